@@ -82,22 +82,14 @@ class Unsupported(CollbenchError):
     exit_status = 1
 
 
-def renamed(what: str, name: str) -> str:
-    """Return what to use for a name of earlier releases, "" if it is none."""
-    import tomllib
-
-    names = tomllib.loads(Path(__file__).with_name("renamed.toml").read_text(encoding="utf-8"))
-    return str(names.get(what, {}).get(name.partition("=")[0], ""))
-
-
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
     """Return the error for a name that is in no registry: the names that are, and those that look like it."""
     import difflib
 
     names, small = list(choices), name.lower()
     near = difflib.get_close_matches(small, names) or [one for one in names if len(name) > 1 and small in one][:_NEAR]
-    hint = renamed(what, name) or (f"did you mean {' or '.join(near)}?" if near else "")
-    return UsageError("; ".join(filter(None, (f"unknown {what} {name!r}", f"choose from: {', '.join(names)}", hint))))
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(names)}{hint}")
 
 
 def unlinked(path: Path, option: str) -> None:

@@ -116,7 +116,7 @@ def significant(value: float, count: int, most: int = 12) -> str:
 def format_seconds(seconds: float, count: int = MOST_DIGITS) -> str:
     """So many significant digits in the unit that suits: `310 ns`, `4.21 us`, `1.5 ms`, `2 s`; of two `25 ms`."""
     units = ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"))
-    scale, name = next((unit for unit in units if seconds < 999.5 * unit[0]), (1.0, "s"))
+    scale, name = next((unit for unit in units if abs(seconds) < 999.5 * unit[0]), (1.0, "s"))
     value = seconds / scale
     return f"{format_figure(value)} {name}" if count == MOST_DIGITS else f"{significant(value, count)} {name}"
 

@@ -1,8 +1,12 @@
 """Dependencies point down, what is heavy is imported only by whom it serves, and only the command line speaks."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterable
+from importlib.metadata import packages_distributions
 
 from tests.conftest import ROOT
 from tests.layers import ENTRIES, ORDER, circle, graph, imports, modules, part, tree, within
@@ -52,6 +56,23 @@ def test_heavy_libraries_are_imported_where_they_serve() -> None:
             assert allowed, f"{name} imports {library}"
 
 
+def distributions(requirements: Iterable[str]) -> set[str]:
+    """The names of distributions, each spelt in one way whatever a requirement says of versions."""
+    return {re.sub(r"[-_.]+", "-", re.split(r"[\s<>=!~;\[]", each, maxsplit=1)[0]).lower() for each in requirements}
+
+
+def test_every_library_that_is_imported_is_a_declared_dependency() -> None:
+    """What another dependency happens to bring may be gone with its next release."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    declared = distributions(project["dependencies"]) | distributions([*extras["cuda12"], *extras["parquet"]])
+    installed = packages_distributions()
+    for name, path in modules().items():
+        libraries = {word.partition(".")[0] for word in imports(tree(path))}
+        for library in libraries - sys.stdlib_module_names - {"collbench"}:
+            assert distributions(installed[library]) & declared, f"{name} imports {library}"
+
+
 def speaks(node: ast.AST) -> bool:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return node.func.id == "print"
@@ -88,3 +109,21 @@ def test_what_takes_long_to_import_is_imported_when_it_is_used() -> None:
 
 def test_a_sweep_loads_neither_the_model_nor_the_tables_of_other_commands() -> None:
     loaded("import collbench.cli.sweep", "collbench.model.predict", "collbench.cli._step_tables", "collbench.planner")
+
+
+BUDGETS = ROOT / "tests" / "budgets.toml"
+SLACK = 100  # lines that a folder may grow by before its limit is looked at
+
+
+def lines_in(folder: str) -> int:
+    """The lines of Python below a folder; of kernels all lines."""
+    sources = (ROOT / folder).rglob("*.[ch]*" if folder == "kernels" else "*.py")
+    return sum(path.read_text(encoding="utf-8").count("\n") for path in sources)
+
+
+def test_each_folder_keeps_to_its_budget_of_lines_and_each_budget_falls_with_its_folder() -> None:
+    budgets = tomllib.loads(BUDGETS.read_text())["lines"]
+    packages = {f"collbench/{path.name}" for path in (ROOT / "collbench").iterdir() if list(path.glob("*.py"))}
+    assert set(budgets) == packages | {"collbench", "kernels", "tests", "tools"}
+    for folder, most in budgets.items():
+        assert most - SLACK <= lines_in(folder) <= most, f"{folder}: {lines_in(folder)} lines, its budget is {most}"

@@ -94,7 +94,7 @@ def test_a_unit_changes_at_its_power_of_two() -> None:
 
 def test_times_have_three_digits_and_a_unit_that_changes_before_a_fourth() -> None:
     times = {3.1e-7: "310 ns", 4.21e-6: "4.21 us", 1.5e-3: "1.5 ms", 2: "2 s", 9.999e-7: "1 us"}
-    times |= {999.6: "1,000 s", 1790: "1,790 s", 87_654: "87,654 s"}
+    times |= {999.6: "1,000 s", 1790: "1,790 s", 87_654: "87,654 s", -3.97e-4: "-397 us"}
     assert {seconds: format_seconds(seconds) for seconds in times} == times
 
 

@@ -312,14 +312,14 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "report": ("{file} -o report.html",),
         "lesson": ("{file} {good} -o lesson",),
         "compare": (
-            "{good} {file} --gate --junit junit.xml --summary summary.md -o ratios.svg",
+            "{good} {file} --gate --junit junit.xml -o ratios.svg",
             "{file} {good} --csv",
             "{file} {file} --json",
         ),
         "fit": ("{file}", "{file} -o fit.toml"),
         "diagnose": ("{file}", "{file} --on dgx-h100"),
         "check": (
-            "--run {file} --junit check.xml --summary check.md --metrics check.prom --json check.json",
+            "--run {file} --junit check.xml --metrics check.prom --json check.json",
             "--run {file} --on dgx-h100",
             "--run {good} --reference {file}",
         ),

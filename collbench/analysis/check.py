@@ -6,15 +6,14 @@ their system by the verdict of `diagnose` (`judge_by_model`), which knows how fa
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import zip_longest
 from statistics import fmean, harmonic_mean, median
-from typing import NamedTuple
 
 from collbench.analysis.diagnose import Diagnosis
-from collbench.analysis.expectations import Expectation, Expected, rounds
+from collbench.analysis.expectations import Expectation, Expected
 from collbench.analysis.sequential import (
     FEWEST,
     PRIOR_DEVIATION,
@@ -62,6 +61,10 @@ class CheckedSize(Shown):
     def seconds(self) -> float:
         """The measured time: what was held against the expectation, or that of all rounds where nothing is expected."""
         return self.row.typical if math.isnan(self.expected) else self.expected * self.off
+
+    def busbw(self, seconds: float) -> float:
+        """Return the bus bandwidth in bytes per second if the operation took so long."""
+        return self.row.busbw * self.row.typical / seconds
 
     @property
     def figure(self) -> str:
@@ -120,7 +123,6 @@ class CheckResult(Shown):
     correctness: Correctness = field(default_factory=Correctness)  # of all sizes, in all rounds
     disturbed: int = 0  # rows that were not counted, since their ranks were off their cores
     rows: int = 0  # that were measured
-    shared: bool = False  # whether another program ran on the cores of the ranks
     nodes: int = 1  # 0: not known
     rounds: int = 1
     seconds: float = math.nan  # that it took
@@ -208,84 +210,81 @@ def judge_rounds(rows: Iterable[Observed], expectation: Expectation, test: Seque
     """
     cases = by_case(rows)
     test = replace(test, sizes=max(1, len(cases)))
-    curves = by_key(cases, lambda key: (key[0].kind, key[1])).values()
-    return [_judge_curve({key: cases[key] for key in keys}, expectation, test) for keys in curves]
+    curves = []
+    for keys in by_key(cases, lambda key: (key[0].kind, key[1])).values():
+        ordered = sorted(keys, key=lambda key: key[0].nbytes)
+        curves.append(_judge_curve([cases[key] for key in ordered], expectation, test))
+    return curves
 
 
-class _Held(NamedTuple):
-    """The rounds of a case held against their expectation."""
-
-    logs: list[float]  # measured over expected times
-    expected: float  # seconds, the median of what was expected
-    error: float
-    rounds: float  # of the expectation
-    test: SequentialTest  # with the share that is too much; of a floor that somebody set it starts below it
-
-
-def _held(rows: Sequence[Observed], expectation: Expectation, test: SequentialTest) -> _Held | None:
-    """Return the rounds of which something is expected.
-
-    Where expectations differ in error, those of the least error count, if they are as many as a decision needs.
-    """
-    known: list[tuple[float, Expected]] = []
-    for row in rows:
-        expected = None if row.disturbed else expectation.of(row)
-        if expected:
-            # Of a log the slowest round counts: what made it slow, nobody knows here.
-            logs = [math.log(row.worst.typical)] if isinstance(row, Reported) else [each.log for each in rounds(row)]
-            known.extend((log - math.log(expected.seconds), expected) for log in logs)
-    if not known:
-        return None
-    groups = by_key(known, lambda pair: pair[1].error)
-    enough = [error for error, group in groups.items() if len(group) >= FEWEST]
-    least = min(enough) if enough else max(groups, key=lambda error: len(groups[error]))
-    logs, used = [log for log, _ in groups[least]], [expected for _, expected in groups[least]]
-    finite = [expected.rounds for expected in used if math.isfinite(expected.rounds)]
-    counted = harmonic_mean(finite) if finite else math.inf
-    near = used[0].near
-    own = replace(test, slower=(1 + near) / (1 - near) - 1, start=math.log1p(-near)) if near else test
-    return _Held(logs, median(expected.seconds for expected in used), least, counted, own)
-
-
-def _judge_curve(
-    cases: Mapping[tuple[Case, str], Sequence[Observed]], expectation: Expectation, test: SequentialTest
-) -> CheckedCurve:
-    ordered = [rows for _, rows in sorted(cases.items(), key=lambda item: item[0][0].nbytes)]
-    held = [_held(rows, expectation, test) for rows in ordered]
-    known = [found for found in held if found]
-    on_cpu = all(rows[0].platform == "cpu" for rows in ordered)
-    scatter = deviations([found.logs for found in known], PRIOR_DEVIATION if on_cpu else PRIOR_OF_GPUS)
+def _judge_curve(cases: Sequence[Sequence[Observed]], expectation: Expectation, test: SequentialTest) -> CheckedCurve:
+    """Judge a curve, given the rounds of each of its sizes."""
+    held = [_held(rows, expectation) for rows in cases]
+    known = [pair for pair in held if pair]
+    if known:
+        test = test.about(known[0][1].near)
+    on_cpu = all(rows[0].platform == "cpu" for rows in cases)
+    scatter = deviations([logs for logs, _ in known], PRIOR_DEVIATION if on_cpu else PRIOR_OF_GPUS)
     spreads = zip(scatter, known, strict=True)
-    variances = [median_variance(spread, len(found.logs), found.rounds) for spread, found in spreads]
+    variances = [median_variance(spread, len(logs), expected.rounds) for spread, (logs, expected) in spreads]
     sizes, left = [], iter(variances)
-    for row, found in zip(map(joined, ordered), held, strict=True):
-        if not found:
+    for rows, pair in zip(cases, held, strict=True):
+        row = joined(rows)
+        if pair:
+            sizes.append(_judge_size(row, *pair, next(left), test))
+        else:
             none = Decision.UNDECIDED if row.disturbed else Decision.NOT_COMPARED
             sizes.append(CheckedSize(row, math.nan, none, 0))
-            continue
-        centre, variance = median(found.logs), next(left)
-        decision = found.test.decide(centre, variance, found.error)
-        # Below a floor is as it should be, a single figure too; below the time of a good run is something else.
-        if found.test.start:
-            decision = Decision.AS_EXPECTED if centre <= 0 and len(found.logs) < FEWEST else decision
-        elif found.test.decide(-centre, variance, found.error) is Decision.SLOW:
-            decision = Decision.FASTER
-        sizes.append(CheckedSize(row, found.expected, decision, len(found.logs), math.exp(centre)))
     if not known:
-        calm = any(not row.disturbed for rows in ordered for row in rows)
+        calm = any(not row.disturbed for rows in cases for row in rows)
         why = "no system is like this machine, and no earlier good run of it is stored"
         if expectation.name:
             why = f"{expectation.name} has none of these sizes on as many ranks (-b, -e and -f say which are measured)"
         why = why if calm else "other programs disturbed every round"
         return CheckedCurve(tuple(sizes), Status.UNKNOWN, why)
     # All sizes as one: their mean.
-    error = max(found.error for found in known)
-    tests = {found.test for found in known}
-    common = tests.pop() if len(tests) == 1 else test
-    whole = common.decide(fmean(median(found.logs) for found in known), fmean(variances) / len(variances), error)
-    least = min(math.log1p(found.test.slower) + found.test.start for found in known)
-    resolution = math.exp(max(least, test.resolution(error)))
+    error = max(expected.error for _, expected in known)
+    whole = test.decide(fmean(median(logs) for logs, _ in known), fmean(variances) / len(variances), error)
+    resolution = math.exp(max(math.log1p(test.slower) + test.start, test.resolution(error)))
     return CheckedCurve(tuple(sizes), *_status(sizes, whole, resolution), resolution=resolution)
+
+
+def _held(rows: Sequence[Observed], expectation: Expectation) -> tuple[list[float], Expected] | None:
+    """Return the logarithms of measured over expected times of a case's rounds, and what is expected of all of them.
+
+    None where nothing is expected of any.  Where expectations differ in error, those of the least error count, if they
+    are as many as a decision needs.
+    """
+    known: list[tuple[float, Expected]] = []
+    for row in rows:
+        expected = None if row.disturbed else expectation.of(row)
+        if expected:
+            # Of a log the slowest round counts: what made it slow, nobody knows here.
+            times = [row.worst.typical] if isinstance(row, Reported) else row.round_times
+            known.extend((math.log(seconds) - math.log(expected.seconds), expected) for seconds in times)
+    if not known:
+        return None
+    groups = by_key(known, lambda pair: pair[1].error)
+    enough = [error for error, group in groups.items() if len(group) >= FEWEST]
+    group = groups[min(enough)] if enough else max(groups.values(), key=len)
+    used = [expected for _, expected in group]
+    finite = [expected.rounds for expected in used if math.isfinite(expected.rounds)]
+    return [log for log, _ in group], used[0]._replace(
+        seconds=median(expected.seconds for expected in used), rounds=harmonic_mean(finite) if finite else math.inf
+    )
+
+
+def _judge_size(
+    row: Observed, logs: Sequence[float], expected: Expected, variance: float, test: SequentialTest
+) -> CheckedSize:
+    centre = median(logs)
+    decision = test.decide(centre, variance, expected.error)
+    # Below a floor is as it should be, a single figure too; below the time of a good run is something else.
+    if expected.near:
+        decision = Decision.AS_EXPECTED if centre <= 0 and len(logs) < FEWEST else decision
+    elif test.decide(-centre, variance, expected.error) is Decision.SLOW:
+        decision = Decision.FASTER
+    return CheckedSize(row, expected.seconds, decision, len(logs), math.exp(centre))
 
 
 def _status(sizes: Sequence[CheckedSize], whole: Decision, resolution: float) -> tuple[Status, str]:

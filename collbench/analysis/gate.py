@@ -1,9 +1,8 @@
-"""What a comparison means for continuous integration: an exit status, a JUnit file, a summary in Markdown."""
+"""What a comparison means for continuous integration: an exit status and a JUnit file."""
 
 import math
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,7 +13,6 @@ from collbench.results import Measurement
 from collbench.units import counted, format_seconds, format_size, printable, significant
 
 PASSED, REGRESSION, INCONCLUSIVE = 0, 3, 4
-_SHOWN = 20  # rows of a kind in a summary
 _MOST_ALLOWED = 0.5  # of a margin that is advised
 Line = Row | Together | Unmatched  # of a table
 
@@ -148,42 +146,3 @@ def junit_suite(label: str, program: str, tests: Sequence[tuple[str, str, str]])
         else:
             ElementTree.SubElement(case, "failure" if state == "failed" else "skipped", message=words)
     return suite
-
-
-def append_summary(path: Path, comparisons: Sequence[Comparison]) -> None:
-    """Append Markdown, as in GitHub's step summaries; UsageError if it cannot be written."""
-    text = "".join(f"{line}\n" for line in summary(comparisons))
-    with writing(path, "--summary"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-
-
-def summary(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Return lines of Markdown: the verdict first, then what it rests on."""
-    yield from ("## collbench compare", "", f"**{in_words(comparisons)}**")
-    for comparison in comparisons:
-        new, base = (escaped(str(run.path)) for run in (comparison.new, comparison.base))
-        yield from ("", f"{new} against {base}: {comparison.counts}")
-        yield from _listed("Regressions", comparison.regressions)
-        yield from _listed("Could hide a regression", comparison.hidden)
-
-
-def _listed(heading: str, rows: Sequence[Line]) -> Iterator[str]:
-    if not rows:
-        return
-    yield from ("", f"### {heading}", "", "| row | found |", "|---|---|")
-    yield from (f"| {escaped(name(row))} | {escaped(message(row))} |" for row in rows[:_SHOWN])
-    if len(rows) > _SHOWN:
-        yield f"| and {len(rows) - _SHOWN} more | |"
-
-
-_MARKUP = frozenset("\\|`*_~<>[]&#@$!")  # also signs that address people and other pages
-_LINKED = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)  # what makes an address of plain text
-
-
-def escaped(text: str) -> str:
-    """Return a text of which nothing is Markdown, and no address a link: names and reasons may hold anything."""
-    plain = "".join(f"&#{ord(sign)};" if sign in _MARKUP else sign for sign in printable(text))
-    # Entities do not keep an address of mail from being a link; a comment in it does.
-    return _LINKED.sub(lambda sign: f"&#{ord(sign[0])};", plain).replace("&#64;", "&#64;<!-- -->")

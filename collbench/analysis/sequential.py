@@ -12,9 +12,10 @@ with what repeats usually scatter by (a moderated variance: G. Smyth, 2004).  Ho
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import NormalDist, fmean, median
+from typing import Self
 
 PRIOR_DEVIATION = 0.03
 PRIOR_OF_GPUS = 0.015
@@ -58,6 +59,10 @@ class SequentialTest:
         """Logarithms of the likelihood ratio, below which a size is as expected and above which it is slow."""
         alarm = self.alarm / self.sizes
         return math.log(self.miss / (1 - alarm)), math.log((1 - self.miss) / alarm)
+
+    def about(self, near: float) -> Self:
+        """Return the test of a limit: whether times are surely above or below it, by that share; itself for 0."""
+        return replace(self, slower=(1 + near) / (1 - near) - 1, start=math.log1p(-near)) if near else self
 
     def resolution(self, error: float) -> float:
         """Return the logarithm of the smallest slowness that an expectation of that error can tell.

@@ -14,8 +14,7 @@ from collbench.errors import CollbenchError, Notice, RunFileError
 from collbench.formats import joined, read_tests
 from collbench.formats.imported import Hints, Imported, ImportedTest, grouped, remarks
 from collbench.formats.source import Source, files_in, load, stem
-from collbench.runfile.baselines import store
-from collbench.runfile.store import NAME, Run
+from collbench.runfile.store import NAME, Run, write
 
 _SHOWN = 3  # reasons or names in a line
 
@@ -143,5 +142,5 @@ def _as_folder(name: str) -> str:
 def stored(imported: Imported, folder: Path | None) -> Run:
     """Return the run, and store it in that folder if there is one."""
     header, results = imported.header(["collbench", *sys.argv[1:]]), tuple(imported.results)
-    path = store(folder, header, results) if folder else Path(NAME)
+    path = write(folder, header, results) if folder else Path(NAME)
     return Run(path, header, results, True, 0)

@@ -1,24 +1,23 @@
 """From requests to sessions: `collbench.sweep` and `collbench.predict`, which the commands of these names call too."""
 
-import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import NamedTuple
 
+from collbench.api.declared import takes
 from collbench.api.notices import started
 from collbench.api.requests import (
-    CaseWords,
     Launched,
-    Names,
+    PredictRequest,
     SweepRequest,
-    SweepWords,
     cut_short,
     find_system,
     measured_sweep,
     predicted_sweep,
     split_names,
 )
+from collbench.api.words import places
 from collbench.cases import Sweep
 from collbench.errors import Notice, RunFileError, UsageError
 from collbench.host.launcher import complaint, launched
@@ -27,7 +26,6 @@ from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.interleave import LIBRARY_PLATFORM, MultiLibrary
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session, exit_status
-from collbench.platforms import platforms
 from collbench.platforms.cpu.mpi_libraries import Library, find
 from collbench.platforms.processes import Alone, Team
 from collbench.results import Result
@@ -42,12 +40,12 @@ class Prepared(NamedTuple):
     remarks: list[str]
 
 
-def measuring_session(request: SweepRequest, folder: Callable[[Sweep], Path | None]) -> Prepared:
+def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | None] = lambda sweep: None) -> Prepared:
     """Return the session that measures the request, with the ranks of an outside launcher if there are any.
 
     Args:
         request: What to measure.
-        folder: Returns where the run of a sweep is stored, or None to store nothing.
+        usual: Returns where the run of a sweep is stored if the request does not say it, or None to store nothing.
 
     Raises:
         UsageError: The request makes no sweep on this machine.
@@ -61,11 +59,11 @@ def measuring_session(request: SweepRequest, folder: Callable[[Sweep], Path | No
     remark = "" if request.last else cut_short(sweep, platform)
     remarks = [remark] if remark else []
     if not libraries:
-        return Prepared(Session(platform, sweep, joined, folder(sweep)), remarks)
+        return Prepared(Session(platform, sweep, joined, request.folder or usual(sweep)), remarks)
     if platform != LIBRARY_PLATFORM:
         raise UsageError(f"--mpi names libraries of ranks on a CPU, and --on auto takes the {platform}; add --on cpu")
     ranks = MultiLibrary(sweep, libraries)
-    return Prepared(Session(ranks, ranks.sweep, joined, folder(ranks.sweep)), remarks)
+    return Prepared(Session(ranks, ranks.sweep, joined, request.folder or usual(ranks.sweep)), remarks)
 
 
 def resuming_session(path: Path) -> Session | None:
@@ -93,16 +91,21 @@ def resuming_session(path: Path) -> Session | None:
     return Session(existing.header.topology.platform, existing.sweep, joined, None, existing=existing)
 
 
+def everyone(joined: Launched) -> Team:
+    """Return the processes of the launcher, or this one alone."""
+    if not joined:
+        return Alone()
+    from collbench.measure.external_launcher import world  # the ranks' side
+
+    return world()
+
+
 def _content(path: Path, joined: Launched) -> bytes:
     """Return the bytes of a run file, under a launcher as the first process reads them."""
-    everyone: Team = Alone()
-    if joined:
-        from collbench.measure.external_launcher import world  # the ranks' side
-
-        everyone = world()
-    with everyone.agreeing():
-        content = b"".join(line for _, line in read_lines(path, RunFileError)) if everyone.leader else b""
-    return bytes(everyone.broadcast(content))
+    team = everyone(joined)
+    with team.agreeing():
+        content = b"".join(line for _, line in read_lines(path, RunFileError)) if team.leader else b""
+    return bytes(team.broadcast(content))
 
 
 def _mpi_libraries(request: SweepRequest, joined: Launched) -> list[Library]:
@@ -120,50 +123,22 @@ def _mpi_libraries(request: SweepRequest, joined: Launched) -> list[Library]:
 
 
 def predicting_session(
-    system: System, request: SweepRequest, folder: Callable[[System, Sweep], Path | None], what_ifs: Sequence[str] = ()
+    system: System,
+    request: SweepRequest,
+    usual: Callable[[System, Sweep], Path | None] = lambda system, sweep: None,
+    what_ifs: Sequence[str] = (),
 ) -> Session:
-    """Return the session that predicts the request on that system; `folder` says where its run is stored."""
+    """Return the session that predicts the request on that system; `usual` as in `measuring_session`."""
     from collbench.measure.predicted import Modelled  # the model takes as long to import as all the rest
 
     part, sweep = predicted_sweep(system, request)
-    return Session(Modelled(part, sweep, tuple(what_ifs)), sweep, launched(), folder(part, sweep), modelled=True)
+    folder = request.folder or usual(part, sweep)
+    return Session(Modelled(part, sweep, tuple(what_ifs)), sweep, launched(), folder, modelled=True)
 
 
-def sweep(
-    op: Names = "allreduce",
-    *,
-    out: Path | str | None = None,
-    each: Callable[[Result], object] | None = None,
-    **words: Unpack[SweepWords],
-) -> Run:
+@takes(SweepRequest)
+def sweep(request: SweepRequest) -> Run:
     """Measure collectives over a sweep of message sizes, as `collbench sweep` does, or predict them on a system.
-
-    Args:
-        op: Collectives, by the names of `collbench list`: one, several in a sequence or with commas, or "all".
-        impl: Implementations, likewise, or a group: "library", "ladder", "narrow".
-        on: "auto", a platform ("gpu", "cpu"), or a described system, on which nothing runs.
-        ranks: Number of ranks; by default every GPU, and 2 on a CPU.
-        nodes: Nodes of a described system.
-        ranks_per_node: GPUs to use of each node of a described system.
-        minbytes: Smallest message, in bytes or as "64K".
-        maxbytes: Largest message; by default what memory allows, up to 128 MiB.
-        stepfactor: Factor between sizes.
-        stepbytes: Bytes between sizes, instead of a factor.
-        iters: Number of samples, instead of as many as are needed.
-        warmup: Untimed samples first.
-        datatype: Element types.
-        redop: Reductions.
-        root: Root rank of collectives that have one.
-        in_place: Send from and receive into one buffer.
-        cudagraph: On a GPU, time captured graphs rather than launches.
-        budget: Seconds, or a duration such as "500ms", for a case, all implementations together.
-        timeout: Seconds, or a duration, without progress that fail a case.
-        spin: On a CPU, how a rank waits: "auto", "yield" or "busy".
-        bind: On a CPU, "core" binds each rank to a core, "none" does not.
-        starts: How often the ranks are started; by default as often as is quick.
-        mpi: On a CPU, the MPI libraries to measure; by default the one of mpi4py.
-        out: New folder in which the run is stored; without it nothing is stored.
-        each: Called with every result as it arrives.
 
     Returns:
         The run: its header and a result for every case and implementation.  A case that failed is a result.
@@ -180,33 +155,14 @@ def sweep(
     [(1048576, True), (4194304, True), (16777216, True), (67108864, True)]
 
     """
-    request = SweepRequest(op, **words)
-    folder = Path(out) if out else None
     if request.measured:
-        return _run(measuring_session(request, lambda sweep: folder).session, each)
-    system = find_system(request.on, ("auto", *platforms()))
-    return _run(predicting_session(system, request, lambda system, sweep: folder), each)
+        return _run(measuring_session(request).session, request.each)
+    return _run(predicting_session(find_system(request.on, places()), request), request.each)
 
 
-def predict(
-    system: str,
-    op: Names = "allreduce",
-    *,
-    impl: Names = "library",
-    what_if: Sequence[str] = (),
-    out: Path | str | None = None,
-    **words: Unpack[CaseWords],
-) -> Run:
+@takes(PredictRequest)
+def predict(request: PredictRequest) -> Run:
     """Predict what collectives should take on a described system, as `collbench predict` does; nothing runs.
-
-    Args:
-        system: A preset of `collbench list`, or FILE.toml.
-        op: Collectives, as in `collbench.sweep`.
-        impl: Implementations.
-        words: The others of `collbench.sweep` that say which cases there are.  By default `ranks` are all GPUs of the
-            system, and `maxbytes` are 8 GiB.
-        what_if: Changes of the network between nodes, such as "oversubscription=4".
-        out: New folder in which the run is stored; without it nothing is stored.
 
     Returns:
         A run of Predictions: `seconds`, and `low` to `high`, between which nine of ten measurements should lie.
@@ -221,9 +177,8 @@ def predict(
     ('nvlstree', True)
 
     """
-    request = SweepRequest(op, impl=impl, on=system, **words)
-    folder = Path(out) if out else None
-    return _run(predicting_session(find_system(system), request, lambda system, sweep: folder, what_if))
+    sweep = request.sweep
+    return _run(predicting_session(find_system(request.system), sweep, what_ifs=request.what_if))
 
 
 def _run(session: Session, each: Callable[[Result], object] | None = None) -> Run:
@@ -236,15 +191,3 @@ def _run(session: Session, each: Callable[[Result], object] | None = None) -> Ru
         warnings.warn(advice, Notice, stacklevel=4)  # at the call of `collbench.sweep`
     path = session.path or Path(NAME)
     return Run(path, session.header, tuple(session.results), True, exit_status(session.results))
-
-
-def _show_words(function: Any, words: type) -> None:
-    """Have `help` show the words that a function passes on, with their defaults."""
-    own, known = inspect.signature(function), inspect.signature(SweepRequest).parameters
-    parameters = [given for given in own.parameters.values() if given.kind is not inspect.Parameter.VAR_KEYWORD]
-    parameters += [known[word] for word in words.__annotations__]
-    function.__signature__ = own.replace(parameters=parameters)
-
-
-_show_words(sweep, SweepWords)
-_show_words(predict, CaseWords)

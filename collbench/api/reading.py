@@ -15,7 +15,8 @@ from collbench.analysis.fit import measured
 from collbench.analysis.machine import placed, sized
 from collbench.analysis.matching import selection, unread
 from collbench.analysis.verdict import Correctness, Health, status
-from collbench.api.requests import Names, split_names
+from collbench.api.requests import split_names
+from collbench.api.words import Names
 from collbench.cases import Case
 from collbench.errors import UsageError, unknown
 from collbench.notebook import Shown

@@ -15,132 +15,145 @@ from functools import cached_property
 from itertools import islice
 from math import ceil
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import Annotated, TypeVar
 
 from collbench.algorithms import choose, implementations, needs
+from collbench.api.declared import TIME, Opt, Request, declared
 from collbench.api.notices import DRIVER, announced_if_slow, is_leader, say
+from collbench.api.words import (
+    LONGEST,
+    Datatypes,
+    Factor,
+    Impls,
+    InPlace,
+    Largest,
+    Names,
+    Nodes,
+    Ops,
+    Out,
+    Ranks,
+    RanksOfNode,
+    Reductions,
+    Root,
+    SizeStep,
+    Smallest,
+    Time,
+    Timeout,
+    places,
+)
 from collbench.cases import BINDS, SPINS, USUAL_STARTS, Sampling, SizeRange, Sweep
 from collbench.collectives import COLLECTIVES, Collective, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, Datatype, Reduction, find_datatype, find_reduction
 from collbench.errors import PlatformError, Unsupported, UsageError, unknown
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.layout import Layout
+from collbench.results import Result
 from collbench.topology import files
 from collbench.topology.system import System
 from collbench.units import format_size, parse_duration, parse_size
 
-Names = str | Sequence[str]
-"""One name, several with commas or in a sequence, or "all"."""
-Size = int | str
-"""Bytes, or a size as on the command line: 8, "64K", "1.5G"; suffixes are binary."""
-Time = float | str
-"""Seconds, or a duration as on the command line: 0.5, "500ms", "2min"."""
 Launched = tuple[int, int] | None
 """Rank of this process and number of processes, where an outside launcher (mpirun, srun) started several."""
 Named = TypeVar("Named")
 
 MOST_STARTS = 100
 MOST_SAMPLES = 10**7
-MOST_SYSTEM_RANKS = 2**30  # of a described system
-LONGEST = 1e7  # seconds: four months
 SMALLEST_DEFAULT = 2**20  # bytes: if memory is too short even for a default sweep to this size, that is an error
 LARGEST_PREDICTED = 8 * 2**30  # bytes: where published sweeps end; nothing has to fit in memory
 
 
-class CaseWords(TypedDict, total=False):
-    """The words of a SweepRequest that say which cases there are, and on how many ranks."""
-
-    ranks: int | None
-    nodes: int | None
-    ranks_per_node: int | None
-    minbytes: Size
-    maxbytes: Size | None
-    stepfactor: float
-    stepbytes: Size | None
-    datatype: Names
-    redop: Names
-    root: int
-    in_place: bool
-
-
-class SweepWords(CaseWords, total=False):
-    """Those, and where and how the cases are measured."""
-
-    impl: Names
-    on: str
-    iters: int | None
-    warmup: int
-    cudagraph: bool
-    budget: Time
-    timeout: Time
-    spin: str
-    bind: str
-    starts: int | None
-    mpi: Names
-
-
 @dataclass(frozen=True)
-class SweepRequest:
+class SweepRequest(Request):
     """Which cases to measure or predict, where, by which implementations, and how to sample them.
-
-    The words are those of `collbench sweep` and of `collbench.sweep`.
 
     Raises:
         UsageError: A word is unknown or a number is out of range; the message names the choices.
 
     """
 
-    op: Names = "allreduce"
+    op: Ops = "allreduce"
     _: KW_ONLY
-    impl: Names = "all"  # names and groups; which of them exist depends on the platform
-    on: str = "auto"  # "auto", a platform, or a described system
-    ranks: int | None = None
-    nodes: int | None = None
-    ranks_per_node: int | None = None
-    minbytes: Size = 8
-    maxbytes: Size | None = None  # None for what the platform has by default
-    stepfactor: float = 4.0
-    stepbytes: Size | None = None  # with it the factor does not count
-    iters: int | None = None
-    warmup: int = 1
-    datatype: Names = "float"
-    redop: Names = "sum"
-    root: int = 0
-    in_place: bool = False
-    cudagraph: bool = True
-    budget: Time = 0.5
-    timeout: Time = 30.0
-    spin: str = "auto"
-    bind: str = "core"
-    starts: int | None = None  # None for as often as is usual
-    mpi: Names = ""  # names or folders of MPI libraries to measure; none for the one of mpi4py
+    impl: Impls = "all"  # which of them exist depends on the platform
+    on: Annotated[
+        str,
+        Opt(
+            "--on",
+            "Where the ranks live; on a described system nothing runs, and a model predicts.",
+            metavar="|".join((*places(), "SYSTEM", "FILE.toml")),
+            complete=lambda: (*places(), *files.names()),
+        ),
+    ] = "auto"
+    nodes: Nodes = None
+    ranks: Ranks = None
+    ranks_per_node: RanksOfNode = None
+    minbytes: Smallest = 8
+    maxbytes: Largest = None
+    stepfactor: Factor = 4.0
+    stepbytes: SizeStep = None
+    iters: Annotated[
+        int | None,
+        Opt("-n --iters", "Number of samples, instead of as many as are needed.", least=1, most=MOST_SAMPLES),
+    ] = None
+    warmup: Annotated[int, Opt("-w --warmup --warmup_iters", "Untimed samples first.", least=0, most=MOST_SAMPLES)] = 1
+    datatype: Datatypes = "float"
+    redop: Reductions = "sum"
+    root: Root = 0
+    in_place: InPlace = False
+    cudagraph: Annotated[
+        bool,
+        Opt(
+            "-G --cudagraph",
+            "On a GPU, time replays of a CUDA graph, not launches.",
+            metavar="0|1",
+        ),
+    ] = True
+    budget: Annotated[
+        Time, Opt("--budget", "Time for a case, all implementations together.", unit=TIME, most=LONGEST)
+    ] = "500ms"
+    timeout: Timeout = "30s"
+    spin: Annotated[str, Opt("--spin", "On a CPU, how a rank waits.", choices=SPINS)] = "auto"
+    bind: Annotated[str, Opt("--bind", "Bind ranks to cores; under a launcher, each near its GPU.", choices=BINDS)] = (
+        "core"
+    )
+    starts: Annotated[
+        int | None,
+        Opt(
+            "--starts",
+            "Start the ranks so often, so that ± covers how starts differ.",
+            "3 where that is quick, else 1",
+            metavar="N",
+            least=1,
+            most=MOST_STARTS,
+        ),
+    ] = None
+    mpi: Annotated[
+        Names,
+        Opt(
+            "--mpi",
+            "On a CPU, the MPI libraries to measure, interleaved: mpich, openmpi, intel, ... or a folder.",
+            "the one of mpi4py",
+            metavar="LIB[,LIB]",
+        ),
+    ] = ""
+    out: Out = None
+    each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every result as it arrives.")] = None
 
     def __post_init__(self) -> None:
-        for option, word, choices in (("--spin", self.spin, SPINS), ("--bind", self.bind, BINDS)):
-            if word not in choices:
-                raise unknown(option, word, choices)
-        for option, number, least, most in (
-            ("--iters", self.iters, 1, MOST_SAMPLES),
-            ("--warmup", self.warmup, 0, MOST_SAMPLES),
-            ("--starts", self.starts, 1, MOST_STARTS),
-            ("--ranks", self.ranks, 1, MOST_SYSTEM_RANKS),
-            ("--nodes", self.nodes, 1, MOST_SYSTEM_RANKS),
-            ("--ranks-per-node", self.ranks_per_node, 1, MOST_SYSTEM_RANKS),
-        ):
-            if number is not None and not least <= number <= most:
-                raise UsageError(f"{option} {number} is impossible; give at least {least} and at most {most}")
-        for name, seconds in self._times.items():
-            if seconds > LONGEST:
-                raise UsageError(f"{name} {seconds:g} is too long; give at most {LONGEST:g} seconds")
+        super().__post_init__()
         _, _, step = self._sizes
         if not step and not 1 < self.stepfactor < math.inf:
             raise UsageError(f"-f {self.stepfactor:g} is no factor between sizes; give one above 1, such as 2")
         _ = self._kinds
 
     @property
+    def folder(self) -> Path | None:
+        """Where the run is to be stored."""
+        return Path(self.out) if self.out else None
+
+    @property
     def measured(self) -> bool:
         """Whether ranks of this machine or of a launcher measure, rather than a model of a described system."""
-        return self.on in ("auto", *platforms())
+        return self.on in places()
 
     @property
     def implementations(self) -> str:
@@ -155,13 +168,13 @@ class SweepRequest:
     @property
     def sampling(self) -> Sampling:
         """How often each case is measured."""
-        budget, timeout = self._times.values()
-        return Sampling(budget=budget, iters=self.iters, warmup=self.warmup, timeout=timeout, graph=self.cudagraph)
-
-    @property
-    def _times(self) -> dict[str, float]:
-        given = {"--budget": self.budget, "--timeout": self.timeout}
-        return {name: parse_duration(time, name) for name, time in given.items()}
+        return Sampling(
+            budget=parse_duration(self.budget, "--budget"),
+            iters=self.iters,
+            warmup=self.warmup,
+            timeout=parse_duration(self.timeout, "--timeout"),
+            graph=bool(self.cudagraph),
+        )
 
     @cached_property
     def _kinds(self) -> tuple[tuple[Collective, ...], tuple[Datatype, ...], tuple[Reduction, ...]]:
@@ -176,16 +189,12 @@ class SweepRequest:
         """The smallest size, the largest and the step between sizes in bytes; the step is 0 where none is given."""
         first = parse_size(self.minbytes, "-b")
         last = parse_size(self.maxbytes, "-e") if self.maxbytes else None
-        if first < 1:
-            raise UsageError("-b 0 is no message; the smallest is 1 byte")
         if last is not None and first > last:
             raise UsageError(f"-b {self.minbytes} is above -e {self.maxbytes}; swap them")
         step = parse_size(self.stepbytes, "-i") if self.stepbytes else 0
-        if self.stepbytes and step < 1:
-            raise UsageError("-i 0 is no step between sizes; give at least 1 byte, or -f 2")
         return first, last, step
 
-    def on_ranks(self, ranks: int, implementations: Sequence[str], largest: int) -> Sweep:
+    def on_ranks(self, ranks: int, implementations: Sequence[str], largest: int, starts: int = 1) -> Sweep:
         """Return the sweep on so many ranks; `largest` is the last size in bytes where none was requested."""
         if not 0 <= self.root < ranks:
             raise UsageError(f"--root {self.root} is no rank; choose from 0 to {ranks - 1}")
@@ -201,8 +210,49 @@ class SweepRequest:
             implementations=tuple(implementations),
             root=self.root,
             in_place=self.in_place,
+            sampling=self.sampling,
+            spin=self.spin,
+            bind=self.bind,
+            starts=starts,
             requested=sizes,
         )
+
+
+@dataclass(frozen=True)
+class PredictRequest(Request):
+    """Which cases to predict on which described system."""
+
+    system: Annotated[str, Opt("", "A preset of `collbench list`, or FILE.toml.")]
+    op: Ops = "allreduce"
+    _: KW_ONLY
+    impl: Impls = "library"
+    nodes: Nodes = None
+    ranks: Ranks = None
+    ranks_per_node: RanksOfNode = None
+    minbytes: Smallest = 8
+    maxbytes: Largest = None
+    stepfactor: Factor = 4.0
+    stepbytes: SizeStep = None
+    datatype: Datatypes = "float"
+    redop: Reductions = "sum"
+    root: Root = 0
+    in_place: InPlace = False
+    what_if: Annotated[
+        Sequence[str],
+        Opt(
+            "--what-if",
+            "Change the network between nodes, and compare (below); may be given several times.",
+            metavar="CHANGE",
+            library='Changes of the network between nodes, such as "oversubscription=4".',
+        ),
+    ] = ()
+    out: Out = None
+
+    @property
+    def sweep(self) -> SweepRequest:
+        """The same cases as a sweep on the system."""
+        words = {name: getattr(self, name) for name in declared(SweepRequest) if hasattr(self, name)}
+        return SweepRequest(on=self.system, **words)
 
 
 def split_names(names: Names) -> list[str]:
@@ -247,7 +297,7 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
             raise UsageError(f"{option} goes with a described system, and --on {request.on} is none; leave it out")
     with announced_if_slow(DRIVER):
         if not request.measured:
-            raise unknown("--on", request.on, ("auto", *platforms()))
+            raise unknown("--on", request.on, places())
         platform = on_auto() if request.on == "auto" else request.on
         ranks = _ranks(request.ranks, platform, joined)
     able = [name for name, kind in platforms().items() if kind.spins]
@@ -261,8 +311,7 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
     names = _implementations(request, platform, joined)
 
     def sweep_to(largest: int) -> Sweep:
-        sweep = request.on_ranks(ranks, names, largest)
-        return replace(sweep, sampling=request.sampling, spin=request.spin, bind=request.bind, starts=starts)
+        return request.on_ranks(ranks, names, largest, starts)
 
     _refuse_if_all_are_skipped(sweep_to(request.last or find_platform(platform).largest))
     sets = copies * max(1, starts)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from collbench.api.reading import RunOrPath, read
-from collbench.api.requests import Names, find_system, split_names
+from collbench.api.requests import find_system, split_names
+from collbench.api.words import Names
 from collbench.cases import Sweep
 from collbench.errors import UsageError
 from collbench.host.launcher import launched

@@ -8,36 +8,27 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 
-from collbench.api.requests import measured_sweep
-from collbench.cli.options import (
-    HERE,
-    nccl_options,
-    nccl_remarks,
-    shared,
-    sweep_request,
-    try_output,
-    without_nccl_options,
-)
+from collbench.algorithms import is_library
+from collbench.api.requests import SweepRequest, measured_sweep
+from collbench.cli.options import HERE, PATH, QUIET, RENDEZVOUS_FOLDER, made, option, options_of, try_output, write_text
 from collbench.cli.progress import LiveTable
-from collbench.cli.running import finish, run_session, write_foreign
+from collbench.cli.running import finish, run_session
 from collbench.collectives import Collective, find_collective, of_nccl_tests
 from collbench.errors import UsageError
-from collbench.formats.nccl_tests_write import average, footer, opening, row, settings, signature
+from collbench.formats.exported import select
+from collbench.formats.nccl_tests_write import average, footer, opening, row, settings, signature, write_json
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.results import Measurement, Result, observed
 
 LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"
 """A variable of nccl-tests: the average bus bandwidth in GB/s below which a test has failed."""
-OPTIONS = (
-    *("minbytes", "maxbytes", "stepfactor", "stepbytes", "iters", "warmup", "check", "datatype", "redop", "root"),
-    *("impl", "ranks", "cudagraph", "budget", "timeout", "rendezvous", "spin", "bind", "out", "quiet"),
-)
-"""Options of `collbench sweep` that the programs have."""
+OPTIONS = "stepbytes warmup datatype redop root budget timeout spin bind out"  # as in a sweep
 USUAL = {
     "impl": "library",
     "minbytes": "32M",
@@ -45,9 +36,37 @@ USUAL = {
     "stepfactor": 0.0,
     "iters": 20,
     "ranks": 1,
-    "cudagraph": 0,
+    "cudagraph": False,
 }
 """Defaults of nccl-tests, where a sweep has others."""
+
+
+class Unneeded(NamedTuple):
+    """An option of nccl-tests that changes nothing here; unless its value is the usual one, stderr says why."""
+
+    letter: str
+    name: str
+    usual: int
+    why: str
+
+
+UNNEEDED = (
+    Unneeded("a", "average", 3, "the slowest rank counts, as with -a 3"),
+    Unneeded("c", "check", 1, "every row is checked, and a number that was not is never printed"),
+    Unneeded("C", "report_cputime", 0, "times are those of whole operations, on the device too"),
+    Unneeded("D", "device_implementation", 0, "--impl names what carries an operation out"),
+    Unneeded("m", "agg_iters", 1, "operations are called back to back until a sample lasts long enough, never fused"),
+    Unneeded("M", "memory_report", 0, "what is free is looked at before the start, and not reported"),
+    Unneeded("N", "run_cycles", 1, "a case is sampled until its median is known, once"),
+    Unneeded("p", "parallel_init", 0, "communicators are made together, and that is not timed"),
+    Unneeded("R", "local_register", 0, "NCCL's buffers are not registered"),
+    Unneeded("S", "report_timestamps", 0, "rows have no time of day; the run file has that of its start"),
+    Unneeded("u", "unalign", 0, "buffers begin where their memory does"),
+    Unneeded("x", "cta_policy", 0, "NCCL's own policy is measured; NCCL_CTA_POLICY sets it"),
+    Unneeded("y", "stream_null", 0, "every rank has a stream of its own"),
+    Unneeded("z", "blocking", 0, "a sample ends once every rank is done, and nothing in it is waited for"),
+)
+"""Names, letters and usual values are those of nccl-tests' README and of `all_reduce_perf --help`."""
 
 
 def perf(name: str) -> click.Command | None:
@@ -59,15 +78,15 @@ def perf(name: str) -> click.Command | None:
 
 
 def _command(collective: Collective, name: str) -> click.Command:
-    options = shared(*OPTIONS, **USUAL)
-    for option in options:
-        if option.name == "redop":
-            option.opts = ["-o", *option.opts, "--op"]  # what nccl-tests calls it
-        if option.name == "out":
-            option.opts = ["--out"]
+    options = options_of(SweepRequest, OPTIONS, **USUAL)
+    for each in options:
+        if each.name == "redop":
+            each.opts = ["-o", *each.opts, "--op"]  # what nccl-tests calls it
+        if each.name == "out":
+            each.opts = ["--out"]
     return click.Command(
         name,
-        params=[*options, HERE, *nccl_options()],
+        params=[*options, RENDEZVOUS_FOLDER, QUIET, HERE, *_nccl_options()],
         callback=lambda **options: _run(collective, options),
         help=f"Measure {collective.name} as nccl-tests' {name} does, and print its table.\n\n"
         "Its options keep their meaning; those without effect say so.  Nothing is "
@@ -77,19 +96,32 @@ def _command(collective: Collective, name: str) -> click.Command:
     )
 
 
+def _nccl_options() -> Iterator[click.Option]:
+    """Yield the options that nccl-tests alone has; help hides those that change nothing."""
+    yield option("-t --nthreads", "Times -g is the number of ranks.", type=click.IntRange(min=1), default=1)
+    yield option("-J --output_file", "Write nccl-tests' JSON.", type=PATH, metavar="FILE")
+    for letter, name, usual, _ in UNNEEDED:
+        yield option(f"-{letter} --{name}", type=int, default=usual, hidden=True)
+
+
 def _run(collective: Collective, options: dict[str, Any]) -> int:
     joined, least = launched(), _least_bandwidth()  # which may be refused, and then before anything is measured
     try_output(options["output_file"], "-J FILE", options["out"])
     threads, gpus = options["nthreads"], options["ranks"]
-    remarks = list(nccl_remarks(options))
-    if joined:
-        if gpus > 1:
-            raise UsageError(f"-g {gpus}: the launcher started {joined[1]} processes, and each is a rank; leave -g out")
-        options["ranks"] = None  # as many as the launcher started
+    remarks = [
+        f"-{letter} {options[name]} has no effect: {why}"
+        for letter, name, usual, why in UNNEEDED
+        if options[name] != usual
+    ]
+    for word, count in (("-t", threads), ("-g", gpus)):
+        if joined and count > 1:
+            each = f"the launcher started {joined[1]} processes, and each is a rank"
+            raise UsageError(f"{word} {count}: {each}; leave {word} out")
     if options["stepfactor"] <= 1 or options["stepbytes"]:
         # A factor of 1 in nccl-tests, without -f: steps of -i apart, by default 1 MiB.
         options |= {"stepfactor": 2.0, "stepbytes": options["stepbytes"] or "1M"}
-    request = sweep_request(without_nccl_options(options, joined), op=collective.name, starts=1)
+    ranks = None if joined else threads * gpus
+    request = made(SweepRequest, options, op=collective.name, ranks=ranks, starts=1)
     platform, sweep = measured_sweep(request, joined)
     implementations = sweep.implementations[: 1 if options["impl"] == USUAL["impl"] else None]
     sweep = replace(sweep, implementations=implementations, both_places=True)
@@ -104,10 +136,19 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
         verdict = "" if least is None else "OK" if passed else "FAILED"
         click.echo("\n".join(footer(collective, results, verdict)))
         if options["output_file"]:
-            write_foreign(session, options["output_file"])
+            _write_foreign(session, options["output_file"])
         if session.path:
             click.echo(f"run file: {session.path}", err=True)
     return finish([session]) or int(not passed)
+
+
+def _write_foreign(session: Session, path: Path) -> None:
+    """Write the JSON of nccl-tests into a file; of several implementations the library's rows."""
+    results = [result for result in session.results if isinstance(result, Measurement)]
+    if not results:
+        raise UsageError(f"-J {path}: no row has a time, so there is nothing to write")
+    results.sort(key=lambda row: not is_library(row.implementation))
+    write_text(path, "-J FILE", write_json(select(session.header, results)))
 
 
 def _least_bandwidth() -> float | None:

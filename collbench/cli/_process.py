@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from collbench.cli.tables import is_terminal, room, wrapped
-from collbench.errors import CollbenchError, Unforeseen, UsageError, renamed
+from collbench.errors import CollbenchError, Unforeseen, UsageError
 from collbench.host import signals
 
 SHOW = "COLLBENCH_TRACEBACK"  # set to 1, the variable has the traceback printed
@@ -124,8 +124,6 @@ def on_purpose(error: BaseException) -> tuple[str, int] | None:
     click = sys.modules.get("click")
     if not click:
         return None
-    if isinstance(error, click.NoSuchOption):
-        return _unknown_option(error), error.exit_code
     if isinstance(error, click.UsageError) and error.ctx and type(error) is not click.BadParameter:
         return _misused(error), error.exit_code
     if isinstance(error, click.ClickException):
@@ -137,22 +135,8 @@ def on_purpose(error: BaseException) -> tuple[str, int] | None:
     return None
 
 
-def _unknown_option(error: Any) -> str:
-    """Return one line: the option, those that look like it, and where all of them are."""
-    if not error.ctx:
-        return str(error.format_message())
-    near = f"did you mean {' or '.join(error.possibilities)}? " if error.possibilities else ""
-    instead = renamed("option", error.option_name)
-    if instead.startswith("use -"):
-        options = {name for parameter in error.ctx.command.params for name in parameter.opts}
-        here = [name for name in instead.split() if name in options]
-        instead = f"use {' or '.join(here)}" if here else ""
-    near = f"{instead}; " if instead else near
-    return f"unknown option {error.option_name}; {near}`{error.ctx.command_path} --help` has all"
-
-
 def _misused(error: Any) -> str:
-    """Return one line: what is missing, unexpected or no command, and what there is."""
+    """Return one line: what is missing, unexpected, no option or no command, and what there is."""
     message = error.format_message().rstrip(".")
     names = getattr(error.ctx.command, "commands", ())
     known = f"choose from: {', '.join(names)}" if names else f"`{error.ctx.command_path} --help` says what it takes"

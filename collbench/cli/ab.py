@@ -75,8 +75,8 @@ def measure_pair(
 
 def _refuse(request: SweepRequest, words: Sequence[str], outputs: Outputs) -> None:
     """Raise UsageError where there cannot be two settings."""
-    if outputs.json or outputs.foreign:
-        raise UsageError("--json and -J hold one run, and --ab makes two; leave them out, and read the run files")
+    if outputs.json:
+        raise UsageError("--json holds one run, and --ab makes two; leave it out, and read the run files")
     if len(words) > len(LETTERS):
         raise UsageError(f"--ab is given {len(words)} times, but compares two settings; leave some out")
     if not request.measured:

@@ -26,7 +26,6 @@ from collbench.cli.options import (
     PATH,
     SHARE,
     STANDARD,
-    JsonCommand,
     csv_option,
     json_option,
     option,
@@ -73,11 +72,10 @@ _OPTIONS = [
     out_option("Draw the ratios (.png, .svg, .pdf); may be given several times.", multiple=True),
     option("--gate gated", "Exit with 3 for a regression, 4 if one cannot be excluded.", is_flag=True),
     option("--junit", "Write a JUnit test case a row.", type=PATH, metavar="FILE.xml"),
-    option("--summary", "Append a summary in Markdown.", type=PATH, metavar="FILE.md"),
 ]
 
 
-@click.command("compare", cls=JsonCommand, params=_OPTIONS)
+@click.command("compare", params=_OPTIONS)
 def command(runs: tuple[Path, ...], against: str | None, history: Path | None, **options: Any) -> int:
     """Compare each NEW run with BASE: the ratio of times of every case that both hold, with an interval and a verdict.
 
@@ -111,8 +109,6 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
     print_answer(lambda: _table(comparisons, machines), *written)
     if options["junit"]:
         gate.write_junit(options["junit"], comparisons)
-    if options["summary"]:
-        gate.append_summary(options["summary"], comparisons)
     for path in ratios.draw(comparisons, options["out"]):
         click.echo(f"figure: {path}", err=aside)
     if not options["gated"]:
@@ -237,8 +233,7 @@ def _paths(comparison: Comparison) -> dict[str, Any]:
 
 def _fields(row: Row | Together) -> dict[str, Any]:
     """Return the fields of a row, or of all sizes of an implementation."""
-    low, high = (end if end == end else None for end in row.interval)  # NaN is no JSON
-    judged = {"ratio": row.ratio, "low": low, "high": high, "verdict": row.verdict.value}
+    judged: dict[str, Any] = row.estimate.fields("ratio") | {"verdict": row.verdict.value}
     fields = case_fields(row.case) | {"implementation": row.implementation}
     if isinstance(row, Row):
         judged |= {"within": row.within if math.isfinite(row.within) else None, "remark": row.remark}

@@ -17,7 +17,7 @@ from collbench.analysis import gate, roofline
 from collbench.analysis.diagnose import Diagnosis, curve_remarks, settings
 from collbench.analysis.verdict import FAR, Correctness, Health, but_for, listed
 from collbench.api.reading import Diagnosed, diagnose
-from collbench.cli.options import NODES, RUN, STANDARD, JsonCommand, json_option, machine_option, option, print_answer
+from collbench.cli.options import NODES, RUN, STANDARD, json_option, machine_option, option, print_answer
 from collbench.cli.tables import Table
 from collbench.runfile.schema import case_fields
 from collbench.topology.system import System
@@ -33,7 +33,7 @@ _OPTIONS = [
 ]
 
 
-@click.command("diagnose", cls=JsonCommand, params=_OPTIONS)
+@click.command("diagnose", params=_OPTIONS)
 def command(run: Path, on: str | None, nodes: int | None, as_json: Path | None, gated: bool) -> int:
     """Hold each curve of a run against what the model expects: as expected, slow, faster than modelled, or unknown.
 

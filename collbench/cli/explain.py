@@ -36,7 +36,6 @@ _OPTIONS = [
         "root",
         "in_place",
         "cudagraph",
-        "no_graph",
         "timeout",
         "rendezvous",
         "spin",

@@ -27,7 +27,6 @@ from collbench.cli.options import (
     NODES,
     RUNS,
     STANDARD,
-    JsonCommand,
     json_option,
     machine_option,
     option,
@@ -54,7 +53,7 @@ _OPTIONS = [
 ]
 
 
-@click.command("fit", cls=JsonCommand, params=_OPTIONS)
+@click.command("fit", params=_OPTIONS)
 def command(
     runs: tuple[Path, ...],
     held_back: str | None,

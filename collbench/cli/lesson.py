@@ -133,7 +133,7 @@ def _opened(part: str, place: Path, on: str, ranks: int | None) -> Session | Non
     if part == "explain":
         return explain.session(explain.command.make_context(part, words).params)
     options = sweep.command.make_context(part, words).params
-    return measuring_session(sweep_request(options), lambda _: place).session
+    return measuring_session(sweep_request(options)).session
 
 
 def _existing(place: Path) -> Run | None:

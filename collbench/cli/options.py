@@ -4,23 +4,25 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
-from importlib import import_module
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import Any, TextIO, TypeVar, get_args, get_origin
 
 import click
 from click.core import ParameterSource
 
+from collbench.api.declared import NAMES, Word, declared
+from collbench.api.declared import SHARE as FRACTION
+from collbench.api.declared import TIME as DURATION
+from collbench.api.requests import SweepRequest
 from collbench.errors import StorageError, UsageError, writing
 from collbench.host.launcher import RENDEZVOUS, launched
 from collbench.host.sanitize import cell
 from collbench.platforms import platforms
 from collbench.units import parse_duration, parse_share
 
-if TYPE_CHECKING:
-    from collbench.api.requests import SweepRequest
+T = TypeVar("T")
 
 
 def option(names: str, meaning: str | None = None, **more: Any) -> click.Option:
@@ -87,8 +89,10 @@ def folder_option(what: str) -> click.Option:
 
 
 def _no_reduction(context: click.Context, parameter: click.Parameter, folder: Path | None) -> Path | None:
+    from collbench.datatypes import REDUCTIONS  # here: --help needs none of it, and no NumPy
+
     reduces = any(other.name == "redop" for other in context.command.params)
-    if folder and reduces and (_is_reduction(str(folder)) or str(folder) == "all"):
+    if reduces and folder and {name.strip() for name in str(folder).split(",")} <= {*REDUCTIONS, "all"}:
         raise UsageError(f"-o {folder}: -o is the folder to write to; the reduction is --redop {folder}")
     return folder
 
@@ -96,33 +100,21 @@ def _no_reduction(context: click.Context, parameter: click.Parameter, folder: Pa
 # ----------------------------------------------------------------------------------------------------------------- JSON
 
 STANDARD = Path("-")  # standard output
-_FILE_OR_STANDARD = "FILE|-"
-
-
-class JsonCommand(click.Command):
-    """A command whose `--json` and `--csv` may stand alone, also before a run or a folder: then it is `--json -`."""
-
-    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Parse; the word behind `--json` is its file if it is `-` or ends in .json, and `--json=FILE` takes any."""
-        words = list(args)
-        alone = {name for option in self.params if option.metavar == _FILE_OR_STANDARD for name in option.opts}
-        for place, word in enumerate(args[: args.index("--") if "--" in args else None]):
-            file = (args[place + 1 : place + 2] or [""])[0]
-            if word in alone and file != str(STANDARD) and not file.endswith(f".{word[2:]}"):
-                words[place] = f"{word}={STANDARD}"
-        return super().parse_args(context, words)
 
 
 def json_option(what: str) -> click.Option:
     """Return the option; `what` says what the JSON is of."""
-    meaning = f"Write {what} as JSON; - prints it, and nothing else."
-    return option("--json as_json", meaning, type=PATH, metavar=_FILE_OR_STANDARD)
+    return _written("--json as_json", f"Write {what} as JSON; - prints it, and nothing else.")
 
 
 def csv_option(what: str) -> click.Option:
     """Return the option; `what` says what has a line."""
-    meaning = f"Write a line for each {what} as CSV; - prints it, and nothing else."
-    return option("--csv as_csv", meaning, type=PATH, metavar=_FILE_OR_STANDARD)
+    return _written("--csv as_csv", f"Write a line for each {what} as CSV; - prints it, and nothing else.")
+
+
+def _written(names: str, meaning: str) -> click.Option:
+    """Return an option for a file, without which, as the last word or before another option, it is `-`."""
+    return option(names, meaning, type=PATH, metavar="FILE|-", is_flag=False, flag_value=str(STANDARD))
 
 
 def write_json(place: Path | None, value: Any, allow_nan: bool = True) -> None:
@@ -182,21 +174,6 @@ def completed(
     return complete
 
 
-def _all_of(names: str, meaning: str, default: str, module: str, registry: str) -> click.Option:
-    """Return the option that takes `all`, or names of a registry, whose module is imported only to complete them."""
-
-    def every() -> Iterable[str]:
-        return ["all", *getattr(import_module(f"collbench.{module}"), registry)]
-
-    return option(names, meaning, default=default, metavar="NAME[,NAME]|all", shell_complete=completed(every))
-
-
-def _implementations() -> Iterable[str]:
-    from collbench.algorithms import implementations
-
-    return ["all", "library", "ladder", "narrow", *implementations()]
-
-
 def systems() -> Iterable[str]:
     """Return the names of all presets."""
     from collbench.topology.files import names
@@ -252,94 +229,17 @@ def _meet_in(context: click.Context, parameter: click.Parameter, folder: Path | 
         os.environ[RENDEZVOUS] = str(folder.absolute())
 
 
-_SWEEP = (
-    _all_of("--op", "Collectives (see collbench list).", "allreduce", "collectives", "COLLECTIVES"),
-    option(
-        "--impl",
-        "Implementations.",
-        default="all",
-        metavar="NAME[,NAME]|library|ladder|narrow|all",
-        shell_complete=completed(_implementations),
-    ),
-    ANYWHERE,
-    option("--nodes", "Nodes of a described system; default: as it says, mostly 1.", type=int, metavar="N"),
-    option("-g --ranks --ngpus ranks", "Ranks; default: every GPU, on a CPU 2.", type=int),
-    option("--ranks-per-node", "GPUs to use of each node of a described system; default: all.", type=int, metavar="N"),
-    option("-b --minbytes", "Smallest message.", default="8", metavar="SIZE"),
-    option("-e --maxbytes", "Largest message; default: 128M or what memory allows, predicted 8G.", metavar="SIZE"),
-    option("-f --stepfactor", "Each size is so many times the last.", type=float, default=4.0),
-    option("-i --stepbytes", "Sizes this far apart, instead of -f.", metavar="SIZE"),
-    option("-n --iters", "Take so many samples, instead of as many as are needed.", type=int),
-    option("-w --warmup --warmup_iters warmup", "Untimed samples first.", type=int, default=1),
-    option("-c --check", "For nccl-tests' sake: every row is checked.", type=int, default=1),
-    _all_of("-d --datatype", "Element types.", "float", "datatypes", "DATATYPES"),
-    _all_of("--redop", "Reductions.", "sum", "datatypes", "REDUCTIONS"),
-    option("-r --root", "Root rank of collectives that have one.", type=int, default=0),
-    option("--in-place", "Send from and receive into one buffer.", is_flag=True),
-    option("-G --cudagraph", "On a GPU, time replays of a CUDA graph; 0: launches.", type=int, default=1),
-    option("--no-graph", "The same as -G 0.", is_flag=True),
-    option("--budget", "Time for a case, all implementations together.", type=TIME, default="500ms"),
-    option("-T --timeout", "Time without progress that fails a case.", type=TIME, default="30s"),
-    option(
-        "--rendezvous",
-        "Under a launcher: find each other in this folder, which all processes see, and not by MPI or torch's store.",
-        type=PATH,
-        metavar="FOLDER",
-        expose_value=False,
-        is_eager=True,  # errors of other options are agreed upon by all processes
-        callback=_meet_in,
-    ),
-    option("--spin", "On a CPU, how a rank waits.", default="auto", metavar="auto|yield|busy"),
-    option("--bind", "Bind ranks to cores; under a launcher, each near its GPU.", default="core", metavar="core|none"),
-    option(
-        "--ab",
-        "Measure with these variables, interleaved with the environment as it is; NAME= makes a variable empty, -NAME "
-        "unset. Given twice: one setting against the other.",
-        multiple=True,
-        metavar="'NAME=VALUE ...'",
-    ),
-    option(
-        "--mpi",
-        "On a CPU, the MPI libraries to measure, interleaved: mpich, openmpi, intel, ... or a folder; default: "
-        "mpi4py's.",
-        default="",
-        metavar="LIB[,LIB]",
-        show_default=False,
-    ),
-    option(
-        "--starts",
-        "Start the ranks N times, so that ± covers how starts differ; default: 3 where that is quick, else 1.",
-        type=int,
-        metavar="N",
-        show_default=False,
-    ),
-    option("-q --quiet", "Print the rows and where the run file is, and nothing else.", is_flag=True),
-    json_option("the results"),
-    option("-I --percentiles", "Show min, p95, p99 and max of the samples too.", is_flag=True),
-    folder_option("run file and plots"),
-    option("--plot/--no-plot", "Draw the plots at the end.", default=True),
+RENDEZVOUS_FOLDER = option(
+    "--rendezvous",
+    "Under a launcher: find each other in this folder, which all processes see, and not by MPI or torch's store.",
+    type=PATH,
+    metavar="FOLDER",
+    expose_value=False,
+    is_eager=True,  # errors of other options are agreed upon by all processes
+    callback=_meet_in,
 )
-SWEEP_OPTIONS: Mapping[str, click.Option] = {str(given.name): given for given in _SWEEP}
-"""The options of `collbench sweep` by name; other commands share them."""
 
-MEASURING = (
-    *("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "timeout", "spin", "bind", "starts"),
-    *("rendezvous", "ab", "mpi", "percentiles"),
-)
-"""The options that say how to measure; they change no prediction."""
-
-
-def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
-    """Return these options of `sweep`, in its order; those in `defaults` have another default than there."""
-    options: list[click.Parameter] = []
-    for name, given in SWEEP_OPTIONS.items():
-        if name in names or name in defaults:
-            changed = copy(given)
-            if name in defaults:
-                changed.default = defaults[name]
-                changed.help = (given.help or "").partition("; default:")[0].rstrip(".") + "."
-            options.append(changed)
-    return options
+QUIET = option("-q --quiet", "Print the rows and where the run file is, and nothing else.", is_flag=True)
 
 
 def given() -> dict[str, str]:
@@ -349,98 +249,76 @@ def given() -> dict[str, str]:
     return {name: every[name] for name in every if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
 
 
-def sweep_request(options: Mapping[str, Any], **fixed: Any) -> "SweepRequest":
-    """Return the request that a command's options make; `fixed` are words for which the command has no option.
+# ------------------------------------------------------------------------------------------------- options of a request
 
-    UsageError where a word is unknown or a number is out of range.
+
+class _Value(click.ParamType):  # type: ignore[type-arg]
+    """What a word takes, within its limits and choices: a time or a share is read, a size stays as it is written."""
+
+    def __init__(self, word: Word) -> None:
+        self._opt = word.opt
+        self._plain: Any = click.STRING
+        kinds = get_args(word.kind) or (word.kind,)
+        if word.opt.unit:
+            self._read = word.opt.unit.read if word.opt.unit in (DURATION, FRACTION) else None
+        else:
+            plain: dict[Any, Any] = {bool: click.INT, Path: PATH, int: click.INT, float: click.FLOAT}
+            self._plain = next((plain[kind] for kind in plain if kind in kinds), click.STRING)
+            self._read = (lambda number, option: number > 0) if bool in kinds else None
+        self.name = word.opt.unit.name.lower() if word.opt.unit else self._plain.name
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Return the value; UsageError where it is impossible."""
+        value = self._plain.convert(value, parameter, context)
+        self._opt.refuse(value)
+        return self._read(value, self._opt.name) if self._read else value
+
+
+def options_of(request: Any, only: str = "", **defaults: Any) -> list[click.Parameter]:
+    """Return the options of a request's words; `only` of some, by their names with blanks between.
+
+    Words in `defaults` have another default than in the request, and are options too.
     """
-    from collbench.api.requests import SweepRequest, SweepWords
-
-    words = {name: options[name] for name in ("op", *SweepWords.__annotations__) if name in options}
-    graph = options.get("cudagraph", 1) > 0 and not options.get("no_graph", False)
-    return SweepRequest(**words | fixed | {"cudagraph": graph})
-
-
-# ----------------------------------------------------------------------------------- options that nccl-tests alone has
+    names = [*only.split(), *defaults]
+    options: list[click.Parameter] = []
+    for word in declared(request).values():
+        if word.opt.names and (not names or word.name in names):
+            options.append(_option_of(word._replace(default=defaults.get(word.name, word.default))))
+    return options
 
 
-class Unneeded(NamedTuple):
-    """An option of nccl-tests that changes nothing here; unless its value is the usual one, stderr says why."""
-
-    letter: str
-    name: str
-    usual: int
-    why: str
-
-
-UNNEEDED = (
-    Unneeded("a", "average", 3, "the slowest rank counts, as with -a 3"),
-    Unneeded("C", "report_cputime", 0, "times are those of whole operations, on the device too"),
-    Unneeded("D", "device_implementation", 0, "--impl names what carries an operation out"),
-    Unneeded("M", "memory_report", 0, "what is free is looked at before the start, and not reported"),
-    Unneeded("N", "run_cycles", 1, "a case is sampled until its median is known, once"),
-    Unneeded("p", "parallel_init", 0, "communicators are made together, and that is not timed"),
-    Unneeded("R", "local_register", 0, "NCCL's buffers are not registered"),
-    Unneeded("S", "report_timestamps", 0, "rows have no time of day; the run file has that of its start"),
-    Unneeded("u", "unalign", 0, "buffers begin where their memory does"),
-    Unneeded("x", "cta_policy", 0, "NCCL's own policy is measured; NCCL_CTA_POLICY sets it"),
-    Unneeded("y", "stream_null", 0, "every rank has a stream of its own"),
-    Unneeded("z", "blocking", 0, "a sample ends once every rank is done, and nothing in it is waited for"),
-)
-"""Names, letters and usual values are those of nccl-tests' README and of `all_reduce_perf --help`."""
-NCCL_NAMES = ("nthreads", "agg_iters", "output_file", *(unneeded.name for unneeded in UNNEEDED))
+def _option_of(word: Word) -> click.Option:
+    """Return the option that a word declares."""
+    opt, meaning = word.opt, word.opt.help
+    unsaid = word.default in (None, "", (), MISSING)
+    if unsaid and opt.usual:
+        meaning = f"{meaning}  [default: {opt.usual}]"
+    usual = None if word.default is MISSING else word.default
+    more: dict[str, Any] = {"default": usual, "show_default": not unsaid, "required": word.default is MISSING}
+    if word.kind is bool and not opt.metavar:
+        more["is_flag"] = True
+    else:
+        more["default"] = int(word.default) if word.kind is bool else more["default"]
+        metavar = opt.metavar or "|".join(opt.choices) or (opt.unit.name if opt.unit else None)
+        more |= {"type": _Value(word), "metavar": metavar, "multiple": get_origin(word.kind) is Sequence}
+    if opt.complete:
+        more["shell_complete"] = completed(opt.complete, several=opt.unit is NAMES)
+    if word.name == "out":
+        more["callback"] = _no_reduction
+    return option(f"{opt.names} {word.name}", meaning, **more | dict(opt.click))
 
 
-def nccl_options() -> list[click.Parameter]:
-    """Return the options that nccl-tests alone has; help hides them, and docs/options.md lists them."""
-    return [
-        option("-t --nthreads", type=click.IntRange(min=1), default=1, metavar="N", hidden=True),
-        option("-m --agg_iters", default="1", metavar="N|MIN:MAX", hidden=True),
-        option("-J --output_file", type=PATH, metavar="FILE", hidden=True),
-        *(
-            option(f"-{letter} --{name}", f"No effect: {why}.", type=int, metavar="N", default=usual, hidden=True)
-            for letter, name, usual, why in UNNEEDED
-        ),
-    ]
+def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
+    """Return these options of a sweep; those in `defaults` have another default than there."""
+    others = [each for name, each in {"rendezvous": RENDEZVOUS_FOLDER, "quiet": QUIET}.items() if name in names]
+    return [*options_of(SweepRequest, " ".join(names), **defaults), *others]
 
 
-def nccl_remarks(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each option of nccl-tests that was given and changes nothing."""
-    for letter, name, usual, why in UNNEEDED:
-        if options[name] != usual:
-            yield f"-{letter} {options[name]} has no effect: {why}"
-    aggregated, op = options["agg_iters"], options.get("op", "")
-    if aggregated != "1" and ":" not in aggregated:
-        yield (
-            f"-m {aggregated} has no effect: operations are called back to back until a sample lasts long enough, "
-            "and never fused; sizes are -m MIN:MAX, or -b and -e"
-        )
-    if _is_reduction(op):
-        yield f"--op {op} is taken as nccl-tests' --op, the reduction: --redop {op} of an allreduce"
-    if options["check"] < 1:
-        yield f"-c {options['check']} has no effect: a number that was not checked is never printed"
+def sweep_request(options: Mapping[str, Any], **fixed: Any) -> SweepRequest:
+    """Return the sweep that a command's options ask for; `fixed` are words for which the command has no option."""
+    return made(SweepRequest, options, **fixed)
 
 
-def _is_reduction(op: str) -> bool:
-    """Whether --op names what nccl-tests calls an operation; `all` is all collectives."""
-    from collbench.datatypes import REDUCTIONS  # here: --help needs none of it, and no NumPy
-
-    return bool(op) and all(name.strip() in REDUCTIONS for name in op.split(","))
-
-
-def without_nccl_options(options: Mapping[str, Any], joined: tuple[int, int] | None) -> dict[str, Any]:
-    """Return the options with what nccl-tests' mean here: threads times GPUs are ranks, -m MIN:MAX is -b and -e."""
-    meant = {name: value for name, value in options.items() if name not in NCCL_NAMES} | {"check": 1}
-    if _is_reduction(options.get("op", "")):
-        meant |= {"op": "allreduce", "redop": options["op"]}
-    threads, aggregated = options["nthreads"], options["agg_iters"]
-    if threads > 1 and joined:
-        raise UsageError(f"-t {threads}: the launcher started {joined[1]} processes, and each is a rank; leave -t out")
-    if threads > 1:
-        meant["ranks"] = threads * (options["ranks"] or 1)
-    if ":" in aggregated:
-        first, _, last = aggregated.partition(":")
-        meant["minbytes"], meant["maxbytes"] = first or meant["minbytes"], last or meant["maxbytes"]
-    elif not aggregated.isdecimal():
-        raise UsageError(f"-m {aggregated} is neither; give MIN:MAX in bytes, or -b MIN -e MAX")
-    return meant
+def made(request: type[T], options: Mapping[str, Any], **fixed: Any) -> T:
+    """Return the request that a command's options make; `fixed` are words for which the command has no option."""
+    return request(**{name: options[name] for name in declared(request) if name in options} | fixed)

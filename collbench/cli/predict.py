@@ -6,31 +6,35 @@ For example:
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from collbench.api.measuring import predicting_session
-from collbench.api.requests import SweepRequest, default_folder, find_system, folder_name, predicted_sweep
-from collbench.cases import Sweep
+from collbench.api.requests import (
+    PredictRequest,
+    SweepRequest,
+    default_folder,
+    find_system,
+    folder_name,
+    predicted_sweep,
+)
 from collbench.cli import interconnects
 from collbench.cli.options import (
-    MEASURING,
-    SWEEP_OPTIONS,
-    JsonCommand,
+    QUIET,
     completed,
     csv_option,
+    json_option,
+    made,
     option,
-    shared,
-    sweep_request,
+    options_of,
     systems,
 )
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import remarks, row
 from collbench.cli.running import Outputs
-from collbench.cli.sweep import print_end, show_prediction
+from collbench.cli.sweep import PLOT, print_end, show_prediction
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.results import Prediction, Result
@@ -45,21 +49,18 @@ CHANGE = Table(
     {"name": "", "before": "as it is", "after": "what if"},
 )
 _OPTIONS = [
-    *shared(*(name for name in SWEEP_OPTIONS if name not in (*MEASURING, "on", "impl")), impl="library"),
+    *options_of(PredictRequest),
+    QUIET,
+    json_option("the results"),
+    PLOT,
     click.Argument(["system"], required=False, metavar="SYSTEM|FILE.toml[,...]"),
     option("--on", "The system, as the argument.", metavar="SYSTEM|FILE.toml[,...]", shell_complete=completed(systems)),
-    option(
-        "--what-if what_ifs",
-        "Change the network between nodes, and compare (below); may be given several times.",
-        multiple=True,
-        metavar="CHANGE",
-    ),
     option("--graph", "Operations replayed from a CUDA graph instead of launched each.", is_flag=True),
     csv_option("size of several systems"),
 ]
 
 
-class _Command(JsonCommand):
+class _Command(click.Command):
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write every what-if, looked up for this help alone: the model takes a while to import."""
         from collbench.model.what_if import WHAT_IFS
@@ -70,7 +71,7 @@ class _Command(JsonCommand):
 
 
 @click.command(cls=_Command, context_settings={"show_default": True}, params=_OPTIONS)
-def command(system: str | None, on: str | None, what_ifs: tuple[str, ...], graph: bool, **options: Any) -> int:
+def command(system: str | None, on: str | None, graph: bool, **options: Any) -> int:
     """Predict what a collective should take on a described system; nothing runs, no GPU is needed.
 
     SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but
@@ -85,31 +86,28 @@ def command(system: str | None, on: str | None, what_ifs: tuple[str, ...], graph
         raise click.MissingParameter(param_hint="SYSTEM", param_type="argument")
     names = [word.strip() for word in (system or on or "").split(",")]
     if len(names) > 1:
-        return interconnects.side_by_side(names, options, what_ifs, graph)
+        return interconnects.side_by_side(names, options, options["what_if"], graph)
     if options["as_csv"]:
         raise UsageError("--csv is for several systems; of one: --json FILE, or - for standard output")
     described = launched_in_graph(find_system(names[0])) if graph else find_system(names[0])
-    request = sweep_request(options, on=names[0])
+    request = made(SweepRequest, options, on=names[0])
     outputs = Outputs.of(options)
     with outputs.aside():
-        if what_ifs:
-            return _compare(described, request, what_ifs, outputs, options)
-        return show_prediction(described, request, options, outputs)
+        if options["what_if"]:
+            return _compare(described, request, options["what_if"], outputs)
+        return show_prediction(described, request, outputs)
 
 
-def _compare(
-    system: System, request: SweepRequest, what_ifs: tuple[str, ...], outputs: Outputs, options: Mapping[str, Any]
-) -> int:
+def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], outputs: Outputs) -> int:
     """Predict and print the request with and without changes of the network, and what they do to it."""
     from collbench.measure.predicted import Modelled
     from collbench.model.predict import network_effect
     from collbench.model.what_if import pattern_of
 
-    def folder(part: System, sweep: Sweep) -> Path:
-        return options["out"] or default_folder(sweep, folder_name(part))
-
     part, sweep = predicted_sweep(system, request)
-    session = predicting_session(system, request, folder, what_ifs)
+    session = predicting_session(
+        system, request, lambda part, sweep: default_folder(sweep, folder_name(part)), what_ifs
+    )
     with session, Modelled(part, sweep) as unchanged:
         pairs = list(zip(unchanged.run(), session.run(), strict=True))
     if not session.leader:

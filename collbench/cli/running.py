@@ -14,11 +14,10 @@ from collbench.api.notices import started
 from collbench.cli._process import obeys
 from collbench.cli.options import STANDARD, try_output, write_text
 from collbench.cli.progress import LiveTable, waiting
-from collbench.errors import RunFileError, StorageError, UsageError
+from collbench.errors import RunFileError, StorageError
 from collbench.host import signals
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import PairedSession, Session, all_skipped, exit_status
-from collbench.results import Measurement
 from collbench.runfile.store import read
 
 FIRST = "waiting for the first row: kernels are compiled once, then checked"
@@ -120,23 +119,20 @@ class Outputs:
     plot: bool
     quiet: bool  # print rows and the run file's path, and no more
     json: Path | None
-    foreign: Path | None  # nccl-tests' JSON
     standard: TextIO = field(default_factory=lambda: sys.stdout)
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Outputs":
         """Return the outputs that a command's options ask for; UsageError if one cannot be written."""
-        outputs = cls(options["plot"], options["quiet"], options["as_json"], options.get("output_file"))
-        try_output(outputs.json, "--json FILE", options["out"])
-        try_output(outputs.foreign, "-J FILE", options["out"])
-        return outputs
+        try_output(options["as_json"], "--json FILE", options["out"])
+        return cls(options["plot"], options["quiet"], options["as_json"])
 
     def aside(self) -> redirect_stdout[TextIO]:
         """Send all else to standard error where JSON goes to standard output."""
         return redirect_stdout(sys.stderr if self.json == STANDARD else sys.stdout)
 
     def write(self, session: Session, **more: Any) -> None:
-        """Write the JSON files that the user asked for, of all that has been measured, and more that is known."""
+        """Write the JSON file that the user asked for, of all that has been measured, and more that is known."""
         if session.leader and self.json:
             from collbench.runfile.flat import document
 
@@ -145,18 +141,3 @@ class Outputs:
                 click.echo(text, file=self.standard)
             else:
                 write_text(self.json, "--json FILE", text)
-        if session.leader and self.foreign:
-            write_foreign(session, self.foreign)
-
-
-def write_foreign(session: Session, path: Path) -> None:
-    """Write the JSON of nccl-tests into a file; of several implementations the library's rows."""
-    from collbench.algorithms import is_library
-    from collbench.formats.exported import select
-    from collbench.formats.nccl_tests_write import write_json
-
-    results = [result for result in session.results if isinstance(result, Measurement)]
-    if not results:
-        raise UsageError(f"-J {path}: no row has a time, so there is nothing to write")
-    results.sort(key=lambda row: not is_library(row.implementation))
-    write_text(path, "-J FILE", write_json(select(session.header, results)))

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from collbench.cli._process import coloured
-from collbench.cli.options import PATH, SHARE, STANDARD, JsonCommand, json_option, option, write_json
+from collbench.cli.options import PATH, SHARE, STANDARD, json_option, option, write_json
 from collbench.cli.tables import grid
 from collbench.collectives import find_collective
 from collbench.errors import UsageError, unknown
@@ -54,7 +54,7 @@ _OPTIONS = [
 ]
 
 
-@click.command("runs", cls=JsonCommand, params=_OPTIONS)
+@click.command("runs", params=_OPTIONS)
 def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet: bool, **options: Any) -> None:
     """List the runs in FOLDER (results/runs), newest first, each with its path.
 

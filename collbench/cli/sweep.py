@@ -3,7 +3,7 @@
 For example:
   collbench sweep
   collbench sweep --op allreduce,broadcast -b 1K -e 1G -f 2 -d bfloat16
-  collbench sweep --impl mpi,two-shot -m 8:64K --json - | jq .results
+  collbench sweep --impl mpi,two-shot -e 64K --json - | jq .results
   mpirun -n 16 collbench sweep --op allreduce
   collbench sweep --resume results/runs/20260131-120000-allreduce-node1
 """
@@ -31,21 +31,21 @@ from collbench.analysis.crossover import (
 )
 from collbench.analysis.roofline import measured_roofline, share
 from collbench.analysis.wires import tradeoffs
+from collbench.api.declared import declared
 from collbench.api.measuring import measuring_session, predicting_session, resuming_session
 from collbench.api.notices import is_leader
-from collbench.api.requests import SweepRequest, default_folder, find_system, folder_name
+from collbench.api.requests import PredictRequest, SweepRequest, default_folder, find_system, folder_name
+from collbench.api.words import places
 from collbench.cli import results_table
 from collbench.cli.options import (
-    MEASURING,
-    NCCL_NAMES,
     PATH,
-    SWEEP_OPTIONS,
+    QUIET,
+    RENDEZVOUS_FOLDER,
     given,
-    nccl_options,
-    nccl_remarks,
+    json_option,
+    made,
     option,
-    sweep_request,
-    without_nccl_options,
+    options_of,
 )
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import NAME
@@ -62,29 +62,44 @@ from collbench.units import counted
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
 FEWEST = 6  # samples that have an interval
 
-_WITH_RESUME = ("resume", "rendezvous", "quiet", "as_json", "percentiles", "plot")
-RESUME = option("--resume", "Measure what the run of a sweep lacks, with its settings.", type=PATH, metavar="RUN")
+OUTPUT = ("quiet", "as_json", "plot")
+_WITH_RESUME = ("resume", "rendezvous", "percentiles", *OUTPUT)
+PLOT = option("--plot/--no-plot", "Draw the plots at the end.", default=True)
+_OPTIONS = [
+    *options_of(SweepRequest),
+    RENDEZVOUS_FOLDER,
+    option(
+        "--ab",
+        "Measure with these variables, interleaved with the environment as it is; NAME= makes a variable empty, -NAME "
+        "unset. Given twice: one setting against the other.",
+        multiple=True,
+        metavar="'NAME=VALUE ...'",
+    ),
+    QUIET,
+    json_option("the results"),
+    option("-I --percentiles", "Show min, p95, p99 and max of the samples too.", is_flag=True),
+    PLOT,
+    option("--resume", "Measure what the run of a sweep lacks, with its settings.", type=PATH, metavar="RUN"),
+]
 
 
-@click.command(context_settings={"show_default": True}, params=[*SWEEP_OPTIONS.values(), RESUME, *nccl_options()])
+@click.command(context_settings={"show_default": True}, params=_OPTIONS)
 def command(**options: Any) -> int:
     """Measure collectives over a sweep of message sizes: table, run file and plots."""
     outputs = Outputs.of(options)
     with outputs.aside():
-        remarks = list(nccl_remarks(options))
-        options = without_nccl_options(options, launched())
         if options["resume"]:
             return resume(options, outputs)
-        request = sweep_request(options)
+        request = made(SweepRequest, options)
         if options["ab"]:
             from collbench.cli import ab
 
             return ab.measure_pair(request, options["ab"], outputs, options["out"], options["percentiles"])
         if not request.measured:
-            system = find_system(request.on, ("auto", *platforms()))
-            return show_prediction(system, request, options, outputs, _without_effect())
-        session, more = measuring_session(request, lambda sweep: options["out"] or default_folder(sweep))
-        return show_sweep(session, outputs, [*remarks, *more], options["percentiles"])
+            system = find_system(request.on, places())
+            return show_prediction(system, request, outputs, _without_effect())
+        session, remarks = measuring_session(request, default_folder)
+        return show_sweep(session, outputs, remarks, options["percentiles"])
 
 
 def resume(options: Mapping[str, Any], outputs: Outputs) -> int:
@@ -103,17 +118,14 @@ def resume(options: Mapping[str, Any], outputs: Outputs) -> int:
 
 def _without_effect() -> list[str]:
     """Return a line for the options of measuring that the command line has, which are of no use to a prediction."""
-    unused = [word for name in (*MEASURING, *NCCL_NAMES) if (word := given().get(name))]
+    both = ("on", *declared(PredictRequest), *OUTPUT)
+    unused = [word for name, word in given().items() if name not in both]
     return [f"nothing is measured, so without effect: {', '.join(unused)}"] if unused else []
 
 
-def show_prediction(
-    system: System, request: SweepRequest, options: Mapping[str, Any], outputs: Outputs, remarks: Iterable[str] = ()
-) -> int:
+def show_prediction(system: System, request: SweepRequest, outputs: Outputs, remarks: Iterable[str] = ()) -> int:
     """Predict a sweep on a described system, and print all of it; the exit status."""
-    session = predicting_session(
-        system, request, lambda part, sweep: options["out"] or default_folder(sweep, folder_name(part))
-    )
+    session = predicting_session(system, request, lambda part, sweep: default_folder(sweep, folder_name(part)))
     return show_sweep(session, outputs, remarks)
 
 

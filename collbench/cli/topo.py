@@ -15,7 +15,6 @@ from collbench.api.requests import find_system
 from collbench.cli.options import (
     PICTURE,
     STANDARD,
-    JsonCommand,
     completed,
     json_option,
     option,
@@ -46,7 +45,7 @@ _OPTIONS = [
 ]
 
 
-@click.command("topo", cls=JsonCommand, params=_OPTIONS)
+@click.command(params=_OPTIONS)
 def command(
     system: str | None, on: str | None, nodes: int | None, ranks: int | None, as_json: Path | None, out: Path | None
 ) -> None:

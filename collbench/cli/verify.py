@@ -6,13 +6,14 @@ For example:
   collbench verify --op allreduce -d all -g 4
 """
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import click
 
 from collbench.algorithms import implementations
-from collbench.analysis.conformance import ABSENT, Conformance, matrix
 from collbench.api.requests import measured_sweep
 from collbench.cases import Sweep
 from collbench.cli._process import coloured
@@ -23,9 +24,14 @@ from collbench.cli.running import run_session
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.host.launcher import launched
 from collbench.measure.session import Session, exit_status
-from collbench.results import Outcome, family
+from collbench.results import Outcome, Result, Skipped, by_key, family
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces
+Pairs = Mapping[tuple[str, str], Sequence[Result]]  # results by implementation and collective
+_ABSENT = "-"
+_WORDS = {Outcome.WRONG: "WRONG", Outcome.FAILED: "FAILED", Outcome.OK: "ok"}
+"""Words of a cell, the worst first: the worst outcome of its cases counts."""
+_SHOWN = 3  # failures of an implementation and collective, of which there may be thousands
 
 _OPTIONS = [
     *shared(op="all", impl="all,narrow"),
@@ -52,34 +58,65 @@ def command(full: bool, quiet: bool, **options: Any) -> int:
     session = Session(platform, sweep, launched(), None)
     total = 0 if quiet else len(list(sweep.cases())) * len(sweep.implementations)
     interrupted = run_session(session, LiveTable(total), quiet=quiet)
-    checked = Conformance(session.results)
+    pairs = by_key(session.results, lambda result: (result.implementation, result.case.collective.name))
     if interrupted:
-        _print_failures(checked)
+        _print_failures(pairs)
         return interrupted
     if session.leader:
-        click.echo("\n".join(matrix(checked)))
-        _print_counts(checked, sweep)
-        _print_failures(checked)
+        click.echo("\n".join(matrix(pairs)))
+        _print_counts(pairs, sweep)
+        _print_failures(pairs)
     return exit_status(session.results)
 
 
-def _print_counts(checked: Conformance, sweep: Sweep) -> None:
+def cell(results: Sequence[Result]) -> str:
+    """Return `ok` or the worst outcome; `-` where nothing was checked."""
+    outcomes = {result.outcome for result in results}
+    return next((word for outcome, word in _WORDS.items() if outcome in outcomes), _ABSENT)
+
+
+def matrix(pairs: Pairs) -> Iterator[str]:
+    """Yield a row for each implementation and a column for each collective, in blocks of columns of 80 characters.
+
+    A block leaves out implementations that have nothing in it.
+    """
+    names = list(dict.fromkeys(name for name, _ in pairs))
+    first = max(map(len, names), default=0)
+    blocks: list[dict[str, int]] = []  # the columns of each, with their widths
+    for head in dict.fromkeys(collective for _, collective in pairs):
+        width = max(len(head), *map(len, _WORDS.values()))
+        if not blocks or first + sum(2 + each for each in (*blocks[-1].values(), width)) > 80:
+            blocks.append({})
+        blocks[-1][head] = width
+    for block in blocks:
+        rows = {"": list(block)} | {name: [cell(pairs.get((name, head), ())) for head in block] for name in names}
+        for name, cells in rows.items():
+            if set(cells) != {_ABSENT}:
+                columns = (f"  {text:<{width}}" for text, width in zip(cells, block.values(), strict=True))
+                yield f"{name:<{first}}{''.join(columns)}".rstrip()
+        yield ""
+
+
+def _print_counts(pairs: Pairs, sweep: Sweep) -> None:
     """Print how many cases are right, what should be there and is not, and what was not asked for."""
     words = {Outcome.OK: "right", Outcome.WRONG: "wrong", Outcome.FAILED: "failed", Outcome.SKIPPED: "skipped"}
-    click.echo(", ".join(f"{checked.counts[outcome]} {word}" for outcome, word in words.items()))
-    for (name, collective), reason in checked.reasons.items():
-        if checked.cell((name, collective)) == ABSENT and collective in implementations()[family(name)].collectives:
-            click.echo(f"not checked: {name} {collective}, {reason}")
+    counts = Counter(result.outcome for results in pairs.values() for result in results)
+    click.echo(", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items()))
+    for (name, collective), results in pairs.items():
+        reasons = [result.reason for result in results if isinstance(result, Skipped)]
+        if cell(results) == _ABSENT and reasons and collective in implementations()[family(name)].collectives:
+            click.echo(f"not checked: {name} {collective}, {reasons[0]}")
     if len(sweep.dtypes) < len(DATATYPES) or len(sweep.redops) < len(REDUCTIONS):
         names = (*(dtype.name for dtype in sweep.dtypes), *(redop.name for redop in sweep.redops))
         click.echo(f"checked with {', '.join(names)}; --full: all types and reductions")
 
 
-def _print_failures(checked: Conformance) -> None:
+def _print_failures(pairs: Pairs) -> None:
     """Print what is wrong or failed, a row each."""
-    for results, more in checked.failures():
-        for result in results:
+    for results in pairs.values():
+        bad = [result for result in results if result.outcome.bad]
+        for result in bad[:_SHOWN]:
             line = f"{result.case.title}: {row(result, None).strip()}"
             click.echo(click.style(line, fg="red") if coloured() else line)
-        if more:
-            click.echo(f"... and {more:,} more of {results[0].implementation}")
+        if len(bad) > _SHOWN:
+            click.echo(f"... and {len(bad) - _SHOWN:,} more of {bad[0].implementation}")

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from collbench.algorithms.records import Record
 from collbench.errors import UsageError
-from collbench.runfile.baselines import state_folder
+from collbench.host.cache import state_folder
 
 LIBRARY = "mpi"
 """What answers are timed against besides their rung."""

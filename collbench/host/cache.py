@@ -15,6 +15,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from collbench.errors import UsageError
+
 _HASH_DIGITS = 32  # hexadecimal digits of a content's hash in a file's name
 _folders: dict[Path, int] = {}  # handles of folders that were looked at
 
@@ -26,6 +28,23 @@ def cache_folder() -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("collbench", appauthor=False).expanduser()  # RuntimeError where nobody knows where home is
+
+
+def state_folder() -> Path:
+    """Return $COLLBENCH_STATE, else collbench under the user's folder of state; it need not exist.
+
+    Raises:
+        UsageError: Nobody knows where this user's home is.
+
+    """
+    if chosen := os.environ.get("COLLBENCH_STATE"):
+        return Path(chosen)
+    from platformdirs import user_state_path
+
+    try:
+        return user_state_path("collbench", appauthor=False).expanduser()
+    except RuntimeError:
+        raise UsageError("no home folder to store good runs in; set COLLBENCH_STATE to a folder") from None
 
 
 def private_folder(name: str, error: type[Exception]) -> Path:

@@ -69,7 +69,7 @@ def png(figure: Figure, dpi: int, colours: int = _COLOURS) -> bytes:
     The commonest colours stay as they are, so areas keep theirs; each of the other colours, which smooth edges, becomes
     the nearest of those.
     """
-    from PIL import Image  # Matplotlib brings it along
+    from PIL import Image
 
     drawn = io.BytesIO()
     figure.savefig(drawn, format="raw", dpi=dpi)

@@ -1,4 +1,4 @@
-"""The verdict of a check for other programs: exit statuses, JSON, JUnit, Markdown, metrics, a drain reason.
+"""The verdict of a check for other programs: exit statuses, the lines of monitoring, JSON, JUnit, metrics.
 
 Sources: Nagios plugin API and Monitoring Plugins guidelines (exit statuses, performance data); node-problem-detector
 docs/custom_plugin_monitor.md; Prometheus text format 0.0.4 and node_exporter's collector/textfile.go; NCCL
@@ -12,13 +12,13 @@ import re
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree import ElementTree
 
 from collbench.analysis.check import BANDWIDTH, CheckedSize, CheckResult, Status
-from collbench.analysis.gate import escaped, junit_suite
+from collbench.analysis.gate import junit_suite
 from collbench.analysis.sequential import Decision
 from collbench.errors import StorageError, writing
 from collbench.results.base import CaseResult
@@ -33,28 +33,19 @@ EXITS: Mapping[str, Mapping[Status, int]] = {
 """Exit statuses: those of `compare --gate`, of Nagios' plugins, and of node-problem-detector's."""
 _NAGIOS = {Status.OK: "OK", Status.WARN: "WARNING", Status.FAIL: "CRITICAL", Status.UNKNOWN: "UNKNOWN"}
 _NPD_LENGTH = 80  # bytes of a message that node-problem-detector keeps
-_REASON_LENGTH = 100
-_NOT_IN_A_REASON = re.compile(r"[^A-Za-z0-9 .,_:@/#%()-]+")
-
-
-class Output(NamedTuple):
-    """A file that a verdict can be written to."""
-
-    option: str
-    meaning: str
-    metavar: str
-    text: Callable[[CheckResult], str]
-    mode: str = "w"  # "a" goes on behind what is there
-    atomic: bool = False  # whether it is read at any time, and so replaced as a whole
 
 
 def line(result: CheckResult, exits: str) -> str:
     """Return the line of a verdict as the program expects it that the exit status is for."""
     if exits == "plain":
         return printable(result.line)
-    printed = line_of(exits, result.status, _words(result, named=exits == "nagios"))
-    performance = " ".join(_performance(result)) if exits == "nagios" else ""
-    return f"{printed} | {performance}" if performance else printed
+    names = ",".join(result.collectives)
+    if exits == "nagios":
+        printed = line_of(exits, result.status, f"{names} {result.where}: {result.words}")
+        return " | ".join(filter(None, (printed, " ".join(_performance(result)))))
+    # Neither the topology nor a list of collectives would leave room for the verdict.
+    short = names if len(result.collectives) < 3 else f"{len(result.collectives)} collectives"
+    return line_of(exits, result.status, f"{short}: {result.words}")
 
 
 def line_of(exits: str, status: Status, words: str) -> str:
@@ -65,17 +56,7 @@ def line_of(exits: str, status: Status, words: str) -> str:
     return f"collbench: {status.value} {words}".encode()[:_NPD_LENGTH].decode(errors="ignore")
 
 
-def _words(result: CheckResult, named: bool) -> str:
-    """Return the line behind its status; unless the topology is `named`, without it and without a list of collectives.
-
-    Neither would leave room for the verdict in the few characters that some programs show.
-    """
-    names = ",".join(result.collectives)
-    short = names if len(result.collectives) < 3 else f"{len(result.collectives)} collectives"
-    return f"{f'{names} {result.where}' if named else short}: {result.words}"
-
-
-def _performance(result: CheckResult) -> Iterable[str]:
+def _performance(result: CheckResult) -> list[str]:
     """Return Nagios' performance data; a range is what raises no alarm: `430:` is 430 or more, `50` is 50 or less."""
     found: dict[str, str] = {}
     pairs = [(size, curve.resolution) for curve in result.curves for size in curve.sizes]
@@ -85,24 +66,11 @@ def _performance(result: CheckResult) -> Iterable[str]:
         figures, unit, colon = [size.seconds, size.expected * resolution], "us", ""
         if size.row.busbw and size.row.case.nbytes >= BANDWIDTH:
             label += "_GBps"
-            figures, unit, colon = [_busbw(size, seconds) / 1e15 for seconds in figures], "", ":"
-        # Exponents are not understood.
-        value, limit = (significant(1e6 * figure, 6) for figure in figures)
+            figures, unit, colon = [size.busbw(seconds) / 1e15 for seconds in figures], "", ":"
+        value, limit = (significant(1e6 * figure, 6) for figure in figures)  # exponents are not understood
         alarm = "" if math.isnan(figures[1]) else f";;{limit}{colon}"
         found[label] = f"{label}={value}{unit}{alarm}"
-    return found.values()
-
-
-def _busbw(size: CheckedSize, seconds: float) -> float:
-    return size.row.busbw * size.row.typical / seconds
-
-
-def drain_reason(result: CheckResult) -> str:
-    """Return a reason for `scontrol update State=DRAIN`, "" where there is none: ASCII, no quotes, 100 characters."""
-    if result.status is not Status.FAIL:
-        return ""
-    words = _NOT_IN_A_REASON.sub(" ", f"collbench: {_words(result, named=False)}")
-    return " ".join(words.split())[:_REASON_LENGTH].strip()
+    return list(found.values())
 
 
 # ------------------------------------------------------------------------------------------------------------ documents
@@ -142,7 +110,7 @@ def _row_fields(row: CaseResult) -> dict[str, Any]:
 def _size_fields(size: CheckedSize) -> dict[str, Any]:
     return _row_fields(size.row) | {
         "seconds": size.seconds,
-        "busbw": _busbw(size, size.seconds),
+        "busbw": size.busbw(size.seconds),
         "expected_seconds": _number(size.expected),
         "ratio": _number(size.off),
         "verdict": size.decision.value,
@@ -152,6 +120,13 @@ def _size_fields(size: CheckedSize) -> dict[str, Any]:
 
 def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def junit(result: CheckResult) -> str:
+    """Return JUnit's XML: a wrong size fails, and a slow one if the check does; others are skipped."""
+    suite = junit_suite(f"collbench check: {result.where}", "collbench.check", list(_tests(result)))
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
 
 
 def _tests(result: CheckResult) -> Iterator[tuple[str, str, str]]:
@@ -166,30 +141,11 @@ def _tests(result: CheckResult) -> Iterator[tuple[str, str, str]]:
     for row in result.correctness.faults:
         yield _name(row), "failed", printable(row.problem)
     for size in result.sizes:
-        state = states.get(size.decision, "other")
-        yield _name(size.row), state, f"{size.figure}, {size.decision.value}"
+        yield _name(size.row), states.get(size.decision, "other"), f"{size.figure}, {size.decision.value}"
 
 
 def _name(row: CaseResult) -> str:
     return printable(f"{row.case.title}, {format_size(row.case.nbytes)}, {row.implementation}")
-
-
-def junit(result: CheckResult) -> str:
-    """Return JUnit's XML: a wrong size fails, and a slow one if the check does; others are skipped."""
-    suite = junit_suite(f"collbench check: {result.where}", "collbench.check", list(_tests(result)))
-    ElementTree.indent(suite)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
-
-
-def summary(result: CheckResult) -> str:
-    """Return Markdown, as in GitHub's step summaries."""
-    lines = ["## collbench check", "", f"**{escaped(result.line)}**", "", escaped(result.correctness.in_words())]
-    if result.compared:
-        lines += ["", f"compared with {escaped(result.compared)}"]
-    lines += ["", "| case | figure | verdict |", "|---|---|---|"]
-    for name, state, message in list(_tests(result))[1:]:  # the verdict stands above
-        lines.append(f"| {escaped(name)} | {escaped(message)} | {state} |")
-    return "\n".join(lines)
 
 
 # -------------------------------------------------------------------------------------------------------------- metrics
@@ -207,9 +163,9 @@ def metrics(result: CheckResult) -> str:
     sizes: dict[str, CheckedSize] = {}
     for size in (size for size in result.sizes if size.row.busbw):
         labels = _labels(size, result)  # that of a bucket's sizes, in place or not: the slowest is shown
-        sizes[labels] = min(sizes.get(labels, size), size, key=lambda each: _busbw(each, each.seconds))
-    measured = {labels: _busbw(size, size.seconds) / 1e9 for labels, size in sizes.items()}
-    expected = {labels: _busbw(size, size.expected) / 1e9 for labels, size in sizes.items() if size.expected > 0}
+        sizes[labels] = min(sizes.get(labels, size), size, key=lambda each: each.busbw(each.seconds))
+    measured = {labels: size.busbw(size.seconds) / 1e9 for labels, size in sizes.items()}
+    expected = {labels: size.busbw(size.expected) / 1e9 for labels, size in sizes.items() if size.expected > 0}
     node = _braced({"node": socket.gethostname()})
     lasted = {node: result.seconds} if math.isfinite(result.seconds) else {}
     wrong = {} if result.no_verdict else {node: len(result.correctness.faults)}
@@ -265,27 +221,26 @@ def _braced(labels: Mapping[str, str]) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------- files
 
-JSON = Output("json", "", "FILE", lambda result: json.dumps(document(result), indent=2, allow_nan=False))
-OUTPUTS = (
-    Output("junit", "Write a JUnit test case a size.", "FILE.xml", junit),
-    Output("summary", "Append a summary in Markdown, as for GitHub.", "FILE.md", summary, mode="a"),
-    Output("metrics", "Write metrics for node_exporter's text-file collector.", "FILE.prom", metrics, atomic=True),
-)
+OUTPUTS: Mapping[str, Callable[[CheckResult], str]] = {
+    "json": lambda result: json.dumps(document(result), indent=2, allow_nan=False),
+    "junit": junit,
+    "metrics": metrics,
+}
+"""What can be written into a file, by the name of its option."""
 
 
-def write(output: Output, path: Path, result: CheckResult) -> None:
+def write(output: str, path: Path, result: CheckResult) -> None:
     """Write a verdict into a file; StorageError if it cannot be written."""
     regular = path.is_file() or not path.exists()
-    if result.no_verdict and (output.mode == "a" or not regular):  # no earlier verdict stands there as if the last
+    if result.no_verdict and not regular:  # a pipe holds no earlier verdict
         return
-    text = f"{output.text(result)}\n"
-    with writing(path, f"--{output.option} FILE", StorageError):
+    text = f"{OUTPUTS[output](result)}\n"
+    with writing(path, f"--{output} FILE", StorageError):
         path.parent.mkdir(parents=True, exist_ok=True)  # the folder of --out is made at the end
-        if not output.atomic or not regular or path.is_symlink():  # no device and no /dev/stdout is to be replaced
-            with path.open(output.mode, encoding="utf-8") as file:
-                file.write(text)
-            return
-        replace_whole(path, text.encode())
+        if output == "metrics" and regular and not path.is_symlink():  # node_exporter reads it at any time
+            replace_whole(path, text.encode())
+        else:
+            path.write_text(text, encoding="utf-8")
 
 
 def replace_whole(path: Path, content: bytes) -> None:

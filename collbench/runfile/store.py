@@ -213,6 +213,16 @@ class Writer:
         self.close()
 
 
+def write(folder: Path, header: Header, results: Iterable[Result], status: int = 0) -> Path:
+    """Write a whole run at once into a new folder, and return its path; UsageError if it cannot be written."""
+    with Writer(folder) as writer:
+        writer.header(header)
+        for result in results:
+            writer.append(result)
+        writer.end(header.started, status)
+    return writer.path
+
+
 class Reopened(Writer):
     """Goes on with a run file that is there: behind a new header stand the lines that stay, then the new lines.
 

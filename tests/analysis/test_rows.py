@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from collbench.analysis.conformance import Conformance, matrix
 from collbench.analysis.machine import as_it_ran, remarks
 from collbench.analysis.roofline import measured_roofline, share, share_in_words
+from collbench.cli.verify import cell, matrix
 from collbench.collectives import COLLECTIVES
 from collbench.results import Failed, Measurement, Mismatch, Prediction, Skipped
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
@@ -60,20 +60,16 @@ def test_the_share_is_of_what_was_measured_beside_the_row_and_in_words() -> None
 
 def test_the_worst_outcome_is_what_a_cell_says_and_what_is_not_there_is_a_dash() -> None:
     right, wrong = measurement(), replace(measurement(), mismatch=Mismatch(0, 0, 0, "1", "2", 1))
-    skipped, pair = Skipped(case(), "mpi", "cpu", "no way"), ("mpi", "allreduce")
-    assert Conformance([right, wrong, right, skipped]).cell(pair) == "WRONG"
-    assert Conformance([right, Failed(case(), "mpi", "cpu", "died")]).cell(pair) == "FAILED"
-    assert Conformance([right, skipped]).cell(pair) == "ok"
-    assert Conformance([skipped]).cell(pair) == "-"
-    assert Conformance([skipped]).reasons == {pair: "no way"}
-    assert Conformance([right]).cell(("mpi", "barrier")) == "-"
-    ((shown, more),) = Conformance([*[wrong] * 5, right]).failures()
-    assert (shown, more) == ([wrong] * 3, 2)
+    skipped = Skipped(case(), "mpi", "cpu", "no way")
+    assert cell([right, wrong, right, skipped]) == "WRONG"
+    assert cell([right, Failed(case(), "mpi", "cpu", "died")]) == "FAILED"
+    assert cell([right, skipped]) == "ok"
+    assert cell([skipped]) == cell([]) == "-"
 
 
 def test_the_matrix_fits_the_width_in_blocks_without_rows_that_have_nothing() -> None:
-    everything = [measurement("mpi", collective=name) for name in COLLECTIVES]
-    lines = list(matrix(Conformance([*everything, measurement("ring")])))
+    everything = {("mpi", name): [measurement("mpi", collective=name)] for name in COLLECTIVES}
+    lines = list(matrix(everything | {("ring", "allreduce"): [measurement("ring")]}))
     assert max(map(len, lines)) <= 80
     assert sum(line.startswith("ring") for line in lines) == 1
     assert "\n".join(lines).split().count("ok") == len(COLLECTIVES) + 1

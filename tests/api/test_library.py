@@ -23,6 +23,7 @@ import collbench
 from collbench.api import reworded
 from collbench.cli.commands import group
 from collbench.errors import CollbenchError, Notice, RunFileError, UsageError
+from collbench.units import duration
 from tests.cli.made_up_ranks import made_up_ranks
 from tests.conftest import ROOT
 from tests.formats.goldens import DATA
@@ -63,7 +64,9 @@ def test_a_function_has_the_options_and_defaults_of_its_command() -> None:
 
 
 def _plain(value: object) -> object:
-    """A size is a text on the command line."""
+    """On the command line a size is a text, and a time has been read."""
+    if isinstance(value, str):
+        return duration(value) or value
     return str(value) if type(value) is int and value == 8 else value
 
 
@@ -337,7 +340,7 @@ def test_a_value_of_another_type_is_refused_by_the_name_of_its_parameter() -> No
                     with pytest.raises(UsageError, match=f"^{parameter}=.* is no "):
                         getattr(collbench, name)(**REQUIRED.get(name, {}) | {parameter: wrong})
                     refused.add((name, parameter, type(wrong)))
-    assert {("predict", "in_place", str), ("sweep", "iters", float), ("check", "each", object)} <= refused
+    assert {("predict", "in_place", str), ("sweep", "iters", float), ("check", "stepfactor", str)} <= refused
     assert {("train", "gpus", str), ("read", "path", bool), ("predict", "root", bool)} <= refused
 
 

@@ -297,7 +297,6 @@ def test_wrong_words_are_refused_with_the_choices(base: Path, tmp_path: Path, mo
         ([base, new, "--only", "alltoall"], "leaves nothing"),
         ([base, new, "--only", "2K"], "1 KiB to 16 MiB"),
         ([base, new, "--junit", "base/run.jsonl/x.xml"], "choose another --junit"),
-        ([base, new, "--summary", "base"], "choose another --summary"),
         ([base, new, "-o", "base/run.jsonl/x.png"], "choose another --out"),
         ([base], "give BASE and NEW, or --against"),
         ([base, base, "--history", base], "give --against"),

@@ -89,7 +89,6 @@ OUTPUTS = (
     "lesson",
     "report.html",
     "junit.xml",
-    "summary.md",
     "ratios.svg",
     "fit.toml",
     "imported",

@@ -9,8 +9,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from collbench.cases import Sweep
-from collbench.cli import options
-from collbench.cli._perf import perf
+from collbench.cli._perf import UNNEEDED, perf
 from collbench.collectives import COLLECTIVES, find_collective, of_nccl_tests
 from collbench.datatypes import find_datatype, find_reduction
 from collbench.formats.nccl_tests_write import program
@@ -81,30 +80,28 @@ def test_the_table_is_read_back_as_what_was_measured(here: Command, tmp_path: Pa
 
 @made_up
 def test_options_without_effect_are_accepted_and_say_why(here: Command) -> None:
-    """By letter and by name, in a sweep and in a program; their usual values need no word."""
+    """By letter and by name; their usual values need no word."""
     short = ("-b", "64", "-e", "64", "-n", "3", "--impl", "mpi", "--on", "cpu")
-    others = [word for option in options.UNNEEDED for word in (f"-{option.letter}", str(option.usual + 1))]
-    said = here("sweep", *short, "--no-plot", *others)
+    others = [word for option in UNNEEDED for word in (f"-{option.letter}", str(option.usual + 1))]
+    said = here("all_reduce_perf", *short, *others)
     assert said.returncode == 0, said.stderr
-    assert [said.stderr.count(option.why) for option in options.UNNEEDED] == [1] * len(options.UNNEEDED)
-    usual = [word for option in options.UNNEEDED for word in (f"--{option.name}", str(option.usual))]
+    assert [said.stderr.count(option.why) for option in UNNEEDED] == [1] * len(UNNEEDED)
+    usual = [word for option in UNNEEDED for word in (f"--{option.name}", str(option.usual))]
     silent = here("all_reduce_perf", *short, *usual)
     assert silent.returncode == 0, silent.stderr
-    assert not any(option.why in silent.stderr for option in options.UNNEEDED)
+    assert not any(option.why in silent.stderr for option in UNNEEDED)
 
 
 @made_up
 def test_words_of_other_tools_mean_what_they_do_there(here: Command, tmp_path: Path) -> None:
-    """--op sum is a reduction, -m MIN:MAX a range of sizes, -c 0 still checks, -J is nccl-tests' JSON."""
-    words = ("--op", "max", "-m", "64:256", "-c", "0", "-J", "perf.json", "--impl", "mpi,two-shot", "-n", "7")
-    done = here("sweep", *words, "--on", "cpu", "--no-plot")
+    """--op is the reduction, -t and -g are ranks, -c 0 still checks, -J is nccl-tests' JSON."""
+    words = (*QUICK[:-4], "-t", "2", "-g", "1", "--op", "max", "-c", "0", "-J", "perf.json", "--impl", "mpi,two-shot")
+    done = here("all_reduce_perf", *words, "-n", "7", "--on", "cpu")
     assert done.returncode == 0, done.stderr
-    assert "allreduce, float, max, 2 ranks" in done.stdout
-    assert re.findall(r"^ +(\d+ B)  mpi", done.stdout, re.MULTILINE) == ["64 B", "256 B"]
-    assert "--op max is taken as nccl-tests' --op" in done.stderr
+    assert {match[4] for match in rows(done)} == {"max"}
     assert "-c 0 has no effect" in done.stderr
     said = json.loads((tmp_path / "perf.json").read_text())
-    assert [row["size"] for row in said["results"]] == [64, 256]
+    assert [row["size"] for row in said["results"]] == [64, 256, 1024]
 
 
 @made_up
@@ -120,7 +117,7 @@ def test_a_least_bandwidth_is_heeded(here: Command) -> None:
 @made_up
 def test_json_on_standard_output_is_all_that_is_there(here: Command, tmp_path: Path) -> None:
     """The table goes to stderr; rows are those of the run file, in seconds and bytes."""
-    words = ("--impl", "mpi,two-shot", "-m", "64:256", "--on", "cpu", "--out", "own")
+    words = ("--impl", "mpi,two-shot", "-b", "64", "-e", "256", "--on", "cpu", "--out", "own")
     done = here("sweep", *words, "--no-plot", "--json", "-")
     said = json.loads(done.stdout)
     run = read(tmp_path / "own")

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from collbench.algorithms import choose
-from collbench.api.requests import predicted_sweep
-from collbench.cli.options import MEASURING, NCCL_NAMES, sweep_request
+from collbench.api.declared import declared
+from collbench.api.requests import PredictRequest, SweepRequest, predicted_sweep
+from collbench.cli.options import made
 from collbench.cli.predict import command as predict
 from collbench.cli.sweep import command as sweep
 from collbench.results import Prediction, Skipped
@@ -95,23 +96,24 @@ def test_ranks_are_placed_as_they_were_asked_for() -> None:
         ("--nodes 2", (2, 8)),
     ):
         options = predict.make_context("predict", ["dgx-h100", *words.split()]).params
-        system, asked = predicted_sweep(files.load("dgx-h100"), sweep_request(options))
+        system, asked = predicted_sweep(files.load("dgx-h100"), made(SweepRequest, options))
         assert system.nics
         assert (system.nodes, system.gpus, system.nics.per_node) == (*place, place[1]), words
         assert asked.ranks == place[0] * place[1], words
 
 
 def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_path: Path) -> None:
-    """A command line of nccl-tests can be kept as it is; and every option of `sweep` is one of measuring or of both."""
+    """Every option of `sweep` is one of measuring or of both."""
     few = ("--impl", "nccl", "-e", "1K")
     plain = here(*ON, *few)
-    noted = here(*ON[:-1], "noted", *few, "-n", "20", "-w", "5", "-c", "1", "--spin", "busy")
+    noted = here(*ON[:-1], "noted", *few, "-n", "20", "-w", "5", "--spin", "busy")
     (sentence,) = re.findall(r"nothing is measured, so without effect: (.*)", noted.stderr)
-    assert {"--iters", "--warmup_iters", "--check", "--spin"} <= set(re.findall(r"--\w+", sentence))
+    assert {"--iters", "--warmup_iters", "--spin"} <= set(re.findall(r"--\w+", sentence))
     assert "without effect" not in plain.stderr
     assert read(tmp_path / "out").results == read(tmp_path / "noted").results
     mine, theirs = ({param.name for param in command.params} for command in (sweep, predict))
-    measuring = {*MEASURING, *NCCL_NAMES}
+    measuring = {*declared(SweepRequest)} - {*declared(PredictRequest), "on", "each"}
+    measuring |= {"rendezvous", "ab", "percentiles"}
     assert mine >= measuring
     assert theirs >= mine - measuring - {"resume"}  # with which nothing else goes
     assert not theirs & measuring

@@ -120,7 +120,7 @@ def test_settings_are_those_of_the_run_and_none_may_be_given_again(
     swept: Callable[[Edit], list[bytes]], here: Command, tmp_path: Path
 ) -> None:
     before = swept(lambda lines: lines[:4])
-    for words in ("--op all", "-b 16", "-n 3", "--in-place", "-G 0", "--ab X=1", "-m 8:64", "-t 4", "--out elsewhere"):
+    for words in ("--op all", "-b 16", "-n 3", "--in-place", "-G 0", "--ab X=1", "--out elsewhere"):
         done = here("sweep", "--resume", "out", *words.split())
         assert done.returncode == 2, words
         assert done.stderr.count("\n") == 1, words

@@ -161,7 +161,7 @@ def test_the_prolog_drains_a_node_whose_results_are_wrong_with_the_reason_and_th
     assert "count - tail, world.ranks);" in text
     (kernels / "ring.cu").write_text(text.replace("count - tail, world.ranks);", "0, world.ranks);"))
     script = tmp_path / "prolog"
-    prolog = ROOT / "deploy" / "slurm" / "prolog.sh"
+    prolog = ROOT / "deploy" / "slurm" / "prolog-epilog.sh"
     check = "--impl ring-flags -b 4020 -e 4020 --budget 1s"
     script.write_text(
         PROLOG.format(bin=Path(COLLBENCH).parent, folder=tmp_path, check=check, prolog=f"/bin/bash {prolog}")

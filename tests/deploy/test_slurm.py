@@ -1,6 +1,8 @@
 """Slurm's prolog and epilog drain a node that fails a check, with the reason, in bounded time, and no other node."""
 
+import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -15,7 +17,9 @@ from tests.deploy.programs import DEPLOY, run, stand_in
 
 pytestmark = pytest.mark.deploy
 
-PROLOG, EPILOG = DEPLOY / "slurm" / "prolog.sh", DEPLOY / "slurm" / "epilog.sh"
+SCRIPT = DEPLOY / "slurm" / "prolog-epilog.sh"
+PROLOG, EPILOG = "prolog", "epilog"
+FAILS = """echo '{"line": "collbench: FAIL allreduce 2 ranks: slow", "where": "2 ranks"}' > "$3"; exit 3"""
 LEAST = '[[floor]]\ncollective = "allreduce"\nsize = "4K"\nvalue = 1e9\nunit = "us"\n'
 
 
@@ -27,11 +31,15 @@ def node(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def carried_out(node: Path, script: Path, **more: str) -> CompletedProcess[str]:
-    """A script as slurmd starts it: without PATH and HOME."""
+def carried_out(node: Path, name: str, **more: str) -> CompletedProcess[str]:
+    """The script as slurmd starts it as prolog or epilog: without PATH and HOME."""
     given = {"SLURMD_NODENAME": "node7", "SLURM_JOB_ID": "42", "PYTHONPATH": str(ROOT)}
-    given |= {"COLLBENCH_BIN": str(node / "bin"), "FOLDER": str(node / "state")}
-    return run("/bin/bash", script, env=given | more, cwd=node)
+    given |= {
+        "COLLBENCH_BIN": str(node / "bin"),
+        "FOLDER": str(node / "state"),
+        "SLURM_SCRIPT_CONTEXT": f"{name}_slurmd",
+    }
+    return run("/bin/bash", SCRIPT, env=given | more, cwd=node)
 
 
 def told(node: Path) -> list[str]:
@@ -52,11 +60,11 @@ def wrong_kernels(folder: Path) -> dict[str, str]:
 def test_a_node_that_computes_wrong_is_drained_with_the_reason(node: Path) -> None:
     """The prolog fails, too, so that the job goes elsewhere; the epilog must not: its status is a reason."""
     wrong = wrong_kernels(node)
-    for script, status in ((PROLOG, 1), (EPILOG, 0)):
-        done = carried_out(node, script, **wrong)
-        assert (done.returncode, done.stdout, done.stderr) == (status, "", ""), script
-        update, name, state, reason = told(node)
-        assert (update, name, state) == ("update", "nodename=node7", "state=drain")
+    for name, status in ((PROLOG, 1), (EPILOG, 0)):
+        done = carried_out(node, name, **wrong)
+        assert (done.returncode, done.stdout, done.stderr) == (status, "", ""), name
+        update, told_of, state, reason = told(node)
+        assert (update, told_of, state) == ("update", "nodename=node7", "state=drain")
         assert reason.startswith("reason=collbench: allreduce: "), reason
         assert "WRONG: rank" in reason
         (node / "scontrol").unlink()
@@ -65,18 +73,18 @@ def test_a_node_that_computes_wrong_is_drained_with_the_reason(node: Path) -> No
 def test_a_node_that_is_right_stays(node: Path) -> None:
     (node / "floors.toml").write_text(LEAST)
     words = f"--reference {node}/floors.toml -b 4K -e 4K --budget 1s"
-    for script in (PROLOG, EPILOG):
-        done = carried_out(node, script, CHECK=words, EVERY="0")
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), script
+    for name in (PROLOG, EPILOG):
+        done = carried_out(node, name, CHECK=words, EVERY="0")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), name
     assert told(node) == []
     assert {path.name for path in (node / "state").iterdir()} >= {"checked", "checked-at-length", "cache"}
 
 
 def test_a_check_that_does_not_end_is_ended_and_drains_nothing(node: Path) -> None:
     stand_in(node / "bin", "collbench", "exec sleep 100")
-    for script in (PROLOG, EPILOG):
+    for name in (PROLOG, EPILOG):
         begun = time.monotonic()
-        assert carried_out(node, script, LIMIT="1").returncode == 0
+        assert carried_out(node, name, LIMIT="1").returncode == 0
         assert time.monotonic() - begun < 60
     assert told(node) == []
 
@@ -92,17 +100,17 @@ def test_a_node_on_which_nothing_can_be_checked_says_why_and_is_drained_only_if_
             stand_in(node / "bin", "collbench", program)
         else:
             (node / "bin" / "collbench").unlink()
-        for script, status, stamp in ((PROLOG, 1, "checked"), (EPILOG, 0, "checked-at-length")):
+        for name, status, stamp in ((PROLOG, 1, "checked"), (EPILOG, 0, "checked-at-length")):
             shutil.rmtree(node / "state", ignore_errors=True)
-            done = carried_out(node, script)
+            done = carried_out(node, name)
             assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
             assert done.stderr.startswith("collbench: "), done.stderr
             assert why in done.stderr
-            assert why in (node / "state" / f"{script.stem}.log").read_text()
+            assert why in (node / "state" / f"{name}.log").read_text()
             assert (node / "state" / stamp).exists() is counts, "the next job tries again what costs it nothing"
             assert told(node) == []
             shutil.rmtree(node / "state")
-            assert carried_out(node, script, NO_VERDICT="drain").returncode == status
+            assert carried_out(node, name, NO_VERDICT="drain").returncode == status
             *_, state, reason = told(node)
             assert state == "state=drain"
             assert why in reason
@@ -125,13 +133,12 @@ def test_a_node_of_a_fleet_whose_check_dies_leaves_no_verdict_of_another_night(n
 
 def test_a_node_is_checked_once_in_a_while(node: Path) -> None:
     """A long check counts as a short one; a node that failed is checked at the next occasion."""
-    stand_in(node / "bin", "collbench", f"echo checked >> {node}/calls; cat {node}/reason")
-    (node / "reason").write_text("collbench: slow")
+    stand_in(node / "bin", "collbench", f"echo checked >> {node}/calls; {FAILS}")
     calls = []
-    for script in (PROLOG, PROLOG, EPILOG, EPILOG, PROLOG):
+    for name in (PROLOG, PROLOG, EPILOG, EPILOG, PROLOG):
         if len(calls) == 2:
-            (node / "reason").write_text("")
-        carried_out(node, script)
+            stand_in(node / "bin", "collbench", f"echo checked >> {node}/calls")
+        carried_out(node, name)
         calls.append((node / "calls").read_text().count("checked"))
     assert calls == [1, 2, 3, 3, 3]
     for stamp in ("checked", "checked-at-length"):
@@ -142,10 +149,33 @@ def test_a_node_is_checked_once_in_a_while(node: Path) -> None:
 
 
 def test_a_controller_that_does_not_answer_delays_nothing_and_the_job_goes_elsewhere(node: Path) -> None:
-    stand_in(node / "bin", "collbench", "echo 'collbench: allreduce: slow'")
+    stand_in(node / "bin", "collbench", FAILS)
     stand_in(node / "bin", "scontrol", "exec false")
     assert carried_out(node, PROLOG).returncode == 1
     assert carried_out(node, EPILOG).returncode == 0
+
+
+def test_a_reason_is_short_and_plain_whatever_the_verdict_says_and_without_jq_there_is_one(node: Path) -> None:
+    """In 100 signs that Slurm and shells take, without the topology and with the figure."""
+    hostile = '8 x "H100" | $(id) `id` \'é\n'
+    for names, said in (
+        ("allreduce", "collbench: allreduce: 469.8 of 939.5 GB/s expected at 1 GiB (50 %), a b c"),
+        ("allreduce,allgather", "collbench: allreduce,allgather: 469.8 of 939.5 GB/s"),
+        ("allreduce,allgather,alltoall,broadcast,reduce", "collbench: several collectives: 469.8 of 939.5 GB/s"),
+    ):
+        line = (
+            f"collbench: FAIL {names} {hostile}: 469.8 of 939.5 GB/s expected at 1 GiB (50 %), a$'b'\\;c {'long ' * 50}"
+        )
+        (node / "verdict.json").write_text(json.dumps({"line": line, "where": hostile}))
+        stand_in(node / "bin", "collbench", f'cp {node}/verdict.json "$3"; exit 3')
+        carried_out(node, PROLOG)
+        reason = told(node)[-1].removeprefix("reason=")
+        assert reason.startswith(said)
+        assert len(reason) <= 100
+        assert re.fullmatch(r"[A-Za-z0-9 .,_:@/#%()-]+", reason), reason
+    stand_in(node / "bin", "jq", "exit 127")
+    carried_out(node, PROLOG)
+    assert told(node)[-1].startswith("reason=collbench: FAIL")
 
 
 def test_batch_scripts_check_one_node_and_pass_options_on(node: Path) -> None:

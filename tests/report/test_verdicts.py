@@ -1,7 +1,6 @@
 """What other programs read of a verdict, by the rules of their formats, whatever a topology is called."""
 
 import errno
-import html
 import json
 import math
 import os
@@ -28,12 +27,10 @@ from collbench.results.facts import Sharing
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from collbench.topology.files import load
-from collbench.units import printable
 from tests.conftest import case, measurement
 
 HOSTILE = "| FAIL |\"'=<b>&`*_[x](y)\\\n\x00\x1b\u2028\ud800\uffff $(id) https://a.example WWW.b.example c@d.example é"
 KIB, MIB, GIB = 2**10, 2**20, 2**30
-OUTPUTS = {output.option: output for output in verdicts.OUTPUTS}
 
 
 def size(
@@ -64,13 +61,11 @@ def test_a_size_is_called_as_expected_inside_its_band_only_in_every_output(times
     assert (odd.decision is Decision.SLOW) == (times == 26)
     assert (result.status is Status.OK) == inside or (sizes > 2 and times < 2)
     assert ("right and as expected" in result.line) == inside
-    whole, *tests = ElementTree.fromstring(OUTPUTS["junit"].text(result)).iter("testcase")
+    whole, *tests = ElementTree.fromstring(verdicts.junit(result)).iter("testcase")
     (case_of_odd,) = (test for test in tests if ", 8 GiB," in test.attrib["name"])
-    (row,) = (line for line in OUTPUTS["summary"].text(result).splitlines() if ", 8 GiB," in line)
     (record,) = (each for each in verdicts.document(result)["curves"][0]["sizes"] if each["nbytes"] == 8 * GIB)
-    assert ("as expected" in row, record["verdict"] == "as expected") == (inside,) * 2
-    failed = times == 26
-    assert (case_of_odd.find("failure") is not None, "failed" in row) == (failed,) * 2
+    assert (record["verdict"] == "as expected") == inside
+    assert (case_of_odd.find("failure") is not None) == (times == 26)
     assert (whole.find("failure") is not None) == (result.status is Status.FAIL)
 
 
@@ -153,7 +148,7 @@ def test_figures_of_a_label_are_those_of_its_slowest_curve() -> None:
             data = verdicts.line(result, "nagios").partition(" | ")[2].split()
             figures = [item.partition("=")[2].partition(";;") for item in data]
             assert any(alarms(float(value), limit) for value, _, limit in figures)
-            lines = OUTPUTS["metrics"].text(result).splitlines()
+            lines = verdicts.metrics(result).splitlines()
             (shown,) = (line for line in lines if line.startswith("collbench_bus_"))
             assert float(shown.rpartition(" ")[2]) < fine.row.busbw / 1e9 / 1.5
 
@@ -174,19 +169,6 @@ def test_node_problem_detector_reads_the_verdict_in_80_bytes() -> None:
     assert verdicts.line_of("npd", Status.UNKNOWN, "é" * 80) == "collbench: UNKNOWN " + "é" * 30
 
 
-def test_a_node_is_drained_for_a_reason_that_slurm_and_shells_take() -> None:
-    for result in EVERY:
-        reason = verdicts.drain_reason(result)
-        assert bool(reason) is (result.status is Status.FAIL)
-        assert len(reason) <= 100
-        assert reason.isascii()
-        assert reason.isprintable()
-        assert not set("\"'$\\=|;&`<>") & set(reason), reason
-        assert not reason or reason.startswith("collbench: allreduce: "), reason
-    assert "469.8 of 939.5 GB/s" in verdicts.drain_reason(verdict(size(share=2.0), status=Status.FAIL))
-    assert "WRONG" in verdicts.drain_reason(wrong())
-
-
 def test_continuous_integration_fails_where_the_verdict_does() -> None:
     """Also where all sizes together are slow, and none by itself; and nothing measured is no success."""
     for result in EVERY:
@@ -199,19 +181,6 @@ def test_continuous_integration_fails_where_the_verdict_does() -> None:
         first = cases[0]
         assert (first.find("failure") is not None) is (result.status is Status.FAIL)
         assert (first.find("skipped") is not None) is (result.status is Status.UNKNOWN)
-
-
-def test_nothing_of_a_hostile_name_is_markup_in_a_summary() -> None:
-    for result in EVERY:
-        text = verdicts.summary(result)
-        plain = html.unescape(text.replace("<!-- -->", ""))
-        assert printable(result.line) in plain
-        assert not re.search(r"[<>`\[\]@$]|://|(?i:www\.)", text.replace("<!-- -->", ""))
-        assert not re.search(r"&(?!#\d+;)|&#64;(?!<!-- -->)", text)
-        table = [line for line in text.split("\n") if line.startswith("|")]
-        assert {line.count("|") for line in table} == {4}
-        assert len(table) == 2 + len(result.sizes) + ("WRONG" in result.line)
-    assert text.count("**") == 2
 
 
 def test_json_holds_numbers_that_agree_and_no_nan() -> None:
@@ -253,7 +222,7 @@ def samples(text: str) -> dict[str, dict[str, float]]:
 
 def exported(result: CheckResult, folder: Path) -> str:
     """The file of metrics."""
-    verdicts.write(OUTPUTS["metrics"], folder / "collbench.prom", result)
+    verdicts.write("metrics", folder / "collbench.prom", result)
     return (folder / "collbench.prom").read_text(encoding="utf-8")
 
 
@@ -327,7 +296,7 @@ def test_half_a_file_of_metrics_is_no_file_of_metrics(tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_pipe_or_device_stays_one_and_a_summary_goes_on_behind_what_is_there(tmp_path: Path) -> None:
+def test_a_pipe_or_device_stays_one_and_a_file_holds_the_last_verdict(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for output in verdicts.OUTPUTS:
         reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
@@ -337,4 +306,4 @@ def test_a_pipe_or_device_stays_one_and_a_summary_goes_on_behind_what_is_there(t
         assert (tmp_path / "pipe").is_fifo()
         (tmp_path / "file").write_text("before\n")
         verdicts.write(output, tmp_path / "file", EVERY[0])
-        assert (tmp_path / "file").read_text(encoding="utf-8").startswith("before\n") is (output.option == "summary")
+        assert "before" not in (tmp_path / "file").read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ def topo(*arguments):
 
 
 def shown(*arguments):
-    return Topology.from_json(json.loads(topo("--json", *arguments).output))
+    return Topology.from_json(json.loads(topo(*arguments, "--json").output))
 
 
 def text(topology, width=80):

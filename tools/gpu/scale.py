@@ -87,7 +87,7 @@ class Scale:
     spins: int = field(default_factory=_spins)  # tries of a wait that is in vain
     in_vain: tuple[float, float] = (0.5, 25.0)  # how long that may take
     agreement: float = 0.02  # relative difference of the medians of nccl-tests and `nccl`
-    compilers: int = 16  # processes, at most
+    compilers: int = 8  # processes, at most
 
     def ranks(self, wanted: int) -> int:
         """So many, or as many as there may be."""
