@@ -35,10 +35,6 @@ class Hints:
     ranks: int | None = None
     collective: str = ""
 
-    def __post_init__(self) -> None:
-        if self.ranks is not None and not 1 <= self.ranks <= MOST_RANKS:
-            raise UsageError(f"{self.ranks} is no number of ranks; give --ranks N, from 1 to {MOST_RANKS}")
-
 
 @dataclass(frozen=True)
 class Device:
