@@ -14,7 +14,7 @@ from collbench.formats.imported import (
     require_ranks,
     row_of,
 )
-from collbench.formats.source import CsvRow, CsvTable, Source, csv_table, whole
+from collbench.formats.source import CsvRow, Source, csv_table, whole
 from collbench.results import by_key
 
 NAME = "rccl"
@@ -29,7 +29,7 @@ def recognises(source: Source) -> bool:
 
 def read(source: Source, hints: Hints) -> list[ImportedTest]:
     """Read the rows, a test for each number of ranks."""
-    table, torn = _without_cut_rows(csv_table(_with_nodes(source), NEEDED)), source.torn
+    table, torn = csv_table(_with_nodes(source), NEEDED, ended=True), source.torn
     why = "it does not tell the number of ranks"
     by_ranks = by_key(table.rows, lambda row: require_ranks(source.name, _ranks(row[1]) or hints.ranks, why))
     tests: list[ImportedTest] = []
@@ -37,11 +37,10 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         left_out = LeftOut(() if tests else table.bad)
         nodes = whole(rows[0][1].get("nodes", ""))
         name = f"{ranks} x AMD GPU" + (f" on {nodes} nodes" if nodes and nodes > 1 else "")
-        machine = Machine(ranks, name, nodes=nodes)
         test = make_test(
             source.name,
             _rows(rows),
-            machine,
+            Machine(ranks, name, nodes=nodes),
             left_out,
             implementation="rccl",
             statistic=STATISTIC,
@@ -61,13 +60,6 @@ def _with_nodes(source: Source) -> Source:
     return Source(source.name, re.sub("collective", "collective,nodes", source.text, count=1, flags=re.IGNORECASE))
 
 
-def _without_cut_rows(table: CsvTable) -> CsvTable:
-    """Return the table with those rows among the bad ones that end before their last word, which is never empty."""
-    rows = [row for row in table.rows if row[1].get("#wrong") != ""]
-    cut = [f"line {line_number} ends in a comma" for line_number, words in table.rows if words.get("#wrong") == ""]
-    return CsvTable(rows, table.bad + cut)
-
-
 def _ranks(row: Mapping[str, str]) -> int | None:
     gpus, ranks = whole(row.get("gpus", "")), whole(row.get("ranks", ""))
     if ranks:
@@ -77,8 +69,7 @@ def _ranks(row: Mapping[str, str]) -> int | None:
 
 def _rows(rows: Sequence[CsvRow]) -> Iterator[ForeignRow]:
     for at, (_, words) in enumerate(rows):
-        in_place = words.get("inplace", "0").lower() in ("1", "true")
-        yield row_of(words, number=at, collective=words["collective"], in_place=in_place)
+        yield row_of(words, number=at, in_place=words.get("inplace", "").lower() in ("1", "true"))
 
 
 FORMAT = Format(NAME, "CSV of the reporter of rccl-tests, -Z csv", recognises, read, order=0)
