@@ -32,6 +32,11 @@ OTHERS = (
         "give its JSON, an object a line (`jq -c .`, of a list `jq -c .[]`)",
     ),
     (
+        r'\A\s{0,99}[\[{][\s\S]{0,400}"inPlace"',
+        "JSON of the reporter of rccl-tests",
+        "give its CSV (-Z csv), or what it printed",
+    ),
+    (
         START.pattern,
         "rows of nccl-tests without the line that names their columns",
         "copy the header of the table (# size count type ... time algbw busbw), too",
