@@ -1,10 +1,13 @@
-"""Order statistics of samples whose distribution nobody knows, and Student's t for means of what is known to vary."""
+"""Estimates with intervals, order statistics of samples whose distribution nobody knows, and Student's t for means."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist, variance
+from statistics import NormalDist, median, variance
+from typing import NamedTuple
+
+from collbench.units import format_figure, format_interval
 
 FIGURES = {
     **{name: name for name in ("mean", "median", "min", "max")},
@@ -62,6 +65,60 @@ def relative_halfwidth(samples: Sequence[float]) -> float:
     """Half the median's 95 % interval over the median: what adaptive sampling drives below its precision."""
     low, high = median_interval(samples)
     return (high - low) / 2 / percentile(samples, 50)
+
+
+class Estimate(NamedTuple):
+    """A number with the interval that should hold it; an end that is not known is infinite, or NaN."""
+
+    value: float
+    low: float = -math.inf
+    high: float = math.inf
+
+    @classmethod
+    def of_median(cls, samples: Sequence[float], confidence: float = 0.95) -> "Estimate":
+        """Return the median of samples with its `median_interval`."""
+        return cls(median(samples), *median_interval(samples, confidence))
+
+    @property
+    def known(self) -> bool:
+        """Whether both ends of the interval are known."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Both ends."""
+        return self.low, self.high
+
+    def scaled(self, factor: float) -> "Estimate":
+        """Return the estimate in other units; the factor is above 0."""
+        return Estimate(self.value * factor, self.low * factor, self.high * factor)
+
+    def holds(self, number: float) -> bool:
+        """Return whether a number lies in the interval."""
+        return self.low <= number <= self.high
+
+    def surely_above(self, bound: float) -> bool:
+        """Return whether all of the interval lies above a bound."""
+        return self.low > bound
+
+    def surely_below(self, bound: float) -> bool:
+        """Return whether all of the interval lies below a bound."""
+        return self.high < bound
+
+    def surely_level(self, margin: float) -> bool:
+        """Return whether all of the interval of a ratio lies within a relative margin of 1."""
+        return 1 / (1 + margin) <= self.low and self.high <= 1 + margin
+
+    def text(self, form: Callable[[float], str] = format_figure, unit: str = "") -> str:
+        """Return `1.62x (1.58 .. 1.66)` of the unit `x`; nothing where the number is not known."""
+        if math.isnan(self.value):
+            return ""
+        return f"{form(self.value)}{unit}{format_interval(self.low, self.high, form)}"
+
+    def fields(self, name: str) -> dict[str, float | None]:
+        """Return the number under that name and both ends for JSON; null stands for what is not finite."""
+        known = {name: self.value, "low": self.low, "high": self.high}
+        return {key: number if math.isfinite(number) else None for key, number in known.items()}
 
 
 @dataclass(frozen=True)

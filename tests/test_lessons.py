@@ -5,9 +5,10 @@ import re
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import curves
 from collbench.analysis.stragglers import Finding, straggler_rows, straggler_test
-from collbench.analysis.strategies import Effort, GeometricMean, Ranking
+from collbench.analysis.strategies import Effort, Ranking
 from collbench.lesson import elsewhere
 from collbench.runfile.store import read
+from collbench.stats import Estimate
 from tests.analysis.made_up_steps import ranks_that_are
 from tests.conftest import ROOT
 from tools import lesson, lesson_chapters, lesson_page, lesson_places
@@ -76,7 +77,7 @@ def test_the_asynchronous_strategy_is_ahead_in_time_and_behind_in_steps_only_if_
     slow, even = (raced(RESULTS / run) for run in ("cpu-2-ranks-styles", "cpu-2-ranks-styles-even"))
     assert slow.target == even.target == 0.28
 
-    def ratio(found: Ranking, above: str, effort: Effort = Effort.SECONDS) -> GeometricMean:
+    def ratio(found: Ranking, above: str, effort: Effort = Effort.SECONDS) -> Estimate:
         entries = {entry.name: entry for entry in found.ranked(effort)}
         ratio = entries[above].ratio(entries["ring"], effort)
         assert ratio

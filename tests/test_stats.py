@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from collbench.stats import median_interval, percentile, relative_halfwidth, student
+from collbench.stats import Estimate, median_interval, percentile, relative_halfwidth, student
 
 
 def test_percentiles_are_numpys() -> None:
@@ -61,3 +61,34 @@ def test_student_is_the_tables() -> None:
     for probability, (freedom, value) in ((one, row) for one, rows in tables.items() for row in rows):
         assert student(probability, freedom) == pytest.approx(value, rel=5e-5), (probability, freedom)
         assert student(1 - probability, freedom) == pytest.approx(-value, rel=5e-5), (probability, freedom)
+
+
+def test_an_estimate_says_what_all_of_its_interval_allows() -> None:
+    for low, high, above, below, level in (
+        (1.01, 1.04, True, False, True),
+        (0.96, 0.99, False, True, True),
+        (0.90, 0.99, False, True, False),
+        (1.00, 1.06, False, False, False),
+        (1 / 1.05, 1.05, False, False, True),
+        (math.nan, math.nan, False, False, False),
+        (-math.inf, math.inf, False, False, False),
+    ):
+        ratio = Estimate(1.02, low, high)
+        assert (ratio.surely_above(1), ratio.surely_below(1), ratio.surely_level(0.05)) == (above, below, level), low
+        assert ratio.holds(1) is (low <= 1 <= high), low
+        assert ratio.known is math.isfinite(low), low
+
+
+def test_an_estimate_is_written_with_the_ends_that_are_known_and_as_json_without_the_others() -> None:
+    for estimate, text in (
+        (Estimate(1.62, 1.58, 1.66), "1.62x (1.58 .. 1.66)"),
+        (Estimate(1.62), "1.62x"),
+        (Estimate(1.62, 1.58), "1.62x (at least 1.58)"),
+        (Estimate(math.nan), ""),
+    ):
+        assert estimate.text(unit="x") == text
+    assert Estimate(0.5, 0.25, 1.0).scaled(100).text("{:.0f}".format) == "50 (25 .. 100)"
+    assert Estimate(1.5, 1.0, math.inf).fields("ratio") == {"ratio": 1.5, "low": 1.0, "high": None}
+    samples = [5.0, 1.0, 4.0, 2.0, 3.0, 6.0]
+    assert Estimate.of_median(samples) == (3.5, 1.0, 6.0)
+    assert not Estimate.of_median(samples[:5]).known

@@ -137,7 +137,7 @@ def errors(fleet: Fleet, seeds: int, slower: float = SLOWER, nights: bool = Fals
         found += len(true.keys() & named.keys())
         right += named.keys() == true.keys()
         wrong += bool(named.keys() - true.keys())
-        holds += sum(named[node].low <= true[node] <= named[node].high for node in true.keys() & named.keys())
+        holds += sum(named[node].ratio.holds(true[node]) for node in true.keys() & named.keys())
     return {
         "found": found / max(1, seeds * fleet.slow),
         "right": right / seeds,

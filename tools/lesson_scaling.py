@@ -22,7 +22,7 @@ from typing import TypeVar
 from collbench.analysis.overlap import Overlap, overlaps
 from collbench.analysis.scaling import Curve, Point, curves, share_of
 from collbench.analysis.stragglers import StepArrays, straggler_test
-from collbench.analysis.strategies import Effort, GeometricMean, Ranking, StrategyRuns, ranking
+from collbench.analysis.strategies import Effort, Ranking, StrategyRuns, ranking
 from collbench.analysis.wires import Tradeoff, tradeoffs
 from collbench.results import Result, StepTimes
 from collbench.runfile.store import read
@@ -62,9 +62,9 @@ def scaled(folder: Path, mode: str, what: str, name: str, ranks: str) -> str:
     """A point of a scaling."""
     curve, point = _point(folder, mode, name, ranks)
     if what == "speed-up":
-        return curve.speedup(point).text("x")
+        return curve.speedup(point).text(unit="x")
     if what == "efficiency":
-        return point.efficiency.times(100).text("%")
+        return point.efficiency.scaled(100).text(unit="%")
     row, base = point.row, curve.base.row
     if what == "slower computing":
         return f"{row.computing() / base.computing() / share_of(base, row):.2f}x"
@@ -94,7 +94,7 @@ def overlapped(folder: Path, what: str, name: str, schedule: str) -> str:
         raise KeyError(f"{what} of {name} by {schedule}")
     one = fastest(folder, name, schedule)
     if what == "gain":
-        return one.gain.text("x") if one.gain.known else f"{one.gain.value:.2f}x"  # predicted: one number
+        return one.gain.text(unit="x") if one.gain.known else f"{one.gain.value:.2f}x"  # predicted: one number
     return format_seconds(one.row.typical if what == "step" else one.exposed.value)
 
 
@@ -116,7 +116,7 @@ def late(folder: Path, what: str, rank: str, name: str) -> str:
         return f"{steps.last_share(place):.0%}"
     if what == "costs":
         return f"{steps.cost(place):.0%}"
-    return format_seconds(straggler_test([steps])[place].late * steps.median)
+    return format_seconds(straggler_test([steps])[place].late.value * steps.median)
 
 
 @cache
@@ -139,11 +139,7 @@ def styles(folder: Path, what: str, above: str, below: str) -> str:
     ratio = _entry(found, above).ratio(_entry(found, below), effort)
     if not ratio:
         raise KeyError(what)
-    return _interval(ratio)
-
-
-def _interval(ratio: GeometricMean) -> str:
-    return f"{ratio.value:.2f}x ({ratio.low:.2f} .. {ratio.high:.2f})"
+    return ratio.text("{:.2f}".format, "x")
 
 
 @cache
@@ -205,7 +201,7 @@ def scaling() -> str:
         for point in curve.more:
             name, ranks = point.row.implementation, str(point.ranks)
             own = [scaled(RESULTS / "cpu-4-ranks-scale", curve.mode, part, name, ranks) for part in parts]
-            speedup = curve.speedup(point).text("x")
+            speedup = curve.speedup(point).text(unit="x")
             rows.append((curve.mode, name, ranks, format_seconds(point.row.typical), speedup, *own))
     return _table(("scaling", "by", "ranks", "step", "speed-up", *parts), rows)
 
@@ -218,7 +214,7 @@ def overlapping() -> str:
         one = fastest(folder, name, schedule)
         shown = (format_size(one.step.bucket), format_seconds(one.row.typical), format_seconds(one.exposed.value))
         before = format_seconds(one.sequential.typical)
-        rows.append((name, schedule, *shown, before, one.gain.text("x"), one.slowdown.text("x")))
+        rows.append((name, schedule, *shown, before, one.gain.text(unit="x"), one.slowdown.text(unit="x")))
     heads = "by", "schedule", "bucket", "step", "exposed", "one after the other", "gain", "computing as long as"
     return _table(heads, rows)
 

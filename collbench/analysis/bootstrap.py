@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from collbench.results import Measurement, Observed, by_key
-from collbench.stats import FADING, PRIOR, Spread, percentile, student
+from collbench.results import by_key
+from collbench.stats import FADING, PRIOR, Estimate, Spread, percentile, student
 
 T = TypeVar("T")
 Sizes = tuple[float, float]  # a scatter, and the number of sizes that it is known from
@@ -109,7 +109,7 @@ _FAR = 4.0  # times the usual variance, which few rounds exceed by chance in one
 
 
 @dataclass(frozen=True)
-class Estimate:
+class LogRatio:
     """The logarithm of a ratio NEW/BASE, its standard error to either side, and its degrees of freedom."""
 
     log: float
@@ -127,8 +127,8 @@ class Estimate:
         """Mean of both sides."""
         return (self.below + self.above) / 2
 
-    def interval(self, confidence: float, scatter: float = 0.0, places: float = 0) -> tuple[float, float]:
-        """Return the interval of the ratio; `scatter` (in logarithms) is known from so many `places`.
+    def estimate(self, confidence: float, scatter: float = 0.0, places: float = 0) -> Estimate:
+        """Return the ratio with its interval; `scatter` (in logarithms) is known from so many `places`.
 
         Degrees of freedom of the sum of both errors: F. E. Satterthwaite (1946).
         """
@@ -138,11 +138,11 @@ class Estimate:
         reach = student(0.5 + confidence / 2, freedom)
         ends = (self.moved + reach * math.hypot(end, scatter) for end in (self.below, self.above))
         below, above = (min(_FARTHEST, end) for end in ends)
-        return math.exp(self.log - below), math.exp(self.log + above)
+        return Estimate(math.exp(self.log), math.exp(self.log - below), math.exp(self.log + above))
 
 
-def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:
-    """Estimate the ratio from samples of two runs, one after the other.
+def separate(base: Sequence[float], new: Sequence[float]) -> LogRatio:
+    """LogRatio the ratio from samples of two runs, one after the other.
 
     Errors are half of what covers 95 % of the resampled ratios.
     """
@@ -151,16 +151,7 @@ def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:
     log = math.log(median(new) / median(base))
     low, high = _ends(drawn_after - drawn_before)
     below, above = (max(0.0, end) / 1.96 for end in (log - low, high - log))
-    return Estimate(log, below, above, some + others - 2)
-
-
-def between_starts(base: Measurement, new: Measurement, spread: Spread) -> Estimate:
-    """Return the ratio of two rows whose ranks were started several times, by how far starts are apart.
-
-    A row of a single start is taken to vary from start to start as the other row does.
-    """
-    error = math.hypot(*(spread.error(len(row.rounds) if row.spread else 1) for row in (base, new)))
-    return Estimate(math.log(new.typical / base.typical), error, error, spread.freedom, shared=error)
+    return LogRatio(log, below, above, some + others - 2)
 
 
 def start_spreads(logs: Sequence[tuple[object, Sequence[Sequence[float]]]], usual: Spread = PRIOR) -> list[Spread]:
@@ -194,14 +185,13 @@ def _apart(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
     return sum((len(run) - 1) * variance(run) for run in several), sum(len(run) - 1 for run in several)
 
 
-def between_rounds(log: float, base: Observed, new: Observed, spread: Spread) -> Estimate:
-    """Return a ratio of figures that have no samples, with the error that rounds show: none where it was not repeated.
+def between_repeats(log: float, repeats: Sequence[int], spread: Spread) -> LogRatio:
+    """Return a ratio with the error that starts or rounds of both rows show: none where neither was repeated.
 
-    A figure without rounds is taken to vary from round to round as the other does.
+    A row that was not repeated is taken to vary from one to the next as the other does.
     """
-    rounds = [len(row.round_times) for row in (base, new)]
-    error = math.hypot(*map(spread.error, rounds)) if max(rounds) > 1 else 0.0
-    return Estimate(log, error, error, spread.freedom)
+    error = math.hypot(*map(spread.error, repeats)) if max(repeats) > 1 else 0.0
+    return LogRatio(log, error, error, spread.freedom)
 
 
 @dataclass(frozen=True)
@@ -252,7 +242,7 @@ def _ends(drawn: Floats) -> tuple[float, float]:
     return percentile(ordered, 2.5), percentile(ordered, 97.5)
 
 
-def with_starts(estimates: Sequence[Estimate], rows: Sequence[Paired], curves: Sequence[object]) -> list[Estimate]:
+def with_starts(estimates: Sequence[LogRatio], rows: Sequence[Paired], curves: Sequence[object]) -> list[LogRatio]:
     """Return the estimates with the error that starts of the ranks add, which no round of one start shows.
 
     The arms of an interleaved run have ranks of their own: what their starts do to a ratio does not cancel.  Rows of
@@ -265,11 +255,11 @@ def with_starts(estimates: Sequence[Estimate], rows: Sequence[Paired], curves: S
         error = spread.error(row.starts)
         both = math.hypot(estimate.error, error)
         freedom = both**4 / (estimate.error**4 / estimate.freedom + error**4 / spread.freedom)
-        wider.append(Estimate(estimate.log, both, both, freedom, shared=error))
+        wider.append(LogRatio(estimate.log, both, both, freedom, shared=error))
     return wider
 
 
-def pooled(rows: Sequence[Paired]) -> list[Estimate]:
+def pooled(rows: Sequence[Paired]) -> list[LogRatio]:
     """Return the estimates of all rows of an interleaved run.
 
     Few rounds say little of how much rounds differ, so all rows say together how many times more than their samples
@@ -282,7 +272,7 @@ def pooled(rows: Sequence[Paired]) -> list[Estimate]:
     for row in rows:
         usual = row.within * more
         error = math.sqrt(row.between if row.between > _FAR * _usual(len(row.logs)) * usual else usual)
-        estimates.append(Estimate(row.centre, error, error, min(rounds, row.freedom)))
+        estimates.append(LogRatio(row.centre, error, error, min(rounds, row.freedom)))
     return estimates
 
 
@@ -314,7 +304,7 @@ class Scatter:
         return max(self.everywhere, self.near.get(nbytes, self.everywhere))
 
 
-def scatter(curves: Sequence[Sequence[tuple[int, Estimate]]]) -> Scatter:
+def scatter(curves: Sequence[Sequence[tuple[int, LogRatio]]]) -> Scatter:
     """Return how far ratios of neighbouring sizes scatter beyond their errors.
 
     A curve is (nbytes, estimate) by size; each estimate is compared with the middle of its neighbours, so a change that

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from statistics import fmean, harmonic_mean, median
 
 from collbench.analysis.diagnose import Diagnosis
-from collbench.analysis.expectations import Expectation, Expected, rounds
+from collbench.analysis.expectations import Expectation, Expected
 from collbench.analysis.sequential import (
     FEWEST,
     PRIOR_DEVIATION,
@@ -260,8 +260,8 @@ def _held(rows: Sequence[Observed], expectation: Expectation) -> tuple[list[floa
         expected = None if row.disturbed else expectation.of(row)
         if expected:
             # Of a log the slowest round counts: what made it slow, nobody knows here.
-            logs = [math.log(row.worst.typical)] if isinstance(row, Reported) else [each.log for each in rounds(row)]
-            known.extend((log - math.log(expected.seconds), expected) for log in logs)
+            times = [row.worst.typical] if isinstance(row, Reported) else row.round_times
+            known.extend((math.log(seconds) - math.log(expected.seconds), expected) for seconds in times)
     if not known:
         return None
     groups = by_key(known, lambda pair: pair[1].error)

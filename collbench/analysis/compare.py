@@ -14,13 +14,14 @@ from statistics import fmean, median
 from typing import TypeVar
 
 from collbench.analysis import bootstrap
-from collbench.analysis.bootstrap import FEWEST, PUBLISHED, Estimate, Scatter
-from collbench.analysis.matching import Difference, Selected, Unmatched, differences, latest, unmatched
+from collbench.analysis.bootstrap import FEWEST, PUBLISHED, LogRatio, Scatter
+from collbench.analysis.matching import Difference, Selected, Unmatched, differences, is_right, latest, unmatched
 from collbench.cases import Case
 from collbench.notebook import Shown
 from collbench.results import Measurement, Observed, Prediction, Reported, by_key
 from collbench.runfile.rounds import scatter_in_words
 from collbench.runfile.store import Run
+from collbench.stats import Estimate
 from collbench.units import format_size
 
 MARGIN = 0.05
@@ -36,7 +37,6 @@ NOTABLE = 0.02  # scatter between runs from which on it is said
 _SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
 _MOVED = math.log(1.5)  # of a barrier's time, beyond which the cores are at other distances, and nothing can be said
 _WIDEST = 1000.0  # times its lower end that an interval may reach
-Span = tuple[float, float]
 _FELT = 3.0
 """Times as much as a barrier other operations may feel of a change of the machine: once MPI took 35 % longer in a whole
 run, and barriers 9 % (docs/log.md)."""
@@ -52,22 +52,30 @@ class Verdict(Enum):
     UNKNOWN = "unknown"
 
 
-def verdict(interval: tuple[float, float], margin: float) -> Verdict:
-    """Judge an interval of the ratio; what is surely within the margin is the same, even if it is surely not 1."""
-    low, high = interval
-    if 1 / (1 + margin) <= low and high <= 1 + margin:
+def verdict(ratio: Estimate, margin: float) -> Verdict:
+    """Judge a ratio; what is surely within the margin is the same, even if it is surely not 1."""
+    if ratio.surely_level(margin):
         return Verdict.SAME
-    if low > 1:
+    if ratio.surely_above(1):
         return Verdict.SLOWER
-    return Verdict.FASTER if high < 1 else Verdict.INCONCLUSIVE
+    return Verdict.FASTER if ratio.surely_below(1) else Verdict.INCONCLUSIVE
 
 
 class Judged(Shown):
     """A ratio NEW/BASE of times with its verdict."""
 
-    ratio: float
-    interval: tuple[float, float]  # NaN where nothing is known
+    estimate: Estimate  # of the ratio; its ends are NaN where nothing is known
     verdict: Verdict
+
+    @property
+    def ratio(self) -> float:
+        """The ratio alone."""
+        return self.estimate.value
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The ends of its interval."""
+        return self.estimate.interval
 
     def regression(self, margin: float) -> bool:
         """Return whether it is slower, and by more than the margin."""
@@ -83,8 +91,7 @@ class Row(Judged):
     new: Observed
     before: float
     after: float
-    ratio: float
-    interval: tuple[float, float]
+    estimate: Estimate
     verdict: Verdict
     remark: str = ""
     limit: float = math.inf  # that the ratio of this row alone stays below with the comparison's confidence
@@ -116,7 +123,7 @@ class Row(Judged):
         What passes has no row that hides one, so each row needs no more confidence than all of them: if any one is
         slower, that one alone must be taken for passing wrongly (an intersection-union test: R. Berger, 1982).
         """
-        return not self.regression(margin) and not min(self.interval[1], self.limit) <= 1 + margin
+        return not self.regression(margin) and not min(self.estimate.high, self.limit) <= 1 + margin
 
 
 @dataclass(frozen=True)
@@ -126,11 +133,11 @@ class Together(Judged):
     A change too small to be seen at any size is seen in all of them together, if they agree.
     """
 
+    SHOWN = ("case", "implementation", "sizes", "ratio", "interval", "verdict", "every")
     case: Case  # of no size
     implementation: str
     sizes: int
-    ratio: float
-    interval: tuple[float, float]
+    estimate: Estimate
     verdict: Verdict
     every: int = 0  # sizes of the curve, with those that are unknown or stand out, each a change by itself
 
@@ -203,7 +210,8 @@ def compare(
     interleaved = halves and not copied
     wholes: list[Together] = []
     if copied:
-        rows = [Row(one, other, one.typical, other.typical, 1.0, (1.0, 1.0), Verdict.SAME) for one, other in pairs]
+        same = Estimate(1.0, 1.0, 1.0)
+        rows = [Row(one, other, one.typical, other.typical, same, Verdict.SAME) for one, other in pairs]
         remarks = ["BASE and NEW hold the same times: they are one run"]
     else:
         starts = max(1, base.header.sweep.starts) if interleaved else 0
@@ -233,13 +241,9 @@ def _pairs(base: Run, new: Run, selected: Selected) -> list[tuple[Observed, Obse
     pairs: list[tuple[Observed, Observed]] = []
     for key, before in latest(base, selected).items():
         later = after.get(key)
-        if isinstance(before, Observed) and isinstance(later, Observed) and _timed(before) and _timed(later):
+        if is_right(before) and is_right(later):
             pairs.append((before, later))
     return pairs
-
-
-def _timed(result: Observed) -> bool:
-    return result.right and not result.disturbed and result.case.nbytes > 0 and min(result.times) > 0
 
 
 T = TypeVar("T")
@@ -247,7 +251,7 @@ T = TypeVar("T")
 
 def _estimates(
     pairs: Sequence[tuple[Observed, Observed]], starts: int, assume: float | None
-) -> tuple[dict[int, Estimate], list[str]]:
+) -> tuple[dict[int, LogRatio], list[str]]:
     """Return what is known of each ratio, by the identity of its first row, and remarks on how.
 
     `starts` are those of an interleaved run's ranks; 0 for runs that were measured one after the other.
@@ -258,7 +262,7 @@ def _estimates(
     rest = [(base, new) for base, new in still if id(base) not in known]
     if rest and assume is not None:
         error = assume * math.sqrt(2)
-        known |= {id(base): Estimate(_log(base, new), error, error, _SURE) for base, new in rest}
+        known |= {id(base): LogRatio(_log(base, new), error, error, _SURE) for base, new in rest}
         remarks.append(f"rows without samples ({len(rest)}): intervals come from --assume, {assume:.1%} of each time")
     elif means := [(base, new) for base, new in rest if _are_means(base, new)]:
         found = _from_means(means)
@@ -267,7 +271,7 @@ def _estimates(
     return _with_outliers([base for base, _ in pairs if id(base) in known], known), remarks
 
 
-def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> tuple[dict[int, Estimate], list[str]]:
+def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> tuple[dict[int, LogRatio], list[str]]:
     rounds = []
     for base, new in sampled:
         if isinstance(base, Measurement) and isinstance(new, Measurement) and _rounds_match(base, new):
@@ -278,10 +282,12 @@ def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> 
             estimates = bootstrap.with_starts(estimates, rounds, [_curve_of(base) for base, _ in sampled])
         extra, remarks = Scatter(), ["both were measured in turn, round by round, so that drift of the machine cancels"]
     else:
-        estimates = _separate(sampled)
+        # A single row's barrier varies by a quarter where cores are far apart; what stays shows in most rows.
+        barriers = median([_barriers(base, new) for base, new in sampled] or [1.0])
+        estimates = _separate(sampled, _FELT * max(0.0, abs(math.log(barriers)) - _SAME_PLACE))
         points = zip((base for base, _ in sampled), estimates, strict=True)
         extra = bootstrap.scatter(_by_size(points))
-        remarks = list(_unlike_machines(sampled, extra.everywhere[0]))
+        remarks = list(_unlike_machines(barriers, extra.everywhere[0]))
     known = {}
     for (base, _), estimate in zip(sampled, estimates, strict=True):
         here = extra.at(base.case.nbytes)
@@ -289,19 +295,20 @@ def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> 
     return known, remarks
 
 
-def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, Estimate]:
+def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, LogRatio]:
     errors = bootstrap.of_means(_by_size((base, _log(base, new)) for base, new in means))
     rounds = [(_curve_of(base), [_logs_of_rounds(base), _logs_of_rounds(new)]) for base, new in means]
     spreads = bootstrap.start_spreads(rounds, replace(PUBLISHED, freedom=0))
     known = {}
     for (base, new), spread in zip(means, spreads, strict=True):
         scatter, near = errors[base.case.nbytes]
-        estimate = bootstrap.between_rounds(_log(base, new), base, new, spread)
+        repeats = len(base.round_times), len(new.round_times)
+        estimate = bootstrap.between_repeats(_log(base, new), repeats, spread)
         known[id(base)] = replace(estimate, scatter=scatter, near=near)
     return known
 
 
-def _with_outliers(bases: Sequence[Observed], known: Mapping[int, Estimate]) -> dict[int, Estimate]:
+def _with_outliers(bases: Sequence[Observed], known: Mapping[int, LogRatio]) -> dict[int, LogRatio]:
     """Return the estimates with a mark at each size that changed by itself, or is known far less than the others."""
     marked = {}
     for curve in by_key(bases, _curve_of).values():
@@ -321,7 +328,7 @@ def _by_size(rows: Iterable[tuple[Observed, T]]) -> list[list[tuple[int, T]]]:
 
 
 def _judged_rows(
-    pairs: Sequence[tuple[Observed, Observed]], known: Mapping[int, Estimate], margin: float, confidence: float
+    pairs: Sequence[tuple[Observed, Observed]], known: Mapping[int, LogRatio], margin: float, confidence: float
 ) -> tuple[list[Row], list[Together]]:
     every = Counter(_curve_of(base) for base, _ in pairs)
     curves = by_curve([base for base, _ in pairs if id(base) in known and not known[id(base)].outlier])
@@ -329,8 +336,8 @@ def _judged_rows(
     rows = []
     for base, new in pairs:
         if estimate := known.get(id(base)):
-            alone = estimate.interval(2 * confidence - 1, *estimate.near)
-            rows.append(judged(base, new, estimate.log, estimate.interval(single, *estimate.scatter), margin, alone))
+            alone = estimate.estimate(2 * confidence - 1, *estimate.near)
+            rows.append(judged(base, new, estimate.estimate(single, *estimate.scatter), alone, margin))
         else:
             rows.append(_unknown(base, new, _why_unknown(base, new)))
     verdicts = {id(row.base): row.verdict for row in rows}
@@ -340,7 +347,7 @@ def _judged_rows(
         said = {verdicts[id(row)] for row in curve}
         if said in ({Verdict.SLOWER}, {Verdict.FASTER}):
             whole = replace(whole, verdict=said.pop())
-        if whole.interval[1] <= _WIDEST * whole.interval[0]:
+        if whole.estimate.high <= _WIDEST * whole.estimate.low:
             wholes.append(replace(whole, every=every[_curve_of(curve[0])]))
     return rows, wholes
 
@@ -358,18 +365,17 @@ def _curve_of(row: Observed) -> tuple[Case, str]:
     return row.case.kind, row.implementation
 
 
-def _separate(pairs: Sequence[tuple[Observed, Observed]]) -> list[Estimate]:
-    """The ratios of rows that were not interleaved; less sure where a barrier shows that the machine changed."""
-    started = [pair for pair in pairs if any(isinstance(row, Measurement) and row.spread for row in pair)]
-    logs = [(_curve_of(base), [_by_start(base), _by_start(new)]) for base, new in started]
-    spreads = dict(zip((id(base) for base, _ in started), bootstrap.start_spreads(logs), strict=True))
-    # A single row's barrier varies by a quarter where cores are far apart; what stays shows in most rows.
-    typical = median([_barriers(base, new) for base, new in pairs] or [1.0])
-    moved = _FELT * max(0.0, abs(math.log(typical)) - _SAME_PLACE)
+def _separate(pairs: Sequence[tuple[Observed, Observed]], moved: float) -> list[LogRatio]:
+    """Return the ratios of rows that were not interleaved; `moved` is how far the machine may have changed."""
+    by_start = [[_by_start(row) for row in pair] for pair in pairs]
+    started = [(_curve_of(base), logs) for (base, _), logs in zip(pairs, by_start, strict=True) if any(logs)]
+    spreads = iter(bootstrap.start_spreads(started))
     estimates = []
-    for base, new in pairs:
-        if id(base) in spreads and isinstance(base, Measurement) and isinstance(new, Measurement):
-            estimate = bootstrap.between_starts(base, new, spreads[id(base)])
+    for (base, new), logs in zip(pairs, by_start, strict=True):
+        if any(logs):
+            repeats = [max(1, len(starts)) for starts in logs]
+            estimate = bootstrap.between_repeats(_log(base, new), repeats, next(spreads))
+            estimate = replace(estimate, shared=estimate.error)
         else:
             estimate = bootstrap.separate(base.times, new.times)
         estimates.append(replace(estimate, moved=moved))
@@ -397,20 +403,17 @@ def _moved(base: Observed, new: Observed) -> bool:
     return abs(math.log(_barriers(base, new))) > _MOVED
 
 
-def judged(
-    base: Observed, new: Observed, log: float, interval: Span, margin: float, alone: Span = (0.0, math.inf)
-) -> Row:
-    """Return the row of a ratio that is given as a logarithm.
+def judged(base: Observed, new: Observed, ratio: Estimate, alone: Estimate, margin: float) -> Row:
+    """Return the row of a ratio.
 
-    `interval` holds together with those of all rows, `alone` are the limits of this row.  A row is the same by its own
-    limits, which are its interval then (two one-sided tests: D. Schuirmann, 1987).
+    The interval of `ratio` holds together with those of all rows, `alone` has the limits of this row.  A row is the
+    same by its own limits, which are its interval then (two one-sided tests: D. Schuirmann, 1987).
     """
-    if interval[1] > _WIDEST * interval[0]:
+    if ratio.high > _WIDEST * ratio.low:
         return _unknown(base, new, "times differ so much that the interval is wider than 1000 to 1; measure longer")
-    same = verdict(alone, margin) is Verdict.SAME
-    shown = alone if same else interval
-    within = max(alone[1], 1 / max(alone[0], 1e-300)) - 1
-    return Row(base, new, *_figures(base, new), math.exp(log), shown, verdict(shown, margin), "", alone[1], within)
+    shown = alone if alone.surely_level(margin) else ratio
+    within = max(alone.high, 1 / max(alone.low, 1e-300)) - 1
+    return Row(base, new, *_figures(base, new), shown, verdict(shown, margin), "", alone.high, within)
 
 
 def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
@@ -419,7 +422,7 @@ def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
     return [sorted(curve, key=lambda result: result.case.nbytes) for curve in long]
 
 
-def together(curve: Sequence[tuple[Observed, Estimate]], confidence: float, margin: float) -> Together:
+def together(curve: Sequence[tuple[Observed, LogRatio]], confidence: float, margin: float) -> Together:
     """Judge all sizes of a curve together, given a result and the estimate of its ratio for each.
 
     The mean is as sure as the rows' own errors make it; a change that is larger at some sizes than at others is no
@@ -430,16 +433,15 @@ def together(curve: Sequence[tuple[Observed, Estimate]], confidence: float, marg
     centre = fmean(estimate.log for _, estimate in curve)
     reaches, own, shared = [], [], []
     for _, estimate in curve:
-        low, high = estimate.interval(confidence, *estimate.scatter)
+        _, low, high = estimate.estimate(confidence, *estimate.scatter)
         reaches.append(math.log(high / low) / 2 - estimate.moved)
         error = math.hypot(estimate.error, estimate.scatter[0])
         shared.append(reaches[-1] * estimate.shared / error if error else 0.0)
         own.append(reaches[-1] ** 2 - shared[-1] ** 2)
     reach = min(fmean(reaches), math.hypot(fmean(shared), math.sqrt(max(0.0, fmean(own)) * _ALIKE / len(curve))))
     reach += fmean(estimate.moved for _, estimate in curve)
-    interval = math.exp(centre - reach), math.exp(centre + reach)
-    kind, name = _curve_of(curve[0][0])
-    return Together(kind, name, len(curve), math.exp(centre), interval, verdict(interval, margin))
+    ratio = Estimate(*(math.exp(centre + end) for end in (0, -reach, reach)))
+    return Together(*_curve_of(curve[0][0]), len(curve), ratio, verdict(ratio, margin))
 
 
 def _logged(*results: Observed) -> set[str]:
@@ -470,7 +472,7 @@ def _log(base: Observed, new: Observed) -> float:
 def _unknown(base: Observed, new: Observed, why: str) -> Row:
     """Return a row whose ratio has no interval, and why."""
     before, after = _figures(base, new)
-    return Row(base, new, before, after, after / before, (math.nan, math.nan), Verdict.UNKNOWN, why)
+    return Row(base, new, before, after, Estimate(after / before, math.nan, math.nan), Verdict.UNKNOWN, why)
 
 
 def _why_unknown(base: Observed, new: Observed) -> str:
@@ -489,7 +491,7 @@ def _why_unknown(base: Observed, new: Observed) -> str:
 # Remarks on what a comparison cannot tell.
 
 
-def _without_samples(means: Sequence[Estimate]) -> str:
+def _without_samples(means: Sequence[LogRatio]) -> str:
     """Return what the intervals of logs rest on, given what is known of each row."""
     typical = math.expm1(median(row.scatter[0] for row in means))
     source = f"how far the ratios of neighbouring sizes scatter, {typical:.1%}"
@@ -507,17 +509,16 @@ def _standing_out(rows: Iterable[Row]) -> list[str]:
     return [f"{', '.join(names)}: stands out from its neighbours, which is a change and no scatter"] * bool(names)
 
 
-def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -> Iterator[str]:
+def _unlike_machines(barriers: float, extra: float) -> Iterator[str]:
     """Yield what shows that the machine was not the same in both runs: scatter of the ratios, and barriers."""
     if extra >= NOTABLE:
         yield (
             f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain, as where "
             f"a machine changes between the runs; intervals are wider for it; {_IN_TURN}"
         )
-    typical = median([_barriers(base, new) for base, new in pairs] or [1.0])
-    if abs(math.log(typical)) > _SAME_PLACE:
+    if abs(math.log(barriers)) > _SAME_PLACE:
         yield (
-            f"a barrier of the ranks takes {typical:.2f}x as long in NEW, as where a hypervisor moves virtual "
+            f"a barrier of the ranks takes {barriers:.2f}x as long in NEW, as where a hypervisor moves virtual "
             f"cores; intervals are wider for it; {_IN_TURN}"
         )
 

@@ -13,6 +13,7 @@ from collbench.algorithms import find
 from collbench.cases import Case
 from collbench.datatypes import wire_nbytes
 from collbench.results import Observed, Prediction, Reported, Result, Timed, by_key, family, timed
+from collbench.stats import Estimate
 from collbench.units import format_size
 
 STRETCH = 1.5
@@ -31,9 +32,7 @@ class Advantage:
     """One row against another of the same case: how many times as fast it is, with an interval."""
 
     nbytes: int
-    ratio: float  # the other row's time over this row's: above 1 is faster
-    low: float
-    high: float
+    ratio: Estimate  # the other row's time over this row's: above 1 is faster
     expected: bool = False  # by a model: then the likelier side is given even where bands overlap
 
     @classmethod
@@ -41,25 +40,25 @@ class Advantage:
         """Return the advantage of a row over another; both have times above 0."""
         (fast, slow), (least, most) = span(row), span(other)
         expected = isinstance(row, Prediction) or isinstance(other, Prediction)
-        high = most / fast if fast else math.inf
-        return cls(row.case.nbytes, other.typical / row.typical, least / slow, high, expected)
+        ratio = Estimate(other.typical / row.typical, least / slow, most / fast if fast else math.inf)
+        return cls(row.case.nbytes, ratio, expected)
 
     @property
     def apart(self) -> bool:
         """Whether the intervals leave room between them, and the difference is worth a word."""
-        return not self.level and (self.low > 1 or self.high < 1)
+        return not self.level and (self.ratio.surely_above(1) or self.ratio.surely_below(1))
 
     @property
     def level(self) -> bool:
         """Whether the difference is too small to be worth a word, however sure it is."""
-        return 1 / LEAST < self.ratio < LEAST
+        return 1 / LEAST < self.ratio.value < LEAST
 
     @property
     def sign(self) -> int:
         """Return 1 for faster, -1 for slower, 0 for not distinguishable; of predictions the likelier."""
         if not self.apart and (self.level or not self.expected):
             return 0
-        return 1 if self.ratio > 1 else -1
+        return 1 if self.ratio.value > 1 else -1
 
     def __str__(self) -> str:
         """`3.5x at 8 B`."""
@@ -68,7 +67,7 @@ class Advantage:
     @property
     def times(self) -> str:
         """`3.5x`, `120x`."""
-        return format_times(self.ratio)
+        return format_times(self.ratio.value)
 
 
 def format_times(ratio: float) -> str:
@@ -298,14 +297,12 @@ def winners(results: Sequence[Result | Timed], disturbed: Sequence[Timed] = ()) 
 
     A disturbed row that was faster still may be the fastest, and never surely is.
     """
-    sizes: dict[Case, dict[int, dict[str, Timed]]] = {}
-    for result in timed(results):
-        sizes.setdefault(result.case.kind, {}).setdefault(result.case.nbytes, {})[result.implementation] = result
     every: list[tuple[Case, list[Range]]] = []
-    for of_kind in sizes.values():
+    for rows in by_key(timed(results), lambda row: row.case.kind).values():
         ranges: list[Range] = []
-        for size in sorted(of_kind):
-            first, *rest = sorted(of_kind[size].values(), key=lambda row: row.typical)
+        for size, of_size in sorted(by_key(rows, lambda row: row.case.nbytes).items()):
+            latest = {row.implementation: row for row in of_size}
+            first, *rest = sorted(latest.values(), key=lambda row: row.typical)
             level = [row for row in rest if all(Advantage.of(other, row).sign < 1 for other in (first, *rest))]
             level += [row for row in disturbed if row.case == first.case and row.typical < first.typical]
             names = tuple(dict.fromkeys(row.implementation for row in (first, *level)))

@@ -6,7 +6,9 @@ sqrt(S).  Residuals are relative, since times span six decades, and large ones c
 
 On CPUs a byte takes longer once the array has left a cache.  Where the three numbers miss by much, a fourth is tried,
 c*max(0, S - C), with its bend C looked for between the sizes; it stays if it halves the misfit.
-Where that still misses by much, or sizes are fewer than four, the curve is in pieces (`piecewise`), with many bends.
+Where that still misses by much, or sizes are fewer than four, the curve is in pieces of a + b*S (Hockney, 1994),
+with many bends.  A library changes its algorithm or protocol between sizes, and times jump there.  Where they jump
+down, no curve that never falls can follow: the sizes around take their mean (isotonic regression).
 
 Many curves are solved at once.  Inside, arrays are (terms, sizes, curves): the long axis last, where NumPy is fast.
 """
@@ -16,14 +18,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from collbench.analysis.piecewise import cuts, join
 from collbench.errors import CollbenchError
 from collbench.notebook import Shown
-from collbench.stats import student
+from collbench.stats import Estimate, student
 from collbench.units import format_size
 
 Floats = npt.NDArray[np.float64]
@@ -135,37 +137,34 @@ class CurveFit(Shown):
         """Bytes from which algbw is half of that (n 1/2); infinite where it never is."""
         return float(_half_size(self.coefficients, self.bends))
 
-    def latency_interval(self) -> tuple[float, float]:
-        """Return the interval of the latency in seconds, from the replicates; the latency itself is in it."""
-        return _interval(self.latency, self.draws[:, 0])
-
-    def rate_interval(self) -> tuple[float, float]:
-        """Return the interval of the rate in bytes per second."""
-        low, high = _interval(float(_last(self.coefficients)), _last(self.draws))
-        return _inverse(high), _inverse(low)
-
-    def half_size_interval(self) -> tuple[float, float]:
-        """Return the interval of the half size in bytes."""
-        return _interval(self.half_size, _half_size(self.draws, self.bends))
+    @cached_property
+    def estimates(self) -> dict[str, Estimate]:
+        """Latency, rate and half size with their intervals, from the replicates; each is in its own."""
+        _, slow, quick = _estimate(float(_last(self.coefficients)), _last(self.draws))
+        return {
+            "latency": _estimate(self.latency, self.draws[:, 0]),
+            "rate": Estimate(self.rate, _inverse(quick), _inverse(slow)),
+            "half_size": _estimate(self.half_size, _half_size(self.draws, self.bends)),
+        }
 
     @cached_property
     def spread(self) -> float:
         """How far a size that was not fitted lies from the curve: root mean square of the logarithms of ratios."""
         return float(np.sqrt(np.mean(self.left_out**2)))
 
-    def prediction_interval(self, nbytes: float) -> tuple[float, float]:
-        """Return the interval in seconds in which the time of a size that was not measured should lie.
+    def estimate(self, nbytes: float) -> Estimate:
+        """Return the seconds of a size that was not measured, and between which they should lie.
 
-        From the residuals of sizes left out, so what the form cannot follow (a cache's edge, another protocol) is in
-        it.  The wider of Student's t, which few sizes make wide, and the order statistic that covers whatever the
-        distribution (the jackknife of Barber, Candes, Ramdas and Tibshirani, 2021).
+        The interval comes from the residuals of sizes left out, so what the form cannot follow (a cache's edge, another
+        protocol) is in it.  It is the wider of Student's t, which few sizes make wide, and the order statistic that
+        covers whatever the distribution (the jackknife of Barber, Candes, Ramdas and Tibshirani, 2021).
         """
         count = len(self.sizes)
         normal = student(0.5 + CONFIDENCE / 2, count - 1) * self.spread * math.sqrt(1 + 1 / count)
         place = math.ceil(CONFIDENCE * (count + 1)) - 1
         reach = max(normal, float(np.sort(np.abs(self.left_out))[min(place, count - 1)]))
         middle = float(self.predict(nbytes))
-        return middle * math.exp(-reach), middle * math.exp(reach)
+        return Estimate(middle, middle * math.exp(-reach), middle * math.exp(reach))
 
     def beyond(self, nbytes: float) -> str:
         """Return a warning for a size outside of those measured; empty inside."""
@@ -316,27 +315,24 @@ def _inverse(value: float) -> float:
     return 1 / value if value > 0 else math.inf
 
 
-def _interval(value: float, values: Floats) -> tuple[float, float]:
-    """Return the ends of the middle share of the values, widened to the value that they are replicates of.
+def _estimate(value: float, values: Floats) -> Estimate:
+    """Return a value with the middle share of its replicates as interval, widened to the value itself.
 
     Order statistics, so infinite values may be among them.  None of the numbers may be negative, so replicates of a
     number that is nearly zero move the others to one side, and the middle share of them may miss what the data say.
     """
     share = [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2]
     low, high = np.quantile(values, share, method="nearest")
-    return min(value, float(low)), max(value, float(high))
+    return Estimate(value, min(value, float(low)), max(value, float(high)))
 
 
 _GRID = 512  # places at which two curves are compared; between neighbours of a 30-octave sweep lies 4 %
 
 
-@dataclass(frozen=True)
-class Crossing:
-    """A size in bytes where the faster of two curves changes, and its interval."""
+class Crossing(NamedTuple):
+    """A size in bytes where the faster of two curves changes."""
 
-    nbytes: float
-    low: float
-    high: float
+    nbytes: Estimate
     sure: bool  # whether all but a few replicates have it; else the interval is all that both were measured at
 
 
@@ -357,9 +353,8 @@ def crossings(first: CurveFit, second: CurveFit) -> list[Crossing]:
         for root in sign_changes(places, sign * (first.predict(places) - second.predict(places))):
             near = [min(roots, key=lambda size: abs(math.log(size / root))) for roots in replicates if roots]
             sure = len(near) > CONFIDENCE * len(replicates)
-            ends = _interval(root, np.array(near)) if sure else (min(root, float(low)), max(root, float(high)))
-            crossed.append(Crossing(root, *ends, sure))
-    return sorted(crossed, key=lambda crossing: crossing.nbytes)
+            crossed.append(Crossing(_estimate(root, np.array(near if sure else [low, high])), sure))
+    return sorted(crossed)
 
 
 def _replicates_off(curve: CurveFit, places: Floats, random: np.random.Generator) -> Floats:
@@ -374,3 +369,57 @@ def sign_changes(places: Floats, gap: Floats) -> list[float]:
     at = np.flatnonzero((gap[:-1] < 0) & (gap[1:] > 0))
     share = gap[at] / (gap[at] - gap[at + 1])
     return [float(size) for size in places[at] + share * (places[at + 1] - places[at])]
+
+
+# Pieces: between two of them time is straight.
+
+
+def cuts(sizes: Floats, seconds: Floats) -> list[list[int]]:
+    """Return the best cut into one piece, into two, and so on, each of two sizes or more, by dynamic programming.
+
+    A cut is the places of ascending sizes where pieces begin, and the number of sizes; errors are logarithms of ratios.
+    """
+    count, place = len(sizes), np.arange(len(sizes))
+    first, last = place[:, None, None], place[:, None]
+    inside = (np.minimum(first, last) <= place) & (place <= np.maximum(first, last))
+    latency, per_byte = _lines(sizes, _rising(seconds[None])[0], inside)
+    off = np.abs(np.log(seconds / (latency[..., None] + per_byte[..., None] * sizes)))
+    cost = np.full((count + 1, count + 1), np.inf)  # of a piece from a place up to another one
+    cost[:-1, 1:] = np.where((last > first)[..., 0], (off * inside).sum(axis=-1), np.inf)
+    best, begins, found = cost[0], [[0]] * (count + 1), []
+    for _ in range(count // 2):
+        found.append([*begins[-1], count])
+        ways = best[:, None] + cost
+        best, begins = ways.min(axis=0), [[*begins[before], int(before)] for before in ways.argmin(axis=0)]
+    return found
+
+
+def join(sizes: Floats, seconds: Floats, cut: list[int]) -> tuple[tuple[float, ...], Floats]:
+    """Return bends, where pieces end and begin, and the coefficients of each of the curves (curves, sizes)."""
+    place, ends = np.arange(len(sizes)), np.array([(low, high - 1) for low, high in pairwise(cut)])
+    inside = (ends[:, :1] <= place) & (place <= ends[:, 1:])
+    latency, per_byte = _lines(sizes, _rising(seconds), inside[:, None])
+    there = latency[..., None] + per_byte[..., None] * sizes[ends][:, None]  # (pieces, curves, first and last)
+    times = np.maximum.accumulate(there.transpose(1, 0, 2).reshape(len(seconds), -1), axis=1)
+    changes = np.diff(np.diff(times) / np.diff(sizes[ends.ravel()]), axis=1, prepend=0)
+    start = np.stack([latency[0], np.zeros(len(seconds))], axis=1)
+    return tuple(sizes[ends.ravel()][1:-1].tolist()), np.concatenate([start, changes], axis=1)
+
+
+def _rising(seconds: Floats) -> Floats:
+    """Return the nearest times that never fall with size, by the squares of the logarithms of ratios."""
+    from scipy.optimize import isotonic_regression  # takes a while to load
+
+    return np.exp([isotonic_regression(curve).x for curve in np.log(seconds)])
+
+
+def _lines(sizes: Floats, seconds: Floats, inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return the a, b >= 0 of a + b*S with the least squares of relative errors over the sizes that are inside."""
+    weights = inside / seconds**2
+    one, size, square = ((weights * sizes**power).sum(axis=-1) for power in range(3))
+    time, product = ((weights * seconds * sizes**power).sum(axis=-1) for power in range(2))
+    determinant = np.maximum(one * square - size**2, 1e-12 * one * square)
+    latency, per_byte = (time * square - product * size) / determinant, (product * one - time * size) / determinant
+    flat, through_zero = per_byte * size <= 1e-9 * latency * one, latency <= 0  # but for rounding, not even that
+    latency = np.where(flat, time / one, np.where(through_zero, 0, latency))
+    return latency, np.where(flat, 0, np.where(through_zero, product / square, per_byte))

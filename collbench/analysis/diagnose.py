@@ -463,10 +463,11 @@ def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> It
     notes = dict.fromkeys(filter(None, (str(row.note.brief) for row in rows)))
     if notes:
         yield f"remarks on its rows: {'; '.join(notes)}"
-    wide = [row for row in rows if _halfwidth(row) > NOISY]
+    # With few samples nothing is known of their noise: their interval is infinite.
+    wide = [row for row in rows if NOISY < row.relative_halfwidth < math.inf]
     if wide:
-        worst = max(wide, key=_halfwidth)
-        most = f"{_halfwidth(worst):.0%}" if _halfwidth(worst) < 10 else "more than 999%"
+        worst = max(wide, key=lambda row: row.relative_halfwidth)
+        most = f"{worst.relative_halfwidth:.0%}" if worst.relative_halfwidth < 10 else "more than 999%"
         where = f"{format_size(worst.case.nbytes)} by {most}"
         yield f"noisy: {len(wide)} of {len(rows)} sizes uncertain by more than {NOISY:.0%} ({where})"
     for before, after in pairwise(rows):
@@ -488,14 +489,9 @@ def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[s
     yield f"fitted by itself{pieces}: latency {latency}, {rate}"
     far = []
     for row in rows:
-        off = row.typical / float(fitted.predict(row.case.nbytes)) - 1
-        low, high = fitted.prediction_interval(row.case.nbytes)
-        if abs(off) > NOISY and not low <= row.typical <= high:
+        expected = fitted.estimate(row.case.nbytes)
+        off = row.typical / expected.value - 1
+        if abs(off) > NOISY and not expected.holds(row.typical):
             far.append(f"{format_size(row.case.nbytes)} {off:+.0%}")
     if far:
         yield f"far from that fit: {', '.join(far)}"
-
-
-def _halfwidth(row: Observed) -> float:
-    halfwidth = row.relative_halfwidth
-    return halfwidth if math.isfinite(halfwidth) else 0.0  # with few samples nothing is known of their noise

@@ -55,41 +55,27 @@ class Expectation(NamedTuple):
     of: Callable[[Observed], Expected | None]
 
 
-class Round(NamedTuple):
-    """The median time of a round, and of a barrier meanwhile."""
-
-    log: float
-    barrier: float | None
-
-
-def rounds(row: Observed) -> list[Round]:
-    """Return the rounds of a row: a single one where it was not measured in several."""
-    barrier = row.barrier if isinstance(row, Measurement) else None
-    return [Round(math.log(seconds), barrier) for seconds in row.round_times]
-
-
 def expect_run(name: str, rows: Iterable[Observed]) -> Expectation:
     """Return what rows of a run say, of the same case in the same state of the machine.
 
     Only right and undisturbed rows count.  Of rounds in that state the median is expected.
     """
     right = (row for row in rows if row.right and not row.disturbed and row.typical > 0)
-    alike = by_key(right, lambda row: (row.case, row.implementation, row.note.shared))
-    every = {key: [each for row in same for each in rounds(row)] for key, same in alike.items()}
+    every = by_key(right, lambda row: (row.case, row.implementation, row.note.shared))
 
     def of(row: Observed) -> Expected | None:
-        barrier = row.barrier if isinstance(row, Measurement) else None
         known = every.get((row.case, row.implementation, row.note.shared), [])
         if not known and isinstance(row, Reported):  # of one among several settings, held against a run of one
             known = every.get((row.case, family(row.implementation), row.note.shared), [])
-        logs = [each.log for each in known if _alike(each.barrier, barrier)]
+        logs = [math.log(seconds) for other in known if _same_state(other, row) for seconds in other.round_times]
         error = BETWEEN_RUNS.get(row.platform, BETWEEN_OTHERS)
         return Expected(math.exp(median(logs)), error, len(logs)) if logs else None
 
     return Expectation(name, of)
 
 
-def _alike(first: float | None, second: float | None) -> bool:
+def _same_state(*rows: Observed) -> bool:
+    first, second = (row.barrier if isinstance(row, Measurement) else None for row in rows)
     return not first or not second or abs(math.log(first / second)) < SAME_STATE
 
 

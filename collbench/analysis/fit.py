@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from collbench import stats
 from collbench.analysis.crossover import contests
 from collbench.analysis.curve_fit import CONFIDENCE, ERRORS, FEWEST, PIECE, Crossing, CurveFit, Unfit, crossings, fit
 from collbench.analysis.machine import machine, sized
@@ -20,9 +19,10 @@ from collbench.notebook import Shown
 from collbench.results import Observed, Reported, by_key, family, observed
 from collbench.runfile.rounds import scatter_in_words
 from collbench.runfile.store import Run
+from collbench.stats import Estimate, percentile
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
-from collbench.units import counted, format_rate, format_seconds, format_size
+from collbench.units import RANGE, counted, format_rate, format_seconds, format_size
 
 LIBRARY = "nccl"  # whose times the model's equation describes
 
@@ -33,15 +33,13 @@ class HeldBack:
 
     nbytes: int
     measured: float
-    predicted: float
-    low: float
-    high: float
+    predicted: Estimate
     warning: str
 
     @property
     def covered(self) -> bool:
         """Whether the interval was right."""
-        return self.low <= self.measured <= self.high
+        return self.predicted.holds(self.measured)
 
 
 @dataclass(frozen=True)
@@ -104,27 +102,26 @@ def _fitted(curve: Curve, held_back: Sequence[int]) -> Curve:
     held = []
     for size in held_back:
         if size in curve.samples:
-            took, expected = stats.percentile(curve.samples[size], 50), float(fitted.predict(size))
-            held.append(HeldBack(size, took, expected, *fitted.prediction_interval(size), fitted.beyond(size)))
+            took = percentile(curve.samples[size], 50)
+            held.append(HeldBack(size, took, fitted.estimate(size), fitted.beyond(size)))
     return replace(curve, fit=fitted, held=tuple(held))
 
 
 _INTERVAL = f"{CONFIDENCE:.0%}"
+_FORMS: dict[str, Callable[[float], str]] = {"latency": format_seconds, "rate": format_rate, "half_size": format_size}
 HEADING = ("", "latency", _INTERVAL, "rate", _INTERVAL, "half at", _INTERVAL, "bend", "off")
 
 
 def columns(curve: Curve) -> tuple[str, ...]:
     """Return the cells of the table for a curve that has a fit."""
     assert curve.fit
-    fitted = curve.fit
+    fitted, cells = curve.fit, []
+    for name, form in _FORMS.items():
+        estimate = fitted.estimates[name]
+        cells += [form(estimate.value), RANGE.join(map(form, estimate.interval))]
     return (
         curve.implementation,
-        format_seconds(fitted.latency),
-        _span(fitted.latency_interval(), format_seconds),
-        format_rate(fitted.rate),
-        _span(fitted.rate_interval(), format_rate),
-        format_size(fitted.half_size),
-        _span(fitted.half_size_interval(), format_size),
+        *cells,
         f"pieces: {len(fitted.pieces)}" if fitted.pieces else ", ".join(map(format_size, fitted.bends)),
         f"{fitted.errors[0]:.1%}",
     )
@@ -142,14 +139,10 @@ def pieces_in_words(curve: Curve) -> Iterator[str]:
             yield f"  {format_size(first)} to {format_size(last)}: {format_seconds(latency)}{per_byte}"
 
 
-def _span(interval: tuple[float, float], to_text: Callable[[float], str]) -> str:
-    return f"{to_text(interval[0])} .. {to_text(interval[1])}"
-
-
 def held_in_words(curve: Curve, held: HeldBack) -> str:
     """Return `mpi: 128 KiB held back: took 40.8 us, expected 35.1 us, 25.4 us to 48.6 us: covered`."""
-    low, high = map(format_seconds, (held.low, held.high))
-    words = f"took {format_seconds(held.measured)}, expected {format_seconds(held.predicted)}, {low} to {high}"
+    expected, low, high = map(format_seconds, held.predicted)
+    words = f"took {format_seconds(held.measured)}, expected {expected}, {low} to {high}"
     end = "covered" if held.covered else "NOT covered"
     warning = f" ({held.warning})" if held.warning else ""
     return f"{curve.implementation}: {format_size(held.nbytes)} held back: {words}: {end}{warning}"
@@ -166,17 +159,16 @@ class Change:
     measured: tuple[tuple[int, int], ...]  # bytes between which the measured times themselves show it
 
     def __str__(self) -> str:
-        low, high = map(format_size, (self.crossing.low, self.crossing.high))
-        place = f"between {low} and {high}"
-        if not self.crossing.sure:
-            place = f"near {format_size(self.crossing.nbytes)}, if at all"
+        nbytes, low, high = map(format_size, self.crossing.nbytes)
+        place = f"between {low} and {high}" if self.crossing.sure else f"near {nbytes}, if at all"
         seen = ", ".join(f"{format_size(before)} to {format_size(after)}" for before, after in self.measured)
         return f"{self.challenger} and {self.library} cross {place} (measured: {seen or 'nowhere'})"
 
     def fields(self) -> dict[str, Any]:
         """Return the fields for `--json`, in bytes."""
         names = {"library": self.library, "challenger": self.challenger, "ranks": self.case.ranks}
-        return names | vars(self.crossing) | {"measured": list(self.measured)}
+        size = self.crossing.nbytes.fields("nbytes")
+        return names | size | {"sure": self.crossing.sure, "measured": list(self.measured)}
 
 
 def all_crossings(fitted_curves: Sequence[Curve], runs: Sequence[Run], libraries: Sequence[str]) -> list[Change]:
@@ -200,8 +192,10 @@ def fields(curve: Curve) -> dict[str, Any]:
     if not curve.fit:
         return names | {"reason": curve.reason}
     fitted = curve.fit
-    ends = fitted.latency_interval(), fitted.rate_interval(), fitted.half_size_interval()
-    intervals = dict(zip(("latency", "rate", "half_size"), ends, strict=True))
+    held_back = []
+    for held in curve.held:
+        size = {"nbytes": held.nbytes, "measured": held.measured} | held.predicted.fields("predicted")
+        held_back.append(size | {"warning": held.warning, "covered": held.covered})
     return names | {
         "coefficients": None if fitted.pieces else fitted.coefficients.tolist(),
         "bend": None if fitted.pieces else next(iter(fitted.bends), None),
@@ -210,13 +204,13 @@ def fields(curve: Curve) -> dict[str, Any]:
         "latency": fitted.latency,
         "rate": _finite(fitted.rate),
         "half_size": _finite(fitted.half_size),
-        "intervals": {name: [_finite(end) for end in ends] for name, ends in intervals.items()},
+        "intervals": {name: list(map(_finite, one.interval)) for name, one in fitted.estimates.items()},
         "confidence": CONFIDENCE,
         "sizes": fitted.sizes.tolist(),
         "errors": dict(zip(ERRORS, fitted.errors, strict=True)),
         "residuals": fitted.residuals.tolist(),
         "residuals_left_out": fitted.left_out.tolist(),
-        "held_back": [{**vars(held), "covered": held.covered} for held in curve.held],
+        "held_back": held_back,
         "warnings": list(curve.warnings()),
     }
 

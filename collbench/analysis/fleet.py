@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.runfile.fleet import Curve, Node
-from collbench.stats import student
+from collbench.stats import Estimate, student
 
 FEWEST = 5
 """Alike nodes from which on anything is concluded."""
@@ -39,9 +39,7 @@ class Outlier(NamedTuple):
 
     node: str
     curve: Curve
-    ratio: float  # of times, the median over the sizes below; above 1 is slower
-    low: float  # 95 % interval, of all nodes that are named together
-    high: float
+    ratio: Estimate  # of times, the median over the sizes below; above 1 is slower.  95 % for all that are named
     sizes: tuple[int, ...]  # in bytes at which it stands out; empty: all sizes taken together do
     measured: int  # sizes
 
@@ -134,9 +132,9 @@ def _outliers(group: Group, nodes: int, tests: int, slower: float) -> Iterator[O
             error = _MEDIAN * math.sqrt(max(usual, own) / len(values) + np.mean(spreads[chosen] ** 2) / len(logs))
             if abs(middle) < max(math.log1p(slower), reach * error):
                 continue  # too little, or the node's sizes disagree
-            ratio, low, high = (math.exp(middle + side * reach * error) for side in (0, -1, 1))
+            ratio = Estimate(*(math.exp(middle + side * reach * error) for side in (0, -1, 1)))
             sizes = tuple(np.array(group.sizes)[far[row]].tolist()) if single[row] else ()
-            yield Outlier(group.nodes[row], group.curve, ratio, low, high, sizes, int(known[row].sum()))
+            yield Outlier(group.nodes[row], group.curve, ratio, sizes, int(known[row].sum()))
 
 
 def _beyond_chance(far: Marks, known: Marks, nodes: int) -> Marks:

@@ -298,7 +298,7 @@ def _record(name: str, cell: Cell, ranked: Ranking) -> dict[str, Any]:
         "seconds": row.typical,
         "low": low if low == low else None,
         "high": high if high == high else None,
-        "ratio": over.ratio if over else None,
+        "ratio": over.ratio.value if over else None,
         "told_apart": over.apart if over else None,
         "fastest": place,
     }

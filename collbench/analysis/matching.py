@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, find_collective
@@ -159,8 +159,14 @@ def _state(result: Result | None, run: Run) -> str:
         return LEFT_OUT if unread(run) else MISSING
     if result.outcome is not Outcome.OK:
         return str(result.outcome.value)
-    timed = isinstance(result, Observed) and result.case.nbytes and min(result.times, default=0) > 0
-    return RIGHT if timed else "not timed"
+    return RIGHT if is_right(result) else "not timed"
+
+
+def is_right(result: Result | None) -> TypeGuard[Observed]:
+    """Return whether a result has a time to compare: of a message with bytes, right and not disturbed."""
+    if not isinstance(result, Observed) or result.outcome is not Outcome.OK:
+        return False
+    return result.case.nbytes > 0 and min(result.times, default=0) > 0
 
 
 def unread(run: Run) -> str:

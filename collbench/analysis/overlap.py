@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from collbench.analysis.scaling import Estimate, by_round, estimated, in_rounds, is_timed
+from collbench.analysis.scaling import by_round, in_rounds, is_timed
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
 from collbench.results import Result, StepPrediction, StepRow, by_key
+from collbench.stats import Estimate
 from collbench.units import format_seconds, format_size
 
 HELPS, COSTS, INCONCLUSIVE = "helps", "costs", "inconclusive"
@@ -35,7 +36,7 @@ class Overlap:
     @property
     def gain(self) -> Estimate:
         """Return how many times as fast it is as one part after the other."""
-        return estimated([sequential / overlapped for overlapped, sequential, _, _ in self._rounds()])
+        return Estimate.of_median([sequential / overlapped for overlapped, sequential, _, _ in self._rounds()])
 
     @property
     def bound(self) -> float:
@@ -50,27 +51,27 @@ class Overlap:
             possible = sequential - max(compute, communicate)
             if possible > 0:
                 shares.append(round((sequential - overlapped) / possible, 9) + 0.0)  # 0, not -0
-        return estimated(shares or [float("nan")])
+        return Estimate.of_median(shares or [float("nan")])
 
     @property
     def exposed(self) -> Estimate:
         """Return the seconds of a step beyond computing alone."""
-        return estimated([overlapped - compute for overlapped, _, compute, _ in self._rounds()])
+        return Estimate.of_median([overlapped - compute for overlapped, _, compute, _ in self._rounds()])
 
     @property
     def slowdown(self) -> Estimate:
         """Return how many times as long computing takes while the rank communicates."""
         pairs = zip(_computing(self.row), _computing(self.compute), strict=False)
-        return estimated([overlapped / alone for overlapped, alone in pairs])
+        return Estimate.of_median([overlapped / alone for overlapped, alone in pairs])
 
     @property
     def verdict(self) -> str:
         """Return whether it helps: all of the gain's interval decides; a prediction has none, and its value decides."""
         if isinstance(self.row, StepPrediction):
             return HELPS if self.gain.value > 1 else COSTS
-        if not self.gain.known or self.gain.low <= 1 <= self.gain.high:
+        if not self.gain.known or self.gain.holds(1):
             return INCONCLUSIVE
-        return HELPS if self.gain.low > 1 else COSTS
+        return HELPS if self.gain.surely_above(1) else COSTS
 
 
 def _computing(result: StepRow) -> list[float]:
@@ -116,7 +117,7 @@ def as_good(fastest: Overlap, others: Iterable[Overlap]) -> list[Overlap]:
     found = []
     for other in others:
         pairs = zip(by_round(other.row), by_round(fastest.row), strict=False)
-        slower = estimated([theirs / best for theirs, best in pairs]).low > 1
+        slower = Estimate.of_median([theirs / best for theirs, best in pairs]).surely_above(1)
         if isinstance(other.row, StepPrediction):
             slower = other.row.band[0] > fastest.row.band[1]
         if other is not fastest and not slower:
@@ -132,11 +133,11 @@ def verdict(fastest: Overlap, found: Sequence[Overlap]) -> str:
     judged = words.get(fastest.verdict, "inconclusive")
     said = [
         f"{fastest.row.label}: {step.way} with buckets of {format_size(step.bucket)} is fastest: "
-        f"{before} -> {after}, {fastest.gain.text('x')}: {judged}",
+        f"{before} -> {after}, {fastest.gain.text(unit='x')}: {judged}",
         f"the longer part alone takes {format_seconds(fastest.bound)}",
     ]
     if fastest.slowdown.value > 1.05:
-        said.append(f"computing takes {fastest.slowdown.text('x')} as long meanwhile")
+        said.append(f"computing takes {fastest.slowdown.text(unit='x')} as long meanwhile")
     buckets = {other.step.bucket for other in as_good(fastest, found) if other.step.way == step.way}
     if buckets:
         said.append(f"buckets of {', '.join(map(format_size, sorted(buckets)))} may be as fast")

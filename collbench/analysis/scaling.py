@@ -4,10 +4,9 @@ Ratios are taken round by round of rows that took turns, so that drift of the ma
 the median of the rounds.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +15,7 @@ from numpy.typing import NDArray
 from collbench.cases import STRONG, WEAK, Step
 from collbench.platforms import platforms
 from collbench.results import Result, StepPrediction, StepRow, StepTimes
-from collbench.stats import median_interval
-from collbench.units import format_figure, format_interval
+from collbench.stats import Estimate, median_interval
 
 THRESHOLD = 0.75
 """Efficiency from which on scaling counts as healthy: what practitioners expect at least of 64 ranks."""
@@ -36,30 +34,6 @@ Floats = NDArray[np.float64]
 # Seconds of steps that took turns, round by round, so that drift of the machine cancels in their ratios.
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A number with its interval; an end that is not known is infinite."""
-
-    value: float
-    low: float
-    high: float
-
-    def times(self, factor: float) -> "Estimate":
-        """Return the estimate in other units; the factor is above 0."""
-        return Estimate(self.value * factor, self.low * factor, self.high * factor)
-
-    def text(self, unit: str = "") -> str:
-        """Return `1.62x (1.58 .. 1.66)`; nothing where the number is not known."""
-        if math.isnan(self.value):
-            return ""
-        return f"{format_figure(self.value)}{unit}{format_interval(self.low, self.high)}"
-
-    @property
-    def known(self) -> bool:
-        """Return whether both ends of the interval are known."""
-        return math.isfinite(self.low) and math.isfinite(self.high)
-
-
 def in_rounds(values: Sequence[float], rounds: Sequence[int]) -> list[float]:
     """Return the mean of every round, given how many values each has; the values where there were no rounds."""
     found, start = [], 0
@@ -74,11 +48,6 @@ def by_round(result: StepRow) -> list[float]:
     if isinstance(result, StepPrediction):
         return [result.typical]
     return in_rounds(result.times, result.rounds)
-
-
-def estimated(values: Sequence[float]) -> Estimate:
-    """Return the median of rounds with its interval; the ends are infinite where there are fewer than six rounds."""
-    return Estimate(median(values), *median_interval(values))
 
 
 # Curves: the rows of a run by implementation and mode, the fewest ranks first.
@@ -123,7 +92,7 @@ class Curve:
 
     def speedup(self, point: Point) -> Estimate:
         """Return how many times the work of one rank is done per second, taking the fewest ranks for perfect."""
-        return point.efficiency.times(point.ranks)
+        return point.efficiency.scaled(point.ranks)
 
 
 def curves(results: Iterable[Result]) -> list[Curve]:
@@ -197,7 +166,7 @@ def _point(base: StepRow, row: StepRow) -> Point:
     if isinstance(base, StepTimes) and isinstance(row, StepTimes):
         pairs = zip(by_round(base), by_round(row), strict=False)
         ratios = [share * first / seconds for first, seconds in pairs]
-        return Point(row, estimated(ratios), tuple(ratios))
+        return Point(row, Estimate.of_median(ratios), tuple(ratios))
     low, high = row.band
     return Point(row, Estimate(*(share * base.typical / seconds for seconds in (row.typical, high, low))))
 
@@ -317,7 +286,7 @@ def judged(efficiency: Estimate, threshold: float) -> str:
         return INCONCLUSIVE
     if efficiency.low >= threshold:
         return HEALTHY
-    return POOR if efficiency.high < threshold else INCONCLUSIVE
+    return POOR if efficiency.surely_below(threshold) else INCONCLUSIVE
 
 
 def answer(found: Sequence[Curve], threshold: float = THRESHOLD) -> list[str]:
@@ -356,7 +325,7 @@ def _efficiency_line(curve: Curve, threshold: float) -> str:
         if abs(step.products / fair - 1) > _UNEVEN:
             remarks.append(f"products cannot be shared evenly: a rank makes {step.products}, its share is {fair:.3g}")
     return (
-        f"{curve.name}, {curve.mode}: {point.ranks:,} ranks give {speedup.text('x')}{base}: "
+        f"{curve.name}, {curve.mode}: {point.ranks:,} ranks give {speedup.text(unit='x')}{base}: "
         f"{efficiency.value:.0%}, {judged(efficiency, threshold)} (healthy from {threshold:.0%}); "
         f"{', '.join(remarks)}"
     )

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from collbench.analysis.bootstrap import memory
+from collbench.analysis.bootstrap import autocorrelation_time, memory
 from collbench.cases import SEQUENTIAL
 from collbench.results import Result, StepTimes
 from collbench.results.facts import PACED
 from collbench.results.steps import Series
-from collbench.stats import median_interval
-from collbench.units import format_interval, format_seconds
+from collbench.stats import Estimate
+from collbench.units import format_seconds
 
 NOTABLE = 0.05  # of a step: a rank that costs less is not worth a search
 ERROR = 0.01  # probability of naming a rank where none is late, all ranks together
@@ -30,6 +30,11 @@ STRETCH = 0.05  # seconds that a stretch lasts at least: ten times what a schedu
 STRETCHES = 24  # the goal: fewer than 9 cannot decide about two ranks, fewer than 14 not about 64
 _REMEMBERED = 2.0  # autocorrelation times that a stretch lasts
 _MOST = 2 / 3  # of the stretches, and of the series, in which a rank must be notably late
+PERCENTS = (50.0, 99.0, 99.9)
+"""Percentiles of step times that tables have."""
+_TAIL_ERROR = 0.05  # of the interval of a percentile
+_UNCORRELATED = 0.05  # a correlation that counts as none
+_CHANCE = 2.0  # events that follow each other as closely as others by chance
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Places = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
@@ -39,10 +44,12 @@ Places = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
 class StepArrays:
     """All steps of one row, series after series: arrays by rank and step, in seconds."""
 
-    begun: Floats
-    computed: Floats
-    done: Floats
-    lengths: tuple[int, ...]  # steps of every series
+    slices: tuple[slice, ...]  # the steps of every series
+    seconds: Floats  # by step: from the last rank's end of the step before to the last rank's end
+    computing: Floats  # from a rank's end of one step to its having computed the next
+    last: Places  # the rank that was the last to have computed, by step
+    late: Floats  # how long after the median of the others a rank had computed; negative before it
+    waited: Floats  # how long a rank had computed before the last one had
 
     @classmethod
     def of(cls, series: Sequence[Series]) -> "StepArrays":
@@ -50,61 +57,34 @@ class StepArrays:
         computed = np.concatenate([np.array(part.computed) for part in series], axis=1)
         done = np.concatenate([np.array(part.done) for part in series], axis=1)
         begun = np.concatenate([np.column_stack([part.begun, np.array(part.done)[:, :-1]]) for part in series], axis=1)
-        return cls(begun, computed, done, tuple(part.steps for part in series))
+        ends = np.cumsum([part.steps for part in series]).tolist()
+        last_done = done.max(axis=0)
+        before = np.concatenate([[0.0], last_done[:-1]])
+        starts = [0, *ends[:-1]]
+        before[starts] = begun[:, starts].min(axis=0)
+        return cls(
+            slices=tuple(slice(start, end) for start, end in zip(starts, ends, strict=True)),
+            seconds=last_done - before,
+            computing=computed - begun,
+            last=computed.argmax(axis=0),
+            late=after_others(computed),
+            waited=computed.max(axis=0) - computed,
+        )
 
     @property
     def ranks(self) -> int:
         """Return the number of ranks."""
-        return len(self.computed)
+        return len(self.computing)
 
     @property
     def count(self) -> int:
         """Return the number of steps, all series together."""
-        return sum(self.lengths)
-
-    @cached_property
-    def slices(self) -> tuple[slice, ...]:
-        """Return the steps of every series."""
-        ends = np.cumsum(self.lengths).tolist()
-        return tuple(slice(end - length, end) for end, length in zip(ends, self.lengths, strict=True))
-
-    @cached_property
-    def seconds(self) -> Floats:
-        """Return the seconds of every step: from the last rank's end of the step before to the last rank's end."""
-        last = self.done.max(axis=0)
-        first = np.empty_like(last)
-        first[1:] = last[:-1]
-        for series in self.slices:
-            first[series.start] = self.begun[:, series.start].min()
-        seconds: Floats = last - first
-        return seconds
+        return len(self.seconds)
 
     @cached_property
     def median(self) -> float:
         """Return the median seconds of a step."""
         return float(np.median(self.seconds))
-
-    @cached_property
-    def computing(self) -> Floats:
-        """Return the seconds from a rank's end of one step to its having computed the next."""
-        return self.computed - self.begun
-
-    @cached_property
-    def last(self) -> Places:
-        """Return the rank that was the last to have computed, by step."""
-        last: Places = self.computed.argmax(axis=0)
-        return last
-
-    @cached_property
-    def late(self) -> Floats:
-        """Return how long after the median of the others a rank had computed; negative before it."""
-        return after_others(self.computed)
-
-    @cached_property
-    def waited(self) -> Floats:
-        """Return how long a rank had computed before the last one had."""
-        waited: Floats = self.computed.max(axis=0) - self.computed
-        return waited
 
     def last_share(self, rank: int) -> float:
         """Return the share of the steps in which a rank was the last."""
@@ -192,25 +172,20 @@ class RankStatistics:
     series: tuple[float, ...]  # the same by series
     costs: tuple[float, ...]  # by series: what the others wait for it beyond the costliest other rank, as a time share
 
-    @property
-    def late(self) -> float:
-        """Return the median lateness over the median step."""
-        return float(np.median(self.stretches))
-
     @cached_property
-    def interval(self) -> tuple[float, float]:
-        """Return the interval of the lateness; infinite ends where there are too few stretches."""
-        return median_interval(self.stretches, 1 - ERROR / self.ranks)
+    def late(self) -> Estimate:
+        """Return the median lateness over the median step; there is no interval where there are too few stretches."""
+        return Estimate.of_median(self.stretches, 1 - ERROR / self.ranks)
 
     @property
     def finding(self) -> Finding:
         """Return whether the rank is late as a rule, now and then, or not, or whether that is unclear."""
-        low, high = self.interval
-        if low > NOTABLE and _mostly_notable(self.stretches) and _mostly_notable(self.series):
+        if self.late.surely_above(NOTABLE) and _mostly_notable(self.stretches) and _mostly_notable(self.series):
             return Finding.LATE
-        if median_interval(self.costs, 1 - ERROR / self.ranks)[0] > NOTABLE and _mostly_notable(self.costs):
+        costs = Estimate.of_median(self.costs, 1 - ERROR / self.ranks)
+        if costs.surely_above(NOTABLE) and _mostly_notable(self.costs):
             return Finding.OFTEN
-        return Finding.CLEAR if high < NOTABLE else Finding.UNCLEAR
+        return Finding.CLEAR if self.late.surely_below(NOTABLE) else Finding.UNCLEAR
 
 
 def straggler_test(rows: Sequence[StepArrays]) -> list[RankStatistics]:
@@ -265,7 +240,7 @@ def verdicts(results: Iterable[Result]) -> list[str]:
             cost = np.mean([steps.cost(one.rank) for steps in rows])
             often = " now and then" if one.finding is Finding.OFTEN else ""
             late.append(
-                f"rank {one.rank} is late{often}: last in {last:.0%} of the steps, by {_of_step(one)}; "
+                f"rank {one.rank} is late{often}: last in {last:.0%} of the steps, by {_of_step(one.late)}; "
                 f"the others wait for it {cost:.0%} of the time"
             )
     if late:
@@ -273,10 +248,10 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     unclear = [rank for rank in found if rank.finding is Finding.UNCLEAR]
     if not unclear:
         return [_no_straggler(rows)]
-    worst = max(unclear, key=lambda rank: rank.late)
+    worst = max(unclear, key=lambda rank: rank.late.value)
     more = f" (as may {len(unclear) - 1} more)" if len(unclear) > 1 else ""
     return [
-        f"inconclusive: rank {worst.rank} may be late{more}, by {_of_step(worst)}; "
+        f"inconclusive: rank {worst.rank} may be late{more}, by {_of_step(worst.late)}; "
         "take more --steps, or end other programs"
     ]
 
@@ -288,9 +263,8 @@ def _no_straggler(rows: Sequence[StepArrays]) -> str:
     return f"no straggler; rank {rank} is latest most often, by {np.median(late):.1%} of a step"
 
 
-def _of_step(statistics: RankStatistics) -> str:
-    form = "{:z.1%}".format
-    return f"{form(statistics.late)}{format_interval(*statistics.interval, form)} of a step"
+def _of_step(late: Estimate) -> str:
+    return f"{late.text('{:z.1%}'.format)} of a step"
 
 
 def costliest(steps: StepArrays) -> list[RankStatistics]:
@@ -298,12 +272,39 @@ def costliest(steps: StepArrays) -> list[RankStatistics]:
     return sorted(straggler_test([steps]), key=lambda rank: steps.cost(rank.rank), reverse=True)
 
 
-def lateness_interval(statistics: RankStatistics, median: float) -> str:
-    """Return the interval of the lateness as text, to stand behind it: ` (12 us .. 15 us)`, by the median step."""
-    low, high = statistics.interval
-    return format_interval(low * median, high * median, signed)
-
-
 def signed(seconds: float) -> str:
     """Return a time that may be negative as text."""
     return f"{'-' if seconds < 0 else ''}{format_seconds(abs(seconds))}"
+
+
+# The noise of step times: percentiles far out, and for how long a disturbance lasts.
+
+
+def tail(samples: Floats, percent: float) -> Estimate | None:
+    """Return a percentile with its 95 % interval.
+
+    None where the interval would need samples beyond the largest (p99.9 needs 3,688).
+
+    Distribution-free: the number of independent samples below a percentile is binomial (W. R. Thompson, 1936).  Long
+    steps that come together are one event: they count as fewer, by how long being above the percentile lasts.
+    """
+    if not len(samples):
+        return None
+    value = float(np.quantile(samples, percent / 100))
+    independent = int(len(samples) / event_length((samples > value).astype(float)))
+    from scipy.special import bdtr  # imported here since it takes 0.1 s
+
+    # Of the order statistics that hold the percentile between them: the probability of at most so many below.
+    below = bdtr(np.arange(independent + 1), independent, percent / 100)
+    first = int(np.searchsorted(below, _TAIL_ERROR / 2, side="right"))
+    last = int(np.searchsorted(below, 1 - _TAIL_ERROR / 2)) + 1
+    if not independent or first < 1 or last > independent:
+        return None
+    low, high = np.quantile(samples, (first / independent, last / independent))
+    return Estimate(value, float(low), float(high))
+
+
+def event_length(values: Floats) -> float:
+    """Return for how many steps an event lasts (autocorrelation time), 1 if all are independent; *values*: 0 or 1."""
+    least = max(_UNCORRELATED, _CHANCE / max(1.0, values.sum()))
+    return autocorrelation_time(values - values.mean(), least)

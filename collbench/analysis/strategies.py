@@ -15,7 +15,7 @@ from statistics import fmean, stdev
 from collbench.measure.strategies import strategies
 from collbench.results import Result, Trained
 from collbench.results.steps import Point
-from collbench.stats import student
+from collbench.stats import Estimate, student
 from collbench.units import format_list, format_seconds
 
 ERROR = 0.05  # probability that an interval does not cover
@@ -41,46 +41,17 @@ class Effort(Enum):
     STEPS = "steps"
 
 
-@dataclass(frozen=True)
-class GeometricMean:
-    """A geometric mean over seeds with its interval; (0, inf) where there is one seed only."""
+def geometric_mean(values: Iterable[float], error: float = ERROR) -> Estimate:
+    """Return the geometric mean of values above 0, and the interval that misses it with the probability *error*.
 
-    value: float
-    low: float
-    high: float
-
-    @property
-    def level(self) -> bool:
-        """Return whether it surely is within LEVEL of 1."""
-        return self.low > 1 / (1 + LEVEL) and self.high < 1 + LEVEL
-
-    @property
-    def above(self) -> bool:
-        """Return whether it is surely above 1, and not level."""
-        return self.low > 1 and not self.level
-
-    def text(self, format_value: Callable[[float], str], unit: str = "", alone: str = "") -> str:
-        """Return the mean as text, with the interval where that says something, or what to say of a single seed."""
-        value = f"{format_value(self.value)}{unit}"
-        if not math.isfinite(self.high):
-            return value + alone
-        if self.high > _KNOWN * self.value:
-            return f"{value} (hardly known)"
-        return f"{value} ({format_value(self.low)} .. {format_value(self.high)})"
-
-    def as_ratio(self) -> str:
-        """Return a ratio with its interval as text: `1.90x (1.60 .. 2.30)`."""
-        return self.text("{:.2f}".format, "x", " (one seed: no interval)")
-
-
-def geometric_mean(values: Iterable[float], error: float = ERROR) -> GeometricMean:
-    """Return the geometric mean of values above 0, and the interval that misses it with the probability *error*."""
+    A single value has no interval.
+    """
     logs = [math.log(value) for value in values]
     mean = fmean(logs)
     if len(logs) < 2:
-        return GeometricMean(_exp(mean), 0.0, math.inf)
+        return Estimate(_exp(mean))
     off = student(1 - error / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    return GeometricMean(_exp(mean), _exp(mean - off), _exp(mean + off))
+    return Estimate(_exp(mean), _exp(mean - off), _exp(mean + off))
 
 
 def _exp(power: float) -> float:
@@ -116,16 +87,16 @@ class StrategyRuns:
             return self.goals[seed].seconds
         return self.goals[seed].batches / self.runs[seed].case.ranks
 
-    def mean(self, effort: Effort) -> GeometricMean:
+    def mean(self, effort: Effort) -> Estimate:
         """Return the mean over seeds of the seconds or steps to the target."""
         return geometric_mean(self.needed(effort, seed) for seed in self.goals)
 
     @property
-    def rate(self) -> GeometricMean:
+    def rate(self) -> Estimate:
         """Return the samples per second."""
         return geometric_mean(run.rate for run in self.runs.values())
 
-    def ratio(self, other: "StrategyRuns", effort: Effort, error: float = ERROR) -> GeometricMean | None:
+    def ratio(self, other: "StrategyRuns", effort: Effort, error: float = ERROR) -> Estimate | None:
         """Return how many times as much it needs as another, over the seeds that both have; None without any."""
         common = [seed for seed in self.goals if seed in other.goals]
         ratios = [self.needed(effort, seed) / other.needed(effort, seed) for seed in common]
@@ -149,7 +120,7 @@ class Ranking:
         arrived = [entry for entry in self.entries if entry.arrived]
         return sorted(arrived, key=lambda entry: entry.mean(effort).value)
 
-    def after_first(self, effort: Effort) -> dict[str, GeometricMean]:
+    def after_first(self, effort: Effort) -> dict[str, Estimate]:
         """Return how many times as much all others need as the first; together these intervals cover with 95 %.
 
         The error is divided by their number (Bonferroni), as one of many could win by chance.
@@ -210,10 +181,10 @@ def table(found: Ranking) -> Iterator[dict[str, str]]:
     for entry in (*found.ranked(Effort.SECONDS), *found.short):
         yield {
             "strategy": entry.name,
-            "seconds": entry.mean(Effort.SECONDS).text(format_seconds) if entry.arrived else "not reached",
-            "steps": entry.mean(Effort.STEPS).text(lambda steps: f"{steps:.0f}") if entry.arrived else "",
-            "rate": entry.rate.text(lambda rate: f"{rate:,.0f}"),
-            "ratio": after[entry.name].as_ratio() if entry.name in after else "",
+            "seconds": _text(entry.mean(Effort.SECONDS), format_seconds) if entry.arrived else "not reached",
+            "steps": _text(entry.mean(Effort.STEPS), "{:.0f}".format) if entry.arrived else "",
+            "rate": _text(entry.rate, "{:,.0f}".format),
+            "ratio": _times(after[entry.name]) if entry.name in after else "",
         }
 
 
@@ -237,17 +208,19 @@ def verdict(found: Ranking) -> Iterator[str]:
 def _first(found: Ranking, effort: Effort) -> str:
     first, *others = found.ranked(effort)
     after = found.after_first(effort)
-    level = [name for name, ratio in after.items() if ratio.level]
-    unsure = [name for name, ratio in after.items() if not ratio.above and not ratio.level]
+    places = {name: _place(ratio) for name, ratio in after.items()}
+    level = [name for name, place in places.items() if place == "level"]
+    unsure = [name for name, place in places.items() if place in ("inconclusive", "ahead")]
     if unsure:
         words = (
             f"inconclusive which is first to loss {found.target:g}: {first.name} has the lowest mean, "
-            f"{format_list(unsure)} may be as fast ({unsure[0]}: {after[unsure[0]].as_ratio()})"
+            f"{format_list(unsure)} may be as fast ({unsure[0]}: {_times(after[unsure[0]])})"
         )
-        surely = [f"{name}, {ratio.as_ratio()} the {effort.value}" for name, ratio in after.items() if ratio.above]
+        later = [name for name, place in places.items() if place == "behind"]
+        surely = [f"{name}, {_times(after[name])} the {effort.value}" for name in later]
         return f"{words}; surely later: {'; '.join(surely)}" if surely else words
     later = [entry.name for entry in others if entry.name in after and entry.name not in level]
-    rest = f"; {later[0]}, the next, needs {after[later[0]].as_ratio()} the {effort.value}" if later else ""
+    rest = f"; {later[0]}, the next, needs {_times(after[later[0]])} the {effort.value}" if later else ""
     if level:
         return f"{format_list([first.name, *level])} reach loss {found.target:g} first, level within {LEVEL:.0%}{rest}"
     return f"{first.name} reaches loss {found.target:g} first{rest}"
@@ -264,7 +237,7 @@ def _traded(found: Ranking) -> Iterator[str]:
         level = []
         for other in quickest_first:
             ratio = other.ratio(entry, Effort.STEPS)
-            if other is entry or (ratio and ratio.level):
+            if other is entry or (ratio and ratio.surely_level(LEVEL)):
                 level.append(other)
         if len(level) > len(group):
             group = level
@@ -272,13 +245,25 @@ def _traded(found: Ranking) -> Iterator[str]:
     for other in others:
         seconds, steps = (other.ratio(base, effort, ERROR / len(others)) for effort in Effort)
         if seconds and steps:
-            in_time = f"{_place(seconds)} in time, {seconds.as_ratio()}"
-            yield f"{other.name} against {base.name}: {in_time}; {_place(steps)} in steps, {steps.as_ratio()}"
+            in_time = f"{_place(seconds)} in time, {_times(seconds)}"
+            yield f"{other.name} against {base.name}: {in_time}; {_place(steps)} in steps, {_times(steps)}"
 
 
-def _place(ratio: GeometricMean) -> str:
-    if ratio.level:
+def _place(ratio: Estimate) -> str:
+    if ratio.surely_level(LEVEL):
         return "level"
-    if ratio.low <= 1 <= ratio.high:
+    if ratio.holds(1):
         return "inconclusive"
-    return "behind" if ratio.above else "ahead"
+    return "behind" if ratio.surely_above(1) else "ahead"
+
+
+def _text(mean: Estimate, form: Callable[[float], str], unit: str = "", alone: str = "") -> str:
+    """Return a mean with its interval where that says something, or with what to say of a single seed."""
+    if not mean.known:
+        return f"{form(mean.value)}{unit}{alone}"
+    return f"{form(mean.value)}{unit} (hardly known)" if mean.high > _KNOWN * mean.value else mean.text(form, unit)
+
+
+def _times(ratio: Estimate) -> str:
+    """Return a ratio with its interval: `1.90x (1.60 .. 2.30)`."""
+    return _text(ratio, "{:.2f}".format, "x", " (one seed: no interval)")

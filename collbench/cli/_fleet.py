@@ -64,7 +64,7 @@ def show(folder: Path, against: Path | None, as_json: Path | None, **options: An
 def _rows(nodes: Sequence[Node], found: Sequence[Group]) -> Iterator[dict[str, Any]]:
     """Yield a flat record for each node, curve and size, and one for each node without any."""
     medians = {group.curve: dict(zip(group.sizes, group.medians.tolist(), strict=True)) for group in found}
-    slow = {(outlier.node, outlier.curve) for outlier in _outliers(found) if outlier.ratio > 1}
+    slow = {(outlier.node, outlier.curve) for outlier in _outliers(found) if outlier.ratio.value > 1}
     for node in nodes:
         at = datetime.fromtimestamp(node.modified, UTC) if node.modified else None
         facts = {"written_at": at, "node": node.name, "status": node.status, "reason": node.reason}
@@ -79,11 +79,16 @@ def _rows(nodes: Sequence[Node], found: Sequence[Group]) -> Iterator[dict[str, A
 
 def _outliers(found: Iterable[Group]) -> list[Outlier]:
     """Return outliers, the slowest first."""
-    return sorted((outlier for group in found for outlier in group.outliers), key=lambda outlier: -outlier.ratio)
+    return sorted((outlier for group in found for outlier in group.outliers), key=lambda outlier: -outlier.ratio.value)
 
 
 def _fields(found: Iterable[Group]) -> list[dict[str, Any]]:
-    return [outlier._asdict() | {"curve": outlier.curve._asdict()} for outlier in _outliers(found)]
+    records = []
+    for outlier in _outliers(found):
+        node, curve, ratio, sizes, measured = outlier
+        place = {"node": node, "curve": curve._asdict()}
+        records.append(place | ratio.fields("ratio") | {"sizes": sizes, "measured": measured})
+    return records
 
 
 def _csv(rows: Sequence[dict[str, Any]]) -> bytes:
@@ -111,7 +116,7 @@ def _table(found: Sequence[Group], nodes: Sequence[Node] = ()) -> list[str]:
     """Return a line for each outlier, the slowest first, then for what failed, has no result, or is outdated."""
     rows = []
     for outlier in _outliers(found):
-        time, low, high = map(_percent, (outlier.ratio, outlier.low, outlier.high))
+        time, low, high = map(_percent, outlier.ratio)
         from_on = f", {format_size(outlier.sizes[0])} on" if outlier.sizes else ""
         sizes = f"{len(outlier.sizes) or outlier.measured} of {outlier.measured}{from_on}"
         cells = {"node": outlier.node, "time": time, "interval": f"{low} .. {high}"}

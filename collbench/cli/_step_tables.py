@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from collbench.analysis.overlap import overlaps
-from collbench.analysis.scaling import Estimate, curves, find_point
-from collbench.analysis.step_noise import PERCENTS, tail
-from collbench.analysis.stragglers import StepArrays, costliest, lateness_interval, signed, straggler_rows
+from collbench.analysis.scaling import curves, find_point
+from collbench.analysis.stragglers import PERCENTS, StepArrays, costliest, signed, straggler_rows, tail
 from collbench.analysis.strategies import COLUMNS, ranking, table
 from collbench.cli.results_table import NAME
 from collbench.cli.tables import Table
 from collbench.measure.step_runs import MODES
 from collbench.results import Result, StepPrediction, StepRow, StepTimes, Trained
+from collbench.stats import Estimate
 from collbench.units import format_interval, format_range, format_seconds, format_size
 
 PREDICTED = (
@@ -61,8 +61,8 @@ def _scaling_row(result: Result, results: Sequence[Result]) -> str:
     if not isinstance(result, StepRow) or result.wrong:
         return f"{result.case.ranks:>6,}  {_name(result):<16} {result.describe()}"
     curve, point = find_point(curves(results), result)
-    speedup = curve.speedup(point).text("x") if curve and point else "-"
-    efficiency = point.efficiency.times(100).text("%") if point else "-"
+    speedup = curve.speedup(point).text(unit="x") if curve and point else "-"
+    efficiency = point.efficiency.scaled(100).text(unit="%") if point else "-"
     if curve and point is curve.base:
         speedup, efficiency = f"{point.ranks}x", "100%"
     parts = (result.computing(), result.waiting(), result.exposed())
@@ -126,9 +126,9 @@ def _overlap_row(result: Result, results: Sequence[Result]) -> str:
         step=format_seconds(result.typical),
         interval=format_range(*result.band, format_seconds),
         exposed=signed(overlap.exposed.value if overlap else result.exposed()),
-        hidden=overlap.hidden.times(100).text("%") if overlap else "",
-        computing=overlap.slowdown.text("x") if overlap else "",
-        gain=overlap.gain.text("x") if overlap else "",
+        hidden=overlap.hidden.scaled(100).text(unit="%") if overlap else "",
+        computing=overlap.slowdown.text(unit="x") if overlap else "",
+        gain=overlap.gain.text(unit="x") if overlap else "",
         check=_check(result),
     )
 
@@ -208,19 +208,19 @@ def straggler_sections(results: Sequence[Result]) -> Iterator[str]:
 
 def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
     yield (
-        f"{result.label}: {steps.count} steps in {len(steps.lengths)} series; "
+        f"{result.label}: {steps.count} steps in {len(steps.slices)} series; "
         f"clocks agree within {format_seconds(result.clock)}"
     )
     yield _RANK.heading()
     found = costliest(steps)
     for statistics in found[:_SHOWN]:
-        rank = statistics.rank
+        rank, late = statistics.rank, statistics.late.scaled(steps.median)
         p99, p999 = (_tail(tail(steps.late[rank], percent)) for percent in PERCENTS[1:])
         yield _RANK.row(
             rank=rank,
             last=f"{steps.last_share(rank):.0%}",
-            late=signed(statistics.late * steps.median),
-            interval=lateness_interval(statistics, steps.median).lstrip(),
+            late=signed(late.value),
+            interval=format_interval(*late.interval, signed).lstrip(),
             p99=p99,
             p999=p999,
             computes=format_seconds(float(np.median(steps.computing[rank]))),
@@ -233,7 +233,7 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
 
 
 def _percentile(percent: float, known: Estimate) -> str:
-    return f"p{percent:g} {format_seconds(known.value)}{format_interval(known.low, known.high, format_seconds)}"
+    return f"p{percent:g} {known.text(format_seconds)}"
 
 
 # Strategies.

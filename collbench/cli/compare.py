@@ -233,8 +233,7 @@ def _paths(comparison: Comparison) -> dict[str, Any]:
 
 def _fields(row: Row | Together) -> dict[str, Any]:
     """Return the fields of a row, or of all sizes of an implementation."""
-    low, high = (end if end == end else None for end in row.interval)  # NaN is no JSON
-    judged = {"ratio": row.ratio, "low": low, "high": high, "verdict": row.verdict.value}
+    judged: dict[str, Any] = row.estimate.fields("ratio") | {"verdict": row.verdict.value}
     fields = case_fields(row.case) | {"implementation": row.implementation}
     if isinstance(row, Row):
         judged |= {"within": row.within if math.isfinite(row.within) else None, "remark": row.remark}

@@ -51,7 +51,7 @@ def modelled() -> dict[str, Implementation]:
     return {name: implementation for name, implementation in implementations().items() if implementation.cost}
 
 
-class Estimate(NamedTuple):
+class HandwrittenTime(NamedTuple):
     """What an implementation should take, and what its busiest resource alone takes; in seconds."""
 
     seconds: float
@@ -59,7 +59,7 @@ class Estimate(NamedTuple):
     implementation: str
 
 
-def estimate(system: System, case: Case, name: str) -> Estimate:
+def estimate(system: System, case: Case, name: str) -> HandwrittenTime:
     """Return the time of a case by an implementation, or with `auto` by the best exact one.
 
     Unsupported, with the reason, where no implementation can carry the case out.
@@ -77,7 +77,7 @@ def estimate(system: System, case: Case, name: str) -> Estimate:
     return best._replace(seconds=max(best.seconds, host(system)))
 
 
-def _estimate(system: System, case: Case, name: str) -> Estimate:
+def _estimate(system: System, case: Case, name: str) -> HandwrittenTime:
     implementation = modelled()[name]
     if system.nodes > 1:
         raise Unsupported(f"{name} reaches the GPUs of one node; {system.name} has {system.nodes} here")
@@ -92,4 +92,4 @@ def _estimate(system: System, case: Case, name: str) -> Estimate:
         # Where GPUs are joined pairwise, a rank that sends to one other has the links of that pair alone.
         links = replace(links, link=system.to_next)
     cost = implementation.cost(case)
-    return Estimate(links.seconds(cost, case.nbytes), links.floor(cost, case.nbytes), name)
+    return HandwrittenTime(links.seconds(cost, case.nbytes), links.floor(cost, case.nbytes), name)

@@ -119,7 +119,7 @@ def _fitted(rows: Sequence[Observed]) -> tuple[Array, ...]:
         what = f"{case.collective.name} of {case.ranks} ranks cannot be fitted: {error}"
         raise UsageError(f"{what}; take the measured curve") from None
     there: Array = np.unique([*sizes, *(2.0**power for power in range(45) if sizes[0] < 2**power < sizes[-1])])
-    return there, known.predict(there), *np.array([known.prediction_interval(float(size)) for size in there]).T
+    return there, *np.array([known.estimate(float(size)) for size in there]).T
 
 
 MATRIX = 512

@@ -272,7 +272,7 @@ def _scaling(results: Sequence[Result]) -> Part:
     for curve in scaling.curves(results):
         rows = []
         for point in curve.points[:MOST]:
-            speedup, efficiency = curve.speedup(point).text("x"), point.efficiency.times(100).text("%")
+            speedup, efficiency = curve.speedup(point).text(unit="x"), point.efficiency.scaled(100).text(unit="%")
             rows.append((f"{point.ranks:,}", format_seconds(point.row.typical), speedup, efficiency))
         caption = safe_text(f"{curve.mode} scaling, {curve.name}", 120)
         tables.append(TextTable(caption, ("ranks", "step", "speed-up", "efficiency"), rows))
@@ -285,7 +285,7 @@ def _overlap(results: Sequence[Result]) -> Part:
     for found in overlap.overlaps(results)[:MOST]:
         name, schedule = safe_text(found.row.label, 60), safe_text(found.step.way, 40)
         bucket = format_size(found.step.bucket) if found.step.bucket else "all"
-        rows.append((name, schedule, bucket, format_seconds(found.row.typical), found.gain.text("x")))
+        rows.append((name, schedule, bucket, format_seconds(found.row.typical), found.gain.text(unit="x")))
     heading = ("implementation", "schedule", "bucket", "step", "gain")
     return Part(overlap.verdicts(results), [TextTable("Overlap", heading, rows)] if rows else [])
 
@@ -297,8 +297,7 @@ def _stragglers(results: Sequence[Result]) -> Part:
         rows = []
         costly = stragglers.costliest(moments)
         for rank in costly[:_MOST_LATE]:
-            late, cost = stragglers.signed(rank.late * moments.median), f"{moments.cost(rank.rank):.1%}"
-            late += stragglers.lateness_interval(rank, moments.median)
+            late, cost = rank.late.scaled(moments.median).text(stragglers.signed), f"{moments.cost(rank.rank):.1%}"
             rows.append((f"{rank.rank}", f"{moments.last_share(rank.rank):.0%}", late, cost, rank.finding.value))
         more = f"; {len(costly) - _MOST_LATE} ranks cost less" if len(costly) > _MOST_LATE else ""
         caption = f"Late ranks, {safe_text(result.label, 60)}: {moments.count:,} steps{more}"

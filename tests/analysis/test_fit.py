@@ -57,7 +57,7 @@ def test_clean_numbers_are_found_again_and_none_is_negative() -> None:
     found = fit(SIZES, [[1e-5 * (1 - 0.01 * place)] for place in range(len(SIZES))])
     assert (found.coefficients >= 0).all()
     assert (found.draws >= 0).all()
-    assert found.rate_interval()[1] == math.inf
+    assert found.estimates["rate"].high == math.inf
     every = samples(0, 1e-6, 1e-9, 1e-10)
     first, second, turned = fit(SIZES, every), fit(SIZES, every), fit(SIZES[::-1], every[::-1])
     assert (first.draws == second.draws).all()
@@ -69,10 +69,10 @@ def test_intervals_cover_at_their_rate() -> None:
     covered, single = [], []
     for seed in range(40):
         found = fit(SIZES, samples(seed, 10e-6, 20e-9, 5e-12))
-        for value, (low, high) in ((10e-6, found.latency_interval()), (1 / 5e-12, found.rate_interval())):
-            covered.append(low <= value <= high)
-        low, high = fit(SIZES, [each[:1] for each in samples(seed, 10e-6, 20e-9, 5e-12, 0.05)]).latency_interval()
-        single.append(low <= 10e-6 <= high)
+        for name, value in (("latency", 10e-6), ("rate", 1 / 5e-12)):
+            covered.append(found.estimates[name].holds(value))
+        few = fit(SIZES, [each[:1] for each in samples(seed, 10e-6, 20e-9, 5e-12, 0.05)])
+        single.append(few.estimates["latency"].holds(10e-6))
     assert 0.80 <= np.mean(covered) < 1
     assert 0.80 <= np.mean(single) < 1
 
@@ -83,13 +83,13 @@ def test_a_size_that_was_left_out_is_covered_at_the_rate() -> None:
     for seed in range(33):
         every, left = samples(seed, 10e-6, 20e-9, 5e-12, noise=0.1), seed % 11 + 1
         found = fit([*SIZES[:left], *SIZES[left + 1 :]], [*every[:left], *every[left + 1 :]])
-        low, high = found.prediction_interval(SIZES[left])
+        _, low, high = found.estimate(SIZES[left])
         covered.append(low <= np.median(every[left]) <= high)
         widths.append(math.log(high / low) / 2)
     assert np.mean(covered) >= CONFIDENCE - 0.05
     assert np.median(widths) < 0.25
     few = fit(SIZES[3:8], samples(0, 10e-6, 20e-9, 5e-12, sizes=SIZES[3:8]))
-    low, high = few.prediction_interval(SIZES[5])
+    _, low, high = few.estimate(SIZES[5])
     assert math.log(high / low) / 2 > 1.05 * np.abs(few.left_out).max()
 
 
@@ -153,7 +153,8 @@ def test_a_protocol_that_changes_is_found_with_what_it_takes_on_either_side() ->
         assert (before, after) == (pytest.approx(10e-6, rel=0.05), pytest.approx(80e-6, rel=0.05))
         assert rate == pytest.approx(1e12 / 8, rel=0.1)
         assert (found.latency, found.rate) == pytest.approx((before, rate))
-        assert (low := found.rate_interval()[0]) < rate < (high := found.rate_interval()[1])
+        _, low, high = found.estimates["rate"]
+        assert low < rate < high
         assert low <= 1e12 / 8 <= high
         assert found.errors[0] < 0.03
         half = found.half_size
@@ -199,9 +200,9 @@ def test_two_sizes_are_a_straight_line_and_one_is_refused() -> None:
     line = fit(SIZES[8:10], [[10e-6 + 1e-10 * size] for size in SIZES[8:10]])
     assert line.pieces == [(SIZES[8], SIZES[9], pytest.approx(10e-6), pytest.approx(1e10))]
     assert (line.latency, line.rate, line.half_size) == pytest.approx((10e-6, 1e10, 1e5))
-    assert line.latency_interval() == pytest.approx((0, float(line.predict(SIZES[8]))))
-    assert line.rate_interval() == pytest.approx((SIZES[9] / float(line.predict(SIZES[9])), math.inf))
-    low, high = line.prediction_interval(SIZES[8])
+    assert line.estimates["latency"].interval == pytest.approx((0, float(line.predict(SIZES[8]))))
+    assert line.estimates["rate"].interval == pytest.approx((SIZES[9] / float(line.predict(SIZES[9])), math.inf))
+    _, low, high = line.estimate(SIZES[8])
     assert low < line.predict(SIZES[8]) / 4 < 4 * line.predict(SIZES[8]) < high  # two numbers from two sizes
     three = fit(SIZES[7:10], [[10e-6 + 1e-10 * size] for size in SIZES[7:10]])
     assert (three.latency, three.rate) == pytest.approx((10e-6, 1e10))
@@ -222,8 +223,8 @@ def test_crossings_are_found_with_intervals() -> None:
     slow = fit(SIZES, samples(0, 10e-6, 0, 1e-10))
     quick = fit(SIZES, samples(1, 1e-6, 0, 1e-9))
     (found,) = crossings(slow, quick)
-    assert found.nbytes == pytest.approx(1e4, rel=0.1)
-    assert found.low <= 1e4 <= found.high < 1.5 * found.low
+    assert found.nbytes.value == pytest.approx(1e4, rel=0.1)
+    assert found.nbytes.low <= 1e4 <= found.nbytes.high < 1.5 * found.nbytes.low
     assert found.sure
     assert crossings(slow, fit(SIZES, samples(2, 20e-6, 0, 2e-10))) == []
     places = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
@@ -238,13 +239,13 @@ def test_a_crossing_within_the_noise_or_what_the_form_cannot_follow_is_not_sure(
     found = crossings(first, second)
     assert found
     for crossing in found:
-        assert (crossing.sure, crossing.low, crossing.high) == (False, SIZES[0], SIZES[-1])
+        assert (crossing.sure, *crossing.nbytes.interval) == (False, SIZES[0], SIZES[-1])
     uneven = [1.2 if place % 3 else 0.8 for place in range(len(SIZES))]
     lines = (10e-6, 1e-10, uneven), (1e-6, 1e-9, uneven[::-1])
     curves = [fit(SIZES, [[(a + b * size) * off] for size, off in zip(SIZES, by, strict=True)]) for a, b, by in lines]
     (found,) = crossings(*curves)
-    assert found.low < 0.6 * found.nbytes
-    assert found.high > 1.6 * found.nbytes
+    assert found.nbytes.low < 0.6 * found.nbytes.value
+    assert found.nbytes.high > 1.6 * found.nbytes.value
 
 
 def crooked(seed: int) -> CurveFit | None:
@@ -270,12 +271,9 @@ def test_every_number_of_crooked_curves_lies_in_its_own_interval_and_so_does_a_c
     fits = [found for seed in (*range(8), 76, 92) if (found := crooked(seed))]
     assert len(fits) > 7
     for found in fits:
-        for value, (low, high) in (
-            (found.latency, found.latency_interval()),
-            (found.rate, found.rate_interval()),
-            (found.half_size, found.half_size_interval()),
-        ):
-            assert low <= value <= high
+        for name, estimate in found.estimates.items():
+            assert estimate.value == getattr(found, name)
+            assert estimate.holds(estimate.value)
     crossed = [one for first, second in itertools.pairwise(fits) for one in crossings(first, second)]
     assert crossed
-    assert all(one.low <= one.nbytes <= one.high for one in crossed)
+    assert all(one.nbytes.holds(one.nbytes.value) for one in crossed)

@@ -84,7 +84,7 @@ def test_of_predictions_those_are_as_good_whose_bands_overlap() -> None:
     assert [one.step.bucket for one in as_good(found[0], found)] == [512]
     (line,) = verdicts([*parts, *rows])
     assert "buckets of 512 B may be as fast" in line
-    assert found[2].hidden.times(100).text("%") == "0%"
+    assert found[2].hidden.scaled(100).text(unit="%") == "0%"
 
 
 def test_an_implementation_is_held_against_its_own_parts_and_without_all_of_them_nothing_can_be_said() -> None:

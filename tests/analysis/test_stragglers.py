@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from collbench.analysis.step_noise import event_length, tail
 from collbench.analysis.stragglers import (
     Finding,
     StepArrays,
     after_others,
+    event_length,
     split,
     straggler_test,
     stretches,
+    tail,
     verdicts,
 )
 from collbench.cases import Step
@@ -109,7 +110,7 @@ def test_nobody_is_accused_of_what_one_implementation_does_or_of_a_few_steps() -
     computing[1] *= 3
     found = straggler_test([steps_of(computing, parts=4)])
     assert ranks_that_are(Finding.UNCLEAR, found) == [0, 1]
-    assert found[1].interval == (-math.inf, math.inf)
+    assert found[1].late.interval == (-math.inf, math.inf)
 
 
 def test_a_percentile_has_an_interval_that_covers_it_or_is_not_told() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.analysis.bootstrap import between_starts, start_spreads
+from collbench.analysis.bootstrap import between_repeats, start_spreads
 from collbench.analysis.compare import Verdict, compare
 from collbench.analysis.gate import status
 from collbench.cases import Case, Sampling, Sweep
@@ -265,11 +265,9 @@ def test_a_change_that_starts_do_not_explain_is_seen() -> None:
 
 
 def test_a_single_start_varies_as_those_of_the_other_run() -> None:
-    several = replace(measurement(seconds=(1e-6,) * 9), rounds=(3, 3, 3), spread=Spread(0.04, 8))
-    single = measurement(seconds=(1.1e-6,) * 9)
-    estimate = between_starts(several, single, Spread(0.04, 8))
+    estimate = between_repeats(math.log(1.1), (3, 1), Spread(0.04, 8))
     assert estimate.log == pytest.approx(math.log(1.1))
-    assert estimate.error == estimate.shared == pytest.approx(1.253 * 0.04 * math.sqrt(1 + 1 / 3))
+    assert estimate.error == pytest.approx(1.253 * 0.04 * math.sqrt(1 + 1 / 3))
 
 
 def test_starts_of_both_runs_and_of_sizes_nearby_say_the_same_but_for_rough_ones() -> None:

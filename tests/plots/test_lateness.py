@@ -8,7 +8,7 @@ import pytest
 from collbench.analysis.stragglers import StepArrays
 from collbench.cases import Step
 from collbench.plots.kinds import PLAIN, PlotRequest
-from collbench.plots.lateness import Binned, figures
+from collbench.plots.steps import Binned, lateness_figures
 from collbench.results import StepTimes
 from tests.analysis.made_up_steps import quiet, series
 from tests.conftest import case
@@ -39,7 +39,7 @@ def test_a_column_is_the_mean_of_whole_steps_of_one_series() -> None:
 
 
 def test_who_is_late_is_red_and_has_the_longest_bar() -> None:
-    ((stem, figure),) = figures(run(times(4, 500, slow=2)), PLAIN)
+    ((stem, figure),) = lateness_figures(run(times(4, 500, slow=2)), PLAIN)
     assert stem == "lateness-allreduce-float-1024B-mpi"
     heat, last, trace = figure.axes[:3]
     colours = heat.collections[0]
@@ -58,6 +58,6 @@ def test_no_lateness_is_drawn_of_what_was_not_timed_or_held_against_other_steps(
     overlapped = replace(two, case=replace(two.case, step=Step(10, 64, "polled", 256)))
     untimed = StepTimes(case(step=Step(1, 32)), "mpi", "cpu", ())
     for results in ([alone], [two, four], [weak], [two, overlapped], [untimed]):
-        assert not list(figures(run(*results), PLAIN)), results[-1].case.step
-    assert list(figures(run(two, replace(two, implementation="auto")), PLAIN))
-    assert not list(figures(run(two), PlotRequest(implementations=["auto"])))
+        assert not list(lateness_figures(run(*results), PLAIN)), results[-1].case.step
+    assert list(lateness_figures(run(two, replace(two, implementation="auto")), PLAIN))
+    assert not list(lateness_figures(run(two), PlotRequest(implementations=["auto"])))

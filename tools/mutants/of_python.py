@@ -200,6 +200,12 @@ COMPARE = (
     *of(
         "compare",
         "tests/analysis/compare",
+        "stats.py",
+        ("a margin that is not a ratio's", "1 / (1 + margin) <= self.low", "1 - margin <= self.low"),
+    ),
+    *of(
+        "compare",
+        "tests/analysis/compare",
         "analysis/bootstrap.py",
         (
             "the errors of both sides swapped",
@@ -223,7 +229,6 @@ COMPARE = (
         "compare",
         "tests/analysis/compare",
         "analysis/compare.py",
-        ("a margin that is not a ratio's", "1 / (1 + margin) <= low", "1 - margin <= low"),
         (
             "a regression within the margin",
             "return self.verdict is Verdict.SLOWER and self.ratio > 1 + margin",
@@ -231,7 +236,7 @@ COMPARE = (
         ),
         ("more looks than sizes", "* _ALIKE / len(curve)", "/ _ALIKE / len(curve)"),
         ("what sizes share made less by their number", "math.hypot(fmean(shared), ", "math.hypot(0.0, "),
-        ("a row the same by the interval of all", "same = verdict(alone, margin)", "same = verdict(interval, margin)"),
+        ("a row the same by the interval of all", "if alone.surely_level(margin)", "if ratio.surely_level(margin)"),
     ),
     *of(
         "compare",

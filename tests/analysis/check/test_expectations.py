@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.analysis.expectations import CALIBRATED, expect_run, first_of, read_floors, rounds
+from collbench.analysis.expectations import CALIBRATED, expect_run, first_of, read_floors
 from collbench.errors import UsageError
 from collbench.results import Mismatch
 from collbench.results.facts import Note, Scheduling
@@ -53,7 +53,9 @@ def test_wrong_and_disturbed_rows_are_no_measure() -> None:
 
 def test_each_round_of_an_interleaved_row_counts_by_itself() -> None:
     row = replace(measurement(seconds=(1e-6, 1e-6, 4e-6)), rounds=(2, 1))
-    assert len(rounds(row)) == 2
+    expected = expect_run("a run", [row]).of(row)
+    assert expected
+    assert (expected.rounds, expected.seconds) == (2, pytest.approx(2e-6))
 
 
 def test_floors_are_the_worst_that_their_tolerances_allow(tmp_path: Path) -> None:

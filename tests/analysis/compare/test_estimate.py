@@ -10,8 +10,8 @@ import pytest
 
 from collbench.analysis import bootstrap
 from collbench.analysis.bootstrap import (
-    Estimate,
     Floats,
+    LogRatio,
     Paired,
     Scatter,
     _usual,
@@ -99,11 +99,11 @@ def test_an_interval_is_students() -> None:
         (10.0, 0.02, 5, 2.1604),  # two errors of 0.02: 4 / (1 / 10 + 1 / 5) = 13
         (10.0, 0.04, 2, 3.1824),  # (1 + 4)^2 / (1 / 10 + 16 / 2) = 3.09
     ):
-        low, high = Estimate(0.1, 0.01, 0.03, freedom).interval(0.95, scattered, places)
+        _, low, high = LogRatio(0.1, 0.01, 0.03, freedom).estimate(0.95, scattered, places)
         assert math.log(low) == pytest.approx(0.1 - quantile * math.hypot(0.01, scattered), abs=1e-5), freedom
         assert math.log(high) == pytest.approx(0.1 + quantile * math.hypot(0.03, scattered), abs=1e-5), freedom
-    assert math.log(Estimate(0.0, 0.1, 0.1, 10.5).interval(0.90)[1]) == pytest.approx(0.18125, abs=1e-5)
-    assert Estimate(0.0, 0.0, 0.0, 8).interval(0.95) == (1.0, 1.0)
+    assert math.log(LogRatio(0.0, 0.1, 0.1, 10.5).estimate(0.90).high) == pytest.approx(0.18125, abs=1e-5)
+    assert LogRatio(0.0, 0.0, 0.0, 8).estimate(0.95) == (1.0, 1.0, 1.0)
 
 
 def test_separate_runs_have_the_errors_of_both() -> None:
@@ -190,12 +190,12 @@ def test_rounds_that_disagree_are_not_trusted_for_their_samples() -> None:
     rounds = [base[:20], base[20:40], base[40:]]
     slower = [[seconds * factor for seconds in part] for part, factor in zip(rounds, (0.95, 1.05, 1.15), strict=True)]
     (estimate,) = pooled([paired(rounds, slower)])
-    low, high = estimate.interval(0.95)
+    _, low, high = estimate.estimate(0.95)
     assert low < 0.95 < 1.15 < high
 
 
-def curve(logs: Sequence[float], error: float = 0.01, first: int = 0) -> list[tuple[int, Estimate]]:
-    return [(8 * 4 ** (first + place), Estimate(log, error, error, 20)) for place, log in enumerate(logs)]
+def curve(logs: Sequence[float], error: float = 0.01, first: int = 0) -> list[tuple[int, LogRatio]]:
+    return [(8 * 4 ** (first + place), LogRatio(log, error, error, 20)) for place, log in enumerate(logs)]
 
 
 def test_scatter_is_that_of_neighbours_and_explains_three_quarters_of_the_distances() -> None:
@@ -220,7 +220,7 @@ def test_scatter_is_that_of_neighbours_and_explains_three_quarters_of_the_distan
 def test_sizes_that_are_rougher_than_the_others_have_wider_intervals() -> None:
     sizes = [8 << place for place in range(25)]
     logs = [0.1 * (-1) ** place if place < 5 else 0.0 for place in range(25)]
-    found = scatter([[(size, Estimate(log, 0.01, 0.01, 20)) for size, log in zip(sizes, logs, strict=True)]])
+    found = scatter([[(size, LogRatio(log, 0.01, 0.01, 20)) for size, log in zip(sizes, logs, strict=True)]])
     assert found.everywhere[0] < 0.01
     assert found.at(sizes[1])[0] > 0.1
     assert found.at(sizes[12]) == found.everywhere

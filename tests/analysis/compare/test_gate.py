@@ -15,17 +15,18 @@ from collbench.cli.compare import rows
 from collbench.errors import UsageError
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
+from collbench.stats import Estimate
 from collbench.units import printable
 from tests.conftest import case, measurement
 
 
 def row(ratio: float, verdict: Verdict, implementation: str = "mpi", remark: str = "") -> Row:
     one = measurement(implementation)
-    return Row(one, one, 1e-6, ratio * 1e-6, ratio, (ratio - 0.01, ratio + 0.01), verdict, remark)
+    return Row(one, one, 1e-6, ratio * 1e-6, Estimate(ratio, ratio - 0.01, ratio + 0.01), verdict, remark)
 
 
 SLOWER, SAME, UNSURE = row(1.2, Verdict.SLOWER), row(1.0, Verdict.SAME), row(1.049, Verdict.INCONCLUSIVE)
-WHOLE = Together(case(nbytes=0), "mpi", 4, 1.2, (1.1, 1.3), Verdict.SLOWER)
+WHOLE = Together(case(nbytes=0), "mpi", 4, Estimate(1.2, 1.1, 1.3), Verdict.SLOWER)
 WRONG, SKIPPED = (Unmatched(case(), "mpi", "right", word, "why") for word in ("wrong", "skipped"))
 
 
@@ -55,7 +56,7 @@ def test_the_status_is_that_of_all_comparisons_and_intervals_have_as_many_digits
         ((99999.0, 1e5), "99999 .. >99999"),
         ((math.nan, math.nan), ""),
     ):
-        assert gate.span(replace(SAME, interval=interval)) == text
+        assert gate.span(replace(SAME, estimate=Estimate(1.0, *interval))) == text
 
 
 def test_a_row_is_named_by_case_size_and_implementation_and_a_message_says_what_is_known() -> None:
@@ -63,7 +64,7 @@ def test_a_row_is_named_by_case_size_and_implementation_and_a_message_says_what_
     assert gate.name(WHOLE) == f"{case().title}, all 4, mpi"
     assert gate.name(WRONG) == f"{case().title}, 1 KiB, mpi"
     assert gate.message(SLOWER) == "1 us -> 1.2 us, 1.200x, 1.190 .. 1.210, slower"
-    alone = replace(SLOWER, interval=(math.nan, math.nan), verdict=Verdict.UNKNOWN, remark="too few")
+    alone = replace(SLOWER, estimate=Estimate(1.2, math.nan, math.nan), verdict=Verdict.UNKNOWN, remark="too few")
     assert gate.message(alone) == "1 us -> 1.2 us, 1.200x, unknown; too few"
     assert gate.message(WHOLE) == "1.200x on average, 1.100 .. 1.300, slower"
     assert gate.message(replace(WRONG, reason="x\x1b")) == printable("right in BASE, wrong in NEW: x\x1b")
@@ -83,7 +84,7 @@ def test_junit_is_green_only_where_the_gate_is(tmp_path: Path) -> None:
         (of(unmatched=[Unmatched(case(), "mpi", "right", "missing")]), 0, 2),
         (of(SAME, unmatched=[Unmatched(case(), "mpi", "missing", "right")]), 0, 1),
         (of(SAME, together=[replace(WHOLE, verdict=Verdict.INCONCLUSIVE)]), 0, 1),
-        (of(SAME, together=[replace(WHOLE, verdict=Verdict.SAME, ratio=1.0)]), 0, 0),
+        (of(SAME, together=[replace(WHOLE, verdict=Verdict.SAME, estimate=Estimate(1.0, 1.1, 1.3))]), 0, 0),
         (of(unmatched=[WRONG]), 1, 1),
         (of(SAME), 0, 0),
     ):
@@ -104,7 +105,7 @@ def test_a_ratio_has_as_many_digits_in_every_output_as_its_interval_leaves_and_t
         (1.2, (math.nan, math.nan), "1.200x"),
         (1.2, (0.0, math.inf), "1.20x"),
     ):
-        given = replace(SAME, ratio=value, interval=interval)
+        given = replace(SAME, estimate=Estimate(value, *interval))
         assert gate.ratio(given) == text
         assert f", {text}, " in gate.message(given)
         (line,) = [line for line in rows(of(given)) if " mpi " in line]

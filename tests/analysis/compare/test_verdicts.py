@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.analysis.bootstrap import Estimate
+from collbench.analysis.bootstrap import LogRatio
 from collbench.analysis.compare import Comparison, Row, Together, Verdict, by_curve, compare, judged, together, verdict
 from collbench.analysis.matching import differences, unmatched
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
-from collbench.stats import student
+from collbench.stats import Estimate, student
 from tests.conftest import case, measurement
 
 SIZES = tuple(8 * 4**step for step in range(13))
@@ -58,10 +58,10 @@ def test_a_verdict_needs_an_interval_on_one_side() -> None:
         ((-math.inf, math.inf), INCONCLUSIVE),
         ((0.0, math.inf), INCONCLUSIVE),
     ):
-        assert verdict(interval, 0.05) is said, interval
+        assert verdict(Estimate(1.0, *interval), 0.05) is said, interval
     one = measurement()
-    assert judged(one, one, 0.0, (0.93, 1.08), 0.05).verdict is INCONCLUSIVE
-    assert judged(one, one, 0.0, (0.93, 1.08), 0.1).verdict is SAME
+    assert judged(one, one, Estimate(1.0, 0.93, 1.08), Estimate(1.0), 0.05).verdict is INCONCLUSIVE
+    assert judged(one, one, Estimate(1.0, 0.93, 1.08), Estimate(1.0), 0.1).verdict is SAME
 
 
 def test_a_regression_is_slower_by_more_than_the_margin_and_hidden_where_that_cannot_be_excluded() -> None:
@@ -73,10 +73,13 @@ def test_a_regression_is_slower_by_more_than_the_margin_and_hidden_where_that_ca
         (1.2, INCONCLUSIVE, False),
         (0.8, FASTER, False),
     ):
-        row = Row(base, base, base.typical, base.typical, ratio, (0.7, 1.3), said)
+        row = Row(base, base, base.typical, base.typical, Estimate(ratio, 0.7, 1.3), said)
         assert row.regression(0.05) is regression, (ratio, said)
-        assert Together(case().kind, "mpi", 4, ratio, (0.7, 1.3), said).regression(0.05) is regression, (ratio, said)
-    assert Together(case(), "mpi", 4, 1.04, (1.01, 1.07), SLOWER).regression(0.03)
+        assert Together(case().kind, "mpi", 4, Estimate(ratio, 0.7, 1.3), said).regression(0.05) is regression, (
+            ratio,
+            said,
+        )
+    assert Together(case(), "mpi", 4, Estimate(1.04, 1.01, 1.07), SLOWER).regression(0.03)
     base = measurement()
     for ratio, interval, said, hidden in (
         (1.04, (0.9, 1.2), INCONCLUSIVE, True),
@@ -85,10 +88,10 @@ def test_a_regression_is_slower_by_more_than_the_margin_and_hidden_where_that_ca
         (1.03, (1.01, 1.3), SLOWER, True),  # by less than the margin, perhaps
         (1.0, (math.nan, math.nan), UNKNOWN, True),
     ):
-        assert Row(base, base, 1e-6, 1e-6, ratio, interval, said).hides(0.05) is hidden, (ratio, interval)
-    assert Row(base, base, 1e-6, 1e-6, 0.97, (0.9, 1.04), INCONCLUSIVE).hides(0.03)
-    assert not Row(base, base, 1e-6, 1e-6, 0.97, (0.9, 1.04), INCONCLUSIVE, limit=1.02).hides(0.03)
-    assert Row(base, base, 1e-6, 1e-6, 1.2, (math.nan, math.nan), UNKNOWN, limit=1.02).hides(0.03)
+        assert Row(base, base, 1e-6, 1e-6, Estimate(ratio, *interval), said).hides(0.05) is hidden, (ratio, interval)
+    assert Row(base, base, 1e-6, 1e-6, Estimate(0.97, 0.9, 1.04), INCONCLUSIVE).hides(0.03)
+    assert not Row(base, base, 1e-6, 1e-6, Estimate(0.97, 0.9, 1.04), INCONCLUSIVE, limit=1.02).hides(0.03)
+    assert Row(base, base, 1e-6, 1e-6, Estimate(1.2, math.nan, math.nan), UNKNOWN, limit=1.02).hides(0.03)
 
 
 def test_a_mean_over_four_sizes_or_more_is_as_sure_as_its_rows_whatever_their_ratios() -> None:
@@ -101,7 +104,7 @@ def test_a_mean_over_four_sizes_or_more_is_as_sure_as_its_rows_whatever_their_ra
         ("all of it shared", [0.3] * 4, 0.1, reach),
         ("half of its square shared", [0.3] * 4, 0.1 * math.sqrt(0.5), reach * math.sqrt(0.5 + 0.5 * 1.3 / 4)),
     ):
-        estimates = [Estimate(log, 0.1, 0.1, 5, shared=shared) for log in logs]
+        estimates = [LogRatio(log, 0.1, 0.1, 5, shared=shared) for log in logs]
         curve = [(measurement(nbytes=8 << place), estimate) for place, estimate in enumerate(estimates)]
         whole = together(curve, 0.95, 0.05)
         centre = sum(logs) / len(logs)
@@ -110,11 +113,11 @@ def test_a_mean_over_four_sizes_or_more_is_as_sure_as_its_rows_whatever_their_ra
         assert (whole.sizes, whole.case, whole.implementation) == (len(logs), case().kind, "mpi"), name
         assert whole.verdict is (SLOWER if centre > expected else INCONCLUSIVE), name
     errors = [0.001] * 3 + [1.0]  # one that says nothing
-    curve = [(measurement(nbytes=8 << place), Estimate(0.1, e, e, 5)) for place, e in enumerate(errors)]
+    curve = [(measurement(nbytes=8 << place), LogRatio(0.1, e, e, 5)) for place, e in enumerate(errors)]
     widest = math.log(together(curve, 0.95, 0.05).interval[1]) - 0.1
     assert widest == pytest.approx(student(0.975, 5) * sum(errors) / 4, rel=1e-3)
     sure = together(
-        [(measurement(nbytes=8 << place), Estimate(math.log(1.5), 0, 0, 5)) for place in range(4)], 0.95, 0.05
+        [(measurement(nbytes=8 << place), LogRatio(math.log(1.5), 0, 0, 5)) for place in range(4)], 0.95, 0.05
     )
     assert sure.interval == pytest.approx((1.5, 1.5))
     assert sure.verdict is SLOWER
@@ -137,7 +140,7 @@ def test_all_sizes_together_never_contradict_rows_that_agree() -> None:
         assert (whole.verdict, whole.sizes) == (told, len(ratios)), ratios
         assert {row.verdict for row in found.rows} & {SLOWER, FASTER} <= {told}, ratios
     for said, logs in ((SLOWER, [0.02, 0.9, 0.3, 3.4]), (FASTER, [-0.02, -0.9, -0.3, -3.4])):
-        curve = [(measurement(nbytes=8 << place), Estimate(log, 0.004, 0.004, 9)) for place, log in enumerate(logs)]
+        curve = [(measurement(nbytes=8 << place), LogRatio(log, 0.004, 0.004, 9)) for place, log in enumerate(logs)]
         assert together(curve, 0.95, 0.05).verdict is said
 
 

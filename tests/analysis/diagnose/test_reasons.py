@@ -255,7 +255,7 @@ def test_no_curve_makes_numpy_warn(name: str) -> None:
         fitted = fit([size for size, _ in rows], [[seconds] for _, seconds in rows])
     except Unfit:
         return
-    numbers = (*fitted.latency_interval(), *fitted.errors, fitted.spread, *fitted.prediction_interval(1 << 20))
+    numbers = (*fitted.estimates["latency"].interval, *fitted.errors, fitted.spread, *fitted.estimate(1 << 20).interval)
     assert all(math.isfinite(number) for number in numbers), numbers
 
 
