@@ -2,7 +2,7 @@
 
 For example:
   collbench verify
-  collbench verify --full
+  collbench verify -d all --redop all
   collbench verify --op allreduce -d all -g 4
 """
 
@@ -17,7 +17,7 @@ from collbench.algorithms import implementations
 from collbench.api.requests import measured_sweep
 from collbench.cases import Sweep
 from collbench.cli._process import coloured
-from collbench.cli.options import HERE, given, option, shared, sweep_request
+from collbench.cli.options import HERE, shared, sweep_request
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import row
 from collbench.cli.running import run_session
@@ -37,20 +37,17 @@ _OPTIONS = [
     *shared(op="all", impl="all,narrow"),
     HERE,
     *shared("ranks", datatype="float", redop="sum", timeout="60s"),
-    option("--full", "All types and reductions: thousands of cases, minutes.", is_flag=True),
-    *shared("rendezvous", "spin", "bind", "quiet"),
+    *shared("rendezvous", "quiet"),
 ]
 
 
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
-def command(full: bool, quiet: bool, **options: Any) -> int:
+def command(quiet: bool, **options: Any) -> int:
     """Check every implementation and collective at odd sizes, out of place and in place; run it first on a new machine.
 
-    Sums of floats: half a minute, a minute where kernels are compiled first; --full: all types and reductions.
+    Sums of floats: half a minute, a minute where kernels are compiled first; -d all --redop all: all types and
+    reductions, thousands of cases in minutes.
     """
-    for name in ("datatype", "redop"):
-        if full and name not in given():
-            options[name] = "all"
     fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
     platform, sweep = measured_sweep(sweep_request(options, **fixed), launched())
     sampling = replace(sweep.sampling, check_only=True)
@@ -108,7 +105,7 @@ def _print_counts(pairs: Pairs, sweep: Sweep) -> None:
             click.echo(f"not checked: {name} {collective}, {reasons[0]}")
     if len(sweep.dtypes) < len(DATATYPES) or len(sweep.redops) < len(REDUCTIONS):
         names = (*(dtype.name for dtype in sweep.dtypes), *(redop.name for redop in sweep.redops))
-        click.echo(f"checked with {', '.join(names)}; --full: all types and reductions")
+        click.echo(f"checked with {', '.join(names)}; -d all --redop all: all types and reductions")
 
 
 def _print_failures(pairs: Pairs) -> None:
