@@ -104,13 +104,12 @@ def as_run(header: Header, results: list[object]) -> Run:
 def _exported(run: Run, name: str) -> None:
     wanted = written()[name]
     assert wanted.write
-    for implementation in dict.fromkeys(result.implementation for result in run.results):
-        try:
-            text = wanted.write(select(run, implementation, wanted.mixed))
-            if text.strip():
-                read_tests(decode("exported", text.encode()), Hints(4), name)
-        except CollbenchError:
-            continue
+    try:
+        text = wanted.write(select(run.header, run.results))
+        if text.strip():
+            read_tests(decode("exported", text.encode()), Hints(4))
+    except CollbenchError:
+        return
 
 
 def main(examples: int) -> int:

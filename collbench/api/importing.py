@@ -11,7 +11,7 @@ from collbench.api import reworded
 from collbench.api.requests import new_folder
 from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, Notice, RunFileError
-from collbench.formats import find_format, formats, joined, read_tests
+from collbench.formats import joined, read_tests
 from collbench.formats.imported import Hints, Imported, ImportedTest, grouped, remarks
 from collbench.formats.source import Source, files_in, load, stem
 from collbench.runfile.store import NAME, Run, write
@@ -22,7 +22,6 @@ _SHOWN = 3  # reasons or names in a line
 def import_(
     files: Path | str | Sequence[Path | str],
     *,
-    name: str | None = None,
     ranks: int | None = None,
     op: str = "",
     each: bool = False,
@@ -32,7 +31,6 @@ def import_(
 
     Args:
         files: A log or several, or a folder of them; "-" is standard input.
-        name: The format, by its name in `collbench import --help`; by default as the content shows.
         ranks: Number of ranks, where a file does not tell it.
         op: Collective, where a file does not tell it.
         each: Make a run of each file, rather than of all files of a machine.
@@ -52,24 +50,22 @@ def import_(
     ('4 x NVIDIA H100 80GB HBM3', 14)
 
     """
-    groups, said, refused = read_foreign([files] if isinstance(files, Path | str) else files, name, ranks, op, each)
+    groups, said, refused = read_foreign([files] if isinstance(files, Path | str) else files, ranks, op, each)
     for remark in said + refused:
-        words = reworded(remark, {"name": name, "ranks": ranks, "op": op, "each": each})
+        words = reworded(remark, {"ranks": ranks, "op": op, "each": each})
         warnings.warn(words, Notice, stacklevel=3)  # at the call of `collbench.import_`
     places = folders(Path(out), groups, each) if out else [None] * len(groups)
     return [stored(imported, folder) for imported, folder in zip(groups, places, strict=True)]
 
 
 def read_foreign(
-    files: Sequence[Path | str], name: str | None, ranks: int | None, op: str, each: bool = False
+    files: Sequence[Path | str], ranks: int | None, op: str, each: bool = False
 ) -> tuple[list[Imported], list[str], list[str]]:
     """Return what goes into a run file each, at least one, what the user must know of it, and why files are left out.
 
     Of a file that is alone its own error is raised.
     """
     hints = Hints(ranks, find_collective(op).name if op else "")
-    if name:
-        find_format(name, formats())
     said: list[str] = []
     sources: list[Source] = []
     errors: list[CollbenchError] = []
@@ -84,7 +80,7 @@ def read_foreign(
     tests: list[ImportedTest] = []
     for source in joined(sources):
         try:
-            of_file = read_tests(source, hints, name)
+            of_file = read_tests(source, hints)
             if not any(test.results for test in of_file):
                 reasons = [reason for test in of_file for reason in test.left_out]
                 raise RunFileError(f"{source.name}: nothing to import: {first_few(reasons) or 'no rows'}")

@@ -20,7 +20,7 @@ from collbench.cli.progress import LiveTable
 from collbench.cli.running import finish, run_session
 from collbench.collectives import Collective, find_collective, of_nccl_tests
 from collbench.errors import UsageError
-from collbench.formats.exported import ExportSelection
+from collbench.formats.exported import select
 from collbench.formats.nccl_tests_write import average, footer, opening, row, settings, signature, write_json
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
@@ -147,10 +147,8 @@ def _write_foreign(session: Session, path: Path) -> None:
     results = [result for result in session.results if isinstance(result, Measurement)]
     if not results:
         raise UsageError(f"-J {path}: no row has a time, so there is nothing to write")
-    names = list(dict.fromkeys(result.implementation for result in results))
-    chosen = next((name for name in names if is_library(name)), names[0])
-    selected = tuple(result for result in results if result.implementation == chosen)
-    write_text(path, "-J FILE", write_json(ExportSelection(session.header, selected)))
+    results.sort(key=lambda row: not is_library(row.implementation))
+    write_text(path, "-J FILE", write_json(select(session.header, results)))
 
 
 def _least_bandwidth() -> float | None:

@@ -18,11 +18,6 @@ from collbench.runfile.store import Run
 
 _OPTIONS = [
     click.Argument(["files"], metavar="FILE...", nargs=-1, required=True, type=PATH),
-    option(
-        "--as name",
-        "nccl-tests, nccl-tests-json, rccl, osu, nccl-inspector, nvbandwidth or csv.  [default: as the content shows]",
-        metavar="FORMAT",
-    ),
     option("--ranks", "Number of ranks, where a file does not tell it.", type=int, metavar="N"),
     option("--op", "Collective, where a file does not tell it.", default="", metavar="NAME"),
     option("--each", "Make a run of each file, named after its only host or after the file.", is_flag=True),
@@ -31,14 +26,15 @@ _OPTIONS = [
 
 
 @click.command("import", params=_OPTIONS)
-def command(files: tuple[Path, ...], name: str | None, ranks: int | None, op: str, each: bool, out: Path | None) -> int:
+def command(files: tuple[Path, ...], ranks: int | None, op: str, each: bool, out: Path | None) -> int:
     """Read what other tools printed into a run file, which plot, fit, diagnose and compare then take.
 
-    FILE is a log or a folder of logs, `-` standard input.  Tests of one machine go into one run file, others into one
-    each; `collbench runs --fleet DIR` compares those of `--each --out DIR`.  Nobody here checked these numbers, so each
-    row says what was reported and of what it is a statistic.  Files that cannot be imported are named: exit status 1.
+    FILE is a log or a folder of logs, `-` standard input; the format is told from the content.  Tests of one machine
+    go into one run file, others into one each; `collbench runs --fleet DIR` compares those of `--each --out DIR`.
+    Nobody here checked these numbers, so each row says what was reported and of what it is a statistic.  Files that
+    cannot be imported are named: exit status 1.
     """
-    groups, said, refused = read_foreign(files, name, ranks, op, each)
+    groups, said, refused = read_foreign(files, ranks, op, each)
     for remark in said:
         click.echo(remark, err=True)
     for imported, folder in zip(groups, folders(out, groups, each), strict=True):

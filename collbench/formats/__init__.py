@@ -15,7 +15,40 @@ from itertools import groupby
 from collbench.errors import RunFileError, unknown
 from collbench.formats.exported import ExportSelection
 from collbench.formats.imported import Hints, ImportedTest
+from collbench.formats.nccl_tests_log import START
 from collbench.formats.source import Source, bare
+
+OTHERS = (
+    (r'\A\s*\{"kind": "header"', "a run file of collbench already", "give it to the commands as it is"),
+    (r"\A(?:PK\x03\x04|[^\0]{1,100}\0[\s\S]{150,260}ustar)", "an archive", "unpack it and give the folder"),
+    (
+        r"^nvbandwidth version|^(?:running|sum) \w{1,80}_(?:memcpy|latency)_|(?:memcpy|latency) (?:CE|SM) [CG]PU\(row",
+        "text of nvbandwidth",
+        "run `nvbandwidth -j`",
+    ),
+    (
+        r"^(?:# (?:HELP|TYPE) )?nccl_\w{1,80}(?:\{| )|\A\s{0,99}\[[\s\S]{0,400}\"n_ranks\"",
+        "Prometheus text of NCCL Inspector, or a list of its objects",
+        "give its JSON, an object a line (`jq -c .`, of a list `jq -c .[]`)",
+    ),
+    (
+        START.pattern,
+        "rows of nccl-tests without the line that names their columns",
+        "copy the header of the table (# size count type ... time algbw busbw), too",
+    ),
+    (
+        r"^\W{0,9}size\s.{0,80}(?:latency|bandwidth)",
+        "a table of OSU without its title",
+        "copy its line `# OSU ...`, too",
+    ),
+    (
+        r" NCCL (?:INFO|WARN|TRACE|VERSION) ",
+        "NCCL's own log without a table",
+        "give what the benchmark printed, for example of `all_reduce_perf`",
+    ),
+    (r"\A\s{0,99}<(?:!doctype\s|html)", "an HTML page", "save the log itself, as raw text"),
+)
+"""Files that users give and no format reads: of each kind a sign in its text, what it is, and what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +65,6 @@ class Format:
     recognises: Callable[[Source], bool]
     read: Callable[[Source, Hints], Sequence[ImportedTest]]
     write: Callable[[ExportSelection], str] | None = None
-    mixed: bool = False  # whether one file holds several implementations
     among: bool = False  # whether its tables may stand in one log with those of other tools
     order: int = 0  # those that look for more specific signs come first
     joins: bool = False  # whether the processes of a program write a file each, which are read as one
@@ -63,8 +95,6 @@ def detect(source: Source) -> Format:
     for format_ in formats().values():
         if format_.recognises(source):
             return format_
-    from collbench.formats.others import OTHERS  # its signs are those of formats, which import this module
-
     shown = "\n".join(bare(line) for _, line in source.lines())
     for sign, what, instead in OTHERS:
         if any(re.search(sign, text, re.IGNORECASE | re.MULTILINE) for text in (source.text, shown)):
@@ -72,21 +102,16 @@ def detect(source: Source) -> Format:
     raise RunFileError(f"{source.name}: nothing in it looks like results; known are: {', '.join(formats())}")
 
 
-def read_tests(source: Source, hints: Hints, name: str | None = None) -> list[ImportedTest]:
-    """Read a file.
-
-    Args:
-        source: The file.
-        hints: What the user says of it.
-        name: The name of its format, None to tell it from the content.
+def read_tests(source: Source, hints: Hints) -> list[ImportedTest]:
+    """Read a file, with what the user says of it.
 
     Raises:
-        RunFileError: It has no such format.
+        RunFileError: It has no format that is known, or no row.
         UsageError: It does not tell its collective or its number of ranks.
 
     """
-    chosen = [find_format(name, formats()) if name else detect(source)]
-    if chosen[0].among and not name:  # several tools print into the log; one without a row in it does not matter
+    chosen = [detect(source)]
+    if chosen[0].among:  # several tools print into the log; one without a row in it does not matter
         chosen = [format_ for format_ in formats().values() if format_.among and format_.recognises(source)]
     tests: list[ImportedTest] = []
     errors: list[RunFileError] = []

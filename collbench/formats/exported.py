@@ -1,13 +1,13 @@
 """What of a run goes into a file of another tool, sorted as such tools print it: a part for each of their tests."""
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from collbench.errors import UsageError
-from collbench.results import Measurement, Observed, Prediction, Reported
+from collbench.results import Measurement, Observed, Prediction, Reported, Result
 from collbench.runfile.header import ForeignTest, Header
-from collbench.runfile.store import Run
 
 MOST_LISTED = 2**17  # ranks of a test, which lists each of them
 Exported = Measurement | Reported | Prediction
@@ -19,7 +19,7 @@ class ExportSelection:
 
     header: Header
     results: tuple[Exported, ...]
-    left_out: Counter[str] = field(default_factory=Counter)  # rows by the reason, filled by the writer of the format
+    left_out: Counter[str]  # rows by the reason, filled by the writer of the format too
 
 
 Places = tuple[Observed | None, ...]
@@ -38,68 +38,47 @@ class Part:
         """Every place of every row; all are of one collective, implementation and number of ranks."""
         return [place for row in self.rows for place in row if place]
 
-    @property
-    def iterations(self) -> int:
-        """What each time is the mean of: as the other tool said, or the fewest samples."""
-        said = self.test.sweep.get("iters")
-        return said if isinstance(said, int) else min(len(result.times) for result in self.results)
 
-
-def select(run: Run, implementation: str | None, mixed: bool) -> ExportSelection:
-    """Choose the results of one or all implementations; `mixed` says whether the format can hold several.
-
-    Raises:
-        UsageError: There are no such results, or an implementation must be named.
-
-    """
-    timed = [result for result in run.results if isinstance(result, Exported)]
-    names = list(dict.fromkeys(result.implementation for result in timed))
-    if implementation is not None and implementation not in names:
-        choices = ", ".join(names) or "none"
-        raise UsageError(f"--impl {implementation}: no such results in {run.path}; choose from: {choices}")
-    if implementation is None and len(names) > 1 and not mixed:
-        raise UsageError(f"{run.path} has several implementations; choose one with --impl: {', '.join(names)}")
-    if not timed:
-        raise UsageError(f"nothing to export: {run.path} has no results with a time")
-    requested = [result for result in run.results if implementation in (None, result.implementation)]
-    selection = ExportSelection(run.header, tuple(result for result in requested if isinstance(result, Exported)))
-    for result in requested:
-        if not isinstance(result, Exported):
-            selection.left_out[f"{type(result).__name__.lower()} rows have no time"] += 1
-    return selection
+def select(header: Header, results: Iterable[Result]) -> ExportSelection:
+    """Return the results that have a time or are wrong, and count the others; UsageError if there are none."""
+    left_out = Counter[str]()
+    selected: list[Exported] = []
+    for result in results:
+        if isinstance(result, Exported):
+            selected.append(result)
+        else:
+            left_out[f"{type(result).__name__.lower()} rows have no time"] += 1
+    if not selected:
+        raise UsageError("nothing to export: no row has a time")
+    return ExportSelection(header, tuple(selected), left_out)
 
 
 def parts(selection: ExportSelection) -> list[Part]:
     """Return the results as tests of another tool: of one collective, implementation and number of ranks each.
 
-    Rows of foreign tests come as those tests had them.  Predictions are left out: such files hold what was measured.
+    Predictions are left out: such files hold what was measured.
     """
-    tests = selection.header.imported.tests
-    lines: dict[object, dict[object, list[Observed | None]]] = {}
-    test_of: dict[object, ForeignTest] = {}
-    seen = Counter[object]()
+    tests = {str(number): test for number, test in enumerate(selection.header.imported.tests)}
+    rows_of: dict[Hashable, dict[Hashable, list[Observed | None]]] = {}
+    test_of: dict[Hashable, ForeignTest] = {}
+    seen = Counter[Hashable]()
     for result in selection.results:
+        case = result.case
         if isinstance(result, Prediction):
             selection.left_out["predictions are not measured"] += 1
             continue
-        case = result.case
         if case.ranks > MOST_LISTED:
             selection.left_out[f"its ranks, of which each has a line, are more than {MOST_LISTED}"] += 1
             continue
-        test = ForeignTest()
-        row: object = replace(case, in_place=False)
-        key: tuple[object, ...] = (case.collective.name, case.ranks, result.implementation, result.platform)
         printed = result.printed if isinstance(result, Reported) else {}
-        test_number, row_number = printed.get("test"), printed.get("row")
-        if isinstance(test_number, int) and isinstance(row_number, int) and 0 <= test_number < len(tests):
-            key, row, test = (test_number, *key), row_number, tests[test_number]
-        test_of[key] = test
-        # Both places of a row stand side by side; a repetition becomes another row.
-        repetition = seen[key, row, case.in_place]
-        seen[key, row, case.in_place] += 1
-        places = lines.setdefault(key, {}).setdefault((row, repetition), [None, None])
-        places[case.in_place] = result
-    return [Part(test_of[key], tuple(map(tuple, rows.values()))) for key, rows in lines.items()]
+        number = str(printed.get("test"))
+        key = (number, case.collective.name, case.ranks, result.implementation, result.platform)
+        test_of[key] = tests.get(number, ForeignTest())
+        # Both places of a case stand side by side; a repetition becomes another row.
+        seen[key, case] += 1
+        row = replace(case, in_place=False), str(printed.get("row", seen[key, case]))
+        rows_of.setdefault(key, {}).setdefault(row, [None, None])[case.in_place] = result
+    return [Part(test_of[key], tuple(map(tuple, rows.values()))) for key, rows in rows_of.items()]
 
 
 def mean_seconds(result: Observed) -> float:

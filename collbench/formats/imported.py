@@ -13,7 +13,7 @@ from collbench.cases import Case
 from collbench.collectives import Collective, find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
-from collbench.formats.source import GREATEST, MOST_RANKS, SHORTEST, Span, clean, span
+from collbench.formats.source import GREATEST, MOST_RANKS, SHORTEST, Span, clean, count, seconds_of, span, whole
 from collbench.results import Note, Reported, Result, by_key
 from collbench.results.facts import Sharing
 from collbench.runfile.environment import variables
@@ -136,6 +136,23 @@ def bus_factors(nbytes: int, time: Span, algbw: Span | None, busbw: Span | None)
     return busbw[0] / rate[1] * (1 - ROUNDING), busbw[1] / rate[0] * (1 + ROUNDING)
 
 
+def row_of(words: Mapping[str, object], unit: float = 1e-6, **more: Any) -> ForeignRow:
+    """Return a row by its words, under the names of nccl-tests' columns; a time counts *unit*."""
+    on_cpu = "cputime" in words
+    notes = more.pop("note", ""), "CPU time of the call (-C)" if on_cpu else ""
+    named: dict[str, Any] = {
+        "nbytes": whole(words.get("size")),
+        "dtype": str(words.get("type")).strip(),
+        "redop": str(words.get("redop") or "sum").strip(),
+        "root": whole(str(words.get("root")).strip()) or 0,  # -1 where there is none
+        "seconds": seconds_of(words.get("cputime" if on_cpu else "time"), unit),
+        "figures": {} if on_cpu else words,
+        "wrong": count(words.get("#wrong")),
+        "note": ", ".join(filter(None, notes)),
+    }
+    return ForeignRow(unit=unit, **named | more)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ImportedTest(ForeignTest):
     """One test of a file: what a header says of it, its machine and its rows."""
@@ -160,9 +177,9 @@ class LeftOut:
         for number, reason in enumerate(reasons):
             self.add(reason, -1 - number)
 
-    def add(self, reason: str, row: Hashable) -> None:
-        """Leave out a row, by its number or what else tells it from others; its two places count once."""
-        self._rows.setdefault(reason, set()).add(row)
+    def add(self, reason: str, *rows: Hashable) -> None:
+        """Leave out rows, by their numbers or what else tells them from others; two places of a row count once."""
+        self._rows.setdefault(reason, set()).update(rows)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -202,10 +219,17 @@ def make_case(
     return Case(collective, nbytes, element, reduction, root, ranks, in_place)
 
 
-def make_results(
-    name: str, rows: Iterable[ForeignRow], machine: Machine, *, implementation: str, statistic: str, left_out: LeftOut
-) -> tuple[Reported, ...]:
-    """Return the rows of a test as results, collective by collective; what cannot be imported goes to `left_out`.
+def make_test(
+    name: str,
+    rows: Iterable[ForeignRow],
+    machine: Machine,
+    left_out: LeftOut,
+    *,
+    implementation: str,
+    statistic: str,
+    **said: Any,
+) -> ImportedTest:
+    """Return a test with its rows, collective by collective; `said` has what else is known of it.
 
     Raises:
         UsageError: The bus bandwidths in the file of that name are of another number of ranks or another collective.
@@ -226,7 +250,7 @@ def make_results(
             printed, note = {"row": row.number, **row.printed}, Note.of(row.note, odd) | Note(shared=machine.shared)
             about = implementation, machine.platform, row.seconds, statistic, row.wrong, row.samples
             results.append(Reported(case, *about, printed, note=note))
-    return tuple(results)
+    return ImportedTest(machine=machine, results=tuple(results), left_out=left_out.reasons, **said)
 
 
 def _plausible_case(row: ForeignRow, collective: Collective | None, ranks: int) -> Case:

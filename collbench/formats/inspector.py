@@ -159,8 +159,9 @@ def _rows(operations: list[Operation], ranks: int, left_out: LeftOut) -> Iterato
         # A send and its receive are an operation each.
         joined = by_key(alike, lambda each: (each.id, each.name, each.sn, each.peer, each.peer is None or each.rank))
         seen = max(map(len, joined.values()))
-        for once in (once for once, by_rank in joined.items() if len(by_rank) < seen):
-            left_out.add("operations that fewer ranks recorded than others of their size", once)
+        partly = [operation for operation, by_rank in joined.items() if len(by_rank) < seen]
+        if partly:
+            left_out.add("operations that fewer ranks recorded than others of their size", *partly)
         full = [by_rank for by_rank in joined.values() if len(by_rank) == seen]
         samples = tuple(max(each.exec_time_us for each in by_rank) / 1e6 for by_rank in full)
         who = "the time of one rank only"

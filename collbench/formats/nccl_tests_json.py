@@ -20,8 +20,9 @@ from collbench.formats.imported import (
     dotted_version,
     known_collective,
     machine_of,
-    make_results,
+    make_test,
     require_ranks,
+    row_of,
 )
 from collbench.formats.nccl_tests_text import AMD, AVERAGES
 from collbench.formats.nccl_tests_write import JSON as NAME
@@ -33,14 +34,13 @@ from collbench.formats.source import (
     as_mapping,
     as_texts,
     clean,
-    count,
-    number,
     seconds_of,
     whole,
 )
 
 LARGEST = 2**26  # characters: parsed, they take twenty times as much memory
-FIGURES = {"time": "time", "algbw": "alg_bw", "busbw": "bus_bw"}
+FIGURES = {"time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw", "nwrong": "#wrong"}
+"""What the table calls the figures of a place."""
 STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
 """A text that is not closed reaches to the end, so that no place is looked at twice."""
 WORDS = re.compile(STRING + r"|-?\b(?:inf(?:inity)?|nan)\b", re.DOTALL | re.IGNORECASE)
@@ -126,26 +126,21 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     each = max(1, whole(config.get("nthreads")) or 1) * max(1, whole(config.get("ngpus")) or 1)
     each = each if len(devices) * each <= ranks else 1  # an entry stands for a process, or for a rank
     machine = machine_of([_device(entry, each) for entry in devices] * each, ranks, platform, versions, environment)
-    results = make_results(
-        source.name,
-        _rows(entries, config, word, left_out),
-        machine,
-        implementation=clean(writer.get("implementation") or library, 40),
-        statistic=_statistic(args, as_mapping(entries[0]).get("actual_iterations") or config.get("iterations")),
-        left_out=left_out,
-    )
     is_complete = is_whole and "end_time" in fields
     incomplete = () if is_complete else (f"incomplete: no footer after row {len(entries)}",)
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
-    test = ImportedTest(
+    test = make_test(
+        source.name,
+        _rows(entries, config, word, left_out),
+        machine,
+        left_out,
+        implementation=clean(writer.get("implementation") or library, 40),
+        statistic=_statistic(args, as_mapping(entries[0]).get("actual_iterations") or config.get("iterations")),
         tool=f"{library}-tests",
         version=f"JSON {clean(fields.get('version'), 8)}",
-        machine=machine,
-        results=results,
         complete=is_complete,
         started=clean(fields.get("start_time") or "", 32).replace(" ", "T") or None,
         sweep={name: value for name, value in sweep.items() if value is not None},
-        left_out=left_out.reasons,
         remarks=(*incomplete, *(f"it says: {clean(error)}" for error in as_list(fields.get("errors")))),
     )
     return [test]
@@ -166,31 +161,18 @@ def _device(entry: Mapping[str, Any], ranks: int) -> Device:
 def _rows(entries: list[Any], config: Mapping[str, Any], word: str, left_out: LeftOut) -> Iterator[ForeignRow]:
     """Yield the places of all entries that have a value, at least one of each."""
     together = whole(config.get("aggregated_iterations")) or 1
-    aggregated = [f"{together} operations aggregated in a group (-m)"] if together > 1 else []
+    aggregated = f"{together} operations aggregated in a group (-m)" if together > 1 else ""
     for at, entry in enumerate(entries):
         if not isinstance(entry, Mapping):
             left_out.add("it is no JSON object", at)
             continue
-        root = number(str(entry.get("root")).strip())  # a text padded with blanks; -1 means that there is none
         for place in [place for place in PLACES if isinstance(entry.get(place), Mapping)] or PLACES[:1]:
             figures = as_mapping(entry.get(place))
-            on_cpu = "cpu_time" in figures
             times = as_list(as_mapping(entry.get(f"{place}_per_iter")).get("times_us"))
             samples = tuple(seconds_of(time) for time in times)
-            yield ForeignRow(
-                number=at,
-                collective=word,
-                nbytes=whole(entry.get("size")),
-                dtype=str(entry.get("type")).strip(),
-                redop=str(entry.get("redop") or "sum").strip(),
-                root=max(0, int(root)) if root is not None else 0,
-                in_place=place == PLACES[1],
-                seconds=seconds_of(figures.get("cpu_time" if on_cpu else "time")),
-                figures={} if on_cpu else {name: figures.get(key) for name, key in FIGURES.items()},
-                wrong=count(figures.get("nwrong")),
-                samples=samples if all(samples) else (),
-                note=", ".join([*aggregated, *(["CPU time of the call (-C)"] if on_cpu else [])]),
-            )
+            words = {**entry, **{FIGURES[name]: figure for name, figure in figures.items() if name in FIGURES}}
+            in_place, samples = place == PLACES[1], samples if all(samples) else ()
+            yield row_of(words, number=at, collective=word, in_place=in_place, samples=samples, note=aggregated)
 
 
 def _statistic(args: list[str], iterations: object) -> str:

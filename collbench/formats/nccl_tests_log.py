@@ -1,14 +1,14 @@
 """A log of nccl-tests or rccl-tests cut into tests; what other programs print in between is taken out, but heeded.
 
 Columns of a table are known by the words of their header, and rows are read from the right.  What stands left of a row
-(a launcher's tag, a date) then does not matter, nor that some versions leave a word out.
+(a launcher's tag, a date) then does not matter, nor that some versions leave a word out.  A row that does not stand
+whole on its line is left out.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 from collbench.datatypes import find_datatype
@@ -37,14 +37,17 @@ VERSION = re.compile(r"\b(nccl-tests|rccl-tests):? version:?\s+(\S+)(?:.*\b[nr]c
 PROGRAM_LINE = re.compile(r"Collective test (starting|concluded):?\s*(\S+)")
 SETTINGS = re.compile(r"\bnThread:?\s+\d+\s+nGpus:?\s+\d+|Blocking Enabled")
 SETTING = {
-    "threads": re.compile(r"\bnThread:? (\d{1,6})\b"),
-    "gpus": re.compile(r"\bnGpus:? (\d{1,6})\b"),
-    "warmup": re.compile(r"\bwarmup ?[iI]ters: (\d{1,9})\b"),
-    "iters": re.compile(r"(?<!warmup )(?<!agg )\biters: (\d{1,9})\b"),
-    "aggregated": re.compile(r"\bagg iters: (\d{1,9})\b"),
-    "graph": re.compile(r"\bgraph: (\d{1,9})\b"),
-    "blocking": re.compile(r"\bblocking: (1)"),  # which is a line of its own
+    "nthread": "threads",
+    "ngpus": "gpus",
+    "warmup iters": "warmup",
+    "warmupiters": "warmup",
+    "agg iters": "aggregated",
+    "iters": "iters",
+    "graph": "graph",
+    "blocking": "blocking",
 }
+"""What the lines above a table call an option, longer names first, and what a header calls it."""
+OPTION = re.compile(rf"\b({'|'.join(SETTING)}):? (\d{{1,9}})\b", re.IGNORECASE)
 DEVICE = re.compile(
     r"\bRank\s++(\d{1,7})\s++(?:Group\s++(\d{1,7})\s++)?(?:Pid\s++\d{1,10}\s++)?(?:on\s++(\S++)\s++|uses\s++)"
     r"device\s++(\d{1,5})\s++\[([^\]]*+)\]\s*+(.*)"
@@ -56,11 +59,9 @@ END = re.compile(r"Out of bounds values\s*:|Avg bus bandwidth\s*:|Collective tes
 EXPORTED = re.compile(r"^collbench \S+: (\S+) on (\S+), (\d{1,7}) ranks?$")
 
 LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL VERSION ")
-LOGGER = re.compile(r"\S+:\d+:\d+$")  # host, process and thread in front of NCCL's lines
-GLUED = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]\d+)?|N/A)(?=[A-Za-z])")  # a row's last word, and then a host's name
+LOGGER = re.compile(r"(?<!\S)[^\s:]++:\d++:\d++(?!\S)")  # host, process and thread in front of NCCL's lines
 NO_NUMBERS = ("n/a", "nan", "inf", "infinity")  # that stand in a number's place
 SEVERAL, MANY = 3, 6  # numbers in a row
-WIDEST = 1000  # characters of half a row
 
 
 @dataclass(frozen=True)
@@ -83,16 +84,10 @@ class Columns:
 class TableRow:
     """The words of one row by the names of their columns."""
 
-    line: str
+    stamp: str  # date and time (-S), or an empty text
     case: dict[str, str]
     places: tuple[dict[str, str], ...]
     appended: dict[str, str]
-
-    @property
-    def stamp(self) -> str:
-        """Date and time of the row (-S), or an empty text."""
-        stamps = STAMP.findall(self.line)
-        return stamps[-1] if stamps else ""
 
 
 def read_header(words: list[str], above: str = "") -> Columns | None:
@@ -134,15 +129,17 @@ def read_row(line: str, columns: Columns | None) -> TableRow | None:
     """Return the row that a line is, or None; the name of the operation may be missing, as for hypercube."""
     if not columns:
         return None
-    text = STAMP.sub(" ", line)
-    start = START.search(text)
-    words = [plain(word) for word in text[start.start() if start else 0 :].split()]
+    text, stamp = STAMP.sub(" ", line), (STAMP.findall(line) or [""])[-1]
+    starts = [match.start() for match in START.finditer(text)]
+    if len(starts) > 1:
+        return None
+    words = [plain(word) for word in text[starts[0] if starts else 0 :].split()]
     for variant in _variants(columns):
         if len(words) < variant.width:
             continue
-        row = _row(line, words[-variant.width :], variant)
-        if not row and start and not any(map(_is_number, words[variant.width :])):  # a remark stands behind the row
-            row = _row(line, words[: variant.width], variant)
+        row = _row(stamp, words[-variant.width :], variant)
+        if not row and starts and not any(map(_is_number, words[variant.width :])):  # a remark stands behind the row
+            row = _row(stamp, words[: variant.width], variant)
         if row:
             row.case.setdefault("redop", "")
             return row
@@ -157,7 +154,7 @@ def _variants(columns: Columns) -> list[Columns]:
     return variants
 
 
-def _row(line: str, words: list[str], columns: Columns) -> TableRow | None:
+def _row(stamp: str, words: list[str], columns: Columns) -> TableRow | None:
     rest = iter(words)
     case = {name: next(rest) for name in columns.case}
     places = tuple({name: next(rest) for name in place} for place in columns.places)
@@ -175,7 +172,7 @@ def _row(line: str, words: list[str], columns: Columns) -> TableRow | None:
         and not any((number(place.get("#wrong", "")) or 0) % 1 for place in places)
         and (not appended or appended["algo"][:1].isalpha())
     )
-    return TableRow(line, case, places, appended) if plausible else None
+    return TableRow(stamp, case, places, appended) if plausible else None
 
 
 def share_of(case: Mapping[str, str]) -> int:
@@ -200,17 +197,12 @@ def begins_row(line: str, known: bool = True) -> bool:
     return known and len(words) == 3 and all(map(sizes, words[:2])) and words[2][0].isalpha()
 
 
-def continues_row(line: str) -> bool:
-    """Whether a line may be the rest of a row: words that stand for numbers, and there are some."""
-    words = STAMP.sub(" ", line).split()
-    return bool(words) and all(map(_is_number, words))
-
-
 def looks_like_row(line: str) -> bool:
-    """Whether a line of a table looks like a row of any shape: a size and several numbers, or many numbers."""
+    """Whether a line of a table looks like data: numbers alone, a size and several numbers, or many numbers."""
     words = re.split(r"[\s;|]+|,(?!\d{3}\b)", STAMP.sub(" ", line).strip())
     numbers = sum(map(_is_number, words))
-    return numbers >= MANY or (numbers >= SEVERAL and bool(sizes(words[0]) or _is_number(words[0])))
+    several = numbers >= SEVERAL and (bool(sizes(words[0])) or _is_number(words[0]))
+    return several or numbers >= MANY or numbers == len(words)
 
 
 def without_log(line: str, context: Context) -> str:
@@ -222,18 +214,8 @@ def without_log(line: str, context: Context) -> str:
     context.take_log(line[at:])
     if row := START.search(line, at):  # behind NCCL's line, which was not ended
         return line[row.start() :]
-    words = line[:at].split()
-    while words and not LOGGER.fullmatch(words[-1]):
-        words.pop()
-    if not words:
-        return line[:at]
-    start = line.rfind(words[-1], 0, at)
-    glued = GLUED.match(words[-1])
-    if glued and (begins_row(line[:start]) or continues_row(line[:start])):
-        return line[:start] + glued[0]
-    before = line[:start].rstrip()
-    stamp = before.rfind("[")  # NCCL_DEBUG_TIMESTAMP_FORMAT
-    return before[:stamp].rstrip() if stamp >= 0 and before.endswith("]") else before
+    loggers = [match.start() for match in LOGGER.finditer(line, 0, at)]
+    return line[: loggers[-1] if loggers else at]
 
 
 @dataclass
@@ -241,8 +223,7 @@ class LogSection:
     """One test's part of a log."""
 
     columns: Columns | None = None
-    header: list[str] = field(default_factory=list)  # the lines that name the columns
-    places: str = ""  # the last line that names places
+    heads: str = ""  # the last line above the names of the columns, which names the places
     devices: list[Device] = field(default_factory=list)
     rows: list[TableRow] = field(default_factory=list)
     bad: list[tuple[int, str]] = field(default_factory=list)  # lines that are rows in part
@@ -277,7 +258,6 @@ def sections(source: Source) -> Iterator[LogSection]:
     for number_, raw in source.lines():
         if done := reader.take(number_, raw):
             yield done
-    reader.drop_half()
     yield reader.section
 
 
@@ -287,53 +267,26 @@ class _Reader:
 
     section: LogSection = field(default_factory=LogSection)
     context: Context = field(default_factory=Context)
-    half: str = ""  # of a row that may go on in a later line
-    half_at: int = 0
-    doubtful: bool = False  # whether rests of several halves follow, and nobody knows whose they are
 
     def take(self, number_: int, raw: str) -> LogSection | None:
         """Take in a line; return the section that ends above it, if one does."""
         line = cells(without_log(bare(raw), self.context))
         if not line.strip():
             return None
-        begins = begins_row(line, known=self.section.columns is not None or bool(self.section.header))
-        printed_by_test = _is_line_of_test(line)
-        if begins or printed_by_test:
-            self.doubtful = begins and bool(self.half)
-            self.drop_half()
-        starts = [match.start() for match in START.finditer(line)]
-        if len(starts) > 1:  # rows without an end of line between them
-            for first, last in pairwise([*starts, len(line)]):
-                self.drop_half()
-                self._take_row(number_, line[first:last])
-        elif begins or self.half:
-            self._take_row(number_, line)
-        elif printed_by_test:
+        section = self.section
+        table_goes_on = section.columns is not None and not section.ended
+        begins = begins_row(line, known=section.columns is not None or bool(section.heads))
+        row = read_row(line, section.columns) if begins else None
+        if row:
+            section.rows.append(row)
+            self.context.used = True
+        elif not begins and _is_line_of_test(line):
             return self._take_line_of_test(line)
+        elif begins or (table_goes_on and looks_like_row(line)):
+            section.bad.append((number_, line))
         else:
-            table_goes_on = self.section.columns and not self.section.ended
-            if table_goes_on and (continues_row(line) or looks_like_row(line)):
-                self.section.bad.append((number_, line))
             self.context.take(line)
         return None
-
-    def drop_half(self) -> None:
-        """Leave out a row that does not go on."""
-        if self.half:
-            self.section.bad.append((self.half_at, self.half))
-        self.half = ""
-
-    def _take_row(self, number_: int, line: str) -> None:
-        goes_on = bool(self.half)
-        self.half_at = self.half_at if goes_on else number_
-        self.half = _joined(self.section, self.half, line) if goes_on else line
-        row = read_row(self.half, self.section.columns)
-        if row and goes_on and self.doubtful:
-            self.drop_half()
-        elif row:
-            self.section.rows.append(row)
-            self.half = ""
-            self.context.used = True
 
     def _take_line_of_test(self, line: str) -> LogSection | None:
         done = self.section if self.section.begun and not _stands_below_rows(line) else None
@@ -348,16 +301,6 @@ class _Reader:
             self.section.above = copy(self.context)  # with the same facts, which later lines of NCCL add to
         _take_line(self.section, line)
         return done
-
-
-def _joined(section: LogSection, half: str, line: str) -> str:
-    """Join half a row with what may be its rest: torn inside a number, unless only a blank makes the row whole."""
-    if not continues_row(line) or len(half) > WIDEST:
-        return half
-    if line[0].isspace() or half[-1].isspace():
-        return half + line
-    spaced = f"{half} {line}"
-    return spaced if read_row(spaced, section.columns) else half + line
 
 
 def _is_line_of_test(line: str) -> bool:
@@ -376,20 +319,18 @@ def _stands_below_rows(line: str) -> bool:
 
 def _next_section(done: LogSection) -> LogSection:
     """Begin a test below a bare header: it is of the same kind."""
-    emptied: dict[str, Any] = {name: [] for name in ("header", "rows", "bad", "said")}
-    return replace(done, devices=list(done.devices), program="", places="", ended=False, bare=True, **emptied)
+    emptied: dict[str, Any] = {name: [] for name in ("rows", "bad", "said")}
+    return replace(done, devices=list(done.devices), program="", heads="", ended=False, bare=True, **emptied)
 
 
 def _take_line(section: LogSection, line: str) -> None:
     """Take in what a line says that the test itself printed."""
     text = body(line)
     section.ended = section.ended or bool(END.search(text))
-    if columns := read_header(text.split(), section.places):
+    if columns := read_header(text.split(), section.heads):
         section.columns = columns
-        section.header.append(line)
     elif names_columns(line):
-        section.places = text
-        section.header.append(line)
+        section.heads = text
         if section.columns and "(ms)" in text:
             section.columns = replace(section.columns, unit=1e-3)
     elif match := VERSION.search(text):
@@ -402,7 +343,7 @@ def _take_line(section: LogSection, line: str) -> None:
         section.program = first or match[2]
     elif SETTINGS.search(text):
         text = text.replace("Blocking Enabled", "blocking: 1")
-        found = {name: int(match[1]) for name, pattern in SETTING.items() if (match := pattern.search(text))}
+        found = {SETTING[name.lower()]: int(value) for name, value in OPTION.findall(text)}
         section.settings = section.above.options | section.settings | found
     elif match := DEVICE.search(text):
         rank, group, host, device, bus_id, name = match.groups()

@@ -17,9 +17,10 @@ from collbench.formats.imported import (
     UnfitRow,
     known_collective,
     machine_of,
-    make_results,
+    make_test,
     no_collective,
     require_ranks,
+    row_of,
 )
 from collbench.formats.nccl_tests_log import (
     PROGRAM_LINE,
@@ -33,7 +34,7 @@ from collbench.formats.nccl_tests_log import (
 )
 from collbench.formats.nccl_tests_write import TEXT as NAME
 from collbench.formats.nccl_tests_write import write_text
-from collbench.formats.source import HEAD, Source, body, clean, count, number, seconds_of, streams, whole
+from collbench.formats.source import HEAD, Source, body, clean, count, number, streams, whole
 
 AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}  # -a
 AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
@@ -79,8 +80,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     try:
         collective = _find_collective(source.name, section, hints, said[0] if said else None, alone=alone)
     except UnfitRow as error:
-        for at in range(len(section.rows)):
-            left_out.add(str(error), at)
+        left_out.add(str(error), *range(len(section.rows)))
         return _without_rows(*left_out.reasons)
     rows = list(_rows(section, collective))
     ranks = _find_ranks(source.name, section, said, rows, collective)
@@ -90,21 +90,20 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     machine = machine_of(list(distinct.values()), ranks, platform, versions, section.above.environment)
     machine = replace(machine, racks=len(section.above.fabrics))
     over = AVERAGES.get(str(section.above.options.get("average")), "mean over ranks, unless -a said otherwise")
-    statistic = f"mean of {section.settings.get('iters', 'some')} operations, {over}"
-    results = make_results(
-        source.name, rows, machine, implementation=implementation, statistic=statistic, left_out=left_out
-    )
     layout = {"log": section.above.facts, "prefix": clean(section.prefix)}
-    return ImportedTest(
+    return make_test(
+        source.name,
+        rows,
+        machine,
+        left_out,
+        implementation=implementation,
+        statistic=f"mean of {section.settings.get('iters', 'some')} operations, {over}",
         tool=section.tool,
         version=clean(section.version),
-        machine=machine,
-        results=results,
         complete=section.ended,
         started=section.rows[0].stamp.replace(" ", "T") or None,
         sweep=section.settings,
-        layout={"before": section.header} | {name: value for name, value in layout.items() if value},
-        left_out=left_out.reasons,
+        layout={name: value for name, value in layout.items() if value},
         remarks=tuple(_remarks(section, collective, ranks, hints)),
     )
 
@@ -226,31 +225,24 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
     of_all = [f"{together} operations aggregated in a group (-m)"] if together > 1 else []
     of_all += [f"{groups} groups at once"] if groups > 1 else []
     for at, row in enumerate(section.rows):
-        printed = {"line": row.line} | row.appended | ({"timestamp": row.stamp} if row.stamp else {})
+        printed = row.appended | ({"timestamp": row.stamp} if row.stamp else {})
         places = [place for place, words in enumerate(row.places) if set(map(str.upper, words.values())) != {"N/A"}]
         for place in places or [0]:
-            words = row.places[place]
-            on_cpu, error = "cputime" in words, words.get("error", "")
-            notes = [*of_all, "CPU time of the call (-C)"] if on_cpu else [*of_all]
-            notes += [f"largest error {error}"] if number(error.rstrip("*")) else []
-            figures = {} if on_cpu else dict(words)
+            words = row.case | row.places[place]
+            error = words.get("error", "")
+            notes = [*of_all, f"largest error {error}"] if number(error.rstrip("*")) else of_all
             if columns.unit != 1e-6:  # of 2015, when not every algbw was size over time
-                figures.pop("algbw", None)
-            yield ForeignRow(
+                del words["algbw"]
+            yield row_of(
+                words,
+                columns.unit,
                 number=at,
                 collective=collective.name,
-                nbytes=whole(row.case["size"]),
-                dtype=row.case["type"],
-                redop=row.case["redop"] or "sum",
-                root=max(0, int(row.case.get("root", "0"))),
                 in_place=place == 1 or columns.in_place_first,
-                seconds=seconds_of(words["cputime" if on_cpu else "time"], columns.unit),
-                figures=figures,
-                unit=columns.unit,
                 share=share_of(row.case),
                 wrong=_wrong(words),
                 note=", ".join(notes),
-                printed=printed | words,
+                printed=printed | row.places[place],
             )
 
 

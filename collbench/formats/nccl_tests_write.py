@@ -1,10 +1,10 @@
-"""Writes the table and the JSON of nccl-tests, in the layout of version 2.19; rows of such a table keep their words."""
+"""Writes the table and the JSON of nccl-tests, in the layout of version 2.19."""
 
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
 
 from collbench import __version__
@@ -13,11 +13,9 @@ from collbench.collectives import Collective, of_nccl_tests
 from collbench.datatypes import NONE
 from collbench.errors import UsageError
 from collbench.formats.exported import ExportSelection, Part, Places, mean_seconds, parts, rates, wrong_elements
-from collbench.formats.nccl_tests_log import names_columns
-from collbench.formats.source import as_texts, clean, number, whole
-from collbench.results import Measurement, Observed, Reported
-from collbench.runfile.header import Device, ForeignTest, Header
-from collbench.stats import percentile
+from collbench.formats.source import clean, number, whole
+from collbench.results import Observed, Reported
+from collbench.runfile.header import Device, Header
 
 TEXT, JSON = "nccl-tests", "nccl-tests-json"
 PLACES = ("out_of_place", "in_place")
@@ -68,16 +66,13 @@ def version_code(version: str) -> int:
 # What a test was started with
 
 
-def settings(
-    header: Header, ranks: int, sizes: Sequence[int], test: ForeignTest | None = None, **known: int
-) -> dict[str, Any]:
+def settings(header: Header, ranks: int, sizes: Sequence[int], **known: int) -> dict[str, Any]:
     """Return the options with which nccl-tests would have run a test, by the keys of its JSON.
 
     Args:
         header: That of the run; what it does not know is as usual.
         ranks: Of the test.  Without an outside launcher, one command started all of them.
         sizes: Bytes of the rows, ascending.
-        test: What another tool said, if the run was imported.
         known: Options that are known otherwise, by the same keys.
 
     """
@@ -86,7 +81,7 @@ def settings(
     step, warmup = whole(requested.get("step")), whole(sampling.get("warmup"))
     usual_factor = sizes[1] / sizes[0] if len(sizes) > 1 and sizes[0] else 2.0
     factor = round(number(requested.get("factor")) or usual_factor, 2)
-    options: dict[str, Any] = {
+    return {
         "nthreads": 1,
         "ngpus": 1 if launched else ranks,
         "minimum_bytes": whole(requested.get("first")) or sizes[0],
@@ -97,19 +92,19 @@ def settings(
         "aggregated_iterations": 1,
         "validation": 1,
         "graph": int(header.topology.platform == "gpu" and sampling.get("graph") is True),
-    }
-    for key, name in {**SETTINGS, "graph": "graph"}.items():
-        value = whole(test.sweep.get(name)) if test else None
-        if value is not None:
-            options[key] = value
-    return options | known
+    } | known
 
 
 def _settings_of(part: Part, selection: ExportSelection) -> dict[str, Any]:
     sizes = sorted({result.case.nbytes for result in part.results})
     checked = all(wrong_elements(result) is not None for result in part.results)
-    ranks = part.results[0].case.ranks
-    return settings(selection.header, ranks, sizes, part.test, iterations=part.iterations, validation=int(checked))
+    samples = min(len(result.times) for result in part.results)
+    known = {"iterations": samples, "validation": int(checked)}
+    for key, name in {**SETTINGS, "graph": "graph"}.items():
+        value = whole(part.test.sweep.get(name))
+        if value is not None:
+            known[key] = value
+    return settings(selection.header, part.results[0].case.ranks, sizes, **known)
 
 
 def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
@@ -174,14 +169,10 @@ def write_text(selection: ExportSelection) -> str:
 
 def _text_of(part: Part, selection: ExportSelection) -> Iterator[str]:
     first, collective = part.results[0], part.results[0].case.collective
-    same_format = part.test.format == TEXT
-    heads = [line for line in as_texts(part.test.layout.get("before")) if names_columns(line)] if same_format else []
     yield signature(first.implementation, first.platform, first.case.ranks)
-    yield from opening(collective, _settings_of(part, selection), selection.header, first.case.ranks, heads or HEADER)
+    yield from opening(collective, _settings_of(part, selection), selection.header, first.case.ranks)
     for places in part.rows:
-        result = next(filter(None, places))
-        printed = result.printed.get("line") if heads and isinstance(result, Reported) else None
-        yield str(printed or row(result.case, places))
+        yield row(next(filter(None, places)).case, places)
     if part.test.complete:
         yield from footer(collective, part.results)
 
@@ -191,9 +182,7 @@ def signature(implementation: str, platform: str, ranks: int) -> str:
     return f"# collbench {__version__}: {implementation} on {platform}, {ranks} rank{'s' if ranks > 1 else ''}"
 
 
-def opening(
-    collective: Collective, options: Mapping[str, Any], header: Header, ranks: int, heads: Sequence[str] = HEADER
-) -> Iterator[str]:
+def opening(collective: Collective, options: Mapping[str, Any], header: Header, ranks: int) -> Iterator[str]:
     """Yield all lines before the rows."""
     yield f"# Collective test starting: {program(collective)}"
     step = f"{options['step_bytes']}(bytes)" if "step_bytes" in options else f"{options['step_factor']:.3g}(factor)"
@@ -209,7 +198,7 @@ def opening(
         place = f"on {device['hostname']:>10} device {device['device']:2d} [{device['device_hex'][:10]}]"
         yield f"#  Rank {device['rank']:2d} Group  0 Pid {0:6d} {place} {device['device_info']}"
     yield "#"
-    yield from heads
+    yield from HEADER
 
 
 def row(case: Case, places: Iterable[Observed | None]) -> str:
@@ -253,14 +242,13 @@ def footer(collective: Collective, results: Sequence[Observed], verdict: str = "
 
 
 def write_json(selection: ExportSelection) -> str:
-    """Write one JSON object of version 3, nothing without a test; UsageError if there are several: it holds one."""
+    """Write one JSON object of version 3, which holds the first test; nothing without a test."""
     tests = fitting(selection)
     if not tests:
         return ""
-    if len(tests) > 1:
-        names = ", ".join(f"{part.results[0].case.collective.name} on {part.results[0].case.ranks}" for part in tests)
-        raise UsageError(f"{JSON} holds one test a file, and this run has {len(tests)} ({names}); export {TEXT}")
-    (part,) = tests
+    part, *others = tests
+    for other in others:
+        selection.left_out[f"{JSON} holds one test, and {TEXT} all"] += len(other.results)
     first, header, options = part.results[0], selection.header, _settings_of(part, selection)
     bad = sum(bool(wrong_elements(result)) for result in part.results)
     per_process = max(1, options["nthreads"] * options["ngpus"])
@@ -299,17 +287,7 @@ def _entry(places: Places) -> dict[str, Any]:
     }
     for name, place in zip(PLACES, places, strict=True):
         entry[name] = _figures(place) if place else None
-        samples = _samples(place) if place else ()
-        if samples:
-            entry[f"{name}_per_iter"] = _per_iteration(samples)
     return entry | {"actual_iterations": len(result.times), "experiment_name": ""}
-
-
-def _samples(result: Observed) -> Sequence[float]:
-    """Seconds of single operations, where they are known."""
-    if isinstance(result, Reported):
-        return result.samples
-    return result.times if isinstance(result, Measurement) and result.launches == 1 else ()
 
 
 def _figures(result: Observed) -> dict[str, Any]:
@@ -321,13 +299,3 @@ def _figures(result: Observed) -> dict[str, Any]:
     algbw, busbw = rates(result)
     time = round(mean_seconds(result) * 1e6, 6)
     return {"time": time, "alg_bw": round(algbw, 6), "bus_bw": round(busbw, 6), "nwrong": wrong}
-
-
-def _per_iteration(seconds: Sequence[float]) -> dict[str, Any]:
-    times = [second * 1e6 for second in seconds]
-    mean, deviation = fmean(times), pstdev(times)
-    figures = {"min_us": min(times), "max_us": max(times), "avg_us": mean}
-    figures |= {f"p{percent}_us": percentile(times, percent) for percent in (50, 95, 99)}
-    figures |= {"stdev_us": deviation, "cv_pct": deviation / mean * 100}
-    rounded = {name: round(value, 6) for name, value in figures.items()}
-    return {"skipped_iterations": 0, **rounded, "times_us": [round(time, 6) for time in times]}

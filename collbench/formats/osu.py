@@ -22,7 +22,7 @@ from collbench.formats.imported import (
     LeftOut,
     Machine,
     UnfitRow,
-    make_results,
+    make_test,
     no_collective,
     relevant_variables,
     require_ranks,
@@ -204,20 +204,20 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
             ranks = require_ranks(source.name, known, "tables of OSU do not tell the number of ranks")
         rows = list(_rows(source, section, test, collective, ranks, left_out))
     else:
-        for at in range(len(section.rows)):
-            left_out.add(no_collective(section.title), at)
+        left_out.add(no_collective(section.title), *range(len(section.rows)))
     name, platform = f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}{section.buffers}", "gpu" if on_gpu else "cpu"
     machine = Machine(ranks, name, platform, variables=relevant_variables(section.above.environment))
-    library = LIBRARIES[section.library]
-    results = make_results(source.name, rows, machine, implementation=library, statistic=statistic, left_out=left_out)
     of_host = ("buffers are taken to be in host memory: the title names no device",)
-    return ImportedTest(
+    return make_test(
+        source.name,
+        rows,
+        machine,
+        left_out,
+        implementation=LIBRARIES[section.library],
+        statistic=statistic,
         tool="OSU Micro-Benchmarks",
         version=clean(section.version, 20),
-        machine=machine,
-        results=results,
         layout={"prefix": clean(section.prefix)} if section.prefix else {},
-        left_out=left_out.reasons,
         remarks=of_host if collective and not on_gpu and not section.device else (),
     )
 
@@ -251,7 +251,7 @@ def _rows(
             seconds=seconds,
             wrong=VALIDATION.get(verdict),
             note=", ".join(filter(None, notes)),
-            printed={"line": line, **words},
+            printed=words,
         )
 
 

@@ -9,9 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from collbench.errors import RunFileError
 from collbench.formats import Format
-from collbench.formats.imported import ForeignRow, Hints, ImportedTest, LeftOut, Machine, make_results, require_ranks
+from collbench.formats.imported import (
+    ForeignRow,
+    Hints,
+    ImportedTest,
+    LeftOut,
+    Machine,
+    make_test,
+    require_ranks,
+    row_of,
+)
 from collbench.formats.nccl_tests_json import proper_json
-from collbench.formats.source import HEAD, CsvRow, CsvTable, Source, clean, count, csv_table, seconds_of, whole
+from collbench.formats.source import HEAD, CsvRow, CsvTable, Source, clean, csv_table, whole
 from collbench.results import by_key
 
 NAME = "rccl"
@@ -47,20 +56,19 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         nodes = whole(rows[0][1].get("nodes", ""))
         name = f"{ranks} x AMD GPU" + (f" on {nodes} nodes" if nodes and nodes > 1 else "")
         machine = Machine(ranks, name, nodes=nodes)
-        results = make_results(
-            source.name, _rows(rows), machine, implementation="rccl", statistic=STATISTIC, left_out=left_out
+        test = make_test(
+            source.name,
+            _rows(rows),
+            machine,
+            left_out,
+            implementation="rccl",
+            statistic=STATISTIC,
+            tool="rccl-tests",
+            version="JSON lines" if _is_json(source) else "CSV",
+            complete=not torn,
+            remarks=(f"incomplete: torn after row {len(table.rows)}",) if torn else (),
         )
-        tests.append(
-            ImportedTest(
-                tool="rccl-tests",
-                version="JSON lines" if _is_json(source) else "CSV",
-                machine=machine,
-                results=results,
-                complete=not torn,
-                left_out=left_out.reasons,
-                remarks=(f"incomplete: torn after row {len(table.rows)}",) if torn else (),
-            )
-        )
+        tests.append(test)
     return tests
 
 
@@ -112,17 +120,8 @@ def _ranks(row: Mapping[str, str]) -> int | None:
 
 def _rows(rows: Sequence[CsvRow]) -> Iterator[ForeignRow]:
     for at, (_, words) in enumerate(rows):
-        yield ForeignRow(
-            number=at,
-            collective=words["collective"],
-            nbytes=whole(words["size"]),
-            dtype=words["type"],
-            redop=words.get("redop") or "sum",
-            in_place=words.get("inplace", "0").lower() in ("1", "true"),
-            seconds=seconds_of(words["time"]),
-            figures=words,
-            wrong=count(words.get("#wrong", "")),
-        )
+        in_place = words.get("inplace", "0").lower() in ("1", "true")
+        yield row_of(words, number=at, collective=words["collective"], in_place=in_place)
 
 
 FORMAT = Format(NAME, "CSV and JSON of the reporter of rccl-tests", recognises, read, order=0)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from collbench.formats.source import CsvRow, Source, clean, count, csv_table, se
 from collbench.host.sanitize import cell
 from collbench.results import Measurement, Prediction, Reported
 from collbench.results.facts import note_of
-from collbench.runfile.schema import case_fields
+from collbench.runfile.flat import record
 
 NAME = "csv"
 CASE = ("collective", "ranks", "nbytes", "dtype", "redop", "root", "in_place")
@@ -33,7 +32,7 @@ def recognises(source: Source) -> bool:
 def write(selection: ExportSelection) -> str:
     """Write every result with a time or a wrong one, predictions too, a row each."""
     text, topology = io.StringIO(), clean(selection.header.topology.name)
-    rows = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    rows = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     rows.writeheader()
     for result in selection.results:
         fields = {"topology": topology} | _fields(result)
@@ -42,27 +41,18 @@ def write(selection: ExportSelection) -> str:
 
 
 def _fields(result: Exported) -> dict[str, Any]:
-    case = result.case
+    """Return what stands in the columns; a time and rates also of a row that another tool found wrong."""
     timed = isinstance(result, Prediction) or min(result.times, default=0) > 0
-    low, high = result.band if timed else (math.nan, math.nan)
     wrong = None if isinstance(result, Prediction) else wrong_elements(result)
-    seconds = result.seconds if isinstance(result, Reported) else result.typical if timed else math.nan
-    rated = timed and case.collective.sized
-    return {
-        "implementation": result.implementation,
-        "platform": result.platform,
-        **case_fields(case),
-        "in_place": int(case.in_place),
+    rated = timed and result.case.collective.sized
+    return record(result) | {
+        "in_place": int(result.case.in_place),
         "kind": type(result).__name__.lower(),
-        "seconds": repr(seconds) if timed else "",
-        "low": "" if math.isnan(low) else repr(low),
-        "high": "" if math.isnan(high) else repr(high),
+        "seconds": (result.seconds if isinstance(result, Reported) else result.typical) if timed else None,
         "statistic": _statistic(result),
-        "samples": "" if isinstance(result, Prediction) else len(getattr(result, "samples", result.times)) or "",
-        "wrong": "" if wrong is None else wrong,
-        "algbw": f"{result.algbw:.6g}" if rated else "",
-        "busbw": f"{result.busbw:.6g}" if rated else "",
-        "note": str(result.note),
+        "wrong": wrong,
+        "algbw": f"{result.algbw:.6g}" if rated else None,
+        "busbw": f"{result.busbw:.6g}" if rated else None,
     }
 
 
@@ -123,4 +113,4 @@ def _result(line_number: int, words: Mapping[str, str], platform: str, ranks: in
     return Reported(case, name, platform, seconds, statistic, wrong, printed={"row": line_number}, note=note)
 
 
-FORMAT = Format(NAME, "tidy CSV of collbench", recognises, read, write, mixed=True, order=1)
+FORMAT = Format(NAME, "tidy CSV of collbench", recognises, read, write, order=1)

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +18,6 @@ from typing import IO, Any
 NAME = 200  # characters of a name
 MESSAGE = 4000  # characters of a message
 WORD = 500  # characters of a word in a message
-VERBATIM = 2**14  # characters of a line that stays as another tool printed it
 DEEPEST = 24  # levels of nesting
 SIGN = "\N{REPLACEMENT CHARACTER}"
 
@@ -48,7 +47,6 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-_KEPT_VERBATIM = ("printed", "layout")  # fields with lines of other tools
 
 
 def text(word: str, longest: int = NAME) -> str:
@@ -64,11 +62,6 @@ def message(words: str) -> str:
     return text(_LONG_WORD.sub(lambda word: f"{word[0][: WORD // 2]}…{word[0][-WORD // 4 :]}", words[: 2**20]), MESSAGE)
 
 
-def verbatim(line: str) -> str:
-    """Return a line as another tool printed it, with tabs and all blanks."""
-    return "\t".join(map(_without_controls, line[:VERBATIM].split("\t")))
-
-
 def _without_controls(line: str) -> str:
     if not line.isprintable():
         line = "".join(character if character.isprintable() else SIGN for character in line)
@@ -82,20 +75,17 @@ def cell(word: object) -> object:
     return f"'{word}"
 
 
-def tree(value: Any, show: Callable[[str], str] = text, depth: int = 0) -> Any:
+def tree(value: Any, depth: int = 0) -> Any:
     """Return what JSON or TOML held with every text in it sanitised; what is nested too deeply is left out."""
     if isinstance(value, str):
-        return show(value)
+        return text(value)
     if depth >= DEEPEST and isinstance(value, dict | list):
         return None
     if isinstance(value, list):
-        return [tree(element, show, depth + 1) for element in value]
-    if not isinstance(value, dict):
-        return value
-    fields = {}
-    for name, element in value.items():
-        fields[text(name)] = tree(element, verbatim if name in _KEPT_VERBATIM else show, depth + 1)
-    return fields
+        return [tree(element, depth + 1) for element in value]
+    if isinstance(value, dict):
+        return {text(name): tree(element, depth + 1) for name, element in value.items()}
+    return value
 
 
 @contextmanager
@@ -152,7 +142,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     # Most lines need nothing: their text as a whole tells.
-    harmless = words.isascii() and words.rstrip("\r\n").isprintable() and "\\" not in words and "printed" not in value
+    harmless = words.isascii() and words.rstrip("\r\n").isprintable() and "\\" not in words
     return value if harmless and not _LONG_STRING.search(words) else tree(value)
 
 

@@ -52,15 +52,21 @@ def test_a_broken_file_ends_in_results_or_in_an_error_of_ours(changed: tuple[str
     outcome(*changed)
 
 
-def test_log_lines_between_and_inside_rows_are_taken_out() -> None:
+def test_log_lines_between_rows_are_taken_out_and_rows_that_they_tear_are_told() -> None:
     (test,) = golden_tests("nccl_tests_stamped_percentiles_warnings.txt")
-    assert [row.case.nbytes for row in reported([test])] == [8, 8, 256, 256, 8192, 8192]
-    first, last = reported([test])[0].printed, reported([test])[-1].printed
-    assert (first["i_min"], first["timestamp"]) == ("11.20", "2026-07-09 10:00:00")
-    assert (last["i_cv%"], last["timestamp"]) == ("11.90", "2026-07-09 10:00:02")
+    assert [row.case.nbytes for row in reported([test])] == [256, 256]
+    (first, _) = reported([test])
+    assert (first.printed["i_min"], first.printed["timestamp"]) == ("11.30", "2026-07-09 10:00:01")
+    for line in (19, 25):
+        assert any(f"line {line} is no whole row" in reason for reason in test.left_out)
     assert test.machine.variables == (("NCCL_ALGO", "Ring"),)
     assert dict(test.machine.versions)["nccl"] == "2.28.9"
-    assert test.started == "2026-07-09T10:00:00"
+    assert test.started == "2026-07-09T10:00:01"
+    at = LOG.index("         128")
+    for logged in ("n:1:1 [0] NCCL INFO x\n", "[2026-07-09 10:00:00] n:1:1 [0] NCCL WARN x\n"):
+        tests = parsed(f"{LOG[:at]}{logged}{LOG[at:]}"), parsed(f"{LOG[: at - 1]} {logged}{LOG[at:]}")
+        for (one,) in tests:
+            assert (len(one.results), one.left_out) == (14, ()), logged
 
 
 def test_line_ends_and_marks_of_other_systems_do_not_matter_and_bytes_that_are_no_text_cost_their_line() -> None:

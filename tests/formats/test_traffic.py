@@ -187,7 +187,7 @@ def test_a_folder_is_read_as_one_program_compressed_files_too(tmp_path: Path, en
     assert row.typical == pytest.approx(70e-6)  # type: ignore[union-attr]
     (tmp_path / "empty").mkdir()
     with pytest.raises(RunFileError, match=r"no \*.log"):
-        read_foreign([tmp_path / "empty"], None, None, "")
+        read_foreign([tmp_path / "empty"], None, "")
 
 
 def test_what_cannot_be_decompressed_or_is_an_archive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
