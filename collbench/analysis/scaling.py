@@ -280,26 +280,26 @@ def helpful_remedies(curve: Curve, point: Point) -> list[Remedy]:
 # The verdict in words.
 
 
-def judged(efficiency: Estimate, threshold: float) -> str:
-    """Return HEALTHY or POOR where all of the interval is; INCONCLUSIVE with the threshold in it, or without one."""
+def judged(efficiency: Estimate) -> str:
+    """Return HEALTHY or POOR where all of the interval is; INCONCLUSIVE with THRESHOLD in it, or without one."""
     if not efficiency.known:
         return INCONCLUSIVE
-    if efficiency.low >= threshold:
+    if efficiency.low >= THRESHOLD:
         return HEALTHY
-    return POOR if efficiency.surely_below(threshold) else INCONCLUSIVE
+    return POOR if efficiency.surely_below(THRESHOLD) else INCONCLUSIVE
 
 
-def answer(found: Sequence[Curve], threshold: float = THRESHOLD) -> list[str]:
+def answer(found: Sequence[Curve]) -> list[str]:
     """Return one line: how efficient the most ranks are, what limits them, and that nothing overlaps."""
-    said = "; ".join(_efficiency_line(curve, threshold) for curve in found)
+    said = "; ".join(_efficiency_line(curve) for curve in found)
     instead = "`collbench step overlap` shows what overlap hides, `collbench train` plans with it"
     return [f"without overlap, {said}. Each step computes, then communicates: {instead}."] if found else []
 
 
-def verdict(curve: Curve, threshold: float = THRESHOLD) -> list[str]:
+def verdict(curve: Curve) -> list[str]:
     """Return lines: the verdict on the most ranks, the law that fits, and what would help where it is not healthy."""
-    said = [_efficiency_line(curve, threshold), _law_line(curve)]
-    if judged(curve.last.efficiency, threshold) == HEALTHY:
+    said = [_efficiency_line(curve), _law_line(curve)]
+    if judged(curve.last.efficiency) == HEALTHY:
         return said
     named = []
     for remedy in helpful_remedies(curve, curve.last)[:_MOST_REMEDIES]:
@@ -309,7 +309,7 @@ def verdict(curve: Curve, threshold: float = THRESHOLD) -> list[str]:
     return said
 
 
-def _efficiency_line(curve: Curve, threshold: float) -> str:
+def _efficiency_line(curve: Curve) -> str:
     point = curve.last
     speedup, efficiency = curve.speedup(point), point.efficiency
     parts = parts_of(curve, point)
@@ -326,7 +326,7 @@ def _efficiency_line(curve: Curve, threshold: float) -> str:
             remarks.append(f"products cannot be shared evenly: a rank makes {step.products}, its share is {fair:.3g}")
     return (
         f"{curve.name}, {curve.mode}: {point.ranks:,} ranks give {speedup.text(unit='x')}{base}: "
-        f"{efficiency.value:.0%}, {judged(efficiency, threshold)} (healthy from {threshold:.0%}); "
+        f"{efficiency.value:.0%}, {judged(efficiency)} (healthy from {THRESHOLD:.0%}); "
         f"{', '.join(remarks)}"
     )
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 from collbench.measure.strategies import strategies
+from collbench.present.columns import Column
 from collbench.results import Result, Trained
 from collbench.results.steps import Point
 from collbench.stats import Estimate, student
@@ -24,14 +26,6 @@ _LEARNT = 0.5  # of its first loss: a run that never gets so low has learnt noth
 _LARGEST_POWER = 700.0  # of e, that is a finite number
 _MARGIN = 1.1  # the target over the least loss of the worst run, so that one lucky point does not decide
 _KNOWN = 20.0  # times a mean, from which on the ends of an interval say nothing
-COLUMNS = {
-    "strategy": "strategy",
-    "seconds": "seconds to the target",
-    "steps": "steps",
-    "rate": "samples/s",
-    "ratio": "time over the first's",
-}
-"""The columns of `table`, with their headings."""
 
 
 class Effort(Enum):
@@ -175,17 +169,37 @@ def round_up(value: float) -> float:
 # In words.
 
 
-def table(found: Ranking) -> Iterator[dict[str, str]]:
-    """Yield a row of COLUMNS for every strategy over all seeds, the first to the target first; intervals as text."""
+class Ranked(NamedTuple):
+    """A row: a strategy over all seeds, and how many times as long as the first it takes."""
+
+    strategy: StrategyRuns
+    ratio: Estimate | None
+
+    def mean(self, effort: Effort, form: Callable[[float], str]) -> str | None:
+        """Return what it needs to reach the target; None if it does not."""
+        return _text(self.strategy.mean(effort), form) if self.strategy.arrived else None
+
+
+def ranked_rows(found: Ranking) -> list[Ranked]:
+    """Return the strategies, the first to the target first."""
     after = found.after_first(Effort.SECONDS)
-    for entry in (*found.ranked(Effort.SECONDS), *found.short):
-        yield {
-            "strategy": entry.name,
-            "seconds": _text(entry.mean(Effort.SECONDS), format_seconds) if entry.arrived else "not reached",
-            "steps": _text(entry.mean(Effort.STEPS), "{:.0f}".format) if entry.arrived else "",
-            "rate": _text(entry.rate, "{:,.0f}".format),
-            "ratio": _times(after[entry.name]) if entry.name in after else "",
-        }
+    entries = (*found.ranked(Effort.SECONDS), *found.short)
+    return [Ranked(entry, after.get(entry.name)) for entry in entries]
+
+
+def ranking_columns(found: Ranking) -> tuple[Column[Ranked], ...]:
+    """Return the columns of a ranking; intervals are text."""
+    return (
+        Column("", lambda row: row.strategy.name, key="strategy"),
+        Column(
+            f"seconds to loss {found.target:g}",
+            lambda row: row.mean(Effort.SECONDS, format_seconds) or "not reached",
+            form=">",
+        ),
+        Column("steps", lambda row: row.mean(Effort.STEPS, "{:.0f}".format), importance=2, form=">"),
+        Column("samples/s", lambda row: _text(row.strategy.rate, "{:,.0f}".format), importance=1, form=">"),
+        Column("time over the first's", lambda row: row.ratio, _times, form=">"),
+    )
 
 
 def verdicts(results: Sequence[Result]) -> list[str]:

@@ -244,8 +244,8 @@ def plot(
 
     """
     from collbench.plots.kinds import PlotRequest, draw, draw_file, lacking  # Matplotlib takes long to import
-    from collbench.plots.style import FORMATS, STYLES
     from collbench.plots.views import named
+    from collbench.present.figures import FORMATS, STYLES
 
     shown = [as_run(run) for run in ([runs] if isinstance(runs, Run | Path | str) else runs)]
     if style not in STYLES:

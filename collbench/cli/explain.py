@@ -14,9 +14,9 @@ import click
 from collbench.algorithms import find
 from collbench.analysis.crossover import handicaps
 from collbench.api.requests import default_folder, measured_sweep
-from collbench.cli.options import HERE, option, shared, sweep_request, writes
+from collbench.cli.options import HERE, folder_option, option, shared, sweep_request
 from collbench.cli.progress import ResultTable
-from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND, row
+from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND
 from collbench.cli.running import finish, run_session, say_where
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
@@ -42,7 +42,7 @@ _OPTIONS = [
         "bind",
         stepfactor=16.0,
     ),
-    *writes("run file, pictures and trace"),
+    folder_option("run file, pictures and trace"),
 ]
 
 
@@ -55,14 +55,13 @@ def command(**options: Any) -> int:
     explained = session(options)
     table = ResultTable(
         lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
-        EXPLAIN.heading,
-        lambda result: row(result, None),
+        EXPLAIN,
     )
     if interrupted := run_session(explained, table):
         return interrupted
     if explained.leader:
         click.echo("\n".join(["", EXPLAIN_LEGEND, *handicaps(explained.results)]), err=True)
-        folder = say_where(explained, options["formats"])
+        folder = say_where(explained)
         rows = [result for result in explained.results if isinstance(result, Explanation)]
         if bounds := ", ".join(_bounds(explained, rows)):
             click.echo(f"of these times links, memory and cache alone take: {bounds}")

@@ -86,12 +86,12 @@ def finish(sessions: Sequence[Session]) -> int:
     return exit_status(results)
 
 
-def say_where(session: Session, formats: Sequence[str]) -> Path:
+def say_where(session: Session, plot: bool = True) -> Path:
     """Print the paths of the run file and of its pictures, which are drawn here; the folder of both."""
     assert session.path
     click.echo(f"run file: {session.path}")
-    if formats:
-        draw_plots(session.path, tuple(dict.fromkeys(formats)))
+    if plot:
+        draw_plots(session.path)
     return session.path.parent
 
 

@@ -6,9 +6,20 @@ from pathlib import Path
 
 from collbench.analysis.compare import Comparison, Row
 from collbench.errors import UsageError
-from collbench.plots.axes import LEVEL, Axes, Figure, heading, new_figure, panel_grid, size_axis
-from collbench.plots.save import save_as
-from collbench.plots.style import FORMATS, GREY, SCREEN, TOLD_APART, Look, looks, style
+from collbench.plots.axes import LEVEL, heading, panel_grid, size_axis
+from collbench.present.figures import (
+    FORMATS,
+    GREY,
+    SCREEN,
+    TOLD_APART,
+    Axes,
+    Figure,
+    Look,
+    looks,
+    new_figure,
+    save_as,
+    style,
+)
 from collbench.results import by_key
 
 _FARTHEST = 4.0  # times beyond the ratios themselves that an interval may stretch the axis

@@ -14,20 +14,9 @@ from collbench.analysis.overlap import Overlap, best_of_schedules, overlaps
 from collbench.analysis.scaling import USUAL, Curve, curves, fit_law
 from collbench.analysis.stragglers import Floats, StepArrays, straggler_rows
 from collbench.analysis.strategies import Effort, Ranking, StrategyRuns, geometric_mean, ranking
-from collbench.plots.axes import (
-    LEVEL,
-    Axes,
-    Figure,
-    bars_in_words,
-    efficiency_axes,
-    heading,
-    name_rows,
-    new_figure,
-    patch_legend,
-    seconds_tick,
-)
+from collbench.plots.axes import LEVEL, bars_in_words, efficiency_axes, heading, name_rows, patch_legend, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.plots.style import ACTIVITIES, COLORS, GREY, SCREEN, Look, looks, style
+from collbench.present.figures import ACTIVITIES, COLORS, GREY, SCREEN, Axes, Figure, Look, looks, new_figure, style
 from collbench.results import StepPrediction, StepTimes, Trained, family
 from collbench.results.steps import COMMUNICATED, COMPUTED, Point
 from collbench.runfile.store import Run

@@ -8,20 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from collbench.plots.axes import (
-    Axes,
-    Figure,
-    grid_along_x,
-    heading,
-    name_rows,
-    new_figure,
-    patch_legend,
-    seconds_tick,
-    stacked_bar,
-)
+from collbench.plots.axes import grid_along_x, heading, name_rows, patch_legend, seconds_tick, stacked_bar
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.plots.style import DARK, OTHERS, style
-from collbench.plots.style import PHASES as COLOURS
+from collbench.present.figures import DARK, OTHERS, Axes, Figure, new_figure, style
+from collbench.present.figures import PHASES as COLOURS
 from collbench.results import PARTS, Explanation, by_key
 from collbench.results.collectives import PHASES, Span, Track
 from collbench.runfile.store import Run

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from collbench.analysis.step_tables import ranking_table
 from collbench.analysis.strategies import Effort, geometric_mean, ranking, round_up, verdicts
 from collbench.cases import Job
-from collbench.cli._step_tables import ranking_table
 from collbench.plots.steps import losses
 from collbench.results import Trained
 from collbench.results.facts import WeightMismatch
