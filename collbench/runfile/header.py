@@ -9,6 +9,7 @@ from collbench.notebook import Shown
 from collbench.records import Record
 from collbench.topology.discovered import Gpu as Device
 from collbench.topology.discovered import Topology
+from collbench.topology.system import System
 
 __all__ = [
     "Device",
@@ -41,7 +42,7 @@ class TopologyPart(Shown, Topology, frozen=True, kw_only=True):
     uneven: tuple[int, ...] = ()  # ranks of each host of a foreign log, where they differ
     racks: int = 0  # as NVLinks join hosts, by a foreign log; 0: not known
     model: bool = False  # whether the run is predicted
-    system: Mapping[str, Any] = {}  # for which it is
+    system: System | None = None  # for which it is
     what_ifs: tuple[str, ...] = ()  # with these changes
     streamed_from: int = 0  # bytes from which on copies between CPU ranks go past the caches; 0: they do not
     curves: str = ""  # the origin of the communication times of a plan

@@ -10,6 +10,7 @@ from enum import StrEnum
 from itertools import chain, pairwise
 from typing import Any
 
+from collbench.notebook import Shown
 from collbench.records import Record, plain
 from collbench.units import counted, format_size
 
@@ -180,7 +181,7 @@ class NumaNode(Record, frozen=True):
     memory: int | None = None  # bytes
 
 
-class Host(Record, frozen=True):
+class Host(Shown, Record, frozen=True):
     """The machine that CPU ranks run on, and how much of it they may use."""
 
     usable: tuple[int, ...] = ()  # logical CPUs in the affinity mask
