@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from collbench.api.reading import RunOrPath, read
 from collbench.api.requests import find_system, split_names
@@ -28,6 +27,7 @@ from collbench.planner.search import Plan, Planned, plan_on
 from collbench.planner.sensitivity import anchored, parse_anchor
 from collbench.planner.setting import Setting, machine_of, with_user_rates
 from collbench.results import PlannedStep
+from collbench.runfile.header import TopologyPart
 from collbench.runfile.store import NAME, Run
 from collbench.units import parse_duration, parse_numbers
 
@@ -107,12 +107,13 @@ class TrainingPlan(Shown):
             list(session.run())
         return session.as_run()
 
-    def _topology(self) -> dict[str, Any]:
+    def _topology(self) -> TopologyPart:
         """Return the topology for the header of the run file."""
         curves, ranks = self.plan.setting.curves, self.plan.setting.job.gpus
-        described = {"system": asdict(curves.system)} if isinstance(curves, ModelCurves) else {}
-        where = {"name": self.title, "shared": False, "platform": "gpu", "ranks": ranks, "model": True}
-        return {**where, **described, "curves": curves.origin}
+        system = curves.system if isinstance(curves, ModelCurves) else None
+        return TopologyPart(
+            name=self.title, platform="gpu", ranks=ranks, model=True, system=system, curves=curves.origin
+        )
 
 
 def train(

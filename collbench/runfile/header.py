@@ -1,9 +1,9 @@
 """The header of a run file: what holds for the whole run."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
-from msgspec import field
+from msgspec import field, structs
 
 from collbench.notebook import Shown
 from collbench.records import Record
@@ -48,6 +48,16 @@ class TopologyPart(Shown, Topology, frozen=True, kw_only=True):
     curves: str = ""  # the origin of the communication times of a plan
 
     to_json = Record.to_json
+
+    @classmethod
+    def of(cls, topology: Topology, nodes: int, streamed_from: int = 0) -> Self:
+        """Return a discovered topology with its name; of CPUs on several nodes only the first is discovered."""
+        name = topology.name
+        if topology.sockets and nodes > 1:
+            ranks, _, what = name.partition(" on ")
+            name = f"{ranks} on {nodes} nodes, the first with {what}"
+        known = structs.asdict(topology)
+        return cls(name=name, shared=topology.shared, nodes=nodes, streamed_from=streamed_from, **known)
 
 
 class SweepPart(Shown, Record, frozen=True, kw_only=True):

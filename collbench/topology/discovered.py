@@ -268,14 +268,6 @@ class Topology(Record, frozen=True):
         """
         return replace(self, links=tuple(_probed(link, results, otherwise) for link in self.links))
 
-    def on_nodes(self, count: int) -> dict[str, Any]:
-        """Return the record of a run on so many machines, of which this is the first; the others are not discovered."""
-        record = self.to_json() | {"nodes": count}
-        if count > 1:
-            ranks, _, what = self.name.partition(" on ")
-            record["name"] = f"{ranks} on {count} nodes, the first with {what}"
-        return record
-
     def to_json(self) -> dict[str, Any]:
         """Return the record for a run file's header; `name` and `shared` are for readers without this module."""
         record: dict[str, Any] = plain(asdict(self))
