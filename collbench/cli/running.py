@@ -85,12 +85,12 @@ def finish(sessions: Sequence[Session]) -> int:
     return exit_status(results)
 
 
-def say_where(session: Session, formats: Sequence[str]) -> Path:
+def say_where(session: Session, plot: bool = True) -> Path:
     """Print the paths of the run file and of its pictures, which are drawn here; the folder of both."""
     assert session.path
     click.echo(f"run file: {session.path}")
-    if formats:
-        draw_plots(session, tuple(dict.fromkeys(formats)))
+    if plot:
+        draw_plots(session)
     return session.path.parent
 
 

@@ -299,7 +299,6 @@ def test_wrong_words_are_refused_with_the_choices(base: Path, tmp_path: Path, mo
         ([base, new, "--junit", "base/run.jsonl/x.xml"], "choose another --junit"),
         ([base, new, "-o", "base/run.jsonl/x.png"], "choose another --out"),
         ([base], "give BASE and NEW, or --against"),
-        ([base, base, "--history", base], "give --against"),
         ([base, "broken.jsonl"], "broken.jsonl:1"),
         (["nowhere", base], "nowhere"),
         ([base, "other"], "nothing to compare"),  # an empty table would look like a success
@@ -347,4 +346,4 @@ def test_the_last_run_needs_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     outcome = compare("--against", "last", new, "--gate")
     assert "BASE  results/runs/day2/run.jsonl" in outcome.output
     assert outcome.return_value == 3
-    assert "no last run" in refusal(compare("--against", "last", new, "--history", tmp_path / "elsewhere"))
+    assert "no last run" in refusal(compare("--against", tmp_path / "elsewhere", new))
