@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +25,7 @@ from collbench.planner.search import OnSystem, Plan, best_on, plan_on, sizes
 from collbench.planner.sensitivity import anchored, parse_anchor
 from collbench.planner.setting import Setting, machine_of
 from collbench.results import PlannedStep
+from collbench.runfile.header import TopologyPart
 from collbench.runfile.store import NAME, Run
 from collbench.units import parse_duration, parse_numbers
 
@@ -135,12 +136,13 @@ class TrainingPlan(Shown):
             list(session.run())
         return session.as_run()
 
-    def _topology(self) -> dict[str, Any]:
+    def _topology(self) -> TopologyPart:
         """Return the topology for the header of the run file."""
         curves, ranks = self.plan.setting.curves, self.plan.setting.job.gpus
-        described = {"system": asdict(curves.system)} if isinstance(curves, ModelCurves) else {}
-        where = {"name": self.title, "shared": False, "platform": "gpu", "ranks": ranks, "model": True}
-        return {**where, **described, "curves": curves.origin}
+        system = curves.system if isinstance(curves, ModelCurves) else None
+        return TopologyPart(
+            name=self.title, platform="gpu", ranks=ranks, model=True, system=system, curves=curves.origin
+        )
 
 
 @takes(TrainRequest)
