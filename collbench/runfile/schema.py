@@ -103,7 +103,7 @@ def _plain(value: Any) -> Any:
         return value.name
     built = msgspec.to_builtins(value)
     if isinstance(value, Step | Job):
-        return {name: part for name, part in built.items() if part or name not in ("mode", "ctas", "target")}
+        return {name: part for name, part in built.items() if part or name not in ("mode", "target")}
     return built
 
 
