@@ -184,12 +184,10 @@ def _shares(group: Sequence[Explanation]) -> Figure:
     times.xaxis.set_major_formatter(seconds_tick)
     shares.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
     shares.set_xlim(0, 1)
-    for axes, name in (
-        (times, "time of one operation, measured without tracing"),
-        (shares, "shares of its parts, by tracing"),
-    ):
+    times.set_xlabel("time of one operation, measured without tracing")
+    shares.set_xlabel("shares of its parts, by tracing")
+    for axes in (times, shares):
         grid_along_x(axes)
-        axes.set_xlabel(name)
     case = group[0].case
     heading(drawn, f"Where the time goes: {case.title}, {format_size(case.nbytes)}")
     patch_legend(drawn, COLOURS)

@@ -401,7 +401,6 @@ def environment(analysed: AnalysedRun) -> Part:
     rows = [("host", known.host), ("system", known.system)]
     rows += list(known.versions.items())[:MOST]
     rows += [(f"${name}", value) for name, value in list(known.variables.items())[:MOST]]
-    rows += [(safe_text(name, 80), safe_text(value)) for name, value in list(known.rest.items())[:MOST] if value]
     rows.append(("command", safe_text(" ".join(header.command))))
     rows = [(name, value) for name, value in rows if value]
     return Part(tables=[TextTable(f"Environment of {analysed.label}", ("what", "value"), rows)] if rows else [])
