@@ -16,7 +16,7 @@ HEAVY = {  # library: modules, or packages, that may import it
     "cuda": ("platforms.gpu",),
     "cupy": ("platforms.gpu.cuda",),
     "jinja2": ("reports", "lesson.page", "plots.document"),
-    "matplotlib": ("plots", "lesson.kit"),
+    "matplotlib": ("plots", "lesson.kit", "present.figures"),
     "mpi4py": (
         *("platforms.cpu", "platforms.mpi_processes", "measure.watchdog"),
         *("algorithms.mpi", "algorithms.mpi_python"),

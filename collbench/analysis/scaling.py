@@ -7,7 +7,7 @@ the median of the rounds.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +109,7 @@ def find_point(found: Iterable[Curve], row: Result) -> tuple[Curve | None, Point
     return None, None
 
 
-def is_timed(result: Result) -> bool:
+def is_timed(result: Result) -> TypeGuard[StepRow]:
     """Return whether a row is a step with a time to compare: predicted, or measured, right and undisturbed."""
     measured = isinstance(result, StepTimes) and result.right and not result.disturbed
     return measured or isinstance(result, StepPrediction)
@@ -126,7 +126,7 @@ def _passes(results: Iterable[Result]) -> Iterator[list[StepRow]]:
             yield rows
             rows = []
         before = result.case.ranks
-        if isinstance(result, StepRow) and is_timed(result):
+        if is_timed(result):
             rows.append(result)
     if rows:
         yield rows
@@ -145,19 +145,20 @@ def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[Curve]:
         more = [row for row in rows if row.implementation == name and row.case.ranks > fewest]
         points = (Point(base, Estimate(1.0, 1.0, 1.0)), *(_point(base, row) for row in more))
         # Older run files do not say the mode: equal work of every rank counts as weak.
-        first, last = _step(base), _step(more[-1])
+        first, last = step_of(base), step_of(more[-1])
         equal = (first.products, first.seconds) == (last.products, last.seconds)
         yield Curve(more[0].label, last.mode or (WEAK if equal else STRONG), points)
 
 
-def _step(row: StepRow) -> Step:
+def step_of(row: StepRow) -> Step:
+    """Return the step of a row, which has one."""
     assert row.case.step
     return row.case.step
 
 
 def share_of(base: StepRow, row: StepRow) -> float:
     """Return the work of a rank over that of a rank in the base; not every number of ranks divides the products."""
-    first, step = _step(base), _step(row)
+    first, step = step_of(base), step_of(row)
     return step.products / first.products if first.products else step.seconds / first.seconds
 
 
@@ -319,7 +320,7 @@ def _efficiency_line(curve: Curve) -> str:
     slower = parts.computing / parts.alone - 1
     if slower > 0.02:
         remarks.append(f"computing takes {slower:.0%} longer than alone")
-    first, step = _step(curve.base.row), _step(point.row)
+    first, step = step_of(curve.base.row), step_of(point.row)
     if curve.mode == STRONG and step.products:
         fair = first.products * curve.base.ranks / point.ranks
         if abs(step.products / fair - 1) > _UNEVEN:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from collbench.measure.strategies import strategies
 from collbench.present.columns import Column
-from collbench.results import Result, Trained
+from collbench.results import Result, Trained, by_key
 from collbench.results.steps import Point
 from collbench.stats import Estimate, student
 from collbench.units import format_list, format_seconds
@@ -33,6 +33,10 @@ class Effort(Enum):
 
     SECONDS = "time"
     STEPS = "steps"
+
+    def of(self, run: Trained, point: Point) -> float:
+        """Return the seconds or steps of a run up to a point; steps as if all ranks had made as many."""
+        return point.seconds if self is Effort.SECONDS else point.batches / run.case.ranks
 
 
 def geometric_mean(values: Iterable[float], error: float = ERROR) -> Estimate:
@@ -75,15 +79,9 @@ class StrategyRuns:
         """Return whether the target was reached with every seed."""
         return bool(self.runs) and len(self.goals) == len(self.runs)
 
-    def needed(self, effort: Effort, seed: int) -> float:
-        """Return the seconds or steps to the target; steps as if all ranks had made as many."""
-        if effort is Effort.SECONDS:
-            return self.goals[seed].seconds
-        return self.goals[seed].batches / self.runs[seed].case.ranks
-
     def mean(self, effort: Effort) -> Estimate:
         """Return the mean over seeds of the seconds or steps to the target."""
-        return geometric_mean(self.needed(effort, seed) for seed in self.goals)
+        return geometric_mean(effort.of(self.runs[seed], goal) for seed, goal in self.goals.items())
 
     @property
     def rate(self) -> Estimate:
@@ -92,8 +90,10 @@ class StrategyRuns:
 
     def ratio(self, other: "StrategyRuns", effort: Effort, error: float = ERROR) -> Estimate | None:
         """Return how many times as much it needs as another, over the seeds that both have; None without any."""
-        common = [seed for seed in self.goals if seed in other.goals]
-        ratios = [self.needed(effort, seed) / other.needed(effort, seed) for seed in common]
+        ratios = []
+        for seed, goal in self.goals.items():
+            if seed in other.goals:
+                ratios.append(effort.of(self.runs[seed], goal) / effort.of(other.runs[seed], other.goals[seed]))
         return geometric_mean(ratios, error) if ratios else None
 
 
@@ -220,20 +220,17 @@ def verdict(found: Ranking) -> Iterator[str]:
 
 
 def _first(found: Ranking, effort: Effort) -> str:
-    first, *others = found.ranked(effort)
-    after = found.after_first(effort)
-    places = {name: _place(ratio) for name, ratio in after.items()}
-    level = [name for name, place in places.items() if place == "level"]
-    unsure = [name for name, place in places.items() if place in ("inconclusive", "ahead")]
+    first, after = found.ranked(effort)[0], found.after_first(effort)
+    names = by_key(after, lambda name: _place(after[name]))
+    level, later = names.get("level", []), names.get("behind", [])
+    unsure = [name for name in after if name not in (*level, *later)]
     if unsure:
         words = (
             f"inconclusive which is first to loss {found.target:g}: {first.name} has the lowest mean, "
             f"{format_list(unsure)} may be as fast ({unsure[0]}: {_times(after[unsure[0]])})"
         )
-        later = [name for name, place in places.items() if place == "behind"]
         surely = [f"{name}, {_times(after[name])} the {effort.value}" for name in later]
         return f"{words}; surely later: {'; '.join(surely)}" if surely else words
-    later = [entry.name for entry in others if entry.name in after and entry.name not in level]
     rest = f"; {later[0]}, the next, needs {_times(after[later[0]])} the {effort.value}" if later else ""
     if level:
         return f"{format_list([first.name, *level])} reach loss {found.target:g} first, level within {LEVEL:.0%}{rest}"

@@ -20,11 +20,10 @@ from collbench.cli.running import Outputs, draw_plots, finish, run_session
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure import protocol
-from collbench.measure.session import COPIES, PairedSession
+from collbench.measure.session import COPIES, PairedSession, Session
 from collbench.platforms import find_platform, platforms
 from collbench.present.terminal import Table
 from collbench.results import Result, Skipped
-from collbench.runfile import store
 from collbench.runfile.environment import Setting
 
 AS_IS = "as-is"  # the folder of the environment as it is
@@ -62,7 +61,7 @@ def measure_pair(
         notes.append("-I is without effect: the run files have all samples")
     if interrupted := run_session(session, PairedTable(session, texts), filter(None, notes), outputs.quiet):
         return interrupted
-    _print_end([part.path for part in session.sessions if part.path], outputs.plot)
+    _print_end([part for part in session.sessions if part.path], outputs.plot)
     return finish(session.sessions)
 
 
@@ -143,19 +142,19 @@ def paired_rows(pair: tuple[Result, Result], table: Table[Compared]) -> list[str
     return rows
 
 
-def _print_end(paths: Sequence[Path], plot: bool) -> None:
+def _print_end(sessions: Sequence[Session], plot: bool) -> None:
     """Print what came out, what the numbers mean, and where everything is."""
-    base, new = (store.read(path) for path in paths)
+    base, new = (session.as_run() for session in sessions)
     comparison = compare(base, new)
     click.echo("\n".join(verdicts(comparison)))
     both = (*base.results, *new.results)
     legends = (*legend([comparison]), *legend_lines(both), *handicaps(both))
     click.echo("\n".join([f"\n{LEGEND}", *legends]), err=True)
-    for path in paths:
-        click.echo(f"run file: {path}")
-    for path in paths if plot else ():
-        draw_plots(path)
-    command = ["collbench", "compare", *(str(path.parent) for path in paths)]
+    for run in (base, new):
+        click.echo(f"run file: {run.path}")
+    for session in sessions if plot else ():
+        draw_plots(session)
+    command = ["collbench", "compare", *(str(run.path.parent) for run in (base, new))]
     click.echo(f"more of it: {shlex.join(command)}")
 
 

@@ -20,15 +20,15 @@ from collbench.analysis.fit import measured
 from collbench.analysis.interconnects import Table as Interconnects
 from collbench.analysis.interconnects import of_runs, tables
 from collbench.analysis.matching import Unmatched, no_common_size, several_machines
-from collbench.api.reading import contents, selected
+from collbench.api.reading import CompareRequest, contents, selected
 from collbench.cli import interconnects
 from collbench.cli.options import (
     PATH,
-    SHARE,
     STANDARD,
     csv_option,
     json_option,
     option,
+    options_of,
     out_option,
     print_answer,
 )
@@ -71,10 +71,7 @@ _OPTIONS = [
     option(
         "--against", "Take the last earlier run of NEW's kind as BASE; last: of results/runs.", metavar="last|FOLDER"
     ),
-    option("--margin", "Changes up to this do not matter.", type=SHARE, default="5%", show_default=True),
-    option("--confidence", "Probability that no row is called wrongly.", type=SHARE, default="95%", show_default=True),
-    option("--assume", "How much each time of a log varies.  [default: from neighbouring sizes]", type=SHARE),
-    option("--only", "Collectives, implementations and sizes: allreduce,1M..", metavar="WORD[,WORD]"),
+    *options_of(CompareRequest),
     json_option("all of it"),
     csv_option("row"),
     out_option("Draw the ratios (.png, .svg, .pdf); may be given several times.", multiple=True),

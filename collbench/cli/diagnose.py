@@ -16,8 +16,8 @@ import click
 from collbench.analysis import gate, roofline
 from collbench.analysis.diagnose import Diagnosis, curve_remarks, settings
 from collbench.analysis.verdict import FAR, Correctness, Health, but_for, listed
-from collbench.api.reading import Diagnosed, diagnose
-from collbench.cli.options import NODES, RUN, STANDARD, json_option, machine_option, option, print_answer
+from collbench.api.reading import Diagnosed, DiagnoseRequest, diagnose
+from collbench.cli.options import RUN, STANDARD, json_option, option, options_of, print_answer
 from collbench.present.columns import Column
 from collbench.present.terminal import Table
 from collbench.results import Observed, Prediction
@@ -28,8 +28,7 @@ from collbench.units import counted, format_range, format_rate, format_seconds, 
 _GATE = {gate.PASSED: "passed", gate.REGRESSION: "failed", gate.INCONCLUSIVE: "inconclusive"}
 _OPTIONS = [
     RUN,
-    machine_option(),
-    NODES,
+    *options_of(DiagnoseRequest),
     json_option("all of it"),
     option("--gate gated", "Exit with 3 if slow or wrong, 4 if unknown or with exceptions.", is_flag=True),
 ]

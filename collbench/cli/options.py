@@ -251,7 +251,7 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
         if word.opt.unit:
             self._read = word.opt.unit.read if word.opt.unit in (DURATION, FRACTION) else None
         else:
-            plain: dict[Any, Any] = {bool: click.INT, Path: PATH, int: click.INT, float: click.FLOAT}
+            plain: dict[Any, Any] = {bool: click.INT, Path: PATH, str: click.STRING, int: click.INT, float: click.FLOAT}
             self._plain = next((plain[kind] for kind in plain if kind in kinds), click.STRING)
             self._read = (lambda number, option: number > 0) if bool in kinds else None
         self.name = word.opt.unit.name.lower() if word.opt.unit else self._plain.name

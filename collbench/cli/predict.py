@@ -19,6 +19,7 @@ from collbench.api.requests import (
     find_system,
     folder_name,
     predicted_sweep,
+    split_names,
 )
 from collbench.cli import interconnects
 from collbench.cli.options import (
@@ -60,8 +61,7 @@ _OPTIONS = [
     QUIET,
     json_option("the results"),
     PLOT,
-    click.Argument(["system"], required=False, metavar="SYSTEM|FILE.toml[,...]"),
-    option("--on", "The system, as the argument.", metavar="SYSTEM|FILE.toml[,...]", shell_complete=completed(systems)),
+    click.Argument(["system"], metavar="SYSTEM|FILE.toml[,...]", shell_complete=completed(systems)),
     option("--graph", "Operations replayed from a CUDA graph instead of launched each.", is_flag=True),
     csv_option("size of several systems"),
 ]
@@ -78,7 +78,7 @@ class _Command(click.Command):
 
 
 @click.command(cls=_Command, context_settings={"show_default": True}, params=_OPTIONS)
-def command(system: str | None, on: str | None, graph: bool, **options: Any) -> int:
+def command(system: str, graph: bool, **options: Any) -> int:
     """Predict what a collective should take on a described system; nothing runs, no GPU is needed.
 
     SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but
@@ -87,11 +87,7 @@ def command(system: str | None, on: str | None, graph: bool, **options: Any) -> 
     Several systems (dgx-h100,ethernet-100g-tcp) are compared in one table.  All have --ranks, or as many ranks as all
     can have.
     """
-    if system and on:
-        raise UsageError(f"{system} and --on {on} both name the system; leave one out")
-    if not (system or on):
-        raise click.MissingParameter(param_hint="SYSTEM", param_type="argument")
-    names = [word.strip() for word in (system or on or "").split(",")]
+    names = split_names(system)
     if len(names) > 1:
         return interconnects.side_by_side(names, options, options["what_if"], graph)
     if options["as_csv"]:

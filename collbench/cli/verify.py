@@ -8,16 +8,17 @@ For example:
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
 from collbench.algorithms import implementations
-from collbench.api.requests import measured_sweep
+from collbench.api.requests import SweepRequest, measured_sweep
+from collbench.api.words import Here, Impls, Ops, Timeout
 from collbench.cases import Sweep
 from collbench.cli._process import coloured
-from collbench.cli.options import HERE, given, option, shared, sweep_request
+from collbench.cli.options import QUIET, RENDEZVOUS_FOLDER, given, made, option, options_of
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import row
 from collbench.cli.running import run_session
@@ -33,12 +34,22 @@ _WORDS = {Outcome.WRONG: "WRONG", Outcome.FAILED: "FAILED", Outcome.OK: "ok"}
 """Words of a cell, the worst first: the worst outcome of its cases counts."""
 _SHOWN = 3  # failures of an implementation and collective, of which there may be thousands
 
+
+@dataclass(frozen=True)
+class VerifyRequest(SweepRequest):
+    """What to check, and where: every size once."""
+
+    op: Ops = "all"
+    impl: Impls = "all,narrow"
+    on: Here = "auto"
+    timeout: Timeout = "60s"
+
+
 _OPTIONS = [
-    *shared(op="all", impl="all,narrow"),
-    HERE,
-    *shared("ranks", datatype="float", redop="sum", timeout="60s"),
+    *options_of(VerifyRequest, "op impl on ranks datatype redop timeout"),
     option("--full", "All types and reductions: thousands of cases, minutes.", is_flag=True),
-    *shared("rendezvous", "spin", "bind", "quiet"),
+    RENDEZVOUS_FOLDER,
+    QUIET,
 ]
 
 
@@ -52,7 +63,7 @@ def command(full: bool, quiet: bool, **options: Any) -> int:
         if full and name not in given():
             options[name] = "all"
     fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
-    platform, sweep = measured_sweep(sweep_request(options, **fixed), launched())
+    platform, sweep = measured_sweep(made(VerifyRequest, options, **fixed), launched())
     sampling = replace(sweep.sampling, check_only=True)
     sweep = replace(sweep, sizes=SIZES, sampling=sampling, both_places=True)
     session = Session(platform, sweep, launched(), None)

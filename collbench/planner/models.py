@@ -12,7 +12,7 @@ from collbench.errors import UsageError, unknown
 from collbench.host.sanitize import read_toml
 from collbench.host.sanitize import text as cleaned
 from collbench.notebook import Shown
-from collbench.runfile.schema import convert
+from collbench.records import convert
 from collbench.units import counted
 
 MOST = 2**32  # of any dimension

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from collbench.analysis.plans import Scaled, planned, scaled
 from collbench.host.sanitize import text
 from collbench.plots.axes import (
-    Figure,
     efficiency_axes,
     grid_along_x,
     heading,
     name_rows,
-    new_figure,
     patch_legend,
     seconds_tick,
     stacked_bar,
 )
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.plots.style import COLORS, DARK, GREY, OTHERS, SCREEN, STEP_PARTS, style
+from collbench.present.figures import COLORS, DARK, GREY, OTHERS, SCREEN, STEP_PARTS, Figure, new_figure, style
 from collbench.results import PlannedStep, words
 from collbench.runfile.store import Run
 from collbench.units import counted, format_seconds

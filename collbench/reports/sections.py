@@ -19,9 +19,9 @@ from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
 from collbench.analysis.step_tables import StepResult
 from collbench.errors import CollbenchError
-from collbench.plots.axes import Figure
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.present.columns import Column, Row
+from collbench.present.figures import Figure
 from collbench.reports.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.results import PARTS, Explanation, PlannedStep, Result, StepPrediction, StepTimes, Trained, by_key
 from collbench.runfile.store import Run
@@ -146,7 +146,7 @@ def pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> t
 
 def _address(figure: Figure) -> str:
     """Return the address that holds a figure."""
-    from collbench.plots.save import page_png
+    from collbench.present.figures import page_png
 
     return f"data:image/png;base64,{base64.b64encode(page_png(figure)).decode()}"
 
@@ -385,7 +385,6 @@ def environment(analysed: AnalysedRun) -> Part:
     rows = [("host", known.host), ("system", known.system)]
     rows += list(known.versions.items())[:MOST]
     rows += [(f"${name}", value) for name, value in list(known.variables.items())[:MOST]]
-    rows += [(safe_text(name, 80), safe_text(value)) for name, value in list(known.rest.items())[:MOST] if value]
     rows.append(("command", safe_text(" ".join(header.command))))
     rows = [(name, value) for name, value in rows if value]
     return Part(tables=[TextTable(f"Environment of {analysed.label}", ("what", "value"), rows)] if rows else [])

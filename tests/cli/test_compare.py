@@ -115,7 +115,7 @@ def test_gate_says_inconclusive_where_a_regression_could_hide(tmp_path: Path) ->
 
 def test_what_is_wrong_or_failed_now_is_a_regression(base: Path, tmp_path: Path) -> None:
     """Although it has no time; the table says what happened."""
-    wrong = Measurement(case(nbytes=1024), "mpi", "cpu", 1, (), Mismatch(1, 5, 0, "1", "2", 3))
+    wrong = Measurement(case(nbytes=1024), "mpi", "cpu", 1, (), mismatch=Mismatch(1, 5, 0, "1", "2", 3))
     new = write(tmp_path / "new", wrong, Failed(case(nbytes=4096), "mpi", "cpu", "hung <here>"))
     outcome = compare(base, new, "--gate")
     assert outcome.return_value == 3

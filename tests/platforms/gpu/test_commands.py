@@ -55,7 +55,7 @@ def test_a_switch_adds_in_a_whole_command(tmp_path: Path) -> None:
 
 def test_explain_says_the_share_of_each_kernels_own_bound(tmp_path: Path) -> None:
     """Of what counts its bytes, on the GPU that is there; of a library nothing is known."""
-    words = ("--impl", "nccl,ring-flags,two-shot", "--ranks", "2", "-b", "64K", "--format", "svg", "--out", "out")
+    words = ("--impl", "nccl,ring-flags,two-shot", "--ranks", "2", "-b", "64K", "--out", "out")
     done = on_gpus(tmp_path, "explain", "--on", "gpu", *words, devices=1)
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("of these times"))
