@@ -15,17 +15,7 @@ from collbench.plots.axes import (
     stacked_bar,
 )
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.present.figures import (
-    COLORS,
-    DARK,
-    GREY,
-    OTHERS,
-    SCREEN,
-    STEP_PARTS,
-    Figure,
-    new_figure,
-    style,
-)
+from collbench.present.figures import COLORS, DARK, GREY, OTHERS, SCREEN, STEP_PARTS, Figure, new_figure, style
 from collbench.results import PlannedStep, words
 from collbench.runfile.store import Run
 from collbench.units import counted, format_seconds

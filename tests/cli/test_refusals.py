@@ -106,7 +106,6 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--ranks 1", "at least 2"),
         ("--buckets 128M", "more than the 8 MiB"),
         ("--slow-rank 5", "choose from 0 to 1"),
-        ("--ctas 4", "--ctas 4 limits NCCL, which is not measured here; leave it out"),
         ("--on dgx-h100 --compute 1GFLOP", "give a time"),
     ),
     "step strategies --ranks 2": (
