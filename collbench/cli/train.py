@@ -70,7 +70,7 @@ def _lines(planned: TrainingPlan) -> Iterator[str]:
         yield from chain([""], scaling(planned.sizes, planned.scaled))
     if planned.systems:
         rows = [place.best for place in planned.systems if place.best]
-        yield from chain([""], lines(analysis.columns("system,GPUs,layout,step,MFU,tokens/s,comp.,sent,bubble"), rows))
+        yield from chain([""], lines(analysis.columns("system,GPUs,step,MFU,tokens/s,comp.,sent,bubble,layout"), rows))
         yield from (f"{place.system}  none: {place.reason}" for place in planned.systems if place.reason)
     if planned.priced:
         row = _priced(planned)
@@ -135,7 +135,7 @@ def ranking(plans: Sequence[PlannedStep]) -> list[str]:
     """Return the table of layouts."""
     ranks = {plan.implementation: rank for rank, plan in enumerate(plans, 1)}
     rank = Column[PlannedStep]("", lambda row: ranks[row.implementation], importance=USEFUL + 6, form=">")
-    return lines([rank, *analysis.columns("layout,step,nine in ten,MFU,tokens/s,memory,comp.,sent,bubble")], plans)
+    return lines([rank, *analysis.columns("layout,step,nine in ten,MFU,tokens/s,comp.,sent,bubble,memory")], plans)
 
 
 def shares(best: PlannedStep) -> str:
