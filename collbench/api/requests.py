@@ -80,7 +80,7 @@ class SweepRequest(Request):
             "--on",
             "Where the ranks live; on a described system nothing runs, and a model predicts.",
             metavar="|".join((*places(), "SYSTEM", "FILE.toml")),
-            complete=lambda: (*places(), *files.names()),
+            complete="topology.files.names",
         ),
     ] = "auto"
     nodes: Nodes = None

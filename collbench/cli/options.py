@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO, TypeVar, get_args, get_origin
 
@@ -301,11 +302,19 @@ def _option_of(word: Word) -> click.Option:
         more["default"] = int(word.default) if word.kind is bool else more["default"]
         metavar = opt.metavar or "|".join(opt.choices) or (opt.unit.name if opt.unit else None)
         more |= {"type": _Value(word), "metavar": metavar, "multiple": get_origin(word.kind) is Sequence}
-    if opt.complete:
-        more["shell_complete"] = completed(opt.complete, several=opt.unit is NAMES)
+        more["shell_complete"] = completed(lambda: _known(metavar, opt.complete), several=opt.unit is NAMES)
     if word.name == "out":
         more["callback"] = _no_reduction
     return option(f"{opt.names} {word.name}", meaning, **more | dict(opt.click))
+
+
+def _known(metavar: str | None, names: Any) -> Iterable[str]:
+    """Yield the words that an option takes as they stand in its help, and the names of a registry."""
+    yield from (word for word in (metavar or "").split("|") if word.islower())
+    if isinstance(names, str) and names:
+        module, _, name = names.rpartition(".")
+        names = getattr(import_module(f"collbench.{module}"), name)  # may take long: not before they are asked for
+    yield from names() if callable(names) else names
 
 
 def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
