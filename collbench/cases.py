@@ -11,6 +11,7 @@ from collbench.collectives import REDUCED, Collective
 from collbench.datatypes import GRADES, NONE, Datatype, Recipe, Reduction, Wire, recipe
 from collbench.errors import UsageError
 from collbench.notebook import Shown
+from collbench.records import Record
 from collbench.units import Count, Duration, Factor, format_seconds, format_size
 
 MOST_SIZES = 10_000  # of a sweep
@@ -131,8 +132,7 @@ class Job:
         return network, f"batches of {self.batch}", *_slow_words(self.slow)
 
 
-@dataclass(frozen=True)
-class Case(Shown):
+class Case(Shown, Record, frozen=True):
     """One collective at one size: everything that decides what is sent, and what must arrive.
 
     `nbytes` is the whole logical array as nccl-tests counts it, a whole number of elements (per rank, if sharded).

@@ -279,8 +279,8 @@ def plot(request: DrawRequest) -> list[Path]:
 
     """
     from collbench.plots.kinds import PlotRequest, draw, draw_file, lacking  # Matplotlib takes long to import
-    from collbench.plots.style import FORMATS, STYLES
     from collbench.plots.views import named
+    from collbench.present.figures import FORMATS, STYLES
 
     out, lines = request.out, request.lines
     shown = runs_of(request.runs)

@@ -104,8 +104,8 @@ class TrainingPlan(Shown):
     def run(self, out: Path | str | None = None) -> Run:
         """Return the plan as a run, and store it in that new folder if there is one; UsageError if that cannot be."""
         with self.session(Path(out) if out else None) as session:
-            results = tuple(session.run())
-        return Run(session.path or Path(NAME), session.header, results, True, 0)
+            list(session.run())
+        return session.as_run()
 
     def _topology(self) -> dict[str, Any]:
         """Return the topology for the header of the run file."""

@@ -18,7 +18,7 @@ from collbench.api.requests import SweepRequest, default_folder, measured_sweep
 from collbench.api.words import Factor, Here, Size, Smallest
 from collbench.cli.options import RENDEZVOUS_FOLDER, made, options_of
 from collbench.cli.progress import ResultTable
-from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND, row
+from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND
 from collbench.cli.running import finish, run_session, say_where
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
@@ -50,14 +50,13 @@ def command(**options: Any) -> int:
     explained = session(options)
     table = ResultTable(
         lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
-        EXPLAIN.heading,
-        lambda result: row(result, None),
+        EXPLAIN,
     )
     if interrupted := run_session(explained, table):
         return interrupted
     if explained.leader:
         click.echo("\n".join(["", EXPLAIN_LEGEND, *handicaps(explained.results)]), err=True)
-        folder = say_where(explained, ("png",))
+        folder = say_where(explained)
         rows = [result for result in explained.results if isinstance(result, Explanation)]
         if bounds := ", ".join(_bounds(explained, rows)):
             click.echo(f"of these times links, memory and cache alone take: {bounds}")

@@ -12,7 +12,7 @@ import click
 from collbench.api.importing import first_few, folders, read_foreign, stored
 from collbench.cli.options import PATH, option, out_option
 from collbench.cli.progress import LiveTable
-from collbench.cli.results_table import REPORTED_LEGEND, heading, row
+from collbench.cli.results_table import REPORTED_LEGEND, row, timed_table
 from collbench.results import Reported
 from collbench.runfile.store import Run
 
@@ -47,10 +47,10 @@ def command(files: tuple[Path, ...], ranks: int | None, op: str, each: bool, out
 def _show(run: Run) -> None:
     """Print a table for each collective, type and place, in the order in which they come, and where the run is."""
     click.echo(f"{run.header.topology.name}, from {run.header.imported.file}", err=True)
-    table = LiveTable()
+    table, heading = LiveTable(), timed_table().heading()
     titles = list(dict.fromkeys(result.case.title for result in run.results))
     for result in sorted(run.results, key=lambda result: titles.index(result.case.title)):
-        table.show(result.case.title, heading(""), [(result, row(result, None))])
+        table.show(result.case.title, heading, [(result, row(result))])
     reported = [result for result in run.results if isinstance(result, Reported)]
     figures = first_few({"median of the samples" if row.samples else row.statistic: None for row in reported})
     click.echo("\n" + REPORTED_LEGEND.format(figures=figures), err=True)

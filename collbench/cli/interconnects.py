@@ -70,7 +70,7 @@ def side_by_side(
         with Session(Modelled(part, sweep, what_ifs), sweep, launched(), folder, modelled=True) as session:
             results = list(session.run())
         if session.leader and folder and STANDARD not in (options["as_json"], options["as_csv"]):
-            say_where(session, ("png",) if options["plot"] else ())
+            say_where(session, options["plot"])
         skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if row.reason]
         remarks = tuple(dict.fromkeys(skipped))
         every.append(Interconnect(name, session.topology, tuple(timed(results)), remarks))

@@ -36,18 +36,25 @@ from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import remarks, row
 from collbench.cli.running import Outputs
 from collbench.cli.sweep import PLOT, print_end, show_prediction
-from collbench.cli.tables import Table
 from collbench.errors import UsageError
+from collbench.present.columns import Column
+from collbench.present.terminal import Table
 from collbench.results import Prediction, Result
 from collbench.runfile.flat import record
 from collbench.topology.system import System, launched_in_graph
 from collbench.units import format_range, format_seconds, format_size
 
 CHANGE_LEGEND = "takes: time with the change over time as described"
-CHANGE = Table(
-    "{size:>9}  {name:<16} {before:>9} {after:>9} {takes:>8}  {algorithm:<16} {note}",
-    ("algorithm", "before"),
-    {"name": "", "before": "as it is", "after": "what if"},
+CHANGE: Table[tuple[Any, Any]] = Table(
+    (
+        Column("size", lambda row: row[1].case.nbytes, format_size, form=">9"),
+        Column("", lambda row: row[1].implementation, form="<16"),
+        Column("as it is", lambda row: row[0].seconds, format_seconds, 2, ">9"),
+        Column("what if", lambda row: row[1].seconds, format_seconds, form=">9"),
+        Column("takes", lambda row: row[1].seconds / row[0].seconds, "{:.2f}x".format, form=">8"),
+        Column("algorithm", lambda row: row[1].method, importance=1, form="<16"),
+        Column("note", lambda row: remarks("predicted", row[1])),
+    )
 )
 _OPTIONS = [
     *options_of(PredictRequest),
@@ -147,13 +154,5 @@ def _answer(pairs: Sequence[tuple[Result, Result]], what_ifs: Sequence[str]) -> 
 def change_row(before: Result, after: Result) -> str:
     """Return a prediction with the one without the change; `takes` is how many times as long it lasts."""
     if not isinstance(before, Prediction) or not isinstance(after, Prediction):
-        return row(after, None)
-    return CHANGE.row(
-        size=format_size(after.case.nbytes),
-        name=after.implementation,
-        before=format_seconds(before.seconds),
-        after=format_seconds(after.seconds),
-        takes=f"{after.seconds / before.seconds:.2f}x",
-        algorithm=after.method,
-        note=remarks("predicted", after),
-    )
+        return row(after)
+    return CHANGE.row((before, after))

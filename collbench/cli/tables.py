@@ -1,25 +1,12 @@
-"""Tables of fixed columns, printed row by row as results arrive, in as many columns as the terminal has room for.
+"""Tables by a format string, until all are columns (present/columns.py)."""
 
-A table is a format string, as `"{size:>9}  {name:<16} {time:>9}  {check}"`, the headings of columns that are headed
-otherwise than by their names, and the columns that are left out first where there is no room; what stands last wraps at
-words.  In a pipe or a file every column is there in full.
-A table of rich needs all rows to find its widths, wraps cells instead of leaving columns out, and cuts rows in a pipe.
-"""
-
-import os
-import re
 import string
-import sys
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
-NARROWEST = 20  # columns that anything is laid out for
-REST = 11  # characters that the last column needs before any other is left out
-OK = 2  # the same, of the most important columns
-USUAL = 80  # columns of a terminal that does not say its width
-CONTINUED = 11  # blanks before the last column where nothing of it fits next to the others
+from collbench.present.terminal import WORD, WORDS, continued, room
+
 WHOLE = 10_000  # columns in which every table fits
 
 
@@ -58,7 +45,7 @@ class Table(NamedTuple):
             return self.form.format(**cells).rstrip()
         *columns, last = self._columns(self.left_out(cells))
         start = "".join(f"{field.before}{cells[field.name]:{field.spec}}" for field in columns) + last.before
-        return "\n".join(_continued(start, f"{cells[last.name]:{last.spec}}".rstrip(), width))
+        return "\n".join(continued(start, f"{cells[last.name]:{last.spec}}".rstrip(), width))
 
     def left_out(self, cells: Mapping[str, object]) -> list[str]:
         """Return the columns that there is no room for."""
@@ -69,7 +56,7 @@ class Table(NamedTuple):
         for name in (*self.first_out, *self.last_out):
             columns = self._columns(gone)[:-1]
             used = sum(len(field.before) + len(f"{cells[field.name]:{field.spec}}") for field in columns)
-            if used + 2 + (OK if name in self.last_out else REST) <= width:
+            if used + 2 + (WORD if name in self.last_out else WORDS) <= width:
                 break
             gone.append(name)
         return gone
@@ -77,23 +64,6 @@ class Table(NamedTuple):
     def _columns(self, without: Sequence[str]) -> list[Field]:
         parts = string.Formatter().parse(self.form)
         return [Field(before, name, spec or "") for before, name, spec, _ in parts if name and name not in without]
-
-
-def is_terminal(stream: TextIO) -> bool:
-    """Return whether it is a terminal, and not one that Open MPI gives its processes, wherever their output goes."""
-    return stream.isatty() and "OMPI_COMM_WORLD_RANK" not in os.environ
-
-
-def room(stream: TextIO | None = None) -> int | None:
-    """Return the columns of the terminal that a stream is, by default standard output, or as COLUMNS says.
-
-    None where there is no limit.
-    """
-    stream, given = stream or sys.stdout, os.environ.get("COLUMNS", "")
-    columns = int(given) if given.isdecimal() else 0
-    if not columns and is_terminal(stream):
-        columns = os.get_terminal_size(stream.fileno()).columns or USUAL
-    return max(NARROWEST, columns) if columns else None
 
 
 def grid(rows: Sequence[Sequence[str]], right: Sequence[int] = (), first_out: Sequence[int] = ()) -> list[str]:
@@ -111,36 +81,3 @@ def grid(rows: Sequence[Sequence[str]], right: Sequence[int] = (), first_out: Se
         cells = [f"{row[one]:>{widths[one]}}" if one in right else f"{row[one]:<{widths[one]}}" for one in shown]
         lines.append("  ".join(cells).rstrip())
     return lines
-
-
-def _continued(start: str, rest: str, width: int) -> Iterator[str]:
-    """Yield the rest next to the start, continued below its own beginning, or below the start if that is too narrow."""
-    indent, lines = len(start), _broken(rest, width - len(start))
-    if len(start) + len(rest) <= width:
-        lines = [rest]
-    elif max(map(len, lines)) > width - indent:
-        indent, lines = CONTINUED, ["", *_broken(rest, width - CONTINUED)]
-    yield (start + lines[0]).rstrip()
-    for line in lines[1:]:
-        yield " " * indent + line
-
-
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]?i?B|[num]?s|[GMk]B/s|%)(?!\w))")
-_HELD = "\N{NO-BREAK SPACE}"
-
-
-def _broken(text: str, width: int) -> list[str]:
-    """Return the text broken at blanks, never within a word or between a number and its unit."""
-    held = _BEFORE_UNIT.sub(_HELD, text)
-    lines = textwrap.wrap(held, max(1, width), break_long_words=False, break_on_hyphens=False)
-    return [line.replace(_HELD, " ") for line in lines] or [""]
-
-
-def wrapped(line: str, width: int) -> str:
-    """Return a line of words as lines of that width, continued two columns behind its own beginning."""
-    if len(line) <= width:
-        return line
-    indent = " " * (len(line) - len(line.lstrip()))
-    first, *more = _broken(line.strip(), width - len(indent))
-    rest = _broken(" ".join(more), width - len(indent) - 2)
-    return "\n".join([indent + first, *(f"{indent}  {part}" for part in rest)])

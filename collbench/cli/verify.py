@@ -127,7 +127,7 @@ def _print_failures(pairs: Pairs) -> None:
     for results in pairs.values():
         bad = [result for result in results if result.outcome.bad]
         for result in bad[:_SHOWN]:
-            line = f"{result.case.title}: {row(result, None).strip()}"
+            line = f"{result.case.title}: {row(result).strip()}"
             click.echo(click.style(line, fg="red") if coloured() else line)
         if len(bad) > _SHOWN:
             click.echo(f"... and {len(bad) - _SHOWN:,} more of {bad[0].implementation}")

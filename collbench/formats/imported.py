@@ -153,8 +153,7 @@ def row_of(words: Mapping[str, object], unit: float = 1e-6, **more: Any) -> Fore
     return ForeignRow(unit=unit, **named | more)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportedTest(ForeignTest):
+class ImportedTest(ForeignTest, frozen=True, kw_only=True):
     """One test of a file: what a header says of it, its machine and its rows."""
 
     machine: Machine
@@ -434,7 +433,8 @@ class Imported:
                 dtypes=tuple(dict.fromkeys(case.dtype.name for case in cases)),
                 implementations=tuple(dict.fromkeys(result.implementation for result in self.results)),
                 ranks=machine.ranks,
-                rest={"sizes": sorted({case.nbytes for case in cases}), "redops": list(reductions)},
+                sizes=tuple(sorted({case.nbytes for case in cases})),
+                redops=tuple(reductions),
             ),
             imported=ImportedPart(
                 tool=first.tool,

@@ -22,6 +22,7 @@ from collbench import __version__
 from collbench.errors import PlatformError
 from collbench.host import signals
 from collbench.platforms import compiler
+from collbench.records import encoded
 from collbench.runfile.header import Interleaved
 
 WORKER = "collbench.measure.worker"  # the module that ranks run
@@ -50,9 +51,9 @@ class Channel:
         self._received = b""
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one message; Closed if nobody is there."""
+        """Send one message, which may hold cases, sweeps and results; Closed if nobody is there."""
         try:
-            self._connection.sendall(json.dumps(message).encode() + b"\n")
+            self._connection.sendall(encoded(message))
         except OSError:
             raise Closed from None
 

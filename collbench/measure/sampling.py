@@ -281,7 +281,7 @@ class _CollectiveCandidate(Candidate):
             result = replace(result, errors=wire_errors(platform, wire))
         reference = self._subject.reference
         assert reference
-        return replace(result, floor=reference.copy_seconds, barrier=reference.barrier_seconds)
+        return replace(result, floor=reference.copy_seconds or None, barrier=reference.barrier_seconds or None)
 
     def result(self, failure: CheckFailure | None) -> Measurement:
         """*Collective*: return what was measured, or what is wrong."""

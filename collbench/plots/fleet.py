@@ -12,9 +12,8 @@ import numpy as np
 
 from collbench.analysis.fleet import Array, Group
 from collbench.errors import writing
-from collbench.plots.axes import Axes, Figure, heading, new_figure, panel_grid, wrapped
-from collbench.plots.save import save
-from collbench.plots.style import SCREEN, style
+from collbench.plots.axes import heading, panel_grid, wrapped
+from collbench.present.figures import SCREEN, Axes, Figure, new_figure, save, style
 from collbench.units import format_size
 
 _ROWS = 40  # that can be read: of as many nodes each is drawn, and of more nodes as many outliers

@@ -6,18 +6,20 @@ from typing import Any
 
 from collbench.analysis.plans import LEVELS, Scaled, front, planned, scaled
 from collbench.host.sanitize import text
-from collbench.plots.axes import (
-    Figure,
-    efficiency_axes,
-    grid_along_x,
-    heading,
-    name_rows,
-    new_figure,
-    patch_legend,
-    stacked_bar,
-)
+from collbench.plots.axes import efficiency_axes, grid_along_x, heading, name_rows, patch_legend, stacked_bar
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.plots.style import DARK, GREY, MEMORY_PARTS, OTHERS, SCREEN, STEP_PARTS, looks, style
+from collbench.present.figures import (
+    DARK,
+    GREY,
+    MEMORY_PARTS,
+    OTHERS,
+    SCREEN,
+    STEP_PARTS,
+    Figure,
+    looks,
+    new_figure,
+    style,
+)
 from collbench.results import PlannedStep, words
 from collbench.runfile.store import Run
 from collbench.units import counted, format_count, format_figure, format_seconds, unit_of

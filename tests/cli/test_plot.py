@@ -8,8 +8,8 @@ from collbench.cases import Case
 from collbench.cli.plot import command
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE
-from collbench.plots.style import STYLES
 from collbench.plots.views import VIEWS
+from collbench.present.figures import STYLES
 from collbench.results import Failed, Measurement
 from collbench.results import Result as Row
 from collbench.runfile.header import Header

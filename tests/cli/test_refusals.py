@@ -98,7 +98,6 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--ranks 0,1", "goes beyond 1"),
         ("--compute 10", "such as 10ms"),
         ("--slow-rank 1:0", "from 1 to"),
-        ("--threshold 101", "not in the range"),
         ("--on dgx-h100 --ranks 8,12", "fills no whole nodes"),
         ("--on dgx-h100 --compute 1GFLOP", "give a time"),
     ),
@@ -109,17 +108,15 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--slow-rank 5", "choose from 0 to 1"),
         ("--ctas 4", "--ctas 4 limits NCCL, which is not measured here; leave it out"),
         ("--on dgx-h100 --compute 1GFLOP", "give a time"),
-        ("--on dgx-h100 --noise -1", "not in the range"),
     ),
-    "step strategies --on cpu --ranks 2": (
+    "step strategies --ranks 2": (
         ("--strategy tree", "unknown strategy 'tree'; choose from: all, library, ring"),
         ("--slow-rank 2", "--slow-rank 2 is no rank of 2; choose from 0 to 1"),
         ("--slow-rank 1:0.5", "give one from 1 to 1000"),
         ("--slow-rank 1 --slow-rank 1:2", "given twice"),
         ("--staleness -1", "not in the range 0<=x<=10000"),
-        ("--rate nan", "give a number above 0"),
+        ("--target nan", "give a number above 0"),
         ("--steps 10000 --ranks 100", "all weights stay in memory"),
-        ("--on gpu", "--on gpu: the job is computed by NumPy, on cpu alone; use --on cpu"),
     ),
     "train --model llama3-8b --on dgx-h100 --gpus 16 --batch 64": (
         ("--model gpt9", "choose from: gpt2-small"),

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.step import PARTS as STEP_PARTS
-from collbench.plots import style as palette
 from collbench.plots.kinds import PLAIN, PlotRequest, draw, kinds, lacking
+from collbench.present import figures as palette
 from collbench.results import PARTS, Failed
 from collbench.results.steps import COMMUNICATED, COMPUTED
 from tests.conftest import case

@@ -13,9 +13,9 @@ from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.measure.predicted import topology_record
 from collbench.plots import curves, views
-from collbench.plots import style as styles
 from collbench.plots.kinds import PlotRequest
-from collbench.plots.style import STYLES
+from collbench.present import figures as styles
+from collbench.present.figures import STYLES
 from collbench.results import Measurement, Prediction
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run

@@ -19,7 +19,7 @@ from matplotlib.colors import to_rgb
 from collbench import reports
 from collbench.cli.report import command
 from collbench.errors import UsageError
-from collbench.plots.style import LOOKS
+from collbench.present.figures import LOOKS
 from collbench.reports import chart
 from collbench.reports.chart import data_block
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Note, Prediction, Reported, Skipped

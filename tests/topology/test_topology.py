@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.errors import RunFileError
 from collbench.topology import discovered
 from collbench.topology.discovered import Gpu, Host, Kind, Link, NvLink, Pcie, Socket, Topology, join
 from collbench.topology.products import pcie_spec
@@ -54,9 +53,8 @@ def test_a_run_file_brings_back_the_topology():
     assert Topology.from_json(newer) == TWO_GPUS
     shared = replace(TWO_GPUS, ranks=4).to_json()
     assert (shared["name"], shared["shared"]) == ("4 ranks sharing 2 x NVIDIA H100 80GB HBM3, NVSwitch", True)
-    for damaged in ({}, {"platform": "cpu", "ranks": 2, "sockets": 3}):
-        with pytest.raises(RunFileError, match="the header's topology cannot be read"):
-            Topology.from_json(damaged)
+    with pytest.raises(ValueError, match="field 'sockets': expected array, got int"):
+        Topology.from_json({"platform": "cpu", "ranks": 2, "sockets": 3})
 
 
 def test_the_name_counts_ranks_devices_and_what_joins_them():

@@ -1,0 +1,66 @@
+"""Lines of run files of format 1 and 2 as lines of today's.
+
+History of the format number (readers refuse newer files, ignore fields they don't know, and may add fields freely):
+1  the first: kinds header, measurement, skipped, failed, end; later explanation, prediction, reported
+2  what was the text `note` of a row are fields; a header leaves out what is empty or not known
+3  a row has objects `case`, `note` and `mismatch`, where it had their fields among its own; `check` is gone
+"""
+
+from typing import Any
+
+from collbench.cases import Case
+from collbench.results import Note
+from collbench.results.facts import note_of
+from collbench.runfile.schema import KINDS
+
+_CASE = frozenset(Case.__struct_fields__)
+_NOTE = frozenset(Note.__struct_fields__)
+_CHECK = frozenset(("check", "mismatch", "flaw", "note"))
+_CHECKED = ("measurement", "steps", "training")
+
+
+def upgraded(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a line of an earlier format as one of today's; ValueError where it is none of an earlier one either."""
+    kind = line.get("kind")
+    if kind == "header":
+        return _header(line)
+    if not isinstance(kind, str) or kind not in KINDS:
+        return line
+    row = {name: value for name, value in line.items() if name not in _CASE | _NOTE | _CHECK}
+    row["case"] = {name: line[name] for name in line.keys() & _CASE}
+    facts = {name: line[name] for name in line.keys() & _NOTE}
+    if isinstance(line.get("note"), str):
+        facts |= note_of(line["note"]).to_json()
+    if facts:
+        row["note"] = facts
+    if kind in _CHECKED:
+        row["mismatch"] = _mismatch(line)
+    for name in ("floor", "barrier"):
+        row[name] = row.get(name) or None  # zero is what a clock too coarse for it gave
+    if kind == "reported":
+        row["wrong_elements"] = row.pop("wrong", None)
+    return row
+
+
+def _mismatch(line: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the check failure of a line: `flaw` was all of it, and `mismatch` what every reader knew."""
+    if line.get("check") not in ("ok", "wrong"):
+        raise ValueError("field 'check' is neither 'ok' nor 'wrong'")
+    if line["check"] == "ok":
+        return None
+    brief, whole = line.get("mismatch"), line.get("flaw") or {}
+    if not isinstance(brief, dict) or not isinstance(whole, dict):
+        raise ValueError("field 'mismatch' or 'flaw' is missing, or no object")
+    return whole if whole.get("kind", "mismatch") != "mismatch" else {"kind": "mismatch", **brief, **whole}
+
+
+def _header(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a header: versions were numbers for some tools, and the range of the sizes was `asked`."""
+    header = {name: value for name, value in line.items() if value is not None}
+    environment, sweep = header.get("environment"), header.get("sweep")
+    if isinstance(environment, dict) and isinstance(environment.get("versions"), dict):
+        versions = {name: str(version) for name, version in environment["versions"].items()}
+        header["environment"] = environment | {"versions": versions}
+    if isinstance(sweep, dict) and "asked" in sweep:
+        header["sweep"] = sweep | {"requested": sweep["asked"]}
+    return header
