@@ -26,11 +26,10 @@ def places() -> tuple[str, ...]:
     return ("auto", *platforms())
 
 
+_Count = partial(Opt, metavar="N", least=1, most=MOST_RANKS)
 OfMachine = partial(Opt, "--on", metavar="SYSTEM|FILE.toml", complete="topology.files.names")
 """What machine runs are of: the sentence, and what is taken where it is not given."""
-RunsNodes = Annotated[
-    int | None, Opt("--nodes", "Nodes of the ranks.", "as few as they fill", metavar="N", least=1, most=MOST_RANKS)
-]
+RunsNodes = Annotated[int | None, _Count("--nodes", "Nodes of the ranks.", "as few as they fill")]
 Here = Annotated[str, Opt("--on", "Where the ranks live.", metavar="|".join(places()))]
 Ops = Annotated[
     Names, Opt("--op", "Collectives, by the names of `collbench list`.", unit=NAMES, complete="collectives.COLLECTIVES")
@@ -45,23 +44,10 @@ Impls = Annotated[
         complete="algorithms.implementations",
     ),
 ]
-Ranks = Annotated[
-    int | None, Opt("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 2 on a CPU", least=1, most=MOST_RANKS)
-]
-Nodes = Annotated[
-    int | None,
-    Opt("--nodes", "Nodes of a described system.", "as it says, mostly 1", metavar="N", least=1, most=MOST_RANKS),
-]
+Ranks = Annotated[int | None, _Count("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 2 on a CPU")]
+Nodes = Annotated[int | None, _Count("--nodes", "Nodes of a described system.", "as it says, mostly 1")]
 RanksOfNode = Annotated[
-    int | None,
-    Opt(
-        "--ranks-per-node",
-        "GPUs to use of each node of a described system.",
-        "all",
-        metavar="N",
-        least=1,
-        most=MOST_RANKS,
-    ),
+    int | None, _Count("--ranks-per-node", "GPUs to use of each node of a described system.", "all")
 ]
 Smallest = Annotated[Size, Opt("-b --minbytes", "Smallest message.", unit=SIZE, least=1)]
 Largest = Annotated[
