@@ -228,6 +228,9 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
         return self._read(value, self._opt.name) if self._read else value
 
 
+TIME = _Value(Word("time", float, Opt("--checkpoint", "", unit=DURATION), None))
+
+
 def options_of(request: Any, only: str = "", **defaults: Any) -> list[click.Parameter]:
     """Return the options of a request's words; `only` of some, by their names with blanks between.
 
