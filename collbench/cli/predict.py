@@ -83,8 +83,8 @@ def command(system: str, graph: bool, **options: Any) -> int:
     SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but
     for the library alone unless --impl says otherwise.
 
-    Several systems (dgx-h100,ethernet-100g-tcp), and runs by their paths, are compared in one table.  All have --ranks,
-    or as many ranks as all can have.
+    Several systems (dgx-h100,ethernet-100g-tcp) are compared in one table.  All have --ranks, or as many ranks as all
+    can have.
     """
     names = split_names(system)
     if len(names) > 1:

@@ -120,20 +120,8 @@ STEP_PARTS: Mapping[str, str] = {
     "bubble": PHASES["waited"],
     "optimiser": "#009E73",
     "stragglers": "#F0E442",
-    "loading": "#7A4A00",
 }
 """By the part of a planned step; neighbours in a bar differ also where colours are not seen."""
-MEMORY_PARTS: Mapping[str, str] = {
-    "weights": "#0072B2",
-    "gradients": "#D55E00",
-    "optimiser_states": "#009E73",
-    "activations": "#E69F00",
-    "end_activations": "#F0E442",
-    "buffers": "#56B4E9",
-    "context_memory": "#882255",
-    "fragments": "#CCCCCC",
-}
-"""By what a GPU's memory holds."""
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:

@@ -26,7 +26,7 @@ from collbench.reports.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.results import PARTS, Explanation, PlannedStep, Result, StepPrediction, StepTimes, Trained, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
-from collbench.units import format_count, format_figure, format_range, format_seconds, format_size
+from collbench.units import format_figure, format_seconds, format_size
 
 SECTIONS = {
     "verdict": "Verdict",
@@ -312,51 +312,35 @@ _OF_STEPS = (_scaling, _overlap, _stragglers, _strategies)
 # ---- plans of a training run
 
 
-_PLAN = ("layout", "system", "GPUs", "step", "nine in ten", "MFU", "tokens/s")
-
-
 def plans(analysed: AnalysedRun, room: int, anchors: Anchors) -> Part:
     """Return what a run plans, with pictures of so many bytes; nothing where it has no plans."""
     results = analysed.run.results
-    layouts = analysis.planned(results, "layout")[:MOST]
-    systems = analysis.planned(results, "interconnect")
+    layouts, scale, systems = (analysis.planned(results, name) for name in ("layout", "scale", "interconnect"))
     priced = [row for row in analysis.planned(results, "cost") if row.price > 0]
+    curve, best = analysis.scaled(scale), analysis.front(priced)
     least = min((row.typical / row.tokens for row in systems), default=1.0)
-    best = set(map(id, analysis.front(priced)))
-    memory = [(format_size(row.needed), format_size(row.capacity)) for row in layouts]
-    scales = analysis.scaled(analysis.planned(results, "scale"))
-    scaled = [(*_plan(row), f"{scale.efficiency(row):.1%}") for scale in scales for row in scale.rows]
-    compared = []
-    for row in systems[:MOST]:
-        times = f"{format_figure(row.typical / row.tokens / least)}x"
-        compared.append((*_plan(row), f"{analysis.communication(row):.1%}", times))
-    paid = []
-    for row in priced[:MOST]:
-        worth = "yes" if id(row) in best else "no"
-        paid.append((*_plan(row), analysis.duration_text(row), analysis.cost_text(row), worth))
-    ranked = [(*_plan(row), f"{analysis.communication(row):.1%}", *of) for row, of in zip(layouts, memory, strict=True)]
+    efficiency = Column("efficiency", curve.efficiency, "{:.1%}".format) if curve else None
+    slower = Column[PlannedStep]("time of a token", lambda row: f"{format_figure(row.typical / row.tokens / least)}x")
+    paid = [
+        Column("time", analysis.duration_text),
+        Column("cost", analysis.cost_text),
+        Column[PlannedStep]("worth it", lambda row: "yes" if row in best else "no"),
+    ]
     tables = [
-        TextTable("Layouts, predicted", (*_PLAN, "communication", "memory", "of"), ranked),
-        TextTable("Scaling, predicted", (*_PLAN, "efficiency"), scaled[:MOST]),
-        TextTable("Interconnects, predicted", (*_PLAN, "communication", "time of a token"), compared),
-        TextTable("Cost, predicted", (*_PLAN, "time", "cost", "worth it"), paid),
+        _planned("Layouts", layouts, analysis.columns("sent,memory")),
+        _planned("Scaling", curve.rows if curve else (), [efficiency] if efficiency else []),
+        _planned("Interconnects", systems, [*analysis.columns("sent"), slower]),
+        _planned("Cost", priced, paid),
     ]
     tables = [table for table in tables if table.rows]
     drawn, left_out = pictures(analysed.run, (PlannedStep,), room, anchors) if tables else ([], 0)
     return Part([safe_text(line, 600) for line in analysis.verdicts(results)[:MOST]], tables, drawn, left_out)
 
 
-def _plan(row: PlannedStep) -> tuple[str, ...]:
-    """Return the cells that every table of plans has."""
-    return (
-        safe_text(row.implementation, 60),
-        safe_text(row.system, 60),
-        f"{row.gpus:,}",
-        format_seconds(row.typical),
-        format_range(*row.band, format_seconds),
-        f"{row.utilisation:.0%}",
-        format_count(analysis.rate(row) * row.gpus),
-    )
+def _planned(what: str, rows: Sequence[PlannedStep], more: Sequence[Column[PlannedStep]]) -> TextTable:
+    """Return a table of plans: the columns that all such tables have, and some of its own."""
+    columns = [*analysis.columns("layout,system,GPUs,step,nine in ten,MFU,tokens/s"), *more]
+    return TextTable.of(f"{what}, predicted", columns, rows[:MOST])
 
 
 # ---- the machine and its environment

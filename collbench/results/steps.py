@@ -239,7 +239,6 @@ PURPOSES = ("layout", "scale", "interconnect", "cost")
 """The question that a plan answers: how to lay a run out, how it scales, on which system, for how much money."""
 
 PART_WORDS = {
-    "loading": "loading of samples",
     "end_activations": "embedding and output",
     "context_memory": "CUDA context",
 }
