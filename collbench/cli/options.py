@@ -50,7 +50,6 @@ PATH = _PrintablePath(path_type=Path)
 PICTURE = _PrintablePath(dir_okay=False, path_type=Path)
 RUN = click.Argument(["run"], metavar="RUN", type=PATH)
 RUNS = click.Argument(["runs"], metavar="RUN...", nargs=-1, required=True, type=PATH)
-FORMATS = click.Choice(["png", "svg", "pdf"])  # of pictures
 
 
 def try_output(path: Path | None, option: str, folder: Path | None) -> None:
@@ -68,12 +67,6 @@ def try_output(path: Path | None, option: str, folder: Path | None) -> None:
         place = path.resolve()  # of a link that leads nowhere, what it would lead to
         place.open("ab").close()
         place.unlink(missing_ok=True)
-
-
-def writes(what: str) -> list[click.Parameter]:
-    """Return the options that say in which formats pictures are written, and the folder to make for all that is."""
-    formats = option("--format formats", type=FORMATS, multiple=True, default=["png"])
-    return [formats, folder_option(what)]
 
 
 def out_option(meaning: str, metavar: str = "FILE", **more: Any) -> click.Option:
@@ -228,9 +221,6 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
         return self._read(value, self._opt.name) if self._read else value
 
 
-TIME = _Value(Word("time", float, Opt("--checkpoint", "", unit=DURATION), None))
-
-
 def options_of(request: Any, only: str = "", **defaults: Any) -> list[click.Parameter]:
     """Return the options of a request's words; `only` of some, by their names with blanks between.
 
@@ -267,17 +257,6 @@ def option_of(word: Word) -> click.Option:
 (ANYWHERE,) = options_of(SweepRequest, "on")
 HERE = option_of(Word("on", str, Opt("--on", "Where the ranks live.", metavar="|".join(places())), "auto"))
 """Where ranks are started, and not on a described system."""
-
-
-def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
-    """Return these options of a sweep; those in `defaults` have another default than there."""
-    others = [each for name, each in {"rendezvous": RENDEZVOUS_FOLDER, "quiet": QUIET}.items() if name in names]
-    return [*options_of(SweepRequest, " ".join(names), **defaults), *others]
-
-
-def sweep_request(options: Mapping[str, Any], **fixed: Any) -> SweepRequest:
-    """Return the sweep that a command's options ask for; `fixed` are words for which the command has no option."""
-    return made(SweepRequest, options, **fixed)
 
 
 def made(request: type[T], options: Mapping[str, Any], **fixed: Any) -> T:
