@@ -237,15 +237,15 @@ def options_of(request: Any, only: str = "", **defaults: Any) -> list[click.Para
 def option_of(word: Word) -> click.Option:
     """Return the option that a word declares."""
     opt, meaning = word.opt, word.opt.help
-    unsaid = word.default in (None, "", (), MISSING)
+    required, switch = word.default is MISSING, word.kind is bool and bool(opt.metavar)
+    unsaid = required or word.default in (None, "", ())
     if unsaid and opt.usual:
         meaning = f"{meaning}  [default: {opt.usual}]"
-    usual = None if word.default is MISSING else word.default
-    more: dict[str, Any] = {"default": usual, "show_default": not unsaid, "required": word.default is MISSING}
-    if word.kind is bool and not opt.metavar:
+    usual = None if required else int(word.default) if switch else word.default
+    more: dict[str, Any] = {"default": usual, "show_default": not unsaid, "required": required}
+    if word.kind is bool and not switch:
         more["is_flag"] = True
     else:
-        more["default"] = int(word.default) if word.kind is bool else more["default"]
         metavar = opt.metavar or "|".join(opt.choices) or (opt.unit.name if opt.unit else "")
         more |= {"type": _Value(word), "metavar": metavar or None, "multiple": get_origin(word.kind) is Sequence}
         more["shell_complete"] = completed(opt.complete, opt.unit is NAMES, metavar)
