@@ -122,7 +122,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--model layers=4,hidden=100,heads=3", "not divisible by 3 heads; give hidden 99"),
         ("--model layers=4,hidden=128", "heads is missing"),
         ("--model layers=4,hidden=128,heads=4,width=3", "choose from"),
-        ("--gpus 0", "give 1 to"),
+        ("--gpus 0", "give at least 1"),
         ("--gpus 1024 --batch 3", "such as --batch"),
         ("--layout tp3", "cannot deal out the 32 heads"),
         ("--precision fp4", "choose from: bf16"),

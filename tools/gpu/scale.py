@@ -64,7 +64,7 @@ class Scale:
         *("--op", "allreduce,allgather", "-b", "240", "-e", "16K", "-f", "60", "-n", "1"),
     )
     pairs: str = "pingpong,bandwidth,bidirectional,multipair"  # of OSU
-    verified: tuple[str, ...] = ("--full", "--op", "allreduce", "--impl", "all,narrow")
+    verified: tuple[str, ...] = ("-d", "all", "--redop", "all", "--op", "allreduce", "--impl", "all,narrow")
     settings: tuple[str, ...] = (  # of a sweep under two of them
         *("--impl", "ring-events,two-shot,auto", "--ab", "CUDA_DEVICE_MAX_CONNECTIONS=8"),
         *("-b", "4K", "-e", "16M", "-f", "64"),
