@@ -52,7 +52,7 @@ CHANGE: Table[tuple[Any, Any]] = Table(
         Column("what if", lambda row: row[1].seconds, format_seconds, form=">9"),
         Column("takes", lambda row: row[1].seconds / row[0].seconds, "{:.2f}x".format, form=">8"),
         Column("algorithm", lambda row: row[1].method, importance=1, form="<16"),
-        Column("note", lambda row: remarks("predicted", row[1])),
+        Column("", lambda row: remarks("predicted", row[1])),
     )
 )
 _OPTIONS = [
