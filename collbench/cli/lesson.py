@@ -27,6 +27,7 @@ from collbench.lesson.numbers import judged
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
 from collbench.platforms import on_auto
+from collbench.records import encoded
 from collbench.runfile.schema import to_sweep
 from collbench.runfile.store import NAME, Run, read
 
