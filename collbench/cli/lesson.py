@@ -23,13 +23,13 @@ from collbench.cli.options import HERE, PATH, made, option, out_option
 from collbench.cli.progress import LiveTable, waiting
 from collbench.cli.running import run_session
 from collbench.errors import RunFileError, UsageError, writing
-from collbench.host.sanitize import parse_object, read_lines
 from collbench.lesson.content import Break
 from collbench.lesson.numbers import judged
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
 from collbench.platforms import on_auto
-from collbench.runfile.schema import to_result, to_sweep
+from collbench.records import encoded
+from collbench.runfile.schema import to_sweep
 from collbench.runfile.store import NAME, Run, read
 
 FOLDER = Path("results", "runs", "lesson")
@@ -99,9 +99,8 @@ def _measure(session: Session, quiet: bool) -> int:
 def _again(place: Path) -> Session | None:
     """Return the session that measures the disturbed rows of a part again, in their place; None if there are none."""
     run = read(place)
-    lines = [(line, row) for _, line in read_lines(run.path, RunFileError) if (row := to_result(parse_object(line)))]
-    rows = judged(row for _, row in lines)
-    calm = [(line, row) for (line, _), row in zip(lines, rows, strict=True) if not row.disturbed]
+    rows = judged(run.results)
+    calm = [(encoded(row), seen) for row, seen in zip(run.results, rows, strict=True) if not seen.disturbed]
     if len(calm) == len(rows):
         return None
     click.echo(

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import importlib
 import os
+import shutil
 import tempfile
 import threading
 import warnings
@@ -49,10 +50,6 @@ class Run(Shown):
         results, name = counted(len(self.results), "result"), self.header.topology.name or "unnamed topology"
         return sanitize.message(f"<Run {self.path}: {name}, {results}, {'complete' if self.whole else CUT_OFF}>")
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return what a notebook shows."""
-        return self.rows()
-
     @cached_property
     def cases(self) -> tuple[Result, ...]:
         """One result for each case and implementation: rounds joined, and curves of other settings named apart."""
@@ -63,6 +60,8 @@ class Run(Shown):
         from collbench.runfile.flat import record  # here: tables of rows are asked for
 
         return [record(result) for result in self.results]
+
+    records = rows  # what a notebook shows
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas.DataFrame; UsageError where pandas is not installed."""
@@ -239,9 +238,7 @@ class Reopened(Writer):
 
     def header(self, header: Header) -> None:
         """Put the header and the lines that stay in the place of the file."""
-        self._replace([_header_line(header), *self._existing])
-
-    def _replace(self, lines: list[bytes]) -> None:
+        lines = [_header_line(header), *self._existing]
         place = self.path.resolve()
         new = place.with_name(f"{place.name}.new")
         try:
@@ -284,18 +281,13 @@ def _keep(lines: Sequence[bytes], folder: Path) -> Path | None:
     Returns None if no place takes all of them.
     """
     for home in (folder.parent, Path(), Path(tempfile.gettempdir())):
-        try:
+        with contextlib.suppress(OSError):
             place = Path(tempfile.mkdtemp(prefix=f"{folder.name}-rescued-", dir=home))
-        except OSError:
-            continue
-        try:
-            (place / NAME).write_bytes(b"".join(lines))
-        except OSError:
-            with contextlib.suppress(OSError):
-                (place / NAME).unlink(missing_ok=True)
-                place.rmdir()
-            continue
-        return place / NAME
+            try:
+                (place / NAME).write_bytes(b"".join(lines))
+                return place / NAME
+            except OSError:
+                shutil.rmtree(place, ignore_errors=True)
     return None
 
 
