@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from collbench.analysis.check import CheckedCurve, CheckedSize, CheckResult, Status
+from collbench.analysis.check import CheckedCurve, CheckResult, Status
 from collbench.api.checking import CheckRequest, check
 from collbench.api.declared import declared
 from collbench.api.notices import is_leader
@@ -29,20 +29,11 @@ from collbench.errors import CollbenchError, StorageError
 from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import left_out_in_words
-from collbench.present.columns import Column
 from collbench.present.terminal import Table
 from collbench.reports import verdicts
 from collbench.runfile.store import Writer
-from collbench.units import format_rate, format_seconds, format_size, significant
+from collbench.units import significant
 
-SIZES: tuple[Column[CheckedSize], ...] = (
-    Column("size", lambda size: size.row.case.nbytes, format_size, form=">9"),
-    Column("time", lambda size: size.seconds, format_seconds, form=">9"),
-    Column("expected", lambda size: _known(size, size.expected), format_seconds, 2, ">9"),
-    Column("ratio", lambda size: _known(size, size.off), "{:.2f}x".format, form=">7"),
-    Column("busbw", lambda size: size.busbw(size.seconds), format_rate, 1, ">8"),
-    Column("", lambda size: size.decision.value),
-)
 _OPTIONS = [
     *options_of(CheckRequest),
     RENDEZVOUS_FOLDER,
@@ -147,15 +138,11 @@ def _lines(result: CheckResult) -> Iterator[str]:
         yield result.hint
 
 
-def _known(size: CheckedSize, value: float) -> float | None:
-    return None if math.isnan(size.expected) else value
-
-
 def _curve(curve: CheckedCurve) -> Iterator[str]:
     case = curve.sizes[0].row.case
     yield f"{case.title}, {curve.implementation}"
     shared = curve.sizes[0].row.note.shared  # then there is no bus between the ranks
-    table = Table(column for column in SIZES if not (shared and column.name == "busbw"))
+    table = Table(column for column in verdicts.SIZES if not (shared and column.name == "busbw"))
     yield table.heading()
     yield from map(table.row, curve.sizes)
     if curve.remark:

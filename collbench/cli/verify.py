@@ -2,7 +2,7 @@
 
 For example:
   collbench verify
-  collbench verify --full
+  collbench verify -d all --redop all
   collbench verify --op allreduce -d all -g 4
 """
 
@@ -18,7 +18,7 @@ from collbench.api.requests import SweepRequest, measured_sweep
 from collbench.api.words import Here, Impls, Ops, Timeout
 from collbench.cases import Sweep
 from collbench.cli._process import coloured
-from collbench.cli.options import QUIET, RENDEZVOUS_FOLDER, given, made, option, options_of
+from collbench.cli.options import QUIET, RENDEZVOUS_FOLDER, made, options_of
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import row
 from collbench.cli.running import run_session
@@ -47,21 +47,18 @@ class VerifyRequest(SweepRequest):
 
 _OPTIONS = [
     *options_of(VerifyRequest, "op impl on ranks datatype redop timeout"),
-    option("--full", "All types and reductions: thousands of cases, minutes.", is_flag=True),
     RENDEZVOUS_FOLDER,
     QUIET,
 ]
 
 
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
-def command(full: bool, quiet: bool, **options: Any) -> int:
+def command(quiet: bool, **options: Any) -> int:
     """Check every implementation and collective at odd sizes, out of place and in place; run it first on a new machine.
 
-    Sums of floats: half a minute, a minute where kernels are compiled first; --full: all types and reductions.
+    Sums of floats: half a minute, a minute where kernels are compiled first; -d all --redop all: all types and
+    reductions, thousands of cases in minutes.
     """
-    for name in ("datatype", "redop"):
-        if full and name not in given():
-            options[name] = "all"
     fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
     platform, sweep = measured_sweep(made(VerifyRequest, options, **fixed), launched())
     sampling = replace(sweep.sampling, check_only=True)
@@ -119,7 +116,7 @@ def _print_counts(pairs: Pairs, sweep: Sweep) -> None:
             click.echo(f"not checked: {name} {collective}, {reasons[0]}")
     if len(sweep.dtypes) < len(DATATYPES) or len(sweep.redops) < len(REDUCTIONS):
         names = (*(dtype.name for dtype in sweep.dtypes), *(redop.name for redop in sweep.redops))
-        click.echo(f"checked with {', '.join(names)}; --full: all types and reductions")
+        click.echo(f"checked with {', '.join(names)}; -d all --redop all: all types and reductions")
 
 
 def _print_failures(pairs: Pairs) -> None:
