@@ -12,11 +12,12 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from typing import Self
 
+from collbench import __version__
 from collbench.cases import Case, Sweep
 from collbench.errors import CaseFailed, CollbenchError, PlatformError
 from collbench.host import processes, signals
 from collbench.host.launcher import launched, starts_mpi
-from collbench.measure.protocol import WorkerHello, installation, refuse_other
+from collbench.measure.protocol import WorkerHello
 from collbench.measure.resumed import tasks
 from collbench.measure.supervisor import seconds_for
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
@@ -92,10 +93,12 @@ class Joined:
         WATCHDOG.trouble = lambda: self._world.trouble
         with self.agreeing():
             self._world.local(sweep.ranks)  # refuses another number of processes
-        first, *others = self._world.exchange(installation())
-        with self.agreeing():  # nodes may have installs of their own
-            for rank, other in enumerate(others, 1):
-                refuse_other(f"rank {rank}", other, "rank 0", first)
+        versions = self._world.exchange(__version__)  # nodes may have installs of their own
+        with self.agreeing():
+            for rank, version in enumerate(versions):
+                if version != versions[0]:
+                    words = f"rank {rank} runs collbench {version}, but rank 0 runs {versions[0]}"
+                    raise PlatformError(f"{words}: install one of them on every node")
         self._pids = self._world.exchange((node_name(), os.getpid()))
         processes.unlink_mpich_memory()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.

@@ -28,7 +28,7 @@ from collbench.host import processes, signals
 from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
 from collbench.measure import protocol
-from collbench.measure.protocol import UNKNOWN, Installation, Tell, WorkerHello, installation, refuse_other
+from collbench.measure.protocol import Tell, WorkerHello
 from collbench.measure.resumed import tasks
 from collbench.measure.watchdog import no_progress
 from collbench.platforms import find_platform
@@ -182,8 +182,7 @@ class Workers:
         deadline = time.monotonic() + self._startup
         self._channel = self._accept(deadline)
         try:
-            order = {"sweep": sweep_fields(self._sweep), "named": list(named), "cores": list(cores)}
-            self._channel.send({"installation": installation(), **order})
+            self._channel.send({"sweep": sweep_fields(self._sweep), "named": list(named), "cores": list(cores)})
             hello = self._channel.receive(max(0.0, deadline - time.monotonic()))
         except protocol.Closed:
             raise PlatformError(f"the ranks did not start: {self._last_words()}") from None
@@ -192,7 +191,6 @@ class Workers:
         self._files = hello["files"]
         if "refused" in hello:
             raise PlatformError(hello["refused"])
-        refuse_other("a rank", Installation(*hello.get("installation", UNKNOWN)), "this command", installation())
         self._pids = tuple(hello["pids"])
         facts = {name: hello[name] for name in ("topology", "versions", "variables")}
         return WorkerHello(**facts, pids=self._pids, cores=tuple(cores))
