@@ -22,12 +22,12 @@ from collbench.measure.resumed import tasks
 from collbench.measure.supervisor import seconds_for
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measure.worker import execute_case, needs
-from collbench.platforms import compiler, find_platform, open_platform, rendezvous
+from collbench.platforms import compiler, find_platform, open_platform
 from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.interface import Platform
 from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.platforms.processes import Processes, node_name
-from collbench.platforms.socket_processes import SocketProcesses
+from collbench.platforms.socket_processes import SocketProcesses, usual_rendezvous
 from collbench.results import Result
 from collbench.results.collectives import Failed
 from collbench.runfile.environment import variables
@@ -55,7 +55,7 @@ def world() -> Processes:
 def _without_mpi(rank: int, size: int, seconds: float) -> SocketProcesses:
     WATCHDOG.feed(2 * seconds)
     try:
-        place = rendezvous.usual(seconds)
+        place = usual_rendezvous(seconds)
     except PlatformError as error:
         error.agreed = True  # all processes have that environment
         raise

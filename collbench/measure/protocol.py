@@ -169,17 +169,14 @@ class WorkerHello:
     def moved(self, before: "WorkerHello") -> str:
         """Return why these ranks cannot go on for those before them, on other GPUs; "" if they can.
 
-        A lost GPU is dealt no ranks any more: the header, and all that is drawn by it, would be of another run.
+        A lost GPU is dealt no ranks any more: the header, and all that is drawn by it, would be of another run.  Only
+        node and bus of a GPU are compared: what else is known of it may change as it fails.
         """
-        now, then = _gpu_places(self.topology), _gpu_places(before.topology)
-        if len(now) != len(then):
-            return f"fresh ranks have {len(now)} GPU{'s' * (len(now) != 1)} where the run began on {len(then)}"
+        now, then = (
+            [(gpu.get("host", ""), gpu.get("bus_id", "")) for gpu in hello.topology.get("gpus", ())]
+            for hello in (self, before)
+        )
         return "fresh ranks are on other GPUs than the run began on" if now != then else ""
-
-
-def _gpu_places(topology: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return node and bus of every GPU; what else is known of them may change as they fail."""
-    return [(gpu.get("host", ""), gpu.get("bus_id", "")) for gpu in topology.get("gpus", ())]
 
 
 class Opened(Protocol):

@@ -274,11 +274,8 @@ class Workers:
         if not any(map(processes.is_alive, self._pids)):
             self._files = []  # gone in good order; the names may soon be others'
 
-    def kill(self) -> int | None:
-        """End every process at once, and remove what a killed process cannot; the number of one that does not end.
-
-        A process that waits for a device within its driver can do so for as long as the device keeps silent.
-        """
+    def kill(self) -> None:
+        """End every process at once, and remove what a killed process cannot."""
         processes.end_marked(protocol.FOLDER, str(self._folder), self._files)
         if self._channel is None:  # ranks that have greeted leave no names
             processes.unlink_orphans(self._begun)
@@ -293,7 +290,6 @@ class Workers:
         with contextlib.suppress(OSError):
             if not self._log.stat().st_size:  # nothing was printed
                 self._log.unlink()
-        return self._process.pid if self._process.poll() is None else None
 
 
 @dataclass
@@ -315,7 +311,6 @@ class Supervisor:
     greeting: WorkerHello = field(default_factory=WorkerHello)
     _workers: Workers | None = None
     _losses: list[WorkersLost] = field(default_factory=list)
-    _wedged: int | None = None  # the number of a process that does not even end when it is killed
 
     def __post_init__(self) -> None:
         self.tell: Tell = lambda words: None  # called with the implementation and the phase that are at work
@@ -329,11 +324,6 @@ class Supervisor:
 
     def _start(self) -> WorkerHello:
         """Start fresh ranks and return their hello; PlatformError, and no ranks, if they cannot start."""
-        if self._wedged:
-            raise PlatformError(
-                f"process {self._wedged} was killed and does not end, so a driver must hang: no more ranks start; "
-                "reset the device (nvidia-smi --gpu-reset), or restart the machine"
-            )
         # The same cores whenever ranks are started.
         cores = find_platform(self.platform).cores(self.sweep.ranks) if self.sweep.bind == "core" else ()
         try:
@@ -345,7 +335,7 @@ class Supervisor:
 
     def _kill(self) -> None:
         if self._workers:
-            self._wedged = self._workers.kill() or self._wedged
+            self._workers.kill()
         self._workers = None
 
     def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:

@@ -297,9 +297,7 @@ def test_a_run_goes_on_only_where_fresh_ranks_are_on_the_gpus_that_it_began_on(r
     slower = [gpu | {"pcie": {"generation": 1}} for gpu in GPUS[:2]]  # which changes by itself
     for then, words in (
         (slower, ""),
-        (GPUS[:1], "fresh ranks have 1 GPU where the run began on 2"),
-        (GPUS[1:], "fresh ranks are on other GPUs than the run began on"),
-        ([], "fresh ranks have 0 GPUs where the run began on 2"),
+        *((other, "fresh ranks are on other GPUs than the run began on") for other in (GPUS[:1], GPUS[1:], [])),
     ):
         flag = tmp_path / "flag"
         flag.unlink(missing_ok=True)
