@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from collbench.errors import unknown
 from collbench.notebook import Shown
+from collbench.records import written_by_name
 
 REDUCED = -1  # as a source: the reduction over all ranks
 
@@ -62,6 +63,7 @@ def _all(ranks: int) -> int:
     return ranks
 
 
+@written_by_name(lambda name: find_collective(name))
 @dataclass(frozen=True)
 class Collective(Shown):
     """One collective operation, as data.
@@ -71,6 +73,7 @@ class Collective(Shown):
     has no in-place form.
     """
 
+    SHOWN = ("name", "aliases")
     name: str
     bus_factor: Callable[[int], float]
     moves: Callable[[int, int, int], list[Move]]

@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.errors import unknown
+from collbench.records import written_by_name
 
 Array = NDArray[np.generic]
 Words = NDArray[np.uint32]
 
 
+@written_by_name(lambda name: find_datatype(name))
 @dataclass(frozen=True)
 class Datatype:
     """An element type: how nccl-tests, C++ and NumPy call it, and how many bits of an integer it holds exactly."""
@@ -77,6 +79,7 @@ FOREIGN_DATATYPES = {
 """Types that other tools report on, and that nothing here can compute with: no sweep offers them."""
 
 
+@written_by_name(lambda name: _reduction_or_none(name))
 @dataclass(frozen=True)
 class Reduction:
     """How elements combine; `code` is the number that kernels/prelude.cuh and the NCCL binding switch on."""
@@ -123,6 +126,10 @@ def find_reduction(name: str) -> Reduction:
     if name not in known:
         raise unknown("reduction", name, REDUCTIONS)
     return known[name]
+
+
+def _reduction_or_none(name: str) -> Reduction:
+    return NONE if name == NONE.name else find_reduction(name)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.conftest import ROOT
 
 ORDER = (  # from the bottom; a part imports only from those before it
-    *("host", "errors", "units", "stats", "notebook"),
+    *("host", "errors", "records", "units", "stats", "present", "notebook"),
     *("collectives", "datatypes", "cases", "results", "topology"),
     *("runfile", "formats", "platforms", "algorithms", "model", "measure"),
     *("analysis", "planner", "plots", "reports", "exercises", "lesson", "api", "cli"),

@@ -16,7 +16,7 @@ HEAVY = {  # library: modules, or packages, that may import it
     "cuda": ("platforms.gpu",),
     "cupy": ("platforms.gpu.cuda",),
     "jinja2": ("reports", "lesson.page", "plots.document"),
-    "matplotlib": ("plots", "lesson.kit"),
+    "matplotlib": ("plots", "lesson.kit", "present.figures"),
     "mpi4py": (
         *("platforms.cpu", "platforms.mpi_processes", "measure.watchdog"),
         *("algorithms.mpi", "algorithms.mpi_python"),
@@ -28,6 +28,7 @@ SPEAKING = {
     "api.notices": "what takes so long, which a notebook should say too",
     "measure.external_launcher": "what MPI_Abort would leave unsaid",
     "measure.watchdog": "why it ends all processes of a launcher",
+    "present.terminal": "how wide standard output is; it says nothing itself",
     "host.signals": "what was printed, before a signal ends the command",
 }
 
@@ -107,7 +108,9 @@ def test_what_takes_long_to_import_is_imported_when_it_is_used() -> None:
 
 
 def test_a_sweep_loads_neither_the_model_nor_the_tables_of_other_commands() -> None:
-    loaded("import collbench.cli.sweep", "collbench.model.predict", "collbench.cli._step_tables", "collbench.planner")
+    loaded(
+        "import collbench.cli.sweep", "collbench.model.predict", "collbench.analysis.step_tables", "collbench.planner"
+    )
 
 
 BUDGETS = ROOT / "tests" / "budgets.toml"

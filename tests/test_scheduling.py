@@ -9,7 +9,7 @@ import pytest
 from collbench.analysis.compare import compare
 from collbench.analysis.crossover import contests, disturbed_rivals, library_of, rivals, winners
 from collbench.analysis.roofline import measured_roofline
-from collbench.cli.results_table import cells_of, row
+from collbench.cli.results_table import Compared, row
 from collbench.measure.disturbance import all_disturbed, disturbed_in_words
 from collbench.platforms.scheduling import RunQueue, Watch
 from collbench.results import Explanation, Measurement, Outcome, Skipped, timed
@@ -125,8 +125,8 @@ def test_where_a_disturbed_row_was_faster_nobody_is_surely_the_fastest() -> None
 
 def test_a_disturbed_row_is_not_compared_in_the_table() -> None:
     mine = replace(measurement("two-shot"), scheduling=DISTURBED)
-    assert not cells_of(mine, measurement("mpi"))["ratio"]
-    assert cells_of(measurement("two-shot"), measurement("mpi"))["ratio"]
+    assert not Compared(mine, measurement("mpi")).ratio
+    assert Compared(measurement("two-shot"), measurement("mpi")).ratio
 
 
 def test_a_disturbed_row_sets_no_bound() -> None:

@@ -201,12 +201,9 @@ PICTURES = (
         "Of `collbench train`: where the time of a planned step goes.",
         PLAN,
     ),
-    _plot("memory", "memory", "Memory of a training run", "What a GPU holds, against what it has.", PLAN),
     _plot(
         "efficiency", "efficiency", "Efficiency of a training run", "Tokens of a GPU and second, against GPUs.", PLAN
     ),
-    _plot("interconnects", "interconnects", "A training run on several interconnects", "The same step on each.", PLAN),
-    _plot("pareto", "pareto", "Cost against time", "Nobody pays more for waiting longer.", PLAN),
     Shown(
         "ratios",
         "ratios.png",

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 
 from collbench.analysis.crossover import library_of
-from collbench.cli.results_table import heading, row
+from collbench.cli.results_table import row, timed_table
 from collbench.cli.sweep import findings
 from collbench.results import family
 from collbench.runfile.store import read
@@ -46,12 +46,13 @@ def table() -> str:
 
 def _lines() -> Iterator[str]:
     results = read(ROOT / "results" / "cpu-2-ranks").results
-    yield from ("allreduce, float, sum, 2 ranks", heading("mpi", width=WIDTH))
+    table = timed_table("mpi", width=WIDTH)
+    yield from ("allreduce, float, sum, 2 ranks", table.heading())
     for size, names in SHOWN.items():
         for name in names:
             result = next(one for one in results if (one.case.nbytes, one.implementation) == (size, name))
             library = None if family(name) == "mpi" else library_of(results, ["mpi"], result)
-            yield row(result, library, width=WIDTH, versus=True)
+            yield row(result, library, table)
     yield from ("", *findings(results))
 
 

@@ -219,34 +219,39 @@ def judge_rounds(rows: Iterable[Observed], expectation: Expectation, test: Seque
 
 def _judge_curve(cases: Sequence[Sequence[Observed]], expectation: Expectation, test: SequentialTest) -> CheckedCurve:
     """Judge a curve, given the rounds of each of its sizes."""
-    held = [_held(rows, expectation) for rows in cases]
-    known = [pair for pair in held if pair]
-    if known:
-        test = test.about(known[0][1].near)
+    evidence = [_held(rows, expectation) for rows in cases]
+    compared = [pair for pair in evidence if pair]
+    if not compared:
+        return CheckedCurve(tuple(map(_not_compared, cases)), Status.UNKNOWN, _why_nothing(cases, expectation.name))
+    test = test.about(compared[0][1].near)
     on_cpu = all(rows[0].platform == "cpu" for rows in cases)
-    scatter = deviations([logs for logs, _ in known], PRIOR_DEVIATION if on_cpu else PRIOR_OF_GPUS)
-    spreads = zip(scatter, known, strict=True)
-    variances = [median_variance(spread, len(logs), expected.rounds) for spread, (logs, expected) in spreads]
+    scatter = deviations([logs for logs, _ in compared], PRIOR_DEVIATION if on_cpu else PRIOR_OF_GPUS)
+    variances = []
+    for deviation, (logs, expected) in zip(scatter, compared, strict=True):
+        variances.append(median_variance(deviation, len(logs), expected.rounds))
     sizes, left = [], iter(variances)
-    for rows, pair in zip(cases, held, strict=True):
-        row = joined(rows)
-        if pair:
-            sizes.append(_judge_size(row, *pair, next(left), test))
-        else:
-            none = Decision.UNDECIDED if row.disturbed else Decision.NOT_COMPARED
-            sizes.append(CheckedSize(row, math.nan, none, 0))
-    if not known:
-        calm = any(not row.disturbed for rows in cases for row in rows)
-        why = "no system is like this machine, and no earlier good run of it is stored"
-        if expectation.name:
-            why = f"{expectation.name} has none of these sizes on as many ranks (-b, -e and -f say which are measured)"
-        why = why if calm else "other programs disturbed every round"
-        return CheckedCurve(tuple(sizes), Status.UNKNOWN, why)
+    for rows, pair in zip(cases, evidence, strict=True):
+        sizes.append(_judge_size(joined(rows), *pair, next(left), test) if pair else _not_compared(rows))
     # All sizes as one: their mean.
-    error = max(expected.error for _, expected in known)
-    whole = test.decide(fmean(median(logs) for logs, _ in known), fmean(variances) / len(variances), error)
+    error = max(expected.error for _, expected in compared)
+    whole = test.decide(fmean(median(logs) for logs, _ in compared), fmean(variances) / len(variances), error)
     resolution = math.exp(max(math.log1p(test.slower) + test.start, test.resolution(error)))
     return CheckedCurve(tuple(sizes), *_status(sizes, whole, resolution), resolution=resolution)
+
+
+def _not_compared(rows: Sequence[Observed]) -> CheckedSize:
+    """Return what is said of a case of which nothing is expected, or of which every round was disturbed."""
+    row = joined(rows)
+    return CheckedSize(row, math.nan, Decision.UNDECIDED if row.disturbed else Decision.NOT_COMPARED, 0)
+
+
+def _why_nothing(cases: Sequence[Sequence[Observed]], expected: str) -> str:
+    """Return why no size of a curve can be compared with what is expected, given its name."""
+    if all(row.disturbed for rows in cases for row in rows):
+        return "other programs disturbed every round"
+    if expected:
+        return f"{expected} has none of these sizes on as many ranks (-b, -e and -f say which are measured)"
+    return "no system is like this machine, and no earlier good run of it is stored"
 
 
 def _held(rows: Sequence[Observed], expectation: Expectation) -> tuple[list[float], Expected] | None:

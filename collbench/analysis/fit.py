@@ -16,30 +16,15 @@ from collbench.errors import UsageError, writing
 from collbench.model import nccl_terms
 from collbench.model.equation import Calibration, Terms, calibrate
 from collbench.notebook import Shown
+from collbench.present.columns import ALWAYS, Column
 from collbench.results import Observed, Reported, by_key, family, observed
 from collbench.runfile.rounds import scatter_in_words
 from collbench.runfile.store import Run
-from collbench.stats import Estimate, percentile
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
 from collbench.units import RANGE, counted, format_rate, format_seconds, format_size
 
 LIBRARY = "nccl"  # whose times the model's equation describes
-
-
-@dataclass(frozen=True)
-class HeldBack:
-    """A size that was left out of the fit, and where the fit says that it should be."""
-
-    nbytes: int
-    measured: float
-    predicted: Estimate
-    warning: str
-
-    @property
-    def covered(self) -> bool:
-        """Whether the interval was right."""
-        return self.predicted.holds(self.measured)
 
 
 @dataclass(frozen=True)
@@ -51,7 +36,6 @@ class Curve(Shown):
     samples: Mapping[int, tuple[float, ...]]
     fit: CurveFit | None = None
     reason: str = ""  # why there is no fit
-    held: tuple[HeldBack, ...] = ()
     scatter: str = ""  # how far rounds of a size are apart
 
     def warnings(self) -> Iterator[str]:
@@ -68,8 +52,8 @@ class Curve(Shown):
             yield f"the rate is extrapolated: {format_size(last)}, the largest size, does not reach half of it"
 
 
-def curves(runs: Sequence[Run], held_back: Sequence[int] = ()) -> list[Curve]:
-    """Return every curve of the runs, fitted without the sizes that are held back.
+def curves(runs: Sequence[Run]) -> list[Curve]:
+    """Return every curve of the runs, fitted.
 
     Raises:
         UsageError: The runs are of different machines.
@@ -84,7 +68,7 @@ def curves(runs: Sequence[Run], held_back: Sequence[int] = ()) -> list[Curve]:
         for row in rows:
             times = row.rounds if isinstance(row, Reported) and row.rounds else row.times
             samples[row.case.nbytes] = samples.get(row.case.nbytes, ()) + times
-        found.append(_fitted(Curve(case, name, samples, scatter=scatter_in_words(rows)), held_back))
+        found.append(_fitted(Curve(case, name, samples, scatter=scatter_in_words(rows))))
     return found
 
 
@@ -93,38 +77,43 @@ def measured(runs: Sequence[Run]) -> list[Observed]:
     return [result for run in runs for result in observed(run.cases) if result.case.nbytes > 0]
 
 
-def _fitted(curve: Curve, held_back: Sequence[int]) -> Curve:
-    sizes = [size for size in curve.samples if size not in held_back]
+def _fitted(curve: Curve) -> Curve:
     try:
-        fitted = fit(sizes, [curve.samples[size] for size in sizes])
+        return replace(curve, fit=fit(list(curve.samples), list(curve.samples.values())))
     except Unfit as error:
         return replace(curve, reason=str(error))
-    held = []
-    for size in held_back:
-        if size in curve.samples:
-            took = percentile(curve.samples[size], 50)
-            held.append(HeldBack(size, took, fitted.estimate(size), fitted.beyond(size)))
-    return replace(curve, fit=fitted, held=tuple(held))
 
 
-_INTERVAL = f"{CONFIDENCE:.0%}"
-_FORMS: dict[str, Callable[[float], str]] = {"latency": format_seconds, "rate": format_rate, "half_size": format_size}
-HEADING = ("", "latency", _INTERVAL, "rate", _INTERVAL, "half at", _INTERVAL, "bend", "off")
-
-
-def columns(curve: Curve) -> tuple[str, ...]:
-    """Return the cells of the table for a curve that has a fit."""
-    assert curve.fit
-    fitted, cells = curve.fit, []
-    for name, form in _FORMS.items():
-        estimate = fitted.estimates[name]
-        cells += [form(estimate.value), RANGE.join(map(form, estimate.interval))]
+def _figure(
+    name: str, key: str, form: Callable[[float], str], importance: int, of_interval: int
+) -> tuple[Column[Curve], ...]:
+    """Return the columns of a figure of a fit, and of its interval."""
     return (
-        curve.implementation,
-        *cells,
-        f"pieces: {len(fitted.pieces)}" if fitted.pieces else ", ".join(map(format_size, fitted.bends)),
-        f"{fitted.errors[0]:.1%}",
+        Column(name, lambda curve: curve.fit and curve.fit.estimates[key].value, form, importance),
+        Column(
+            f"{CONFIDENCE:.0%}",
+            lambda curve: curve.fit and curve.fit.estimates[key].interval,
+            lambda ends: RANGE.join(map(form, ends)),
+            of_interval,
+        ),
     )
+
+
+def _bend(curve: Curve) -> str:
+    if not curve.fit:
+        return ""
+    return f"pieces: {len(curve.fit.pieces)}" if curve.fit.pieces else ", ".join(map(format_size, curve.fit.bends))
+
+
+COLUMNS: tuple[Column[Curve], ...] = (
+    Column("", lambda curve: curve.implementation, key="implementation"),
+    *_figure("latency", "latency", format_seconds, ALWAYS, 3),
+    *_figure("rate", "rate", format_rate, ALWAYS, 2),
+    *_figure("half at", "half_size", format_size, 6, 1),
+    Column("bend", _bend, importance=4),
+    Column("off", lambda curve: curve.fit and curve.fit.errors[0], "{:.1%}".format, 5, "<"),
+)
+"""Of a fitted curve; of another its name."""
 
 
 def pieces_in_words(curve: Curve) -> Iterator[str]:
@@ -137,15 +126,6 @@ def pieces_in_words(curve: Curve) -> Iterator[str]:
         for first, last, latency, rate in curve.fit.pieces:
             per_byte = f" + S / {format_rate(rate)} GB/s" if rate < float("inf") else ""
             yield f"  {format_size(first)} to {format_size(last)}: {format_seconds(latency)}{per_byte}"
-
-
-def held_in_words(curve: Curve, held: HeldBack) -> str:
-    """Return `mpi: 128 KiB held back: took 40.8 us, expected 35.1 us, 25.4 us to 48.6 us: covered`."""
-    expected, low, high = map(format_seconds, held.predicted)
-    words = f"took {format_seconds(held.measured)}, expected {expected}, {low} to {high}"
-    end = "covered" if held.covered else "NOT covered"
-    warning = f" ({held.warning})" if held.warning else ""
-    return f"{curve.implementation}: {format_size(held.nbytes)} held back: {words}: {end}{warning}"
 
 
 @dataclass(frozen=True)
@@ -192,10 +172,6 @@ def fields(curve: Curve) -> dict[str, Any]:
     if not curve.fit:
         return names | {"reason": curve.reason}
     fitted = curve.fit
-    held_back = []
-    for held in curve.held:
-        size = {"nbytes": held.nbytes, "measured": held.measured} | held.predicted.fields("predicted")
-        held_back.append(size | {"warning": held.warning, "covered": held.covered})
     return names | {
         "coefficients": None if fitted.pieces else fitted.coefficients.tolist(),
         "bend": None if fitted.pieces else next(iter(fitted.bends), None),
@@ -210,7 +186,6 @@ def fields(curve: Curve) -> dict[str, Any]:
         "errors": dict(zip(ERRORS, fitted.errors, strict=True)),
         "residuals": fitted.residuals.tolist(),
         "residuals_left_out": fitted.left_out.tolist(),
-        "held_back": held_back,
         "warnings": list(curve.warnings()),
     }
 

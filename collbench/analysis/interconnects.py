@@ -4,6 +4,7 @@ An interconnect is a described system or the machine of a run.  A table has a ro
 interconnect: its best time, and the ratio to the first interconnect's.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -21,22 +22,18 @@ from collbench.analysis.crossover import (
     rivals,
 )
 from collbench.cases import Case
+from collbench.present.columns import USEFUL, Column, data, record
 from collbench.results import Prediction, Timed, timed
 from collbench.runfile.schema import case_fields
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
-from collbench.units import format_range
+from collbench.units import format_range, format_seconds, format_size, printable
 
 
-def common_ranks(systems: Sequence[System], measured: Iterable[set[int]] = ()) -> int | None:
-    """Return the largest number of ranks that all systems can have; None if there is none.
-
-    It is a number that one of the systems has, or with runs to compare with, whose numbers of ranks are `measured`, a
-    number that all runs have.
-    """
-    counts = [count for count in measured if count]
-    candidates = set.intersection(*counts) if counts else {system.ranks for system in systems}
-    return max((count for count in candidates if all(can_have(system, count) for system in systems)), default=None)
+def common_ranks(systems: Sequence[System]) -> int | None:
+    """Return the largest number of ranks that one of the systems has and all can have; None if there is none."""
+    counts = {system.ranks for system in systems}
+    return max((count for count in counts if all(can_have(system, count) for system in systems)), default=None)
 
 
 def can_have(system: System, ranks: int) -> bool:
@@ -104,6 +101,14 @@ class Ranking(NamedTuple):
         tied = " (not distinguishable)" if len(self.names) > 1 else ""
         return f"{'' if self.surely else 'likely '}{' or '.join(self.names)}{tied}"
 
+    def place(self, name: str) -> str:
+        """Return whether an interconnect is `surely`, `likely` or `perhaps` the fastest; empty if another one is."""
+        if name not in self.names:
+            return ""
+        if len(self.names) > 1:
+            return "perhaps"
+        return "surely" if self.surely else "likely"
+
 
 def ranking(named: Sequence[tuple[Timed, str]]) -> Ranking:
     """Rank two rows or more of one size, each with its name."""
@@ -122,8 +127,11 @@ def ranking(named: Sequence[tuple[Timed, str]]) -> Ranking:
 class Cell(NamedTuple):
     """An interconnect at a size: its best row, and its advantage over the first interconnect's."""
 
+    name: str
     row: Timed
     advantage: Advantage | None  # None for the first itself, and where the first has no time
+    fastest: str  # as Ranking.place says it
+    heads: bool  # whether it is the first at its size
 
     @property
     def ratio(self) -> str:
@@ -136,6 +144,33 @@ class Cell(NamedTuple):
     def method(self) -> str:
         """The algorithm and protocol that a model expects, or the implementation."""
         return self.row.method or self.row.note.picked or self.row.label
+
+
+_MARKS = {"surely": "*", "likely": "?", "perhaps": "?", "": " "}
+COLUMNS: Sequence[Column[Cell]] = (
+    Column("size", lambda cell: format_size(cell.row.case.nbytes) if cell.heads else "", form=">"),
+    Column("", lambda cell: f"{_MARKS[cell.fastest]} {printable(cell.name)}", form="<"),
+    data("interconnect", lambda cell: cell.name),
+    data("origin", lambda cell: cell.row.origin),
+    data("implementation", lambda cell: cell.row.implementation),
+    data("algorithm", lambda cell: cell.row.algorithm),
+    data("protocol", lambda cell: cell.row.protocol),
+    Column("time", lambda cell: cell.row.typical, format_seconds, form=">", key="seconds"),
+    data("low", lambda cell: _known(cell.row.band[0])),
+    data("high", lambda cell: _known(cell.row.band[1])),
+    Column("vs first", lambda cell: cell.ratio, form=">"),
+    data("ratio", lambda cell: cell.advantage and cell.advantage.ratio.value),
+    data("told_apart", lambda cell: cell.advantage and cell.advantage.apart),
+    Column("interval", lambda cell: format_range(*cell.row.band, format_seconds), importance=USEFUL, form=">"),
+    Column("algorithm", lambda cell: printable(cell.method)),
+    data("fastest", lambda cell: cell.fastest),
+)
+"""A table of cells, by size and in each by interconnect."""
+
+
+def _known(seconds: float) -> float | None:
+    """Return an end of a band for JSON, which has no NaN."""
+    return None if math.isnan(seconds) else seconds
 
 
 class Line(NamedTuple):
@@ -194,9 +229,24 @@ class Table:
                 found.append(Contest(self.kind, first, name, points))
         return tuple(found)
 
+    @property
+    def cells(self) -> list[Cell]:
+        """All cells, by size and in each in the order of the interconnects."""
+        return [cell for line in self.lines for cell in line.cells if cell]
+
+    @property
+    def columns(self) -> list[Column[Cell]]:
+        """The columns, of which one says what an interval is where all of it is predicted."""
+        known = "nine in ten" if all(isinstance(cell.row, Prediction) for cell in self.cells) else "interval"
+        return [replace(column, name=known) if column.name == "interval" else column for column in COLUMNS]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a record for each size and interconnect, for JSON and CSV: seconds, and the ratio to the first."""
+        return [case_fields(cell.row.case) | record(COLUMNS, cell) for cell in self.cells]
+
     def verdict(self) -> list[str]:
         """Return which is fastest where, in sentences; as a fact only where intervals and bands do not overlap."""
-        expected = any(isinstance(cell.row, Prediction) for line in self.lines for cell in line.cells if cell)
+        expected = any(isinstance(cell.row, Prediction) for cell in self.cells)
         fastest = f"{'should be fastest' if expected else 'fastest'}: {'; '.join(self.winning_ranges)}"
         if len(names := {name for line in self.lines for name in line.ranking.names}) == 1:
             (name,) = names
@@ -248,20 +298,27 @@ def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | N
         # Of what was measured twice the later counts, by implementation.
         latest = {(row.case.nbytes, row.implementation): row for row in usable if row.case.ranks == count}
         curves.append(fastest_by_size(latest.values()))
+    names = [interconnect.name for interconnect in rows]
     lines = []
     for nbytes in sorted({nbytes for curve in curves for nbytes in curve}):
-        first, *_ = there = [curve.get(nbytes) for curve in curves]
-        named = [(row, interconnect.name) for row, interconnect in zip(there, rows, strict=True) if row]
-        if len(named) > 1:
-            ranked = ranking(named)
-            behind = [row.typical for row, name in named if name not in ranked.names]
-            level = max(row.typical for row, name in named if name in ranked.names)
-            lead = min(behind) / level if behind else 0.0
-            over = [Advantage.of(row, first) if row and first and row is not first else None for row in there]
-            cells = [Cell(row, advantage) if row else None for row, advantage in zip(there, over, strict=True)]
-            lines.append(Line(nbytes, tuple(cells), ranked, lead))
+        best = [curve.get(nbytes) for curve in curves]
+        if len(best) - best.count(None) > 1:
+            lines.append(_line(nbytes, names, best))
     title = replace(kind, ranks=ranks[0] if len(set(ranks)) == 1 else 0)
     return Table(title, tuple(rows), ranks, tuple(lines))
+
+
+def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> Line:
+    """Return a size of a table from the best row of each interconnect."""
+    named = [(row, name) for row, name in zip(rows, names, strict=True) if row]
+    ranked, first = ranking(named), rows[0]
+    behind = [row.typical for row, name in named if name not in ranked.names]
+    level = max(row.typical for row, name in named if name in ranked.names)
+    cells: list[Cell | None] = []
+    for row, name in zip(rows, names, strict=True):
+        over = Advantage.of(row, first) if row and first and row is not first else None
+        cells.append(Cell(name, row, over, ranked.place(name), row is named[0][0]) if row else None)
+    return Line(nbytes, tuple(cells), ranked, min(behind) / level if behind else 0.0)
 
 
 def _usable(rows: Sequence[Timed], chosen: Chosen | None) -> list[Timed]:
@@ -270,35 +327,3 @@ def _usable(rows: Sequence[Timed], chosen: Chosen | None) -> list[Timed]:
     if chosen:
         return [row for row in expected if chosen(row.implementation)]
     return rivals([row for row in expected if is_library(row.implementation)] or expected)
-
-
-def records(table: Table) -> list[dict[str, Any]]:
-    """Return a record for each size and interconnect, for JSON and CSV: seconds, and the ratio to the first; no NaN."""
-    found = []
-    for line in table.lines:
-        for interconnect, cell in zip(table.interconnects, line.cells, strict=True):
-            if cell:
-                found.append(case_fields(cell.row.case) | _record(interconnect.name, cell, line.ranking))
-    return found
-
-
-def _record(name: str, cell: Cell, ranked: Ranking) -> dict[str, Any]:
-    row, over = cell.row, cell.advantage
-    low, high = row.band
-    place = ""
-    if name in ranked.names:
-        certainty = "surely" if ranked.surely else "likely"
-        place = "perhaps" if len(ranked.names) > 1 else certainty
-    return {
-        "interconnect": name,
-        "origin": row.origin,
-        "implementation": row.implementation,
-        "algorithm": getattr(row, "algorithm", ""),
-        "protocol": getattr(row, "protocol", ""),
-        "seconds": row.typical,
-        "low": low if low == low else None,
-        "high": high if high == high else None,
-        "ratio": over.ratio.value if over else None,
-        "told_apart": over.apart if over else None,
-        "fastest": place,
-    }

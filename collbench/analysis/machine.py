@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from collbench.analysis.matching import unread
-from collbench.errors import CollbenchError, UsageError
+from collbench.errors import UsageError
 from collbench.platforms import platforms
 from collbench.runfile.store import Run
 from collbench.topology import files
@@ -123,14 +123,9 @@ def as_it_ran(system: System, run: Run) -> System:
 
 
 def discovered(run: Run) -> Topology | None:
-    """Return the topology in a run's header; None where a foreign log has none, or not enough of it."""
-    record = run.header.topology
-    if not record.platform or not record.ranks:
-        return None
-    try:
-        return Topology.from_json(record.to_json())
-    except CollbenchError:
-        return None
+    """Return the topology in a run's header; None where a foreign log has none."""
+    topology = run.header.topology
+    return topology if topology.platform and topology.ranks else None
 
 
 def sized(system: System, ranks: int, nodes: int | None = None) -> System:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from collbench.analysis.scaling import by_round, in_rounds, is_timed
+from collbench.analysis.scaling import by_round, in_rounds, is_timed, step_of
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
 from collbench.results import Result, StepPrediction, StepRow, by_key
 from collbench.stats import Estimate
@@ -25,8 +25,7 @@ class Overlap:
     @property
     def step(self) -> Step:
         """Return the step as it was carried out."""
-        assert self.row.case.step
-        return self.row.case.step
+        return step_of(self.row)
 
     def _rounds(self) -> Iterator[tuple[float, float, float, float]]:
         """Yield the seconds of a step in every round: overlapped, sequential, computing alone, communicating alone."""
@@ -84,14 +83,15 @@ def _computing(result: StepRow) -> list[float]:
 
 def overlaps(results: Iterable[Result]) -> list[Overlap]:
     """Return all overlapped steps whose parts alone were measured too, in the order of the rows."""
-    rows = [result for result in results if isinstance(result, StepRow) and is_timed(result)]
+    rows = [row for row in filter(is_timed, results) if row.case.step]
     by_schedule: dict[object, StepRow] = {}
     for row in rows:
-        communicator = "" if _schedule(row) == COMPUTE else row.implementation
-        by_schedule[row.case.kind_of_step, communicator, _schedule(row)] = row
+        schedule = step_of(row).schedule
+        communicator = "" if schedule == COMPUTE else row.implementation
+        by_schedule[row.case.kind_of_step, communicator, schedule] = row
     found = []
     for row in rows:
-        if _schedule(row) in (COMPUTE, COMMUNICATE, SEQUENTIAL):
+        if step_of(row).schedule in (COMPUTE, COMMUNICATE, SEQUENTIAL):
             continue
         kind, name = row.case.kind_of_step, row.implementation
         sequential = by_schedule.get((kind, name, SEQUENTIAL))
@@ -100,10 +100,6 @@ def overlaps(results: Iterable[Result]) -> list[Overlap]:
         if sequential and compute and communicate:
             found.append(Overlap(row, sequential, compute, communicate))
     return found
-
-
-def _schedule(row: StepRow) -> str:
-    return row.case.step.schedule if row.case.step else ""
 
 
 def best_of_schedules(found: Sequence[Overlap]) -> list[Overlap]:
@@ -132,13 +128,13 @@ def verdict(fastest: Overlap, found: Sequence[Overlap]) -> str:
     words = {HELPS: "overlap helps", COSTS: "overlap costs more than it hides"}
     judged = words.get(fastest.verdict, "inconclusive")
     said = [
-        f"{fastest.row.label}: {step.way} with buckets of {format_size(step.bucket)} is fastest: "
+        f"{fastest.row.label}: {step.schedule} with buckets of {format_size(step.bucket)} is fastest: "
         f"{before} -> {after}, {fastest.gain.text(unit='x')}: {judged}",
         f"the longer part alone takes {format_seconds(fastest.bound)}",
     ]
     if fastest.slowdown.value > 1.05:
         said.append(f"computing takes {fastest.slowdown.text(unit='x')} as long meanwhile")
-    buckets = {other.step.bucket for other in as_good(fastest, found) if other.step.way == step.way}
+    buckets = {other.step.bucket for other in as_good(fastest, found) if other.step.schedule == step.schedule}
     if buckets:
         said.append(f"buckets of {', '.join(map(format_size, sorted(buckets)))} may be as fast")
     return "; ".join(said) + (f" ({note})" if note else "")

@@ -7,7 +7,7 @@ the median of the rounds.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +109,7 @@ def find_point(found: Iterable[Curve], row: Result) -> tuple[Curve | None, Point
     return None, None
 
 
-def is_timed(result: Result) -> bool:
+def is_timed(result: Result) -> TypeGuard[StepRow]:
     """Return whether a row is a step with a time to compare: predicted, or measured, right and undisturbed."""
     measured = isinstance(result, StepTimes) and result.right and not result.disturbed
     return measured or isinstance(result, StepPrediction)
@@ -126,7 +126,7 @@ def _passes(results: Iterable[Result]) -> Iterator[list[StepRow]]:
             yield rows
             rows = []
         before = result.case.ranks
-        if isinstance(result, StepRow) and is_timed(result):
+        if is_timed(result):
             rows.append(result)
     if rows:
         yield rows
@@ -145,19 +145,20 @@ def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[Curve]:
         more = [row for row in rows if row.implementation == name and row.case.ranks > fewest]
         points = (Point(base, Estimate(1.0, 1.0, 1.0)), *(_point(base, row) for row in more))
         # Older run files do not say the mode: equal work of every rank counts as weak.
-        first, last = _step(base), _step(more[-1])
+        first, last = step_of(base), step_of(more[-1])
         equal = (first.products, first.seconds) == (last.products, last.seconds)
         yield Curve(more[0].label, last.mode or (WEAK if equal else STRONG), points)
 
 
-def _step(row: StepRow) -> Step:
+def step_of(row: StepRow) -> Step:
+    """Return the step of a row, which has one."""
     assert row.case.step
     return row.case.step
 
 
 def share_of(base: StepRow, row: StepRow) -> float:
     """Return the work of a rank over that of a rank in the base; not every number of ranks divides the products."""
-    first, step = _step(base), _step(row)
+    first, step = step_of(base), step_of(row)
     return step.products / first.products if first.products else step.seconds / first.seconds
 
 
@@ -280,26 +281,26 @@ def helpful_remedies(curve: Curve, point: Point) -> list[Remedy]:
 # The verdict in words.
 
 
-def judged(efficiency: Estimate, threshold: float) -> str:
-    """Return HEALTHY or POOR where all of the interval is; INCONCLUSIVE with the threshold in it, or without one."""
+def judged(efficiency: Estimate) -> str:
+    """Return HEALTHY or POOR where all of the interval is; INCONCLUSIVE with THRESHOLD in it, or without one."""
     if not efficiency.known:
         return INCONCLUSIVE
-    if efficiency.low >= threshold:
+    if efficiency.low >= THRESHOLD:
         return HEALTHY
-    return POOR if efficiency.surely_below(threshold) else INCONCLUSIVE
+    return POOR if efficiency.surely_below(THRESHOLD) else INCONCLUSIVE
 
 
-def answer(found: Sequence[Curve], threshold: float = THRESHOLD) -> list[str]:
+def answer(found: Sequence[Curve]) -> list[str]:
     """Return one line: how efficient the most ranks are, what limits them, and that nothing overlaps."""
-    said = "; ".join(_efficiency_line(curve, threshold) for curve in found)
+    said = "; ".join(_efficiency_line(curve) for curve in found)
     instead = "`collbench step overlap` shows what overlap hides, `collbench train` plans with it"
     return [f"without overlap, {said}. Each step computes, then communicates: {instead}."] if found else []
 
 
-def verdict(curve: Curve, threshold: float = THRESHOLD) -> list[str]:
+def verdict(curve: Curve) -> list[str]:
     """Return lines: the verdict on the most ranks, the law that fits, and what would help where it is not healthy."""
-    said = [_efficiency_line(curve, threshold), _law_line(curve)]
-    if judged(curve.last.efficiency, threshold) == HEALTHY:
+    said = [_efficiency_line(curve), _law_line(curve)]
+    if judged(curve.last.efficiency) == HEALTHY:
         return said
     named = []
     for remedy in helpful_remedies(curve, curve.last)[:_MOST_REMEDIES]:
@@ -309,7 +310,7 @@ def verdict(curve: Curve, threshold: float = THRESHOLD) -> list[str]:
     return said
 
 
-def _efficiency_line(curve: Curve, threshold: float) -> str:
+def _efficiency_line(curve: Curve) -> str:
     point = curve.last
     speedup, efficiency = curve.speedup(point), point.efficiency
     parts = parts_of(curve, point)
@@ -319,14 +320,14 @@ def _efficiency_line(curve: Curve, threshold: float) -> str:
     slower = parts.computing / parts.alone - 1
     if slower > 0.02:
         remarks.append(f"computing takes {slower:.0%} longer than alone")
-    first, step = _step(curve.base.row), _step(point.row)
+    first, step = step_of(curve.base.row), step_of(point.row)
     if curve.mode == STRONG and step.products:
         fair = first.products * curve.base.ranks / point.ranks
         if abs(step.products / fair - 1) > _UNEVEN:
             remarks.append(f"products cannot be shared evenly: a rank makes {step.products}, its share is {fair:.3g}")
     return (
         f"{curve.name}, {curve.mode}: {point.ranks:,} ranks give {speedup.text(unit='x')}{base}: "
-        f"{efficiency.value:.0%}, {judged(efficiency, threshold)} (healthy from {threshold:.0%}); "
+        f"{efficiency.value:.0%}, {judged(efficiency)} (healthy from {THRESHOLD:.0%}); "
         f"{', '.join(remarks)}"
     )
 

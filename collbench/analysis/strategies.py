@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 from collbench.measure.strategies import strategies
-from collbench.results import Result, Trained
+from collbench.present.columns import Column
+from collbench.results import Result, Trained, by_key
 from collbench.results.steps import Point
 from collbench.stats import Estimate, student
 from collbench.units import format_list, format_seconds
@@ -24,14 +26,6 @@ _LEARNT = 0.5  # of its first loss: a run that never gets so low has learnt noth
 _LARGEST_POWER = 700.0  # of e, that is a finite number
 _MARGIN = 1.1  # the target over the least loss of the worst run, so that one lucky point does not decide
 _KNOWN = 20.0  # times a mean, from which on the ends of an interval say nothing
-COLUMNS = {
-    "strategy": "strategy",
-    "seconds": "seconds to the target",
-    "steps": "steps",
-    "rate": "samples/s",
-    "ratio": "time over the first's",
-}
-"""The columns of `table`, with their headings."""
 
 
 class Effort(Enum):
@@ -39,6 +33,10 @@ class Effort(Enum):
 
     SECONDS = "time"
     STEPS = "steps"
+
+    def of(self, run: Trained, point: Point) -> float:
+        """Return the seconds or steps of a run up to a point; steps as if all ranks had made as many."""
+        return point.seconds if self is Effort.SECONDS else point.batches / run.case.ranks
 
 
 def geometric_mean(values: Iterable[float], error: float = ERROR) -> Estimate:
@@ -81,15 +79,9 @@ class StrategyRuns:
         """Return whether the target was reached with every seed."""
         return bool(self.runs) and len(self.goals) == len(self.runs)
 
-    def needed(self, effort: Effort, seed: int) -> float:
-        """Return the seconds or steps to the target; steps as if all ranks had made as many."""
-        if effort is Effort.SECONDS:
-            return self.goals[seed].seconds
-        return self.goals[seed].batches / self.runs[seed].case.ranks
-
     def mean(self, effort: Effort) -> Estimate:
         """Return the mean over seeds of the seconds or steps to the target."""
-        return geometric_mean(self.needed(effort, seed) for seed in self.goals)
+        return geometric_mean(effort.of(self.runs[seed], goal) for seed, goal in self.goals.items())
 
     @property
     def rate(self) -> Estimate:
@@ -98,8 +90,10 @@ class StrategyRuns:
 
     def ratio(self, other: "StrategyRuns", effort: Effort, error: float = ERROR) -> Estimate | None:
         """Return how many times as much it needs as another, over the seeds that both have; None without any."""
-        common = [seed for seed in self.goals if seed in other.goals]
-        ratios = [self.needed(effort, seed) / other.needed(effort, seed) for seed in common]
+        ratios = []
+        for seed, goal in self.goals.items():
+            if seed in other.goals:
+                ratios.append(effort.of(self.runs[seed], goal) / effort.of(other.runs[seed], other.goals[seed]))
         return geometric_mean(ratios, error) if ratios else None
 
 
@@ -175,17 +169,37 @@ def round_up(value: float) -> float:
 # In words.
 
 
-def table(found: Ranking) -> Iterator[dict[str, str]]:
-    """Yield a row of COLUMNS for every strategy over all seeds, the first to the target first; intervals as text."""
+class Ranked(NamedTuple):
+    """A row: a strategy over all seeds, and how many times as long as the first it takes."""
+
+    strategy: StrategyRuns
+    ratio: Estimate | None
+
+    def mean(self, effort: Effort, form: Callable[[float], str]) -> str | None:
+        """Return what it needs to reach the target; None if it does not."""
+        return _text(self.strategy.mean(effort), form) if self.strategy.arrived else None
+
+
+def ranked_rows(found: Ranking) -> list[Ranked]:
+    """Return the strategies, the first to the target first."""
     after = found.after_first(Effort.SECONDS)
-    for entry in (*found.ranked(Effort.SECONDS), *found.short):
-        yield {
-            "strategy": entry.name,
-            "seconds": _text(entry.mean(Effort.SECONDS), format_seconds) if entry.arrived else "not reached",
-            "steps": _text(entry.mean(Effort.STEPS), "{:.0f}".format) if entry.arrived else "",
-            "rate": _text(entry.rate, "{:,.0f}".format),
-            "ratio": _times(after[entry.name]) if entry.name in after else "",
-        }
+    entries = (*found.ranked(Effort.SECONDS), *found.short)
+    return [Ranked(entry, after.get(entry.name)) for entry in entries]
+
+
+def ranking_columns(found: Ranking) -> tuple[Column[Ranked], ...]:
+    """Return the columns of a ranking; intervals are text."""
+    return (
+        Column("", lambda row: row.strategy.name, key="strategy"),
+        Column(
+            f"seconds to loss {found.target:g}",
+            lambda row: row.mean(Effort.SECONDS, format_seconds) or "not reached",
+            form=">",
+        ),
+        Column("steps", lambda row: row.mean(Effort.STEPS, "{:.0f}".format), importance=2, form=">"),
+        Column("samples/s", lambda row: _text(row.strategy.rate, "{:,.0f}".format), importance=1, form=">"),
+        Column("time over the first's", lambda row: row.ratio, _times, form=">"),
+    )
 
 
 def verdicts(results: Sequence[Result]) -> list[str]:
@@ -206,20 +220,17 @@ def verdict(found: Ranking) -> Iterator[str]:
 
 
 def _first(found: Ranking, effort: Effort) -> str:
-    first, *others = found.ranked(effort)
-    after = found.after_first(effort)
-    places = {name: _place(ratio) for name, ratio in after.items()}
-    level = [name for name, place in places.items() if place == "level"]
-    unsure = [name for name, place in places.items() if place in ("inconclusive", "ahead")]
+    first, after = found.ranked(effort)[0], found.after_first(effort)
+    names = by_key(after, lambda name: _place(after[name]))
+    level, later = names.get("level", []), names.get("behind", [])
+    unsure = [name for name in after if name not in (*level, *later)]
     if unsure:
         words = (
             f"inconclusive which is first to loss {found.target:g}: {first.name} has the lowest mean, "
             f"{format_list(unsure)} may be as fast ({unsure[0]}: {_times(after[unsure[0]])})"
         )
-        later = [name for name, place in places.items() if place == "behind"]
         surely = [f"{name}, {_times(after[name])} the {effort.value}" for name in later]
         return f"{words}; surely later: {'; '.join(surely)}" if surely else words
-    later = [entry.name for entry in others if entry.name in after and entry.name not in level]
     rest = f"; {later[0]}, the next, needs {_times(after[later[0]])} the {effort.value}" if later else ""
     if level:
         return f"{format_list([first.name, *level])} reach loss {found.target:g} first, level within {LEVEL:.0%}{rest}"

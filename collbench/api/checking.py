@@ -85,9 +85,11 @@ class CheckRequest(Request):
     )
     slower: Annotated[
         float | str | None,
-        Opt("--slower", "How much slower than expected is too slow.", "10%, on a CPU 20%", unit=SHARE),
+        Opt("--slower", "How much slower than expected is too slow.", "10%, on a CPU 20%", unit=SHARE, above=0),
     ] = None
-    budget: Annotated[Time, Opt("--budget", "Time after which no more rounds begin; three do.", unit=TIME)] = "60s"
+    budget: Annotated[Time, Opt("--budget", "Time after which no more rounds begin; three do.", unit=TIME, above=0)] = (
+        "60s"
+    )
     out: Out = None
 
     def __post_init__(self) -> None:
@@ -98,7 +100,6 @@ class CheckRequest(Request):
             raise UsageError(f"--run is judged as it is; leave {format_list(given)} out")
         if self.on:
             files.load(self.on)  # raises for a system that there is not, before anything is measured
-        _ = self.seconds, self.share
 
     @property
     def seconds(self) -> float:

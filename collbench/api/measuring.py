@@ -25,7 +25,7 @@ from collbench.host.sanitize import read_lines
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.interleave import LIBRARY_PLATFORM, MultiLibrary
 from collbench.measure.resumed import ResumedRun
-from collbench.measure.session import Session, exit_status
+from collbench.measure.session import Session
 from collbench.platforms.cpu.mpi_libraries import Library, find
 from collbench.platforms.processes import Alone, Team
 from collbench.results import Result
@@ -185,5 +185,4 @@ def _run(session: Session, each: Callable[[Result], object] | None = None) -> Ru
                 each(result)
     if advice := disturbed_in_words(session.results):
         warnings.warn(advice, Notice, stacklevel=4)  # at the call of `collbench.sweep`
-    path = session.path or Path(NAME)
-    return Run(path, session.header, tuple(session.results), True, exit_status(session.results))
+    return session.as_run()

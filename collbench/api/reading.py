@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from mimetypes import guess_type
 from pathlib import Path
+from typing import Annotated
 
 from collbench.algorithms import find
 from collbench.analysis.compare import Comparison
@@ -15,8 +16,9 @@ from collbench.analysis.fit import measured
 from collbench.analysis.machine import placed, sized
 from collbench.analysis.matching import selection, unread
 from collbench.analysis.verdict import Correctness, Health, status
+from collbench.api.declared import NAMES, SHARE, Opt, Request, takes
 from collbench.api.requests import split_names
-from collbench.api.words import Names
+from collbench.api.words import Names, OfMachine, RunsNodes, Share
 from collbench.cases import Case
 from collbench.errors import UsageError, unknown
 from collbench.notebook import Shown
@@ -65,24 +67,32 @@ def as_run(run: RunOrPath) -> Run:
     return run if isinstance(run, Run) else read(run)
 
 
-def compare(
-    base: RunOrPath,
-    new: RunOrPath,
-    *,
-    margin: float | str = 0.05,
-    confidence: float | str = 0.95,
-    only: str | None = None,
-    assume: float | str | None = None,
-) -> Comparison:
-    """Compare two runs case by case.
+def runs_of(runs: RunOrPath | Sequence[RunOrPath]) -> list[Run]:
+    """Return a run or several, read from their files where they are paths."""
+    return [as_run(run) for run in ([runs] if isinstance(runs, Run | Path | str) else runs)]
 
-    Args:
-        base: The run to compare with.
-        new: The run to judge.
-        margin: Share up to which a change does not matter: 0.05 or "5%".
-        confidence: Probability that no row of the comparison is called wrongly.
-        only: Rows to compare, as `collbench compare --only` selects them: "allreduce,ring-flags,1M..".
-        assume: Share by which each time of a log without samples varies; by default neighbouring sizes tell it.
+
+@dataclass(frozen=True)
+class CompareRequest(Request):
+    """Two runs, and how to compare them."""
+
+    base: Annotated[RunOrPath, Opt("", "The run to compare with.")]
+    new: Annotated[RunOrPath, Opt("", "The run to judge.")]
+    _: KW_ONLY
+    margin: Annotated[Share, Opt("--margin", "Changes up to this share of the time do not matter.", unit=SHARE)] = "5%"
+    confidence: Annotated[Share, Opt("--confidence", "Probability that no row is called wrongly.", unit=SHARE)] = "95%"
+    assume: Annotated[
+        Share | None,
+        Opt("--assume", "How much each time of a log without samples varies.", "as neighbouring sizes do", unit=SHARE),
+    ] = None
+    only: Annotated[
+        str | None, Opt("--only", "Rows to compare, such as allreduce,ring-flags,1M..", metavar="WORD[,WORD]")
+    ] = None
+
+
+@takes(CompareRequest)
+def compare(request: CompareRequest) -> Comparison:
+    """Compare two runs case by case.
 
     Returns:
         For every case with a time in both runs a row: the ratio of times NEW/BASE with an interval, and a `verdict`
@@ -99,10 +109,10 @@ def compare(
     [('mpi', 'same'), ('ring-flags', 'slower')]
 
     """
-    shares = parse_share(margin, "--margin"), parse_share(confidence, "--confidence")
-    assumed = None if assume is None else parse_share(assume, "--assume")
-    runs = as_run(base), as_run(new)
-    return compare_runs(*runs, *shares, selected(only, runs), assumed)
+    shares = parse_share(request.margin, "--margin"), parse_share(request.confidence, "--confidence")
+    assumed = None if request.assume is None else parse_share(request.assume, "--assume")
+    runs = as_run(request.base), as_run(request.new)
+    return compare_runs(*runs, *shares, selected(request.only, runs), assumed)
 
 
 def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:
@@ -157,13 +167,19 @@ class Diagnosed(Shown):
         return status([*verdicts, (self.verdict, bool(self.cut_off))])
 
 
-def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None) -> Diagnosed:
-    """Hold every curve of a run against the model: wrong, slow, unknown, faster than modelled, or as expected; and why.
+@dataclass(frozen=True)
+class DiagnoseRequest(Request):
+    """A run, and what machine it is of."""
 
-    Args:
-        run: A run or its path.
-        on: The machine, a preset or FILE.toml, where the run file does not say it.
-        nodes: How many nodes the ranks are spread over.
+    run: Annotated[RunOrPath, Opt("", "A run or its path.")]
+    on: Annotated[str | None, OfMachine("What the machine is, a preset or FILE.toml.", "as the run file says")] = None
+    _: KW_ONLY
+    nodes: RunsNodes = None
+
+
+@takes(DiagnoseRequest)
+def diagnose(request: DiagnoseRequest) -> Diagnosed:
+    """Hold every curve of a run against the model: wrong, slow, unknown, faster than modelled, or as expected; and why.
 
     Returns:
         Of each curve `verdict` is one word, `measured` and `expected` have seconds by size, `exceptions` are sizes far
@@ -179,12 +195,12 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
     ('mpi', 'unknown')
 
     """
-    whole_run = as_run(run)
+    whole_run = as_run(request.run)
     curves = by_key(measured([whole_run]), lambda row: row.curve)
     correctness = Correctness.of(whole_run.results)
     if not curves and not correctness.faults:
         raise UsageError(f"nothing to diagnose: {why_none([whole_run])}")
-    whole, nodes, why = placed(whole_run, on, nodes)
+    whole, nodes, why = placed(whole_run, request.on, request.nodes)
     facts = RunFacts.of(whole_run, why)
     if whole and why:
         facts = replace(facts, caveats=(*facts.caveats, why), unplaced=why)
@@ -198,37 +214,56 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
     return Diagnosed(facts, lost, tuple(diagnosed), correctness)
 
 
-def plot(
-    runs: RunOrPath | Sequence[RunOrPath],
-    out: Path | str,
-    *,
-    formats: Sequence[str] = (),
-    style: str = "screen",
-    views: Names = (),
-    impl: Names = "",
-    linear: bool = False,
-    lines: int | str | None = 7,
-    overlay: bool = False,
-    apart: bool = False,
-    on: str | None = None,
-    say: Callable[[str], object] = lambda reason: None,
-) -> list[Path]:
-    """Draw a run, or several, into a folder or a file.
+@dataclass(frozen=True)
+class DrawRequest(Request):
+    """Runs, and which figures of them to draw where."""
 
-    Args:
-        runs: A run or several, or their paths.
-        out: Folder of the figures; or the file of one, by a name that ends in .png, .svg or .pdf.
-        formats: "png", "svg" or "pdf", or several of them; by default as the name of the file ends, in a folder "png".
-        style: "screen", "paper" or "slide".
-        views: What stands along y: "bandwidth", "latency", "ratio", "bound" or "samples"; by default the first, in a
-            folder also the second.
-        impl: Only these implementations; all by default.
-        linear: Bandwidth on a linear axis from zero.
-        lines: How many lines have a colour; "all" or None for all.
-        overlay: All topologies in one panel.
-        apart: Give predictions panels of their own.
-        on: What machine measured runs are of, for the view "bound".
-        say: Called with every figure that is left out, and why, and with every run that was cut off.
+    runs: Annotated[RunOrPath | Sequence[RunOrPath], Opt("", "A run or several, or their paths.")]
+    out: Annotated[
+        Path | str, Opt("", "Folder of the figures; or the file of one, by a name that ends in .png, .svg or .pdf.")
+    ]
+    _: KW_ONLY
+    formats: Annotated[
+        Sequence[str],
+        Opt("--format", "png, svg or pdf, or several.", "as the file is named, else png", metavar="png|svg|pdf"),
+    ] = ()
+    style: Annotated[str, Opt("--style", "What the figures are for.", metavar="screen|paper|slide")] = "screen"
+    views: Annotated[
+        Names,
+        Opt(
+            "--view",
+            "What stands along y: bandwidth, latency, ratio (the library's time over this row's), bound (the share of "
+            "what the line rate allows); or samples (every sample, around the median of its row).",
+            "bandwidth, in a folder latency too",
+            unit=NAMES,
+        ),
+    ] = ""
+    impl: Annotated[
+        Names, Opt("--impl", "Only these implementations.", "all in the runs", "NAME[,NAME]|library|ladder", NAMES)
+    ] = ""
+    linear: Annotated[bool, Opt("--linear", "Bandwidth on a linear axis from zero.", "on a logarithmic one")] = False
+    lines: Annotated[
+        int | str | None,
+        Opt(
+            "--lines",
+            "How many lines have a colour: libraries, then those that are fastest somewhere; the others are grey.",
+            metavar="N|all",
+        ),
+    ] = 7
+    overlay: Annotated[bool, Opt("--overlay", "All topologies in one panel, a colour each.")] = False
+    apart: Annotated[bool, Opt("--apart", "Give predictions panels of their own.")] = False
+    on: Annotated[
+        str | None, OfMachine("What machine measured runs are of, for the view bound.", "as each run file says")
+    ] = None
+    say: Annotated[
+        Callable[[str], object],
+        Opt("", "Called with every figure that is left out, and why, and with every run that was cut off."),
+    ] = lambda reason: None
+
+
+@takes(DrawRequest)
+def plot(request: DrawRequest) -> list[Path]:
+    """Draw a run, or several, into a folder or a file.
 
     Returns:
         The paths of the figures.
@@ -244,15 +279,16 @@ def plot(
 
     """
     from collbench.plots.kinds import PlotRequest, draw, draw_file, lacking  # Matplotlib takes long to import
-    from collbench.plots.style import FORMATS, STYLES
     from collbench.plots.views import named
+    from collbench.present.figures import FORMATS, STYLES
 
-    shown = [as_run(run) for run in ([runs] if isinstance(runs, Run | Path | str) else runs)]
-    if style not in STYLES:
-        raise unknown("--style", style, STYLES)
+    out, lines = request.out, request.lines
+    shown = runs_of(request.runs)
+    if request.style not in STYLES:
+        raise unknown("--style", request.style, STYLES)
     if lines not in (None, "all") and not (str(lines).isdecimal() and len(str(lines)) < 7):
         raise UsageError(f"--lines {lines!r} is no number of lines; give 0 or more, or all")
-    place = Path(out)
+    place, formats = Path(out), tuple(dict.fromkeys(request.formats))
     ending = place.suffix[1:] if not place.is_dir() else ""
     is_file = ending in FORMATS
     if guess_type(place.name)[0] and not (is_file or place.is_dir()):  # no folder is called x.jpg, but run-1.5
@@ -261,33 +297,32 @@ def plot(
     if set(formats) - {*known}:
         raise UsageError(f"--format {', '.join(formats)}: --out {out} takes {', '.join(known)}; leave --format out")
     usual = ("bandwidth",) if is_file else ("bandwidth", "latency")
-    chosen_views = named(split_names(views) if views else usual)
-    if on:
-        load(on)  # raises for a system that there is not
-    request = PlotRequest(
-        chosen_views,
-        STYLES[style],
-        machine=on,
-        overlay=overlay,
-        apart=apart,
-        linear=linear,
+    if request.on:
+        load(request.on)  # raises for a system that there is not
+    figures = PlotRequest(
+        named(split_names(request.views) or usual),
+        STYLES[request.style],
+        machine=request.on,
+        overlay=request.overlay,
+        apart=request.apart,
+        linear=request.linear,
         coloured=sys.maxsize if lines in (None, "all") else int(lines or 0),
-        implementations=_shown_implementations(split_names(impl), shown),
+        implementations=_shown_implementations(split_names(request.impl), shown),
     )
     reasons: list[str] = []
     try:
         if is_file:
-            figures = draw_file(shown, place, request, reasons.append)
+            drawn = draw_file(shown, place, figures, reasons.append)
         else:
-            figures = draw(shown, place, tuple(dict.fromkeys(formats)) or ("png",), request, reasons.append)
+            drawn = draw(shown, place, formats or ("png",), figures, reasons.append)
     except OSError as error:
         what = f"cannot write figures to {out}: {error.strerror}"
         raise UsageError(f"{what}; choose another folder with --out") from error
-    if not figures:
+    if not drawn:
         raise UsageError(f"nothing to plot: {'; '.join(reasons) or lacking(shown)}")
     for reason in (*reasons, *cut_off_notes(shown)):
-        say(reason)
-    return figures
+        request.say(reason)
+    return drawn
 
 
 def _shown_implementations(names: Sequence[str], runs: Sequence[Run]) -> Collection[str]:

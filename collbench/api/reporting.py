@@ -1,28 +1,39 @@
 """The function that makes a report of runs: `collbench.report`, which the command of this name calls too."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
+from typing import Annotated
 
 from collbench import reports
-from collbench.api.reading import RunOrPath, as_run
+from collbench.api.declared import Opt, Request, takes
+from collbench.api.reading import RunOrPath, runs_of
+from collbench.api.words import OfMachine, RunsNodes
 from collbench.errors import UsageError, unlinked, writing
-from collbench.runfile.store import Run
 
 
-def report(
-    runs: RunOrPath | Sequence[RunOrPath],
-    out: Path | str | None = None,
-    *,
-    on: str | None = None,
-    nodes: int | None = None,
-) -> Path:
+@dataclass(frozen=True)
+class ReportRequest(Request):
+    """Runs, and where their report goes."""
+
+    runs: Annotated[
+        RunOrPath | Sequence[RunOrPath],
+        Opt("", "A run or several, or their paths: measured, predicted, imported or explained."),
+    ]
+    out: Annotated[
+        Path | str | None,
+        Opt("-o --out", "The file, which is written over.", "report.html next to the first run", metavar="FILE"),
+    ] = None
+    _: KW_ONLY
+    on: Annotated[
+        str | None, OfMachine("What machine the runs are of, a preset or FILE.toml.", "as the run files say")
+    ] = None
+    nodes: RunsNodes = None
+
+
+@takes(ReportRequest)
+def report(request: ReportRequest) -> Path:
     """Write a report of a run, or of several: one HTML file, which opens without a network.
-
-    Args:
-        runs: A run or several, or their paths: measured, predicted, imported or explained.
-        out: The file, which is written over; by default report.html next to the first run.
-        on: What machine the runs are of, a preset or FILE.toml; by default as the run files say.
-        nodes: How many nodes of it the ranks are spread over.
 
     Returns:
         The path of the report.
@@ -38,13 +49,13 @@ def report(
     ('mine.html', '<!doctype html>')
 
     """
-    shown = [as_run(run) for run in ([runs] if isinstance(runs, Run | Path | str) else runs)]
-    place = Path(out) if out else shown[0].path.parent / "report.html"
+    shown = runs_of(request.runs)
+    place = Path(request.out) if request.out else shown[0].path.parent / "report.html"
     if place.suffix not in (".html", ".htm"):  # so that no run file is written over
         raise UsageError(f"{place} is no name of a report; choose another with --out, such as report.html")
-    if not out:
+    if not request.out:
         unlinked(place, "--out")
-    text = reports.build(shown, on, nodes)
+    text = reports.build(shown, request.on, request.nodes)
     with writing(place, "file with --out"):
         place.write_text(text, encoding="utf-8")
     return place

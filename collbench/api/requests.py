@@ -100,12 +100,7 @@ class SweepRequest(Request):
     root: Root = 0
     in_place: InPlace = False
     cudagraph: Annotated[
-        bool,
-        Opt(
-            "-G --cudagraph",
-            "On a GPU, time replays of a CUDA graph, not launches.",
-            metavar="0|1",
-        ),
+        bool, Opt("-G --cudagraph", "On a GPU, time replays of a CUDA graph, not launches.", metavar="0|1")
     ] = True
     budget: Annotated[
         Time, Opt("--budget", "Time for a case, all implementations together.", unit=TIME, most=LONGEST)

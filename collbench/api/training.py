@@ -1,13 +1,12 @@
 """The function that plans a training run: `collbench.train`, which the command of this name calls too."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
-from math import inf
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from collbench.api.declared import Opt, Request, takes
 from collbench.api.reading import RunOrPath, read
 from collbench.api.requests import find_system, split_names
 from collbench.api.words import Names
@@ -16,62 +15,99 @@ from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.predicted import Predicted
 from collbench.measure.session import Session
-from collbench.model.what_if import changed_system
 from collbench.notebook import Shown
-from collbench.planner.cost import OnSystem, elsewhere, sizes
 from collbench.planner.curves import ModelCurves
-from collbench.planner.job import MOST_GPUS, Job
+from collbench.planner.job import MOST_GPUS, STACKS, Job
 from collbench.planner.layouts import parse_layout
 from collbench.planner.models import Model, load_model, parse_count, usual_tokens
-from collbench.planner.run_curves import Given, setting_of
-from collbench.planner.search import Plan, Planned, plan_on
+from collbench.planner.run_curves import RunCurves, machine_of_run
+from collbench.planner.search import OnSystem, Plan, best_on, plan_on
 from collbench.planner.sensitivity import anchored, parse_anchor
-from collbench.planner.setting import Setting, machine_of, with_user_rates
+from collbench.planner.setting import Setting, machine_of
 from collbench.results import PlannedStep
+from collbench.runfile.header import TopologyPart
 from collbench.runfile.store import NAME, Run
 from collbench.units import parse_duration, parse_numbers
 
 GPUS = 64  # of a described system, by default
 MOST_COUNTS = 64  # of numbers of GPUs
 MOST_SHOWN = 100  # layouts
+_TEXT = {"type": str}
 AROUND = 16
 """How many times fewer and more GPUs than are planned for are priced, where `scale` does not say which."""
 
-_FIGURE = lambda figure: 0 < figure < 1e9, "is impossible; give a number above 0"
-_SHARE = lambda share: 0 <= share < 100, "is no share; give per cent from 0 to less than 100"
-_POSSIBLE: Mapping[str, tuple[Callable[[float], bool], str]] = {
-    "loader": (lambda rate: 0 < rate < inf, "is no rate; give samples a second, above 0"),
-    "tflops": _FIGURE,
-    "memory": _FIGURE,
-    "reserve": _SHARE,
-    "noise": _SHARE,
-    "top": (lambda count: 1 <= count <= MOST_SHOWN, f"is no number of layouts; give 1 to {MOST_SHOWN}"),
-}
-"""Which numbers are possible, and the end of the sentence for one that is not."""
+
+@dataclass(frozen=True)
+class TrainRequest(Shown, Request):
+    """What to plan, for which GPUs, and what to ask of the plan."""
+
+    model: Annotated[
+        str, Opt("--model", "A preset, FILE.toml, or dimensions: layers=32,hidden=4096,heads=32.", metavar="MODEL")
+    ] = "llama3-8b"
+    on: Annotated[
+        RunOrPath,
+        Opt("--on", "A preset, FILE.toml, or a run, whose curves are taken.", metavar="SYSTEM|RUN", click=_TEXT),
+    ] = "dgx-h100"
+    _: KW_ONLY
+    gpus: Annotated[
+        int | None, Opt("-g --gpus", "How many GPUs.", "64; of a run its ranks", least=1, most=MOST_GPUS)
+    ] = None
+    batch: Annotated[int, Opt("--batch", "Samples of a step, all GPUs together.")] = 512
+    sequence: Annotated[int | None, Opt("--sequence", "Tokens of a sample.", "the model's")] = None
+    precision: Annotated[str, Opt("--precision", "Type of matrix products.", metavar="bf16|fp8|tf32")] = "bf16"
+    optimiser: Annotated[str, Opt("--optimiser", "adam, adam8bit, adam-bf16 or sgd.", metavar="NAME")] = "adam"
+    gradients: Annotated[str, Opt("--gradients", "Type of gradients, summed and sent.", metavar="fp32|bf16")] = "fp32"
+    stack: Annotated[
+        str | None, Opt("--stack", f"Software: {', '.join(STACKS)}.", "of the GPUs' published runs", metavar="NAME")
+    ] = None
+    layout: Annotated[
+        str | None, Opt("--layout", 'Choices that are fixed, such as "tp8 pp16 mb1 full zero1".', metavar="WORDS")
+    ] = None
+    top: Annotated[int, Opt("--top", "Layouts to show.", least=1, most=MOST_SHOWN)] = 10
+    anchor: Annotated[
+        str | None, Opt("--anchor", "A measured step: 32s, 45%, 32s,gpus=1024,layout=tp8 pp16.", metavar="STEP|MFU%")
+    ] = None
+    scale: Annotated[str | None, Opt("--scale", "Also on these numbers of GPUs: 8..8192 doubles.", metavar="N..N")] = (
+        None
+    )
+    compare_interconnects: Annotated[
+        Names | None, Opt("--compare-interconnects", "Also on these systems, as they are.", metavar="SYSTEM,...")
+    ] = None
+    price: Annotated[
+        float | str | None,
+        Opt("--price", "Price of a GPU-hour, by default in USD: 2.5, 2.5EUR.", metavar="PRICE", click=_TEXT),
+    ] = None
+    deadline: Annotated[
+        str | None, Opt("--deadline", "With --price: mark the cheapest that is in time: 30d, 12h.", metavar="TIME")
+    ] = None
+    tokens: Annotated[
+        str | None, Opt("--tokens", "Tokens of the run: 300B.", "as published, or 20 a parameter", metavar="N")
+    ] = None
+    machine: Annotated[str | None, Opt("--machine", "With a run: the system it is of.", metavar="SYSTEM|FILE")] = None
+    out: Annotated[
+        Path | str | None, Opt("", "New folder in which the plan is stored; without it nothing is stored.")
+    ] = None
 
 
 @dataclass(frozen=True)
 class TrainingPlan(Shown):
     """A planned training run: the layouts that fit, and where they were asked for other sizes, systems and costs."""
 
-    SHOWN = ("title", "price", "currency", "best", "ranked", "sizes", "systems")
+    SHOWN = ("title", "request.price", "best", "ranked", "sizes", "systems")
     TABLE = "ranked"
+    request: TrainRequest
     plan: Plan  # every layout that fits, and what it was made from
-    unchanged: Planned | None  # with a what-if: the best layout on the system as it is
-    ranked: tuple[Planned, ...]  # the best of them, evaluated
-    anchor: Planned | None  # the layout of the measured step
+    ranked: tuple[PlannedStep, ...]  # the best of them
+    anchor: PlannedStep | None  # the layout of the measured step
     sizes: tuple[OnSystem, ...]  # on other numbers of GPUs
-    scaled: tuple[PlannedStep, ...]  # those of them that fit, as rows; likewise the next
+    systems: tuple[OnSystem, ...]  # with as many GPUs; this one is the first
+    scaled: tuple[PlannedStep, ...]  # the sizes that fit, as rows of their purpose; likewise the next
     priced: tuple[PlannedStep, ...]
-    systems: tuple[OnSystem, ...]  # with as many GPUs
-    price: float  # of a GPU's hour
-    currency: str  # of that, such as USD
-    tokens: float  # of the whole run
     deadline: float  # seconds
 
     @property
-    def best(self) -> Planned:
-        """The best layout: `layout.name`, `step` in seconds with `low` and `high`, `parts`, `memory` in bytes."""
+    def best(self) -> PlannedStep:
+        """The best layout: `implementation` is its name, `typical` its step in seconds."""
         return self.ranked[0]
 
     @property
@@ -79,18 +115,10 @@ class TrainingPlan(Shown):
         """What is trained on what."""
         return f"{self.plan.setting.job.model.name} on {self.plan.setting.machine.name}"
 
-    def here(self) -> OnSystem:
-        """Return the best layout on the system itself, to be compared with other systems."""
-        return OnSystem(self.plan.setting.machine, self.plan.setting.job.gpus, self.best)
-
     def rows(self) -> Iterator[PlannedStep]:
         """Yield everything as rows of a run."""
-        name = self.plan.setting.machine.name
-        yield from (planned.row("layout", name) for planned in self.ranked)
-        yield from (*self.scaled, *self.priced)
-        for place in (self.here(), *self.systems) if self.systems else ():
-            if place.best:
-                yield place.best.row("interconnect", place.system.name)
+        yield from (*self.ranked, *self.scaled, *self.priced)
+        yield from _with_purpose(self.systems, "interconnect")
 
     def session(self, folder: Path | None) -> Session:
         """Return the session that stores the rows in that new folder, if there is one."""
@@ -104,194 +132,120 @@ class TrainingPlan(Shown):
     def run(self, out: Path | str | None = None) -> Run:
         """Return the plan as a run, and store it in that new folder if there is one; UsageError if that cannot be."""
         with self.session(Path(out) if out else None) as session:
-            results = tuple(session.run())
-        return Run(session.path or Path(NAME), session.header, results, True, 0)
+            list(session.run())
+        return session.as_run()
 
-    def _topology(self) -> dict[str, Any]:
+    def _topology(self) -> TopologyPart:
         """Return the topology for the header of the run file."""
         curves, ranks = self.plan.setting.curves, self.plan.setting.job.gpus
-        described = {"system": asdict(curves.system)} if isinstance(curves, ModelCurves) else {}
-        where = {"name": self.title, "shared": False, "platform": "gpu", "ranks": ranks, "model": True}
-        return {**where, **described, "curves": curves.origin}
+        system = curves.system if isinstance(curves, ModelCurves) else None
+        return TopologyPart(
+            name=self.title, platform="gpu", ranks=ranks, model=True, system=system, curves=curves.origin
+        )
 
 
-def train(
-    model: str = "llama3-8b",
-    on: RunOrPath = "dgx-h100",
-    *,
-    gpus: int | None = None,
-    batch: int = 512,
-    sequence: int | None = None,
-    precision: str = "bf16",
-    optimiser: str = "adam",
-    gradients: str = "fp32",
-    stack: str | None = None,
-    layout: str | None = None,
-    top: int = 10,
-    anchor: str | None = None,
-    loader: float | None = None,
-    scale: str | None = None,
-    what_if: Sequence[str] = (),
-    compare_interconnects: Names | None = None,
-    price: float | str | None = None,
-    deadline: str | None = None,
-    tokens: str | None = None,
-    reserve: float = 6.0,
-    noise: float = 1.0,
-    tflops: float | None = None,
-    memory: float | None = None,
-    fitted: bool = False,
-    machine: str | None = None,
-    out: Path | str | None = None,
-) -> TrainingPlan:
+@takes(TrainRequest)
+def train(request: TrainRequest) -> TrainingPlan:
     """Plan a training run, as `collbench train` does: layouts that fit, how long a step takes, and what it costs.
 
-    Args:
-        model: A preset, FILE.toml, or dimensions: "layers=32,hidden=4096,heads=32".
-        on: What it is trained on: a preset, FILE.toml, or a run whose curves are taken.
-        gpus: How many GPUs; by default 64, of a run its ranks.
-        batch: Samples of a step, all GPUs together.
-        sequence: Tokens of a sample; by default the model's.
-        precision: Of matrix products: "bf16" or "fp8".
-        optimiser: "adam", "adam8bit", "adam-bf16" or "sgd".
-        gradients: As they are added up and sent: "fp32" or "bf16".
-        stack: Software; by default that of the GPUs' published runs.
-        layout: Choices that are fixed, such as "tp8 pp16".
-        top: How many layouts to evaluate.
-        anchor: A measured step: "32s", "45%", "32s,gpus=1024,layout=tp8 pp16".
-        loader: Samples that can be read in a second.
-        scale: Also on these numbers of GPUs: "8..8192" doubles.
-        what_if: Changes of the system, such as "nic.rate=25" or "oversubscription=4".
-        compare_interconnects: Also on these systems, as they are.
-        price: Of a GPU's hour, in USD or another currency: 2.5, "2.5EUR".
-        deadline: With a price, until when the run must be done: "30d", "12h".
-        tokens: With a price, tokens of the whole run: "300B"; by default as published, or 20 a parameter at work.
-        reserve: Per cent of the memory that fragments make useless.
-        noise: Per cent by which GPUs' speeds differ (standard deviation).
-        tflops: Of a GPU, dense, on 16 bits; by default its data sheet's.
-        memory: GiB of a GPU; by default its data sheet's.
-        fitted: Of a run, take the fit to its curves instead of its points.
-        machine: What machine the run is of.
-        out: New folder in which the plan is stored; without it nothing is stored.
-
     Returns:
-        `best` and `ranked` layouts, each with `step` (seconds), `low`, `high`, `parts` and `memory`; `sizes`, `systems`
-        and costs where they were asked for; `run()` has all of it as rows.
+        `best` and `ranked` layouts, each with `implementation`, `typical` seconds of a step, `low`, `high`, `parts` and
+        `memory`; `sizes`, `systems` and costs where they were asked for; `run()` has all of it as rows.
 
     Raises:
         UsageError: Something does not exist, or no layout fits; the message says what would.
 
     >>> import collbench
     >>> plan = collbench.train("gpt3-175b", "dgx-a100", gpus=1024, batch=1536, layout="tp8 pp16")
-    >>> plan.best.layout.name, 29 < plan.best.step < 35
+    >>> plan.best.implementation, 29 < plan.best.typical < 35
     ('tp8 pp16 dp8 mb1 ddp full', True)
 
     """
-    _refuse_impossible(loader=loader, tflops=tflops, memory=memory, reserve=reserve, noise=noise, top=top)
-    for name, given in (("deadline", deadline), ("tokens", tokens)):
-        if given and not price:
+    for name, word in (("deadline", request.deadline), ("tokens", request.tokens)):
+        if word and request.price is None:
             raise UsageError(f"--{name} needs a --price, of an hour of a GPU")
-    paid, currency = (0.0, "") if price is None else _parse_price(price, "--price")
-    known = load_model(model) if sequence is None else replace(load_model(model), sequence=sequence).checked()
-
-    def job(count: int, usual_stack: str) -> Job:
-        return Job(
-            known,
-            count,
-            batch,
-            known.sequence,
-            stack=stack or usual_stack,
-            precision=precision,
-            optimiser=optimiser,
-            gradients=gradients,
-            reserve=reserve / 100,
-            noise=noise / 100,
-        ).checked()
-
-    fixed, measured = parse_layout(layout) if layout else {}, None
-    setting = _setting(on, gpus, job, Given(machine, tflops, memory, fitted), loader or inf, what_if)
-    if anchor:
-        setting, measured = anchored(setting, parse_anchor(anchor), fixed)
-    plan, unchanged = plan_on(setting, fixed), None
-    if what_if:
-        as_it_is = replace(setting, curves=ModelCurves(find_system(str(on)), setting.job.gpus))
-        unchanged = plan_on(as_it_is, fixed, advised=False).best
-    others = tuple(sizes(setting, fixed, _counts(scale, setting.job.gpus, priced=bool(paid))))
-    named = map(find_system, split_names(compare_interconnects or ""))
-    compared = [system for system in named if system.name != setting.machine.name]
-    total = _tokens(known, tokens)
-    money = {"price": paid, "currency": currency, "total": total}
-    of_sizes = [(size.best, setting.machine.name) for size in others if size.best]
+    money = {} if request.price is None else _parse_price(request.price)
+    deadline = parse_duration(request.deadline, "--deadline", alone="") if request.deadline else 0.0
+    fixed = parse_layout(request.layout) if request.layout else {}
+    setting, measured = _setting(request), None
+    if request.anchor:
+        setting, measured = anchored(setting, parse_anchor(request.anchor), fixed)
+    plan = plan_on(setting, fixed)
+    ranked = tuple(plan.ranked(request.top))
+    tokens = _tokens(setting.job.model, request.tokens)
+    counts = _counts(request.scale, setting.job.gpus, priced=bool(money))
+    others = tuple(best_on(setting, fixed, count) for count in counts)
+    systems = [find_system(name) for name in split_names(request.compare_interconnects or "")]
+    compared = [
+        best_on(setting, fixed, setting.job.gpus, system) for system in systems if system.name != setting.machine.name
+    ]
+    here = OnSystem(setting.machine.name, setting.job.gpus, ranked[0])
     planned = TrainingPlan(
+        request=request,
         plan=plan,
-        unchanged=unchanged,
-        ranked=tuple(plan.ranked(top)),
+        ranked=ranked,
         anchor=measured,
         sizes=others,
-        scaled=tuple(best.row("scale", where) for best, where in of_sizes) if scale else (),
-        priced=tuple(best.row("cost", where, **money) for best, where in of_sizes) if paid else (),
-        systems=tuple(elsewhere(setting, fixed, system) for system in compared),
-        price=paid,
-        currency=currency,
-        tokens=total,
-        deadline=parse_duration(deadline, "--deadline", alone="") if deadline else 0.0,
+        systems=(here, *compared) if compared else (),
+        scaled=tuple(_with_purpose(others, "scale")) if request.scale else (),
+        priced=tuple(_with_purpose(others, "cost", total=tokens, **money)) if money else (),
+        deadline=deadline,
     )
-    if out:
-        planned.run(out)
+    if request.out:
+        planned.run(request.out)
     return planned
 
 
-def _refuse_impossible(**figures: float | None) -> None:
-    """Raise UsageError for a number that cannot be."""
-    for name, figure in figures.items():
-        possible, instead = _POSSIBLE[name]
-        if figure is not None and not possible(figure):
-            raise UsageError(f"--{name} {figure:g} {instead}")
+def _with_purpose(places: Sequence[OnSystem], purpose: str, **money: Any) -> Iterator[PlannedStep]:
+    """Yield the layouts that were found as rows of that purpose."""
+    for place in places:
+        if place.best:
+            yield replace(place.best, purpose=purpose, system=place.system, **money)
 
 
-def _setting(
-    on: RunOrPath,
-    gpus: int | None,
-    job: Callable[[int, str], Job],
-    hardware: Given,
-    loader: float,
-    what_if: Sequence[str],
-) -> Setting:
-    """Return the setting on a run's curves, or on a described system with the model's."""
+def _setting(request: TrainRequest) -> Setting:
+    """Return the setting that the request describes."""
+    model = load_model(request.model)
+    if request.sequence is not None:
+        model = replace(model, sequence=request.sequence).checked()
+    on = request.on
     run = on if isinstance(on, Run) else read(on) if _is_run(Path(on)) else None
-    count = gpus if gpus is not None else run.header.topology.ranks if run else GPUS
-    if not 1 <= count <= MOST_GPUS:
-        raise UsageError(f"--gpus {count} is impossible; give 1 to {MOST_GPUS}")
-    if run:
-        if what_if:
-            raise UsageError("--what-if changes a described system, and a run has its own times; leave it out")
-        return setting_of(run, partial(job, count), hardware, loader)
-    if hardware.fitted:
-        raise UsageError(f"--fitted is of a run's curves; {on} is described, and has those of the model")
-    first, *others = map(str.strip, str(on).split(","))
-    if others:
-        instead = f"--on {first} --compare-interconnects {','.join(others)}"
-        raise UsageError(f"--on {on} names several systems, and one is planned for; to compare them: {instead}")
-    system = find_system(str(on))
-    curves = ModelCurves(changed_system(system, what_if) if what_if else system, count)
-    there = with_user_rates(machine_of(curves.system), hardware.tflops, hardware.memory)
-    return Setting(job(count, there.stack), curves, there, loader)
+    count = request.gpus if request.gpus is not None else run.header.topology.ranks if run else GPUS
+    curves = RunCurves(run, machine_of_run(run, request.machine)) if run else _model_curves(request, count)
+    machine = machine_of(curves.system)
+    job = Job(
+        model,
+        count,
+        request.batch,
+        model.sequence,
+        stack=request.stack or machine.stack,
+        precision=request.precision,
+        optimiser=request.optimiser,
+        gradients=request.gradients,
+    )
+    return Setting(job.checked(), curves, machine)
 
 
 def _is_run(place: Path) -> bool:
     return place.suffix == ".jsonl" or (place.suffix != ".toml" and (place / NAME).exists())
 
 
+def _model_curves(request: TrainRequest, gpus: int) -> ModelCurves:
+    first, *others = map(str.strip, str(request.on).split(","))
+    if others:
+        instead = f"--on {first} --compare-interconnects {','.join(others)}"
+        raise UsageError(f"--on {request.on} names several systems, and one is planned for; to compare them: {instead}")
+    return ModelCurves(find_system(str(request.on)), gpus)
+
+
 def _counts(scale: str | None, gpus: int, *, priced: bool) -> Sequence[int]:
     """Return the numbers of GPUs to plan for besides the requested number."""
     if scale:
         counts = parse_numbers(scale)
-        if not counts or not counts[0]:
-            raise UsageError(f"--scale {scale!r} is no list of GPUs; write 8..8192, which doubles, or 64,96,128")
-        if len(counts) > MOST_COUNTS or counts[-1] > MOST_GPUS:
-            most = f"give at most {MOST_COUNTS} numbers, up to {MOST_GPUS} GPUs"
-            raise UsageError(f"--scale {scale!r} is too much; {most}")
-        return counts
+        if counts and counts[0] and counts[-1] <= MOST_GPUS and len(counts) <= MOST_COUNTS:
+            return counts
+        most = f"at most {MOST_COUNTS} numbers, up to {MOST_GPUS} GPUs"
+        raise UsageError(f"--scale {scale!r} is no list of GPUs; write 8..8192, which doubles, or 64,96,128: {most}")
     if not priced:
         return []
     steps = [gpus / AROUND * 2**power for power in range(2 * AROUND.bit_length() - 1)]
@@ -306,9 +260,9 @@ def _tokens(model: Model, text: str | None) -> float:
     return tokens
 
 
-def _parse_price(value: float | str, option: str) -> tuple[float, str]:
-    """Return a price of a GPU's hour and its currency, by default USD; UsageError if it is none."""
+def _parse_price(value: float | str) -> dict[str, Any]:
+    """Return `price` of a GPU's hour and its `currency`, by default USD; UsageError if it is none."""
     match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?) ?([A-Z]{3})?", str(value).strip().upper(), re.ASCII)
     if not match or not float(match[1]):
-        raise UsageError(f"{option} {value} is no price of a GPU's hour; write one above 0, such as 2.5 or 2.5EUR")
-    return float(match[1]), match[2] or "USD"
+        raise UsageError(f"--price {value} is no price of a GPU's hour; write one above 0, such as 2.5 or 2.5EUR")
+    return {"price": float(match[1]), "currency": match[2] or "USD"}

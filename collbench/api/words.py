@@ -1,6 +1,7 @@
 """Words that several requests have, each an Annotated type that says its options, its sentence and its limits."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,8 @@ Names = str | Sequence[str]
 """One name, several with commas or in a sequence, or "all"."""
 Size = int | str
 """Bytes, or a size as on the command line: 8, "64K", "1.5G"; suffixes are binary."""
+Share = float | str
+"""A number between 0 and 1, or a share as on the command line: 0.05, "5%"."""
 Time = float | str
 """Seconds, or a duration as on the command line: 0.5, "500ms", "2min"."""
 
@@ -39,14 +42,18 @@ def _implementations() -> Iterable[str]:
     return ("all", "library", "ladder", "narrow", *implementations())
 
 
+def _systems() -> Iterable[str]:
+    return import_module("collbench.topology.files").names()  # type: ignore[no-any-return]
+
+
+OfMachine = partial(Opt, "--on", metavar="SYSTEM|FILE.toml", complete=_systems)
+"""What machine runs are of: the sentence, and what is taken where it is not given."""
+RunsNodes = Annotated[
+    int | None, Opt("--nodes", "Nodes of the ranks.", "as few as they fill", metavar="N", least=1, most=MOST_RANKS)
+]
+Here = Annotated[str, Opt("--on", "Where the ranks live.", metavar="|".join(places()), complete=places)]
 Ops = Annotated[
-    Names,
-    Opt(
-        "--op",
-        "Collectives, by the names of `collbench list`.",
-        unit=NAMES,
-        complete=_OF_COLLECTIVES,
-    ),
+    Names, Opt("--op", "Collectives, by the names of `collbench list`.", unit=NAMES, complete=_OF_COLLECTIVES)
 ]
 Impls = Annotated[
     Names,
@@ -59,8 +66,7 @@ Impls = Annotated[
     ),
 ]
 Ranks = Annotated[
-    int | None,
-    Opt("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 2 on a CPU", least=1, most=MOST_RANKS),
+    int | None, Opt("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 2 on a CPU", least=1, most=MOST_RANKS)
 ]
 Nodes = Annotated[
     int | None,
@@ -79,8 +85,7 @@ RanksOfNode = Annotated[
 ]
 Smallest = Annotated[Size, Opt("-b --minbytes", "Smallest message.", unit=SIZE, least=1)]
 Largest = Annotated[
-    Size | None,
-    Opt("-e --maxbytes", "Largest message.", "what memory allows up to 128M; predicted, 8G", unit=SIZE),
+    Size | None, Opt("-e --maxbytes", "Largest message.", "what memory allows up to 128M; predicted, 8G", unit=SIZE)
 ]
 Factor = Annotated[float, Opt("-f --stepfactor", "Factor between sizes.")]
 SizeStep = Annotated[

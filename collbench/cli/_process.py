@@ -14,9 +14,9 @@ import traceback
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from collbench.cli.tables import is_terminal, room, wrapped
 from collbench.errors import CollbenchError, Unforeseen, UsageError
 from collbench.host import signals
+from collbench.present.terminal import is_terminal, room, wrapped
 
 SHOW = "COLLBENCH_TRACEBACK"  # set to 1, the variable has the traceback printed
 _LONGEST = 300  # characters of the error itself

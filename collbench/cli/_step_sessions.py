@@ -4,11 +4,11 @@ import math
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Any
 
 from collbench.algorithms import choose, implementations, needs
-from collbench.api.notices import RANKS, announced_if_slow, is_leader, say
+from collbench.api.notices import RANKS, announced_if_slow
 from collbench.api.requests import (
     SweepRequest,
     default_folder,
@@ -28,7 +28,6 @@ from collbench.measure.session import Session
 from collbench.measure.step_runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
 from collbench.measure.steps import LONGEST
 from collbench.platforms import find_platform, platforms
-from collbench.platforms.gpu.nccl import MOST_CTAS
 from collbench.platforms.layout import Layout
 from collbench.topology.system import System
 from collbench.units import QUANTITY, duration, format_size, parse_numbers, parse_size
@@ -43,6 +42,7 @@ _LONGEST_WORK, _MOST_FLOPS = 1e4, 1e21  # of computing in a step
 _SLOWEST = 1000.0
 _MOST_COUNTS, _MOST_RANKS = 64, 2**30  # numbers of ranks in one scaling, and the largest
 _MOST_BUCKETS = 1024  # of a step
+_NOISE = 0.0022  # spread of predicted computing times
 _WEIGHT_COPIES = 4  # of all updates on every rank: its own, all ranks', and those on their way
 SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # of a slow rank in steps and in training, if none is given
 
@@ -61,7 +61,7 @@ def scale_session(options: Options) -> Session:
         counts = tuple(dict.fromkeys((1, *parse_ranks(given or f"1..{most}"))))
         sweep = _described_sweep(options, system, counts[-1])
         scaling = Scaling(sweep, counts, modes)
-        run = PredictedSteps(system, scaling.sweep, options["noise"] / 100, chain.from_iterable(scaling.cases()))
+        run = PredictedSteps(system, scaling.sweep, _NOISE, chain.from_iterable(scaling.cases()))
         folder = options["out"] or default_folder(sweep, f"scale-{folder_name(system, counts[-1])}")
         return Session(run, scaling.sweep, None, folder, modelled=True)
     counts = parse_ranks(given or "1,2")
@@ -85,12 +85,11 @@ def overlap_session(options: Options) -> Session:
         platform, sweep = _measured_sweep(options, "8M", ranks)
         _two_or_more(sweep.ranks)
     sizes = parse_buckets(options["buckets"], sweep.sizes[0])
-    ctas = parse_ctas(options["ctas"], () if system else sweep.implementations)
     step = sweep.steps[0] or _measured_step(options, platform, sweep.ranks)
-    sweep = replace(sweep, steps=overlap_steps(step, platform, sizes, ctas))
+    sweep = replace(sweep, steps=overlap_steps(step, platform, sizes))
     where = f"-{folder_name(system, sweep.ranks)}" if system else ""
     folder = options["out"] or default_folder(sweep, f"overlap{where}")
-    run = PredictedSteps(system, sweep, options["noise"] / 100) if system else overlap_run(platform, sweep, folder)
+    run = PredictedSteps(system, sweep, _NOISE) if system else overlap_run(platform, sweep, folder)
     return Session(run, sweep, None, folder, modelled=system is not None)
 
 
@@ -131,13 +130,12 @@ def strategies_session(options: Options, joined: tuple[int, int] | None) -> Sess
     *joined* is the rank and the number of processes of an outside launcher.
     """
     names = strategies.choose(options["strategy"])
-    for name in ("rate", "target"):
-        if options[name] is not None and not 0 < options[name] < math.inf:
-            raise UsageError(f"--{name} {options[name]} is not possible; give a number above 0")
-    fields = {name: options[name] for name in ("steps", "every", "staleness", "group", "rate")}
-    job = Job(**fields, target=options["target"] or 0.0)
-    on = _trained_on(options["on"], joined)
-    request = sweep_request({**options, "on": on}, impl="ladder", minbytes=job.nbytes, maxbytes=job.nbytes, starts=1)
+    target = options["target"]
+    if target is not None and not 0 < target < math.inf:
+        raise UsageError(f"--target {target} is not possible; give a number above 0")
+    job = Job(steps=options["steps"], staleness=options["staleness"], target=target or 0.0)
+    fixed = {"on": strategies.PLATFORM, "impl": "ladder", "minbytes": job.nbytes, "maxbytes": job.nbytes, "starts": 1}
+    request = sweep_request(options, **fixed)
     platform, sweep = measured_sweep(request, joined)
     job = replace(job, slow=parse_slow(options["slow_rank"], sweep.ranks, SLOW_TRAINER))
     try:
@@ -149,23 +147,6 @@ def strategies_session(options: Options, joined: tuple[int, int] | None) -> Sess
     jobs = tuple(replace(job, seed=seed) for seed in range(1, options["seeds"] + 1))
     sweep = replace(sweep, implementations=names, jobs=jobs)
     return Session(platform, sweep, joined, options["out"] or new_folder(["strategies"], socket.gethostname()))
-
-
-def _trained_on(on: str, joined: tuple[int, int] | None) -> str:
-    """Return where to train; of `auto`, stderr says what is left aside.
-
-    UsageError where strategies do not run on the platform that was given.
-    """
-    trains = strategies.PLATFORM
-    if on in platforms() and on != trains:
-        raise UsageError(f"--on {on}: the job is computed by NumPy, on {trains} alone; use --on {trains}")
-    if on != "auto":
-        return on
-    before = takewhile(lambda name: name != trains, platforms())
-    passed = [name for name in before if find_platform(name).installed()] if is_leader(joined) else []
-    if passed:
-        say(f"collbench: the job is computed by NumPy, so this is the {trains}, and no {' or '.join(passed)} is used")
-    return trains
 
 
 # What several of them share.
@@ -180,7 +161,7 @@ def refuse_launcher(command: str, more: str = "") -> None:
 def _request(options: Options, gradients: str, **more: Any) -> SweepRequest:
     """Return the request of a sweep of one size, which is *gradients* if none is given."""
     size = options["gradients"] or gradients
-    given = {name: options[name] for name in ("op", "datatype", "timeout", "spin", "bind", "budget") if name in options}
+    given = {name: options[name] for name in ("op", "timeout", "budget") if name in options}
     return sweep_request(given, minbytes=size, maxbytes=size, starts=1, **more)
 
 
@@ -284,15 +265,3 @@ def parse_buckets(text: str | None, nbytes: int) -> tuple[int, ...]:
         least = max(BUCKET_UNIT, nbytes // _MOST_BUCKETS)
         raise UsageError(f"--buckets {format_size(sizes[0])} are too many; give at least {format_size(least)}")
     return sizes
-
-
-def parse_ctas(text: str | None, names: Sequence[str]) -> tuple[int, ...]:
-    """Return limits of CTAs for NCCL, ascending; UsageError where NCCL is not among the implementations."""
-    if text is None:
-        return ()
-    if "nccl" not in names:
-        raise UsageError(f"--ctas {text} limits NCCL, which is not measured here; leave it out, or add nccl on GPUs")
-    numbers = parse_numbers(text)
-    if not numbers or numbers[0] < 1 or numbers[-1] > MOST_CTAS:
-        raise UsageError(f"--ctas {text} is no number of CTAs; give some from 1 to {MOST_CTAS}, such as 4,16")
-    return tuple(numbers)

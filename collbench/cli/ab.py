@@ -15,18 +15,16 @@ from collbench.api.requests import SweepRequest, cut_short, default_folder, meas
 from collbench.cases import USUAL_STARTS
 from collbench.cli.compare import legend, rows
 from collbench.cli.progress import LiveTable
-from collbench.cli.results_table import NAME, bus_cell, cells_of, halfwidth, legend_lines, remarks, row
+from collbench.cli.results_table import NAME, Compared, legend_lines, row, timed_table
 from collbench.cli.running import Outputs, draw_plots, finish, run_session
-from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure import protocol
-from collbench.measure.session import COPIES, PairedSession
+from collbench.measure.session import COPIES, PairedSession, Session
 from collbench.platforms import find_platform, platforms
-from collbench.results import Measurement, Result, Skipped
-from collbench.runfile import store
+from collbench.present.terminal import Table
+from collbench.results import Result, Skipped
 from collbench.runfile.environment import Setting
-from collbench.units import format_size
 
 AS_IS = "as-is"  # the folder of the environment as it is
 LETTERS = ("A", "B")
@@ -35,12 +33,6 @@ _FORM = "write NAME=VALUE, NAME= (empty) or -NAME (not set), as in --ab 'NCCL_AL
 _WORD = re.compile(r"(?:-(?P<unset>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)=(?P<value>.*))", re.ASCII | re.DOTALL)
 _RESERVED = (protocol.FOLDER, protocol.SUPERVISOR, protocol.PLATFORM)
 _LONGEST_NAME = 100  # characters of a folder
-_LABEL = 18  # characters of a setting's name in a row
-TABLE = Table(
-    f"{{size:>9}}  {{name:<{NAME}}} {{label:<{_LABEL}}} {{time:>9}} {{interval:>7}} {{algbw:>8}}{{busbw}}  {{check}}",
-    ("algbw", "busbw", "interval"),
-    {"name": "", "label": "setting", "interval": "± 95 %"},
-)
 
 
 def measure_pair(
@@ -69,7 +61,7 @@ def measure_pair(
         notes.append("-I is without effect: the run files have all samples")
     if interrupted := run_session(session, PairedTable(session, texts), filter(None, notes), outputs.quiet):
         return interrupted
-    _print_end([part.path for part in session.sessions if part.path], outputs.plot)
+    _print_end([part for part in session.sessions if part.path], outputs.plot)
     return finish(session.sessions)
 
 
@@ -136,45 +128,33 @@ class PairedTable(LiveTable):
 
     def add(self, pair: tuple[Result, Result]) -> None:
         """Print the results of both settings."""
-        lines = paired_rows(pair, [label(*setting) for setting in self._settings])
-        heading = TABLE.heading(busbw=bus_cell("busbw", not self._session.sessions[0].header.topology.shared))
-        self.show(pair[0].case.title, heading, list(zip(pair, lines, strict=False)))
+        table = timed_table(bus=not self._session.sessions[0].header.topology.shared, width=NAME + len("A "))
+        self.show(pair[0].case.title, table.heading(), list(zip(pair, paired_rows(pair, table), strict=False)))
 
 
-def label(letter: str, setting: str) -> str:
-    """Return what a row calls a setting: its letter, and as much of the end of its words as there is room for."""
-    words, room = setting or "as is", _LABEL - len(letter) - 1
-    return f"{letter} {words if len(words) <= room else '…' + words[1 - room :]}"
-
-
-def paired_rows(pair: tuple[Result, Result], labels: Sequence[str]) -> Iterator[str]:
-    """Yield a row for each of two settings, or one for both where they are skipped alike."""
+def paired_rows(pair: tuple[Result, Result], table: Table[Compared]) -> list[str]:
+    """Return a row for each of two settings after its letter, or one for both where they are skipped alike."""
     if isinstance(pair[0], Skipped) and pair[0] == pair[1]:
-        yield row(pair[0], None)
-        return
-    for number, (result, setting) in enumerate(zip(pair, labels, strict=True)):
-        size, name = ("", "") if number else (format_size(result.case.nbytes), result.label)
-        if not isinstance(result, Measurement) or result.wrong:
-            yield f"{size:>9}  {name:<{NAME}} {setting:<{_LABEL}} {result.describe()}"
-            continue
-        cells = {"size": size, "name": name, "label": setting}
-        check = {"interval": halfwidth(result), "check": remarks(result.check, result)}
-        yield TABLE.row(**cells_of(result) | cells | check)
+        return [row(pair[0], table=table)]
+    rows = []
+    for letter, result in zip(LETTERS, pair, strict=True):
+        rows.append(row(replace(result, implementation=f"{letter} {result.implementation}"), table=table))
+    return rows
 
 
-def _print_end(paths: Sequence[Path], plot: bool) -> None:
+def _print_end(sessions: Sequence[Session], plot: bool) -> None:
     """Print what came out, what the numbers mean, and where everything is."""
-    base, new = (store.read(path) for path in paths)
+    base, new = (session.as_run() for session in sessions)
     comparison = compare(base, new)
     click.echo("\n".join(verdicts(comparison)))
     both = (*base.results, *new.results)
     legends = (*legend([comparison]), *legend_lines(both), *handicaps(both))
     click.echo("\n".join([f"\n{LEGEND}", *legends]), err=True)
-    for path in paths:
-        click.echo(f"run file: {path}")
-    for path in paths if plot else ():
-        draw_plots(path)
-    command = ["collbench", "compare", *(str(path.parent) for path in paths)]
+    for run in (base, new):
+        click.echo(f"run file: {run.path}")
+    for session in sessions if plot else ():
+        draw_plots(session)
+    command = ["collbench", "compare", *(str(run.path.parent) for run in (base, new))]
     click.echo(f"more of it: {shlex.join(command)}")
 
 

@@ -25,17 +25,15 @@ from collbench.api.declared import declared
 from collbench.api.notices import is_leader
 from collbench.cli.options import PATH, RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
 from collbench.cli.progress import waiting
-from collbench.cli.results_table import bus_cell
-from collbench.cli.tables import Table
 from collbench.errors import CollbenchError, StorageError
 from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import left_out_in_words
+from collbench.present.terminal import Table
 from collbench.reports import verdicts
 from collbench.runfile.store import Writer
-from collbench.units import format_rate, format_seconds, format_size, significant
+from collbench.units import significant
 
-_SIZE = Table("{size:>9} {time:>9} {expected:>9} {ratio:>7}{busbw}  {verdict}", ("busbw", "expected"), {"verdict": ""})
 _OPTIONS = [
     *options_of(CheckRequest),
     RENDEZVOUS_FOLDER,
@@ -143,17 +141,10 @@ def _lines(result: CheckResult) -> Iterator[str]:
 def _curve(curve: CheckedCurve) -> Iterator[str]:
     case = curve.sizes[0].row.case
     yield f"{case.title}, {curve.implementation}"
-    yield _SIZE.heading(busbw=bus_cell("busbw", not curve.sizes[0].row.note.shared))
-    for size in curve.sizes:
-        known = not math.isnan(size.expected)
-        yield _SIZE.row(
-            size=format_size(size.row.case.nbytes),
-            time=format_seconds(size.seconds),
-            expected=format_seconds(size.expected) if known else "",
-            ratio=f"{size.off:.2f}x" if known else "",
-            busbw=bus_cell(format_rate(size.busbw(size.seconds)), not size.row.note.shared),
-            verdict=size.decision.value,
-        )
+    shared = curve.sizes[0].row.note.shared  # then there is no bus between the ranks
+    table = Table(column for column in verdicts.SIZES if not (shared and column.name == "busbw"))
+    yield table.heading()
+    yield from map(table.row, curve.sizes)
     if curve.remark:
         yield f"{curve.status.value}: {curve.remark}"
     for number, (why, fix) in enumerate(curve.reasons, 1):

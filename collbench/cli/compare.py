@@ -20,21 +20,22 @@ from collbench.analysis.fit import measured
 from collbench.analysis.interconnects import Table as Interconnects
 from collbench.analysis.interconnects import of_runs, tables
 from collbench.analysis.matching import Unmatched, no_common_size, several_machines
-from collbench.api.reading import contents, selected
+from collbench.api.reading import CompareRequest, contents, selected
 from collbench.cli import interconnects
 from collbench.cli.options import (
     PATH,
-    SHARE,
     STANDARD,
     csv_option,
     json_option,
     option,
+    options_of,
     out_option,
     print_answer,
 )
-from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.plots import ratios
+from collbench.present.columns import Column
+from collbench.present.terminal import Table
 from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields
@@ -46,10 +47,16 @@ LEGEND = (
     "inconclusive: none of these; unknown: there is no interval"
 )
 _TOGETHER = "all: the geometric mean of the ratios at all sizes, without those hardly known and those that stand out"
-_ROW = Table(
-    "{size:>9}  {name:<16} {base:>8} {new:>8} {ratio:>7}  {interval:<16}  {verdict}",
-    ("base", "new", "interval"),
-    {"name": ""},
+TABLE: Table[Row | Together] = Table(
+    (
+        Column("size", gate.sizes, form=">9"),
+        Column("", lambda row: printable(row.implementation), form="<16"),
+        Column("base", lambda row: getattr(row, "before", None), format_seconds, 1, ">8"),
+        Column("new", lambda row: getattr(row, "after", None), format_seconds, 2, ">8"),
+        Column("ratio", gate.ratio, form=">7"),
+        Column("interval", gate.span, importance=3, form="<17"),
+        Column("verdict", lambda row: row.verdict.value),
+    )
 )
 EMPTY = "(empty)"
 _TELLING = 10.0  # times as much or as little, below which is said within what rows are the same
@@ -61,12 +68,10 @@ COLUMNS = (
 
 _OPTIONS = [
     click.Argument(["runs"], metavar="[BASE] NEW [MORE...]", nargs=-1, required=True, type=PATH),
-    option("--against", "Take the last earlier run of NEW's kind as BASE.", type=click.Choice(["last"])),
-    option("--history", "Where --against looks.  [default: results/runs]", type=PATH, metavar="FOLDER"),
-    option("--margin", "Changes up to this do not matter.", type=SHARE, default="5%", show_default=True),
-    option("--confidence", "Probability that no row is called wrongly.", type=SHARE, default="95%", show_default=True),
-    option("--assume", "How much each time of a log varies.  [default: from neighbouring sizes]", type=SHARE),
-    option("--only", "Collectives, implementations and sizes: allreduce,1M..", metavar="WORD[,WORD]"),
+    option(
+        "--against", "Take the last earlier run of NEW's kind as BASE; last: of results/runs.", metavar="last|FOLDER"
+    ),
+    *options_of(CompareRequest),
     json_option("all of it"),
     csv_option("row"),
     out_option("Draw the ratios (.png, .svg, .pdf); may be given several times.", multiple=True),
@@ -76,23 +81,22 @@ _OPTIONS = [
 
 
 @click.command("compare", params=_OPTIONS)
-def command(runs: tuple[Path, ...], against: str | None, history: Path | None, **options: Any) -> int:
+def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
     """Compare each NEW run with BASE: the ratio of times of every case that both hold, with an interval and a verdict.
 
-    BASE and NEW are run files or the folders that hold them.  With --against last all runs given are NEW.
+    BASE and NEW are run files or the folders that hold them.  With --against all runs given are NEW.
 
     Runs of different machines, predicted ones too, are also held against each other as interconnects: who is fastest at
     which sizes.
     """
     aside = STANDARD in (options["as_json"], options["as_csv"])  # others read standard output
     ratios.check(options["out"])  # before anything is read
-    if history and not against:
-        raise UsageError("--history is where --against last looks; give --against last too")
     if not against and len(runs) < 2:
         raise UsageError("one run alone cannot be compared; give BASE and NEW, or --against last")
     read = [store.read(path) for path in runs]
     if against:
-        pairs = [(store.read(last_before(new, history or DEFAULT)), new) for new in read]
+        history = DEFAULT if against == "last" else Path(against)
+        pairs = [(store.read(last_before(new, history)), new) for new in read]
     else:
         pairs = [(read[0], new) for new in read[1:]]
     every = [run for pair in pairs for run in pair]
@@ -174,23 +178,8 @@ def rows(comparison: Comparison) -> Iterator[str]:
     judged: list[Row | Together] = [row for row in comparison.rows if not row.moved]
     judged += comparison.together
     for title in dict.fromkeys(row.case.title for row in judged):
-        yield from ("", title, _ROW.heading())
-        yield from (_row(row) for row in judged if row.case.title == title)
-
-
-def _row(row: Row | Together) -> str:
-    base = new = ""
-    if isinstance(row, Row):  # all sizes together have a ratio, but no time
-        base, new = format_seconds(row.before), format_seconds(row.after)
-    return _ROW.row(
-        size=gate.sizes(row),
-        name=printable(row.implementation),
-        base=base,
-        new=new,
-        ratio=gate.ratio(row),
-        interval=gate.span(row),
-        verdict=row.verdict.value,
-    )
+        yield from ("", title, TABLE.heading())
+        yield from (TABLE.row(row) for row in judged if row.case.title == title)
 
 
 def _tail(comparison: Comparison) -> Iterator[str]:

@@ -16,9 +16,11 @@ import click
 from collbench.analysis import gate, roofline
 from collbench.analysis.diagnose import Diagnosis, curve_remarks, settings
 from collbench.analysis.verdict import FAR, Correctness, Health, but_for, listed
-from collbench.api.reading import Diagnosed, diagnose
-from collbench.cli.options import NODES, RUN, STANDARD, json_option, machine_option, option, print_answer
-from collbench.cli.tables import Table
+from collbench.api.reading import Diagnosed, DiagnoseRequest, diagnose
+from collbench.cli.options import RUN, STANDARD, json_option, option, options_of, print_answer
+from collbench.present.columns import Column
+from collbench.present.terminal import Table
+from collbench.results import Observed, Prediction
 from collbench.runfile.schema import case_fields
 from collbench.topology.system import System
 from collbench.units import counted, format_range, format_rate, format_seconds, format_size
@@ -26,8 +28,7 @@ from collbench.units import counted, format_range, format_rate, format_seconds, 
 _GATE = {gate.PASSED: "passed", gate.REGRESSION: "failed", gate.INCONCLUSIVE: "inconclusive"}
 _OPTIONS = [
     RUN,
-    machine_option(),
-    NODES,
+    *options_of(DiagnoseRequest),
     json_option("all of it"),
     option("--gate gated", "Exit with 3 if slow or wrong, 4 if unknown or with exceptions.", is_flag=True),
 ]
@@ -98,7 +99,8 @@ def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
     case = diagnosis.measured[0].case
     yield f"{case.title}, {diagnosis.implementation}" + (f", as {system.title}" if system else "")
     if diagnosis.expected:
-        yield from _table(diagnosis)
+        yield TABLE.heading()
+        yield from map(TABLE.row, zip(diagnosis.measured, diagnosis.expected, strict=True))
     # Without a system the speed of all curves is unknown, which is said once, of the run.
     if system or diagnosis.verdict is Health.WRONG:
         yield f"verdict: {(diagnosis if system else replace(diagnosis, remark='')).headline}"
@@ -117,30 +119,28 @@ def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
             yield f"  {remark}"
 
 
-_TABLE = Table(
-    "{size:>9} {time:>9} {expected:>9} {band:>19} {ratio:>7} {busbw:>8} {mark}",
-    ("busbw", "band"),
-    {"mark": ""},
+Pair = tuple[Observed, Prediction]
+"""A row: what was measured, and what the model expects."""
+
+
+def _mark(pair: Pair) -> str:
+    measured, expected = pair
+    if measured.typical > expected.high:
+        return "far above" if measured.typical > FAR * expected.high else "above"
+    return "below" if measured.typical < expected.low else ""
+
+
+TABLE: Table[Pair] = Table(
+    (
+        Column("size", lambda pair: pair[0].case.nbytes, format_size, form=">9"),
+        Column("time", lambda pair: pair[0].typical, format_seconds, form=">9"),
+        Column("expected", lambda pair: pair[1].seconds, format_seconds, form=">9"),
+        Column("band", lambda pair: format_range(pair[1].low, pair[1].high, format_seconds), importance=2, form=">19"),
+        Column("ratio", lambda pair: pair[0].typical / pair[1].seconds, "{:.2f}x".format, form=">7"),
+        Column("busbw", lambda pair: pair[0].busbw, format_rate, 1, ">8"),
+        Column("", _mark),
+    )
 )
-
-
-def _table(diagnosis: Diagnosis) -> Iterator[str]:
-    yield _TABLE.heading()
-    for measured, expected in zip(diagnosis.measured, diagnosis.expected, strict=True):
-        mark = ""
-        if measured.typical > expected.high:
-            mark = "far above" if measured.typical > FAR * expected.high else "above"
-        elif measured.typical < expected.low:
-            mark = "below"
-        yield _TABLE.row(
-            size=format_size(measured.case.nbytes),
-            time=format_seconds(measured.typical),
-            expected=format_seconds(expected.seconds),
-            band=format_range(expected.low, expected.high, format_seconds),
-            ratio=f"{measured.typical / expected.seconds:.2f}x",
-            busbw=format_rate(measured.busbw),
-            mark=mark,
-        )
 
 
 def _document(diagnosed: Diagnosed) -> dict[str, Any]:

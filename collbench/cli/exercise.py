@@ -14,10 +14,11 @@ import click
 
 from collbench.cli._process import coloured
 from collbench.cli.options import PATH
-from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.exercises import records
 from collbench.exercises.records import Exercise
+from collbench.present.columns import Column
+from collbench.present.terminal import Table
 from collbench.units import format_list, format_seconds, format_size, parse_size
 
 if TYPE_CHECKING:
@@ -25,8 +26,22 @@ if TYPE_CHECKING:
 
 _NUMBER = click.Argument(["number"], metavar="N", type=str)
 _WHICH = click.Argument(["which"], metavar="[N|FOLDER]", required=False, type=str)
-_LIST = Table("{number:>3}  {title:<18} {state:<10} {folder}", first_out=("state",))
-_TIMES = Table("{size:>8}  {name:<18} {time:>9}  {ratio}")
+_LIST: Table[tuple[Exercise, str, str]] = Table(
+    (
+        Column("", lambda row: row[0].number, form=">3"),
+        Column("exercise", lambda row: row[0].title, form="<18"),
+        Column("state", lambda row: row[1], importance=1, form="<10"),
+        Column("folder", lambda row: row[2]),
+    )
+)
+_TIMES: Table[tuple[str, str, float, str]] = Table(
+    (
+        Column("size", lambda row: parse_size(row[0]), format_size, form=">8"),
+        Column("", lambda row: row[1], form="<18"),
+        Column("time", lambda row: row[2], format_seconds, form=">9"),
+        Column("times yours", lambda row: row[3]),
+    )
+)
 _LEVELS = {"builds": "does not compile", "right": "is wrong", "races": "has races", "speed": "is slow"}
 
 
@@ -42,14 +57,14 @@ def command(context: click.Context) -> None:
 def list_exercises() -> None:
     """List the exercises, and which of them are started or solved here."""
     known = records.notes()
-    click.echo(_LIST.heading(number="", title="exercise", folder="folder"))
+    click.echo(_LIST.heading())
     following = 1
     for exercise in records.exercises():
         facts = known.get(exercise.name, {})
         solved = "solved" in facts
         following = exercise.number + 1 if solved and following == exercise.number else following
         state = "solved" if solved else "started" if facts else ""
-        row = _LIST.row(number=exercise.number, title=exercise.title, state=state, folder=facts.get("folder", ""))
+        row = _LIST.row((exercise, state, facts.get("folder", "")))
         click.echo(_style(row, "green") if solved else row)
     if following <= len(records.exercises()):
         verb = "check" if records.exercises()[following - 1].name in known else "start"
@@ -126,14 +141,14 @@ def _chosen(which: str | None) -> tuple[Exercise, Path]:
 
 
 def _print_times(exercise: Exercise, verdict: "Verdict") -> None:
-    click.echo(_TIMES.heading(name="", ratio="times yours"))
+    click.echo(_TIMES.heading())
     for row in verdict.table:
-        mine, size = row[exercise.kernel], format_size(parse_size(row["size"]))
+        mine = row[exercise.kernel]
         for name in (exercise.kernel, exercise.rung, records.LIBRARY):
             if name in row:
                 ratio = "" if name == exercise.kernel else f"{row[name] / mine:.2f}x"
                 label = {exercise.kernel: "yours", records.LIBRARY: "mpi, the library"}.get(name, name)
-                click.echo(_TIMES.row(size=size, name=label, time=format_seconds(row[name]), ratio=ratio))
+                click.echo(_TIMES.row((row["size"], label, row[name], ratio)))
 
 
 def _print_fault(exercise: Exercise, verdict: "Verdict") -> None:

@@ -6,17 +6,19 @@ For example:
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import click
 
 from collbench.algorithms import find
 from collbench.analysis.crossover import handicaps
-from collbench.api.requests import default_folder, measured_sweep
-from collbench.cli.options import HERE, option, shared, sweep_request, writes
+from collbench.api.declared import SIZE, Opt
+from collbench.api.requests import SweepRequest, default_folder, measured_sweep
+from collbench.api.words import Factor, Here, Size, Smallest
+from collbench.cli.options import RENDEZVOUS_FOLDER, made, options_of
 from collbench.cli.progress import ResultTable
-from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND, row
+from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND
 from collbench.cli.running import finish, run_session, say_where
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
@@ -25,28 +27,21 @@ from collbench.plots import perfetto
 from collbench.results import Explanation
 from collbench.units import format_size
 
-_OPTIONS = [
-    *shared("op", impl="all"),
-    HERE,
-    *shared("ranks", minbytes="64K"),
-    option("-e --maxbytes", "Largest message; default: the smallest, so one.", metavar="SIZE"),
-    *shared(
-        "datatype",
-        "redop",
-        "root",
-        "in_place",
-        "cudagraph",
-        "timeout",
-        "rendezvous",
-        "spin",
-        "bind",
-        stepfactor=16.0,
-    ),
-    *writes("run file, pictures and trace"),
-]
+
+@dataclass(frozen=True)
+class ExplainRequest(SweepRequest):
+    """What to take apart, and where."""
+
+    on: Here = "auto"
+    minbytes: Smallest = "64K"
+    maxbytes: Annotated[Size | None, Opt("-e --maxbytes", "Largest message.", "the smallest, so one", unit=SIZE)] = None
+    stepfactor: Factor = 16.0
 
 
-@click.command(context_settings={"show_default": True}, params=_OPTIONS)
+_WORDS = "op impl on ranks minbytes maxbytes stepfactor datatype in_place cudagraph timeout spin bind out"
+
+
+@click.command(context_settings={"show_default": True}, params=[*options_of(ExplainRequest, _WORDS), RENDEZVOUS_FOLDER])
 def command(**options: Any) -> int:
     """Show where the time of an operation goes: the parts of each implementation, a timeline, a trace for Perfetto.
 
@@ -55,14 +50,13 @@ def command(**options: Any) -> int:
     explained = session(options)
     table = ResultTable(
         lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
-        EXPLAIN.heading,
-        lambda result: row(result, None),
+        EXPLAIN,
     )
     if interrupted := run_session(explained, table):
         return interrupted
     if explained.leader:
         click.echo("\n".join(["", EXPLAIN_LEGEND, *handicaps(explained.results)]), err=True)
-        folder = say_where(explained, options["formats"])
+        folder = say_where(explained)
         rows = [result for result in explained.results if isinstance(result, Explanation)]
         if bounds := ", ".join(_bounds(explained, rows)):
             click.echo(f"of these times links, memory and cache alone take: {bounds}")
@@ -85,7 +79,7 @@ def _bounds(explained: Session, rows: list[Explanation]) -> Iterator[str]:
 def session(options: Mapping[str, Any]) -> Session:
     """Return the session of `collbench explain`, by its options."""
     joined = launched()
-    request = sweep_request(options, maxbytes=options["maxbytes"] or options["minbytes"])
+    request = made(ExplainRequest, options, maxbytes=options["maxbytes"] or options["minbytes"])
     platform, sweep = measured_sweep(request, joined)
     sweep = replace(sweep, sampling=replace(sweep.sampling, traced=True))
-    return Session(platform, sweep, joined, options["out"] or default_folder(sweep))
+    return Session(platform, sweep, joined, request.folder or default_folder(sweep))

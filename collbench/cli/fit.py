@@ -12,14 +12,12 @@ import click
 
 from collbench.algorithms import libraries
 from collbench.analysis.fit import (
-    HEADING,
+    COLUMNS,
     Change,
     Curve,
     all_crossings,
-    columns,
     curves,
     fields,
-    held_in_words,
     pieces_in_words,
     write,
 )
@@ -29,14 +27,13 @@ from collbench.cli.options import (
     STANDARD,
     json_option,
     machine_option,
-    option,
     out_option,
     write_json,
 )
-from collbench.cli.tables import grid
 from collbench.errors import UsageError
+from collbench.present.terminal import lines
 from collbench.runfile.store import Run, cut_off_notes, read, why_none
-from collbench.units import format_size, parse_size
+from collbench.units import format_size
 
 LEGEND = (
     "T = a + g*sqrt(S) + b*S; latency: a; rate: GB/s, 1/b; half at: size with half the rate;\n"
@@ -45,7 +42,6 @@ LEGEND = (
 
 _OPTIONS = [
     RUNS,
-    option("--held-back", "Leave these sizes out, and predict them.", metavar="SIZE[,SIZE]"),
     out_option("Write a calibration there.", "FILE.toml"),
     machine_option("as discovered"),
     NODES,
@@ -56,7 +52,6 @@ _OPTIONS = [
 @click.command("fit", params=_OPTIONS)
 def command(
     runs: tuple[Path, ...],
-    held_back: str | None,
     out: Path | None,
     on: str | None,
     nodes: int | None,
@@ -73,9 +68,8 @@ def command(
         raise UsageError(f"{what} says what a calibration is for; give --out FILE.toml as well")
     # First, since what speaks against it is known at once.
     calibration = write(out, fitted, on, nodes) if out else None
-    sizes = [parse_size(word) for word in held_back.split(",")] if held_back else []
-    fits = curves(fitted, sizes)
-    _refuse(fits, fitted, sizes)
+    fits = curves(fitted)
+    _refuse(fits, fitted)
     changes = all_crossings(fits, fitted, libraries())
     for note in cut_off_notes(fitted):
         click.echo(f"note: {note}", err=True)
@@ -88,38 +82,31 @@ def command(
     return 0
 
 
-def _refuse(curves: Sequence[Curve], runs: Sequence[Run], sizes: Sequence[int]) -> None:
+def _refuse(curves: Sequence[Curve], runs: Sequence[Run]) -> None:
     if not curves:
         raise UsageError(f"nothing to fit: {why_none(runs)}")
     names = ", ".join(str(run.path) for run in runs)
-    missing = [size for size in sizes if not any(size in curve.samples for curve in curves)]
-    if missing:
-        there = sorted({size for curve in curves for size in curve.samples})
-        choices = ", ".join(map(str, there))
-        raise UsageError(f"--held-back {missing[0]}: no such size in {names}; choose from: {choices}")
     if not any(curve.fit for curve in curves):
         reasons = dict.fromkeys(f"{curve.implementation}: {curve.reason}" for curve in curves)
         raise UsageError(f"no curve in {names} can be fitted; {'; '.join(reasons)}")
 
 
+def _unfit(curve: Curve) -> str:
+    return "" if curve.fit else f"not fitted: {curve.reason}"
+
+
 def _print(curves: Sequence[Curve], changes: Sequence[Change]) -> None:
     for case in dict.fromkeys(curve.case for curve in curves):
         of_case = [curve for curve in curves if curve.case == case]
-        table = grid([HEADING, *(columns(curve) for curve in of_case if curve.fit)], first_out=(6, 4, 2, 7, 8, 5))
-        click.echo("\n".join([case.title, *table]))
-        width = max(len(curve.implementation) for curve in of_case)
-        for curve in of_case:
-            if not curve.fit:
-                click.echo(f"{curve.implementation:<{width}}  not fitted: {curve.reason}")
+        known_first = sorted(of_case, key=lambda curve: curve.fit is None)
+        click.echo("\n".join([case.title, *lines(COLUMNS, known_first, _unfit, names=1)]))
         for curve in of_case:
             warnings = (f"{curve.implementation}: {warning}" for warning in curve.warnings())
-            for line in (*pieces_in_words(curve), *warnings, *(held_in_words(curve, held) for held in curve.held)):
+            for line in (*pieces_in_words(curve), *warnings):
                 click.echo(f"  {line}")
         for change in changes:
             if change.case == case:
                 click.echo(f"  {change}")
-        if held := [size.covered for curve in of_case for size in curve.held]:
-            click.echo(f"  held back: {sum(held)} of {len(held)} covered")
         if last := max((float(curve.fit.sizes[-1]) for curve in of_case if curve.fit), default=0.0):
             click.echo(f"  beyond {format_size(last)}: extrapolated")
         click.echo()

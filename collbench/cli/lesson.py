@@ -107,7 +107,7 @@ def _again(place: Path) -> Session | None:
         f"     {len(rows) - len(calm)} of {sum(not row.problem for row in rows)} rows were disturbed: measured again",
         err=True,
     )
-    sweep = to_sweep(run.header.sweep.to_json())
+    sweep = to_sweep(run.header.sweep)
     existing = ResumedRun(
         run.path, run.header, sweep, tuple(line for line, _ in calm), tuple(row for _, row in calm), ended=True
     )

@@ -5,13 +5,15 @@ For example:
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import click
 
 from collbench.algorithms import implementations
-from collbench.cli.tables import grid
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.present.columns import Column
+from collbench.present.terminal import lines
 from collbench.topology import files
 from collbench.topology.products import ARCHITECTURES
 from collbench.topology.render import fabric, nic_words
@@ -44,7 +46,9 @@ def command() -> None:
 
 def _print(rows: Sequence[tuple[str, ...]]) -> None:
     """Print a table, with an empty line behind."""
-    click.echo("\n".join([*grid(rows), ""]))
+    heading, *others = rows
+    columns = [Column[tuple[str, ...]](name, itemgetter(place)) for place, name in enumerate(heading)]
+    click.echo("\n".join([*lines(columns, others), ""]))
 
 
 def _covered(names: Sequence[str]) -> str:

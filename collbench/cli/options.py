@@ -1,13 +1,11 @@
 """Options and arguments that several commands take, and the requests that are made of their values."""
 
-import csv
-import io
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from pathlib import Path
-from typing import Any, TextIO, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 import click
 from click.core import ParameterSource
@@ -18,8 +16,8 @@ from collbench.api.declared import TIME as DURATION
 from collbench.api.requests import SweepRequest
 from collbench.errors import StorageError, UsageError, writing
 from collbench.host.launcher import RENDEZVOUS, launched
-from collbench.host.sanitize import cell
 from collbench.platforms import platforms
+from collbench.present.columns import csv_text
 from collbench.units import parse_duration, parse_share
 
 T = TypeVar("T")
@@ -133,13 +131,6 @@ def write_text(path: Path, option: str, text: str) -> None:
         path.write_text(f"{text}\n", encoding="utf-8")
 
 
-def write_csv(target: TextIO, columns: Iterable[str], records: Iterable[Mapping[str, Any]]) -> None:
-    """Write records as CSV below the names of their columns; no spreadsheet takes a cell for a formula."""
-    writer = csv.DictWriter(target, list(columns), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: cell(value) for name, value in record.items()} for record in records)
-
-
 def print_answer(
     table: Callable[[], None],
     as_json: Path | None,
@@ -153,9 +144,7 @@ def print_answer(
         table()
     write_json(as_json, document, allow_nan=False)
     if as_csv:
-        text = io.StringIO()
-        write_csv(text, columns, records)
-        write_text(as_csv, "--csv FILE", text.getvalue())
+        write_text(as_csv, "--csv FILE", csv_text(columns, records))
 
 
 # --------------------------------------------------------------------------------------------------- names and numbers
@@ -262,7 +251,7 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
         if word.opt.unit:
             self._read = word.opt.unit.read if word.opt.unit in (DURATION, FRACTION) else None
         else:
-            plain: dict[Any, Any] = {bool: click.INT, Path: PATH, int: click.INT, float: click.FLOAT}
+            plain: dict[Any, Any] = {bool: click.INT, Path: PATH, str: click.STRING, int: click.INT, float: click.FLOAT}
             self._plain = next((plain[kind] for kind in plain if kind in kinds), click.STRING)
             self._read = (lambda number, option: number > 0) if bool in kinds else None
         self.name = word.opt.unit.name.lower() if word.opt.unit else self._plain.name

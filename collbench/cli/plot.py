@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from collbench.cli.options import FORMATS, RUNS, machine_option, option, out_option
+from collbench.api.reading import DrawRequest, plot
+from collbench.cli.options import RUNS, options_of, out_option
 
 _OPTIONS = [
     RUNS,
@@ -20,32 +21,11 @@ _OPTIONS = [
         "run]",
         "FOLDER|FILE",
     ),
-    option("--format formats", "One or several.  [default: as --out ends, else png]", type=FORMATS, multiple=True),
-    option("--style", "What the figures are for.", default="screen", show_default=True, metavar="screen|paper|slide"),
-    option(
-        "--view views",
-        "What stands along y: bandwidth, latency, ratio (the library's time over this row's), bound (the share of what "
-        "the line rate allows); or samples (every sample, around the median of its row).  [default: bandwidth, in a "
-        "folder latency too]",
-        default="",
-        metavar="NAME[,NAME]|all",
-    ),
-    option("--impl", "Only these.  [default: all in the runs]", default="", metavar="NAME[,NAME]|library|ladder"),
-    option("--linear", "Bandwidth on a linear axis from zero.  [default: a logarithmic one]", is_flag=True),
-    option(
-        "--lines",
-        "How many lines have a colour: libraries, then those that are fastest somewhere; the others are grey.",
-        default="7",
-        show_default=True,
-        metavar="N|all",
-    ),
-    option("--overlay", "All topologies in one panel, a colour each.", is_flag=True),
-    option("--apart", "Give predictions panels of their own.", is_flag=True),
-    machine_option("as each run file says", "What machine the measured runs are of, for the view bound."),
+    *options_of(DrawRequest),
 ]
 
 
-@click.command("plot", params=_OPTIONS)
+@click.command(params=_OPTIONS)
 def command(runs: tuple[Path, ...], out: Path | None, **options: Any) -> None:
     """Draw bandwidth, latency, speed-up or share of the bound against message size, a panel for each topology.
 
@@ -56,8 +36,6 @@ def command(runs: tuple[Path, ...], out: Path | None, **options: Any) -> None:
     Of runs of step and explain, and of narrow wires, the pictures are those that the command
     drew; names of the second run's pictures end in -2.
     """
-    from collbench.api.reading import plot
-
     folder = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
     for figure in plot(runs, folder, **options, say=lambda reason: click.echo(reason, err=True)):
         click.echo(figure)

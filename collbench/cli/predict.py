@@ -19,6 +19,7 @@ from collbench.api.requests import (
     find_system,
     folder_name,
     predicted_sweep,
+    split_names,
 )
 from collbench.cli import interconnects
 from collbench.cli.options import (
@@ -35,26 +36,32 @@ from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import remarks, row
 from collbench.cli.running import Outputs
 from collbench.cli.sweep import PLOT, print_end, show_prediction
-from collbench.cli.tables import Table
 from collbench.errors import UsageError
+from collbench.present.columns import Column
+from collbench.present.terminal import Table
 from collbench.results import Prediction, Result
 from collbench.runfile.flat import record
 from collbench.topology.system import System, launched_in_graph
 from collbench.units import format_range, format_seconds, format_size
 
 CHANGE_LEGEND = "takes: time with the change over time as described"
-CHANGE = Table(
-    "{size:>9}  {name:<16} {before:>9} {after:>9} {takes:>8}  {algorithm:<16} {note}",
-    ("algorithm", "before"),
-    {"name": "", "before": "as it is", "after": "what if"},
+CHANGE: Table[tuple[Any, Any]] = Table(
+    (
+        Column("size", lambda row: row[1].case.nbytes, format_size, form=">9"),
+        Column("", lambda row: row[1].implementation, form="<16"),
+        Column("as it is", lambda row: row[0].seconds, format_seconds, 2, ">9"),
+        Column("what if", lambda row: row[1].seconds, format_seconds, form=">9"),
+        Column("takes", lambda row: row[1].seconds / row[0].seconds, "{:.2f}x".format, form=">8"),
+        Column("algorithm", lambda row: row[1].method, importance=1, form="<16"),
+        Column("note", lambda row: remarks("predicted", row[1])),
+    )
 )
 _OPTIONS = [
     *options_of(PredictRequest),
     QUIET,
     json_option("the results"),
     PLOT,
-    click.Argument(["system"], required=False, metavar="SYSTEM|FILE.toml[,...]"),
-    option("--on", "The system, as the argument.", metavar="SYSTEM|FILE.toml[,...]", shell_complete=completed(systems)),
+    click.Argument(["system"], metavar="SYSTEM|FILE.toml[,...]", shell_complete=completed(systems)),
     option("--graph", "Operations replayed from a CUDA graph instead of launched each.", is_flag=True),
     csv_option("size of several systems"),
 ]
@@ -71,20 +78,16 @@ class _Command(click.Command):
 
 
 @click.command(cls=_Command, context_settings={"show_default": True}, params=_OPTIONS)
-def command(system: str | None, on: str | None, graph: bool, **options: Any) -> int:
+def command(system: str, graph: bool, **options: Any) -> int:
     """Predict what a collective should take on a described system; nothing runs, no GPU is needed.
 
     SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but
     for the library alone unless --impl says otherwise.
 
-    Several systems (dgx-h100,ethernet-100g-tcp), and runs by their paths, are compared in one table.  All have --ranks,
-    or as many ranks as all can have.
+    Several systems (dgx-h100,ethernet-100g-tcp) are compared in one table.  All have --ranks, or as many ranks as all
+    can have.
     """
-    if system and on:
-        raise UsageError(f"{system} and --on {on} both name the system; leave one out")
-    if not (system or on):
-        raise click.MissingParameter(param_hint="SYSTEM", param_type="argument")
-    names = [word.strip() for word in (system or on or "").split(",")]
+    names = split_names(system)
     if len(names) > 1:
         return interconnects.side_by_side(names, options, options["what_if"], graph)
     if options["as_csv"]:
@@ -151,13 +154,5 @@ def _answer(pairs: Sequence[tuple[Result, Result]], what_ifs: Sequence[str]) -> 
 def change_row(before: Result, after: Result) -> str:
     """Return a prediction with the one without the change; `takes` is how many times as long it lasts."""
     if not isinstance(before, Prediction) or not isinstance(after, Prediction):
-        return row(after, None)
-    return CHANGE.row(
-        size=format_size(after.case.nbytes),
-        name=after.implementation,
-        before=format_seconds(before.seconds),
-        after=format_seconds(after.seconds),
-        takes=f"{after.seconds / before.seconds:.2f}x",
-        algorithm=after.method,
-        note=remarks("predicted", after),
-    )
+        return row(after)
+    return CHANGE.row((before, after))

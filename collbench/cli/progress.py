@@ -8,13 +8,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Generic
 
 import click
 
 from collbench.api.notices import SECONDS, is_leader, say
 from collbench.cli._process import coloured, obeys
 from collbench.host.launcher import launched
+from collbench.present.columns import Row
+from collbench.present.terminal import Table
 from collbench.results import Result, Skipped
 
 
@@ -123,15 +125,20 @@ class LiveTable:
         return before
 
 
-class ResultTable(LiveTable):
-    """A table with a row for each result, below the title of its part; functions return title, heading and row."""
+class ResultTable(LiveTable, Generic[Row]):
+    """A table with a row for each result, below the title of its part."""
 
     def __init__(
-        self, title: Callable[[Result], str], heading: Callable[[], str], row: Callable[[Result], str], total: int = 0
+        self,
+        title: Callable[[Result], str],
+        table: Table[Row],
+        row_of: Callable[[Any], Row] = lambda result: result,
+        total: int = 0,
     ) -> None:
         super().__init__(total)
-        self._title_of, self._heading, self._row = title, heading, row
+        self._title_of, self._table, self._row_of = title, table, row_of
 
     def add(self, result: Result) -> None:
         """Print a result."""
-        self.show(self._title_of(result), self._heading(), [(result, self._row(result))])
+        row = self._table.row(self._row_of(result))
+        self.show(self._title_of(result), self._table.heading(), [(result, row)])

@@ -1,12 +1,17 @@
 """Results as rows of a table, made while a sweep runs or is predicted, or while a log is imported."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from operator import attrgetter
+from typing import NamedTuple, cast
 
 from collbench.analysis.roofline import share_in_words
 from collbench.analysis.wires import Times, Tradeoff
-from collbench.cli.tables import Table
-from collbench.results import PARTS, Explanation, Observed, Prediction, Result, Timed
+from collbench.present.columns import ALWAYS, Column
+from collbench.present.terminal import Table
+from collbench.results import Explanation, Observed, Prediction, Result, Timed
 from collbench.results.collectives import sample_in_words
 from collbench.units import counted, digits, format_range, format_rate, format_seconds, format_size, significant
 
@@ -30,150 +35,170 @@ ESTIMATE = (
 )
 SHARED = "no busbw: {sharing}, and within a GPU there is no bus"
 NAME = 16  # characters of an implementation's name
-_RATIO = " {ratio:>8}"  # of tables in which something is compared with
-_MEASURED = Table(
-    "{size:>9}  {name:<WIDTH} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8}{busbw}" + _RATIO + "  {check}",
-    ("spread", "estimate", "algbw"),
-    {"name": "", "interval": "± 95 %"},
-    last_out=("interval", "busbw", "ratio"),
-)
-_EXPECTED = Table(
-    "{size:>9}  {name:<WIDTH} {time:>9} {band:>18} {algbw:>8}{busbw}" + _RATIO + "  {how:<15}  {check}",
-    ("algbw", "how", "band", "busbw"),
-    {"name": "", "band": "nine in ten", "how": "algorithm", "check": ""},
-    last_out=("ratio",),
-)
-EXPLAIN = Table(
-    "{name:<16} {time:>9} {launch:>8} {waited:>8} {moved:>8} {added:>8} {published:>9} {tracing:>8}  {note}",
-    heads={"name": ""},
-    last_out=("tracing", "published", "launch", "added"),
-)
-_WIRES = "{:<18}  {:>6}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}"
-_SPREAD = {"min": 0, "p95": 95, "p99": 99, "max": 100}
+_SPREAD = (("min", 0), ("p95", 95), ("p99", 99), ("max", 100))
 
 
-def heading(library: str, spread: bool = False, estimates: bool = False, width: int = NAME, bus: bool = True) -> str:
-    """Return the names of the columns of measured rows; the library is what "vs" compares with, "" for nothing.
+class Compared(NamedTuple):
+    """A row: a result, and the library's result for the same case, with which it is compared."""
 
-    With `spread` there are percentiles of the samples, with `estimates` what the library itself expects; `width` is
-    that of the longest implementation's name, in characters.  Ranks that share a GPU have no `bus` between them.
-    """
-    return _sized(_MEASURED, bool(library), width).heading(**_heads(library, spread, estimates, bus))
+    result: Timed
+    library: Timed | None = None
 
+    @property
+    def problem(self) -> str:
+        """Why there is no time; some tools print a row without one."""
+        result = self.result
+        return result.problem or ("" if result.typical > 0 else remarks("no time", result))
 
-def expected_heading(library: str) -> str:
-    """Return the names of the columns of predicted rows."""
-    return _sized(_EXPECTED, bool(library)).heading(**_heads(library))
+    @property
+    def digits(self) -> int:
+        """How many digits of its time are known."""
+        return digits(_relative_halfwidth(self.result))
 
-
-def left_out(library: str, spread: bool, estimates: bool, width: int, modelled: bool, bus: bool = True) -> list[str]:
-    """Return the columns that a terminal is too narrow for."""
-    table = _sized(_EXPECTED if modelled else _MEASURED, bool(library), NAME if modelled else width)
-    names = table.headings(**_heads(library, spread, estimates, bus))
-    return [title for name in table.left_out(names) if (title := names[name].strip())]
-
-
-def _sized(table: Table, versus: bool, width: int = NAME) -> Table:
-    """Return the table with names of so many characters, and without ratios where nothing is compared with."""
-    form = table.form if versus else table.form.replace(_RATIO, "")
-    return table._replace(form=form.replace("WIDTH", str(width)))
-
-
-def _heads(library: str, spread: bool = False, estimates: bool = False, bus: bool = True) -> dict[str, str]:
-    """Return the names of the columns that not every table has."""
-    return {
-        "ratio": f"vs {library}",
-        "spread": "".join(f"{name:>9} " for name in _SPREAD) if spread else "",
-        "estimate": f"{'estimate':>9} " if estimates else "",
-        "busbw": bus_cell("busbw", bus),
-    }
-
-
-def bus_cell(text: str, bus: bool) -> str:
-    """Return a cell of the column of bus bandwidths, which a table of ranks without a bus between them has not."""
-    return f" {text:>8}" if bus else ""
-
-
-def row(
-    result: Result,
-    library: Timed | None,
-    spread: bool = False,
-    estimates: bool = False,
-    width: int = NAME,
-    versus: bool | None = None,
-) -> str:
-    """Return a collective's result as a row; `library` is the result for the same case that it is compared with.
-
-    `versus` says whether the table compares at all, by default whether there is such a result.
-    """
-    if isinstance(result, Explanation):
-        return _explained_row(result)
-    name = result.label if len(result.label) <= width else result.implementation
-    start = f"{format_size(result.case.nbytes):>9}  {name:<{width}}"
-    if result.problem:
-        return Table("{start} {reason}").row(start=start, reason=result.problem)
-    assert isinstance(result, Observed | Prediction)
-    if not result.typical > 0:  # some tools print a row without a time
-        return f"{start} {remarks('no time', result)}"
-    cells = cells_of(result, library) | {"name": name, "check": remarks(result.check, result)}
-    versus = library is not None if versus is None else versus
-    if isinstance(result, Prediction):
-        band = format_range(*result.band, format_seconds)
-        return _sized(_EXPECTED, versus).row(**cells, band=band, how=result.method)
-    percentiles = [result.percentile(percent) for percent in _SPREAD.values()] if spread else []
-    estimate = "" if result.estimate is None else format_seconds(result.estimate)
-    return _sized(_MEASURED, versus, width).row(
-        **cells,
-        interval=halfwidth(result),
-        spread="".join(f"{format_seconds(seconds):>9} " for seconds in percentiles),
-        estimate=f"{estimate:>9} " if estimates else "",
-    )
-
-
-def _explained_row(result: Explanation) -> str:
-    """Return where the time of one implementation goes; a library shows its time alone."""
-    parts = dict.fromkeys((*PARTS, "tracing"), "")
-    notes = [result.altered, result.check if result.disturbed else "", str(result.note.brief)]
-    if result.tracks:
-        parts = {part: f"{result.share(part):.0%}" for part in PARTS} | {"tracing": f"{result.overhead:+.0%}"}
-    else:
-        notes.insert(0, "the inside of a library is not seen")
-    note = "; ".join(filter(None, notes))
-    return EXPLAIN.row(name=result.implementation, time=format_seconds(result.seconds), note=note, **parts)
-
-
-def cells_of(result: Timed, library: Timed | None = None) -> dict[str, str]:
-    """Return the cells that measured and predicted rows have in common."""
-    known = digits(_relative_halfwidth(result))
-    sized = result.case.collective.sized
-    ratio = ""
-    if library and library is not result and not result.disturbed:
+    @property
+    def ratio(self) -> str:
+        """The library's time over this one; nothing for the library itself, and for a disturbed row."""
+        result, library = self.result, self.library
+        if not library or library is result or result.disturbed:
+            return ""
         speedup = library.typical / result.typical
         count = max(2, digits(math.hypot(_relative_halfwidth(result), _relative_halfwidth(library))))
-        ratio = f"{significant(speedup, count, 2)}x" if speedup >= 0.01 else f"{speedup:.1g}x"
-    return {
-        "size": format_size(result.case.nbytes),
-        "name": result.label,
-        "time": format_seconds(result.typical, known),
-        "algbw": format_rate(result.algbw, known) if sized else "",
-        "busbw": bus_cell(format_rate(result.busbw, known) if sized else "", not result.note.shared),
-        "ratio": ratio,
-    }
+        return f"{significant(speedup, count, 2)}x" if speedup >= 0.01 else f"{speedup:.1g}x"
 
 
-def remarks(check: str, result: Timed) -> str:
-    """Return the last cell of a row: how it was checked, and what else there is to say of it."""
-    return ", ".join(filter(None, [check, share_in_words(result), str(result.note.brief)]))
+def _rate(row: Compared, rate: float) -> str:
+    """Return a bandwidth with as many digits as are known; a barrier has none."""
+    return format_rate(rate, row.digits) if row.result.case.collective.sized else ""
 
 
-def halfwidth(result: Observed) -> str:
+def _busbw(row: Compared) -> str:
+    """Return the bandwidth of each link; ranks that share a GPU have none between them."""
+    return "" if row.result.note.shared else _rate(row, row.result.busbw)
+
+
+def _halfwidth(row: Compared) -> str:
     """Return half the interval of the median as a percentage of it; nothing where there are too few samples."""
-    half = result.relative_halfwidth
+    half = row.result.relative_halfwidth if isinstance(row.result, Observed) else math.inf
     if not math.isfinite(half):
         return ""
     if half >= 10:
         return ">999%"
     return f"{half:.1%}" if half < 0.1 else f"{half:.0%}"
+
+
+SIZE: Column[Compared] = Column("size", lambda row: row.result.case.nbytes, format_size, form=">9")
+TIME: Column[Compared] = Column("time", lambda row: format_seconds(row.result.typical, row.digits), form=">9")
+INTERVAL: Column[Compared] = Column("± 95 %", _halfwidth, importance=10, form=">7")
+ALGBW: Column[Compared] = Column("algbw", lambda row: _rate(row, row.result.algbw), importance=3, form=">8")
+BUSBW: Column[Compared] = Column("busbw", _busbw, importance=11, form=">8")
+PROBLEM: Callable[[Compared], str] = attrgetter("problem")
+CHECK: Column[Compared] = Column("check", lambda row: remarks(row.result.check, row.result))
+
+
+def name_column(width: int = NAME) -> Column[Compared]:
+    """Return the column of implementations: with the version of a library where the width has room for it."""
+
+    def name(row: Compared) -> str:
+        label = row.result.label
+        return label if len(label) <= width else row.result.implementation
+
+    return Column("", name, form=f"<{width}")
+
+
+def timed_table(
+    library: str = "",
+    modelled: bool = False,
+    spread: bool = False,
+    estimates: bool = False,
+    bus: bool = True,
+    width: int = NAME,
+) -> Table[Compared]:
+    """Return the table of results that are measured, imported or predicted.
+
+    Args:
+        library: What "vs" compares with; "" for nothing.
+        modelled: Whether a model predicts the results.
+        spread: Whether there are percentiles of the samples.
+        estimates: Whether the library says what it expects itself.
+        bus: Whether there is a bus between the ranks, as there is none within a GPU.
+        width: Characters of the longest implementation's name.
+
+    """
+    versus: list[Column[Compared]] = []
+    if library:
+        versus.append(Column(f"vs {library}", lambda row: row.ratio, importance=12, form=">8"))
+    if modelled:
+        band: Column[Compared] = Column("nine in ten", _band, importance=5, form=">18")
+        how: Column[Compared] = Column("algorithm", lambda row: row.result.method, importance=4, form="<16")
+        check = replace(CHECK, name="")
+        return Table(
+            [SIZE, name_column(), TIME, band, ALGBW, replace(BUSBW, importance=6), *versus, how, check], PROBLEM
+        )
+    columns = [SIZE, name_column(width), TIME, INTERVAL]
+    if spread:
+        columns += [Column(name, partial(_percentile, percent), format_seconds, 1, ">9") for name, percent in _SPREAD]
+    if estimates:
+        columns.append(Column("estimate", lambda row: row.result.estimate, format_seconds, 2, ">9"))
+    columns.append(ALGBW)
+    if bus:
+        columns.append(BUSBW)
+    return Table([*columns, *versus, CHECK], PROBLEM)
+
+
+def _percentile(percent: float, row: Compared) -> float | None:
+    return row.result.percentile(percent) if isinstance(row.result, Observed) else None
+
+
+def _band(row: Compared) -> str:
+    low, high = row.result.band
+    return format_range(low, high, format_seconds)
+
+
+def row(result: Result, library: Timed | None = None, table: Table[Compared] | None = None) -> str:
+    """Return a collective's result as a row; `library` is the result for the same case that it is compared with.
+
+    Without a table it is a row of the one that has a ratio if there is such a result.
+    """
+    if isinstance(result, Explanation):
+        return EXPLAIN.row(result)
+    if table is None:
+        versus = "library" if library else ""
+        table = timed_table(versus, isinstance(result, Prediction), bus=not result.note.shared)
+    return table.row(Compared(cast("Timed", result), library))
+
+
+def _part(name: str, importance: int = ALWAYS, form: str = ">8") -> Column[Explanation]:
+    """Return the column of a part of an operation's time, empty for a library."""
+    return Column(name, lambda result: result.share(name) if result.tracks else None, "{:.0%}".format, importance, form)
+
+
+def _explained(result: Explanation) -> str:
+    """Return what else there is to say of a row that shows where the time goes."""
+    unseen = "" if result.tracks else "the inside of a library is not seen"
+    disturbed = result.check if result.disturbed else ""
+    return "; ".join(filter(None, [unseen, result.altered, disturbed, str(result.note.brief)]))
+
+
+EXPLAIN: Table[Explanation] = Table(
+    (
+        Column("", lambda result: result.implementation, form="<16"),
+        Column("time", lambda result: result.seconds, format_seconds, form=">9"),
+        _part("launch", 12),
+        _part("waited"),
+        _part("moved"),
+        _part("added", 13),
+        _part("published", 11, ">9"),
+        Column("tracing", lambda result: result.overhead if result.tracks else None, "{:+.0%}".format, 10, ">8"),
+        Column("", _explained),
+    ),
+    attrgetter("problem"),
+    names=1,
+)
+
+
+def remarks(check: str, result: Timed) -> str:
+    """Return the last cell of a row: how it was checked, and what else there is to say of it."""
+    return ", ".join(filter(None, [check, share_in_words(result), str(result.note.brief)]))
 
 
 def legend_lines(results: Iterable[Result]) -> list[str]:
@@ -198,25 +223,49 @@ def _relative_halfwidth(result: Timed) -> float:
     return result.relative_halfwidth
 
 
+def _errors(row: Tradeoff) -> Sequence[str]:
+    """Return the largest error, RMS, bias, and bias with losses fed back."""
+    if not row.study:
+        return "----"
+    plain, fed = row.study.plain, row.study.fed
+    return [f"{error:.2g}" for error in (plain.most, plain.rms, plain.bias, fed.bias)]
+
+
+WIRES: Table[Tradeoff] = Table(
+    (
+        Column("", lambda row: row.name, form="<18"),
+        Column("bytes", lambda row: row.nbytes, "{:.3g}".format, form=">7"),
+        Column("vs exact", lambda row: _gain(row, row.exact), form=">10"),
+        Column("from", lambda row: _pays_from(row, row.exact), importance=7, form=">10"),
+        Column("vs lib", lambda row: _gain(row, row.libraries), form=">10"),
+        Column("from", lambda row: _pays_from(row, row.libraries), importance=7, form=">10"),
+        Column("max", lambda row: _errors(row)[0], importance=8, form=">10"),
+        Column("RMS", lambda row: _errors(row)[1], form=">10"),
+        Column("bias", lambda row: _errors(row)[2], importance=9, form=">10"),
+        Column("bias fed", lambda row: _errors(row)[3], form=">10"),
+    )
+)
+
+
 def wires_table(found: Sequence[Tradeoff]) -> Iterator[str]:
     """Yield a title and a row for each wire format, for each kind of case: time saved against error introduced."""
     for title in dict.fromkeys(one.case.title for one in found):
         rows = [one for one in found if one.case.title == title]
         rounds = next((f", {counted(one.study.rounds, 'round')}" for one in rows if one.study), "")
         yield f"\nwires, {title}, at {format_size(rows[0].case.nbytes)}{rounds}"
-        yield _WIRES.format("", "bytes", "vs exact", "from", "vs lib", "from", "max", "RMS", "bias", "bias fed")
-        for one in rows:
-            errors = ["-"] * 4
-            if study := one.study:
-                known = (study.plain.most, study.plain.rms, study.plain.bias, study.fed.bias)
-                errors = [f"{error:.2g}" for error in known]
-            gains = (*_gain(one, one.exact), *_gain(one, one.libraries))
-            yield _WIRES.format(one.name, f"{one.nbytes:.3g}", *gains, *errors)
+        yield WIRES.heading()
+        yield from map(WIRES.row, rows)
 
 
-def _gain(one: Tradeoff, others: Times) -> tuple[str, str]:
-    """Return how many times as fast a wire format is, and from which size on it is faster."""
-    gain, start = one.gain(others), one.pays_from(others)
-    if gain is None:
-        return "-", "-"
-    return f"{gain:.3g}x", format_size(start) if start is not None else "never"
+def _gain(row: Tradeoff, others: Times) -> str:
+    """Return how many times as fast a wire format is as others."""
+    gain = row.gain(others)
+    return "-" if gain is None else f"{gain:.3g}x"
+
+
+def _pays_from(row: Tradeoff, others: Times) -> str:
+    """Return from which size on it is faster than others."""
+    start = row.pays_from(others)
+    if row.gain(others) is None:
+        return "-"
+    return "never" if start is None else format_size(start)

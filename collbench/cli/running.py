@@ -14,11 +14,10 @@ from collbench.api.notices import started
 from collbench.cli._process import obeys
 from collbench.cli.options import STANDARD, try_output, write_text
 from collbench.cli.progress import LiveTable, waiting
-from collbench.errors import RunFileError, StorageError
+from collbench.errors import StorageError
 from collbench.host import signals
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import PairedSession, Session, all_skipped, exit_status
-from collbench.runfile.store import read
 
 FIRST = "waiting for the first row: kernels are compiled once, then checked"
 
@@ -86,23 +85,25 @@ def finish(sessions: Sequence[Session]) -> int:
     return exit_status(results)
 
 
-def say_where(session: Session, formats: Sequence[str]) -> Path:
+def say_where(session: Session, plot: bool = True) -> Path:
     """Print the paths of the run file and of its pictures, which are drawn here; the folder of both."""
     assert session.path
     click.echo(f"run file: {session.path}")
-    if formats:
-        draw_plots(session.path, tuple(dict.fromkeys(formats)))
+    if plot:
+        draw_plots(session)
     return session.path.parent
 
 
-def draw_plots(path: Path, formats: Sequence[str] = ("png",)) -> None:
-    """Draw the pictures of a run file next to it, as `collbench plot` does, and print their paths."""
+def draw_plots(session: Session, formats: Sequence[str] = ("png",)) -> None:
+    """Draw the pictures of a run next to its file, as `collbench plot` does, and print their paths."""
     from collbench.plots.kinds import draw  # a run without pictures needs none of it
 
+    run = session.as_run()
+    path = run.path
     try:
-        pictures = draw([read(path)], path.parent, formats)
-    except (OSError, RunFileError) as error:
-        reason = getattr(error, "strerror", None) or error
+        pictures = draw([run], path.parent, formats)
+    except OSError as error:
+        reason = error.strerror or error
         remedy = f"all that was measured is in {path}" if path.exists() else "the run file was taken away after its end"
         raise StorageError(f"cannot draw into {path.parent}: {reason}; {remedy}") from None
     for picture in pictures:

@@ -3,7 +3,7 @@
 For example:
   collbench runs
   collbench runs results --op allreduce
-  collbench runs --fleet NIGHT --exclude-file exclude.txt --plot fleet.png
+  collbench runs --fleet NIGHT --exclude-file exclude.txt
 """
 
 import math
@@ -16,37 +16,55 @@ import click
 
 from collbench.cli._process import coloured
 from collbench.cli.options import PATH, SHARE, STANDARD, json_option, option, write_json
-from collbench.cli.tables import grid
 from collbench.collectives import find_collective
 from collbench.errors import UsageError, unknown
 from collbench.platforms import platforms
+from collbench.present.columns import Column
+from collbench.present.terminal import lines
 from collbench.runfile import DEFAULT
-from collbench.runfile.listing import Entry, first_second, last_second, list_runs, passes, shown
+from collbench.runfile.listing import Entry, first_second, list_runs, passes, shown
 
 PREDICTED = "model"  # the platform of predicted runs; what says so takes a while to import
 _PLACES = "|".join((*platforms(), PREDICTED))
 _BROKEN = 5  # broken files whose reasons are printed; --json has all
 _NAMES = 3  # names up to which all are printed, and not only their number
-_HEADS = ("started", "host", "topology", "collectives", "implementations", "notes", "run")
-_FIRST_OUT = (2, 4, 3, 1, 5)  # of these columns, where a terminal has no room
 
 
+def _started(entry: Entry) -> str:
+    """Return local time to the minute, of an import if nothing is known of the run itself."""
+    if not entry.header.started and entry.header.imported.tool:
+        return ""
+    try:
+        return datetime.fromtimestamp(entry.age[0]).isoformat(sep=" ", timespec="minutes")
+    except (ValueError, OverflowError, OSError):
+        return "?"
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _NAMES else str(len(names))
+
+
+COLUMNS: tuple[Column[Entry], ...] = (
+    Column("started", _started),
+    Column("host", lambda entry: entry.header.environment.host, importance=4),
+    Column("topology", lambda entry: entry.header.topology.name, importance=1),
+    Column("collectives", lambda entry: _names(entry.header.sweep.collectives), importance=3),
+    Column("implementations", lambda entry: _names(entry.header.sweep.implementations), importance=2),
+    Column("notes", lambda entry: ", ".join(entry.notes), importance=5),
+    Column("run", lambda entry: shown(entry.path.parent), form="<"),
+)
 _FLEET = [
     option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
     option("--slower", "Share of time that does not matter.  [default: 5%]", type=SHARE),
     option("--exclude-file", "Write the names of nodes that are slow or FAIL, a line each.", type=PATH, metavar="FILE"),
-    option("--plot", "Draw nodes by sizes (.png, .svg, .pdf).", type=PATH, metavar="FILE", multiple=True),
     option("--csv", "Write a row for each node and size.", type=PATH, metavar="FILE"),
-    option("--parquet", "Write the same as Parquet (needs pyarrow).", type=PATH, metavar="FILE"),
 ]
 _OPTIONS = [
     click.Argument(["folder"], required=False, type=PATH, metavar="[FOLDER]"),
     option("--host", "Runs of this host, or of all that match, as in 'node*'.", default="", metavar="HOST"),
     option("--op", "Runs with any of these collectives.", default="", metavar="NAME[,NAME]"),
     option("--on", "Runs on this platform; model: predicted.", default="", metavar=_PLACES),
-    option("--topology", "Runs whose topology's name has this in it.", default="", metavar="TEXT"),
     option("--since", "Runs from 2026-11-01, 2026-11-01T12:00, or 12h, 7d, 2w ago on.", metavar="DATE"),
-    option("--until", "Runs up to then; a day counts to its end.", metavar="DATE"),
     option("-n --limit", "The newest N of them.", type=click.IntRange(min=1), metavar="N"),
     json_option("everything known of them"),
     option("--fleet", "Which nodes stand out, by the check.json or run in FOLDER/NODE.", is_flag=True),
@@ -95,43 +113,17 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
         click.echo(f"and {len(broken) - _BROKEN} more broken ones; --json says why", err=True)
 
 
-def _chosen(op: str, on: str, since: str | None, until: str | None, **others: str) -> dict[str, Any]:
+def _chosen(host: str, op: str, on: str, since: str | None) -> dict[str, Any]:
     """Return what runs must have to be listed."""
     if on not in ("", *platforms(), PREDICTED):
         raise unknown("--on", on, (*platforms(), PREDICTED))
     collectives = [find_collective(word.strip()).name for word in op.split(",") if word.strip()]
-    first, last = first_second(since) if since else -math.inf, last_second(until) if until else math.inf
-    return {"collectives": collectives, "platform": on, "since": first, "until": last, **others}
+    first = first_second(since) if since else -math.inf
+    return {"host": host, "collectives": collectives, "platform": on, "since": first}
 
 
 def _print_table(entries: Sequence[Entry]) -> None:
     """Print a row for each run, in as many columns as the terminal has room for next to the path."""
-    lines = grid([_HEADS, *map(_cells, entries)], first_out=_FIRST_OUT)
-    for line, entry in zip(lines, (None, *entries), strict=True):
+    for line, entry in zip(lines(COLUMNS, entries), (None, *entries), strict=True):
         red = entry and (entry.broken or entry.status) and coloured()
         click.echo(click.style(line, fg="red") if red else line)
-
-
-def _cells(entry: Entry) -> tuple[str, ...]:
-    header = entry.header
-    return (
-        _moment(entry.age[0]) if header.started or not header.imported.tool else "",  # else of the import
-        header.environment.host,
-        header.topology.name,
-        _names(header.sweep.collectives),
-        _names(header.sweep.implementations),
-        ", ".join(entry.notes),
-        shown(entry.path.parent),
-    )
-
-
-def _moment(seconds: float) -> str:
-    """Return local time to the minute."""
-    try:
-        return datetime.fromtimestamp(seconds).isoformat(sep=" ", timespec="minutes")
-    except (ValueError, OverflowError, OSError):
-        return "?"
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= _NAMES else str(len(names))

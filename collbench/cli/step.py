@@ -14,12 +14,12 @@ from typing import Any
 import click
 
 from collbench.analysis import overlap as overlaps
-from collbench.analysis import scaling
+from collbench.analysis import scaling, step_tables
 from collbench.analysis import stragglers as stragglers_of
+from collbench.analysis.step_tables import PROBLEM, StepResult, StepTable
 from collbench.analysis.strategies import verdicts
-from collbench.cli import _step_sessions, _step_tables
-from collbench.cli._step_tables import StepTable
-from collbench.cli.options import ANYWHERE, HERE, option, shared, writes
+from collbench.cli import _step_sessions
+from collbench.cli.options import ANYWHERE, HERE, folder_option, option, shared
 from collbench.cli.progress import LiveTable, ResultTable
 from collbench.cli.running import finish, run_session, say_where
 from collbench.host.launcher import launched
@@ -27,7 +27,8 @@ from collbench.measure.disturbance import all_disturbed
 from collbench.measure.interleave import LEAST
 from collbench.measure.session import Session
 from collbench.plots import perfetto
-from collbench.results import Result, StepTimes
+from collbench.present.terminal import Table, lines
+from collbench.results import Result, StepTimes, by_key
 from collbench.units import counted
 
 
@@ -58,8 +59,6 @@ _SEEDS, _STEPS, _AHEAD = click.IntRange(1, 1000), click.IntRange(1, 10_000), cli
 _MATRIX = option(
     "--matrix", "Of the products; default: 256 on a CPU, 4096 on a GPU.", type=click.IntRange(1, 2**15), metavar="ROWS"
 )
-_PER_CENT = click.FloatRange(0, 100)
-_NOISE = option("--noise", "Predicted: spread of computing times, in per cent.", type=_PER_CENT, default=0.22)
 _command = partial(command.command, context_settings={"show_default": True})
 _SCALE = [
     ANYWHERE,
@@ -77,22 +76,18 @@ _SCALE = [
     *_work("the library and auto", "10ms, predicted 100ms", "4M, predicted 1G"),
     _MATRIX,
     _slow_rank(2),
-    option("--threshold", "Efficiency in per cent that counts as healthy.", type=_PER_CENT, default=75.0),
-    _NOISE,
-    *shared("datatype", "timeout", "spin", "bind", budget="2s"),
-    *writes("run file and plot"),
+    *shared("timeout", budget="2s"),
+    folder_option("run file and plot"),
 ]
 _OVERLAP = [
     ANYWHERE,
     *shared("ranks"),
     *_work("the library and auto", "10ms, predicted 100ms", "8M, predicted 1G"),
-    option("--buckets", "Sizes to hand over at once; default: a 16th, a 4th, all.", metavar="SIZE[,SIZE]"),
-    option("--ctas", "On GPUs: CTAs for NCCL to use at most, besides as many as it likes.", metavar="N[,N]"),
     _MATRIX,
+    option("--buckets", "Sizes to hand over at once; default: a 16th, a 4th, all.", metavar="SIZE[,SIZE]"),
     _slow_rank(2),
-    _NOISE,
-    *shared("datatype", "timeout", "spin", "bind", budget="10s"),
-    *writes("run file, pictures and trace"),
+    *shared("timeout", budget="10s"),
+    folder_option("run file, pictures and trace"),
 ]
 _STRAGGLERS = [
     *shared("op"),
@@ -101,17 +96,15 @@ _STRAGGLERS = [
     *_work("the library, and what should be the fastest of the others (auto)", "1ms", "64K"),
     option("--steps", "Steps of each implementation; default: 4000.", type=int, metavar="N"),
     _slow_rank(2),
-    *shared("datatype", "timeout", "rendezvous", "spin", "bind", budget="20s"),
-    *writes("run file and pictures"),
+    *shared("timeout", "rendezvous", budget="20s"),
+    folder_option("run file and pictures"),
 ]
 _STRATEGIES = [
     option("--strategy strategy", "Strategies to compare.", default="all", metavar="NAME[,NAME]|all"),
-    HERE,
     *shared("ranks"),
     _slow_rank(4),
     option("--seeds", "Runs of every strategy, each from other first weights.", type=_SEEDS, default=8),
     option("--steps", "Steps of a rank, if all make as many.", type=_STEPS, default=120),
-    option("--every", "local-sgd: steps between two averages.", type=_STEPS, default=8, metavar="K"),
     option(
         "--staleness",
         "asynchronous: steps that a rank may be ahead of the slowest; 0: synchronous.",
@@ -119,34 +112,31 @@ _STRATEGIES = [
         default=256,
         metavar="S",
     ),
-    option("--group", "hierarchical: ranks of a group.", type=_STEPS, default=2, metavar="G"),
-    option("--rate", "Learning rate, for the mean of all ranks' gradients.", type=float, default=0.4),
     option("--target", "Loss to reach; default: the lowest that all get to.", type=float),
-    *shared("timeout", "rendezvous", "spin", "bind"),
-    *writes("run file and picture"),
+    *shared("timeout", "rendezvous"),
+    folder_option("run file and picture"),
 ]
 
 
 @_command(params=_SCALE, short_help="How much faster are more ranks?")
 def scale(**options: Any) -> int:
     """Measure how a step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help."""
-    session, threshold = _step_sessions.scale_session(options), options["threshold"] / 100
 
     def answer(results: Sequence[Result]) -> list[str]:
-        return scaling.answer(scaling.curves(results), threshold)
+        return scaling.answer(scaling.curves(results))
 
     def conclusion(results: Sequence[Result]) -> Iterable[str]:
         for curve in scaling.curves(results):
-            yield from ("", f"{curve.name}, {curve.mode}:", *scaling.verdict(curve, threshold)[1:])
+            yield from ("", f"{curve.name}, {curve.mode}:", *scaling.verdict(curve)[1:])
 
-    return _run(session, _step_tables.SCALING, options["formats"], answer, conclusion)
+    return _run(_step_sessions.scale_session(options), step_tables.SCALING, answer, conclusion)
 
 
 @_command(params=_OVERLAP, short_help="What does communicating while computing hide?")
 def overlap(**options: Any) -> int:
     """Measure what overlapping communication with computing hides: exposed communication, the best size of bucket."""
     session = _step_sessions.overlap_session(options)
-    return _run(session, _step_tables.OVERLAP, options["formats"], overlaps.verdicts)
+    return _run(session, step_tables.OVERLAP, overlaps.verdicts)
 
 
 @_command(params=_STRAGGLERS, short_help="Which rank is late, and what does it cost?")
@@ -157,8 +147,8 @@ def stragglers(**options: Any) -> int:
     tell a late rank from those that wait for it.
     """
     session = _step_sessions.stragglers_session(options, launched())
-    total, sections = len(session.sweep.implementations), _step_tables.straggler_sections
-    return _run(session, _step_tables.STRAGGLERS, options["formats"], stragglers_of.verdicts, sections, total)
+    total, sections = len(session.sweep.implementations), step_tables.straggler_sections
+    return _run(session, step_tables.STRAGGLERS, stragglers_of.verdicts, sections, total)
 
 
 @_command(params=_STRATEGIES, short_help="Which way of keeping weights in step is fastest?")
@@ -169,7 +159,7 @@ def strategies(**options: Any) -> int:
     """
     session = _step_sessions.strategies_session(options, launched())
     total = len(session.sweep.jobs) * len(session.sweep.implementations)
-    return _run(session, _step_tables.STRATEGIES, options["formats"], verdicts, _step_tables.ranking_table, total)
+    return _run(session, step_tables.STRATEGIES, verdicts, step_tables.ranking_table, total)
 
 
 def _answer(session: Session, lines: Sequence[str]) -> list[str]:
@@ -182,7 +172,6 @@ def _answer(session: Session, lines: Sequence[str]) -> list[str]:
 def _run(
     session: Session,
     table: StepTable,
-    formats: tuple[str, ...],
     said: Callable[[Sequence[Result]], list[str]],
     conclusion: Callable[[Sequence[Result]], Iterable[str]] = lambda _: (),
     total: int = 0,
@@ -191,28 +180,28 @@ def _run(
 
     With a total, rows are shown as they arrive, and the answer stands last.
     """
-    heading: Callable[[], str] = table.table.heading
-    if session.modelled:
-        heading = partial((table.predicted or table.table).heading, interval="nine in ten")
-    rows = ResultTable(table.title, heading, lambda result: table.row(result, session.results), total)
-    interrupted = run_session(session, rows if total else LiveTable())
+    live = ResultTable(table.title, Table(table.columns, PROBLEM), StepResult, total) if total else LiveTable()
+    interrupted = run_session(session, live)
+    results = session.results
     if session.leader and not total:
-        click.echo("\n".join(_answer(session, said(session.results))))
-        for result in session.results:
-            rows.add(result)
+        click.echo("\n".join(_answer(session, said(results))))
+        for title, group in by_key(results, table.title).items():
+            heading, *rows = lines(table.of(session.modelled), [StepResult(one, results) for one in group], PROBLEM)
+            for result, row in zip(group, rows, strict=True):
+                live.show(title, heading, [(result, row)])
     if interrupted:
         return interrupted
     if session.leader:
-        answer = ("", *_answer(session, said(session.results))) if total else ()
-        for line in (*conclusion(session.results), *answer):
+        answer = ("", *_answer(session, said(results))) if total else ()
+        for line in (*conclusion(results), *answer):
             click.echo(line)
-        series = [len(row.series) for row in session.results if isinstance(row, StepTimes) and row.right]
+        series = [len(row.series) for row in results if isinstance(row, StepTimes) and row.right]
         if series and min(series) < LEAST and not session.sweep.sampling.steps:
             rounds, budget = counted(min(series), "round"), session.sweep.sampling.budget
             click.echo(f"no intervals: only {rounds} fit into the budget; give more, such as --budget {2 * budget:g}s")
-        click.echo(f"\n{_step_tables.PREDICTED if session.modelled else table.legend}", err=True)
-        folder = say_where(session, formats)
-        traced = [result for result in session.results if isinstance(result, StepTimes) and result.activities]
+        click.echo(f"\n{step_tables.PREDICTED if session.modelled else table.legend}", err=True)
+        folder = say_where(session)
+        traced = [result for result in results if isinstance(result, StepTimes) and result.activities]
         if table.traced and traced:
             perfetto.write(traced, folder / "trace.json")
             click.echo(f"trace: {folder / 'trace.json'} (open it at ui.perfetto.dev)")

@@ -11,6 +11,7 @@ For example:
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -48,13 +49,13 @@ from collbench.cli.options import (
     options_of,
 )
 from collbench.cli.progress import LiveTable
-from collbench.cli.results_table import NAME
 from collbench.cli.running import Outputs, run_session, say_where
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import Watch, disturbed_in_words
 from collbench.measure.session import Session, exit_status
 from collbench.platforms import platforms
+from collbench.present.terminal import Table, left_out_in_words
 from collbench.results import Measurement, Result, family
 from collbench.topology.system import System
 from collbench.units import counted
@@ -157,8 +158,7 @@ def _print_below(session: Session, table: "SweepTable", watch: Watch, outputs: O
     lines.append(results_table.EXPECTED_LEGEND if session.modelled else results_table.LEGEND)
     if spread:
         lines.append(results_table.spread_legend(session.results))
-    if gone := table.left_out():
-        lines.append(f"columns left out for want of room: {', '.join(gone)}")
+    lines.append(table.left_out())
     print_end(session, lines, outputs)
 
 
@@ -175,30 +175,31 @@ class SweepTable(LiveTable):
         if len([name for name in names if is_library(name)]) > 1:
             self._library = "best"
 
-    @property
-    def _width(self) -> int:
-        """Characters of a name: with the version of its library, which the ranks say, where all columns have room."""
-        longest = max([NAME, *map(len, self._session.labels)])
-        return NAME if self.left_out(longest) else longest
+    def columns(self, estimates: bool) -> Table[results_table.Compared]:
+        """Return the table as it is now; `estimates` says whether the library expects something itself."""
+        form = partial(
+            results_table.timed_table,
+            library=self._library,
+            modelled=self._session.modelled,
+            spread=self._spread,
+            estimates=estimates,
+            bus=not self._session.header.topology.shared,
+        )
+        # With the versions of libraries, which the ranks say, where all columns have room.
+        whole = form(width=max([results_table.NAME, *map(len, self._session.labels)]))
+        return form() if whole.left_out() else whole
 
     def add(self, result: Result) -> None:
         """Print a result."""
-        estimates = result.case.collective.name in self._estimated
-        if self._session.modelled:
-            names = results_table.expected_heading(self._library)
-        else:
-            bus = not self._session.header.topology.shared
-            names = results_table.heading(self._library, self._spread, estimates, self._width, bus)
+        table = self.columns(result.case.collective.name in self._estimated)
         rival = None
         if not is_library(result.implementation):
             rival = library_of(self._session.results, self._compared, result)
-        line = results_table.row(result, rival, self._spread, estimates, self._width, bool(self._library))
-        self.show(result.case.title, names, [(result, line)])
+        self.show(result.case.title, table.heading(), [(result, results_table.row(result, rival, table))])
 
-    def left_out(self, width: int = 0) -> list[str]:
-        """Return the columns that the terminal is too narrow for, with names of so many characters."""
-        columns = self._library, self._spread, bool(self._estimated), width or self._width
-        return results_table.left_out(*columns, self._session.modelled, not self._session.header.topology.shared)
+    def left_out(self) -> str:
+        """Return which columns the terminal is too narrow for."""
+        return left_out_in_words(self.columns(bool(self._estimated)))
 
 
 def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]:
@@ -246,4 +247,4 @@ def print_end(session: Session, lines: Iterable[str], outputs: Outputs) -> None:
     """Print lines on what the numbers mean, and where everything is."""
     if not outputs.quiet:
         click.echo("\n".join(filter(None, [*lines, *results_table.legend_lines(session.results)])), err=True)
-    say_where(session, ("png",) if outputs.plot else ())
+    say_where(session, outputs.plot)

@@ -2,22 +2,23 @@
 
 For example:
   collbench verify
-  collbench verify --full
+  collbench verify -d all --redop all
   collbench verify --op allreduce -d all -g 4
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
 from collbench.algorithms import implementations
-from collbench.api.requests import measured_sweep
+from collbench.api.requests import SweepRequest, measured_sweep
+from collbench.api.words import Here, Impls, Ops, Timeout
 from collbench.cases import Sweep
 from collbench.cli._process import coloured
-from collbench.cli.options import HERE, given, option, shared, sweep_request
+from collbench.cli.options import QUIET, RENDEZVOUS_FOLDER, made, options_of
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import row
 from collbench.cli.running import run_session
@@ -33,26 +34,33 @@ _WORDS = {Outcome.WRONG: "WRONG", Outcome.FAILED: "FAILED", Outcome.OK: "ok"}
 """Words of a cell, the worst first: the worst outcome of its cases counts."""
 _SHOWN = 3  # failures of an implementation and collective, of which there may be thousands
 
+
+@dataclass(frozen=True)
+class VerifyRequest(SweepRequest):
+    """What to check, and where: every size once."""
+
+    op: Ops = "all"
+    impl: Impls = "all,narrow"
+    on: Here = "auto"
+    timeout: Timeout = "60s"
+
+
 _OPTIONS = [
-    *shared(op="all", impl="all,narrow"),
-    HERE,
-    *shared("ranks", datatype="float", redop="sum", timeout="60s"),
-    option("--full", "All types and reductions: thousands of cases, minutes.", is_flag=True),
-    *shared("rendezvous", "spin", "bind", "quiet"),
+    *options_of(VerifyRequest, "op impl on ranks datatype redop timeout"),
+    RENDEZVOUS_FOLDER,
+    QUIET,
 ]
 
 
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
-def command(full: bool, quiet: bool, **options: Any) -> int:
+def command(quiet: bool, **options: Any) -> int:
     """Check every implementation and collective at odd sizes, out of place and in place; run it first on a new machine.
 
-    Sums of floats: half a minute, a minute where kernels are compiled first; --full: all types and reductions.
+    Sums of floats: half a minute, a minute where kernels are compiled first; -d all --redop all: all types and
+    reductions, thousands of cases in minutes.
     """
-    for name in ("datatype", "redop"):
-        if full and name not in given():
-            options[name] = "all"
     fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
-    platform, sweep = measured_sweep(sweep_request(options, **fixed), launched())
+    platform, sweep = measured_sweep(made(VerifyRequest, options, **fixed), launched())
     sampling = replace(sweep.sampling, check_only=True)
     sweep = replace(sweep, sizes=SIZES, sampling=sampling, both_places=True)
     session = Session(platform, sweep, launched(), None)
@@ -108,7 +116,7 @@ def _print_counts(pairs: Pairs, sweep: Sweep) -> None:
             click.echo(f"not checked: {name} {collective}, {reasons[0]}")
     if len(sweep.dtypes) < len(DATATYPES) or len(sweep.redops) < len(REDUCTIONS):
         names = (*(dtype.name for dtype in sweep.dtypes), *(redop.name for redop in sweep.redops))
-        click.echo(f"checked with {', '.join(names)}; --full: all types and reductions")
+        click.echo(f"checked with {', '.join(names)}; -d all --redop all: all types and reductions")
 
 
 def _print_failures(pairs: Pairs) -> None:
@@ -116,7 +124,7 @@ def _print_failures(pairs: Pairs) -> None:
     for results in pairs.values():
         bad = [result for result in results if result.outcome.bad]
         for result in bad[:_SHOWN]:
-            line = f"{result.case.title}: {row(result, None).strip()}"
+            line = f"{result.case.title}: {row(result).strip()}"
             click.echo(click.style(line, fg="red") if coloured() else line)
         if len(bad) > _SHOWN:
             click.echo(f"... and {len(bad) - _SHOWN:,} more of {bad[0].implementation}")

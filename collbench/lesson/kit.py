@@ -15,8 +15,8 @@ from collbench.plots import curves, timeline
 from collbench.plots.axes import patch_legend
 from collbench.plots.document import A4, SLIDE_SIZE, Layouts, Page, save_pages
 from collbench.plots.kinds import PlotRequest
-from collbench.plots.style import DARK, GREY, PAPER, SLIDE, style
-from collbench.plots.style import PHASES as COLOURS
+from collbench.present.figures import DARK, GREY, PAPER, SLIDE, style
+from collbench.present.figures import PHASES as COLOURS
 from collbench.results import by_key
 from collbench.results.collectives import PHASES, Span
 from collbench.units import format_rate, format_seconds, format_size

@@ -17,7 +17,7 @@ from collbench.algorithms import implementations
 from collbench.lesson import asset
 from collbench.lesson.content import Content, Trace
 from collbench.lesson.elsewhere import allreduce
-from collbench.plots.style import LOOKS, PHASES, phase_css
+from collbench.present.figures import LOOKS, PHASES, phase_css
 from collbench.reports.chart import data_block, for_dark
 from collbench.units import format_figure, format_seconds, format_size
 

@@ -154,7 +154,7 @@ def _sources(texts: Any) -> Iterator[tuple[str, str]]:
 def _figures(run: Run) -> dict[str, str]:
     from collbench.plots import curves
     from collbench.plots.kinds import PlotRequest
-    from collbench.plots.save import page_svg
+    from collbench.present.figures import page_svg
 
     return {
         f"Measured here: {name} by message size": page_svg(figure)

@@ -47,6 +47,10 @@ class Reading:
         return cls(middle, best.theirs - middle, (best.answered - best.asked) / 2)
 
 
+DIGITS = 9
+"""Decimals of a moment in seconds: the clocks are no finer than a nanosecond, and a series has thousands of moments."""
+
+
 @dataclass(frozen=True)
 class Clock:
     """A rank's clock, which goes too fast or too slow by a steady rate."""
@@ -126,10 +130,10 @@ class Clocks:
         origin = min(begins)
 
         def shifted(clock: Clock, moments: Sequence[float]) -> tuple[float, ...]:
-            return tuple(moment - origin for moment in clock.on_reference(moments))
+            return tuple(round(moment - origin, DIGITS) for moment in clock.on_reference(moments))
 
         return Series(
-            tuple(begun - origin for begun in begins),
+            tuple(round(begun - origin, DIGITS) for begun in begins),
             tuple(shifted(clock, computed) for clock, (_, computed, _) in zip(clocks, taken, strict=True)),
             tuple(shifted(clock, done) for clock, (_, _, done) in zip(clocks, taken, strict=True)),
         )

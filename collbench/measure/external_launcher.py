@@ -31,7 +31,6 @@ from collbench.platforms.socket_processes import SocketProcesses, usual_rendezvo
 from collbench.results import Result
 from collbench.results.collectives import Failed
 from collbench.runfile.environment import variables
-from collbench.runfile.schema import sweep_fields, to_sweep
 
 _LEAST = 10.0  # seconds for all to come, however short the time-out: interpreters start more or less slowly
 
@@ -102,8 +101,8 @@ class Joined:
         self._pids = self._world.exchange((node_name(), os.getpid()))
         processes.unlink_mpich_memory()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
-        self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
-        self._sweep, self._existing = to_sweep(fields), existing
+        self._name, self._sweep = self._world.broadcast((platform, sweep))
+        self._existing = existing
         self._platform: Platform | None = None
         self._current: tuple[Case, str] | None = None
         self._started: set[str] = set()  # implementations whose library has been started

@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from collbench.host import signals
+<<<<<<< HEAD
 from collbench.runfile.header import Interleaved
+=======
+from collbench.platforms import compiler
+from collbench.records import encoded
+from collbench.runfile.header import Interleaved, TopologyPart
+>>>>>>> main
 
 WORKER = "collbench.measure.worker"  # the module that ranks run
 FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and heartbeat
@@ -43,9 +49,9 @@ class Channel:
         self._received = b""
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one message; Closed if nobody is there."""
+        """Send one message, which may hold cases, sweeps and results; Closed if nobody is there."""
         try:
-            self._connection.sendall(json.dumps(message).encode() + b"\n")
+            self._connection.sendall(encoded(message))
         except OSError:
             raise Closed from None
 
@@ -158,7 +164,7 @@ class Heartbeat:
 class WorkerHello:
     """What ranks say once they are ready, which holds for the whole run; empty before they have said it."""
 
-    topology: Mapping[str, Any] = field(default_factory=dict)  # what connects the ranks, for the run file's header
+    topology: TopologyPart = field(default_factory=TopologyPart)  # what connects the ranks
     versions: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     pids: tuple[int, ...] = ()  # of each rank
@@ -169,6 +175,7 @@ class WorkerHello:
     def moved(self, before: "WorkerHello") -> str:
         """Return why these ranks cannot go on for those before them, on other GPUs; "" if they can.
 
+<<<<<<< HEAD
         A lost GPU is dealt no ranks any more: the header, and all that is drawn by it, would be of another run.  Only
         node and bus of a GPU are compared: what else is known of it may change as it fails.
         """
@@ -176,6 +183,14 @@ class WorkerHello:
             [(gpu.get("host", ""), gpu.get("bus_id", "")) for gpu in hello.topology.get("gpus", ())]
             for hello in (self, before)
         )
+=======
+        A lost GPU is dealt no ranks any more: the header, and all that is drawn by it, would be of another run.  Node
+        and bus tell a GPU; what else is known of it may change as it fails.
+        """
+        now, then = ([(gpu.host, gpu.bus_id) for gpu in hello.topology.gpus] for hello in (self, before))
+        if len(now) != len(then):
+            return f"fresh ranks have {len(now)} GPU{'s' * (len(now) != 1)} where the run began on {len(then)}"
+>>>>>>> main
         return "fresh ranks are on other GPUs than the run began on" if now != then else ""
 
 

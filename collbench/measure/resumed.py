@@ -14,10 +14,12 @@ from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import RunFileError, UsageError
 from collbench.host import sanitize
 from collbench.platforms.cpu.mpi_libraries import short_name
+from collbench.records import encoded
 from collbench.results import Failed, Result, Skipped
+from collbench.runfile.earlier import upgraded
 from collbench.runfile.header import Header
 from collbench.runfile.schema import to_result, to_sweep
-from collbench.runfile.store import INTERRUPTED, parse_header
+from collbench.runfile.store import FORMAT, INTERRUPTED, parse_header
 from collbench.units import counted
 
 ANEW = "measure anew, without --resume"
@@ -61,21 +63,22 @@ class ResumedRun:
 
         """
         lines = ((number, line) for number, line in enumerate(io.BytesIO(content), 1) if line.strip())
-        header, _ = parse_header(path, lines)
+        header, number = parse_header(path, lines)
         sweep = _sweep(path, header)
         rows: list[tuple[bytes, Result | None]] = []
         last: object = None
         for _, line in lines:
             try:
                 fields = sanitize.parse_object(line)
-                row = to_result(fields)
+                row = to_result(upgraded(fields) if number < FORMAT else fields)
             except ValueError:  # torn, or no result
                 continue
             if fields.get("kind") == "end":
                 last = fields.get("status")
             else:
                 last = None
-                rows.append((line if line.endswith(b"\n") else line + b"\n", row))
+                whole = encoded(row) if row and number < FORMAT else line.rstrip(b"\n") + b"\n"
+                rows.append((whole, row))
         failed = {row.implementation for _, row in rows if isinstance(row, Failed)}
         again = [isinstance(row, Failed | Skipped) and row.implementation in failed for _, row in rows]
         existing = [row for row, lost in zip(rows, again, strict=True) if not lost]
@@ -111,8 +114,8 @@ def _sweep(path: Path, header: Header) -> Sweep:
     if reason:
         raise UsageError(f"{path} {reason}, which cannot be resumed; {ANEW}")
     try:
-        sweep = to_sweep(header.sweep.to_json())
-    except (KeyError, ValueError, UsageError) as error:
+        sweep = to_sweep(header.sweep)
+    except ValueError as error:
         raise RunFileError(f"{path}: its header has no whole sweep ({error}); {ANEW}") from None
     how = sweep.sampling
     if any((*sweep.steps, *sweep.jobs, how.traced, how.check_only)):
@@ -132,7 +135,7 @@ def _facts(header: Header) -> dict[str, str]:
         "topology": topology.name,
         "places": f"ranks on devices {', '.join(map(str, topology.places))}" if topology.places else "ranks dealt",
     }
-    devices = [f"{part.name} {part.bus_id} {part.host}".strip() for part in (*topology.gpus, *topology.sockets)]
+    devices = [f"{part.name} {part.bus_id} {part.host}".strip() for part in topology.devices]
     facts |= {f"device {number}": device for number, device in enumerate(devices)}
     for name, version in environment.versions.items():
         facts[name] = short_name(version) if name == "mpi" else f"{name} {version}"

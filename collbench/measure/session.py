@@ -22,9 +22,9 @@ from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.results import Outcome, Result
 from collbench.results.facts import labelled
 from collbench.runfile.environment import Setting, describe
-from collbench.runfile.header import Header, Interleaved, SweepPart, TopologyPart
-from collbench.runfile.schema import sweep_fields
-from collbench.runfile.store import Reopened, Writer
+from collbench.runfile.header import Header, Interleaved
+from collbench.runfile.schema import sweep_part
+from collbench.runfile.store import NAME, Reopened, Run, Writer
 
 if TYPE_CHECKING:
     from collbench.measure.external_launcher import Joined
@@ -101,8 +101,8 @@ class Session:
                 started=_now(),
                 processes=self.sweep.ranks if self._joined else 0,
                 environment=describe(hello.versions, hello.variables),
-                topology=TopologyPart.from_json(hello.topology),
-                sweep=SweepPart.from_json(sweep_fields(replace(self.sweep, starts=hello.starts))),
+                topology=hello.topology,
+                sweep=sweep_part(replace(self.sweep, starts=hello.starts)),
                 interleaved=hello.interleaved,
             )
             self.topology = self.header.topology.name
@@ -132,6 +132,10 @@ class Session:
         came = signals.unanswered()
         self._writer.end(_now(), 128 + came if came else 1)
         return f"; what was measured is in {self.path}"
+
+    def as_run(self) -> Run:
+        """Return what was measured as `read` would return it of the run file."""
+        return Run(self.path or Path(NAME), self.header, tuple(self.results), True, exit_status(self.results))
 
     def discard(self) -> None:
         """Remove the run file: nothing could be started."""

@@ -16,7 +16,7 @@ from itertools import chain
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.measure.checks import SEEDS
-from collbench.measure.clocks import Clocks, Taken
+from collbench.measure.clocks import DIGITS, Clocks, Taken
 from collbench.measure.sampling import Candidate, Heartbeat, Subject, sample_in_turn
 from collbench.measure.schedules import SCHEDULES, Moments, Parts, Recorder, RunStep, refuse
 from collbench.platforms.interface import Platform, Prepared
@@ -146,7 +146,7 @@ def trace_step(step: RunStep, platform: Platform, seconds: float) -> tuple[Activ
     origin = min((begun for *_, begun, _ in median), default=0.0)
     found = []
     for rank, what, bucket, begun, ended in median:
-        found.append(Activity(rank, what, bucket, begun - origin, ended - begun))
+        found.append(Activity(rank, what, bucket, round(begun - origin, DIGITS), round(ended - begun, DIGITS)))
     return tuple(found)
 
 

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Self
@@ -36,7 +36,8 @@ from collbench.platforms.cpu.mpi_libraries import Library, own
 from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped
 from collbench.runfile.environment import UNCHANGED, Setting
-from collbench.runfile.schema import case_fields, sweep_fields, to_result
+from collbench.runfile.header import TopologyPart
+from collbench.runfile.schema import to_result
 from collbench.topology.discover_cpu import free
 from collbench.topology.discovered import small_shared_memory
 from collbench.units import format_size
@@ -182,7 +183,12 @@ class Workers:
         deadline = time.monotonic() + self._startup
         self._channel = self._accept(deadline)
         try:
+<<<<<<< HEAD
             self._channel.send({"sweep": sweep_fields(self._sweep), "named": list(named), "cores": list(cores)})
+=======
+            order = {"sweep": self._sweep, "named": list(named), "cores": list(cores)}
+            self._channel.send({"installation": installation(), **order})
+>>>>>>> main
             hello = self._channel.receive(max(0.0, deadline - time.monotonic()))
         except protocol.Closed:
             raise PlatformError(f"the ranks did not start: {self._last_words()}") from None
@@ -192,8 +198,8 @@ class Workers:
         if "refused" in hello:
             raise PlatformError(hello["refused"])
         self._pids = tuple(hello["pids"])
-        facts = {name: hello[name] for name in ("topology", "versions", "variables")}
-        return WorkerHello(**facts, pids=self._pids, cores=tuple(cores))
+        topology = TopologyPart.from_json(hello["topology"])
+        return WorkerHello(topology, hello["versions"], hello["variables"], self._pids, tuple(cores))
 
     def _accept(self, deadline: float) -> protocol.Channel:
         self._server.settimeout(0.05)
@@ -211,9 +217,9 @@ class Workers:
     ) -> Iterator[Result]:
         """Yield results as they come, and tell what is at work; WorkersLost if the ranks die, hang or give up."""
         assert self._channel
-        how = {"implementations": list(names), "sampling": asdict(sampling), "launches": dict(launches)}
+        order = {"case": case, "implementations": names, "sampling": sampling, "launches": launches}
         try:
-            self._channel.send({"case": {**case_fields(case), **how}})
+            self._channel.send(order)
             while "done" not in (message := self._receive(case, tell)):
                 if result := to_result(message["result"]):
                     yield result

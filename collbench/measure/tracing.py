@@ -22,6 +22,7 @@ from collbench.results.collectives import PHASES, WAITED, Explanation, Measureme
 from collbench.results.facts import Scheduling
 
 _ROUNDS = 15  # of which the median one is shown
+_DIGITS = 10  # decimals of a moment
 _TRIES = 3  # of a round in which a rank was off its core
 
 
@@ -49,7 +50,7 @@ def explain(
         wrong = checked(case, plain, platform, sampling) or checked(case, traced, platform, sampling)
         if wrong:
             note = platform.note | plain.note
-            yield Measurement(case, implementation.name, platform.name, 1, (), wrong, note=note)
+            yield Measurement(case, implementation.name, platform.name, 1, (), mismatch=wrong, note=note)
         else:
             yield _explanation(case, implementation, platform, sampling, plain, traced)
 
@@ -85,7 +86,10 @@ def _explanation(
         rounds.append(timed)
     shown = sorted(rounds, key=lambda timed: timed.traced)[len(rounds) // 2]
     origin = min((track.start for track in shown.tracks), default=0.0)
-    tracks = [replace(track, start=track.start - origin) for track in shown.tracks]
+    tracks = []
+    for track in shown.tracks:
+        spans = [Span(phase, round(start, _DIGITS), round(seconds, _DIGITS)) for phase, start, seconds in track.spans]
+        tracks.append(replace(track, start=track.start - origin, spans=tuple(spans)))
     return Explanation(
         case=case,
         implementation=implementation.name,

@@ -13,6 +13,7 @@ import numpy as np
 from collbench.cases import Case, Job, Sampling
 from collbench.errors import Unsupported
 from collbench.measure.checks import SEEDS
+from collbench.measure.clocks import DIGITS
 from collbench.measure.sampling import Heartbeat
 from collbench.measure.strategies import Strategy, strategies
 from collbench.measure.strategies.network import first_weights, held_out, loss
@@ -137,7 +138,7 @@ def _finish(strategy: Strategy, training: Training) -> Trained:
         points=() if failure else tuple(_loss_curve(training.job, updates, clock)),
         seconds=clock.seconds(updates[-1].moment),
         steps=tuple(steps),
-        computing=tuple(report.computing for report in reports),
+        computing=tuple(round(report.computing, DIGITS) for report in reports),
         age=float(np.mean(ages)) if ages else 0.0,
         mismatch=failure,
         note=platform.note | Note.of(*(operation.library for operation in training.operations)),
@@ -188,4 +189,5 @@ def _loss_curve(job: Job, updates: Sequence[Update], clock: _TrainingClock) -> I
     yield Point(0, 0.0, loss(job, first_weights(job), *held_out(job)))
     for place in sorted(set(np.linspace(0, len(updates), POINTS + 1).round().astype(int).tolist()))[1:]:
         update = updates[place - 1]
-        yield Point(update.version, clock.seconds(update.moment), loss(job, update.weights, *held_out(job)))
+        seconds = round(clock.seconds(update.moment), DIGITS)
+        yield Point(update.version, seconds, loss(job, update.weights, *held_out(job)))

@@ -27,9 +27,10 @@ from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
 from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.platforms.processes import Alone, Team
+from collbench.records import convert
 from collbench.results import Result
 from collbench.runfile.environment import variables
-from collbench.runfile.schema import to_case, to_line, to_sweep
+from collbench.runfile.schema import to_case
 
 _TIDYING = threading.Event()  # once the supervisor is gone: a thread tidies up, and then ends this process
 _GRACE = 3.0  # seconds that a failing rank waits to be ended: its abort could overtake what rank 0 has to say
@@ -118,7 +119,12 @@ def _say_why(error: CollbenchError, channel: protocol.Channel | None) -> None:
 def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Heartbeat) -> None:
     """*Collective*: carry out what the supervisor orders, until it says stop; rank 0 has the channel to it."""
     first = _next_order(world, channel)
+<<<<<<< HEAD
     sweep = to_sweep(first["sweep"])
+=======
+    refuse_other("a rank", installation(), "its command", Installation(*first.get("installation", UNKNOWN)))
+    sweep = convert(first["sweep"], Sweep)
+>>>>>>> main
     requested = needs(sweep, os.environ[PLATFORM])
     if isinstance(world, MpiProcesses):  # whose kernels are compiled
         compiler.prove_compiler(world)
@@ -136,11 +142,11 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
         channel.send(hello)
         threading.Thread(target=protocol.answer, args=(Path(os.environ[FOLDER]), platform.waits), daemon=True).start()
     beat = heartbeat.beat if channel else lambda *_: None
-    while order := _next_order(world, channel).get("case"):
-        names, sampling = order["implementations"], Sampling(**order["sampling"])
-        for result in execute_case(to_case(order), names, platform, sampling, beat, order["launches"]):
+    while "case" in (order := _next_order(world, channel)):
+        case, sampling = to_case(order["case"]), convert(order["sampling"], Sampling)
+        for result in execute_case(case, order["implementations"], platform, sampling, beat, order["launches"]):
             if channel:
-                channel.send({"result": to_line(result)})
+                channel.send({"result": result})
         if channel:
             channel.send({"done": True})
     platform.close()

@@ -55,14 +55,6 @@ def with_other_cards(system: System, what_ifs: Sequence[str]) -> System:
     return replace(system, nics=scenario(system, what_ifs).system.nics) if what_ifs else system
 
 
-def changed_system(system: System, what_ifs: Sequence[str]) -> System:
-    """Return the system after all what-ifs, with a name that says so; UsageError for one that no system can hold."""
-    after = scenario(system, what_ifs)
-    if after != Scenario(after.system):
-        raise UsageError("--what-if of single links and of the order of nodes is for `predict`; here leave it out")
-    return replace(after.system, name=", ".join([system.name, *(f"what if {text}" for text in what_ifs)]))
-
-
 def pattern_of(collective: str, algorithm: str = "ring") -> str:
     """Return the pattern that a collective makes between nodes, given NCCL's name for the algorithm."""
     return schedule_of(collective).pattern or ("tree" if algorithm in TREES else "ring")

@@ -46,28 +46,11 @@ class Curve(Protocol):
         """At sizes of the whole array in bytes, as nccl-tests counts it; or at an edge of the band: LOW or HIGH."""
 
 
-class Place(Protocol):
-    """A system, or as much of it as a run says."""
-
-    @property
-    def name(self) -> str:
-        """Name of the system."""
-
-    @property
-    def gpus(self) -> int:
-        """Number of GPUs of a node."""
-
-
 class Curves(Protocol):
     """A curve for any collective and group: of a described system, or of a run."""
 
-    @property
-    def system(self) -> Place:
-        """System on which the groups are."""
-
-    @property
-    def origin(self) -> str:
-        """Where the numbers come from, in a few words."""
+    system: System  # on which the groups are
+    origin: str  # where the numbers come from, in a few words
 
     def curve(self, collective: str, group: Group) -> Curve:
         """Return the curve of a collective by its name for a group; Unsupported if there is none."""
@@ -162,6 +145,8 @@ class Network:
 
     curves: Curves
     edge: str = TYPICAL  # of their band, at which the curves are read
+    inside: float = 1.0  # times the bandwidth in groups inside a node: latency stays, all beyond it is shorter
+    across: float = 1.0  # the same in groups across nodes
 
     def time(self, collective: str, nbytes: Any, ranks: Any, stride: Any) -> Array:
         """Return the seconds for arrays of that many bytes, in groups of GPUs that are `stride` apart."""
@@ -174,5 +159,9 @@ class Network:
         for key in np.unique(keys[sent]):
             there = sent & (keys == key)
             group = group_of(int(key >> 32), int(key & 0xFFFFFFFF), self.curves.system.gpus)
-            seconds[there] = self.curves.curve(collective, group).time(sizes[there], self.edge)
+            curve, faster = self.curves.curve(collective, group), self.across if group.nodes > 1 else self.inside
+            seconds[there] = curve.time(sizes[there], self.edge)
+            if faster != 1:
+                latency = np.minimum(curve.time(np.asarray(1.0), self.edge), seconds[there])
+                seconds[there] = latency + (seconds[there] - latency) / faster
         return seconds

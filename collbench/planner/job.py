@@ -34,12 +34,12 @@ GRADIENTS = {"fp32": 4, "bf16": 2}
 
 @dataclass(frozen=True)
 class Stack:
-    """A generation of software: what it overlaps and fuses, and which choices it has."""
+    """A generation of software: inputs of formulas that say what it overlaps and fuses, and which choices it has."""
 
-    fused_attention: bool = False  # FlashAttention and the like: the matrix of scores is never in memory
-    tensor: float = 0.0  # the share of tensor parallelism's collectives that computing hides
-    data: bool = False  # whether gradients are sent while the backward pass goes on
-    pipeline: float = 0.0  # the share of what stages send each other that computing hides
+    fused: bool = False  # attention: FlashAttention and the like: the matrix of scores is never in memory
+    hidden_tensor: float = 0.0  # the share of tensor parallelism's collectives that computing hides
+    overlapped: bool = False  # whether gradients are sent while the backward pass goes on
+    hidden_pipeline: float = 0.0  # the share of what stages send each other that computing hides
     launches: float = 2e-4  # seconds in which the host launches a layer's kernels, forward: some 25 of 8 us
     calls: float = 1e-4  # and the collectives of tensor parallelism, where there is any
     synced: bool = False  # whether stages add up gradients that are not sharded after every micro-batch
@@ -47,7 +47,7 @@ class Stack:
     activation_factor: float = 1.0  # on activations, against kernels that are fused
     bucket: float = inf  # bytes of gradients that are sent together
     tensors: int = 0  # of a layer that are sent one by one where replicas share them out; 0: in buckets, too
-    gather: float = inf  # bytes/s of a sharded layer that a GPU can take up, however fast the network is
+    gather_rate: float = inf  # bytes/s of a sharded layer that a GPU can take up, however fast the network is
     # Choices that it has, where these are not all.
     options: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict)
 

@@ -7,7 +7,6 @@ chosen.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any
@@ -15,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from collbench.errors import UsageError, unknown
-from collbench.planner.curves import Array, Place
+from collbench.planner.curves import Array
 from collbench.planner.job import MOST_GPUS, STACKS, Job
+from collbench.planner.models import divisors
+from collbench.topology.system import System
 from collbench.units import counted
 
 SHARDINGS = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "hsdp": 3}
@@ -112,6 +113,12 @@ def _meaning(word: str) -> tuple[str, int | str | bool]:
     raise unknown("word of a layout", word, choices)
 
 
+def layout_of(name: str) -> Layout:
+    """Return the layout of a name as `Layout.name` writes it; UsageError for an unknown word."""
+    fixed: dict[str, Any] = dict(parse_layout(name))
+    return Layout(**fixed)
+
+
 def in_words(fixed: Choices) -> str:
     """Return choices in the words of a layout's name."""
     shorts = {name: short for short, name in (_COUNTS | _FLAGS).items()}
@@ -140,7 +147,7 @@ CODES: dict[str, Sequence[Any]] = {
 """Choices that stand in arrays as their place here."""
 
 
-def candidates(job: Job, system: Place, fixed: Choices) -> dict[str, Array]:
+def candidates(job: Job, system: System, fixed: Choices) -> dict[str, Array]:
     """Return every combination that the numbers allow and that agrees with the fixed choices, as arrays by choice.
 
     UsageError, with a way out, if there is none.
@@ -184,19 +191,12 @@ def coded(layout: Layout) -> dict[str, float]:
     return numbers | {name: float(words.index(getattr(layout, name))) for name, words in CODES.items()}
 
 
-@lru_cache(maxsize=4096)
-def divisors(number: int) -> list[int]:
-    """Return all divisors of a number in ascending order."""
-    small = [one for one in range(1, int(number**0.5) + 1) if number % one == 0]
-    return sorted({*small, *(number // one for one in small)})
-
-
 def _chosen(fixed: Choices, name: str, usual: Sequence[int]) -> Sequence[int]:
     requested = fixed.get(name)
     return usual if requested is None else [int(requested)]
 
 
-def _shapes(job: Job, system: Place, fixed: Choices) -> Iterator[Shape]:
+def _shapes(job: Job, system: System, fixed: Choices) -> Iterator[Shape]:
     """Yield all possible numbers of GPUs, micro-batches and chunks."""
     model, gpus = job.model, job.gpus
     node = min(system.gpus, gpus)
@@ -262,7 +262,7 @@ def uneven(layers: int, stages: Any) -> Any:
     return (layers % stages > 0) & ((layers + 1) % stages > 0) & ((layers + 2) % stages > 0)
 
 
-def _sensible(arrays: dict[str, Array], system: Place, fixed: Choices) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _sensible(arrays: dict[str, Array], system: System, fixed: Choices) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return which candidates are not another candidate under a second name; fixed choices always stay."""
     replicas = arrays["data"] * arrays["context"]
     sharding = arrays["sharding"]
@@ -283,7 +283,7 @@ def _sensible(arrays: dict[str, Array], system: Place, fixed: Choices) -> np.nda
     return np.asarray(~(alone | same | lonely | unpiped | placed | cut))
 
 
-def node_replicas(arrays: dict[str, Array], system: Place) -> Array:
+def node_replicas(arrays: dict[str, Array], system: System) -> Array:
     """Return the number of replicas of a GPU's weights that are in its node."""
     replicas = np.asarray(arrays["data"] * arrays["context"], np.int64)
     fit = np.maximum(1, system.gpus // data_stride(arrays)).astype(np.int64)
@@ -295,7 +295,7 @@ def data_stride(arrays: dict[str, Array]) -> Array:
     return np.asarray(arrays["tensor"] * np.where(arrays["placement"] == 1, arrays["pipeline"], 1), np.float64)
 
 
-def _why_none(job: Job, system: Place, fixed: Choices) -> str:
+def _why_none(job: Job, system: System, fixed: Choices) -> str:
     """Return which of the numbers stand in the way, and numbers that do not."""
     model, experts = job.model, max(1, job.model.experts)
     even = {
@@ -314,7 +314,7 @@ def _why_none(job: Job, system: Place, fixed: Choices) -> str:
     return f"{begun}; {_way_out(job, system, fixed)}"
 
 
-def _way_out(job: Job, system: Place, fixed: Choices) -> str:
+def _way_out(job: Job, system: System, fixed: Choices) -> str:
     """Return the nearest batch or number of GPUs with which there is a layout, or the fixed choice to leave out."""
     every = _shapes(replace(job, batch=job.gpus), system, {**fixed, "micro": 1})
     for least in sorted({shape[4] * int(fixed.get("micro", 1)) for shape in every}):
@@ -332,5 +332,5 @@ def _way_out(job: Job, system: Place, fixed: Choices) -> str:
     return "give another --batch, --gpus and --layout"
 
 
-def _any(job: Job, system: Place, fixed: Choices) -> bool:
+def _any(job: Job, system: System, fixed: Choices) -> bool:
     return next(_shapes(job, system, fixed), None) is not None

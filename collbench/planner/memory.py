@@ -140,7 +140,7 @@ def buffers(
 
 
 def context_memory(process: V) -> V:
-    """Return the bytes of the process itself: CUDA's context and libraries, about 1 GiB; MPI's on a CPU, less."""
+    """Return the bytes of the process itself: CUDA's context and libraries."""
     return process
 
 

@@ -3,8 +3,8 @@
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from math import isqrt
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from collbench.errors import UsageError, unknown
 from collbench.host.sanitize import read_toml
 from collbench.host.sanitize import text as cleaned
 from collbench.notebook import Shown
+from collbench.records import convert
 from collbench.units import counted
 
 MOST = 2**32  # of any dimension
@@ -42,7 +43,6 @@ class Model(Shown):
     dense_ffn: int = 0  # of layers without experts between those with; 0: as ffn
     head: int = 0  # elements of a head; 0: hidden over heads
     tied: bool | None = None  # whether the output shares the embedding's matrix; None: as its kind does
-    stated: float = 0.0  # parameters that its file claims; 0: those that follow from its dimensions
     trained: float = 0.0  # tokens of its published training; 0: none is known
 
     @property
@@ -177,36 +177,18 @@ class Model(Shown):
             yield f"top_k {self.top_k} is more than its {counted(self.experts, 'expert')}; give {self.experts} or fewer"
         if self.experts and self.moe_every > self.layers:
             yield f"moe_every {self.moe_every} is more than its {counted(self.layers, 'layer')}; give 1 for all of them"
-        if self.stated and not 0.8 < self.parameters / self.stated < 1.25:
-            fix = "leave parameters out, or mend layers, hidden, ffn or vocabulary"
-            yield f"its dimensions come to {self.parameters:.3g} parameters, not to {self.stated:.3g}; {fix}"
 
 
-def of_size(name: str, parameters: float, **known: Any) -> Model:
-    """Return a model of GPT-3's shape with about as many parameters: hidden 128 times the layers, heads of 128."""
-    if not 1e5 <= parameters <= 1e15:
-        raise UsageError(f"{name}: parameters = {parameters:g} is impossible; give 1e5 to 1e15, such as 13e9")
-    words = known.get("vocabulary", Model.vocabulary) + known.get("sequence", Model.sequence)
-    hidden = known.get("hidden") or _hidden(parameters, words)
-    layers = known.get("layers") or max(1, round((parameters - words * hidden) / (12 * hidden**2)))
-    heads = _divisor(min(max(1, hidden), MOST), hidden // 128)
-    shape: dict[str, Any] = {"layers": layers, "hidden": hidden, "heads": heads} | known
-    return Model(name, **shape).checked()
-
-
-def _hidden(parameters: float, words: int) -> int:
-    """Return the hidden size with so many parameters and a layer for every 128 of it; whole heads if large."""
-    exact = 1.0
-    for _ in range(200):  # of 12 exact^3 / 128 + words exact = parameters, by Newton
-        exact = (24 * exact**3 / 128 + parameters) / (36 * exact**2 / 128 + words)
-    step = next((step for step in (1024, 128, 8) if exact >= 4 * step), 1)
-    return step * max(1, round(exact / step))
+@lru_cache(maxsize=4096)
+def divisors(number: int) -> list[int]:
+    """Return all divisors of a number in ascending order."""
+    small = [one for one in range(1, int(number**0.5) + 1) if number % one == 0]
+    return sorted({*small, *(number // one for one in small)})
 
 
 def _divisor(number: int, near: int) -> int:
     """Return the divisor of a number that is nearest to another number."""
-    small = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
-    return min((*small, *(number // one for one in small)), key=lambda one: abs(one - near))
+    return min(divisors(number), key=lambda divisor: abs(divisor - near))
 
 
 _PRESETS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -214,14 +196,8 @@ MODELS = {name: Model(name, **shape) for name, shape in _PRESETS.items()}
 ALIASES = {"gpt3": "gpt3-175b", "1t": "megatron-1t", "530b": "megatron-530b", "gpt2": "gpt2-small"}
 
 
-KEYS: Mapping[str, type] = {
-    **{field.name: int for field in fields(Model) if field.name not in ("stated", "trained")},
-    "name": str,
-    "gated": bool,
-    "tied": bool,
-    "parameters": float,
-}
-"""Of a file, with their types; `parameters` is checked against the dimensions, or stands for all of them."""
+KEYS = tuple(field.name for field in fields(Model) if field.name != "trained")
+"""Of a file."""
 _SUFFIXES = {"": 1.0, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
@@ -230,7 +206,11 @@ def load_model(text: str) -> Model:
     if text.endswith(".toml"):
         return described(read_toml(Path(text), UsageError), text)
     if "=" in text:
-        return described(_words(text), text)
+        try:
+            dimensions = tomllib.loads(text.replace(",", "\n"))
+        except ValueError as error:
+            raise UsageError(f"--model {text}: {error}; write it as layers=32,hidden=4096,heads=32") from None
+        return described(dimensions, text)
     name = ALIASES.get(text.lower(), text.lower())
     if name not in MODELS:
         # Numbers count as a whole: 8b is a part of llama3-8b, and 3b none of gpt3-1.3b.
@@ -245,29 +225,18 @@ def load_model(text: str) -> Model:
 def described(fixed: Mapping[str, Any], where: str) -> Model:
     """Return the model that the keys of a file describe."""
     fixed = fixed["model"] if set(fixed) == {"model"} and isinstance(fixed["model"], dict) else fixed
-    values = {name: _checked(name, value, where) for name, value in fixed.items()}
-    name = cleaned(str(values.pop("name", Path(where).stem if where.endswith(".toml") else "model")), 60)
-    stated = values.pop("parameters", 0.0)
-    if stated and not {"layers", "hidden", "heads"} & set(values):
-        return of_size(name, stated, **values)
+    for key in fixed:
+        if key not in KEYS:
+            raise unknown(f"key in {where}", key, KEYS)
     for needed in ("layers", "hidden", "heads"):
-        if needed not in values:
-            raise UsageError(f"{where}: {needed} is missing; give layers, hidden and heads, or parameters alone")
-    return Model(name=name, stated=stated, **values).checked()
-
-
-def _checked(name: str, value: Any, where: str) -> Any:
-    if name not in KEYS:
-        raise unknown(f"key in {where}", name, KEYS)
-    requested = KEYS[name]
-    if name == "parameters":
-        return parse_count(value, f"{where}: parameters")
-    if requested is int and isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if type(value) is not requested:
-        words = {int: "a whole number", bool: "true or false", str: "a text"}[requested]
-        raise UsageError(f"{where}: {name} = {cleaned(repr(value), 40)} is impossible; it must be {words}")
-    return value
+        if needed not in fixed:
+            raise UsageError(f"{where}: {needed} is missing; give layers, hidden and heads")
+    usual = Path(where).stem if where.endswith(".toml") else "model"
+    try:
+        model = convert({"name": usual} | dict(fixed), Model)
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from None
+    return replace(model, name=cleaned(model.name, 60)).checked()
 
 
 def parse_count(value: Any, where: str) -> float:
@@ -276,18 +245,6 @@ def parse_count(value: Any, where: str) -> float:
     if not match or isinstance(value, bool):
         raise UsageError(f"{where} = {cleaned(repr(value), 40)} is no number; write one such as 7e9, 13B or 1.5T")
     return float(match[1]) * _SUFFIXES[match[2]]
-
-
-def _words(text: str) -> dict[str, Any]:
-    """Return `layers=32,gated=true` as the mapping that a file would give."""
-    fixed: dict[str, Any] = {}
-    for word in text.split(","):
-        name, _, value = word.strip().partition("=")
-        if value in ("true", "false"):
-            fixed[name] = value == "true"
-        else:
-            fixed[name] = int(value) if re.fullmatch(r"\d{1,18}", value) else value
-    return fixed
 
 
 TOKENS_A_PARAMETER = 20

@@ -14,84 +14,19 @@ from numpy.typing import NDArray
 from collbench.cases import Case
 from collbench.collectives import find_collective
 from collbench.datatypes import find_datatype, find_reduction
-from collbench.errors import UsageError
+from collbench.errors import CollbenchError, UsageError
 from collbench.notebook import Shown
 from collbench.planner import communication, compute, memory, step
 from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, ModelCurves, Network
-from collbench.planner.job import Job
 from collbench.planner.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts
-from collbench.planner.setting import Setting, choices, inputs
+from collbench.planner.setting import Setting, choices, inputs, machine_of
 from collbench.results import PlannedStep
+from collbench.topology.system import System
 from collbench.units import counted, format_size
 
 AT_ONCE = 60_000  # layouts that are evaluated together: as many as stay within 100 MB
 _DTYPES = {2: "bfloat16", 4: "float"}
 _COSTLY = ("recompute", "offload")  # choices that cost time and never save any
-
-
-@dataclass(frozen=True)
-class Planned(Shown):
-    """A layout, and the values of all formulas for it."""
-
-    SHOWN = ("layout", "step", "low", "high", "utilisation", "needed")
-    layout: Layout
-    job: Job
-    values: Mapping[str, Any]
-    low: float
-    high: float
-
-    @property
-    def step(self) -> float:
-        """Seconds of a step."""
-        return float(self.values["step"])
-
-    @property
-    def parts(self) -> dict[str, float]:
-        """Seconds of a step by what they are spent on."""
-        return {name: float(self.values[name]) for name in step.PARTS}
-
-    @property
-    def memory(self) -> dict[str, float]:
-        """Bytes of a GPU by what they are needed for."""
-        return {name: float(self.values[name]) for name in memory.PARTS}
-
-    @property
-    def needed(self) -> float:
-        """Bytes of a GPU."""
-        return float(self.values["needed"])
-
-    @property
-    def utilisation(self) -> float:
-        """Share of the data sheet's FLOP/s that the counted FLOPs reach (MFU)."""
-        return self.job.flops / self.step / self.layout.gpus / float(self.values["peak16"])
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Tokens a second of all GPUs together."""
-        return self.job.tokens / self.step
-
-    def row(self, purpose: str, system: str, **money: Any) -> PlannedStep:
-        """Return it as a row of a run file, with `price`, `currency` and `total` of PlannedStep if known.
-
-        The case is the all-reduce of the layout's gradients.
-        """
-        size = int(self.values["gradient_bytes"])
-        summed = find_datatype(_DTYPES[size]), find_reduction("sum")
-        nbytes = round(float(self.values["whole"])) * size
-        return PlannedStep(
-            Case(find_collective("allreduce"), nbytes, *summed, 0, self.layout.gpus, in_place=True),
-            self.layout.name,
-            purpose=purpose,
-            system=system,
-            parts=self.parts,
-            memory=self.memory,
-            capacity=float(self.values["capacity"]),
-            low=self.low,
-            high=self.high,
-            tokens=float(self.job.tokens),
-            utilisation=self.utilisation,
-            **money,
-        )
 
 
 Formula = Callable[..., Any]
@@ -125,25 +60,49 @@ def _parameters(term: Formula) -> tuple[str, ...]:
     return tuple(signature(term).parameters)
 
 
-def evaluate_layout(given: Setting, layout: Layout) -> Planned:
-    """Evaluate all formulas for a layout, and the band of its step.
+def values_of(given: Setting, layout: Layout, edge: str = TYPICAL, faster: float = 1.0) -> dict[str, Any]:
+    """Return the values of all formulas for a layout.
 
-    Errors of the curves and of computing are independent: they are added as squares.
+    Curves are taken at that edge of their band, and computing as so many times as fast.
     """
-    constants = given.machine.constants
-    spread = 1 + (constants.spread_experts if given.job.model.experts else constants.spread)
     known = inputs(given) | choices({name: np.asarray(value) for name, value in coded(layout).items()}, given)
+    network = Network(given.curves, edge, given.inside, given.across)
+    changed = {"network": network, "efficiency": given.job.efficiency * faster}
+    return evaluate(TERMS, known | changed)
 
-    def evaluated(edge: str, faster: float = 1.0) -> dict[str, Any]:
-        changed = {"network": Network(given.curves, edge), "efficiency": given.job.efficiency * faster}
-        return evaluate(TERMS, known | changed)
 
-    values = evaluated(TYPICAL)
-    edges = (evaluated(LOW), evaluated(HIGH), evaluated(TYPICAL, spread), evaluated(TYPICAL, 1 / spread))
-    step = float(values["step"])
-    fast_curves, slow_curves, fast, slow = (float(found["step"]) for found in edges)
-    low = step - hypot(step - fast_curves, step - fast)
-    return Planned(layout, given.job, values, max(0.0, low), step + hypot(slow_curves - step, slow - step))
+def evaluate_layout(given: Setting, layout: Layout) -> PlannedStep:
+    """Return the plan of a layout: its parts and its memory by the formulas, and the band of its step.
+
+    Errors of the curves and of computing are independent: they are added as squares.  The case is the all-reduce of the
+    layout's gradients.
+    """
+    constants, job = given.machine.constants, given.job
+    spread = 1 + (constants.spread_experts if job.model.experts else constants.spread)
+    values = values_of(given, layout)
+    seconds = float(values["step"])
+
+    def error(edge: str, faster: float) -> float:
+        by_curves = float(values_of(given, layout, edge)["step"]) - seconds
+        by_computing = float(values_of(given, layout, TYPICAL, faster)["step"]) - seconds
+        return hypot(by_curves, by_computing)
+
+    size = int(values["gradient_bytes"])
+    summed = find_datatype(_DTYPES[size]), find_reduction("sum")
+    nbytes = round(float(values["whole"])) * size
+    return PlannedStep(
+        Case(find_collective("allreduce"), nbytes, *summed, 0, layout.gpus, in_place=True),
+        layout.name,
+        purpose="layout",
+        system=given.machine.name,
+        parts={name: float(values[name]) for name in step.PARTS},
+        memory={name: float(values[name]) for name in memory.PARTS},
+        capacity=given.capacity,
+        low=max(0.0, seconds - error(LOW, spread)),
+        high=seconds + error(HIGH, 1 / spread),
+        tokens=float(job.tokens),
+        utilisation=job.flops / seconds / layout.gpus / given.machine.product.flops,
+    )
 
 
 def search(given: Setting, fixed: Choices) -> "Plan":
@@ -159,7 +118,7 @@ def search(given: Setting, fixed: Choices) -> "Plan":
     network = {"network": Network(given.curves, TYPICAL)}
     times = []
     for known in _evaluated(given, arrays, timed):
-        times.append(_spread(evaluate(WITH_CURVES, known | network)["busy"], known))  # starving or not
+        times.append(_spread(evaluate(WITH_CURVES, known | network)["step"], known))
     steps = np.concatenate(times) if times else np.zeros(0)
     order = np.argsort(steps, kind="stable")
     return Plan(given, fixed, arrays, steps[order], timed[order], needs, len(fitting))
@@ -214,7 +173,7 @@ class Plan(Shown):
     setting: Setting
     fixed: Choices
     arrays: dict[str, Array]
-    steps: Array  # likely seconds, without waiting for samples, of those that are timed
+    steps: Array  # likely seconds, of those that are timed
     timed: NDArray[np.int64]  # their places
     needs: Array  # bytes of a GPU, of all
     fits: int  # how many do, timed or not
@@ -242,13 +201,13 @@ class Plan(Shown):
                 fastest[place] = fastest[place - 1]
         return [int(place) for place in self.timed[order[np.lexsort((needs, fastest))]]]
 
-    def ranked(self, count: int = 10) -> list[Planned]:
-        """Return the best layouts, evaluated."""
+    def ranked(self, count: int = 10) -> list[PlannedStep]:
+        """Return the plans of the best layouts."""
         return [evaluate_layout(self.setting, layout) for layout in layouts(self.arrays, self.places[:count])]
 
     @cached_property
-    def best(self) -> Planned:
-        """The layout that comes first."""
+    def best(self) -> PlannedStep:
+        """The plan of the layout that comes first."""
         return self.ranked(1)[0]
 
 
@@ -267,7 +226,7 @@ def plan_on(given: Setting, fixed: Choices, advised: bool = True) -> Plan:
     raise UsageError(f"{reason}; {_what_fits(given, fixed)}")
 
 
-def best_of(given: Setting, fixed: Choices) -> Planned:
+def best_of(given: Setting, fixed: Choices) -> PlannedStep:
     """Return the best layout that agrees with the fixed choices; if none fits, that of least memory."""
     plan = search(given, fixed)
     return evaluate_layout(given, layouts(plan.arrays, plan.timed[:1])[0] if plan.fits else plan.smallest)
@@ -282,13 +241,11 @@ def _what_fits(given: Setting, fixed: Choices) -> str:
             ways.append(f'--layout "{in_words(relaxed)}"')
     if fixed and not ways and _fits(given, {}):
         ways.append("another --layout")
-    for name, job in (
-        ("optimiser", replace(given.job, optimiser="adam8bit")),
-        ("stack", replace(given.job, stack="modern")),
-        ("gradients", replace(given.job, gradients="bf16")),
-    ):
+    smaller_job: dict[str, Any] = {"optimiser": "adam8bit", "stack": "modern", "gradients": "bf16"}
+    for name, word in smaller_job.items():
+        job = replace(given.job, **{name: word})
         if job != given.job and _fits(replace(given, job=job), fixed):
-            ways.append(f"--{name} {getattr(job, name)}")
+            ways.append(f"--{name} {word}")
     free = {name: value for name, value in fixed.items() if name != "data"}
     for gpus in (given.job.gpus * 2**power for power in range(1, 13)):
         if _fits(given, free, gpus):
@@ -309,3 +266,34 @@ def resized(given: Setting, gpus: int) -> Setting:
     curves = given.curves
     curves = ModelCurves(curves.whole, gpus) if isinstance(curves, ModelCurves) else curves
     return replace(given, job=replace(given.job, gpus=gpus), curves=curves)
+
+
+@dataclass(frozen=True)
+class OnSystem(Shown):
+    """The best layout on so many GPUs of a system, or the reason for having none."""
+
+    system: str
+    gpus: int
+    best: PlannedStep | None
+    reason: str = ""
+
+
+def best_on(given: Setting, fixed: Choices, gpus: int, system: System | None = None) -> OnSystem:
+    """Return the best layout of the batch on another number of GPUs, or on another system with the same software.
+
+    A data-parallel size that is fixed follows the number of GPUs.
+    """
+    name = system.name if system else given.machine.name
+    try:
+        if system:
+            return OnSystem(name, gpus, plan_on(on_system(given, system), fixed, advised=False).best)
+        free = {choice: value for choice, value in fixed.items() if choice != "data"}
+        return OnSystem(name, gpus, plan_on(resized(given, gpus), free, advised=False).best)
+    except CollbenchError as error:
+        return OnSystem(name, gpus, None, str(error))
+
+
+def on_system(given: Setting, system: System) -> Setting:
+    """Return the setting on as many GPUs of another system; UsageError if it has too few."""
+    curves = ModelCurves(system, given.job.gpus)
+    return replace(given, curves=curves, machine=machine_of(curves.system))

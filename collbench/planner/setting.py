@@ -1,8 +1,7 @@
 """What is planned: the job, the machine, and both as the values that formulas take."""
 
 import tomllib
-from dataclasses import dataclass, replace
-from math import inf
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from collbench.notebook import Shown
 from collbench.planner.curves import Curves
 from collbench.planner.job import GRADIENTS, OPTIMISERS, STACKS, Job
 from collbench.planner.layouts import CODES, RECOMPUTE, SCHEDULES, SHARDINGS, data_stride, node_replicas
-from collbench.topology.products import GIB, TERA, Product, capability
-from collbench.topology.system import System, is_named, product_of
+from collbench.topology.products import GIB, Product, capability
+from collbench.topology.system import System, product_of
 
 
 @dataclass(frozen=True)
@@ -53,44 +52,24 @@ class Machine(Shown):
     """What a plan computes on: GPUs, all alike."""
 
     name: str
-    gpus: int  # of a node
     product: Product
     constants: Constants
     pcie_rate: float  # bytes/s between a GPU and the memory of its CPU
-    host_rate: float = 25e9  # bytes/s of that memory for each GPU, for an optimiser that lives there
-    process: float = GIB  # bytes that a process takes for itself, and as many for what it exchanges with others
-    unit: str = "GPU"  # what they are called
-    note: str = ""  # where their rates are from, if it is not a data sheet
-    known: bool = True  # whether the product is, and not its architecture alone
-    stack: str = "modern"  # the software that its constants were fitted to
+    stack: str  # the software that its constants were fitted to
 
 
+PROCESS = GIB
+"""Bytes that a process takes for itself, and as many for what it exchanges with others."""
+HOST_RATE = 25e9
+"""Bytes/s of a CPU's memory for each GPU, for an optimiser that lives there."""
 OLDER = "megatron-2021"
 """The software of GPUs up to Ampere's A100: that of the published runs that their constants are fitted to."""
 
 
 def machine_of(system: System) -> Machine:
     """Return the machine of a described system."""
-    return Machine(
-        system.name,
-        system.gpus,
-        product_of(system),
-        constants_of(system.arch),
-        system.pcie_rate,
-        known=is_named(system),
-        stack=OLDER if capability(system.arch) <= capability("sm80") else "modern",
-    )
-
-
-def with_user_rates(machine: Machine, tera: float | None, gibibytes: float | None) -> Machine:
-    """Return the machine with a user's figures for a GPU: dense TFLOP/s on 16 bits, and GiB of memory."""
-    product = machine.product
-    if tera:
-        doubled = 2 if product.flops_fp8 > product.flops else 1
-        product = replace(product, flops=tera * TERA, flops_fp8=doubled * tera * TERA)
-    if gibibytes:
-        product = replace(product, memory=gibibytes * GIB)
-    return replace(machine, product=product)
+    stack = OLDER if capability(system.arch) <= capability("sm80") else "modern"
+    return Machine(system.name, product_of(system), constants_of(system.arch), system.pcie_rate, stack)
 
 
 @dataclass(frozen=True)
@@ -100,7 +79,8 @@ class Setting(Shown):
     job: Job
     curves: Curves
     machine: Machine
-    loader: float = inf  # samples/s that can be read
+    inside: float = 1.0  # times the bandwidth of links inside a node, as if the library used all of it
+    across: float = 1.0  # the same of network cards
 
     @property
     def capacity(self) -> float:
@@ -115,33 +95,26 @@ def inputs(given: Setting) -> dict[str, Any]:
     stack, optimiser = STACKS[job.stack], OPTIMISERS[job.optimiser]
     known, gpu = given.machine.constants, given.machine.product
     on_32_bits = job.precision == "tf32"  # whose weights need no copy on 32 bits among the optimiser's states
-    reached = known.products * (1 if stack.fused_attention else known.older)
+    reached = known.products * (1 if stack.fused else known.older)
     usual = gpu.flops_tf32 if on_32_bits else gpu.flops
     on_8_bits = job.precision == "fp8" and gpu.flops_fp8 > gpu.flops
-    names = ("layers", "hidden", "heads", "queries", "keys", "vocabulary", "matrices", "gated", "worked", "top_k")
-    more = ("layer_parameters", "routed_parameters", "embedding", "output", "routed")
-    of_stack = ("launches", "calls", "bucket", "tensors", "activation_factor", "synced")
-    return {name: getattr(model, name) for name in (*names, *more)} | {
+    names = "layers hidden heads queries keys vocabulary matrices gated worked width top_k"
+    more = "layer_parameters routed_parameters embedding output routed"
+    return {
+        **{name: getattr(model, name) for name in (*names.split(), *more.split())},
+        **{field.name: getattr(stack, field.name) for field in fields(stack) if field.name != "options"},
+        **{name: getattr(job, name) for name in ("sequence", "batch", "gpus", "efficiency")},
         "width_worked": (model.worked - model.attention_weights - moe * model.hidden * model.experts)
         / model.matrices
         / model.hidden,
         "moe_share": moe,
         "grouped_worked": model.routed * model.expert_weights,
-        "dropout": 0 if model.gated or stack.fused_attention else 1,
-        "sequence": job.sequence,
-        "batch": job.batch,
-        "gpus": job.gpus,
-        "fused": stack.fused_attention,
-        "hidden_tensor": stack.tensor,
-        "hidden_pipeline": stack.pipeline,
-        "overlapped": stack.data,
-        "gather_rate": stack.gather,
+        "dropout": 0 if model.gated or stack.fused else 1,
         "gradient_bytes": GRADIENTS[job.gradients],
         "element": 4 if on_32_bits else 2,
         "state_bytes": optimiser.states - (4 if on_32_bits else 0),
         "state_traffic": optimiser.traffic,
         "reserve": max(job.reserve, stack.reserve),
-        "efficiency": job.efficiency,
         "slowing": CONTENTION,
         "slowest": slowest(job.gpus, job.noise),
         "peak16": gpu.flops,
@@ -150,17 +123,14 @@ def inputs(given: Setting) -> dict[str, Any]:
         "narrow": known.narrow,
         "few": known.few,
         "experts": max(1, model.experts),
-        "width": model.width,
-        **{name: getattr(stack, name) for name in of_stack},
         "fused_efficiency": known.fused,
         "fused_half": known.half,
         "unfused_efficiency": known.unfused,
         "bandwidth": gpu.memory_rate * known.memory,
         "capacity": gpu.memory,
-        "process": given.machine.process,
+        "process": PROCESS,
         "pcie_rate": given.machine.pcie_rate,
-        "host_rate": given.machine.host_rate,
-        "loader": given.loader,
+        "host_rate": HOST_RATE,
     }
 
 

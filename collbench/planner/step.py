@@ -102,24 +102,14 @@ def optimiser(
     return where(offload, changed * on_cpu, changed * (state_traffic + 4 * gradient_bytes + 4) / bandwidth)
 
 
-def busy(
+def step(
     computing: V, tensor_parallel: V, context_parallel: V, expert_parallel: V, pipeline_parallel: V, data_parallel: V,
     bubble: V, optimiser: V, stragglers: V,
 ) -> V:  # fmt: skip
-    """Return the seconds of a step whose samples are always there."""
+    """Return the seconds of a step."""
     active = computing + tensor_parallel + context_parallel + expert_parallel + pipeline_parallel + data_parallel
     return active + bubble + optimiser + stragglers
 
 
-def loading(batch: V, loader: V, busy: V) -> V:
-    """Return the seconds of waiting for samples in a step."""
-    return maximum(0, batch / loader - busy)
-
-
-def step(busy: V, loading: V) -> V:
-    """Return the seconds of a step."""
-    return busy + loading
-
-
-PARTS = (*signature(busy).parameters, "loading")
+PARTS = tuple(signature(step).parameters)
 """What `step` is the sum of."""

@@ -137,7 +137,10 @@ def agreed(failures: Iterable[CheckFailure | None], digests: Mapping[int, int]) 
     `digests`: by rank; all 0 where results are exact.
     """
     other = next((rank for rank, digest in sorted(digests.items()) if digest != digests[min(digests)]), None)
-    return next(filter(None, failures), None) or (Disagreement(other) if other is not None else None)
+    for failure in failures:
+        if failure:
+            return failure
+    return Disagreement(other) if other is not None else None
 
 
 def refuse_unseen(seen: int, expected: int) -> None:

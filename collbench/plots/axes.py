@@ -1,6 +1,6 @@
 """What figures are made of: the figure with its heading, axes of sizes, counts and times, rows, legends outside.
 
-Figures name Matplotlib's types by `Axes` and `Figure` of this module, so that they import without Matplotlib.
+Figures name Matplotlib's types by `Axes` and `Figure` of present/figures.py, so that they import without Matplotlib.
 """
 
 import math
@@ -8,27 +8,16 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from collbench.plots.style import OTHERS, Style
 from collbench.plots.views import View
+from collbench.present.figures import OTHERS, Axes, Figure, Style
 from collbench.units import format_seconds, format_size
 
 if TYPE_CHECKING:
     import matplotlib.artist
-    import matplotlib.axes
-    import matplotlib.figure
 
 Artist: TypeAlias = "matplotlib.artist.Artist"
-Axes: TypeAlias = "matplotlib.axes.Axes"
-Figure: TypeAlias = "matplotlib.figure.Figure"
 LEVEL = "#808080"
 """Colour of lines across and of bands in the background."""
-
-
-def new_figure(width: float, height: float, **options: Any) -> Figure:
-    """Return an empty figure of that size in inches, whose parts keep clear of each other."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), **{"layout": "constrained"} | options)
 
 
 def heading(figure: Figure, words: str, **font: Any) -> None:

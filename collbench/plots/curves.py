@@ -16,18 +16,7 @@ from typing import Any, NamedTuple
 
 from collbench.analysis.crossover import disturbed_rivals, rivals, winners
 from collbench.plots import samples
-from collbench.plots.axes import (
-    Artist,
-    Axes,
-    Figure,
-    heading,
-    new_figure,
-    panel_grid,
-    place_legend,
-    size_axis,
-    value_axis,
-    wrapped,
-)
+from collbench.plots.axes import Artist, heading, panel_grid, place_legend, size_axis, value_axis, wrapped
 from collbench.plots.kinds import PLAIN, Kind, Named, PlotRequest, Say
 from collbench.plots.panels import (
     Combination,
@@ -42,8 +31,8 @@ from collbench.plots.panels import (
     panels,
     told_apart,
 )
-from collbench.plots.style import GREY, MUTED, Look, Style, letters_of, looks, style
 from collbench.plots.views import SAMPLES, VIEWS, Limit, View, chosen, limit, named
+from collbench.present.figures import GREY, MUTED, Axes, Figure, Look, Style, letters_of, looks, new_figure, style
 from collbench.results import Measurement, Prediction, Reported
 from collbench.runfile.store import Run
 

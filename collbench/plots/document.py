@@ -9,8 +9,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from collbench.plots.axes import Axes, Figure, new_figure
-from collbench.plots.style import GREY, UNDATED, letters_of
+from collbench.present.figures import GREY, UNDATED, Axes, Figure, letters_of, new_figure
 
 Box = tuple[float, float, float, float]
 SLIDE_SIZE, A4 = (13.333, 7.5), (8.27, 11.69)

@@ -15,9 +15,8 @@ from typing import NamedTuple
 from collbench import plots
 from collbench.errors import UsageError
 from collbench.host.sanitize import text
-from collbench.plots.axes import Figure, heading
-from collbench.plots.save import save, save_as
-from collbench.plots.style import COLOURED, SCREEN, Style
+from collbench.plots.axes import heading
+from collbench.present.figures import COLOURED, SCREEN, Figure, Style, save, save_as
 from collbench.runfile.store import Run, why_none
 
 

@@ -13,7 +13,7 @@ from collbench.algorithms import is_library, libraries
 from collbench.analysis.crossover import handicaps, library_of
 from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
 from collbench.errors import UsageError
-from collbench.plots.style import COLORS, COLOURED, TOLD_APART
+from collbench.present.figures import COLORS, COLOURED, TOLD_APART
 from collbench.results import Measurement, Prediction, Reported, Result, Timed
 from collbench.results.facts import labelled
 from collbench.runfile.rounds import scatter_in_words

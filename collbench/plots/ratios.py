@@ -6,9 +6,20 @@ from pathlib import Path
 
 from collbench.analysis.compare import Comparison, Row
 from collbench.errors import UsageError
-from collbench.plots.axes import LEVEL, Axes, Figure, heading, new_figure, panel_grid, size_axis
-from collbench.plots.save import save_as
-from collbench.plots.style import FORMATS, GREY, SCREEN, TOLD_APART, Look, looks, style
+from collbench.plots.axes import LEVEL, heading, panel_grid, size_axis
+from collbench.present.figures import (
+    FORMATS,
+    GREY,
+    SCREEN,
+    TOLD_APART,
+    Axes,
+    Figure,
+    Look,
+    looks,
+    new_figure,
+    save_as,
+    style,
+)
 from collbench.results import by_key
 
 _FARTHEST = 4.0  # times beyond the ratios themselves that an interval may stretch the axis
@@ -95,17 +106,14 @@ def _axes(axes: Axes, rows: Sequence[Row], margin: float) -> None:
 
     sizes = [row.base.case.nbytes for row in rows]
     size_axis(axes, sizes, 6)
-    axes.set_xlim(min(sizes) / 1.8, max(sizes) * 1.8)
-    axes.set_xlabel("message size")
+    axes.set(xlim=(min(sizes) / 1.8, max(sizes) * 1.8), xlabel="message size", ylabel="time NEW / BASE")
     # The axis ends as far above 1 as below it; a very wide interval does not hide the rest.
     farthest_ratio = max(abs(math.log(row.ratio)) for row in rows)
     ends = [abs(math.log(max(end, 1e-9))) for row in rows for end in row.interval if math.isfinite(end)]
     farthest_end = min(max(ends, default=0.0), farthest_ratio + math.log(_FARTHEST))
     most = max(farthest_ratio, farthest_end, 1.6 * math.log1p(margin))
     low, high = math.exp(-1.1 * most), math.exp(1.1 * most)
-    axes.set_yscale("log")
-    axes.set_ylim(low, high)
+    axes.set(yscale="log", ylim=(low, high))
     axes.yaxis.set_major_locator(MaxNLocator(7) if high < 4 * low else LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:.4g}x")
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_ylabel("time NEW / BASE")

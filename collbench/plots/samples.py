@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from collbench.plots.axes import Axes, Figure, grid_along_x, heading, name_rows, new_figure, panel_grid
+from collbench.plots.axes import grid_along_x, heading, name_rows, panel_grid
 from collbench.plots.panels import Drawn, Line, Panel
-from collbench.plots.style import DARK, SCREEN, Look, style
 from collbench.plots.views import SAMPLES
+from collbench.present.figures import DARK, SCREEN, Axes, Figure, Look, new_figure, style
 from collbench.results import Measurement, Reported
 from collbench.results.collectives import sample_in_words
 from collbench.units import format_seconds, format_size

@@ -4,8 +4,9 @@ Matplotlib is imported at the first figure.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,22 +15,11 @@ from collbench.analysis.overlap import Overlap, best_of_schedules, overlaps
 from collbench.analysis.scaling import USUAL, Curve, curves, fit_law
 from collbench.analysis.stragglers import Floats, StepArrays, straggler_rows
 from collbench.analysis.strategies import Effort, Ranking, StrategyRuns, geometric_mean, ranking
-from collbench.plots.axes import (
-    LEVEL,
-    Axes,
-    Figure,
-    bars_in_words,
-    efficiency_axes,
-    heading,
-    name_rows,
-    new_figure,
-    patch_legend,
-    seconds_tick,
-)
+from collbench.plots.axes import LEVEL, bars_in_words, efficiency_axes, heading, name_rows, patch_legend, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.plots.style import ACTIVITIES, COLORS, GREY, SCREEN, Look, looks, style
+from collbench.present.figures import ACTIVITIES, COLORS, GREY, SCREEN, Axes, Figure, Look, looks, new_figure, style
 from collbench.results import StepPrediction, StepTimes, Trained, family
-from collbench.results.steps import COMMUNICATED, COMPUTED, Point
+from collbench.results.steps import COMMUNICATED, COMPUTED
 from collbench.runfile.store import Run
 from collbench.units import counted, format_seconds, format_size
 
@@ -72,8 +62,7 @@ def _mode(axes: Axes, curves: Sequence[Curve], chosen: dict[str, Look]) -> None:
         axes.fill_between(quoted, low, high, color=LEVEL, alpha=0.25, linewidth=0, label="what practitioners quote")
     for curve in curves:
         _efficiency(axes, curve, chosen[family(curve.points[-1].row.implementation)])
-    axes.set_ylim(0, 1.1)
-    axes.set_xlabel(f"ranks; {bars_in_words(isinstance(curves[0].last.row, StepPrediction))}")
+    axes.set(ylim=(0, 1.1), xlabel=f"ranks; {bars_in_words(isinstance(curves[0].last.row, StepPrediction))}")
 
 
 def _efficiency(axes: Axes, curve: Curve, look: Look) -> None:
@@ -84,7 +73,7 @@ def _efficiency(axes: Axes, curve: Curve, look: Look) -> None:
     axes.plot(ranks, values, **drawn._asdict(), label=f"{curve.name}{', predicted' if predicted else ''}")
     for point in curve.more:
         if point.efficiency.known:
-            axes.vlines(point.ranks, point.efficiency.low, point.efficiency.high, color=look.color, alpha=0.6)
+            axes.vlines(point.ranks, *point.efficiency.interval, color=look.color, alpha=0.6)
     law = fit_law(curve)
     if law.residual is not None:
         fine = np.geomspace(1, ranks[-1] / ranks[0], _FINE + 1)
@@ -118,14 +107,13 @@ def _buckets(own: Sequence[Overlap], topology: str) -> Figure:
 
     drawn = new_figure(SCREEN.width(1), 4.8)
     axes = drawn.subplots()
-    for place, way in enumerate(dict.fromkeys(one.step.way for one in own)):
-        ways = sorted((one for one in own if one.step.way == way), key=lambda one: one.step.bucket)
-        sizes = [one.step.bucket for one in ways]
-        times = [one.row.typical for one in ways]
+    for place, way in enumerate(dict.fromkeys(one.step.schedule for one in own)):
+        ways = sorted((one for one in own if one.step.schedule == way), key=lambda one: one.step.bucket)
+        sizes, times = [one.step.bucket for one in ways], [one.row.typical for one in ways]
         color, marker = COLORS[place % len(COLORS)], _MARKERS[place % len(_MARKERS)]
         axes.plot(sizes, times, label=way, color=color, marker=marker)
-        for size, one in zip(sizes, ways, strict=True):
-            axes.vlines(size, *one.row.band, color=color, alpha=0.5)
+        for one in ways:
+            axes.vlines(one.step.bucket, *one.row.band, color=color, alpha=0.5)
     first = own[0]
     axes.axhline(first.sequential.typical, color="#606060", linewidth=1, label="one after the other")
     axes.axhline(first.bound, color="#606060", linewidth=1, linestyle=":", label="bound: the longer part alone")
@@ -135,8 +123,7 @@ def _buckets(own: Sequence[Overlap], topology: str) -> Figure:
     axes.xaxis.set_major_formatter(lambda size, position: format_size(size))
     axes.yaxis.set_major_formatter(lambda seconds, position: format_seconds(seconds))
     axes.set_ylim(bottom=0)
-    axes.set_xlabel(f"size of a bucket; {bars_in_words(isinstance(first.row, StepPrediction))}")
-    axes.set_ylabel("step")
+    axes.set(xlabel=f"size of a bucket; {bars_in_words(isinstance(first.row, StepPrediction))}", ylabel="step")
     heading(drawn, f"A step in buckets, {first.row.label}: {topology}")
     drawn.legend(loc="outside lower left", ncols=3)
     return drawn
@@ -150,30 +137,28 @@ def _timeline(rows: Sequence[StepTimes], topology: str) -> Figure:
     grid = drawn.subplots(len(rows), 1, squeeze=False, sharex=True)
     for axes, row in zip(grid[:, 0], rows, strict=True):
         _lanes(axes, row)
-    grid[-1, 0].set_xlim(0, 1e3 * max(one.start + one.seconds for row in rows for one in row.activities))
-    grid[-1, 0].set_xlabel("time since the step began, ms")
+    end = max(one.start + one.seconds for row in rows for one in row.activities)
+    grid[-1, 0].set(xlim=(0, 1e3 * end), xlabel="time since the step began, ms")
     heading(drawn, f"A step of {rows[0].label}: {topology}")
     patch_legend(drawn, {what: shades[0] for what, shades in ACTIVITIES.items()}, place="outside lower left")
     return drawn
 
 
 def _lanes(axes: Axes, row: StepTimes) -> None:
-    step, kinds = row.case.step, (COMPUTED, COMMUNICATED)
+    step = row.case.step
     assert step
-    ranks = range(min(_MOST_RANKS, row.case.ranks))
     labels: list[str] = []
-    for rank in ranks:
-        for what in kinds:
-            own = [one for one in row.activities if one.rank == rank and one.what == what]
-            spans = [(1e3 * one.start, 1e3 * one.seconds) for one in own]
-            shades = [ACTIVITIES[what][one.bucket % 2] for one in own]
-            axes.broken_barh(spans, (len(labels) - 0.38, 0.76), facecolors=shades, edgecolor="white", linewidth=0.3)
-            labels.append(f"rank {rank} {what}")
+    for rank, what in product(range(min(_MOST_RANKS, row.case.ranks)), (COMPUTED, COMMUNICATED)):
+        own = [one for one in row.activities if one.rank == rank and one.what == what]
+        spans = [(1e3 * one.start, 1e3 * one.seconds) for one in own]
+        shades = [ACTIVITIES[what][one.bucket % 2] for one in own]
+        axes.broken_barh(spans, (len(labels) - 0.38, 0.76), facecolors=shades, edgecolor="white", linewidth=0.3)
+        labels.append(f"rank {rank} {what}")
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
     axes.grid(visible=False)
     bucket = f", buckets of {format_size(step.bucket)}" if step.bucket else ""
-    axes.set_title(f"{step.way}{bucket}: a step takes {format_seconds(row.typical)}")
+    axes.set_title(f"{step.schedule}{bucket}: a step takes {format_seconds(row.typical)}")
 
 
 # Stragglers.
@@ -224,36 +209,35 @@ def lateness_figures(run: Run, request: PlotRequest) -> Named:
             yield "-".join(words), _lateness(result, steps)
 
 
+@style()
 def _lateness(result: StepTimes, steps: StepArrays) -> Figure:
     binned = Binned.of(steps)
     tall = min(_TALLEST, max(1.0, _ROWS * steps.ranks))
-    with style():
-        figure = new_figure(10, tall + 3.6)
-        grid = figure.subplots(
-            2, 2, sharex="col", sharey="row", width_ratios=(8, 1.3), height_ratios=(tall, 1.5), squeeze=False
-        )
-        (heat, last), (trace, empty) = grid
-        empty.remove()
-        shown = _heat(heat, steps, binned)
-        shares = [steps.last_share(rank) for rank in range(steps.ranks)]
-        last.barh(range(steps.ranks), shares, height=0.8, color=_LAST)
-        last.set_xlim(0, max(shares) * 1.15)
-        last.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
-        last.xaxis.set_tick_params(labelbottom=True)
-        last.set_title("was the last")
-        last.grid(visible=False, axis="y")
-        _trace(trace, binned)
-        bar = figure.colorbar(shown, ax=[heat, last], pad=0.01, aspect=8 * max(1.0, tall), extend="both")
-        bar.ax.yaxis.set_major_formatter(_signed)
-        bar.set_label("behind the median\nof the others")
-        column = f"a column is the mean of {binned.size}" if binned.size > 1 else "a column each"
-        lines = (
-            f"{result.label}: who was late in {steps.count} steps ({column})",
-            f"{result.case.title}, {format_size(result.case.nbytes)}",
-            f"moments of two ranks are off by at most {format_seconds(result.clock)}",
-        )
-        heading(figure, "\n".join(lines), fontsize="medium")
-    return figure
+    drawn = new_figure(10, tall + 3.6)
+    shape: dict[str, Any] = {"width_ratios": (8, 1.3), "height_ratios": (tall, 1.5)}
+    (heat, last), (trace, empty) = drawn.subplots(2, 2, sharex="col", sharey="row", squeeze=False, **shape)
+    empty.remove()
+    shown = _heat(heat, steps, binned)
+    shares = [steps.last_share(rank) for rank in range(steps.ranks)]
+    last.barh(range(steps.ranks), shares, height=0.8, color=_LAST)
+    last.set(xlim=(0, max(shares) * 1.15), title="was the last")
+    last.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
+    last.xaxis.set_tick_params(labelbottom=True)
+    last.grid(visible=False, axis="y")
+    _trace(trace, binned)
+    for joint, axes in product(binned.joints, (heat, trace)):
+        axes.axvline(joint, color="black", linewidth=0.5)
+    bar = drawn.colorbar(shown, ax=[heat, last], pad=0.01, aspect=8 * max(1.0, tall), extend="both")
+    bar.ax.yaxis.set_major_formatter(_signed)
+    bar.set_label("behind the median\nof the others")
+    column = f"a column is the mean of {binned.size}" if binned.size > 1 else "a column each"
+    lines = (
+        f"{result.label}: who was late in {steps.count} steps ({column})",
+        f"{result.case.title}, {format_size(result.case.nbytes)}",
+        f"moments of two ranks are off by at most {format_seconds(result.clock)}",
+    )
+    heading(drawn, "\n".join(lines), fontsize="medium")
+    return drawn
 
 
 def _heat(axes: Axes, steps: StepArrays, binned: Binned) -> Any:
@@ -265,13 +249,9 @@ def _heat(axes: Axes, steps: StepArrays, binned: Binned) -> Any:
     shown = axes.pcolormesh(
         binned.edges, rows, binned.late, cmap=_HEAT, norm=TwoSlopeNorm(0.0, -most, most), rasterized=True
     )
-    axes.set_ylim(steps.ranks - 0.5, -0.5)
     every = max(1, -(-steps.ranks // 16))
-    axes.set_yticks(range(0, steps.ranks, every))
-    axes.set_ylabel("rank")
+    axes.set(ylim=(steps.ranks - 0.5, -0.5), yticks=range(0, steps.ranks, every), ylabel="rank")
     axes.grid(visible=False)
-    for joint in binned.joints:
-        axes.axvline(joint, color="black", linewidth=0.5)
     return shown
 
 
@@ -281,18 +261,13 @@ def _trace(axes: Axes, binned: Binned) -> None:
     axes.stairs(binned.usual, binned.edges, color=_USUAL, label="median", linewidth=1.2)
     most, usual = float(binned.longest.max()), float(np.median(binned.usual))
     if most > 10 * usual:
-        axes.set_yscale("log")
-        axes.set_ylim(float(binned.usual.min()) * 0.8, most * 1.3)
+        axes.set(yscale="log", ylim=(float(binned.usual.min()) * 0.8, most * 1.3))
     else:
         axes.set_ylim(0, most * 1.05)
     axes.yaxis.set_major_formatter(seconds_tick)
     axes.xaxis.set_major_formatter(seconds_tick)
-    axes.set_xlim(0, float(binned.edges[-1]))
-    axes.set_ylabel("a step")
-    axes.set_xlabel("time of measuring; lines part series")
+    axes.set(xlim=(0, float(binned.edges[-1])), xlabel="time of measuring; lines part series", ylabel="a step")
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.97), ncols=2, borderaxespad=0.0)
-    for joint in binned.joints:
-        axes.axvline(joint, color="black", linewidth=0.5)
 
 
 def _signed(seconds: float, position: float) -> str:
@@ -312,8 +287,6 @@ _COLOURS = {  # of Okabe and Ito; dashes tell apart what lies on each other
     "local-sgd": ("#009E73", "-"),
     "asynchronous": ("#0072B2", "-"),
 }
-Along = Callable[[Trained, Point], float]
-"""Where a point of a run stands on the x axis."""
 
 
 def loss_figures(run: Run, request: PlotRequest) -> Named:
@@ -330,25 +303,23 @@ def losses(found: Ranking) -> Figure:
     from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator
 
-    height = 4.6 + 0.24 * len(found.entries)
-    drawn = new_figure(SCREEN.width(2), height)
-    panels = drawn.subplots(2, 2, sharex="col", sharey="row", height_ratios=(3.6, 0.24 * len(found.entries)))
-    _column(panels[:, 0], found, lambda run, point: point.seconds, Effort.SECONDS)
-    _column(panels[:, 1], found, lambda run, point: point.batches / run.case.ranks, Effort.STEPS)
+    low = 0.24 * len(found.entries)
+    drawn = new_figure(SCREEN.width(2), 4.6 + low)
+    panels = drawn.subplots(2, 2, sharex="col", sharey="row", height_ratios=(3.6, low))
+    for column, effort in enumerate(Effort):
+        _column(panels[:, column], found, effort)
     case = next(iter(found.entries[0].runs.values())).case
     seeds = max(len(entry.runs) for entry in found.entries)
     words = (f"{case.ranks} ranks", *(case.job.words if case.job else ()), counted(seeds, "seed"))
     heading(drawn, ", ".join(words), fontsize=SCREEN.title)
     (left, right), (below, steps) = panels
-    left.set_title("Loss in time")
+    left.set(title="Loss in time", ylabel="loss on samples held out")
     right.set_title("Loss in steps; those that add all gradients after each are on one line")
-    left.set_ylabel("loss on samples held out")
     left.yaxis.set_major_formatter(lambda value, position: f"{value:g}")
     left.yaxis.set_minor_formatter(lambda value, position: f"{value:g}" if f"{value:.0e}"[0] in "235" else "")
     below.xaxis.set_major_locator(MaxNLocator(6))
     below.xaxis.set_major_formatter(seconds_tick)
-    below.set_ylabel(f"{found.target:g} reached")
-    below.set_xlabel("wall time")
+    below.set(xlabel="wall time", ylabel=f"{found.target:g} reached")
     steps.set_xlabel("steps (samples seen over ranks and batch)")
     handles = []
     for entry in found.entries:
@@ -358,11 +329,11 @@ def losses(found: Ranking) -> Figure:
     return drawn
 
 
-def _column(panels: Sequence[Axes], found: Ranking, along: Along, effort: Effort) -> None:
+def _column(panels: Sequence[Axes], found: Ranking, effort: Effort) -> None:
     """Draw a panel of curves above a panel of intervals."""
     above, below = panels
     for entry in found.entries:
-        _curve(above, entry, along)
+        _curve(above, entry, effort)
     above.set_yscale("log")
     # The highest loss after the first few steps, whose fall would take all the room.
     runs = [run for entry in found.entries for run in entry.runs.values()]
@@ -380,20 +351,20 @@ def _column(panels: Sequence[Axes], found: Ranking, along: Along, effort: Effort
     below.grid(visible=True, axis="x")
 
 
-def _curve(axes: Axes, entry: StrategyRuns, along: Along) -> None:
+def _curve(axes: Axes, entry: StrategyRuns, effort: Effort) -> None:
     """The geometric mean over seeds and its interval, as far as every seed goes."""
     curves = []
     for run in entry.runs.values():
         sound = [point for point in run.points if math.isfinite(point.loss) and point.loss > 0]
-        curves.append(([along(run, point) for point in sound], np.log([point.loss for point in sound])))
+        curves.append(([effort.of(run, point) for point in sound], np.log([point.loss for point in sound])))
     if not all(places for places, _ in curves):
         return
     grid = np.linspace(0, min(places[-1] for places, _ in curves), _GRID)
     rows = np.array([np.interp(grid, places, losses) for places, losses in curves])
     means = [geometric_mean(np.exp(column)) for column in rows.T]
     color, dashes = _look(entry.name)
-    low, high = [one.low for one in means], [one.high for one in means]
-    axes.plot(grid, [one.value for one in means], color=color, linestyle=dashes, linewidth=1.8)
+    middle, low, high = zip(*means, strict=True)
+    axes.plot(grid, middle, color=color, linestyle=dashes, linewidth=1.8)
     if len(curves) > 1:
         axes.fill_between(grid, low, high, color=color, alpha=0.13, linewidth=0)
 

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collbench.errors import UsageError
-from collbench.plots.axes import Axes, Figure, new_figure
-from collbench.plots.save import save_as
-from collbench.plots.style import FORMATS, style
+from collbench.present.figures import FORMATS, Axes, Figure, new_figure, save_as, style
 from collbench.topology.render import fabric_words, nic_words, tiers
 from collbench.topology.system import System
 

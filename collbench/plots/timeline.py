@@ -8,20 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from collbench.plots.axes import (
-    Axes,
-    Figure,
-    grid_along_x,
-    heading,
-    name_rows,
-    new_figure,
-    patch_legend,
-    seconds_tick,
-    stacked_bar,
-)
+from collbench.plots.axes import grid_along_x, heading, name_rows, patch_legend, seconds_tick, stacked_bar
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.plots.style import DARK, OTHERS, style
-from collbench.plots.style import PHASES as COLOURS
+from collbench.present.figures import DARK, OTHERS, Axes, Figure, new_figure, style
+from collbench.present.figures import PHASES as COLOURS
 from collbench.results import PARTS, Explanation, by_key
 from collbench.results.collectives import PHASES, Span, Track
 from collbench.runfile.store import Run
@@ -194,12 +184,10 @@ def _shares(group: Sequence[Explanation]) -> Figure:
     times.xaxis.set_major_formatter(seconds_tick)
     shares.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
     shares.set_xlim(0, 1)
-    for axes, name in (
-        (times, "time of one operation, measured without tracing"),
-        (shares, "shares of its parts, by tracing"),
-    ):
+    times.set_xlabel("time of one operation, measured without tracing")
+    shares.set_xlabel("shares of its parts, by tracing")
+    for axes in (times, shares):
         grid_along_x(axes)
-        axes.set_xlabel(name)
     case = group[0].case
     heading(drawn, f"Where the time goes: {case.title}, {format_size(case.nbytes)}")
     patch_legend(drawn, COLOURS)

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from collbench.analysis.wires import Tradeoff, tradeoffs
-from collbench.plots.axes import Figure, new_figure
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.plots.style import SCREEN, looks, style
+from collbench.present.figures import SCREEN, Figure, looks, new_figure, style
 from collbench.results import Measurement
 from collbench.runfile.store import Run
 from collbench.units import format_size

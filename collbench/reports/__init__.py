@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from collbench import __version__
-from collbench.plots.style import phase_css
+from collbench.present.figures import phase_css
 from collbench.reports import sections
 from collbench.reports.analysed import AnalysedRun, analysed, safe_runs
 from collbench.reports.chart import chart_of, data_block

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from collbench.algorithms import is_library, libraries
 from collbench.cases import Case
 from collbench.plots.panels import share_a_device
-from collbench.plots.style import Look, looks
+from collbench.present.figures import Look, looks
 from collbench.reports.analysed import AnalysedRun, SafeRun
 from collbench.reports.sections import Anchors
 from collbench.reports.summary import statuses

@@ -10,21 +10,23 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
-from collbench.analysis import overlap, scaling, stragglers, strategies
+from collbench.analysis import overlap, scaling, step_tables, stragglers, strategies
 from collbench.analysis import plans as analysis
 from collbench.analysis.crossover import contests, disturbed_rivals, format_span, in_words, rivals, winners
-from collbench.analysis.fit import HEADING, columns, pieces_in_words
+from collbench.analysis.fit import COLUMNS, pieces_in_words
 from collbench.analysis.interconnects import Table, left_out, of_run, tables
 from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
+from collbench.analysis.step_tables import StepResult
 from collbench.errors import CollbenchError
-from collbench.plots.axes import Figure
 from collbench.plots.kinds import PLAIN, kinds
+from collbench.present.columns import Column, Row
+from collbench.present.figures import Figure
 from collbench.reports.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.results import PARTS, Explanation, PlannedStep, Result, StepPrediction, StepTimes, Trained, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
-from collbench.units import format_count, format_figure, format_range, format_seconds, format_size
+from collbench.units import format_figure, format_seconds, format_size
 
 SECTIONS = {
     "verdict": "Verdict",
@@ -47,7 +49,6 @@ _LONGEST_ANCHOR = 80
 _WIDEST = 84  # columns of a topology in words
 _MOST_LINES = 200  # of a topology in words
 _MOST_MACHINES = 4  # with a picture
-_MOST_LATE = 8  # ranks of a table: those that cost most
 STEPPED = (StepTimes, StepPrediction, Trained)
 
 
@@ -74,6 +75,12 @@ class TextTable(NamedTuple):
     caption: str
     heading: Sequence[str]
     rows: Sequence[Any]
+
+    @classmethod
+    def of(cls, caption: str, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> "TextTable":
+        """Return the table of rows, whose texts may come from any file."""
+        cells = [tuple(safe_text(column.cell(row), 120) for column in columns) for row in rows]
+        return cls(safe_text(caption, 120), [column.name or column.key for column in columns], cells)
 
     @property
     def dense(self) -> "TextTable":
@@ -139,7 +146,7 @@ def pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> t
 
 def _address(figure: Figure) -> str:
     """Return the address that holds a figure."""
-    from collbench.plots.save import page_png
+    from collbench.present.figures import page_png
 
     return f"data:image/png;base64,{base64.b64encode(page_png(figure)).decode()}"
 
@@ -190,8 +197,7 @@ def fits(analysed: AnalysedRun) -> Part:
     for curve in analysed.curves:
         if pieces := [*pieces_in_words(curve)]:
             reasons.append(f"{curve.case.title}, {pieces[0]}:{';'.join(pieces[1:])}.")
-    heading = ("implementation", *HEADING[1:])
-    tables = [TextTable(f"Fitted: {title}", heading, [*map(columns, of_kind)]) for title, of_kind in fitted.items()]
+    tables = [TextTable.of(f"Fitted: {title}", COLUMNS, of_kind) for title, of_kind in fitted.items()]
     return Part(reasons, tables)
 
 
@@ -270,48 +276,33 @@ def steps(analysed: AnalysedRun, room: int, anchors: Anchors) -> Part:
 def _scaling(results: Sequence[Result]) -> Part:
     tables, words = [], []
     for curve in scaling.curves(results):
-        rows = []
-        for point in curve.points[:MOST]:
-            speedup, efficiency = curve.speedup(point).text(unit="x"), point.efficiency.scaled(100).text(unit="%")
-            rows.append((f"{point.ranks:,}", format_seconds(point.row.typical), speedup, efficiency))
-        caption = safe_text(f"{curve.mode} scaling, {curve.name}", 120)
-        tables.append(TextTable(caption, ("ranks", "step", "speed-up", "efficiency"), rows))
+        rows = [StepResult(point.row, results) for point in curve.points[:MOST]]
+        tables.append(TextTable.of(f"{curve.mode} scaling, {curve.name}", step_tables.SCALING.columns, rows))
         words += scaling.verdict(curve)
     return Part(words, tables)
 
 
 def _overlap(results: Sequence[Result]) -> Part:
-    rows = []
-    for found in overlap.overlaps(results)[:MOST]:
-        name, schedule = safe_text(found.row.label, 60), safe_text(found.step.way, 40)
-        bucket = format_size(found.step.bucket) if found.step.bucket else "all"
-        rows.append((name, schedule, bucket, format_seconds(found.row.typical), found.gain.text(unit="x")))
-    heading = ("implementation", "schedule", "bucket", "step", "gain")
-    return Part(overlap.verdicts(results), [TextTable("Overlap", heading, rows)] if rows else [])
+    rows = [StepResult(found.row, results) for found in overlap.overlaps(results)[:MOST]]
+    return Part(overlap.verdicts(results), [TextTable.of("Overlap", step_tables.OVERLAP.columns, rows)] if rows else [])
 
 
 def _stragglers(results: Sequence[Result]) -> Part:
     """Return the ranks that cost most, by each row alone; the verdict in words is by all rows."""
     tables = []
     for result, moments in stragglers.straggler_rows(results)[:MOST]:
-        rows = []
-        costly = stragglers.costliest(moments)
-        for rank in costly[:_MOST_LATE]:
-            late, cost = rank.late.scaled(moments.median).text(stragglers.signed), f"{moments.cost(rank.rank):.1%}"
-            rows.append((f"{rank.rank}", f"{moments.last_share(rank.rank):.0%}", late, cost, rank.finding.value))
-        more = f"; {len(costly) - _MOST_LATE} ranks cost less" if len(costly) > _MOST_LATE else ""
-        caption = f"Late ranks, {safe_text(result.label, 60)}: {moments.count:,} steps{more}"
-        tables.append(TextTable(caption, ("rank", "was the last", "late", "costs the others", "finding"), rows))
+        rows, left = step_tables.late_ranks(moments)
+        more = f"; {left} ranks cost less" if left else ""
+        caption = f"Late ranks, {result.label}: {moments.count:,} steps{more}"
+        tables.append(TextTable.of(caption, step_tables.LATE_RANKS, rows))
     return Part(stragglers.verdicts(results), tables)
 
 
 def _strategies(results: Sequence[Result]) -> Part:
-    found = strategies.ranking(results)
-    if not found:
+    if not (found := strategies.ranking(results)):
         return Part()
-    rows = [tuple(safe_text(text, 60) for text in row.values()) for row in strategies.table(found)][:MOST]
-    caption = f"Strategies: to loss {found.target:g}"
-    return Part([*strategies.verdict(found)], [TextTable(caption, [*strategies.COLUMNS.values()], rows)])
+    rows = strategies.ranked_rows(found)[:MOST]
+    return Part([*strategies.verdict(found)], [TextTable.of("Strategies", strategies.ranking_columns(found), rows)])
 
 
 _OF_STEPS = (_scaling, _overlap, _stragglers, _strategies)
@@ -321,51 +312,35 @@ _OF_STEPS = (_scaling, _overlap, _stragglers, _strategies)
 # ---- plans of a training run
 
 
-_PLAN = ("layout", "system", "GPUs", "step", "nine in ten", "MFU", "tokens/s")
-
-
 def plans(analysed: AnalysedRun, room: int, anchors: Anchors) -> Part:
     """Return what a run plans, with pictures of so many bytes; nothing where it has no plans."""
     results = analysed.run.results
-    layouts = analysis.planned(results, "layout")[:MOST]
-    systems = analysis.planned(results, "interconnect")
+    layouts, scale, systems = (analysis.planned(results, name) for name in ("layout", "scale", "interconnect"))
     priced = [row for row in analysis.planned(results, "cost") if row.price > 0]
+    curve, best = analysis.scaled(scale), analysis.front(priced)
     least = min((row.typical / row.tokens for row in systems), default=1.0)
-    best = set(map(id, analysis.front(priced)))
-    memory = [(format_size(row.needed), format_size(row.capacity)) for row in layouts]
-    scales = analysis.scaled(analysis.planned(results, "scale"))
-    scaled = [(*_plan(row), f"{scale.efficiency(row):.1%}") for scale in scales for row in scale.rows]
-    compared = []
-    for row in systems[:MOST]:
-        times = f"{format_figure(row.typical / row.tokens / least)}x"
-        compared.append((*_plan(row), f"{analysis.communication(row):.1%}", times))
-    paid = []
-    for row in priced[:MOST]:
-        worth = "yes" if id(row) in best else "no"
-        paid.append((*_plan(row), analysis.duration_text(row), analysis.cost_text(row), worth))
-    ranked = [(*_plan(row), f"{analysis.communication(row):.1%}", *of) for row, of in zip(layouts, memory, strict=True)]
+    efficiency = Column("efficiency", curve.efficiency, "{:.1%}".format) if curve else None
+    slower = Column[PlannedStep]("time of a token", lambda row: f"{format_figure(row.typical / row.tokens / least)}x")
+    paid = [
+        Column("time", analysis.duration_text),
+        Column("cost", analysis.cost_text),
+        Column[PlannedStep]("worth it", lambda row: "yes" if row in best else "no"),
+    ]
     tables = [
-        TextTable("Layouts, predicted", (*_PLAN, "communication", "memory", "of"), ranked),
-        TextTable("Scaling, predicted", (*_PLAN, "efficiency"), scaled[:MOST]),
-        TextTable("Interconnects, predicted", (*_PLAN, "communication", "time of a token"), compared),
-        TextTable("Cost, predicted", (*_PLAN, "time", "cost", "worth it"), paid),
+        _planned("Layouts", layouts, analysis.columns("sent,memory")),
+        _planned("Scaling", curve.rows if curve else (), [efficiency] if efficiency else []),
+        _planned("Interconnects", systems, [*analysis.columns("sent"), slower]),
+        _planned("Cost", priced, paid),
     ]
     tables = [table for table in tables if table.rows]
     drawn, left_out = pictures(analysed.run, (PlannedStep,), room, anchors) if tables else ([], 0)
     return Part([safe_text(line, 600) for line in analysis.verdicts(results)[:MOST]], tables, drawn, left_out)
 
 
-def _plan(row: PlannedStep) -> tuple[str, ...]:
-    """Return the cells that every table of plans has."""
-    return (
-        safe_text(row.implementation, 60),
-        safe_text(row.system, 60),
-        f"{row.gpus:,}",
-        format_seconds(row.typical),
-        format_range(*row.band, format_seconds),
-        f"{row.utilisation:.0%}",
-        format_count(analysis.rate(row) * row.gpus),
-    )
+def _planned(what: str, rows: Sequence[PlannedStep], more: Sequence[Column[PlannedStep]]) -> TextTable:
+    """Return a table of plans: the columns that all such tables have, and some of its own."""
+    columns = [*analysis.columns("layout,system,GPUs,step,nine in ten,MFU,tokens/s"), *more]
+    return TextTable.of(f"{what}, predicted", columns, rows[:MOST])
 
 
 # ---- the machine and its environment
@@ -410,7 +385,6 @@ def environment(analysed: AnalysedRun) -> Part:
     rows = [("host", known.host), ("system", known.system)]
     rows += list(known.versions.items())[:MOST]
     rows += [(f"${name}", value) for name, value in list(known.variables.items())[:MOST]]
-    rows += [(safe_text(name, 80), safe_text(value)) for name, value in list(known.rest.items())[:MOST] if value]
     rows.append(("command", safe_text(" ".join(header.command))))
     rows = [(name, value) for name, value in rows if value]
     return Part(tables=[TextTable(f"Environment of {analysed.label}", ("what", "value"), rows)] if rows else [])

@@ -21,9 +21,10 @@ from collbench.analysis.check import BANDWIDTH, CheckedSize, CheckResult, Status
 from collbench.analysis.gate import junit_suite
 from collbench.analysis.sequential import Decision
 from collbench.errors import StorageError, writing
+from collbench.present.columns import Column, data, record
 from collbench.results.base import CaseResult
 from collbench.runfile.schema import case_fields
-from collbench.units import format_size, printable, significant
+from collbench.units import format_rate, format_seconds, format_size, printable, significant
 
 EXITS: Mapping[str, Mapping[Status, int]] = {
     "plain": {Status.OK: 0, Status.WARN: 0, Status.FAIL: 3, Status.UNKNOWN: 4},
@@ -76,6 +77,22 @@ def _performance(result: CheckResult) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------ documents
 
 
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+SIZES: tuple[Column[CheckedSize], ...] = (
+    Column("size", lambda size: size.row.case.nbytes, format_size, form=">9"),
+    Column("time", lambda size: size.seconds, format_seconds, form=">9", key="seconds"),
+    Column("expected", lambda size: _number(size.expected), format_seconds, 2, ">9", "expected_seconds"),
+    Column("ratio", lambda size: _number(size.off), "{:.2f}x".format, form=">7", key="ratio"),
+    Column("busbw", lambda size: size.busbw(size.seconds), format_rate, 1, ">8", "busbw"),
+    Column("", lambda size: size.decision.value, key="verdict"),
+    data("rounds", lambda size: size.rounds),
+)
+"""The columns of a curve's sizes; where ranks share a GPU there is no bus between them."""
+
+
 def document(result: CheckResult) -> dict[str, Any]:
     """Return the verdict and all that it rests on, for JSON."""
     return {
@@ -96,7 +113,7 @@ def document(result: CheckResult) -> dict[str, Any]:
                 "remark": curve.remark,
                 "resolution": _number(curve.resolution),
                 "reasons": [{"why": why, "fix": fix} for why, fix in curve.reasons],
-                "sizes": [_size_fields(size) for size in curve.sizes],
+                "sizes": [_row_fields(size.row) | record(SIZES, size) for size in curve.sizes],
             }
             for curve in result.curves
         ],
@@ -105,21 +122,6 @@ def document(result: CheckResult) -> dict[str, Any]:
 
 def _row_fields(row: CaseResult) -> dict[str, Any]:
     return case_fields(row.case) | {"implementation": row.implementation}
-
-
-def _size_fields(size: CheckedSize) -> dict[str, Any]:
-    return _row_fields(size.row) | {
-        "seconds": size.seconds,
-        "busbw": size.busbw(size.seconds),
-        "expected_seconds": _number(size.expected),
-        "ratio": _number(size.off),
-        "verdict": size.decision.value,
-        "rounds": size.rounds,
-    }
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def junit(result: CheckResult) -> str:

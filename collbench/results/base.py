@@ -1,32 +1,26 @@
 """What all results have in common, and what results with a time have in common."""
 
 import math
-from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from collbench import stats
 from collbench.cases import Case
 from collbench.notebook import Shown
+from collbench.records import Record
 from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome, Scheduling, labelled
+from collbench.units import FASTEST, SLOWEST
 
 
 class Answers(Shown):
     """What every kind of result answers; a kind overrides what it can say more about, often by a field."""
 
-    kind: ClassVar[str]  # the word for this kind of result in a run file
     origin: ClassVar[str] = "measured"  # how its numbers came to be known: measured, imported, predicted; "" for none
     usual: ClassVar[Outcome] = Outcome.OK  # the outcome unless the data is wrong
 
     platform: str = ""
     """What the ranks lived on; `model` of a prediction."""
-    note: Note = NO_NOTE
-    """Facts about how the numbers came to be."""
-    library: str = ""
-    """Product and version of the library that executed the case, where the implementation's name does not tell."""
     reason: str = ""
     """Why there is no time; empty where there is one."""
-    mismatch: CheckFailure | None = None
-    """What the check found wrong; None where it found nothing, or there was no check."""
     floor: float | None = None
     """Seconds that the ranks took meanwhile to copy the fewest bytes the case must move."""
     estimate: float | None = None
@@ -37,19 +31,37 @@ class Answers(Shown):
     """The protocol that a model expects the library to choose."""
 
     @property
+    def contradiction(self) -> str:
+        """What is impossible about the result although each of its fields could be; empty if nothing is."""
+        return ""
+
+    @property
     def method(self) -> str:
         """Algorithm and protocol that a model expects: `ring/LL`; empty of what was measured."""
         return "/".join(filter(None, (self.algorithm, self.protocol)))
 
 
-@dataclass(frozen=True)
-class CaseResult(Answers):
+class _Facts(Answers, Record, frozen=True, kw_only=True, tag_field="kind"):
+    """What may be known of any result.  The field `kind` of a line in a run file tells its kind of result."""
+
+    note: Note = NO_NOTE
+    """Facts about how the numbers came to be."""
+    library: str = ""
+    """Product and version of the library that executed the case, where the implementation's name does not tell."""
+    mismatch: CheckFailure | None = None
+    """What the check found wrong; None where it found nothing, or there was no check."""
+    scheduling: Scheduling | None = None
+    """Whether the ranks had their cores; None where it is not known."""
+
+
+class CaseResult(_Facts, frozen=True):
     """The result of a case by one implementation."""
 
     case: Case
     implementation: str
-    scheduling: Scheduling | None = field(default=None, kw_only=True)
-    """Whether the ranks had their cores; None where it is not known."""
+
+    def __hash__(self) -> int:
+        return hash((self.case, self.implementation))
 
     @property
     def curve(self) -> tuple[Case, str]:
@@ -108,11 +120,8 @@ class CaseResult(Answers):
         return self.problem or self.check
 
 
-@dataclass(frozen=True)
-class Timed(CaseResult):
+class Timed(CaseResult, frozen=True):
     """A result with a time, measured or predicted: all that tables, plots and comparisons need of either."""
-
-    note: Note = field(default=NO_NOTE, kw_only=True)
 
     @property
     def typical(self) -> float:
@@ -135,11 +144,10 @@ class Timed(CaseResult):
         return self.algbw * self.case.collective.bus_factor(self.case.ranks)
 
 
-@dataclass(frozen=True)
-class Observed(Timed):
+class Observed(Timed, frozen=True):
     """A result that happened on a machine, measured here or by another tool."""
 
-    platform: str = field()
+    platform: str
 
     def percentile(self, percent: float) -> float:
         """Return the seconds that so many per cent of the samples do not exceed; 0 is the fastest, 100 the slowest."""
@@ -183,8 +191,8 @@ class Observed(Timed):
         return (low, high) if math.isfinite(high) else (math.nan, math.nan)
 
 
-class Expected(Timed):
-    """A result that a model predicts, with the band in which nine of ten should lie."""
+class Expected(Answers):
+    """A Timed result that a model predicts, with the band in which nine of ten should lie."""
 
     origin = "predicted"
     usual = Outcome.PREDICTED
@@ -192,6 +200,17 @@ class Expected(Timed):
     high: float
 
     @property
+    def typical(self) -> float:
+        """Seconds of an operation: the figure to quote."""
+        raise NotImplementedError
+
+    @property
     def band(self) -> tuple[float, float]:
         """The seconds between which nine of ten should lie."""
         return self.low, self.high
+
+    @property
+    def contradiction(self) -> str:
+        """A time that is none."""
+        possible = FASTEST < self.typical < SLOWEST
+        return "" if possible else "a time that is none: its parts add up to less than 1e-15 s, or more than 1e9 s"

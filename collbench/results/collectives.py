@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from statistics import fmean, median
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
@@ -11,26 +11,22 @@ from msgspec import Meta
 
 from collbench import stats
 from collbench.datatypes import Study
-from collbench.results.base import CaseResult, Expected, Observed
-from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome, Scheduling
+from collbench.records import Record
+from collbench.results.base import CaseResult, Expected, Observed, Timed
+from collbench.results.facts import Outcome, Scheduling
 from collbench.stats import Spread
-from collbench.units import Count, Duration, Seconds
+from collbench.units import FASTEST, Count, Duration, Seconds
 
 
-@dataclass(frozen=True)
-class Measurement(Observed):
+class Measurement(Observed, frozen=True, tag="measurement"):
     """Checked samples of one case by one implementation: seconds per operation of the slowest rank, in order."""
-
-    kind: ClassVar[str] = "measurement"
 
     launches: int  # operations that each sample is the mean of
     seconds: tuple[Seconds, ...]
-    mismatch: CheckFailure | None = None
     estimate: Seconds | None = None  # that the library itself expected of an operation
     rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
     floor: Seconds | None = None  # that the ranks took meanwhile to copy the fewest bytes the case must move
     barrier: Seconds | None = None  # of a barrier of the ranks meanwhile, by flags: how far their cores are apart
-    library: str = ""
     errors: Study | None = None  # of its wire format, found in the same run, where it is not exact
     spread: Spread | None = None  # of the medians of several starts of the ranks, each of which is a round
 
@@ -79,24 +75,27 @@ def sample_in_words(results: Iterable[CaseResult]) -> str:
     return f"the mean of {f'{least:,} to ' if least < most else ''}{most:,} operations"
 
 
-@dataclass(frozen=True)
-class Reported(Observed):
+class Reported(Observed, frozen=True, tag="reported"):
     """What another tool printed of a case, and how far it can be relied on: nobody here checked it."""
 
-    kind: ClassVar[str] = "reported"
     origin: ClassVar[str] = "imported"
 
     seconds: Duration  # of an operation, as printed; 0 where the tool printed none
     statistic: str  # what that is of which operations and ranks: "mean of 20 operations, mean over ranks"
     wrong_elements: int | None = None  # that the tool found; None if it did not look
     samples: tuple[Seconds, ...] = ()  # of single operations, if it printed those too
-    printed: Mapping[str, Any] = field(default_factory=dict, hash=False)  # fields as printed, by the format's names
+    printed: Mapping[str, Any] = {}  # fields as printed, by the format's names
     rounds: tuple[Seconds, ...] = ()  # of the case, of which `seconds` is the median, where it has several rows
 
     @property
     def wrong(self) -> str:
         """How many elements are wrong."""
         return f"{self.wrong_elements} elements" if self.wrong_elements else ""
+
+    @property
+    def contradiction(self) -> str:
+        """A time that is none."""
+        return "a time that is none: less than 1e-15 s" if 0 < self.seconds <= FASTEST else ""
 
     @property
     def figure(self) -> str:
@@ -135,11 +134,8 @@ class Reported(Observed):
         return replace(self, seconds=max(self.rounds), samples=()) if self.rounds else self
 
 
-@dataclass(frozen=True)
-class Prediction(Expected):
+class Prediction(Expected, Timed, frozen=True, tag="prediction"):
     """What a case should take by the model: seconds of an operation, and the band in which nine of ten should lie."""
-
-    kind: ClassVar[str] = "prediction"
 
     seconds: Seconds
     low: Seconds
@@ -154,14 +150,13 @@ class Prediction(Expected):
         return self.seconds
 
 
-@dataclass(frozen=True)
-class Untimed(CaseResult):
+class Untimed(CaseResult, frozen=True):
     """A case without a time, and why."""
 
     origin: ClassVar[str] = ""
 
-    platform: str = field()
-    reason: str = field()
+    platform: str
+    reason: str
 
     @property
     def problem(self) -> str:
@@ -169,19 +164,15 @@ class Untimed(CaseResult):
         return f"{'FAILED' if self.usual.bad else self.usual.value}: {self.reason}"
 
 
-@dataclass(frozen=True)
-class Skipped(Untimed):
+class Skipped(Untimed, frozen=True, tag="skipped"):
     """An implementation that cannot do this case, and why."""
 
-    kind: ClassVar[str] = "skipped"
     usual: ClassVar[Outcome] = Outcome.SKIPPED
 
 
-@dataclass(frozen=True)
-class Failed(Untimed):
+class Failed(Untimed, frozen=True, tag="failed"):
     """A case that crashed or hung, and how."""
 
-    kind: ClassVar[str] = "failed"
     usual: ClassVar[Outcome] = Outcome.FAILED
 
 
@@ -202,8 +193,7 @@ class Span(NamedTuple):
     seconds: float
 
 
-@dataclass(frozen=True)
-class Track:
+class Track(Record, frozen=True):
     """What one block of a rank did in one operation (a host-driven rank has one block)."""
 
     rank: int
@@ -215,17 +205,20 @@ class Track:
     lost: Count = 0  # spans that found no room in the log; `spent` has them
 
 
-@dataclass(frozen=True)
-class Explanation(CaseResult):
+class Explanation(CaseResult, frozen=True, tag="explanation"):
     """Where the time of a checked operation went."""
 
-    kind: ClassVar[str] = "explanation"
-
-    platform: str = field()
+    platform: str
     seconds: Seconds  # of an operation, as it is measured: the median
     traced: Seconds  # the same while a log is written
     tracks: tuple[Track, ...]  # of one typical operation; none for a library, which cannot be looked into
-    note: Note = NO_NOTE
+
+    @property
+    def contradiction(self) -> str:
+        """A phase that a track leaves out, or a log without time."""
+        if not all(track.spent.keys() >= set(PHASES) for track in self.tracks):
+            return f"a track that does not say what was spent on {', '.join(PHASES)}"
+        return "its log holds no time at all" if self.tracks and not sum(map(self.spent, PARTS)) > 0 else ""
 
     @property
     def right(self) -> bool:

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from enum import Enum
 from itertools import chain, zip_longest
-from typing import ClassVar, Self
+from typing import Self
+
+from collbench.records import Record
 
 
 class Outcome(Enum):
@@ -48,8 +50,7 @@ def labelled(implementation: str, library: str) -> str:
 PACED = "the GPUs waited for the host, which enqueues too slowly: compute more in a step, or a process each (mpirun)"
 
 
-@dataclass(frozen=True)
-class Sharing:
+class Sharing(Record, frozen=True):
     """More ranks than GPUs: what goes from one rank to another on the same GPU takes no bus."""
 
     ranks: int
@@ -61,8 +62,7 @@ class Sharing:
         return f"{self.ranks} {who} share {self.gpus} GPU{'s' if self.gpus > 1 else ''}"
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(Record, frozen=True):
     """Facts about how a number came to be; `str` is their text, empty where nothing is out of the ordinary."""
 
     shared: Sharing | None = None
@@ -80,6 +80,8 @@ class Note:
 
     def __or__(self, other: "Note") -> "Note":
         """Return the facts of both notes."""
+        if other == NO_NOTE:
+            return self
         either = {one.name: getattr(self, one.name) or getattr(other, one.name) for one in fields(self)}
         return Note(**either | {"remarks": self.remarks + other.remarks})
 
@@ -130,8 +132,7 @@ DISTURBED_SHARE = 0.25
 """Share of a result's samples with a rank off its core from which on the result is disturbed."""
 
 
-@dataclass(frozen=True)
-class Scheduling:
+class Scheduling(Record, frozen=True):
     """What the operating system did to the ranks on CPUs while the samples of a result were taken.
 
     A rank that another program pushes off its core makes all ranks wait, for milliseconds where the operation takes a
@@ -176,25 +177,21 @@ class Scheduling:
         )
 
 
-class CheckFailure:
+class _Failure(Record, frozen=True, tag_field="kind"):
     """What makes a result wrong: data, memory outside its buffers, or an impossible time; `str` says what and where."""
 
-    kind: ClassVar[str]  # in a run file
-    wrong: int = 0  # number of elements of the result that are known to be wrong, on one rank
+    wrong = 0  # number of elements of the result that are known to be wrong, on one rank
 
 
-@dataclass(frozen=True)
-class Mismatch(CheckFailure):
+class Mismatch(_Failure, frozen=True, tag="mismatch"):
     """The first wrong element of a result (lowest rank, earliest call, lowest index), and how many there are there."""
-
-    kind: ClassVar[str] = "mismatch"
 
     rank: int
     index: int  # element of the receive buffer
     chunk: int  # index of the chunk (there is one for each rank) that has it: in a ring, chunk = rank + step
     got: str  # empty where it is known to differ and no more
     expected: str
-    wrong: int = field()
+    wrong: int
     call: int | None = None  # of several calls without a pause between them, counted from 0
     calls: int | None = None  # number of these calls
     bound: str | None = None  # allowed distance, where the implementation is not exact
@@ -208,11 +205,8 @@ class Mismatch(CheckFailure):
         return f"{where}: {got}expected {self.expected}{within}; {self.wrong} wrong on this rank"
 
 
-@dataclass(frozen=True)
-class Overrun(CheckFailure):
+class Overrun(_Failure, frozen=True, tag="overrun"):
     """Guard bytes before or after a buffer were overwritten."""
-
-    kind: ClassVar[str] = "overrun"
 
     rank: int
     buffer: str  # before or after which they are
@@ -225,11 +219,8 @@ class Overrun(CheckFailure):
         return f"rank {self.rank}: {changed} written {where}, the nearest at {self.offset:+}"
 
 
-@dataclass(frozen=True)
-class Implausible(CheckFailure):
+class Implausible(_Failure, frozen=True, tag="implausible"):
     """A time that is less than any machine needs, with the arithmetic."""
-
-    kind: ClassVar[str] = "implausible"
 
     seconds: float  # of an operation, as measured
     reason: str
@@ -238,11 +229,8 @@ class Implausible(CheckFailure):
         return f"implausible: {self.reason}"
 
 
-@dataclass(frozen=True)
-class GemmMismatch(CheckFailure):
+class GemmMismatch(_Failure, frozen=True, tag="miscomputed"):
     """The first wrong element of the matrix that a rank computed in steps (lowest rank, row, column)."""
-
-    kind: ClassVar[str] = "miscomputed"
 
     rank: int
     products: int  # matrix products that the rank should have made by then
@@ -250,18 +238,15 @@ class GemmMismatch(CheckFailure):
     column: int
     got: str
     expected: str
-    wrong: int = field()
+    wrong: int
 
     def __str__(self) -> str:
         where = f"rank {self.rank}, row {self.row}, column {self.column} after {self.products} matrix products"
         return f"{where}: got {self.got}, expected {self.expected}; {self.wrong} wrong on this rank"
 
 
-@dataclass(frozen=True)
-class Disagreement(CheckFailure):
+class Disagreement(_Failure, frozen=True, tag="disagreement"):
     """Ranks hold different results, each of which is within the bound: replicas trained with them would drift apart."""
-
-    kind: ClassVar[str] = "disagreement"
 
     rank: int
 
@@ -269,11 +254,8 @@ class Disagreement(CheckFailure):
         return f"rank {self.rank} holds other bits than rank 0, though both are within the bound"
 
 
-@dataclass(frozen=True)
-class WeightMismatch(CheckFailure):
+class WeightMismatch(_Failure, frozen=True, tag="unlearned"):
     """The first weight of an update of a training run that does not follow from its gradients."""
-
-    kind: ClassVar[str] = "unlearned"
 
     rank: int  # that made the update
     update: str  # of which weights
@@ -281,10 +263,14 @@ class WeightMismatch(CheckFailure):
     got: str  # empty where there is no value to compare
     expected: str
     bound: float  # distance that rounding alone explains
-    wrong: int = field()
+    wrong: int
 
     def __str__(self) -> str:
         if not self.got:
             return f"rank {self.rank}, update {self.update}: {self.expected}"
         where = f"rank {self.rank}, update {self.update}, weight {self.index}"
         return f"{where}: got {self.got}, expected {self.expected} within {self.bound:.1g}; {self.wrong} weights wrong"
+
+
+CheckFailure = Mismatch | Overrun | Implausible | GemmMismatch | Disagreement | WeightMismatch
+"""Anything that makes a result wrong; in a run file its field `kind` tells which."""

@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
 from msgspec import Meta
 
-from collbench.results.base import CaseResult, Expected, Observed
-from collbench.results.facts import NO_NOTE, CheckFailure, Note, Scheduling
-from collbench.units import Count, Duration, Moment, Seconds
+from collbench.results.base import CaseResult, Expected, Observed, Timed
+from collbench.results.facts import Scheduling
+from collbench.units import FASTEST, SLOWEST, Count, Duration, Moment, Seconds, counted
 
 COMPUTED, COMMUNICATED = "computed", "communicated"
 """What a rank does in a step; both may go on at once."""
@@ -59,6 +59,11 @@ class Series:
         """Return when a rank began every step."""
         return (self.begun[rank], *self.done[rank][:-1])
 
+    def in_order(self, rank: int) -> bool:
+        """Return whether the moments of a rank do not go backwards."""
+        moments = zip(self.begins(rank), self.computed[rank], self.done[rank], strict=True)
+        return all(begun <= computed <= done for begun, computed, done in moments)
+
     @cached_property
     def last_computed(self) -> tuple[float, ...]:
         """When the last rank had computed, by step."""
@@ -78,18 +83,13 @@ class Series:
         return max(0.0, fmean(self.done[rank]) - fmean(self.computed[rank]) - self.waiting(rank))
 
 
-@dataclass(frozen=True)
-class StepTimes(Observed):
+class StepTimes(Observed, frozen=True, tag="steps"):
     """Checked steps of one case by one implementation, in series that take turns with those of others.
 
     A sample is the mean of a series, so that what a step leaves to the next step counts.
     """
 
-    kind: ClassVar[str] = "steps"
-
     series: tuple[Series, ...]
-    mismatch: CheckFailure | None = None
-    library: str = ""
     rounds: tuple[int, ...] = ()  # series in each round of an interleaved run, in order
     activities: tuple[Activity, ...] = ()  # of the step of median length among those that were traced
     clock: Duration = 0.0  # seconds by which moments of different ranks may be off against each other
@@ -116,6 +116,22 @@ class StepTimes(Observed):
         """Return the seconds of a step of communication that no computing hides: the mean as well."""
         return self._mean(Series.exposed)
 
+    @property
+    def contradiction(self) -> str:
+        """A series with too many moments or too few, or in another order, or without time."""
+        ranks = self.case.ranks
+        for series in self.series:
+            lengths = {len(moments) for moments in (*series.computed, *series.done)}
+            if not len(series.begun) == len(series.computed) == len(series.done) == ranks or len(lengths) != 1:
+                return f"a series that does not hold as many moments of each of {counted(ranks, 'rank')}"
+            if 0 in lengths or not all(series.in_order(rank) for rank in range(ranks)):
+                return "a series whose moments go backwards, or that has none"
+        if self.rounds and (min(self.rounds) < 1 or sum(self.rounds) != len(self.series)):
+            return "rounds that are not those of its series"
+        if not all(FASTEST < seconds < SLOWEST for seconds in self.times):
+            return "a time that is none: zero, negative, or beyond 1e-15 to 1e9 s"
+        return ""
+
     def _mean(self, part: Callable[[Series, int], float]) -> float:
         means = [part(series, rank) for series in self.series for rank in range(series.ranks)]
         return fmean(means) if means else math.nan
@@ -131,11 +147,8 @@ class StepTimes(Observed):
         )
 
 
-@dataclass(frozen=True)
-class StepPrediction(Expected):
+class StepPrediction(Expected, Timed, frozen=True, tag="predicted-steps"):
     """What a step should take by the model, and the band in which nine of ten should lie; all in seconds."""
-
-    kind: ClassVar[str] = "predicted-steps"
 
     parts: tuple[Moment, Moment, Moment]  # computing, waiting for the slowest rank, exposed communication
     low: Seconds
@@ -174,20 +187,25 @@ class Point(NamedTuple):
     loss: float  # on samples that no rank was trained with
 
 
-@dataclass(frozen=True)
-class Trained(CaseResult):
+class Trained(CaseResult, frozen=True, tag="training"):
     """One checked training run; the implementation is its synchronisation strategy."""
 
-    kind: ClassVar[str] = "training"
-
-    platform: str = field()
+    platform: str
     points: tuple[Point, ...]  # from the first weights to the last
     seconds: Duration  # until the last update
     steps: tuple[Count, ...]  # of every rank, those that went into the weights
     computing: tuple[Duration, ...]  # seconds of every rank, for those steps
     age: float = 0.0  # mean staleness of a gradient: updates between reading the weights and changing them
-    mismatch: CheckFailure | None = None
-    note: Note = field(default=NO_NOTE, kw_only=True)
+
+    @property
+    def contradiction(self) -> str:
+        """A run without time, or points that go backwards."""
+        if self.points and not self.seconds > FASTEST:
+            return "a time that is none: a training run without any"
+        for before, after in pairwise(self.points):
+            if after.seconds < before.seconds or after.batches < before.batches:
+                return "points of a training run that go backwards"
+        return ""
 
     @property
     def right(self) -> bool:
@@ -221,7 +239,6 @@ PURPOSES = ("layout", "scale", "interconnect", "cost")
 """The question that a plan answers: how to lay a run out, how it scales, on which system, for how much money."""
 
 PART_WORDS = {
-    "loading": "loading of samples",
     "end_activations": "embedding and output",
     "context_memory": "CUDA context",
 }
@@ -239,20 +256,17 @@ def words(part: str) -> str:
     return PART_WORDS.get(part) or part.replace("_parallel", " parallelism").replace("_", " ")
 
 
-@dataclass(frozen=True)
-class PlannedStep(Expected):
+class PlannedStep(Expected, Timed, frozen=True, tag="planned"):
     """The expected step of a layout of a training run.
 
     The case stands for its gradients: bytes that its replicas add up, and as many ranks as GPUs.  The implementation
     is the layout's name.
     """
 
-    kind: ClassVar[str] = "planned"
-
     purpose: Annotated[str, Meta(pattern=f"^({'|'.join(PURPOSES)})$")]
     system: str  # that the run is planned for
-    parts: _SecondsByPart = field(hash=False)  # seconds of the step by what they are spent on
-    memory: _BytesByPart = field(hash=False)  # bytes of a GPU by what they are needed for
+    parts: _SecondsByPart  # seconds of the step by what they are spent on
+    memory: _BytesByPart  # bytes of a GPU by what they are needed for
     capacity: Annotated[float, Meta(gt=0, le=MOST_BYTES)]  # bytes of a GPU
     low: Duration
     high: Seconds

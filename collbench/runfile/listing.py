@@ -3,12 +3,11 @@
 import contextlib
 import math
 import os
-import re
 import stat
 import warnings
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -174,9 +173,7 @@ def passes(
     host: str = "",  # its name, the part of it before the first dot, or a shell's pattern of either
     collectives: Collection[str] = (),  # any of these
     platform: str = "",
-    topology: str = "",  # part of its name, in any case
     since: float = -math.inf,
-    until: float = math.inf,
 ) -> bool:
     """Return whether a run is to be listed; what is empty lets all pass."""
     header, name = entry.header, entry.header.environment.host.lower()
@@ -184,29 +181,15 @@ def passes(
         (not host or any(fnmatchcase(word, host.lower()) for word in (name, name.partition(".")[0])))
         and (not collectives or not set(collectives).isdisjoint(header.sweep.collectives))
         and platform in ("", entry.platform)
-        and topology.casefold() in header.topology.name.casefold()
-        and since <= entry.age[0] <= until
+        and since <= entry.age[0]
     )
 
 
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-
-
-def first_second(text: str, option: str = "--since") -> float:
+def first_second(text: str) -> float:
     """Return the first moment that counts: `7d` is seven days ago, a date its midnight; UsageError for other words."""
     try:
         if ago := duration(text):
             return datetime.now().timestamp() - ago
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise UsageError(
-            f"{option} {text!r} is no time; write 2026-11-01, 2026-11-01T12:00, 12h, 7d or 2w (ago)"
-        ) from None
-
-
-def last_second(text: str) -> float:
-    """Return the last moment that counts: of a date without a time, the end of that day."""
-    if not _DAY.fullmatch(text):
-        return first_second(text, "--until")
-    first_second(text, "--until")
-    return (datetime.fromisoformat(text) + timedelta(days=1)).timestamp() - 1e-6
+        raise UsageError(f"--since {text!r} is no time; write 2026-11-01, 2026-11-01T12:00, 12h, 7d or 2w") from None

@@ -1,16 +1,11 @@
 """The run file: JSON Lines, a header and then a line a result, each on disk before the next case starts.
 
-History of the format number (readers refuse newer files, ignore fields they don't know, and may add fields freely):
-1  the first: kinds header, measurement, skipped, failed, end; later explanation, prediction, reported
-2  what was the text `note` of a row are fields: shared, oversubscribed, spin, picked, remarks, later bound and paced; a
-   header leaves out what is empty or not known; later scheduling, spread and barrier of a row, bind and starts of a
-   sweep
+earlier.py has the history of the format number.
 """
 
 import contextlib
 import fcntl
 import importlib
-import json
 import os
 import tempfile
 import threading
@@ -25,14 +20,16 @@ from collbench.errors import Notice, RunFileError, StorageError, UsageError
 from collbench.host import sanitize
 from collbench.host.sanitize import text
 from collbench.notebook import Shown
+from collbench.records import encoded
 from collbench.results import Outcome, Result
+from collbench.runfile.earlier import upgraded
 from collbench.runfile.flat import record
 from collbench.runfile.header import Header
 from collbench.runfile.rounds import one_of_each
-from collbench.runfile.schema import to_line, to_result, upgraded
+from collbench.runfile.schema import to_result
 from collbench.units import counted
 
-FORMAT = 2
+FORMAT = 3
 NAME = "run.jsonl"  # of the run file within its folder
 _NAMED = 3  # rows that are left out with a warning of their own; the others are counted
 INTERRUPTED = 128  # exit statuses from here on say which signal ended the run, as shells count it
@@ -150,15 +147,15 @@ class Writer:
 
     def header(self, header: Header) -> None:
         """Write what holds for the whole run."""
-        self._line(_header_fields(header))
+        self._line(_header_line(header))
 
     def append(self, result: Result) -> None:
         """Write one result."""
-        self._line(to_line(result))
+        self._line(encoded(result))
 
     def end(self, finished: str, status: int) -> None:
         """Write that the run is whole, and its exit status."""
-        self._line({"kind": "end", "finished": finished, "status": status})
+        self._line(encoded({"kind": "end", "finished": finished, "status": status}))
 
     def discard(self) -> None:
         """Remove the file and the folders that were made for it, because no measurement could be started."""
@@ -169,8 +166,7 @@ class Writer:
                 folder.rmdir()
         self.close()
 
-    def _line(self, fields: dict[str, Any]) -> None:
-        line = _encoded(fields)
+    def _line(self, line: bytes) -> None:
         with self._lock:
             self._lines.append(line)
             if reason := self._gone() or self._failure(line):
@@ -243,7 +239,7 @@ class Reopened(Writer):
 
     def header(self, header: Header) -> None:
         """Put the header and the lines that stay in the place of the file."""
-        self._replace([_encoded(_header_fields(header)), *self._existing])
+        self._replace([_header_line(header), *self._existing])
 
     def _replace(self, lines: list[bytes]) -> None:
         place = self.path.resolve()
@@ -267,12 +263,8 @@ class Reopened(Writer):
         self.close()
 
 
-def _header_fields(header: Header) -> dict[str, Any]:
-    return {"kind": "header", "format": FORMAT} | header.to_json()
-
-
-def _encoded(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, allow_nan=False).encode() + b"\n"
+def _header_line(header: Header) -> bytes:
+    return encoded({"kind": "header", "format": FORMAT} | header.to_json())
 
 
 def _locked(file: int) -> bool:
@@ -363,11 +355,14 @@ def parse_header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Heade
         fields = sanitize.parse_object(line)
     except ValueError as error:
         raise RunFileError(f"{place}:{at}: {error}; `collbench import` reads logs of other tools") from None
-    if fields.pop("kind", None) != "header":
+    if fields.get("kind") != "header":
         raise RunFileError(f"{place} is not a run file: its first line is no header")
-    number = fields.pop("format", None)
+    number = fields.get("format")
     if type(number) is not int or not 1 <= number <= FORMAT:
         raise RunFileError(
             f"{place} has format {text(repr(number), 24)}, this collbench reads up to {FORMAT}: upgrade collbench"
         )
-    return Header.from_json(fields), number
+    try:
+        return Header.from_json(upgraded(fields) if number < FORMAT else fields), number
+    except ValueError as error:
+        raise RunFileError(f"{place}:{at}: the header cannot be read: {error}") from None

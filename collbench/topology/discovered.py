@@ -5,14 +5,13 @@ GPUs or CPU sockets, their links, and the machine around them.  None: not known.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from itertools import chain, pairwise
 from typing import Any
 
-import msgspec
-
-from collbench.errors import RunFileError
+from collbench.notebook import Shown
+from collbench.records import Record, plain
 from collbench.units import counted, format_size
 
 NVLINK_RATES = {1: 20e9, 2: 25e9, 3: 25e9, 4: 25e9, 5: 50e9}
@@ -49,8 +48,7 @@ class Kind(StrEnum):
     NETWORK = "network"
 
 
-@dataclass(frozen=True)
-class NvLink:
+class NvLink(Record, frozen=True):
     """NVLinks side by side: all of a GPU, or those that lead to one peer."""
 
     generation: int | None = None
@@ -71,8 +69,7 @@ class NvLink:
         return f"{self.count} x {name}" if self.count else name
 
 
-@dataclass(frozen=True)
-class Pcie:
+class Pcie(Record, frozen=True):
     """A PCIe connection: what it runs at now, and the most that slot and device allow together."""
 
     generation: int | None = None  # falls while the device idles, so it says nothing about speed under load
@@ -98,8 +95,7 @@ class Pcie:
         return f"{name} x{width}" if width else name
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(Record, frozen=True):
     """What connects devices `a` and `b` of Topology.devices, and whether each may use the other's memory."""
 
     a: int
@@ -121,8 +117,7 @@ class Link:
 SLICE = "MIG-"  # what the UUID of a MIG slice begins with
 
 
-@dataclass(frozen=True)
-class FabricInfo:
+class FabricInfo(Record, frozen=True):
     """A GPU's place among the GPUs that one NVSwitch fabric joins."""
 
     state: str  # "not started", "in progress" or "completed"
@@ -130,11 +125,10 @@ class FabricInfo:
     clique: int = 0  # only GPUs of one clique reach each other
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(Record, frozen=True):
     """One GPU, as the driver sees it."""
 
-    name: str
+    name: str = ""
     bus_id: str = ""  # as CUDA writes it: 0000:0a:00.0
     uuid: str = ""  # as NVML writes it; without NVML, in hexadecimal as CUDA has it
     architecture: str | None = None
@@ -154,25 +148,23 @@ class Gpu:
         return self.uuid.startswith(SLICE)
 
 
-@dataclass(frozen=True)
-class DriverInfo:
+class DriverInfo(Record, frozen=True):
     """The NVIDIA driver, and the CUDA version that it brings."""
 
     version: str | None = None
     cuda: str | None = None
 
 
-@dataclass(frozen=True)
-class Socket:
+class Socket(Record, frozen=True):
     """One CPU package."""
 
+    host = bus_id = ""  # as a GPU has
     name: str
     cores: int | None = None
     threads: int | None = None  # logical CPUs that are online
 
 
-@dataclass(frozen=True)
-class Cache:
+class Cache(Record, frozen=True):
     """All caches of one level and type in the machine."""
 
     name: str  # "L1d", "L2"
@@ -181,8 +173,7 @@ class Cache:
     shared_by: int  # logical CPUs that share a cache
 
 
-@dataclass(frozen=True)
-class NumaNode:
+class NumaNode(Record, frozen=True):
     """Memory, and the CPUs that are nearest to it."""
 
     number: int
@@ -190,11 +181,10 @@ class NumaNode:
     memory: int | None = None  # bytes
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(Shown, Record, frozen=True):
     """The machine that CPU ranks run on, and how much of it they may use."""
 
-    usable: tuple[int, ...]  # logical CPUs in the affinity mask
+    usable: tuple[int, ...] = ()  # logical CPUs in the affinity mask
     cpu_limit: float | None = None  # CPUs' worth of time that the control group allows
     caches: tuple[Cache, ...] = ()
     numa: tuple[NumaNode, ...] = ()
@@ -214,12 +204,11 @@ Probed = Mapping[tuple[int, int], tuple[bool, str]]
 _WORDS: dict[str, str] = {Kind.NVLINK: "NVLink", Kind.NVSWITCH: "NVSwitch", Kind.PCIE: "PCIe"}  # else as the kind
 
 
-@dataclass(frozen=True)
-class Topology:
+class Topology(Record, frozen=True):
     """Ranks on devices; unless `places` says otherwise, rank r runs on device r modulo their number."""
 
-    platform: str
-    ranks: int
+    platform: str = ""
+    ranks: int = 0
     gpus: tuple[Gpu, ...] = ()
     sockets: tuple[Socket, ...] = ()
     links: tuple[Link, ...] = ()  # one for each pair of devices
@@ -279,26 +268,10 @@ class Topology:
         """
         return replace(self, links=tuple(_probed(link, results, otherwise) for link in self.links))
 
-    def on_nodes(self, count: int) -> dict[str, Any]:
-        """Return the record of a run on so many machines, of which this is the first; the others are not discovered."""
-        record = self.to_json() | {"nodes": count}
-        if count > 1:
-            ranks, _, what = self.name.partition(" on ")
-            record["name"] = f"{ranks} on {count} nodes, the first with {what}"
-        return record
-
     def to_json(self) -> dict[str, Any]:
         """Return the record for a run file's header; `name` and `shared` are for readers without this module."""
-        record: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(asdict(self)))  # tuples as lists
+        record: dict[str, Any] = plain(asdict(self))
         return {"name": self.name, "shared": self.shared} | record
-
-    @staticmethod
-    def from_json(record: Mapping[str, Any]) -> "Topology":
-        """Return the topology that `to_json` wrote; unknown keys are ignored, RunFileError if it cannot be read."""
-        try:
-            return msgspec.convert(record, Topology)
-        except msgspec.ValidationError as error:
-            raise RunFileError(f"the header's topology cannot be read ({error}); is the run file damaged?") from error
 
 
 def _probed(link: Link, results: Probed, otherwise: str) -> Link:

@@ -170,7 +170,7 @@ def test_the_whole_interval_decides() -> None:
         (Estimate(0.8, 0.7, 0.9), INCONCLUSIVE),
         (Estimate(0.9, float("-inf"), float("inf")), INCONCLUSIVE),
     ):
-        assert judged(estimate, 0.75) == word, estimate
+        assert judged(estimate) == word, estimate
 
 
 def predicted(computing: float, waiting: float, exposed: float) -> list[StepPrediction]:

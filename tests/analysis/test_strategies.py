@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from collbench.analysis.step_tables import ranking_table
 from collbench.analysis.strategies import Effort, geometric_mean, ranking, round_up, verdicts
 from collbench.cases import Job
-from collbench.cli._step_tables import ranking_table
 from collbench.plots.steps import losses
 from collbench.results import Trained
 from collbench.results.facts import WeightMismatch
@@ -94,8 +94,8 @@ def test_a_strategy_that_learns_nothing_does_not_set_the_target_and_is_named() -
     found = ranking(racing_to(1.5, runs("ring", 2e-3, noise=(1.0,))))
     assert found
     (entry,) = found.entries
-    assert entry.needed(Effort.STEPS, 1) == pytest.approx(14.3, abs=0.5)
-    assert entry.needed(Effort.SECONDS, 1) == pytest.approx(2e-3 * 14.2, rel=0.03)
+    assert Effort.STEPS.of(entry.runs[1], entry.goals[1]) == pytest.approx(14.3, abs=0.5)
+    assert Effort.SECONDS.of(entry.runs[1], entry.goals[1]) == pytest.approx(2e-3 * 14.2, rel=0.03)
 
 
 def test_an_estimate_is_a_geometric_mean_with_student_s_interval_and_targets_have_two_digits() -> None:

@@ -132,17 +132,17 @@ def test_a_plan_of_training_is_stored_as_a_run_and_refuses_what_cannot_be(tmp_pa
     stored = collbench.read(tmp_path / "plan")
     assert stored.results == plan.run().results == tuple(plan.rows())
     assert [size.gpus for size in plan.sizes] == [512, 1024]
-    assert stored.results[0].implementation == plan.best.layout.name
+    assert stored.results[0].implementation == plan.best.implementation
     assert collbench.report(stored) == tmp_path / "plan" / "report.html"
     measured = collbench.read(ROOT / "results" / "cpu-2-ranks")
     small = "layers=4,hidden=256,heads=4,sequence=128,vocabulary=1000"
-    assert collbench.train(small, measured, batch=8, tflops=0.05, memory=4).best.layout.gpus == 2
+    assert collbench.train(small, measured, batch=8, machine="dgx-h100").best.gpus == 2
     for words, reason in (
         ({"deadline": "30d"}, "deadline= needs a price="),
         ({"price": -1.0}, "price=-1"),
         ({"top": 0}, "top=0"),
         ({"gpus": 0}, "gpus=0"),
-        ({"fitted": True}, "fitted= is of a run's curves"),
+        ({"batch": 0}, "batch=0"),
     ):
         with pytest.raises(UsageError, match=reason):
             collbench.train(**words)  # type: ignore[arg-type]

@@ -115,7 +115,7 @@ def test_gate_says_inconclusive_where_a_regression_could_hide(tmp_path: Path) ->
 
 def test_what_is_wrong_or_failed_now_is_a_regression(base: Path, tmp_path: Path) -> None:
     """Although it has no time; the table says what happened."""
-    wrong = Measurement(case(nbytes=1024), "mpi", "cpu", 1, (), Mismatch(1, 5, 0, "1", "2", 3))
+    wrong = Measurement(case(nbytes=1024), "mpi", "cpu", 1, (), mismatch=Mismatch(1, 5, 0, "1", "2", 3))
     new = write(tmp_path / "new", wrong, Failed(case(nbytes=4096), "mpi", "cpu", "hung <here>"))
     outcome = compare(base, new, "--gate")
     assert outcome.return_value == 3
@@ -299,7 +299,6 @@ def test_wrong_words_are_refused_with_the_choices(base: Path, tmp_path: Path, mo
         ([base, new, "--junit", "base/run.jsonl/x.xml"], "choose another --junit"),
         ([base, new, "-o", "base/run.jsonl/x.png"], "choose another --out"),
         ([base], "give BASE and NEW, or --against"),
-        ([base, base, "--history", base], "give --against"),
         ([base, "broken.jsonl"], "broken.jsonl:1"),
         (["nowhere", base], "nowhere"),
         ([base, "other"], "nothing to compare"),  # an empty table would look like a success
@@ -347,4 +346,4 @@ def test_the_last_run_needs_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     outcome = compare("--against", "last", new, "--gate")
     assert "BASE  results/runs/day2/run.jsonl" in outcome.output
     assert outcome.return_value == 3
-    assert "no last run" in refusal(compare("--against", "last", new, "--history", tmp_path / "elsewhere"))
+    assert "no last run" in refusal(compare("--against", tmp_path / "elsewhere", new))

@@ -1,4 +1,4 @@
-"""`collbench fit`: its table, held-back sizes, what it refuses."""
+"""`collbench fit`: its table, what it refuses."""
 
 import json
 import tomllib
@@ -65,13 +65,11 @@ def test_a_run_becomes_latency_rate_and_crossing(tmp_path: Path) -> None:
 
 
 def test_the_table_names_every_curve_and_warns_of_extrapolation(tmp_path: Path) -> None:
-    """One line a curve, and one for what was held back; a rate that no size reaches is called extrapolated."""
-    out = fit(run_file(tmp_path / "run"), "--held-back", "512").stdout
+    """One line a curve; a rate that no size reaches is called extrapolated."""
+    out = fit(run_file(tmp_path / "run")).stdout
     assert "mpi" in out
     assert "one-shot and mpi cross between" in out
     assert "beyond 2 MiB: extrapolated" in out
-    assert out.count("512 B held back: took") == 2
-    assert out.count(": covered") == 2
     assert "the rate is extrapolated: 2 KiB, the largest size" in fit(run_file(tmp_path / "few", sizes=5)).stdout
 
 
@@ -83,11 +81,10 @@ def test_runs_are_joined(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_fitted_says_why(tmp_path: Path) -> None:
-    """Too few sizes, a size that is not there, no run."""
+    """Too few sizes, no run."""
     few = run_file(tmp_path / "few", sizes=1)
     assert "mpi: a curve needs 2 sizes or more" in refusal(fit(few))
-    assert "--held-back 16: no such size" in refusal(fit(run_file(tmp_path / "run"), "--held-back", "16"))
-    assert "is not a size" in refusal(fit(few, "--held-back", "x"))
+    run_file(tmp_path / "run")
     assert "cannot read" in refusal(fit(tmp_path / "nowhere"))
     assert "the model knows GPUs only" in refusal(fit(COMMITTED, "-o", tmp_path / "x.toml"))
     assert not (tmp_path / "x.toml").exists()

@@ -61,27 +61,22 @@ def test_times_are_those_that_predict_prints_of_one_system(here: Command, tmp_pa
     assert found["verdict"][0].startswith("should be fastest: ")
 
 
-def test_a_measured_and_an_imported_run_among_systems_are_called_so(here: Command, tmp_path: Path) -> None:
-    """And decide sizes, type and ranks of what is predicted beside them; what has no time in common is left out."""
+def test_a_run_is_compared_with_a_prediction_that_was_kept(here: Command, tmp_path: Path) -> None:
+    """By compare; predict takes systems, and names what they are."""
     log = [
         Reported(case(nbytes=nbytes, ranks=8), "nccl", "gpu", 1e-5 + nbytes / 1e10, "mean of 20")
         for nbytes in (1024, 2**20)
     ]
-    write(tmp_path / "log", *log, imported={"tool": "nccl-tests"})
-    write(tmp_path / "other", sampled("nccl", collective="broadcast", nbytes=8))
-    write(tmp_path / "empty")
-    done = here("predict", "dgx-h100,log")
-    assert re.search(r"^log +imported: a log of nccl-tests$", done.stdout, re.MULTILINE)
+    write(tmp_path / "log", *log, imported={"tool": "nccl-tests"}, topology={"platform": "gpu", "name": "a box"})
+    words = ("--ranks", "8", "-b", "1K", "-e", "1M", "-f", "1024", "--no-plot", "--out", "told")
+    assert here("predict", "dgx-h100", *words).returncode == 0
+    done = here("compare", "log", "told")
+    assert re.search(r"^log +imported: a box$", done.stdout, re.MULTILINE)
     assert "allreduce, float, sum, 8 ranks" in done.stdout
-    assert re.findall(r"^ *(\d+ \w?i?B)  ", done.stdout, re.MULTILINE) == ["1 KiB", "1 MiB"]
-    done = here("predict", f"dgx-h100,{XEON}", "--op", "allreduce", "-b", "8", "-e", "8")
-    assert re.search(r"^cpu-2-ranks +measured: 2 ranks on ", done.stdout, re.MULTILINE)
-    assert re.search(r"^ +\* cpu-2-ranks .* mpi: MPICH", done.stdout, re.MULTILINE)
-    assert "DGX H100, 2 GPUs" in done.stdout
-    done = here("predict", f"dgx-h100,hgx-h200,{tmp_path / 'other'}", "--op", "allreduce", "--ranks", "8", *FEW)
-    assert "left out: other: no time of a case and size that another one has" in done.stderr
-    done = here("predict", "dgx-h100,empty")
-    assert (done.returncode, "no results" in done.stderr) == (2, True)
+    assert re.findall(r"^ *(\d+ \w?i?B)  [ *?] log", done.stdout, re.MULTILINE) == ["1 KiB", "1 MiB"]
+    for words, said in (("dgx-h100,log", "unknown system 'log'"), ("dgx-h100,dgx-h100", "names a system twice")):
+        done = here("predict", words)
+        assert (done.returncode, said in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr
 
 
 def test_compare_of_two_machines_says_who_is_fastest_too() -> None:

@@ -14,7 +14,7 @@ from collbench.collectives import COLLECTIVES, find_collective, of_nccl_tests
 from collbench.datatypes import find_datatype, find_reduction
 from collbench.formats.nccl_tests_write import program
 from collbench.runfile.flat import document
-from collbench.runfile.schema import sweep_fields, to_sweep
+from collbench.runfile.schema import sweep_part, to_sweep
 from collbench.runfile.store import read
 from tests.conftest import ROOT, Command
 
@@ -154,4 +154,4 @@ def test_both_places_of_every_size_follow_each_other() -> None:
         *((8, False), (8, True), (64, False), (64, True)),
         *((8, False), (64, False)),
     ]
-    assert to_sweep(sweep_fields(sweep)) == sweep
+    assert to_sweep(sweep_part(sweep)) == sweep

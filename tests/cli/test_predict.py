@@ -115,7 +115,7 @@ def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_pa
     measuring = {*declared(SweepRequest)} - {*declared(PredictRequest), "on", "each"}
     measuring |= {"rendezvous", "ab", "percentiles"}
     assert mine >= measuring
-    assert theirs >= mine - measuring - {"resume"}  # with which nothing else goes
+    assert theirs >= mine - measuring - {"on", "resume"}  # the argument, and what nothing else goes with
     assert not theirs & measuring
 
 

@@ -85,12 +85,7 @@ def test_options_choose_what_is_listed(runs: Command) -> None:
     assert listed() == ["new", "middle", "old"]
     assert listed("-n", "1") == ["new"]
     assert listed("--since", "2026-03-02") == ["new", "middle"]
-    assert listed("--until", "2026-03-02") == ["middle", "old"]
-    assert listed("--op", "all_reduce_perf,broadcast", "--on", "cpu", "--host", "node*", "--topology", "SOCK") == [
-        "new",
-        "middle",
-        "old",
-    ]
+    assert listed("--op", "all_reduce_perf,broadcast", "--on", "cpu", "--host", "node*") == ["new", "middle", "old"]
     assert listed("results/runs/old") == ["old"]
     for words in ((), ("--json",)):
         done = runs("-n", "1", *words)
@@ -192,4 +187,4 @@ def test_a_run_of_nothing_but_plans_is_drawn_listed_or_refused(here: Command, ru
     assert len(lines) == 2
     assert all("predicted" in line for line in lines)
     done = here("plot", "plans", "--format", "svg", "--impl", "tp8 dp8 mb1 zero3")
-    assert {Path(line).stem for line in done.stdout.splitlines()} == {"layouts", "memory"}
+    assert {Path(line).stem for line in done.stdout.splitlines()} == {"layouts"}

@@ -9,8 +9,8 @@ import pytest
 
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import curves
+from collbench.analysis.step_tables import straggler_sections
 from collbench.analysis.stragglers import Finding, StepArrays, straggler_test, verdicts
-from collbench.cli._step_tables import straggler_sections
 from collbench.measure.schedules import overlapping
 from collbench.results import StepPrediction, StepTimes, Trained
 from collbench.results.steps import COMMUNICATED, COMPUTED
@@ -99,8 +99,8 @@ def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, 
 
 
 def test_a_narrow_table_of_steps_keeps_what_it_is_about_and_its_headings_are_one_line(here: Command) -> None:
-    for command, kept in (("scale", "efficiency"), ("overlap", "gain")):
-        for width in (70, 80, 100) if command == "overlap" else (60, 70, 80, 100):
+    for command, kept in (("scale", "speed-up"), ("overlap", "gain")):
+        for width in (60, 70, 80, 100):
             few = ("--ranks", "2,4" if command == "scale" else "4")
             done = here("step", command, "--on", "dgx-h100", *few, "--out", f"{command}-{width}", COLUMNS=str(width))
             assert done.returncode == 0, done.stderr
@@ -160,7 +160,7 @@ def test_sections_name_the_late_rank_and_the_percentiles_of_steps() -> None:
 @pytest.mark.machine
 def test_a_rank_that_computes_twice_as_much_is_named(here: Command, tmp_path: Path) -> None:
     """With how often it was last, by how much, and what that costs; rank 0 is not.  Less is tried on made-up noise."""
-    words = ("--impl", "auto", "--compute", "1ms", "--slow-rank", "1", "--format", "svg")
+    words = ("--impl", "auto", "--compute", "1ms", "--slow-rank", "1")
     said, run = carried_out(here, tmp_path, *STRAGGLERS, *words)
     (line,) = (line for line in said.splitlines() if "rank 1 is late: last in" in line)
     assert "the others wait for it" in line
@@ -174,7 +174,7 @@ def test_a_rank_that_computes_twice_as_much_is_named(here: Command, tmp_path: Pa
 
 
 COMPARED = ("ring", "local-sgd")
-STYLES = ("step", "strategies", "--on", "cpu", "--ranks", "2", "--steps", "10", "--out", "out")
+STYLES = ("step", "strategies", "--ranks", "2", "--steps", "10", "--out", "out")
 
 
 def test_strategies_are_compared_over_seeds(here: Command, tmp_path: Path) -> None:
@@ -189,8 +189,6 @@ def test_strategies_are_compared_over_seeds(here: Command, tmp_path: Path) -> No
         "2",
         "--slow-rank",
         "1:2",
-        "--format",
-        "svg",
     )
     results = run.results
     assert {(result.implementation, result.case.job.seed) for result in results if result.case.job} == {

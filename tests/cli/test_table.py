@@ -6,17 +6,14 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cli.ab import TABLE, label, paired_rows
+from collbench.cli.ab import paired_rows
 from collbench.cli.results_table import (
     ESTIMATE,
-    NAME,
     SHARED,
-    expected_heading,
-    heading,
-    left_out,
     legend_lines,
     row,
     spread_legend,
+    timed_table,
 )
 from collbench.cli.sweep import findings
 from collbench.collectives import COLLECTIVES
@@ -38,11 +35,11 @@ def test_ranks_that_share_a_gpu_have_no_bus_bandwidth_and_one_line_says_why() ->
     """Neither a column nor a word in any row; what else a row has to say stays."""
     alone = measurement(seconds=(2e-6,) * 7, nbytes=4096)
     shared = replace(alone, note=SHARED_NOTE)
-    names, line = heading("mpi", bus=False), row(shared, alone)
+    names, line = timed_table("mpi", bus=False).heading(), row(shared, alone)
     assert line.split() == ["4", "KiB", "mpi", "2", "us", "0.0%", "2.048", "1.00x", "ok,", "picked", "two-shot"]
     assert "busbw" not in names
     below(line, names, algbw="2.048", vs_mpi="1.00x")
-    pair = list(paired_rows((shared, shared), ("A", "B")))
+    pair = paired_rows((shared, shared), timed_table(bus=False))
     assert all(line.split()[-5:] == ["0.0%", "2.048", "ok,", "picked", "two-shot"] for line in pair)
     why = SHARED.format(sharing="2 ranks share 1 GPU")
     assert legend_lines([alone, shared, shared]) == [why]
@@ -115,10 +112,11 @@ def test_a_narrow_table_keeps_the_ratio_and_its_heading_is_one_line(monkeypatch:
         (40, [], ["algbw", "± 95 %", "busbw", "vs mpi"]),
     ):
         monkeypatch.setenv("COLUMNS", str(width))
-        names, line = heading("mpi"), row(result, other)
+        table = timed_table("mpi")
+        names, line = table.heading(), row(result, other, table)
         assert all(name in names for name in kept), width
-        assert "\n" not in names + expected_heading("mpi")
-        assert left_out("mpi", spread=False, estimates=False, width=NAME, modelled=False) == gone
+        assert "\n" not in names + timed_table("mpi", modelled=True).heading()
+        assert table.left_out() == gone
         assert max(map(len, line.split("\n"))) <= width
         assert ("2.048" in line, "0.0%" in line, "4.00x" in line) == tuple(
             name in kept for name in ("busbw", "± 95 %", "vs mpi")
@@ -138,7 +136,13 @@ def below(line: str, heading: str, **ends: str) -> None:
 
 def test_rows_stand_below_their_headings() -> None:
     """Every column ends where its heading ends."""
-    below(row(measurement("ring-flags"), measurement()), heading("mpi"), size="KiB", time="us", vs_mpi="1.00x")
+    below(
+        row(measurement("ring-flags"), measurement()),
+        timed_table("mpi").heading(),
+        size="KiB",
+        time="us",
+        vs_mpi="1.00x",
+    )
 
 
 def expected(implementation: str, seconds: float, **more: Any) -> Prediction:
@@ -149,7 +153,10 @@ def expected(implementation: str, seconds: float, **more: Any) -> Prediction:
 def test_a_predicted_row_has_band_and_way_and_says_that_it_is_one() -> None:
     """Below the headings of its own."""
     library = expected("nccl", 4e-6)
-    line, names = row(expected("ring-ll", 2e-6, algorithm="ring", protocol="ll"), library), expected_heading("nccl")
+    line, names = (
+        row(expected("ring-ll", 2e-6, algorithm="ring", protocol="ll"), library),
+        timed_table("nccl", modelled=True).heading(),
+    )
     assert " ".join(line.split()) == "4 KiB ring-ll 2 us 1 us .. 4 us 2.048 2.048 2.00x ring/ll predicted"
     below(line, names, size="KiB", time="2 us", nine_in_ten="4 us", vs_nccl="2.00x")
     assert names.index("algorithm") == line.index("ring/ll")
@@ -157,24 +164,24 @@ def test_a_predicted_row_has_band_and_way_and_says_that_it_is_one() -> None:
 
 
 def test_two_settings_are_two_rows() -> None:
-    """Each with its time; what they have in common stands once, and columns end where their headings do."""
-    labels = label("A", ""), label("B", "NCCL_ALGO=Ring")
+    """Each after its letter, with its time, and columns end where their headings do."""
+    table = timed_table(width=18)
     pair = measurement(seconds=(2e-6,) * 7), measurement(seconds=(3e-6,) * 7)
-    first, second = paired_rows(pair, labels)
-    assert first.split()[:7] == ["1", "KiB", "mpi", "A", "as", "is", "2"]
-    assert second.split()[:4] == ["B", "NCCL_ALGO=Ring", "3", "us"]
-    assert second.index("3 us") + 4 == TABLE.heading().index("time") + 4
+    first, second = paired_rows(pair, table)
+    assert first.split()[:6] == ["1", "KiB", "A", "mpi", "2", "us"]
+    assert second.split()[:6] == ["1", "KiB", "B", "mpi", "3", "us"]
+    assert second.index("3 us") + 4 == table.heading().index("time") + 4
 
 
 def test_a_setting_without_a_time_says_why_beside_the_other() -> None:
     """One reason for both stands once."""
-    labels = label("A", ""), label("B", "X=1")
+    table = timed_table(width=18)
     failed, skipped = Failed(case(), "mpi", "cpu", "died"), Skipped(case(), "mpi", "cpu", "no way")
     for result, word in ((failed, "FAILED: died"), (skipped, "no way")):
-        first, second = paired_rows((measurement(), result), labels)
+        first, second = paired_rows((measurement(), result), table)
         assert first.endswith("ok")
-        assert second.split()[:2] == ["B", "X=1"]
+        assert second.split()[2:4] == ["B", "mpi"]
         assert second.endswith(word)
-    (line,) = paired_rows((skipped, skipped), labels)
+    (line,) = paired_rows((skipped, skipped), table)
     assert line.split() == ["1", "KiB", "mpi", "skipped:", "no", "way"]
-    assert len(list(paired_rows((skipped, failed), labels))) == 2
+    assert len(paired_rows((skipped, failed), table)) == 2

@@ -25,13 +25,11 @@ from click.testing import CliRunner
 from collbench.api import notices
 from collbench.cli import progress
 from collbench.cli.progress import LiveTable
-from collbench.cli.tables import Table, wrapped
+from collbench.present.terminal import wrapped
 from collbench.results import Failed, Mismatch, Reported, Result, Skipped
 from tests.conftest import ROOT, Command, case, measurement, of_a_user
 
 WAITED = (1.0, 7.9, 8.1, 9.0, 15.0, 16.2, 30.0)  # seconds
-TABLE = Table("{size:>9}  {name:<10} {time:>9} {rate:>8}  {check}", ("rate",))
-CELLS = {"size": "8 B", "name": "mpi", "time": "1.5 us", "rate": "0.01", "check": "ok, picked one-shot-ll of them all"}
 RESULTS = ROOT / "results"
 AB = RESULTS / "cpu-ab-slowed-ring"
 FEW = {  # and a word with which a line must begin, whatever the width; the last is for programs
@@ -122,25 +120,6 @@ def test_the_paths_of_runs_stay_whole_in_every_terminal() -> None:
         lines = in_a_terminal(program, ROOT, width).splitlines()
         assert paths <= {line.split()[-1] for line in lines}, width
         assert lines[0].split()[0] == "started"
-
-
-def test_columns_are_left_out_by_their_importance() -> None:
-    """The last one wraps at words, below itself, or below the row where there is hardly any room."""
-    assert (
-        TABLE._replace(width=120).row(**CELLS)
-        == "      8 B  mpi           1.5 us     0.01  ok, picked one-shot-ll of them all"
-    )
-    assert TABLE._replace(width=46).left_out(CELLS) == ["rate"]
-    assert TABLE._replace(width=50).row(**CELLS).split("\n") == [
-        "      8 B  mpi           1.5 us  ok, picked",
-        "                                 one-shot-ll of",
-        "                                 them all",
-    ]
-    assert TABLE._replace(width=40).row(**CELLS).split("\n") == [
-        "      8 B  mpi           1.5 us",
-        "           ok, picked one-shot-ll of",
-        "           them all",
-    ]
 
 
 def test_lines_are_broken_at_words_and_never_between_a_number_and_its_unit() -> None:

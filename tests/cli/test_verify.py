@@ -44,7 +44,7 @@ def test_a_broken_kernel_is_wrong_in_the_matrix_and_in_detail(here: Command, tmp
     words = ("--impl", "mpi,ring-flags", "--op", "allreduce")
     done = here(*VERIFY, *words, COLLBENCH_KERNELS=str(kernels))
     assert done.returncode == 1, done.stdout + done.stderr
-    *summary, failures = done.stdout.split("--full: all types and reductions\n")
+    *summary, failures = done.stdout.split("-d all --redop all: all types and reductions\n")
     assert re.search(r"^ring-flags +WRONG$", summary[0], re.MULTILINE)
     assert re.search(r"^mpi +ok$", summary[0], re.MULTILINE)
     assert len(re.findall(r"ring-flags +WRONG: rank \d", failures)) == 3
@@ -78,9 +78,9 @@ def explained(
 
 
 def test_a_rung_is_explained_and_the_library_has_a_time_alone(here: Command, tmp_path: Path) -> None:
-    results = explained(here, tmp_path, ("two-shot",), "--impl", "mpi,two-shot", "-b", "16K", "--format", "svg")
+    results = explained(here, tmp_path, ("two-shot",), "--impl", "mpi,two-shot", "-b", "16K")
     assert set(results) == {"mpi", "two-shot"}
-    for name in ("timeline-allreduce-float-sum-16384B-two-shot.svg", "shares-allreduce-float-sum-16384B.svg"):
+    for name in ("timeline-allreduce-float-sum-16384B-two-shot.png", "shares-allreduce-float-sum-16384B.png"):
         assert (tmp_path / "out" / name).stat().st_size > 5000
 
 
@@ -99,13 +99,13 @@ def test_every_rung_is_explained_and_a_slow_rank_shows_in_the_others_waiting(her
     assert text.count(place) == 3
     until = f"world.rank() == 1 && shared_clock() - since < {DAWDLE * 1e9:.0f}"
     file.write_text(text.replace(place, f"  for (u64 since = shared_clock(); {until};) {{}}\n" + place))
-    words = ("--impl", "two-shot", "-b", "1K", "--format", "svg")
+    words = ("--impl", "two-shot", "-b", "1K")
     result = explained(here, tmp_path, ("two-shot",), *words, COLLBENCH_KERNELS=str(tmp_path / "kernels"))["two-shot"]
     quick, slow = result.tracks
     assert slow.spent[ADDED] > 0.97 * DAWDLE
     assert quick.spent[WAITED] > 0.8 * DAWDLE
     assert quick.spent[ADDED] < 0.5 * DAWDLE
     assert result.seconds > 0.97 * DAWDLE
-    name = "timeline-allreduce-float-sum-1024B-two-shot.svg"
-    assert here("plot", "out", "-o", "again", "--format", "svg").returncode == 0
+    name = "timeline-allreduce-float-sum-1024B-two-shot.png"
+    assert here("plot", "out", "-o", "again").returncode == 0
     assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()

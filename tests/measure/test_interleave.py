@@ -249,7 +249,7 @@ def raises(asked: Case, name: str, round_: int) -> Result:
 
 
 def test_what_goes_wrong_in_one_setting_costs_its_implementation_and_the_other_nothing() -> None:
-    wrong = Measurement(case(), "two", "cpu", 1, (), MISMATCH)
+    wrong = Measurement(case(), "two", "cpu", 1, (), mismatch=MISMATCH)
     for answer, at, wanted in (
         (lambda asked, name, _: Skipped(asked, name, "cpu", "no way"), 1, Skipped(case(), "two", "cpu", "no way")),
         (

@@ -17,9 +17,9 @@ from collbench.errors import PlatformError
 from collbench.measure import protocol, supervisor
 from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform, platforms
+from collbench.records import plain
 from collbench.results import Result
 from collbench.results.collectives import Skipped
-from collbench.runfile.schema import sweep_fields
 from tests.cli.test_sweep import alive
 from tests.conftest import case
 from tests.test_cases import sweep
@@ -50,11 +50,11 @@ greeting = {"pids": [os.getpid()], "files": [], "cores": []}
 greeting |= {"topology": {}, "versions": {}, "variables": {"first": json.dumps(receive())}}
 exec(settings.get("greet", ""))
 send(**greeting)
-while case := receive().get("case"):
-    for place, name in enumerate(case["implementations"], 1):
+while case := (order := receive()).get("case"):
+    for place, name in enumerate(order["implementations"], 1):
         beat(place, name)
-        told = f"{case['launches']} {case['sampling']['iters']} {case['implementations']}"
-        result = case | {"kind": "skipped", "implementation": name, "platform": "cpu", "reason": told}
+        told = f"{order['launches']} {order['sampling']['iters']} {order['implementations']}"
+        result = {"kind": "skipped", "case": case, "implementation": name, "platform": "cpu", "reason": told}
         exec(settings.get(name, ""))
         if result:
             send(result=result)
@@ -92,7 +92,12 @@ def test_an_order_says_all_that_ranks_must_know(ranks: Ranks) -> None:
         assert first == json.loads(
             json.dumps(
                 {
+<<<<<<< HEAD
                     "sweep": sweep_fields(one.sweep),
+=======
+                    "installation": installation(),
+                    "sweep": plain(one.sweep),
+>>>>>>> main
                     "named": ["A"],
                     "cores": find_platform("cpu").cores(one.sweep.ranks),
                 }

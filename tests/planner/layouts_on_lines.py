@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from collbench.planner import memory, step
 from collbench.planner.curves import TYPICAL, Array, Curve, Group, Network
 from collbench.planner.job import Job
 from collbench.planner.layouts import RECOMPUTE, SCHEDULES, SHARDINGS, Layout, coded
 from collbench.planner.models import Model
-from collbench.planner.search import TERMS, Planned, evaluate
+from collbench.planner.search import TERMS, evaluate
 from collbench.planner.setting import FITTED, Constants, Setting, choices, inputs, machine_of
 from collbench.topology.files import load
 from collbench.topology.system import System
@@ -56,13 +57,12 @@ class Line:
 
 
 def request(
-    model: Model = GPT, gpus: int = 8, batch: int = 64, curves: Lines | None = None, loader: float = float("inf"),
-    **job: Any,
+    model: Model = GPT, gpus: int = 8, batch: int = 64, curves: Lines | None = None, **job: Any
 ) -> Setting:  # fmt: skip
     """A question on a DGX H100 without noise."""
     of = Job(model, gpus, batch, job.pop("sequence", model.sequence), **({"noise": 0.0} | job)).checked()
     sent = curves or Lines()
-    return with_constants(Setting(of, sent, machine_of(sent.system), loader), CONSTANTS)
+    return with_constants(Setting(of, sent, machine_of(sent.system)), CONSTANTS)
 
 
 def with_constants(given: Setting, constants: Constants) -> Setting:
@@ -70,14 +70,38 @@ def with_constants(given: Setting, constants: Constants) -> Setting:
     return replace(given, machine=replace(given.machine, constants=constants))
 
 
-def evaluated(given: Setting, layout: Layout, **host: float) -> Planned:
+@dataclass(frozen=True)
+class Books:
+    """The values of all formulas for a layout."""
+
+    layout: Layout
+    values: dict[str, Any]
+
+    @property
+    def step(self) -> float:
+        return float(self.values["step"])
+
+    @property
+    def needed(self) -> float:
+        return float(self.values["needed"])
+
+    @property
+    def parts(self) -> dict[str, float]:
+        return {name: float(self.values[name]) for name in step.PARTS}
+
+    @property
+    def memory(self) -> dict[str, float]:
+        return {name: float(self.values[name]) for name in memory.PARTS}
+
+
+def evaluated(given: Setting, layout: Layout, **host: float) -> Books:
     """As `evaluate_layout` does it, without the band, which takes four more evaluations; `host` replaces inputs."""
     known = inputs(given) | choices({name: np.asarray(value) for name, value in coded(layout).items()}, given)
     values = evaluate(TERMS, known | host | {"network": Network(given.curves)})
-    return Planned(layout, given.job, values, 0.0, float("inf"))
+    return Books(layout, values)
 
 
-def books(layout: Layout, model: Model = GPT, batch: int = 64, **more: Any) -> Planned:
+def books(layout: Layout, model: Model = GPT, batch: int = 64, **more: Any) -> Books:
     """What a layout comes to, on as many GPUs as it takes, whose host launches at once."""
     return evaluated(request(model, layout.gpus, batch, **more), layout, **AT_ONCE)
 

@@ -103,19 +103,26 @@ def test_whole_nodes_take_what_the_model_predicts_and_bands_contain_it() -> None
         assert (fast < slow).all(), collective
 
 
-def test_a_run_whose_times_jump_is_taken_in_pieces(tmp_path: Path) -> None:
-    """Ten times as long from 1 MiB on: the fit has both sides, does not fall, and its band contains them."""
+def test_a_run_has_its_points_and_others_follow_from_them_with_a_wider_band(tmp_path: Path) -> None:
+    """Of an all-reduce of 8 ranks: a reduce-scatter takes half of it, and 16 ranks wait twice as often."""
     sizes = np.array([2.0**power for power in range(10, 31, 2)])
-    seconds = (1e-5 + sizes / 1e12) * np.where(sizes < 2**20, 1, 10)
+    seconds = 1e-5 + sizes / 1e11
     with Writer(tmp_path / "run") as writer:
         writer.header(Header())
         for size, took in zip(sizes, seconds.tolist(), strict=True):
             writer.append(
                 Measurement(case(nbytes=int(size), ranks=8), "nccl", "gpu", 1, (took * 0.99, took, took * 1.01))
             )
-    fitted = RunCurves(read(tmp_path / "run"), load("dgx-h100"), fitted=True).curve("allreduce", Group(8, 8))
-    assert fitted.time(sizes) == pytest.approx(seconds, rel=0.02)
-    many = fitted.time(np.geomspace(1, 1e12, 500))
-    assert (np.diff(many) >= 0).all()
-    assert (fitted.time(sizes, LOW) <= seconds).all()
-    assert (fitted.time(sizes, HIGH) >= seconds).all()
+    curves = RunCurves(read(tmp_path / "run"), load("dgx-h100"))
+    whole = curves.curve("allreduce", Group(8, 8))
+    assert whole.time(sizes) == pytest.approx(seconds)
+    assert (whole.time(sizes, LOW) < seconds).all()
+    assert (whole.time(sizes, HIGH) > seconds).all()
+    half = curves.curve("reducescatter", Group(8, 8))
+    assert half.time(sizes) == pytest.approx(seconds / 2)
+    assert half.time(sizes, HIGH) == pytest.approx(1.25 * whole.time(sizes, HIGH) / 2)
+    more = curves.curve("allreduce", Group(16, 8))
+    assert more.time(sizes[:1]) > whole.time(sizes[:1])
+    assert (np.diff(more.time(np.geomspace(1, 1e12, 500))) >= 0).all()
+    with pytest.raises(UsageError, match="from which no broadcast follows"):
+        curves.curve("broadcast", Group(8, 8))

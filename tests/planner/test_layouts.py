@@ -26,11 +26,10 @@ from collbench.planner.layouts import (
     Layout,
     candidates,
     coded,
-    divisors,
     layouts,
     parse_layout,
 )
-from collbench.planner.models import MODELS, Model
+from collbench.planner.models import MODELS, Model, divisors
 from collbench.topology.files import load
 from tests.planner.layouts_on_lines import GATED, MIXED, SYSTEM
 

@@ -11,10 +11,11 @@ import pytest
 from collbench.errors import UsageError
 from collbench.planner.curves import ModelCurves
 from collbench.planner.job import Job
-from collbench.planner.layouts import CODES, FIELDS, Layout, coded, divisors, parse_layout, uneven
-from collbench.planner.models import MODELS, load_model
-from collbench.planner.search import Plan, Planned, best_of, evaluate_layout, plan_on, search
+from collbench.planner.layouts import CODES, FIELDS, Layout, coded, layout_of, parse_layout, uneven
+from collbench.planner.models import MODELS, divisors, load_model
+from collbench.planner.search import Plan, best_of, evaluate_layout, plan_on, search, values_of
 from collbench.planner.setting import Setting, machine_of
+from collbench.results import PlannedStep
 from collbench.topology.files import load
 from collbench.units import format_seconds
 from tests.planner.layouts_on_lines import GATED, Lines, evaluated, request
@@ -106,12 +107,12 @@ def test_a_model_of_61_layers_has_stages_and_fixed_chunks_need_not_be_even() -> 
     given = asked(DEEPSEEK, "dgx-h100", 2048, 15360)
     everything, unpiped = plan_on(given, {}), plan_on(given, {"pipeline": 1})
     best = everything.best
-    assert best.layout.pipeline in (16, 32)
+    assert layout_of(best.implementation).pipeline in (16, 32)
     assert best.needed <= given.capacity
     assert everything.steps[0] < 0.95 * unpiped.steps[0]
     assert best.high < 0.7 * unpiped.best.high, "whose experts are in many nodes, which is less sure"
     chunks = best_of(given, parse_layout("pp16 v2"))
-    assert chunks.values["own_layers"] == 4
+    assert values_of(given, layout_of(chunks.implementation))["own_layers"] == 4
     assert not any(uneven(80, one) for one in (1, 2, 3, 4, 5, 8, 9, 16, 27, 40, 41, 80))
     assert all(uneven(80, one) for one in (6, 7, 11, 12, 32))
 
@@ -132,8 +133,8 @@ def test_of_layouts_that_are_as_fast_the_smallest_is_first() -> None:
         assert plan.places == order
 
 
-def printed(plan: Planned) -> tuple[str, ...]:
-    return (*map(format_seconds, (plan.step, plan.low, plan.high)), f"{plan.needed / 2**30:.1f}")
+def printed(plan: PlannedStep) -> tuple[str, ...]:
+    return (*map(format_seconds, (plan.typical, plan.low, plan.high)), f"{plan.needed / 2**30:.1f}")
 
 
 def test_no_two_rows_of_a_plan_are_equal() -> None:
@@ -152,4 +153,4 @@ def test_no_two_rows_of_a_plan_are_equal() -> None:
     for n in (2, 4):
         whole, cut = (evaluate_layout(given, Layout(data=16 // c, context=c, micro=c)) for c in (1, n))
         assert cut.needed == whole.needed
-        assert cut.step > whole.step
+        assert cut.typical > whole.typical

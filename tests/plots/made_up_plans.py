@@ -41,11 +41,9 @@ def ranked() -> list[Result]:
 
 
 def grown() -> list[Result]:
-    """Numbers of GPUs on two systems, which lose 4 % at every doubling."""
+    """Numbers of GPUs, which lose 4 % at every doubling."""
     return [
-        plan("scale", f"tp8 dp{2**power} mb1", gpus=8 * 2**power, seconds=10.0 / 1.92**power, system=system)
-        for system in ("dgx-h100", "dgx-a100")
-        for power in range(1, 12)
+        plan("scale", f"tp8 dp{2**power} mb1", gpus=8 * 2**power, seconds=10.0 / 1.92**power) for power in range(1, 12)
     ]
 
 
@@ -66,9 +64,6 @@ def compared() -> list[Result]:
 
 PLANS = {
     "layouts": ranked(),
-    "memory": ranked(),
     "efficiency": grown(),
-    "pareto": paid(),
-    "interconnects": compared(),
 }
 """By the name of the kind of figure."""

@@ -12,9 +12,9 @@ from collbench.cases import Case, SizeRange
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.plots import curves
-from collbench.plots import style as styles
 from collbench.plots.kinds import PlotRequest
-from collbench.plots.style import SCREEN
+from collbench.present import figures as styles
+from collbench.present.figures import SCREEN
 from collbench.results import Measurement, Mismatch, Prediction, Result
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run

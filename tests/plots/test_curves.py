@@ -10,9 +10,9 @@ from matplotlib.lines import Line2D
 from PIL import Image
 
 from collbench.plots import curves, kinds
-from collbench.plots import style as styles
 from collbench.plots.panels import only, panels
-from collbench.plots.style import COLOURED, MUTED
+from collbench.present import figures as styles
+from collbench.present.figures import COLOURED, MUTED
 from collbench.results import Measurement, Note, Prediction
 from collbench.results.facts import Scheduling, Sharing
 from tests.plots.made_up_sweeps import (

@@ -9,17 +9,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.step import PARTS as STEP_PARTS
-from collbench.plots import style as palette
 from collbench.plots.kinds import PLAIN, PlotRequest, draw, kinds, lacking
+from collbench.present import figures as palette
 from collbench.results import PARTS, Failed
 from collbench.results.steps import COMMUNICATED, COMPUTED
 from tests.conftest import case
 from tests.plots.made_up_runs import MADE_UP, run, scaled
 
-RANKED = ("layouts", "memory")
-TOO = {"wires": ("curves",), **dict.fromkeys(RANKED, RANKED)}  # messages of narrow wires have curves
+TOO = {"wires": ("curves",)}  # messages of narrow wires have curves
 
 
 @cache
@@ -81,7 +79,7 @@ def test_what_is_held_against_others_stays_as_it_is_when_one_is_chosen() -> None
 
 def test_every_drawn_kind_is_written(tmp_path: Path) -> None:
     paths = draw([run(*MADE_UP["layouts"])], tmp_path, ("svg",))
-    assert [path.stem for path in paths] == [stem for name in kinds() if name in RANKED for stem in drawn(name)]
+    assert [path.stem for path in paths] == [*drawn("layouts")]
 
 
 def test_why_nothing_is_drawn_is_one_line() -> None:
@@ -97,7 +95,6 @@ def test_every_phase_part_and_activity_has_a_colour_and_no_two_look_alike() -> N
     assert set(palette.PHASES) == set(PARTS)
     assert set(palette.ACTIVITIES) == {COMPUTED, COMMUNICATED}
     assert set(palette.STEP_PARTS) == set(STEP_PARTS)
-    assert set(palette.MEMORY_PARTS) == set(MEMORY_PARTS)
-    for table in (palette.PHASES, palette.STEP_PARTS, palette.MEMORY_PARTS):
+    for table in (palette.PHASES, palette.STEP_PARTS):
         for one, other in combinations(table.values(), 2):
             assert sum((a - b) ** 2 for a, b in zip(to_rgb(one), to_rgb(other), strict=True)) > 0.02, (one, other)

@@ -1,7 +1,6 @@
-"""Figures of plans: bars as long as their steps, the line that no memory may pass, efficiency, and cost."""
+"""Figures of plans: bars as long as their steps, and efficiency."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from matplotlib.patches import Rectangle
 from collbench.planner.step import PARTS as STEP_PARTS
 from collbench.plots.kinds import PLAIN, kinds, lacking
 from collbench.results import PlannedStep
-from tests.plots.made_up_plans import GIB, compared, grown, paid, plan, ranked
+from tests.plots.made_up_plans import grown, plan, ranked
 from tests.plots.made_up_runs import run
 from tests.plots.made_up_sweeps import labels as legend
 
@@ -31,10 +30,6 @@ def bars(figure: Figure) -> Iterator[list[Rectangle]]:
         yield [piece for piece in pieces if round(piece.get_y() + piece.get_height() / 2) == row]
 
 
-def texts(figure: Figure) -> list[str]:
-    return [text.get_text() for text in figure.axes[0].texts]
-
-
 def labels(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.axes[0].get_yticklabels()]
 
@@ -43,38 +38,29 @@ def plans(rows: Any) -> list[PlannedStep]:
     return [row for row in rows if isinstance(row, PlannedStep)]
 
 
-def test_a_bar_is_as_long_as_its_step_with_its_band_and_its_time_behind_it() -> None:
-    for name, rows in (("layouts", plans(ranked())), ("interconnects", plans(compared()))):
-        figure = drawn(name, *rows)
-        for row, pieces in zip(rows, bars(figure), strict=True):
-            assert [piece.get_width() for piece in pieces] == pytest.approx([*row.parts.values()]), name
-            ends = [piece.get_x() + piece.get_width() for piece in pieces]
-            assert [piece.get_x() for piece in pieces[1:]] == pytest.approx(ends[:-1]), name
-            assert ends[-1] == pytest.approx(row.typical), name
-        assert [tuple(line.get_xdata()) for line in figure.axes[0].lines] == [row.band for row in rows]
-        assert [words.split(",")[0] for words in texts(figure)] == [f"{row.typical:.3g} s" for row in rows]
-        assert len(legend(figure)) == len(STEP_PARTS)
-        assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1], "the first of the file is at the top"
+def test_a_bar_is_as_long_as_its_step_with_its_band_and_its_time_beside_it() -> None:
+    rows = plans(ranked())
+    figure = drawn("layouts", *rows)
+    for row, pieces in zip(rows, bars(figure), strict=True):
+        assert [piece.get_width() for piece in pieces] == pytest.approx([*row.parts.values()])
+        ends = [piece.get_x() + piece.get_width() for piece in pieces]
+        assert [piece.get_x() for piece in pieces[1:]] == pytest.approx(ends[:-1])
+        assert ends[-1] == pytest.approx(row.typical)
+    assert [tuple(line.get_xdata()) for line in figure.axes[0].lines] == [row.band for row in rows]
+    for row, label in zip(rows, labels(figure), strict=True):
+        assert row.implementation in label
+        assert f"{row.typical:.3g} s, MFU 40%" in label
+    assert len(legend(figure)) == len(STEP_PARTS)
+    assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1], "the first of the file is at the top"
     some = drawn("layouts", plan("layout", parts={"computing": 5.0, "loading": 0.0, "some_new_part": 1.0}))
     assert legend(some) == ["computing", "some new part"], "parts of no time are not in the legend"
 
 
-def test_memory_stands_against_what_a_gpu_has() -> None:
-    figure = drawn("memory", *ranked())
-    for row, pieces in zip(plans(ranked()), bars(figure), strict=True):
-        assert sum(piece.get_width() for piece in pieces) == pytest.approx(row.needed / GIB)
-    assert [line.get_xdata()[0] for line in figure.axes[0].lines] == [80.0]  # type: ignore[index]
-    assert "it has 80 GiB" in texts(figure)
-    assert "55%" in texts(figure)
-    assert not drawable("memory", plan("layout", memory={}))
-
-
 def test_efficiency_is_drawn_against_the_fewest_gpus_with_its_band_and_levels() -> None:
     axes = drawn("efficiency", *grown()).axes[0]
-    curves = [line for line in axes.lines if len(line.get_xdata()) == 11]  # type: ignore[arg-type]
-    assert [line.get_label() for line in curves] == ["dgx-h100", "dgx-a100"]
-    assert list(curves[0].get_xdata()) == [8 * 2**power for power in range(1, 12)]
-    assert list(curves[0].get_ydata()) == pytest.approx([0.96**power for power in range(11)])
+    (curve,) = (line for line in axes.lines if len(line.get_xdata()) == 11)  # type: ignore[arg-type]
+    assert list(curve.get_xdata()) == [8 * 2**power for power in range(1, 12)]
+    assert list(curve.get_ydata()) == pytest.approx([0.96**power for power in range(11)])
     band = axes.collections[0].get_paths()[0].vertices
     assert band[:, 1].max() == pytest.approx(1 / 0.9)
     assert band[:, 1].min() == pytest.approx(0.96**10 / 1.2)
@@ -85,23 +71,3 @@ def test_efficiency_is_drawn_against_the_fewest_gpus_with_its_band_and_levels() 
     told = lacking([run(plan("scale"))])
     assert "efficiency is drawn of plans on several numbers of GPUs" in told
     assert "\n" not in told
-
-
-def test_costs_lie_where_they_are_with_the_front_as_a_line() -> None:
-    figure = drawn("pareto", *paid())
-    rows = plans(paid())
-    line, first, second = figure.axes[0].lines
-    assert list(line.get_xdata()) == sorted(row.seconds / 86400 for row in rows[:4])
-    assert list(first.get_ydata()) == [row.cost for row in rows[:4]]
-    assert list(second.get_xdata()) == [row.seconds / 86400 for row in rows[4:]]
-    assert second.get_linestyle() == "None"
-    assert sorted(texts(figure)) == sorted(["64", "128", "256", "512"] * 2)
-    assert "time of the run, days" in figure.axes[0].get_xlabel()
-    unknown = drawn("pareto", *(replace(row, total=0.0) for row in rows))
-    assert "time of the step, s" in unknown.axes[0].get_xlabel()
-    assert not drawable("pareto", plan("cost")), "without prices"
-    for share in (1.0, 1.0001, 3.0, 1e9):
-        pair = [plan("cost", price=1.0, seconds=seconds, low=0.0) for seconds in (0.37, 0.37 * share)]
-        axes = drawn("pareto", *pair).axes[0]
-        low, high = axes.get_xlim()
-        assert 1 <= len([tick for tick in axes.get_xticks() if low <= tick <= high]) <= 8, share

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from collbench.plots import curves
-from collbench.plots import style as styles
-from collbench.plots.style import STYLES, Style
+from collbench.present import figures as styles
+from collbench.present.figures import STYLES, Style
 from collbench.results import Note
 from collbench.runfile.store import Run
 from tests.plots.made_up_sweeps import drawn, laid_out, lines, predicted, run, sweep, ticks

@@ -12,9 +12,9 @@ from matplotlib.patches import Rectangle
 
 from collbench.cli.results_table import row
 from collbench.plots import perfetto
-from collbench.plots import style as palette
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.plots.timeline import spent
+from collbench.present import figures as palette
 from collbench.results import PARTS, Explanation
 from collbench.results.collectives import ADDED, LAUNCH, MOVED, PHASES, PUBLISHED, WAITED, Span, Track
 from tests.conftest import case

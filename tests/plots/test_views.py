@@ -13,9 +13,9 @@ from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.measure.predicted import topology_record
 from collbench.plots import curves, views
-from collbench.plots import style as styles
 from collbench.plots.kinds import PlotRequest
-from collbench.plots.style import STYLES
+from collbench.present import figures as styles
+from collbench.present.figures import STYLES
 from collbench.results import Measurement, Prediction
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
@@ -48,7 +48,7 @@ def on(name: str, ranks: int, collective: str = "allreduce", nodes: int = 1) -> 
     for of in (case(size, collective, ranks=ranks) for size in FEW):
         seconds = 10e-6 + of.nbytes / 50e9
         found.append(Prediction(of, "nccl", seconds, seconds / 2, seconds * 2))
-    header = Header.from_json({"topology": topology_record(load(name).of(nodes).part(ranks))})
+    header = Header(topology=topology_record(load(name).of(nodes).part(ranks)))
     return Run(Path(f"runs/{name}/run.jsonl"), header, tuple(found), True)
 
 

@@ -15,7 +15,7 @@ from tests.conftest import case
 from tests.plots.made_up_plans import compared, grown, paid, ranked
 from tests.report.pages import Text, built, without_library, write
 
-PICTURES = ["layouts", "memory", "efficiency", "pareto", "interconnects"]
+PICTURES = ["layouts", "efficiency"]
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +32,19 @@ def test_the_page_says_that_nobody_measured_it(page: str) -> None:
     assert "training plan: here" in text
     assert '<span class="status predicted">predicted</span>' in page
     assert '<span class="status measured">' not in page
-    assert "predicted: tp8 dp8 mb1 zero3 comes first of the 4 layouts shown" in text
+    assert (
+        "predicted: tp8 dp8 mb1 zero3, 10 s a step (9 s .. 12 s), 40% MFU, 44 of 80 GiB; 1 of the 3 others shown may be"
+        in text
+    )
     for caption in ("Layouts", "Scaling", "Interconnects", "Cost"):
         assert f"{caption}, predicted" in text
 
 
 def test_the_tables_hold_the_plans(page: str) -> None:
     text = Text(page).text
-    assert "tp8 dp8 mb1 zero3 dgx-h100 64 10 s 9 s .. 12 s 40% 105 k 22.2% 44 GiB 80 GiB" in text
-    assert "tp8 dp4 mb1 dgx-h100 32 2.71 s 2.44 s .. 3.26 s 40% 387 k 96.0%" in text
-    assert "tp8 dp8 mb1 pcie4-4090-p2p 64 40 s 36 s .. 48 s 40% 26.2 k 22.2% 6.67x" in text
+    assert "tp8 dp8 mb1 zero3 dgx-h100 64 10 s 9 s .. 12 s 40.0% 105 k 25.0% 44.0 GiB" in text
+    assert "tp8 dp4 mb1 dgx-h100 32 2.71 s 2.44 s .. 3.26 s 40.0% 387 k 96.0%" in text
+    assert "tp8 dp8 mb1 pcie4-4090-p2p 64 40 s 36 s .. 48 s 40.0% 26.2 k 25.0% 6.67x" in text
     assert re.search(r"dp64 dgx-h100 64 15\.2 s .*? 17 days \(15 \.\. 20\) 51 k \(46 k \.\. 62 k\) yes", text)
     assert re.search(r"dp64 dgx-a100 64 22\.7 s .*? no", text)
     pattern = r'<tr><th scope="row">tp8 dp8 mb1 zero3(?:(?!</tr>).)*predicted layout plan.*?</tr>'
@@ -70,13 +73,13 @@ def test_every_picture_is_in_the_page(page: str) -> None:
 def test_pictures_that_have_no_room_are_left_out_and_runs_share_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "PICTURES", 60_000)
+    monkeypatch.setattr(reports, "PICTURES", 35_000)
     one, other = (write(tmp_path / name, *ranked(), *grown()) for name in "ab")
     page = built(one)
-    assert 1 <= len(pictures(page)) < 3
-    assert f"{3 - len(pictures(page))} more pictures are left out" in page
+    assert len(pictures(page)) == 1
+    assert "1 more picture" in page
     for shown in (page, built(one, other)):
-        assert sum(len(str(image["src"])) for image in pictures(shown)) <= 60_000
+        assert sum(len(str(image["src"])) for image in pictures(shown)) <= 35_000
 
 
 def test_plans_stand_beside_other_rows(tmp_path: Path) -> None:

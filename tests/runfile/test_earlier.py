@@ -1,26 +1,34 @@
-"""Headers of any content and run files of format 1: read as if written today, and written as they were."""
+"""Run files of earlier formats are read as if written today; headers of any content."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from collbench.cases import SizeRange
+from collbench.errors import RunFileError
 from collbench.results import Measurement, Note, Outcome, Timed
 from collbench.results.facts import Sharing, note_of
-from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart
+from collbench.runfile.earlier import upgraded
+from collbench.runfile.header import ForeignTest, Header, ImportedPart
+from collbench.runfile.schema import KINDS, to_sweep
 from collbench.runfile.store import FORMAT, NAME, Run, Writer, read
-from tests.conftest import ROOT
+from tests.conftest import ROOT, measurement
+from tests.runfile.test_schema import FAILURES, LATER, MEASURED, PLAN, WRONG
+from tests.runfile.test_store import RESULTS
 
-OLD = Path(__file__).with_name("data") / "format_1.jsonl"
-COMMITTED = [path for path in sorted(ROOT.glob("results/**/run.jsonl")) if '"format": 1,' in path.read_text()[:99]]
+OLD, LATER_OLD = (Path(__file__).with_name("data") / f"format_{number}.jsonl" for number in (1, 2))
 WHOLE: dict[str, Any] = {
     "collbench": "0.1",
     "command": ["collbench", "sweep"],
     "started": "2026-01-01T00:00:00+00:00",
-    "environment": {"host": "vm", "versions": {"mpi": "4.2"}, "variables": {}},
-    "topology": {"name": "2 GPUs", "ranks": 2, "shared": False, "gpus": [{"name": "H100", "index": 0}], "links": []},
+    "environment": {"host": "vm", "versions": {"mpi": "4.2"}},
+    "topology": {"name": "2 GPUs", "ranks": 2, "gpus": [{"name": "H100"}]},
     "sweep": {"collectives": ["allreduce"], "sizes": [8, 16], "ranks": 2, "spin": "auto", "sampling": {"budget": 0.5}},
     "imported": {"tool": "osu", "complete": False, "tests": [{"format": "osu", "layout": {"a": [1]}}]},
-    "interleaved": {"id": "7", "setting": "", "cores": [0, 1]},
+    "interleaved": {"id": "7", "cores": [0, 1]},
 }
 ODD: list[Any] = [5, None, "text", True, [1, [2]], {"a": {"b": 1}}, 1.5, [{"name": 3}]]
 
@@ -70,17 +78,30 @@ def test_the_facts_of_a_note_of_format_1_become_fields() -> None:
         assert note_of(str(note)) == note, "as a CSV holds it"
 
 
-def test_a_run_of_format_1_says_the_same_in_the_format_of_today(tmp_path: Path) -> None:
-    for number, path in enumerate((OLD, *COMMITTED)):
+def test_a_run_of_an_earlier_format_says_the_same_in_the_format_of_today(tmp_path: Path) -> None:
+    for path in (OLD, LATER_OLD):
         old = read(path)
-        new_path = again(old, tmp_path / str(number))
+        new_path = again(old, tmp_path / path.stem)
         new = read(new_path)
         for part in ("header", "results", "complete", "status"):
             assert getattr(new, part) == getattr(old, part), path
-        first = json.loads(new_path.read_text().splitlines()[0])
-        assert first == json.loads(path.read_text().splitlines()[0]) | {"format": FORMAT}, path
-        assert [str(result.note) for result in new.results if result.outcome not in NO_TIME] == texts(path), path
-        assert '"note"' not in new_path.read_text(), path
+        assert json.loads(new_path.read_text().splitlines()[0])["format"] == FORMAT
+    assert [str(result.note) for result in read(OLD).results if result.outcome not in NO_TIME] == texts(OLD)
+
+
+def test_rows_of_format_2_are_the_results_that_were_written_into_it() -> None:
+    """Version 0.2 wrote these results, of every kind and with every kind of check failure."""
+    run = read(LATER_OLD)
+    wrong = [replace(measurement(seconds=()), mismatch=failure) for failure in FAILURES.values()]
+    assert list(run.results) == [*RESULTS, PLAN, MEASURED, LATER, WRONG, *wrong]
+    assert {type(result) for result in run.results} == set(KINDS.values())
+    assert (run.header.topology.sockets[0].cores, run.header.sweep.asked["last"]) == (2, 8)
+    assert to_sweep(run.header.sweep).requested == SizeRange(8, 8, 2.0)
+
+
+def test_every_committed_run_is_of_the_format_of_today() -> None:
+    for path in ROOT.glob("results/**/run.jsonl"):
+        assert path.read_text().startswith(f'{{"kind":"header","format":{FORMAT},'), path
 
 
 def test_a_header_is_read_by_the_names_of_its_parts_and_written_as_it_was_given() -> None:
@@ -90,23 +111,19 @@ def test_a_header_is_read_by_the_names_of_its_parts_and_written_as_it_was_given(
     assert (header.sweep.collectives, header.sweep.sampling) == (("allreduce",), {"budget": 0.5})
     assert header.imported.tests == (ForeignTest(format="osu", layout={"a": [1]}),)
     assert header.interleaved.cores == (0, 1)
-    environment = Environment.from_json({"versions": {"nccl": 23007, "odd": [1]}})
-    assert environment.versions == {"nccl": "23007"}, "a number for some tools"
-    assert environment.to_json() == {"versions": {"nccl": 23007, "odd": [1]}}
+    assert header.to_json() == WHOLE
+    earlier = upgraded({"kind": "header", "format": 2, "environment": {"versions": {"nccl": 23007}}, "started": None})
+    assert Header.from_json(earlier).environment.versions == {"nccl": "23007"}, "a number for some tools"
     made = Header(imported=ImportedPart(tool="osu", tests=(ForeignTest(complete=False),)))
     assert made.to_json() == {"imported": {"tool": "osu", "tests": [{"complete": False}]}}
 
 
-def test_what_is_of_another_type_in_a_header_is_empty_and_kept() -> None:
-    for value in ODD:
-        for name in (*WHOLE, "weather", "rest"):
-            for record in (
-                {name: value},
-                WHOLE | {name: value},
-                {"topology": {name: value, "name": value, "ranks": value}},
-            ):
-                header = Header.from_json(record)
-                assert header.to_json() == record
-                assert Header.from_json(header.to_json()) == header
-    ranks = Header.from_json({"topology": {"ranks": True}}).topology.ranks
-    assert (type(ranks), ranks) == (int, 0)
+def test_a_header_with_a_value_of_another_type_is_refused_in_one_line(tmp_path: Path) -> None:
+    refused = r"^[^\n]*run\.jsonl:1: the header cannot be read: field [^\n]*$"
+    for number in range(1, FORMAT + 1):
+        for value in ODD:
+            line = {"kind": "header", "format": number, "topology": {"ranks": [value], "links": value}}
+            (tmp_path / NAME).write_text(json.dumps(line) + "\n")
+            with pytest.raises(RunFileError, match=refused):
+                read(tmp_path)
+    assert Header.from_json({"weather": "fine", "topology": {"colour": 3}}) == Header(), "of a newer version"

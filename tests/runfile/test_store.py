@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from collbench.cases import Job, Step
+from collbench.cases import Case, Job, Step
 from collbench.errors import RunFileError, StorageError, UsageError
 from collbench.results import Explanation, Failed, Mismatch, Note, Prediction, Reported, Result, Skipped, Timed, Trained
 from collbench.results.collectives import MOVED, PHASES, WAITED, Span, Track
 from collbench.results.facts import Sharing
 from collbench.results.steps import Point
-from collbench.runfile.header import Header
-from collbench.runfile.schema import sweep_fields, to_line, to_result, to_sweep
+from collbench.runfile.header import Header, SweepPart
+from collbench.runfile.schema import case_fields, sweep_part, to_line, to_result, to_sweep
 from collbench.runfile.store import FORMAT, NAME, BadRow, Reopened, TornLine, Writer, read
 from tests.conftest import case, measurement
 from tests.test_cases import sweep
@@ -70,7 +70,7 @@ RESULTS: list[Result] = [
         2e-6,
         2.1e-6,
         (TRACK, Track(1, 0, 1e-7, 1e-6, TRACK.spent, (), 4)),
-        Note(spin="busy"),
+        note=Note(spin="busy"),
     ),
 ]
 
@@ -122,29 +122,29 @@ def test_every_fact_of_a_row_survives_the_file_where_there_is_any() -> None:
         if isinstance(result, Timed | Explanation | Trained):
             assert through_json(replace(result, note=note)) == replace(result, note=note), type(result)
     wrong = replace(measurement(seconds=()), mismatch=Mismatch(1, 5, 0, "1.0", "2.0", 7))
-    assert to_line(wrong)["check"] == "wrong"
+    assert to_line(wrong)["mismatch"]["kind"] == "mismatch"
     assert through_json(wrong) == wrong
     expecting = replace(measurement(), estimate=3.5e-5)
     assert to_line(expecting)["estimate"] == 3.5e-5
     assert through_json(expecting) == expecting
-    assert to_line(measurement()).keys().isdisjoint({"estimate", *vars(note)})
+    assert to_line(measurement()).keys().isdisjoint({"estimate", "note", "mismatch"})
 
 
 def test_what_was_asked_of_a_sweep_a_step_or_a_job_reads_back() -> None:
     jobs = replace(sweep(1024), jobs=(Job(seed=1), Job(seed=2, slow=((0, 2.0),))))
     for asked in (sweep(8, 64, collective="reduce", ranks=3), jobs):
-        assert to_sweep(json.loads(json.dumps(sweep_fields(asked)))) == asked
+        assert to_sweep(SweepPart.from_json(json.loads(json.dumps(sweep_part(asked).to_json())))) == asked
     for name, plain, asking, field, bad, reason in (
         ("step", Step(3, 64), Step(3, 64, mode="strong"), "mode", "loud", "step.mode"),
         ("job", Job(), Job(target=0.25), "target", -1.0, "job.target"),
     ):
-        assert to_line(replace(measurement(), case=case(**{name: plain})))[name].keys().isdisjoint({"mode", "target"})
+        assert case_fields(case(**{name: plain}))[name].keys().isdisjoint({"mode", "target"})
         row = replace(measurement(), case=case(**{name: asking}))
         back = through_json(row)
         assert back
         assert getattr(getattr(back.case, name), field) == getattr(asking, field)
         with pytest.raises(ValueError, match=reason):
-            to_result(to_line(row) | {name: to_line(row)[name] | {field: bad}})
+            to_result(changed(to_line(row), {name: to_line(row)["case"][name] | {field: bad}}))
 
 
 def test_each_result_is_on_disk_before_the_next(tmp_path: Path) -> None:
@@ -163,6 +163,12 @@ def test_a_torn_last_line_is_read_past_with_a_warning(tmp_path: Path) -> None:
         path.write_text(text[:-cut])
         with pytest.warns(TornLine, match=f"{NAME}:{1 + len(RESULTS)}"):
             assert list(read(path).results) == RESULTS[:-1], cut
+
+
+def changed(line: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """A line with other fields, which may be those of its case."""
+    case = {name: value for name, value in changes.items() if name in Case.__struct_fields__}
+    return line | {name: value for name, value in changes.items() if name not in case} | {"case": line["case"] | case}
 
 
 ROW, EXPLAINED = to_line(RESULTS[0]), to_line(RESULTS[-1])
@@ -203,14 +209,14 @@ BROKEN: list[tuple[str | dict[str, object], str]] = [
 def test_a_broken_row_is_named_by_file_and_number_and_costs_itself(tmp_path: Path) -> None:
     lines = written(tmp_path, *RESULTS).read_text().splitlines()
     for change, complaint in BROKEN:
-        line = change if isinstance(change, str) else json.dumps(ROW | change)
+        line = change if isinstance(change, str) else json.dumps(changed(ROW, change))
         (tmp_path / NAME).write_text("\n".join([*lines[:2], line, *lines[2:]]) + "\n")
         with pytest.warns(BadRow, match=rf"run\.jsonl:3: .*{re.escape(complaint)}"):
             run = read(tmp_path)
         assert list(run.results) == RESULTS, complaint
         assert [reason.partition(":")[0] for reason in run.left_out] == ["3"]
     (tmp_path / NAME).write_text("\n".join([lines[0], "", '{"kind": "measurement"}']) + "\n")
-    with pytest.raises(RunFileError, match=r"run\.jsonl:3: field 'collective' is missing"):
+    with pytest.raises(RunFileError, match=r"run\.jsonl:3: .*missing required field collective"):
         read(tmp_path)
 
 

@@ -64,7 +64,7 @@ class Scale:
         *("--op", "allreduce,allgather", "-b", "240", "-e", "16K", "-f", "60", "-n", "1"),
     )
     pairs: str = "pingpong,bandwidth,bidirectional,multipair"  # of OSU
-    verified: tuple[str, ...] = ("--full", "--op", "allreduce", "--impl", "all,narrow")
+    verified: tuple[str, ...] = ("-d", "all", "--redop", "all", "--op", "allreduce", "--impl", "all,narrow")
     settings: tuple[str, ...] = (  # of a sweep under two of them
         *("--impl", "ring-events,two-shot,auto", "--ab", "CUDA_DEVICE_MAX_CONNECTIONS=8"),
         *("-b", "4K", "-e", "16M", "-f", "64"),
@@ -74,7 +74,6 @@ class Scale:
     overlapped: tuple[str, ...] = (
         *("--impl", "auto,two-shot,ring-events,ring-host,nccl"),
         *("--compute", "5ms", "--gradients", "64M", "--buckets", "4M,16M,64M", "--matrix", "2048"),
-        *("--ctas", "4,16"),
     )
     bench: tuple[int, int] = (256 * 2**20, 4096)  # the sizes that have targets
     budget: float = 5.0  # for a size of the bench
@@ -141,7 +140,7 @@ def small() -> Scale:
         ),
         overlapped=(
             *("--impl", "ring-flags,ring-host,nccl", "--compute", "1ms", "--gradients", "4K", "--buckets", "1K"),
-            *("--matrix", "16", "--ctas", "1", "--budget", "0.01"),
+            *("--matrix", "16", "--budget", "0.01"),
         ),
         bench=(4096, 64),
         budget=0.0,

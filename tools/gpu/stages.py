@@ -85,7 +85,12 @@ STAGES = (
         110,
         "sweeps",
     ),
-    Stage("verify", "`collbench verify --full` has nothing to complain of", ("verified", "--ranks", "4"), 120),
+    Stage(
+        "verify",
+        "`collbench verify` of all types and reductions has nothing to complain of",
+        ("verified", "--ranks", "4"),
+        120,
+    ),
     Stage("nccl-tests", "`nccl` and nccl-tests time the same alike", ("nccl_tests", "--out", "{folder}"), 120, "bench"),
     Stage("facts", "what this GPU is, and how fast it copies", ("facts",), 120),  # CuPy from a cold disk
     *(_rungs(ranks, how) for ranks in (4, 2, 8) for how in ("launches", "graphs")),

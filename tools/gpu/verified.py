@@ -1,4 +1,4 @@
-"""`python -m tools.gpu.verified --ranks 4`: `collbench verify --full` on ranks that share the first GPU."""
+"""`python -m tools.gpu.verified --ranks 4`: `collbench verify`, all types and reductions, on ranks that share a GPU."""
 
 import argparse
 import re

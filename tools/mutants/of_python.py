@@ -331,13 +331,8 @@ PLANNER = (
         "planner",
         "tests/planner",
         "planner/search.py",
-        ("a likely value that counts once", "(low + 4 * likely + high) / 6", "(low + likely + high) / 3"),
-        ("utilisation of all GPUs as of one", " / self.step / self.layout.gpus / ", " / self.step / "),
-        (
-            "the slow edge for the fast one",
-            "hypot(step - fast_curves, step - fast)",
-            "hypot(step - fast_curves, step - slow)",
-        ),
+        ("utilisation of all GPUs as of one", " / seconds / layout.gpus / ", " / seconds / "),
+        ("the slow edge for the fast one", "seconds - error(LOW, spread)", "seconds - error(LOW, 1 / spread)"),
     ),
     *of(
         "planner",

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 from collbench.planner.curves import ModelCurves
 from collbench.planner.job import Job
-from collbench.planner.layouts import Layout
-from collbench.planner.search import Planned, best_of, evaluate_layout, search
+from collbench.planner.layouts import Layout, layout_of
+from collbench.planner.search import best_of, evaluate_layout, search
 from collbench.planner.setting import Constants, Setting, machine_of
+from collbench.results import PlannedStep
 from collbench.topology.files import load
 from tools.training.tables import Row, Table
 
@@ -43,7 +44,7 @@ def given(table: Table, row: Row, constants: Constants | None = None, efficiency
     return Setting(job, curves, replace(machine, constants=constants or machine.constants))
 
 
-def chosen(request: Setting, row: Row) -> Planned:
+def chosen(request: Setting, row: Row) -> PlannedStep:
     """The fastest layout that agrees with what the table says; the smallest if the model says that none fits."""
     return best_of(request, row.fixed)
 
@@ -79,19 +80,19 @@ def miss(table: Table, row: Row, constants: Constants | None, efficiency: float)
     """One row, with computing that many times as fast as expected."""
     request = given(table, row, constants, efficiency)
     plan = chosen(request, row)
-    peak = float(plan.values["peak16"])
-    return Miss(row, plan.layout, published_seconds(table, row, peak), plan.step)
+    published = published_seconds(table, row, request.machine.product.flops)
+    return Miss(row, layout_of(plan.implementation), published, plan.typical)
 
 
 def anchor(table: Table, constants: Constants | None = None, place: int = 0) -> float:
     """By what computing is faster than expected, that a row's step is right; by bisection."""
     row = table.rows[place]
     low, high = 0.2, 5.0
-    layout = chosen(given(table, row, constants), row).layout
+    layout = layout_of(chosen(given(table, row, constants), row).implementation)
     for _ in range(40):
         middle = (low * high) ** 0.5
-        plan = evaluate_layout(given(table, row, constants, middle), layout)
-        slow = plan.step > published_seconds(table, row, float(plan.values["peak16"]))
+        request = given(table, row, constants, middle)
+        slow = evaluate_layout(request, layout).typical > published_seconds(table, row, request.machine.product.flops)
         low, high = (middle, high) if slow else (low, middle)
     return middle
 

@@ -12,7 +12,7 @@ from collbench.planner.curves import ModelCurves
 from collbench.planner.job import Job
 from collbench.planner.layouts import Layout
 from collbench.planner.models import Model
-from collbench.planner.search import Planned, evaluate_layout
+from collbench.planner.search import evaluate_layout
 from collbench.planner.setting import Setting, machine_of
 from collbench.topology.files import load
 
@@ -40,16 +40,15 @@ RUNS = (
 )
 
 
-def planned(run: Run, replicas: int, noise: float, efficiency: float) -> Planned:
-    """The run, with eight samples a replica."""
+def planned(run: Run, replicas: int, noise: float, efficiency: float) -> float:
+    """Seconds of a step of the run, with eight samples a replica."""
     system = load("dgx-a100")
     job = Job(
         run.model, run.tensor * replicas, 8 * replicas, 1024,
         gradients="bf16", stack="modern", noise=noise, efficiency=efficiency,
     )  # fmt: skip
-    return evaluate_layout(
-        Setting(job, ModelCurves(system), machine_of(system)), Layout(tensor=run.tensor, data=replicas, micro=8)
-    )
+    given = Setting(job, ModelCurves(system), machine_of(system))
+    return evaluate_layout(given, Layout(tensor=run.tensor, data=replicas, micro=8)).typical
 
 
 def exposed(run: Run, noise: float) -> float:
@@ -57,8 +56,8 @@ def exposed(run: Run, noise: float) -> float:
     low, high = 0.05, 5.0
     for _ in range(40):
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if planned(run, 1, noise, middle).step > run.alone / 1e3 else (low, middle)
-    return 1e3 * (planned(run, REPLICAS, noise, middle).step - planned(run, 1, noise, middle).step)
+        low, high = (middle, high) if planned(run, 1, noise, middle) > run.alone / 1e3 else (low, middle)
+    return 1e3 * (planned(run, REPLICAS, noise, middle) - planned(run, 1, noise, middle))
 
 
 def exposed_rows() -> Iterator[tuple[int, float, float]]:

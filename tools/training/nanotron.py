@@ -18,8 +18,9 @@ from collbench.planner.curves import ModelCurves
 from collbench.planner.job import Job
 from collbench.planner.layouts import Layout
 from collbench.planner.models import Model
-from collbench.planner.search import Planned, evaluate_layout
+from collbench.planner.search import evaluate_layout
 from collbench.planner.setting import Setting, machine_of
+from collbench.results import PlannedStep
 from collbench.topology.files import load
 
 SEQUENCE, BATCH = 4096, 256
@@ -39,12 +40,13 @@ class Run:
     nodes: int
     measured: float
     memory: float  # bytes
-    planned: Planned
+    layout: Layout
+    planned: PlannedStep
 
     @property
     def fits(self) -> bool:
         """Whether it should fit into memory."""
-        return self.planned.needed <= float(self.planned.values["capacity"])
+        return self.planned.needed <= self.planned.capacity
 
 
 @cache
@@ -64,7 +66,7 @@ def _run(row: dict[str, Any], stack: str) -> Run:
     )  # fmt: skip
     seconds = BATCH * SEQUENCE / max(row["tokens_s_gpu"]) / gpus if row["ran"] else np.inf
     memory = max(row["memory_gb"]) * 1e9 if row["ran"] else np.inf
-    return Run(row["model"], row["nodes"], seconds, memory, evaluate_layout(given, layout))
+    return Run(row["model"], row["nodes"], seconds, memory, layout, evaluate_layout(given, layout))
 
 
 def groups(stack: str = "nanotron") -> Iterator[tuple[str, int, list[Run]]]:
@@ -76,7 +78,7 @@ def groups(stack: str = "nanotron") -> Iterator[tuple[str, int, list[Run]]]:
 
 def first_choice(found: Sequence[Run]) -> Run:
     """The layout that the planner puts first: the shortest of those that should fit."""
-    return min(found, key=lambda run: (not run.fits, run.planned.step))
+    return min(found, key=lambda run: (not run.fits, run.planned.typical))
 
 
 def reached(found: Sequence[Run]) -> float:
@@ -93,8 +95,8 @@ def layout_table() -> Iterator[str]:
     others = {(model, nodes): reached(found) for model, nodes, found in groups("modern")}
     for model, nodes, found in groups():
         best = min(found, key=lambda run: run.measured)
-        order = spearmanr([run.planned.step for run in found], [run.measured for run in found]).statistic
+        order = spearmanr([run.planned.typical for run in found], [run.measured for run in found]).statistic
         yield (
             f"| {model} | {nodes} | {len(found)} | {reached(found):.0%} | {others[model, nodes]:.0%} | "
-            f"{best.planned.step / best.measured:.2f} | {order:.2f} |"
+            f"{best.planned.typical / best.measured:.2f} | {order:.2f} |"
         )

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from collbench.planner import search, setting
-from collbench.planner.layouts import Layout
-from collbench.planner.search import TERMS
+from collbench.planner.layouts import Layout, layout_of
+from collbench.planner.search import values_of
 from collbench.planner.setting import FITTED, Constants, machine_of
 from collbench.topology.files import load
 from tools.training import nanotron
@@ -40,7 +39,10 @@ Layouts = Mapping[tuple[str, str], Layout]
 
 def fit(tables: Sequence[Table]) -> Fit:
     """The constants for which the mean square of the steps' logarithmic errors is least, every table counting alike."""
-    layouts = {(table.name, row.label): chosen(given(table, row), row).layout for table in tables for row in table.rows}
+    layouts = {}
+    for table in tables:
+        for row in table.rows:
+            layouts[table.name, row.label] = layout_of(chosen(given(table, row), row).implementation)
     experts = [table for table in tables if table.rows[0].model.experts]
     dense = [table for table in tables if table not in experts]
 
@@ -82,10 +84,8 @@ def _errors(table: Table, known: Constants, layouts: Layouts) -> "np.ndarray[tup
     found = []
     for row in table.rows:
         request = given(table, row, known)
-        arrays = {name: np.asarray(value) for name, value in search.coded(layouts[table.name, row.label]).items()}
-        network = {"network": search.Network(request.curves)}
-        values = search.evaluate(TERMS, setting.inputs(request) | setting.choices(arrays, request) | network)
-        found.append(np.log(float(values["step"]) / published_seconds(table, row, float(values["peak16"]))))
+        values = values_of(request, layouts[table.name, row.label])
+        found.append(np.log(float(values["step"]) / published_seconds(table, row, request.machine.product.flops)))
     return np.array(found)
 
 
@@ -133,7 +133,7 @@ def strangers() -> Iterator[str]:
             left.extend(one.relative for one in misses(table, known))
     best = [min(found, key=lambda run: run.measured) for _, nodes, found in nanotron.groups() if nodes <= NEAR]
     found["Hugging Face, its best layouts on 1 to 8 nodes, not in the fit"] = [
-        run.planned.step / run.measured - 1 for run in best
+        run.planned.typical / run.measured - 1 for run in best
     ]
     ends = ("not in the fit", "left out of the fit")
     unseen = {name: errors for name, errors in found.items() if name.endswith(ends)}

@@ -38,7 +38,7 @@ def run(samples: Any, header: dict[str, Any] | None = None, rounds: tuple[int, .
         for place, size in enumerate(SIZES[: samples.shape[1]])
         for which in range(samples.shape[0])
     ]
-    return Run(Path("run.jsonl"), Header.from_json(header), tuple(results), True)
+    return Run(Path("run.jsonl"), Header.from_json(header or {}), tuple(results), True)
 
 
 def runs(count: int, samples: int, seed: int, **how: Any) -> list[tuple[Any, Any]]:

@@ -337,7 +337,7 @@ MISMATCH = Mismatch(0, 1, 0, "1", "2", 3)
 ROWS: dict[str | None, tuple[Result, ...]] = {
     None: (),
     "right": (measurement(),),
-    "wrong": (Measurement(case(), "mpi", "cpu", 1, (), MISMATCH),),
+    "wrong": (Measurement(case(), "mpi", "cpu", 1, (), mismatch=MISMATCH),),
     "failed": (Failed(case(), "mpi", "cpu", "hung"),),
     "skipped": (Skipped(case(), "mpi", "cpu", "no compiler"),),
     "reported wrong": (Reported(case(), "mpi", "cpu", 1e-6, "mean", wrong_elements=4),),
@@ -425,8 +425,7 @@ def test_differences_of_headers_are_listed_by_their_place_and_move_no_terminals_
     assert [difference.name for difference in differences({}, {"topology": {"\x1b": 1}})] != ["topology.\x1b"]
     for part in ("environment", "topology", "sweep", "interleaved", "collbench"):
         for odd in (None, 3, "text", [1], {"host": "\x1b[2J"}, {"variables": [1, {"a": None}]}):
-            found = compare(of(measurement(), **{part: odd}), of(measurement(), topology={"name": "x"}))
-            for difference in found.differences:
+            for difference in differences({part: odd}, {"topology": {"name": "x"}}):
                 assert all(text.isprintable() for text in difference), (part, odd)
 
 

@@ -1,4 +1,4 @@
-"""How figures look: colour, marker and dashes of each line, colours of phases, sizes for a screen, a paper and a slide.
+"""How figures look, and how they are written: colours, markers, sizes for a screen, a paper and a slide; files.
 
 The look of another implementation is a row in LOOKS, another plot style a row in STYLES.  Letters are DejaVu Sans,
 which Matplotlib brings along, so the same runs give the same bytes on every machine.  Most colours are Okabe and
@@ -6,20 +6,28 @@ Ito's, which people who see fewer colours can tell apart.  Matplotlib itself is 
 """
 
 import importlib.util
+import io
 import math
+import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from collbench.errors import unlinked
 from collbench.host.isolation import outside
-from collbench.results.collectives import ADDED, LAUNCH, MOVED, PUBLISHED, WAITED
-from collbench.results.steps import COMMUNICATED, COMPUTED
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # other modules name these types, and Matplotlib is not there yet
+    Axes = Figure = Any
 FORMATS = ("png", "svg", "pdf")
 UNDATED: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 """Metadata by format for Matplotlib's savefig: without a date the same figure gives the same bytes."""
@@ -90,42 +98,30 @@ and at least 16 away (CIE 1976) under simulated protanopia, deuteranopia and tri
 OTHERS = "#8A8A8A"
 """Colour of a part that is in none of the tables."""
 PHASES: Mapping[str, str] = {
-    LAUNCH: "#F0E442",
-    WAITED: "#CCCCCC",
-    MOVED: "#56B4E9",
-    ADDED: "#009E73",
-    PUBLISHED: "#D55E00",
+    "launch": "#F0E442",
+    "waited": "#CCCCCC",
+    "moved": "#56B4E9",
+    "added": "#009E73",
+    "published": "#D55E00",
 }
-"""By the part of an explained operation's time: every name of tracks.PARTS."""
+"""By the part of an explained operation's time: every name of results.PARTS."""
 ACTIVITIES: Mapping[str, tuple[str, str]] = {
-    COMPUTED: ("#0072B2", "#56B4E9"),
-    COMMUNICATED: ("#D55E00", "#E69F00"),
+    "computed": ("#0072B2", "#56B4E9"),
+    "communicated": ("#D55E00", "#E69F00"),
 }
 """By what a rank does in a step: two shades, which buckets take in turn; the first stands for the activity."""
 STEP_PARTS: Mapping[str, str] = {
-    "computing": ACTIVITIES[COMPUTED][0],
+    "computing": ACTIVITIES["computed"][0],
     "tensor_parallel": "#E69F00",
     "context_parallel": "#F0A3C0",
     "expert_parallel": "#CC79A7",
     "pipeline_parallel": "#882255",
-    "data_parallel": ACTIVITIES[COMMUNICATED][0],
-    "bubble": PHASES[WAITED],
+    "data_parallel": ACTIVITIES["communicated"][0],
+    "bubble": PHASES["waited"],
     "optimiser": "#009E73",
     "stragglers": "#F0E442",
-    "loading": "#7A4A00",
 }
 """By the part of a planned step; neighbours in a bar differ also where colours are not seen."""
-MEMORY_PARTS: Mapping[str, str] = {
-    "weights": "#0072B2",
-    "gradients": "#D55E00",
-    "optimiser_states": "#009E73",
-    "activations": "#E69F00",
-    "end_activations": "#F0E442",
-    "buffers": "#56B4E9",
-    "context_memory": "#882255",
-    "fragments": "#CCCCCC",
-}
-"""By what a GPU's memory holds."""
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
@@ -282,6 +278,13 @@ SLIDE = Style(
 STYLES = {style.name: style for style in (SCREEN, PAPER, SLIDE)}
 
 
+def new_figure(width: float, height: float, **options: Any) -> Figure:
+    """Return an empty figure of that size in inches, whose parts keep clear of each other."""
+    from matplotlib import figure
+
+    return figure.Figure(figsize=(width, height), **{"layout": "constrained"} | options)
+
+
 @contextmanager
 def style(chosen: Style = SCREEN) -> Iterator[None]:
     """Have the settings of that plot style, whatever the user configured, in a block or, by `@style()`, a function."""
@@ -301,3 +304,78 @@ def matplotlib() -> ModuleType:
         import matplotlib
 
     return matplotlib
+
+
+# Files.  PNGs have a palette, which makes them a third of the size.
+
+_UNFIT = re.compile(r"[/\\\x00]+")  # characters that no file name may have
+_LONGEST_NAME = 200
+_COLOURS = 255  # of a palette; one more stays free
+_PAGE_DPI, _PAGE_COLOURS = 110, 64
+
+
+def save(figure: Figure, folder: Path, stem: str, formats: Sequence[str], plot_style: Style = SCREEN) -> list[Path]:
+    """Write a figure, drawn with that plot style, as STEM.FORMAT in each of the formats, and return the files.
+
+    The folder is made if it does not exist.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    # The name holds words of a run file, which may lead out of the folder.
+    stem = _UNFIT.sub("_", stem)[:_LONGEST_NAME]
+    paths = [folder / f"{stem}.{suffix}" for suffix in formats]
+    for path in paths:
+        unlinked(path, "--out")
+        try:
+            with style(plot_style):
+                if path.suffix == ".png":
+                    path.write_bytes(png(figure, plot_style.dpi))
+                else:
+                    figure.savefig(path, dpi=plot_style.dpi, metadata=UNDATED.get(path.suffix[1:]))
+        except BaseException:  # a full disk, Ctrl-C: half a picture is none
+            path.unlink(missing_ok=True)
+            raise
+    return paths
+
+
+def save_as(figure: Figure, path: Path, plot_style: Style = SCREEN) -> list[Path]:
+    """Write a figure into that file, in the format that its name ends in, and return the file."""
+    return save(figure, path.parent, path.stem, [path.suffix[1:]], plot_style)
+
+
+def page_png(figure: Figure) -> bytes:
+    """Return the bytes of a small PNG, with few colours, that stands in a page."""
+    with style():
+        return png(figure, _PAGE_DPI, _PAGE_COLOURS)
+
+
+def page_svg(figure: Figure) -> str:
+    """Return an SVG that stands in a page: the element alone, as text; the same figure gives the same text."""
+    drawn = io.StringIO()
+    with style():
+        figure.savefig(drawn, format="svg", metadata=UNDATED["svg"])
+    text = drawn.getvalue()
+    return text[text.index("<svg") :]
+
+
+def png(figure: Figure, dpi: int, colours: int = _COLOURS) -> bytes:
+    """Return the bytes of a PNG with at most so many colours; the same figure gives the same bytes.
+
+    The commonest colours stay as they are, so areas keep theirs; each of the other colours, which smooth edges, becomes
+    the nearest of those.
+    """
+    from PIL import Image
+
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="raw", dpi=dpi)
+    width, height = (int(dpi * inches + 1e-8) for inches in figure.get_size_inches())
+    whole = Image.frombytes("RGBA", (width, height), drawn.getvalue()).convert("RGB")
+    numbers = np.asarray(whole, np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
+    found, place_of, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    every = found[:, None] >> np.array([16, 8, 0]) & 255
+    palette = every[np.argsort(-counts, kind="stable")[:colours]]
+    nearest = np.concatenate([((part[:, None] - palette) ** 2).sum(2).argmin(1) for part in np.array_split(every, 32)])
+    small = Image.fromarray(nearest.astype(np.uint8)[place_of].reshape(numbers.shape))
+    small.putpalette(palette.astype(np.uint8).tobytes())
+    written = io.BytesIO()
+    small.save(written, "png", optimize=True, dpi=(dpi, dpi))
+    return written.getvalue()

@@ -1,0 +1,95 @@
+"""The columns of a table, described once, and the writers that need no terminal: CSV, JSON and HTML.
+
+A table is a sequence of columns; its rows are the results themselves.  `terminal.Table` prints rows as they arrive,
+`terminal.lines` once all are known.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Generic, TypeVar
+
+from collbench.host.sanitize import cell
+
+Row = TypeVar("Row")
+
+DATA = 0
+"""Importance of a column that only CSV and JSON have."""
+USEFUL = 10
+"""Least importance of a column that stays in a terminal as long as a word fits next to it."""
+ALWAYS = 100
+"""Importance of a column that is never left out."""
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """One column: what a row has there, and how that is shown.
+
+    Attributes:
+        name: The heading in a terminal and in HTML.
+        value: Returns the value of a row, as CSV and JSON have it; None: the row has none.
+        text: Returns a value as people read it.
+        importance: Where a terminal is narrow, columns of the least importance are left out first, those of equal
+            importance together: below USEFUL for the sake of a few words in the last column, from there on only for
+            the sake of one.
+        form: Alignment and width in a terminal, as `>9` or `<16`; by default text of any length.
+        key: The name in CSV and JSON; by default these do not have the column.
+
+    """
+
+    name: str
+    value: Callable[[Row], Any]
+    text: Callable[[Any], str] = str
+    importance: int = ALWAYS
+    form: str = ""
+    key: str = ""
+
+    def cell(self, row: Row) -> str:
+        """Return what people read in this column of a row."""
+        value = self.value(row)
+        return "" if value is None else self.text(value)
+
+    @property
+    def at_the_right(self) -> bool:
+        """Whether cells end below each other, as numbers do."""
+        return self.form.startswith(">")
+
+
+def data(key: str, value: Callable[[Row], Any]) -> Column[Row]:
+    """Return a column that only CSV and JSON have."""
+    return Column("", value, importance=DATA, key=key)
+
+
+def keys(columns: Iterable[Column[Row]]) -> list[str]:
+    """Return the names of the columns in CSV and JSON."""
+    return [column.key for column in columns if column.key]
+
+
+def record(columns: Iterable[Column[Row]], row: Row) -> dict[str, Any]:
+    """Return a row's values by their names in CSV and JSON."""
+    return {column.key: column.value(row) for column in columns if column.key}
+
+
+def csv_text(names: Iterable[str], records: Iterable[Mapping[str, Any]]) -> str:
+    """Return records as CSV below the names of their columns; no spreadsheet takes a cell for a formula."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(names), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: cell(value) for name, value in record.items()} for record in records)
+    return text.getvalue()
+
+
+def html(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> str:
+    """Return rows as a table in HTML, without columns that are empty in all of them; every text is escaped."""
+    every = list(rows)
+    filled = []
+    for column in columns:
+        cells = [column.cell(row) for row in every] if column.importance else []
+        if any(cells):
+            filled.append((column.name, cells))
+    heading = "".join(f"<th>{escape(name)}</th>" for name, _ in filled)
+    lines = ["".join(f"<td>{escape(cells[place])}</td>" for _, cells in filled) for place in range(len(every))]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table>"
