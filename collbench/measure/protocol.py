@@ -17,13 +17,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from collbench.host import signals
-<<<<<<< HEAD
-from collbench.runfile.header import Interleaved
-=======
-from collbench.platforms import compiler
 from collbench.records import encoded
 from collbench.runfile.header import Interleaved, TopologyPart
->>>>>>> main
 
 WORKER = "collbench.measure.worker"  # the module that ranks run
 FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and heartbeat
@@ -175,22 +170,10 @@ class WorkerHello:
     def moved(self, before: "WorkerHello") -> str:
         """Return why these ranks cannot go on for those before them, on other GPUs; "" if they can.
 
-<<<<<<< HEAD
-        A lost GPU is dealt no ranks any more: the header, and all that is drawn by it, would be of another run.  Only
-        node and bus of a GPU are compared: what else is known of it may change as it fails.
-        """
-        now, then = (
-            [(gpu.get("host", ""), gpu.get("bus_id", "")) for gpu in hello.topology.get("gpus", ())]
-            for hello in (self, before)
-        )
-=======
         A lost GPU is dealt no ranks any more: the header, and all that is drawn by it, would be of another run.  Node
         and bus tell a GPU; what else is known of it may change as it fails.
         """
         now, then = ([(gpu.host, gpu.bus_id) for gpu in hello.topology.gpus] for hello in (self, before))
-        if len(now) != len(then):
-            return f"fresh ranks have {len(now)} GPU{'s' * (len(now) != 1)} where the run began on {len(then)}"
->>>>>>> main
         return "fresh ranks are on other GPUs than the run began on" if now != then else ""
 
 

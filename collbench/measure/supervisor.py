@@ -183,12 +183,7 @@ class Workers:
         deadline = time.monotonic() + self._startup
         self._channel = self._accept(deadline)
         try:
-<<<<<<< HEAD
-            self._channel.send({"sweep": sweep_fields(self._sweep), "named": list(named), "cores": list(cores)})
-=======
-            order = {"sweep": self._sweep, "named": list(named), "cores": list(cores)}
-            self._channel.send({"installation": installation(), **order})
->>>>>>> main
+            self._channel.send({"sweep": self._sweep, "named": list(named), "cores": list(cores)})
             hello = self._channel.receive(max(0.0, deadline - time.monotonic()))
         except protocol.Closed:
             raise PlatformError(f"the ranks did not start: {self._last_words()}") from None

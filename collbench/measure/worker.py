@@ -119,12 +119,7 @@ def _say_why(error: CollbenchError, channel: protocol.Channel | None) -> None:
 def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Heartbeat) -> None:
     """*Collective*: carry out what the supervisor orders, until it says stop; rank 0 has the channel to it."""
     first = _next_order(world, channel)
-<<<<<<< HEAD
-    sweep = to_sweep(first["sweep"])
-=======
-    refuse_other("a rank", installation(), "its command", Installation(*first.get("installation", UNKNOWN)))
     sweep = convert(first["sweep"], Sweep)
->>>>>>> main
     requested = needs(sweep, os.environ[PLATFORM])
     if isinstance(world, MpiProcesses):  # whose kernels are compiled
         compiler.prove_compiler(world)

@@ -92,12 +92,7 @@ def test_an_order_says_all_that_ranks_must_know(ranks: Ranks) -> None:
         assert first == json.loads(
             json.dumps(
                 {
-<<<<<<< HEAD
-                    "sweep": sweep_fields(one.sweep),
-=======
-                    "installation": installation(),
                     "sweep": plain(one.sweep),
->>>>>>> main
                     "named": ["A"],
                     "cores": find_platform("cpu").cores(one.sweep.ranks),
                 }
