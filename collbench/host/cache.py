@@ -15,8 +15,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from collbench.errors import UsageError
-
 _HASH_DIGITS = 32  # hexadecimal digits of a content's hash in a file's name
 _folders: dict[Path, int] = {}  # handles of folders that were looked at
 
@@ -30,12 +28,10 @@ def cache_folder() -> Path:
     return user_cache_path("collbench", appauthor=False).expanduser()  # RuntimeError where nobody knows where home is
 
 
-def state_folder() -> Path:
-    """Return $COLLBENCH_STATE, else collbench under the user's folder of state; it need not exist.
+def state_folder(error: type[Exception]) -> Path:
+    """Return $COLLBENCH_STATE, else collbench under the user's folder of state; raise *error* if none is known.
 
-    Raises:
-        UsageError: Nobody knows where this user's home is.
-
+    It need not exist.
     """
     if chosen := os.environ.get("COLLBENCH_STATE"):
         return Path(chosen)
@@ -44,7 +40,7 @@ def state_folder() -> Path:
     try:
         return user_state_path("collbench", appauthor=False).expanduser()
     except RuntimeError:
-        raise UsageError("no home folder to store good runs in; set COLLBENCH_STATE to a folder") from None
+        raise error("no home folder to store good runs in; set COLLBENCH_STATE to a folder") from None
 
 
 def private_folder(name: str, error: type[Exception]) -> Path:
