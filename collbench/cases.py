@@ -41,7 +41,6 @@ class Step:
     bucket: Count = 0  # bytes of the array that are handed over at once; 0: all of it
     slow: SlowRanks = ()
     seconds: Duration = 0.0  # of computing, where nothing is executed and products are not counted
-    ctas: Count = 0  # that NCCL may use at most while ranks compute, in blocks of a GPU; 0: no limit
     mode: Annotated[str, Meta(pattern="^(weak|strong)?$")] = field(default="", compare=False)  # of a scaling
 
     @property
@@ -60,18 +59,13 @@ class Step:
             yield products * (part + 1) // parts - products * part // parts
 
     @property
-    def way(self) -> str:
-        """The method of executing it, but for its buckets: `stream`, or `stream, 4 CTAs`."""
-        return f"{self.schedule}, {self.ctas} CTA{'s' if self.ctas != 1 else ''}" if self.ctas else self.schedule
-
-    @property
     def words(self) -> tuple[str, ...]:
         """The work, how it is executed, and what is out of the ordinary."""
         work = f"{self.products} product{'s' if self.products != 1 else ''} of {self.size} x {self.size}"
         if self.seconds:
             work = f"{format_seconds(self.seconds)} of computing"
         bucket = f"buckets of {format_size(self.bucket)}" if self.bucket else ""
-        return tuple(filter(None, (work, self.way, bucket, *_slow_words(self.slow))))
+        return tuple(filter(None, (work, self.schedule, bucket, *_slow_words(self.slow))))
 
 
 def flops_of(products: float, size: int) -> float:
@@ -157,7 +151,7 @@ class Case(Shown, Record, frozen=True):
     @property
     def kind_of_step(self) -> "Case":
         """The case without how its step is executed: what steps have in common that are compared."""
-        return replace(self, step=replace(self.step, schedule="", bucket=0, ctas=0)) if self.step else self
+        return replace(self, step=replace(self.step, schedule="", bucket=0)) if self.step else self
 
     @property
     def title(self) -> str:

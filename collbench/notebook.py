@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from html import escape
-from itertools import islice
 from operator import attrgetter
 from typing import Any, ClassVar
 
+from collbench.present.columns import Column, html
 from collbench.units import format_rate, format_seconds, format_size, printable
 
 _LONGEST, _LONGEST_TEXT = 200, 120  # characters of a line, and of a text in it
@@ -73,12 +73,12 @@ def _text(name: str, value: Any) -> str:
 
 
 def _table(records: Iterable[Mapping[str, Any]]) -> str:
-    """Return the first records as a table in HTML, without empty columns, and how many more there are."""
-    every = iter(records)
-    shown = [{name: _text(name, value) for name, value in row.items()} for row in islice(every, _MOST)]
-    names = [name for name in next(iter(shown), {}) if any(row[name] for row in shown)]
-    heads = "".join(f"<th>{name}</th>" for name in names)
-    rows = "".join(f"<tr>{''.join(f'<td>{escape(row[name])}</td>' for name in names)}</tr>" for row in shown)
-    left = sum(1 for _ in every)
-    more = f"<p>and {left} more</p>" if left else ""
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{more}"
+    """Return the first records as a table in HTML, and how many more there are."""
+    every = list(records)
+    columns = [Column[Mapping[str, Any]](name, _shown_in(name)) for name in next(iter(every), {})]
+    more = f"<p>and {len(every) - _MOST} more</p>" if len(every) > _MOST else ""
+    return html(columns, every[:_MOST]) + more
+
+
+def _shown_in(name: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda row: _text(name, row[name])

@@ -128,13 +128,13 @@ def verdict(fastest: Overlap, found: Sequence[Overlap]) -> str:
     words = {HELPS: "overlap helps", COSTS: "overlap costs more than it hides"}
     judged = words.get(fastest.verdict, "inconclusive")
     said = [
-        f"{fastest.row.label}: {step.way} with buckets of {format_size(step.bucket)} is fastest: "
+        f"{fastest.row.label}: {step.schedule} with buckets of {format_size(step.bucket)} is fastest: "
         f"{before} -> {after}, {fastest.gain.text(unit='x')}: {judged}",
         f"the longer part alone takes {format_seconds(fastest.bound)}",
     ]
     if fastest.slowdown.value > 1.05:
         said.append(f"computing takes {fastest.slowdown.text(unit='x')} as long meanwhile")
-    buckets = {other.step.bucket for other in as_good(fastest, found) if other.step.way == step.way}
+    buckets = {other.step.bucket for other in as_good(fastest, found) if other.step.schedule == step.schedule}
     if buckets:
         said.append(f"buckets of {', '.join(map(format_size, sorted(buckets)))} may be as fast")
     return "; ".join(said) + (f" ({note})" if note else "")

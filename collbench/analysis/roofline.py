@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 
-import msgspec
-
 from collbench.analysis.machine import machine, sized, stated_nodes
 from collbench.cases import Case
 from collbench.errors import UsageError
@@ -140,12 +138,8 @@ def link_roofline(system: System, case: Case) -> LinkRoofline:
 
 
 def described(run: Run) -> System | None:
-    """Return the system that a run was predicted for; None if it was measured, or by a later collbench."""
-    record = run.header.topology.system
-    try:
-        return msgspec.convert(record, System) if record else None
-    except msgspec.ValidationError:
-        return None
+    """Return the system that a run was predicted for; None if it was measured."""
+    return run.header.topology.system
 
 
 def share(result: Timed, limit: LinkRoofline | MemoryRoofline | None, seconds: float) -> float:

@@ -163,7 +163,7 @@ OVERLAP = StepTable(
     _overlap_title,
     (
         _NAMES,
-        Column("schedule", lambda row: row.result.case.step.way, form="<"),
+        Column("schedule", lambda row: row.result.case.step.schedule, form="<"),
         Column("bucket", _bucket, form=">"),
         _STEP,
         _BAND,

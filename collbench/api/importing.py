@@ -5,36 +5,54 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
+from typing import Annotated
 
 from collbench.api import reworded
+from collbench.api.declared import Opt, Request, takes
 from collbench.api.requests import new_folder
 from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, Notice, RunFileError
 from collbench.formats import joined, read_tests
 from collbench.formats.imported import Hints, Imported, ImportedTest, grouped, remarks
-from collbench.formats.source import Source, files_in, load, stem
+from collbench.formats.source import MOST_RANKS, Source, files_in, load, stem
 from collbench.runfile.store import NAME, Run, write
 
 _SHOWN = 3  # reasons or names in a line
 
 
-def import_(
-    files: Path | str | Sequence[Path | str],
-    *,
-    ranks: int | None = None,
-    op: str = "",
-    each: bool = False,
-    out: Path | str | None = None,
-) -> list[Run]:
-    """Read what other tools printed, as `collbench import` does: nccl-tests, OSU, NCCL Inspector, and so on.
+@dataclass(frozen=True)
+class ImportRequest(Request):
+    """Files of other tools, what they do not tell themselves, and where their runs are stored."""
 
-    Args:
-        files: A log or several, or a folder of them; "-" is standard input.
-        ranks: Number of ranks, where a file does not tell it.
-        op: Collective, where a file does not tell it.
-        each: Make a run of each file, rather than of all files of a machine.
-        out: New folder in which the runs are stored; without it nothing is stored.
+    files: Annotated[
+        Path | str | Sequence[Path | str], Opt("", 'A log or several, or a folder of them; "-" is standard input.')
+    ]
+    _: KW_ONLY
+    ranks: Annotated[
+        int | None,
+        Opt("--ranks", "Number of ranks, where a file does not tell it.", metavar="N", least=1, most=MOST_RANKS),
+    ] = None
+    op: Annotated[str, Opt("--op", "Collective, where a file does not tell it.", metavar="NAME")] = ""
+    each: Annotated[bool, Opt("--each", "Make a run of each file, named after its only host or after the file.")] = (
+        False
+    )
+    out: Annotated[
+        Path | str | None,
+        Opt(
+            "-o --out",
+            "Folder to make for the run file.",
+            "results/runs/...",
+            metavar="FOLDER",
+            library="New folder in which the runs are stored; without it nothing is stored.",
+        ),
+    ] = None
+
+
+@takes(ImportRequest)
+def import_(request: ImportRequest) -> list[Run]:
+    """Read what other tools printed, as `collbench import` does: nccl-tests, OSU, NCCL Inspector, and so on.
 
     Returns:
         A run for each machine, with its ranks and variables; its rows are of the kind Reported.  What is left out, or
@@ -50,22 +68,20 @@ def import_(
     ('4 x NVIDIA H100 80GB HBM3', 14)
 
     """
-    groups, said, refused = read_foreign([files] if isinstance(files, Path | str) else files, ranks, op, each)
+    groups, said, refused = read_foreign(request)
     for remark in said + refused:
-        words = reworded(remark, {"ranks": ranks, "op": op, "each": each})
-        warnings.warn(words, Notice, stacklevel=3)  # at the call of `collbench.import_`
-    places = folders(Path(out), groups, each) if out else [None] * len(groups)
+        warnings.warn(reworded(remark, vars(request)), Notice, stacklevel=4)  # at the call of `collbench.import_`
+    places = folders(request, groups) if request.out else [None] * len(groups)
     return [stored(imported, folder) for imported, folder in zip(groups, places, strict=True)]
 
 
-def read_foreign(
-    files: Sequence[Path | str], ranks: int | None, op: str, each: bool = False
-) -> tuple[list[Imported], list[str], list[str]]:
+def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], list[str]]:
     """Return what goes into a run file each, at least one, what the user must know of it, and why files are left out.
 
     Of a file that is alone its own error is raised.
     """
-    hints = Hints(ranks, find_collective(op).name if op else "")
+    files = [request.files] if isinstance(request.files, Path | str) else request.files
+    hints = Hints(request.ranks, find_collective(request.op).name if request.op else "")
     said: list[str] = []
     sources: list[Source] = []
     errors: list[CollbenchError] = []
@@ -90,7 +106,7 @@ def read_foreign(
     refused = list(map(str, errors))
     if not tests:
         raise errors[0] if len(errors) == 1 else RunFileError(f"nothing can be imported: {first_few(refused)}")
-    groups = grouped(tests, each)
+    groups = grouped(tests, request.each)
     said += remarks(tests)
     for merged in filter(None, (imported.merged for imported in groups)):
         said.append(f"{merged} logs of the same test without host names went into one run; --each makes a run of each")
@@ -103,18 +119,18 @@ def first_few(words: Iterable[str]) -> str:
     return "; ".join([*words[:_SHOWN], *(["..."] if len(words) > _SHOWN else [])])
 
 
-def folders(out: Path | None, groups: Sequence[Imported], each: bool = False) -> Iterator[Path]:
+def folders(request: ImportRequest, groups: Sequence[Imported]) -> Iterator[Path]:
     """Yield the folder of each run: with `each` by name, else `out` of a single run, or numbered ones.
 
     Without `out` it is a new folder like that of a sweep, named after the collectives, and the name, the host or the
     tool; it is to be made before the next one is asked for.
     """
-    of_files = names(groups) if each else [""] * len(groups)
+    of_files = names(groups) if request.each else [""] * len(groups)
     for number, (imported, name) in enumerate(zip(groups, of_files, strict=True), 1):
         collectives, first = [collective.name for collective in imported.collectives], imported.tests[0]
-        if out:
+        if request.out:
             numbered = f"{number}-{collectives[0]}" if len(groups) > 1 else ""
-            yield out / (name or numbered)
+            yield Path(request.out, name or numbered)
         else:
             where = name or _as_folder(first.machine.host) or first.tool.split()[0]
             yield new_folder(collectives, f"{where}-imported")

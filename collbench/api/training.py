@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,10 +21,11 @@ from collbench.planner.job import MOST_GPUS, STACKS, Job
 from collbench.planner.layouts import parse_layout
 from collbench.planner.models import Model, load_model, parse_count, usual_tokens
 from collbench.planner.run_curves import RunCurves, machine_of_run
-from collbench.planner.search import OnSystem, Plan, best_on, plan_on, sizes
+from collbench.planner.search import OnSystem, Plan, best_on, plan_on
 from collbench.planner.sensitivity import anchored, parse_anchor
 from collbench.planner.setting import Setting, machine_of
 from collbench.results import PlannedStep
+from collbench.runfile.header import TopologyPart
 from collbench.runfile.store import NAME, Run
 from collbench.units import parse_duration, parse_numbers
 
@@ -48,7 +49,9 @@ class TrainRequest(Shown, Request):
         Opt("--on", "A preset, FILE.toml, or a run, whose curves are taken.", metavar="SYSTEM|RUN", click=_TEXT),
     ] = "dgx-h100"
     _: KW_ONLY
-    gpus: Annotated[int | None, Opt("-g --gpus", "How many GPUs.", "64; of a run its ranks")] = None
+    gpus: Annotated[
+        int | None, Opt("-g --gpus", "How many GPUs.", "64; of a run its ranks", least=1, most=MOST_GPUS)
+    ] = None
     batch: Annotated[int, Opt("--batch", "Samples of a step, all GPUs together.")] = 512
     sequence: Annotated[int | None, Opt("--sequence", "Tokens of a sample.", "the model's")] = None
     precision: Annotated[str, Opt("--precision", "Type of matrix products.", metavar="bf16|fp8|tf32")] = "bf16"
@@ -90,7 +93,7 @@ class TrainRequest(Shown, Request):
 class TrainingPlan(Shown):
     """A planned training run: the layouts that fit, and where they were asked for other sizes, systems and costs."""
 
-    SHOWN = ("title", "price", "currency", "best", "ranked", "sizes", "systems")
+    SHOWN = ("title", "request.price", "best", "ranked", "sizes", "systems")
     TABLE = "ranked"
     request: TrainRequest
     plan: Plan  # every layout that fits, and what it was made from
@@ -100,9 +103,6 @@ class TrainingPlan(Shown):
     systems: tuple[OnSystem, ...]  # with as many GPUs; this one is the first
     scaled: tuple[PlannedStep, ...]  # the sizes that fit, as rows of their purpose; likewise the next
     priced: tuple[PlannedStep, ...]
-    price: float  # of a GPU's hour
-    currency: str  # of that, such as USD
-    tokens: float  # of the whole run
     deadline: float  # seconds
 
     @property
@@ -135,12 +135,13 @@ class TrainingPlan(Shown):
             list(session.run())
         return session.as_run()
 
-    def _topology(self) -> dict[str, Any]:
+    def _topology(self) -> TopologyPart:
         """Return the topology for the header of the run file."""
         curves, ranks = self.plan.setting.curves, self.plan.setting.job.gpus
-        described = {"system": asdict(curves.system)} if isinstance(curves, ModelCurves) else {}
-        where = {"name": self.title, "shared": False, "platform": "gpu", "ranks": ranks, "model": True}
-        return {**where, **described, "curves": curves.origin}
+        system = curves.system if isinstance(curves, ModelCurves) else None
+        return TopologyPart(
+            name=self.title, platform="gpu", ranks=ranks, model=True, system=system, curves=curves.origin
+        )
 
 
 @takes(TrainRequest)
@@ -163,7 +164,7 @@ def train(request: TrainRequest) -> TrainingPlan:
     for name, word in (("deadline", request.deadline), ("tokens", request.tokens)):
         if word and request.price is None:
             raise UsageError(f"--{name} needs a --price, of an hour of a GPU")
-    price, currency = (0.0, "") if request.price is None else _parse_price(request.price)
+    money = {} if request.price is None else _parse_price(request.price)
     deadline = parse_duration(request.deadline, "--deadline", alone="") if request.deadline else 0.0
     fixed = parse_layout(request.layout) if request.layout else {}
     setting, measured = _setting(request), None
@@ -172,13 +173,13 @@ def train(request: TrainRequest) -> TrainingPlan:
     plan = plan_on(setting, fixed)
     ranked = tuple(plan.ranked(request.top))
     tokens = _tokens(setting.job.model, request.tokens)
-    others = tuple(sizes(setting, fixed, _counts(request.scale, setting.job.gpus, priced=bool(price))))
+    counts = _counts(request.scale, setting.job.gpus, priced=bool(money))
+    others = tuple(best_on(setting, fixed, count) for count in counts)
     systems = [find_system(name) for name in split_names(request.compare_interconnects or "")]
     compared = [
         best_on(setting, fixed, setting.job.gpus, system) for system in systems if system.name != setting.machine.name
     ]
     here = OnSystem(setting.machine.name, setting.job.gpus, ranked[0])
-    money = {"price": price, "currency": currency, "total": tokens}
     planned = TrainingPlan(
         request=request,
         plan=plan,
@@ -187,10 +188,7 @@ def train(request: TrainRequest) -> TrainingPlan:
         sizes=others,
         systems=(here, *compared) if compared else (),
         scaled=tuple(_with_purpose(others, "scale")) if request.scale else (),
-        priced=tuple(_with_purpose(others, "cost", **money)) if price else (),
-        price=price,
-        currency=currency,
-        tokens=tokens,
+        priced=tuple(_with_purpose(others, "cost", total=tokens, **money)) if money else (),
         deadline=deadline,
     )
     if request.out:
@@ -213,8 +211,6 @@ def _setting(request: TrainRequest) -> Setting:
     on = request.on
     run = on if isinstance(on, Run) else read(on) if _is_run(Path(on)) else None
     count = request.gpus if request.gpus is not None else run.header.topology.ranks if run else GPUS
-    if not 1 <= count <= MOST_GPUS:
-        raise UsageError(f"--gpus {count} is impossible; give 1 to {MOST_GPUS}")
     curves = RunCurves(run, machine_of_run(run, request.machine)) if run else _model_curves(request, count)
     machine = machine_of(curves.system)
     job = Job(
@@ -246,12 +242,10 @@ def _counts(scale: str | None, gpus: int, *, priced: bool) -> Sequence[int]:
     """Return the numbers of GPUs to plan for besides the requested number."""
     if scale:
         counts = parse_numbers(scale)
-        if not counts or not counts[0]:
-            raise UsageError(f"--scale {scale!r} is no list of GPUs; write 8..8192, which doubles, or 64,96,128")
-        if len(counts) > MOST_COUNTS or counts[-1] > MOST_GPUS:
-            most = f"give at most {MOST_COUNTS} numbers, up to {MOST_GPUS} GPUs"
-            raise UsageError(f"--scale {scale!r} is too much; {most}")
-        return counts
+        if counts and counts[0] and counts[-1] <= MOST_GPUS and len(counts) <= MOST_COUNTS:
+            return counts
+        most = f"at most {MOST_COUNTS} numbers, up to {MOST_GPUS} GPUs"
+        raise UsageError(f"--scale {scale!r} is no list of GPUs; write 8..8192, which doubles, or 64,96,128: {most}")
     if not priced:
         return []
     steps = [gpus / AROUND * 2**power for power in range(2 * AROUND.bit_length() - 1)]
@@ -266,9 +260,9 @@ def _tokens(model: Model, text: str | None) -> float:
     return tokens
 
 
-def _parse_price(value: float | str) -> tuple[float, str]:
-    """Return a price of a GPU's hour and its currency, by default USD; UsageError if it is none."""
+def _parse_price(value: float | str) -> dict[str, Any]:
+    """Return `price` of a GPU's hour and its `currency`, by default USD; UsageError if it is none."""
     match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?) ?([A-Z]{3})?", str(value).strip().upper(), re.ASCII)
     if not match or not float(match[1]):
         raise UsageError(f"--price {value} is no price of a GPU's hour; write one above 0, such as 2.5 or 2.5EUR")
-    return float(match[1]), match[2] or "USD"
+    return {"price": float(match[1]), "currency": match[2] or "USD"}

@@ -13,8 +13,6 @@ import click
 from collbench.analysis.fleet import FEWEST, SLOWER, Group, Outlier, changes, groups, outdated
 from collbench.cli.options import STANDARD, write_json
 from collbench.errors import StorageError, writing
-from collbench.plots import fleet as picture
-from collbench.plots import ratios
 from collbench.present.columns import Column, csv_text
 from collbench.present.terminal import lines, room, wrapped
 from collbench.reports.verdicts import replace_whole
@@ -33,7 +31,6 @@ _COLUMNS = (
 
 def show(folder: Path, against: Path | None, as_json: Path | None, **options: Any) -> None:
     """Print what is known of a fleet, or how it differs from an earlier night, and write the files asked for."""
-    ratios.check(options["plot"])  # before anything is read
     slower = SLOWER if options["slower"] is None else options["slower"]
     nodes, before = read_fleet(folder), read_fleet(against) if against else []
     found, changed = groups(nodes, slower), changes(before, nodes, slower)
@@ -46,15 +43,13 @@ def show(folder: Path, against: Path | None, as_json: Path | None, **options: An
         elif path:
             with writing(path, f"--{name.replace('_', '-')} FILE", StorageError):
                 replace_whole(path, content.encode())
-    figures = picture.draw(found, options["plot"])
     plain = [row | {"written_at": row["written_at"] and str(row["written_at"])} for row in rows]
     old = [node.name for node in outdated(nodes)]
     answer = {"outliers": _fields(found), "changes": _fields(changed), "outdated": old, "rows": plain}
     write_json(as_json, answer, allow_nan=False)
     if STANDARD not in (as_json, *(options[name] for name in contents)):
         moved = [*_moved(before, nodes, changed), *_table(changed)] if against else []
-        last = [*_compared(found, nodes), *(f"figure: {path}" for path in figures)]
-        parts = _table(found, nodes), moved, last
+        parts = _table(found, nodes), moved, _compared(found, nodes)
         click.echo("\n\n".join("\n".join(part) for part in parts if part))
 
 

@@ -28,7 +28,6 @@ from collbench.measure.session import Session
 from collbench.measure.step_runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
 from collbench.measure.steps import LONGEST
 from collbench.platforms import find_platform, platforms
-from collbench.platforms.gpu.nccl import MOST_CTAS
 from collbench.platforms.layout import Layout
 from collbench.topology.system import System
 from collbench.units import QUANTITY, duration, format_size, parse_numbers, parse_size
@@ -67,7 +66,7 @@ def scale_session(options: Options) -> Session:
         return Session(run, scaling.sweep, None, folder, modelled=True)
     counts = parse_ranks(given or "1,2")
     platform, sweep = _measured_sweep(options, "4M", counts[-1])
-    product = Step(1, find_platform(platform).matrix)
+    product = Step(1, options["matrix"] or find_platform(platform).matrix)
     layout = Layout.of(replace(sweep, steps=(product,)), needs(sweep.implementations, sweep.ranks, platform))
     find_platform(platform).refuse_too_large(layout.nbytes, sum(counts))  # all ranks are there at once
     scaling = Scaling(replace(sweep, steps=(_measured_step(options, platform, counts[-1]),)), counts, modes)
@@ -86,9 +85,8 @@ def overlap_session(options: Options) -> Session:
         platform, sweep = _measured_sweep(options, "8M", ranks)
         _two_or_more(sweep.ranks)
     sizes = parse_buckets(options["buckets"], sweep.sizes[0])
-    ctas = parse_ctas(options["ctas"], () if system else sweep.implementations)
     step = sweep.steps[0] or _measured_step(options, platform, sweep.ranks)
-    sweep = replace(sweep, steps=overlap_steps(step, platform, sizes, ctas))
+    sweep = replace(sweep, steps=overlap_steps(step, platform, sizes))
     where = f"-{folder_name(system, sweep.ranks)}" if system else ""
     folder = options["out"] or default_folder(sweep, f"overlap{where}")
     run = PredictedSteps(system, sweep, _NOISE) if system else overlap_run(platform, sweep, folder)
@@ -182,7 +180,7 @@ def _measured_sweep(
 def _measured_step(options: Options, platform: str, ranks: int) -> Step:
     """Return a step of so many ranks; one is started to time a product."""
     work, slow = parse_work(options["compute"] or "10ms"), parse_slow(options["slow_rank"], ranks)
-    size = find_platform(platform).matrix
+    size = options["matrix"] or find_platform(platform).matrix
     with announced_if_slow(TRIAL):
         seconds = {} if work.flops else {size: seconds_of_a_product(platform, size)}
     return replace(products_for(work, seconds, [size]), slow=slow)
@@ -267,15 +265,3 @@ def parse_buckets(text: str | None, nbytes: int) -> tuple[int, ...]:
         least = max(BUCKET_UNIT, nbytes // _MOST_BUCKETS)
         raise UsageError(f"--buckets {format_size(sizes[0])} are too many; give at least {format_size(least)}")
     return sizes
-
-
-def parse_ctas(text: str | None, names: Sequence[str]) -> tuple[int, ...]:
-    """Return limits of CTAs for NCCL, ascending; UsageError where NCCL is not among the implementations."""
-    if text is None:
-        return ()
-    if "nccl" not in names:
-        raise UsageError(f"--ctas {text} limits NCCL, which is not measured here; leave it out, or add nccl on GPUs")
-    numbers = parse_numbers(text)
-    if not numbers or numbers[0] < 1 or numbers[-1] > MOST_CTAS:
-        raise UsageError(f"--ctas {text} is no number of CTAs; give some from 1 to {MOST_CTAS}, such as 4,16")
-    return tuple(numbers)

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from collbench.cli.options import RUN, STANDARD, option, out_option, write_text
-from collbench.errors import UsageError
 from collbench.formats import find_format, written
 from collbench.formats.exported import select
 from collbench.runfile import store
@@ -36,8 +35,6 @@ def command(run: Path, name: str, out: Path | None) -> None:
     text = format_.write(selection)
     for reason, count in selection.left_out.items():
         click.echo(f"left out: {count} row{'s' if count > 1 else ''}: {reason}", err=True)
-    if not text.strip():
-        raise UsageError(f"nothing to export: {name} can hold no row of {run}")
     write_text(out or STANDARD, "-o FILE", text)
     if out:
         click.echo(f"file: {out}", err=out == STANDARD)

@@ -5,12 +5,12 @@ For example:
   mpirun -n 8 all_reduce_perf -b 8 -e 1G -f 2 | collbench import -
 """  # noqa: N999
 
-from pathlib import Path
+from typing import Any
 
 import click
 
-from collbench.api.importing import first_few, folders, read_foreign, stored
-from collbench.cli.options import PATH, option, out_option
+from collbench.api.importing import ImportRequest, first_few, folders, read_foreign, stored
+from collbench.cli.options import PATH, made, options_of
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import REPORTED_LEGEND, row, timed_table
 from collbench.results import Reported
@@ -18,15 +18,12 @@ from collbench.runfile.store import Run
 
 _OPTIONS = [
     click.Argument(["files"], metavar="FILE...", nargs=-1, required=True, type=PATH),
-    option("--ranks", "Number of ranks, where a file does not tell it.", type=int, metavar="N"),
-    option("--op", "Collective, where a file does not tell it.", default="", metavar="NAME"),
-    option("--each", "Make a run of each file, named after its only host or after the file.", is_flag=True),
-    out_option("Folder to make for the run file.  [default: results/runs/...]", "FOLDER"),
+    *options_of(ImportRequest),
 ]
 
 
 @click.command("import", params=_OPTIONS)
-def command(files: tuple[Path, ...], ranks: int | None, op: str, each: bool, out: Path | None) -> int:
+def command(**options: Any) -> int:
     """Read what other tools printed into a run file, which plot, fit, diagnose and compare then take.
 
     FILE is a log or a folder of logs, `-` standard input; the format is told from the content.  Tests of one machine
@@ -34,10 +31,11 @@ def command(files: tuple[Path, ...], ranks: int | None, op: str, each: bool, out
     Nobody here checked these numbers, so each row says what was reported and of what it is a statistic.  Files that
     cannot be imported are named: exit status 1.
     """
-    groups, said, refused = read_foreign(files, ranks, op, each)
+    request = made(ImportRequest, options)
+    groups, said, refused = read_foreign(request)
     for remark in said:
         click.echo(remark, err=True)
-    for imported, folder in zip(groups, folders(out, groups, each), strict=True):
+    for imported, folder in zip(groups, folders(request, groups), strict=True):
         _show(stored(imported, folder))
     for reason in refused:
         click.echo(f"not imported: {reason}", err=True)

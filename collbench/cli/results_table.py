@@ -9,7 +9,6 @@ from typing import NamedTuple, cast
 
 from collbench.analysis.roofline import share_in_words
 from collbench.analysis.wires import Times, Tradeoff
-from collbench.datatypes import Study
 from collbench.present.columns import ALWAYS, Column
 from collbench.present.terminal import Table
 from collbench.results import Explanation, Observed, Prediction, Result, Timed
@@ -57,22 +56,6 @@ class Compared(NamedTuple):
         return digits(_relative_halfwidth(self.result))
 
     @property
-    def time(self) -> str:
-        """The time, with as many digits as are known."""
-        return format_seconds(self.result.typical, self.digits)
-
-    @property
-    def algbw(self) -> str:
-        """The array's bytes per second; nothing of a barrier."""
-        return format_rate(self.result.algbw, self.digits) if self.result.case.collective.sized else ""
-
-    @property
-    def busbw(self) -> str:
-        """The same of each link; nothing for ranks that share a GPU, which have none between them."""
-        known = self.result.case.collective.sized and not self.result.note.shared
-        return format_rate(self.result.busbw, self.digits) if known else ""
-
-    @property
     def ratio(self) -> str:
         """The library's time over this one; nothing for the library itself, and for a disturbed row."""
         result, library = self.result, self.library
@@ -83,11 +66,31 @@ class Compared(NamedTuple):
         return f"{significant(speedup, count, 2)}x" if speedup >= 0.01 else f"{speedup:.1g}x"
 
 
+def _rate(row: Compared, rate: float) -> str:
+    """Return a bandwidth with as many digits as are known; a barrier has none."""
+    return format_rate(rate, row.digits) if row.result.case.collective.sized else ""
+
+
+def _busbw(row: Compared) -> str:
+    """Return the bandwidth of each link; ranks that share a GPU have none between them."""
+    return "" if row.result.note.shared else _rate(row, row.result.busbw)
+
+
+def _halfwidth(row: Compared) -> str:
+    """Return half the interval of the median as a percentage of it; nothing where there are too few samples."""
+    half = row.result.relative_halfwidth if isinstance(row.result, Observed) else math.inf
+    if not math.isfinite(half):
+        return ""
+    if half >= 10:
+        return ">999%"
+    return f"{half:.1%}" if half < 0.1 else f"{half:.0%}"
+
+
 SIZE: Column[Compared] = Column("size", lambda row: row.result.case.nbytes, format_size, form=">9")
-TIME: Column[Compared] = Column("time", lambda row: row.time, form=">9")
-INTERVAL: Column[Compared] = Column("± 95 %", lambda row: row.result, lambda result: halfwidth(result), 10, ">7")
-ALGBW: Column[Compared] = Column("algbw", lambda row: row.algbw, importance=3, form=">8")
-BUSBW: Column[Compared] = Column("busbw", lambda row: row.busbw, importance=11, form=">8")
+TIME: Column[Compared] = Column("time", lambda row: format_seconds(row.result.typical, row.digits), form=">9")
+INTERVAL: Column[Compared] = Column("± 95 %", _halfwidth, importance=10, form=">7")
+ALGBW: Column[Compared] = Column("algbw", lambda row: _rate(row, row.result.algbw), importance=3, form=">8")
+BUSBW: Column[Compared] = Column("busbw", _busbw, importance=11, form=">8")
 PROBLEM: Callable[[Compared], str] = attrgetter("problem")
 CHECK: Column[Compared] = Column("check", lambda row: remarks(row.result.check, row.result))
 
@@ -198,16 +201,6 @@ def remarks(check: str, result: Timed) -> str:
     return ", ".join(filter(None, [check, share_in_words(result), str(result.note.brief)]))
 
 
-def halfwidth(result: Observed) -> str:
-    """Return half the interval of the median as a percentage of it; nothing where there are too few samples."""
-    half = result.relative_halfwidth
-    if not math.isfinite(half):
-        return ""
-    if half >= 10:
-        return ">999%"
-    return f"{half:.1%}" if half < 0.1 else f"{half:.0%}"
-
-
 def legend_lines(results: Iterable[Result]) -> list[str]:
     """Return a line below the table for each thing in it that only some tables have."""
     results = list(results)
@@ -230,8 +223,12 @@ def _relative_halfwidth(result: Timed) -> float:
     return result.relative_halfwidth
 
 
-def _error(of: Callable[[Study], float]) -> Callable[[Tradeoff], str]:
-    return lambda row: f"{of(row.study):.2g}" if row.study else "-"
+def _errors(row: Tradeoff) -> Sequence[str]:
+    """Return the largest error, RMS, bias, and bias with losses fed back."""
+    if not row.study:
+        return "----"
+    plain, fed = row.study.plain, row.study.fed
+    return [f"{error:.2g}" for error in (plain.most, plain.rms, plain.bias, fed.bias)]
 
 
 WIRES: Table[Tradeoff] = Table(
@@ -242,10 +239,10 @@ WIRES: Table[Tradeoff] = Table(
         Column("from", lambda row: _pays_from(row, row.exact), importance=7, form=">10"),
         Column("vs lib", lambda row: _gain(row, row.libraries), form=">10"),
         Column("from", lambda row: _pays_from(row, row.libraries), importance=7, form=">10"),
-        Column("max", _error(lambda study: study.plain.most), importance=8, form=">10"),
-        Column("RMS", _error(lambda study: study.plain.rms), form=">10"),
-        Column("bias", _error(lambda study: study.plain.bias), importance=9, form=">10"),
-        Column("bias fed", _error(lambda study: study.fed.bias), form=">10"),
+        Column("max", lambda row: _errors(row)[0], importance=8, form=">10"),
+        Column("RMS", lambda row: _errors(row)[1], form=">10"),
+        Column("bias", lambda row: _errors(row)[2], importance=9, form=">10"),
+        Column("bias fed", lambda row: _errors(row)[3], form=">10"),
     )
 )
 

@@ -3,7 +3,7 @@
 For example:
   collbench runs
   collbench runs results --op allreduce
-  collbench runs --fleet NIGHT --exclude-file exclude.txt --plot fleet.png
+  collbench runs --fleet NIGHT --exclude-file exclude.txt
 """
 
 import math
@@ -57,7 +57,6 @@ _FLEET = [
     option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
     option("--slower", "Share of time that does not matter.  [default: 5%]", type=SHARE),
     option("--exclude-file", "Write the names of nodes that are slow or FAIL, a line each.", type=PATH, metavar="FILE"),
-    option("--plot", "Draw nodes by sizes (.png, .svg, .pdf).", type=PATH, metavar="FILE", multiple=True),
     option("--csv", "Write a row for each node and size.", type=PATH, metavar="FILE"),
 ]
 _OPTIONS = [

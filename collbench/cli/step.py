@@ -56,6 +56,9 @@ def _slow_rank(factor: int) -> click.Option:
 
 
 _SEEDS, _STEPS, _AHEAD = click.IntRange(1, 1000), click.IntRange(1, 10_000), click.IntRange(0, 10_000)  # of training
+_MATRIX = option(
+    "--matrix", "Of the products; default: 256 on a CPU, 4096 on a GPU.", type=click.IntRange(1, 2**15), metavar="ROWS"
+)
 _command = partial(command.command, context_settings={"show_default": True})
 _SCALE = [
     ANYWHERE,
@@ -71,6 +74,7 @@ _SCALE = [
         default="weak",
     ),
     *_work("the library and auto", "10ms, predicted 100ms", "4M, predicted 1G"),
+    _MATRIX,
     _slow_rank(2),
     *shared("timeout", budget="2s"),
     folder_option("run file and plot"),
@@ -79,8 +83,8 @@ _OVERLAP = [
     ANYWHERE,
     *shared("ranks"),
     *_work("the library and auto", "10ms, predicted 100ms", "8M, predicted 1G"),
+    _MATRIX,
     option("--buckets", "Sizes to hand over at once; default: a 16th, a 4th, all.", metavar="SIZE[,SIZE]"),
-    option("--ctas", "On GPUs: CTAs for NCCL to use at most, besides as many as it likes.", metavar="N[,N]"),
     _slow_rank(2),
     *shared("timeout", budget="10s"),
     folder_option("run file, pictures and trace"),

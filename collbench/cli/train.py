@@ -17,7 +17,6 @@ from collbench.api.requests import new_folder
 from collbench.api.training import TrainingPlan, TrainRequest, train
 from collbench.cli.options import options_of, writes
 from collbench.cli.running import say_where
-from collbench.planner.layouts import layout_of
 from collbench.planner.search import OnSystem, Plan
 from collbench.planner.sensitivity import Gain, sensitivities
 from collbench.present.columns import USEFUL, Column
@@ -61,7 +60,7 @@ def _lines(planned: TrainingPlan) -> Iterator[str]:
         at = plan.setting.job.efficiency
         yield f"anchored on {planned.anchor.implementation}: computing is {at:.2f} times as fast as expected"
     for part in (
-        [*ranking(planned.ranked), *stages(plan)],
+        ranking(planned.ranked),
         [shares(best)],
         gains(sensitivities(plan)),
         memory(best),
@@ -74,12 +73,13 @@ def _lines(planned: TrainingPlan) -> Iterator[str]:
         yield from chain([""], lines(analysis.columns("system,GPUs,layout,step,MFU,tokens/s,comp.,sent,bubble"), rows))
         yield from (f"{place.system}  none: {place.reason}" for place in planned.systems if place.reason)
     if planned.priced:
-        yield f"\na run of {planned.tokens:.3g} tokens at {planned.price:g} {planned.currency} a GPU-hour"
+        row = _priced(planned)
+        yield f"\na run of {row.total:.3g} tokens at {row.price:g} {row.currency} a GPU-hour"
         if not planned.request.tokens:
             usual = "as published" if plan.setting.job.model.trained else "20 for each parameter at work"
             yield f"(tokens: {usual}; --tokens sets them)"
         yield from costs(planned.priced, planned.deadline)
-        yield analysis.restarts_in_words(_priced(planned))
+        yield analysis.restarts_in_words(row)
 
 
 def answer(planned: TrainingPlan) -> str:
@@ -136,15 +136,6 @@ def ranking(plans: Sequence[PlannedStep]) -> list[str]:
     ranks = {plan.implementation: rank for rank, plan in enumerate(plans, 1)}
     rank = Column[PlannedStep]("", lambda row: ranks[row.implementation], importance=USEFUL + 6, form=">")
     return lines([rank, *analysis.columns("layout,step,nine in ten,MFU,tokens/s,memory,comp.,sent,bubble")], plans)
-
-
-def stages(plan: Plan) -> Iterator[str]:
-    """Yield how many layers the stages of the best layout have, if not all have equally many."""
-    layers, layout = plan.setting.job.model.layers, layout_of(plan.best.implementation)
-    fullest = -(-layers // (layout.pipeline * layout.chunks)) * layout.chunks
-    if fewer := fullest * layout.pipeline - layers:
-        what = f"{counted(layers, 'layer')} on {counted(layout.pipeline, 'stage')}, {fullest} in the fullest"
-        yield f"{layout.name}: {what}; the others have {fewer} fewer in all, first of all the last, for its output"
 
 
 def shares(best: PlannedStep) -> str:

@@ -19,7 +19,7 @@ from collbench.formats.nccl_tests_log import START
 from collbench.formats.source import Source, bare
 
 OTHERS = (
-    (r'\A\s*\{"kind": "header"', "a run file of collbench already", "give it to the commands as it is"),
+    (r'\A\s*\{"kind": ?"header"', "a run file of collbench already", "give it to the commands as it is"),
     (r"\A(?:PK\x03\x04|[^\0]{1,100}\0[\s\S]{150,260}ustar)", "an archive", "unpack it and give the folder"),
     (
         r"^nvbandwidth version|^(?:running|sum) \w{1,80}_(?:memcpy|latency)_|(?:memcpy|latency) (?:CE|SM) [CG]PU\(row",
@@ -30,6 +30,11 @@ OTHERS = (
         r"^(?:# (?:HELP|TYPE) )?nccl_\w{1,80}(?:\{| )|\A\s{0,99}\[[\s\S]{0,400}\"n_ranks\"",
         "Prometheus text of NCCL Inspector, or a list of its objects",
         "give its JSON, an object a line (`jq -c .`, of a list `jq -c .[]`)",
+    ),
+    (
+        r'\A\s{0,99}[\[{][\s\S]{0,400}"inPlace"',
+        "JSON of the reporter of rccl-tests",
+        "give its CSV (-Z csv), or what it printed",
     ),
     (
         START.pattern,

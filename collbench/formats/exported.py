@@ -1,15 +1,14 @@
-"""What of a run goes into a file of another tool, sorted as such tools print it: a part for each of their tests."""
+"""What of a run goes into a file of another tool."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from statistics import fmean
 
 from collbench.errors import UsageError
 from collbench.results import Measurement, Observed, Prediction, Reported, Result
-from collbench.runfile.header import ForeignTest, Header
+from collbench.runfile.header import Header
 
-MOST_LISTED = 2**17  # ranks of a test, which lists each of them
 Exported = Measurement | Reported | Prediction
 
 
@@ -20,23 +19,6 @@ class ExportSelection:
     header: Header
     results: tuple[Exported, ...]
     left_out: Counter[str]  # rows by the reason, filled by the writer of the format too
-
-
-Places = tuple[Observed | None, ...]
-"""A row of another tool's table: out of place and in place, of which one may be missing."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """One test: its rows in order, and what was noted of it if another tool ran it."""
-
-    test: ForeignTest
-    rows: tuple[Places, ...]
-
-    @property
-    def results(self) -> list[Observed]:
-        """Every place of every row; all are of one collective, implementation and number of ranks."""
-        return [place for row in self.rows for place in row if place]
 
 
 def select(header: Header, results: Iterable[Result]) -> ExportSelection:
@@ -51,34 +33,6 @@ def select(header: Header, results: Iterable[Result]) -> ExportSelection:
     if not selected:
         raise UsageError("nothing to export: no row has a time")
     return ExportSelection(header, tuple(selected), left_out)
-
-
-def parts(selection: ExportSelection) -> list[Part]:
-    """Return the results as tests of another tool: of one collective, implementation and number of ranks each.
-
-    Predictions are left out: such files hold what was measured.
-    """
-    tests = {str(number): test for number, test in enumerate(selection.header.imported.tests)}
-    rows_of: dict[Hashable, dict[Hashable, list[Observed | None]]] = {}
-    test_of: dict[Hashable, ForeignTest] = {}
-    seen = Counter[Hashable]()
-    for result in selection.results:
-        case = result.case
-        if isinstance(result, Prediction):
-            selection.left_out["predictions are not measured"] += 1
-            continue
-        if case.ranks > MOST_LISTED:
-            selection.left_out[f"its ranks, of which each has a line, are more than {MOST_LISTED}"] += 1
-            continue
-        printed = result.printed if isinstance(result, Reported) else {}
-        number = str(printed.get("test"))
-        key = (number, case.collective.name, case.ranks, result.implementation, result.platform)
-        test_of[key] = tests.get(number, ForeignTest())
-        # Both places of a case stand side by side; a repetition becomes another row.
-        seen[key, case] += 1
-        row = replace(case, in_place=False), str(printed.get("row", seen[key, case]))
-        rows_of.setdefault(key, {}).setdefault(row, [None, None])[case.in_place] = result
-    return [Part(test_of[key], tuple(map(tuple, rows.values()))) for key, rows in rows_of.items()]
 
 
 def mean_seconds(result: Observed) -> float:

@@ -35,10 +35,6 @@ class Hints:
     ranks: int | None = None
     collective: str = ""
 
-    def __post_init__(self) -> None:
-        if self.ranks is not None and not 1 <= self.ranks <= MOST_RANKS:
-            raise UsageError(f"{self.ranks} is no number of ranks; give --ranks N, from 1 to {MOST_RANKS}")
-
 
 @dataclass(frozen=True)
 class Device:
@@ -141,6 +137,7 @@ def row_of(words: Mapping[str, object], unit: float = 1e-6, **more: Any) -> Fore
     on_cpu = "cputime" in words
     notes = more.pop("note", ""), "CPU time of the call (-C)" if on_cpu else ""
     named: dict[str, Any] = {
+        "collective": words.get("collective"),
         "nbytes": whole(words.get("size")),
         "dtype": str(words.get("type")).strip(),
         "redop": str(words.get("redop") or "sum").strip(),

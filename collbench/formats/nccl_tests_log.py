@@ -251,65 +251,65 @@ class LogSection:
         """Whether it has a list of ranks, or a command that tells them."""
         return not self.bare and bool(self.devices or self.exported or self.above.ranks)
 
+    def take(self, line: str) -> bool:
+        """Take in a line if the test itself printed it; False if it did not."""
+        text = body(line)
+        self.ended = self.ended or bool(END.search(text))
+        if columns := read_header(text.split(), self.heads):
+            self.columns = columns
+        elif names_columns(line):
+            self.heads = text
+            if self.columns and "(ms)" in text:
+                self.columns = replace(self.columns, unit=1e-3)
+        elif match := VERSION.search(text):
+            self.tool, self.version = match[1].lower(), match[2]
+            self.library = dotted_version(int((match[3] or "0")[:9]))
+        elif match := PROGRAM_LINE.search(text):
+            first = self.program if match[1] == "concluded" else ""
+            contradicts = first not in ("", match[2])
+            self.said += [f"its first line says {clean(first, 40)}, its last {clean(match[2], 40)}"] * contradicts
+            self.program = first or match[2]
+        elif SETTINGS.search(text):
+            text = text.replace("Blocking Enabled", "blocking: 1")
+            found = {SETTING[name.lower()]: int(value) for name, value in OPTION.findall(text)}
+            self.settings = self.above.options | self.settings | found
+        elif match := DEVICE.search(text):
+            rank, group, host, device, bus_id, name = match.groups()
+            host, name = clean(host or "", 64), clean(name, 64)
+            self.devices.append(Device(int(rank), host, name, int(group or 0), int(device), clean(bus_id, 16).lower()))
+        elif self.rows and ("error:" in line or "FAILED" in line):
+            self.said.append(f"it says: {clean(text)}")
+        elif match := EXPORTED.match(text):
+            self.exported = match[1], match[2], int(match[3])
+        else:
+            return not text or bool(END.search(text) or OTHER_LINES.search(text))
+        return True
+
 
 def sections(source: Source) -> Iterator[LogSection]:
     """Yield the tests of a log, in order; a section without columns holds no table."""
-    reader = _Reader()
-    for number_, raw in source.lines():
-        if done := reader.take(number_, raw):
-            yield done
-    yield reader.section
-
-
-@dataclass
-class _Reader:
-    """The state of reading a log line by line."""
-
-    section: LogSection = field(default_factory=LogSection)
-    context: Context = field(default_factory=Context)
-
-    def take(self, number_: int, raw: str) -> LogSection | None:
-        """Take in a line; return the section that ends above it, if one does."""
-        line = cells(without_log(bare(raw), self.context))
+    section, context = LogSection(), Context()
+    for line_number, raw in source.lines():
+        line = cells(without_log(bare(raw), context))
         if not line.strip():
-            return None
-        section = self.section
-        table_goes_on = section.columns is not None and not section.ended
+            continue
         begins = begins_row(line, known=section.columns is not None or bool(section.heads))
         row = read_row(line, section.columns) if begins else None
         if row:
             section.rows.append(row)
-            self.context.used = True
-        elif not begins and _is_line_of_test(line):
-            return self._take_line_of_test(line)
-        elif begins or (table_goes_on and looks_like_row(line)):
-            section.bad.append((number_, line))
+            context.used = True
+        elif not begins and LogSection().take(line):
+            if section.begun and not _stands_below_rows(line):
+                yield section
+                section = _section_below(section, context, alike=names_columns(line) and context.used)
+            if not section.begun:  # later lines count, above all their command
+                section.above = copy(context)  # with the same facts, which later lines of NCCL add to
+            section.take(line)
+        elif begins or (section.columns and not section.ended and looks_like_row(line)):
+            section.bad.append((line_number, line))
         else:
-            self.context.take(line)
-        return None
-
-    def _take_line_of_test(self, line: str) -> LogSection | None:
-        done = self.section if self.section.begun and not _stands_below_rows(line) else None
-        if done:
-            bare_ = names_columns(line) and self.context.used
-            if self.context.used:
-                self.context.next_table(alike=bare_)
-            if bare_ and done.program:
-                self.context.programs = (done.program,)
-            self.section = _next_section(done) if bare_ else LogSection(stale=self.context.used)
-        if not self.section.begun:  # later lines count, above all their command
-            self.section.above = copy(self.context)  # with the same facts, which later lines of NCCL add to
-        _take_line(self.section, line)
-        return done
-
-
-def _is_line_of_test(line: str) -> bool:
-    """Whether the test itself printed a line that is no row."""
-    if line.strip() == "#":
-        return True
-    text = body(line)
-    signs = (VERSION, PROGRAM_LINE, SETTINGS, DEVICE, OTHER_LINES, END)
-    return names_columns(line) or any(sign.search(text) for sign in signs)
+            context.take(line)
+    yield section
 
 
 def _stands_below_rows(line: str) -> bool:
@@ -317,39 +317,13 @@ def _stands_below_rows(line: str) -> bool:
     return not text or END.search(text) is not None or text.startswith(("GPU memory usage", "error:"))
 
 
-def _next_section(done: LogSection) -> LogSection:
-    """Begin a test below a bare header: it is of the same kind."""
+def _section_below(done: LogSection, context: Context, alike: bool) -> LogSection:
+    """Begin the next section of a log; below a header alone it is of the same kind."""
+    if context.used:
+        context.next_table(alike)
+    if not alike:
+        return LogSection(stale=context.used)
+    if done.program:
+        context.programs = (done.program,)
     emptied: dict[str, Any] = {name: [] for name in ("rows", "bad", "said")}
     return replace(done, devices=list(done.devices), program="", heads="", ended=False, bare=True, **emptied)
-
-
-def _take_line(section: LogSection, line: str) -> None:
-    """Take in what a line says that the test itself printed."""
-    text = body(line)
-    section.ended = section.ended or bool(END.search(text))
-    if columns := read_header(text.split(), section.heads):
-        section.columns = columns
-    elif names_columns(line):
-        section.heads = text
-        if section.columns and "(ms)" in text:
-            section.columns = replace(section.columns, unit=1e-3)
-    elif match := VERSION.search(text):
-        section.tool, section.version = match[1].lower(), match[2]
-        section.library = dotted_version(int((match[3] or "0")[:9]))
-    elif match := PROGRAM_LINE.search(text):
-        first = section.program if match[1] == "concluded" else ""
-        contradicts = first not in ("", match[2])
-        section.said += [f"its first line says {clean(first, 40)}, its last {clean(match[2], 40)}"] * contradicts
-        section.program = first or match[2]
-    elif SETTINGS.search(text):
-        text = text.replace("Blocking Enabled", "blocking: 1")
-        found = {SETTING[name.lower()]: int(value) for name, value in OPTION.findall(text)}
-        section.settings = section.above.options | section.settings | found
-    elif match := DEVICE.search(text):
-        rank, group, host, device, bus_id, name = match.groups()
-        host, name = clean(host or "", 64), clean(name, 64)
-        section.devices.append(Device(int(rank), host, name, int(group or 0), int(device), clean(bus_id, 16).lower()))
-    elif section.rows and ("error:" in line or "FAILED" in line):
-        section.said.append(f"it says: {clean(text)}")
-    elif match := EXPORTED.match(text):
-        section.exported = match[1], match[2], int(match[3])

@@ -162,31 +162,25 @@ def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | 
     exchanged = reduces and _counted_once(section)
     programs = () if section.bare and exchanged else section.above.programs
     commands = [word for word in dict.fromkeys(programs) if _fits(known_collective(word), section, ranks)]
-    if section.program:
-        return _require_fitting(section.program, section, ranks)
     fits = _fits(known_collective(hints.collective), section, ranks)
-    if hints.collective and (alone or not commands or (section.bare and fits)):
-        try:
-            return _require_fitting(hints.collective, section, ranks)
-        except UnfitRow as error:
-            raise UsageError(f"{name}: {error}; give another --op NAME") from None
-    if len(commands) == 1:
-        return _require_fitting(commands[0], section, ranks)
-    alike = [one for one in of_nccl_tests() if (one.name == "sendrecv" if exchanged else one.reduces == reduces)]
-    fitting = commands or [one.name for one in alike if _fits(one, section, ranks)]
-    if len(fitting) == 1 and (section.bare or not section.above.programs):
-        return _require_fitting(fitting[0], section, ranks)
-    choices = f"; {', '.join(fitting)} would fit" if fitting else ""
-    raise UsageError(f"{name} does not say which collective it is of{choices}; give --op NAME")
+    hinted = hints.collective and not section.program and (alone or not commands or (section.bare and fits))
+    word = hints.collective if hinted else section.program
 
+    if not word:
+        alike = [one for one in of_nccl_tests() if (one.name == "sendrecv" if exchanged else one.reduces == reduces)]
+        fitting = commands or [one.name for one in alike if _fits(one, section, ranks)]
+        if len(fitting) > 1 or not (commands or (fitting and (section.bare or not section.above.programs))):
+            choices = f"; {', '.join(fitting)} would fit" if fitting else ""
+            raise UsageError(f"{name} does not say which collective it is of{choices}; give --op NAME")
+        word = fitting[0]
 
-def _require_fitting(word: str, section: LogSection, ranks: int | None) -> Collective:
     collective = known_collective(word)
-    if not collective:
-        raise UnfitRow(no_collective(word))
-    if not _fits(collective, section, ranks):
-        raise UnfitRow(f"its columns are not those of {collective.name}")
-    return collective
+    if collective and _fits(collective, section, ranks):
+        return collective
+    why = f"its columns are not those of {collective.name}" if collective else no_collective(word)
+    if hinted:
+        raise UsageError(f"{name}: {why}; give another --op NAME")
+    raise UnfitRow(why)
 
 
 def _fits(collective: Collective | None, section: LogSection, ranks: int | None) -> bool:

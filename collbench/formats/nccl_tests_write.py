@@ -3,7 +3,8 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -12,13 +13,14 @@ from collbench.cases import Case
 from collbench.collectives import Collective, of_nccl_tests
 from collbench.datatypes import NONE
 from collbench.errors import UsageError
-from collbench.formats.exported import ExportSelection, Part, Places, mean_seconds, parts, rates, wrong_elements
+from collbench.formats.exported import Exported, ExportSelection, mean_seconds, rates, wrong_elements
 from collbench.formats.source import clean, number, whole
-from collbench.results import Observed, Reported
-from collbench.runfile.header import Device, Header
+from collbench.results import Observed, Prediction, Reported
+from collbench.runfile.header import Device, ForeignTest, Header
 
 TEXT, JSON = "nccl-tests", "nccl-tests-json"
 PLACES = ("out_of_place", "in_place")
+MOST_LISTED = 2**17  # ranks of a test, which lists each of them
 PROGRAMS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
 """Programs of nccl-tests that are not called as collbench calls the collective."""
 SETTINGS = {
@@ -61,6 +63,23 @@ def version_code(version: str) -> int:
         return 0
     major, minor, patch = words
     return major * (1000 if (major, minor) < (2, 9) else 10000) + minor * 100 + patch
+
+
+Places = tuple[Observed | None, ...]
+"""A row of the table: out of place and in place, of which one may be missing."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One test: its rows in order, and what was noted of it if another tool ran it."""
+
+    test: ForeignTest
+    rows: tuple[Places, ...]
+
+    @property
+    def results(self) -> list[Observed]:
+        """Every place of every row; all are of one collective, implementation and number of ranks."""
+        return [place for row in self.rows for place in row if place]
 
 
 # What a test was started with
@@ -140,22 +159,40 @@ def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
     return listed
 
 
-def fitting(selection: ExportSelection) -> list[Part]:
-    """Return the tests that nccl-tests has a program for, and that hold means as it does; UsageError if none is."""
-    tests, known = parts(selection), of_nccl_tests()
-    selected = []
-    for part in tests:
-        collective = part.results[0].case.collective
-        figures = {place.figure for place in part.results if isinstance(place, Reported) and not place.samples}
-        if collective not in known:
-            selection.left_out[f"nccl-tests has no {collective.name}"] += 1
-        elif figures - {"mean"}:
-            selection.left_out["nccl-tests has means only"] += 1
-        else:
-            selected.append(part)
-    if tests and not selected:
+def parts(selection: ExportSelection) -> list[Part]:
+    """Return the results that nccl-tests has a program for, as its tests; UsageError if there are none."""
+    tests = {str(number): test for number, test in enumerate(selection.header.imported.tests)}
+    rows_of: dict[Hashable, dict[Hashable, list[Observed | None]]] = {}
+    test_of: dict[Hashable, ForeignTest] = {}
+    seen = Counter[Hashable]()
+    for result in selection.results:
+        reason = _unfit(result)
+        if reason or isinstance(result, Prediction):
+            selection.left_out[reason] += 1
+            continue
+        case, printed = result.case, result.printed if isinstance(result, Reported) else {}
+        number = str(printed.get("test"))
+        key = (number, case.collective.name, case.ranks, result.implementation, result.platform)
+        test_of[key] = tests.get(number, ForeignTest())
+        # Both places of a case stand side by side; a repetition becomes another row.
+        seen[key, case] += 1
+        row = replace(case, in_place=False), str(printed.get("row", seen[key, case]))
+        rows_of.setdefault(key, {}).setdefault(row, [None, None])[case.in_place] = result
+    if not rows_of:
         raise UsageError(f"nothing to export: {', '.join(selection.left_out)}; choose --to csv")
-    return selected
+    return [Part(test_of[key], tuple(map(tuple, rows.values()))) for key, rows in rows_of.items()]
+
+
+def _unfit(result: Exported) -> str:
+    """Return why nccl-tests has no such row, or an empty text."""
+    if isinstance(result, Prediction):
+        return "predictions are not measured"
+    if result.case.collective not in of_nccl_tests():
+        return f"nccl-tests has no {result.case.collective.name}"
+    if isinstance(result, Reported) and not result.samples and result.figure != "mean":
+        return "nccl-tests has means only"
+    listed = result.case.ranks <= MOST_LISTED
+    return "" if listed else f"its ranks, of which each has a line, are more than {MOST_LISTED}"
 
 
 # The text
@@ -163,7 +200,7 @@ def fitting(selection: ExportSelection) -> list[Part]:
 
 def write_text(selection: ExportSelection) -> str:
     """Write the text of a log with every test."""
-    lines = [line for part in fitting(selection) for line in _text_of(part, selection)]
+    lines = [line for part in parts(selection) for line in _text_of(part, selection)]
     return "\n".join(lines) + "\n"
 
 
@@ -242,11 +279,8 @@ def footer(collective: Collective, results: Sequence[Observed], verdict: str = "
 
 
 def write_json(selection: ExportSelection) -> str:
-    """Write one JSON object of version 3, which holds the first test; nothing without a test."""
-    tests = fitting(selection)
-    if not tests:
-        return ""
-    part, *others = tests
+    """Write one JSON object of version 3, which holds the first test."""
+    part, *others = parts(selection)
     for other in others:
         selection.left_out[f"{JSON} holds one test, and {TEXT} all"] += len(other.results)
     first, header, options = part.results[0], selection.header, _settings_of(part, selection)

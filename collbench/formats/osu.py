@@ -290,7 +290,6 @@ def _seconds(words: Mapping[str, str], nbytes: float) -> float:
     for name, word in words.items():
         if TIME.fullmatch(name):
             return seconds_of(word)
-    for name, word in words.items():
         rate = number(word) if RATE.fullmatch(name) else None
         if rate and rate > 0:
             seconds = nbytes / (rate * 1e6)

@@ -348,8 +348,11 @@ class CsvTable:
     bad: list[str] = field(default_factory=list)
 
 
-def csv_table(source: Source, needed: Collection[str]) -> CsvTable:
-    """Read a CSV file; RunFileError if it lacks one of the columns (in lower case), or has no row."""
+def csv_table(source: Source, needed: Collection[str], ended: bool = False) -> CsvTable:
+    """Read a CSV file; RunFileError if it lacks one of the columns (in lower case), or has no row.
+
+    Where rows are `ended`, their last word is never empty.
+    """
     table = CsvTable()
     names: list[str] = []
     for line_number, line in source.lines():
@@ -365,8 +368,8 @@ def csv_table(source: Source, needed: Collection[str]) -> CsvTable:
             if missing:
                 raise RunFileError(f"{source.name}:{line_number}: no column {', '.join(missing)}")
             continue
-        if len(words) != len(names):
-            table.bad.append(f"line {line_number} has {len(words)} columns, not {len(names)} ({clean(line, 40)!r})")
+        if len(words) != len(names) or (ended and not words[-1].strip()):
+            table.bad.append(f"line {line_number} is no whole row ({clean(line, 40)!r})")
             continue
         table.rows.append((line_number, dict(zip(names, map(str.strip, words), strict=True))))
     if not table.rows:

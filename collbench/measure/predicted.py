@@ -1,9 +1,8 @@
 """Runs that nobody carries out: a model says what each case, or each step, should take on a described system."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from itertools import groupby
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from collbench.model.steps import on_ranks, step_time
 from collbench.model.what_if import with_other_cards
 from collbench.results import Result
 from collbench.results.collectives import Skipped
+from collbench.runfile.header import TopologyPart
 from collbench.topology.system import System
 
 NAME = "model"  # of the platform, in rows of a run file
@@ -29,7 +29,7 @@ class Predicted:
     before anything is written.
     """
 
-    def __init__(self, topology: dict[str, Any], results: Sequence[Result]) -> None:
+    def __init__(self, topology: TopologyPart, results: Sequence[Result]) -> None:
         # No variable of this process changes a prediction.
         self.greeting = WorkerHello(topology, {"numpy": np.__version__})
         self._results = results
@@ -93,14 +93,9 @@ def _step(system: System, case: Case, name: str, noise: float) -> Result:
         return Skipped(case, name, NAME, str(error))
 
 
-def topology_record(system: System, what_ifs: tuple[str, ...] = ()) -> dict[str, Any]:
+def topology_record(system: System, what_ifs: tuple[str, ...] = ()) -> TopologyPart:
     """Return what connects the ranks, for the run file's header; `model` says that nothing was measured."""
-    return {
-        "name": ", ".join([system.title, *(f"what if {what_if}" for what_if in what_ifs)]),
-        "shared": False,
-        "platform": system.platform,
-        "ranks": system.ranks,
-        "model": True,
-        "system": asdict(system),
-        "what_ifs": list(what_ifs),
-    }
+    name = ", ".join([system.title, *(f"what if {what_if}" for what_if in what_ifs)])
+    return TopologyPart(
+        name=name, platform=system.platform, ranks=system.ranks, model=True, system=system, what_ifs=what_ifs
+    )

@@ -23,7 +23,7 @@ from collbench.errors import PlatformError
 from collbench.host import signals
 from collbench.platforms import compiler
 from collbench.records import encoded
-from collbench.runfile.header import Interleaved
+from collbench.runfile.header import Interleaved, TopologyPart
 
 WORKER = "collbench.measure.worker"  # the module that ranks run
 FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and heartbeat
@@ -210,7 +210,7 @@ def refuse_other(who: str, theirs: Installation, whose: str, ours: Installation)
 class WorkerHello:
     """What ranks say once they are ready, which holds for the whole run; empty before they have said it."""
 
-    topology: Mapping[str, Any] = field(default_factory=dict)  # what connects the ranks, for the run file's header
+    topology: TopologyPart = field(default_factory=TopologyPart)  # what connects the ranks
     versions: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     pids: tuple[int, ...] = ()  # of each rank
@@ -221,17 +221,13 @@ class WorkerHello:
     def moved(self, before: "WorkerHello") -> str:
         """Return why these ranks cannot go on for those before them, on other GPUs; "" if they can.
 
-        A lost GPU is dealt no ranks any more: the header, and all that is drawn by it, would be of another run.
+        A lost GPU is dealt no ranks any more: the header, and all that is drawn by it, would be of another run.  Node
+        and bus tell a GPU; what else is known of it may change as it fails.
         """
-        now, then = _gpu_places(self.topology), _gpu_places(before.topology)
+        now, then = ([(gpu.host, gpu.bus_id) for gpu in hello.topology.gpus] for hello in (self, before))
         if len(now) != len(then):
             return f"fresh ranks have {len(now)} GPU{'s' * (len(now) != 1)} where the run began on {len(then)}"
         return "fresh ranks are on other GPUs than the run began on" if now != then else ""
-
-
-def _gpu_places(topology: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return node and bus of every GPU; what else is known of them may change as they fail."""
-    return [(gpu.get("host", ""), gpu.get("bus_id", "")) for gpu in topology.get("gpus", ())]
 
 
 class Opened(Protocol):

@@ -77,7 +77,8 @@ class ResumedRun:
                 last = fields.get("status")
             else:
                 last = None
-                rows.append((encoded(row) if row else line.rstrip(b"\n") + b"\n", row))
+                whole = encoded(row) if row and number < FORMAT else line.rstrip(b"\n") + b"\n"
+                rows.append((whole, row))
         failed = {row.implementation for _, row in rows if isinstance(row, Failed)}
         again = [isinstance(row, Failed | Skipped) and row.implementation in failed for _, row in rows]
         existing = [row for row, lost in zip(rows, again, strict=True) if not lost]

@@ -37,6 +37,13 @@ _UNSTEADY = "an operation takes longer, the more of them are in a sample: this i
 _BARRIERS = 128  # in a row, some tens of microseconds
 
 
+# From the clock to the table a time is converted four times:
+# 1. ticks of a clock or an event to seconds of an operation of the slowest rank, a sample (platform.clock.time);
+# 2. a result with its samples to a message of rank 0 (protocol.Channel.send), where ranks are other processes;
+# 3. the message to the result again (schema.to_result);
+# 4. the result to a line of the run file (records.encoded), and next to that to the text of a cell.
+
+
 class Candidate(ABC):
     """An implementation that is prepared and checked, and whose samples are taken in turn with those of others."""
 

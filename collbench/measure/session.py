@@ -22,7 +22,7 @@ from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.results import Outcome, Result
 from collbench.results.facts import labelled
 from collbench.runfile.environment import Setting, describe
-from collbench.runfile.header import Header, Interleaved, TopologyPart
+from collbench.runfile.header import Header, Interleaved
 from collbench.runfile.schema import sweep_part
 from collbench.runfile.store import NAME, Reopened, Run, Writer
 
@@ -101,7 +101,7 @@ class Session:
                 started=_now(),
                 processes=self.sweep.ranks if self._joined else 0,
                 environment=describe(hello.versions, hello.variables),
-                topology=TopologyPart.from_json(hello.topology),
+                topology=hello.topology,
                 sweep=sweep_part(replace(self.sweep, starts=hello.starts)),
                 interleaved=hello.interleaved,
             )

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from collbench.algorithms import is_library
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, STRONG, WEAK, Case, Step, Sweep
 from collbench.measure.interleave import Arm, Interleaving
 from collbench.measure.schedules import overlapping
 from collbench.measure.supervisor import Supervisor
-from collbench.platforms.gpu.nccl import LIMIT
-from collbench.runfile.environment import UNCHANGED, Setting
 from collbench.units import counted
 
 MODES = {
@@ -73,35 +70,21 @@ def scaling_run(platform: str, scaling: Scaling, folder: Path | None = None) -> 
     return Interleaving(platform, arms, scaling.cases(), first=-1)  # the topology of all
 
 
-def overlap_steps(step: Step, platform: str, buckets: Sequence[int], ctas: Sequence[int] = ()) -> tuple[Step, ...]:
-    """Return the step's parts alone, one after the other, and by every schedule that overlaps with every bucket size.
-
-    The overlapped steps come once with as many CTAs as the library likes, and once for every limit of CTAs.
-    """
+def overlap_steps(step: Step, platform: str, buckets: Sequence[int]) -> tuple[Step, ...]:
+    """Return the step's parts alone, one after the other, and by every schedule that overlaps at every bucket size."""
     steps = [replace(step, schedule=name, bucket=0) for name in (COMPUTE, COMMUNICATE, SEQUENTIAL)]
-    for limit in (0, *ctas):
-        for name in overlapping(platform):
-            steps += [replace(step, schedule=name, bucket=bucket, ctas=limit) for bucket in buckets]
+    for name in overlapping(platform):
+        steps += [replace(step, schedule=name, bucket=bucket) for bucket in buckets]
     return tuple(steps)
 
 
 def overlap_run(platform: str, sweep: Sweep, folder: Path | None = None) -> Interleaving:
-    """Return the ranks of a sweep whose steps take turns, as a Session needs them.
-
-    NCCL reads once in the life of a process how many CTAs it may use, so every limit has ranks of its own; only
-    libraries heed it.  Every step has a share of the budget.
-    """
-    ranks: dict[int, Supervisor] = {}
-    arms = []
+    """Return the ranks of a sweep whose steps take turns, as a Session needs them; each has a share of the budget."""
+    ranks = Supervisor(platform, sweep, folder=folder)
     share = replace(sweep.sampling, budget=sweep.sampling.budget / len(sweep.steps))
+    arms = []
     for step in sweep.steps:
         assert step
-        if step.ctas not in ranks:
-            setting = Setting(((LIMIT, str(step.ctas)),)) if step.ctas else UNCHANGED
-            ranks[step.ctas] = Supervisor(platform, sweep, setting, folder=folder)
-        names = communicators(step, sweep.implementations)
-        if step.ctas:
-            names = tuple(filter(is_library, names))
-        part = replace(sweep, steps=(step,), implementations=names, sampling=share)
-        arms.append(Arm((ranks[step.ctas],), part, f"{LIMIT}={step.ctas}" if step.ctas else ""))
+        part = replace(sweep, steps=(step,), implementations=communicators(step, sweep.implementations), sampling=share)
+        arms.append(Arm((ranks,), part))
     return Interleaving(platform, arms)

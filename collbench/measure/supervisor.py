@@ -36,6 +36,7 @@ from collbench.platforms.cpu.mpi_libraries import Library, own
 from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped
 from collbench.runfile.environment import UNCHANGED, Setting
+from collbench.runfile.header import TopologyPart
 from collbench.runfile.schema import to_result
 from collbench.topology.discover_cpu import free
 from collbench.topology.discovered import small_shared_memory
@@ -194,8 +195,8 @@ class Workers:
             raise PlatformError(hello["refused"])
         refuse_other("a rank", Installation(*hello.get("installation", UNKNOWN)), "this command", installation())
         self._pids = tuple(hello["pids"])
-        facts = {name: hello[name] for name in ("topology", "versions", "variables")}
-        return WorkerHello(**facts, pids=self._pids, cores=tuple(cores))
+        topology = TopologyPart.from_json(hello["topology"])
+        return WorkerHello(topology, hello["versions"], hello["variables"], self._pids, tuple(cores))
 
     def _accept(self, deadline: float) -> protocol.Channel:
         self._server.settimeout(0.05)

@@ -241,13 +241,11 @@ def _what_fits(given: Setting, fixed: Choices) -> str:
             ways.append(f'--layout "{in_words(relaxed)}"')
     if fixed and not ways and _fits(given, {}):
         ways.append("another --layout")
-    for name, job in (
-        ("optimiser", replace(given.job, optimiser="adam8bit")),
-        ("stack", replace(given.job, stack="modern")),
-        ("gradients", replace(given.job, gradients="bf16")),
-    ):
+    smaller_job: dict[str, Any] = {"optimiser": "adam8bit", "stack": "modern", "gradients": "bf16"}
+    for name, word in smaller_job.items():
+        job = replace(given.job, **{name: word})
         if job != given.job and _fits(replace(given, job=job), fixed):
-            ways.append(f"--{name} {getattr(job, name)}")
+            ways.append(f"--{name} {word}")
     free = {name: value for name, value in fixed.items() if name != "data"}
     for gpus in (given.job.gpus * 2**power for power in range(1, 13)):
         if _fits(given, free, gpus):
@@ -280,21 +278,17 @@ class OnSystem(Shown):
     reason: str = ""
 
 
-def sizes(given: Setting, fixed: Choices, counts: Sequence[int]) -> list[OnSystem]:
-    """Return the best layout for each number of GPUs, with the batch unchanged (strong scaling).
+def best_on(given: Setting, fixed: Choices, gpus: int, system: System | None = None) -> OnSystem:
+    """Return the best layout of the batch on another number of GPUs, or on another system with the same software.
 
     A data-parallel size that is fixed follows the number of GPUs.
     """
-    free = {name: value for name, value in fixed.items() if name != "data"}
-    return [best_on(given, free, gpus) for gpus in counts]
-
-
-def best_on(given: Setting, fixed: Choices, gpus: int, system: System | None = None) -> OnSystem:
-    """Return the best layout on another number of GPUs, or of the job with its software on another system."""
     name = system.name if system else given.machine.name
     try:
-        setting = on_system(given, system) if system else resized(given, gpus)
-        return OnSystem(name, gpus, plan_on(setting, fixed, advised=False).best)
+        if system:
+            return OnSystem(name, gpus, plan_on(on_system(given, system), fixed, advised=False).best)
+        free = {choice: value for choice, value in fixed.items() if choice != "data"}
+        return OnSystem(name, gpus, plan_on(resized(given, gpus), free, advised=False).best)
     except CollbenchError as error:
         return OnSystem(name, gpus, None, str(error))
 

@@ -98,47 +98,40 @@ def inputs(given: Setting) -> dict[str, Any]:
     reached = known.products * (1 if stack.fused else known.older)
     usual = gpu.flops_tf32 if on_32_bits else gpu.flops
     on_8_bits = job.precision == "fp8" and gpu.flops_fp8 > gpu.flops
-    names = ("layers", "hidden", "heads", "queries", "keys", "vocabulary", "matrices", "gated", "worked", "top_k")
-    more = ("layer_parameters", "routed_parameters", "embedding", "output", "routed")
-    of_stack = {field.name: getattr(stack, field.name) for field in fields(stack) if field.name != "options"}
-    return (
-        {name: getattr(model, name) for name in (*names, *more)}
-        | of_stack
-        | {
-            "width_worked": (model.worked - model.attention_weights - moe * model.hidden * model.experts)
-            / model.matrices
-            / model.hidden,
-            "moe_share": moe,
-            "grouped_worked": model.routed * model.expert_weights,
-            "dropout": 0 if model.gated or stack.fused else 1,
-            "sequence": job.sequence,
-            "batch": job.batch,
-            "gpus": job.gpus,
-            "gradient_bytes": GRADIENTS[job.gradients],
-            "element": 4 if on_32_bits else 2,
-            "state_bytes": optimiser.states - (4 if on_32_bits else 0),
-            "state_traffic": optimiser.traffic,
-            "reserve": max(job.reserve, stack.reserve),
-            "efficiency": job.efficiency,
-            "slowing": CONTENTION,
-            "slowest": slowest(job.gpus, job.noise),
-            "peak16": gpu.flops,
-            "product_rate": (gpu.flops_fp8 * known.fp8 if on_8_bits else usual) * reached,
-            "product_rate_16": usual * reached,
-            "narrow": known.narrow,
-            "few": known.few,
-            "experts": max(1, model.experts),
-            "width": model.width,
-            "fused_efficiency": known.fused,
-            "fused_half": known.half,
-            "unfused_efficiency": known.unfused,
-            "bandwidth": gpu.memory_rate * known.memory,
-            "capacity": gpu.memory,
-            "process": PROCESS,
-            "pcie_rate": given.machine.pcie_rate,
-            "host_rate": HOST_RATE,
-        }
-    )
+    names = "layers hidden heads queries keys vocabulary matrices gated worked width top_k"
+    more = "layer_parameters routed_parameters embedding output routed"
+    return {
+        **{name: getattr(model, name) for name in (*names.split(), *more.split())},
+        **{field.name: getattr(stack, field.name) for field in fields(stack) if field.name != "options"},
+        **{name: getattr(job, name) for name in ("sequence", "batch", "gpus", "efficiency")},
+        "width_worked": (model.worked - model.attention_weights - moe * model.hidden * model.experts)
+        / model.matrices
+        / model.hidden,
+        "moe_share": moe,
+        "grouped_worked": model.routed * model.expert_weights,
+        "dropout": 0 if model.gated or stack.fused else 1,
+        "gradient_bytes": GRADIENTS[job.gradients],
+        "element": 4 if on_32_bits else 2,
+        "state_bytes": optimiser.states - (4 if on_32_bits else 0),
+        "state_traffic": optimiser.traffic,
+        "reserve": max(job.reserve, stack.reserve),
+        "slowing": CONTENTION,
+        "slowest": slowest(job.gpus, job.noise),
+        "peak16": gpu.flops,
+        "product_rate": (gpu.flops_fp8 * known.fp8 if on_8_bits else usual) * reached,
+        "product_rate_16": usual * reached,
+        "narrow": known.narrow,
+        "few": known.few,
+        "experts": max(1, model.experts),
+        "fused_efficiency": known.fused,
+        "fused_half": known.half,
+        "unfused_efficiency": known.unfused,
+        "bandwidth": gpu.memory_rate * known.memory,
+        "capacity": gpu.memory,
+        "process": PROCESS,
+        "pcie_rate": given.machine.pcie_rate,
+        "host_rate": HOST_RATE,
+    }
 
 
 def choices(arrays: dict[str, Any], given: Setting) -> dict[str, Any]:

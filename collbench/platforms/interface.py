@@ -20,6 +20,7 @@ from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment, Products
 from collbench.platforms.scheduling import Watch as SchedulingWatch
 from collbench.results.facts import NO_NOTE, CheckFailure, Mismatch, Note, Overrun
+from collbench.runfile.header import TopologyPart
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
 """`with watch(rank, phase):` around what is enqueued for that rank."""
@@ -231,7 +232,7 @@ class Platform(Protocol):
     logs: Logs
     compute: Compute
 
-    def topology(self) -> dict[str, Any]:
+    def topology(self) -> TopologyPart:
         """*Collective*: return what connects the ranks, for the run file's header and the plots."""
 
     def versions(self) -> dict[str, str]:

@@ -15,17 +15,7 @@ from collbench.plots.axes import (
     stacked_bar,
 )
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.present.figures import (
-    COLORS,
-    DARK,
-    GREY,
-    OTHERS,
-    SCREEN,
-    STEP_PARTS,
-    Figure,
-    new_figure,
-    style,
-)
+from collbench.present.figures import COLORS, DARK, GREY, OTHERS, SCREEN, STEP_PARTS, Figure, new_figure, style
 from collbench.results import PlannedStep, words
 from collbench.runfile.store import Run
 from collbench.units import counted, format_seconds
@@ -41,11 +31,10 @@ def _layouts(run: Run, request: PlotRequest) -> Named:
     rows = planned(run.results, "layout")
     shown = [row for row in rows if request.shows(row.implementation)]
     if shown:
-        yield "layouts", _stacked(shown, f"{_machine(run, rows[0])}, {counted(rows[0].gpus, 'GPU')}, predicted")
-
-
-def _machine(run: Run, row: PlannedStep) -> str:
-    return text(run.header.topology.name or row.system, MACHINE)
+        yield (
+            "layouts",
+            _stacked(shown, f"{text(run.header.topology.name, MACHINE)}, {counted(rows[0].gpus, 'GPU')}, predicted"),
+        )
 
 
 @style()
@@ -84,7 +73,10 @@ def _efficiencies(run: Run, request: PlotRequest) -> Named:
         return
     rows = tuple(row for row in curve.rows if request.shows(row.implementation))
     if rows:
-        yield "efficiency", _efficiency_figure(curve._replace(rows=rows), f"{_machine(run, rows[0])}, predicted")
+        yield (
+            "efficiency",
+            _efficiency_figure(curve._replace(rows=rows), f"{text(run.header.topology.name, MACHINE)}, predicted"),
+        )
 
 
 @style()

@@ -107,8 +107,8 @@ def _buckets(own: Sequence[Overlap], topology: str) -> Figure:
 
     drawn = new_figure(SCREEN.width(1), 4.8)
     axes = drawn.subplots()
-    for place, way in enumerate(dict.fromkeys(one.step.way for one in own)):
-        ways = sorted((one for one in own if one.step.way == way), key=lambda one: one.step.bucket)
+    for place, way in enumerate(dict.fromkeys(one.step.schedule for one in own)):
+        ways = sorted((one for one in own if one.step.schedule == way), key=lambda one: one.step.bucket)
         sizes, times = [one.step.bucket for one in ways], [one.row.typical for one in ways]
         color, marker = COLORS[place % len(COLORS)], _MARKERS[place % len(_MARKERS)]
         axes.plot(sizes, times, label=way, color=color, marker=marker)
@@ -158,7 +158,7 @@ def _lanes(axes: Axes, row: StepTimes) -> None:
     axes.invert_yaxis()
     axes.grid(visible=False)
     bucket = f", buckets of {format_size(step.bucket)}" if step.bucket else ""
-    axes.set_title(f"{step.way}{bucket}: a step takes {format_seconds(row.typical)}")
+    axes.set_title(f"{step.schedule}{bucket}: a step takes {format_seconds(row.typical)}")
 
 
 # Stragglers.

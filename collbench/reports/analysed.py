@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from collbench.analysis.curve_fit import CurveFit
 from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
 from collbench.analysis.fit import Curve, curves, measured
@@ -169,10 +167,10 @@ def _system_of(run: Run, name: str | None, nodes: int | None) -> tuple[System | 
         nodes = None  # the described system has its own
     what = "system" if topology.model else "topology"
     try:
-        if topology.model and not name:
+        if topology.system and not name:
             # Read like a user's file, so that it is no odder than those.  A calibration would name a file of the
             # machine that the run comes from.
-            system = replace(msgspec.convert(topology.system, System), calibration="")
+            system = replace(topology.system, calibration="")
             system = files.parse(tomllib.loads(to_toml(system)), Path("the header"))
         elif len(topology.gpus) > _MOST_GPUS and not name:
             return None, nodes, f"more than {_MOST_GPUS} GPUs in one header"

@@ -55,12 +55,22 @@ def _mismatch(line: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _header(line: dict[str, Any]) -> dict[str, Any]:
-    """Return a header: versions were numbers for some tools, and the range of the sizes was `asked`."""
+    """Return a header: versions were numbers for some tools, and two fields have other names now."""
     header = {name: value for name, value in line.items() if value is not None}
-    environment, sweep = header.get("environment"), header.get("sweep")
-    if isinstance(environment, dict) and isinstance(environment.get("versions"), dict):
-        versions = {name: str(version) for name, version in environment["versions"].items()}
-        header["environment"] = environment | {"versions": versions}
-    if isinstance(sweep, dict) and "asked" in sweep:
-        header["sweep"] = sweep | {"requested": sweep["asked"]}
+    versions = _at(header, "environment", "versions")
+    versions.update({name: str(version) for name, version in versions.items()})
+    sweep = _at(header, "sweep")
+    sweep["requested"] = sweep.pop("asked", None) or {}
+    tiers = _at(header, "topology", "system").get("tiers")
+    for tier in tiers if isinstance(tiers, list) else ():
+        if isinstance(tier, dict):
+            tier["qps"] = tier.pop("flows", 1)
     return header
+
+
+def _at(fields: dict[str, Any], *path: str) -> dict[str, Any]:
+    """Return the object at a path; another one, which nobody keeps, where there is none."""
+    for name in path:
+        part = fields.get(name)
+        fields = part if isinstance(part, dict) else {}
+    return fields

@@ -1,14 +1,15 @@
 """The header of a run file: what holds for the whole run."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
-from msgspec import field
+from msgspec import field, structs
 
 from collbench.notebook import Shown
 from collbench.records import Record
 from collbench.topology.discovered import Gpu as Device
 from collbench.topology.discovered import Topology
+from collbench.topology.system import System
 
 __all__ = [
     "Device",
@@ -41,12 +42,22 @@ class TopologyPart(Shown, Topology, frozen=True, kw_only=True):
     uneven: tuple[int, ...] = ()  # ranks of each host of a foreign log, where they differ
     racks: int = 0  # as NVLinks join hosts, by a foreign log; 0: not known
     model: bool = False  # whether the run is predicted
-    system: Mapping[str, Any] = {}  # for which it is
+    system: System | None = None  # for which it is
     what_ifs: tuple[str, ...] = ()  # with these changes
     streamed_from: int = 0  # bytes from which on copies between CPU ranks go past the caches; 0: they do not
     curves: str = ""  # the origin of the communication times of a plan
 
     to_json = Record.to_json
+
+    @classmethod
+    def of(cls, topology: Topology, nodes: int, streamed_from: int = 0) -> Self:
+        """Return a discovered topology with its name; of CPUs on several nodes only the first is discovered."""
+        name = topology.name
+        if topology.sockets and nodes > 1:
+            ranks, _, what = name.partition(" on ")
+            name = f"{ranks} on {nodes} nodes, the first with {what}"
+        known = structs.asdict(topology)
+        return cls(name=name, shared=topology.shared, nodes=nodes, streamed_from=streamed_from, **known)
 
 
 class SweepPart(Shown, Record, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from collbench.runfile.header import SweepPart
 
 KINDS: dict[str, type[Result]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Result)}
 """Kinds of results by the field `kind` of their lines."""
-_RARE = ("mode", "ctas", "target")  # of a step or a job
+_RARE = ("mode", "target")  # of a step or a job
 
 
 def case_fields(case: Case) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from itertools import chain, pairwise
 from typing import Any
 
+from collbench.notebook import Shown
 from collbench.records import Record, plain
 from collbench.units import counted, format_size
 
@@ -180,7 +181,7 @@ class NumaNode(Record, frozen=True):
     memory: int | None = None  # bytes
 
 
-class Host(Record, frozen=True):
+class Host(Shown, Record, frozen=True):
     """The machine that CPU ranks run on, and how much of it they may use."""
 
     usable: tuple[int, ...] = ()  # logical CPUs in the affinity mask
@@ -266,14 +267,6 @@ class Topology(Record, frozen=True):
         `otherwise` is the reason for pairs that stay unprobed.
         """
         return replace(self, links=tuple(_probed(link, results, otherwise) for link in self.links))
-
-    def on_nodes(self, count: int) -> dict[str, Any]:
-        """Return the record of a run on so many machines, of which this is the first; the others are not discovered."""
-        record = self.to_json() | {"nodes": count}
-        if count > 1:
-            ranks, _, what = self.name.partition(" on ")
-            record["name"] = f"{ranks} on {count} nodes, the first with {what}"
-        return record
 
     def to_json(self) -> dict[str, Any]:
         """Return the record for a run file's header; `name` and `shared` are for readers without this module."""

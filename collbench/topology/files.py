@@ -7,7 +7,8 @@ direction.  What a file leaves out follows from its GPUs.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -28,8 +29,10 @@ from collbench.topology.system import (
     Protocol,
     Routing,
     System,
+    Text,
     Tier,
     Transport,
+    UpTo1024,
 )
 
 FOLDER = Path(__file__).parent / "presets"
@@ -38,33 +41,56 @@ NVLINKED = ("nvswitch", "mesh", "hybrid-cube", "nvlink-pairs")
 _SHOWN = 60  # characters of a wrong value in a message
 Value = str | int | float | bool | Sequence[Any]
 
-Text = Annotated[str, Meta(pattern=r"\A.+\Z")]
 Version = Annotated[str, Meta(pattern=r"\A2\.\d{1,2}(\.\d{1,2})?\Z", examples=['"2.29"'])]
 UpTo16 = Annotated[int, Meta(ge=1, le=16)]
 UpTo72 = Annotated[int, Meta(ge=1, le=72)]
-UpTo1024 = Annotated[int, Meta(ge=1, le=1024)]
-GpuRate = Annotated[float, Meta(ge=0.001, le=5000, description="GB/s of one direction")]
-Tflops = Annotated[float, Meta(ge=0.001, le=1e6, description="TFLOP/s of dense matrix products on 16 bits")]
-Fp8Tflops = Annotated[float, Meta(ge=0.001, le=1e6, description="TFLOP/s of dense matrix products on 8 bits")]
-Ratio = Annotated[float, Meta(ge=1, le=1000, examples=["2.0 for twice as much from below as goes up"])]
+
+
+def _scaled(unit: float, most: float, words: str) -> Meta:
+    """Return the limits of a number in units of so many FLOP/s, bytes or bytes per second, which System counts in."""
+    return Meta(ge=0.001, le=most, description=words, extra={"unit": unit})
+
+
+GpuRate = Annotated[float, _scaled(1e9, 5000, "GB/s of one direction")]
+Tflops = Annotated[float, _scaled(1e12, 1e6, "TFLOP/s of dense matrix products on 16 bits")]
+Fp8Tflops = Annotated[float, _scaled(1e12, 1e6, "TFLOP/s of dense matrix products on 8 bits")]
 Switches = Annotated[list[Annotated[list[int], Meta(min_length=1)]], Meta(examples=["[[0, 1, 2, 3], [4, 5, 6, 7]]"])]
 Factor = Annotated[float, Meta(ge=0.01, le=100)]
 Bytes = Annotated[float, Meta(ge=1)]
 
 
 class Table(Struct, forbid_unknown_fields=True):
-    """A table of keys.  0, "" or None as a default stands for a key that is not there."""
+    """A table of keys; its fields are called as those of System.
+
+    0, "" or None as a default stands for a key that is not there.
+    """
+
+    def values(self) -> dict[str, Any]:
+        """Return the values in System's units."""
+        held = msgspec.structs.asdict(self)
+        return held | {name: held[name] * unit for name, unit in _units(type(self)).items()}
+
+
+@cache
+def _units(table: type[Struct]) -> dict[str, float]:
+    """Return the units of the fields of a table that have one."""
+    found = {}
+    for name, hint in get_type_hints(table, include_extras=True).items():
+        for meta in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
+            if meta.extra:
+                found[name] = meta.extra["unit"]
+    return found
 
 
 class GpuTable(Table):
     """The GPUs."""
 
     arch: Text  # a key of ARCHITECTURES
-    name: Text = ""
-    tflops: Tflops = 0.0
-    fp8_tflops: Fp8Tflops = 0.0
-    memory: Annotated[float, Meta(ge=0.001, le=1e5, description="GiB")] = 0.0
-    memory_bw: Annotated[float, Meta(ge=0.001, le=1e6, description="GB/s")] = 0.0
+    gpu: Text = field(default="", name="name")
+    flops: Tflops = field(default=0.0, name="tflops")
+    flops_fp8: Fp8Tflops = field(default=0.0, name="fp8_tflops")
+    memory: Annotated[float, _scaled(2**30, 1e5, "GiB")] = 0.0
+    memory_rate: Annotated[float, _scaled(1e9, 1e6, "GB/s")] = field(default=0.0, name="memory_bw")
 
 
 class NodeTable(Table):
@@ -72,17 +98,17 @@ class NodeTable(Table):
 
     gpus: UpTo1024
     fabric: Fabric
-    gpu_bw: GpuRate = 0.0
-    spec_bw: GpuRate = 0.0
+    gpu_rate: GpuRate = field(default=0.0, name="gpu_bw")
+    spec_rate: GpuRate = field(default=0.0, name="spec_bw")
     nvlinks: UpTo72 = 0
     p2p: bool = True
     multicast: bool | None = None
     cpu: Cpu = "intel"
-    pcie_gen: Annotated[int, Meta(ge=1, le=6)] = 0
+    pcie_generation: Annotated[int, Meta(ge=1, le=6)] = field(default=0, name="pcie_gen")
     pcie_lanes: UpTo16 = 16
     switches: Switches = []
     sockets: UpTo72 = 1
-    inter_socket: Annotated[float, Meta(ge=0.001, le=1000, description="GB/s of one direction")] = 0.0
+    socket_rate: Annotated[float, _scaled(1e9, 1000, "GB/s of one direction")] = field(default=0.0, name="inter_socket")
 
 
 class NicTable(Table):
@@ -90,20 +116,15 @@ class NicTable(Table):
 
     per_node: UpTo1024
     # At most 1 Tb/s: as much as a slot of PCIe 6 carries.
-    rate: Annotated[float, Meta(ge=0.001, le=125, description="GB/s of one direction (400 Gb/s are 50)")]
+    rate: Annotated[float, _scaled(1e9, 125, "GB/s of one direction (400 Gb/s are 50)")]
     transport: Transport
     gdr: bool = True
 
 
-class TierTable(Table):
+class TierTable(Tier, frozen=True, forbid_unknown_fields=True):
     """A tier of switches."""
 
-    name: Text
-    radix: Annotated[int, Meta(ge=1, le=100_000)] = 0
-    oversubscription: Ratio = 1.0
     routing: Routing = "adaptive"
-    paths: Annotated[int, Meta(ge=1, le=4096)] = 1
-    qps: UpTo1024 = 1
 
 
 class ScaleTable(Table):
@@ -121,10 +142,10 @@ class HostTable(Table):
 class NcclTable(Table):
     """NCCL's version and settings."""
 
-    version: Version = System.nccl
+    nccl: Version = field(default=System.nccl, name="version")
     nvls: bool | None = None
-    algo: Algorithm = "auto"
-    proto: Protocol = "auto"
+    algorithm: Algorithm = field(default="auto", name="algo")
+    protocol: Protocol = field(default="auto", name="proto")
 
 
 class CalibrationTable(Table):
@@ -142,7 +163,8 @@ class CalibrationTable(Table):
     ratios: tuple[tuple[Bytes, Factor], ...] = ()
 
 
-TABLES = {table.__name__.removesuffix("Table").lower(): table for table in Table.__subclasses__()}
+TABLES: dict[str, type[Struct]] = {"tier": TierTable}
+TABLES |= {table.__name__.removesuffix("Table").lower(): table for table in Table.__subclasses__()}
 """The tables above, by their names in a file."""
 
 
@@ -153,30 +175,11 @@ class Description(Table):
     gpu: GpuTable
     node: NodeTable
     nic: NicTable | None = None
-    tier: list[TierTable] = []
+    tier: tuple[TierTable, ...] = ()
     scale: ScaleTable = field(default_factory=ScaleTable)
     host: HostTable = field(default_factory=HostTable)
     nccl: NcclTable = field(default_factory=NcclTable)
     calibration: CalibrationTable = field(default_factory=CalibrationTable)
-
-
-CALLED = {
-    "name": "gpu",
-    "tflops": "flops",
-    "fp8_tflops": "flops_fp8",
-    "memory_bw": "memory_rate",
-    "gpu_bw": "gpu_rate",
-    "spec_bw": "spec_rate",
-    "pcie_gen": "pcie_generation",
-    "inter_socket": "socket_rate",
-    "version": "nccl",
-    "algo": "algorithm",
-    "proto": "protocol",
-}
-"""What System calls a key of [gpu], [node], [scale], [host] and [nccl], where it has another name for it."""
-UNITS = dict.fromkeys(("memory_bw", "gpu_bw", "spec_bw", "inter_socket", "rate"), 1e9)
-UNITS |= {"tflops": 1e12, "fp8_tflops": 1e12, "memory": 2.0**30}
-"""Units of keys, in FLOP/s, bytes and bytes per second, which System has."""
 
 
 def names() -> list[str]:
@@ -213,22 +216,20 @@ def parse(fields: Mapping[str, Any], path: Path) -> System:
         calibration = str(path.parent / described.calibration.file if described.calibration.file else path)
     architecture = ARCHITECTURES[gpu.arch]
     links = (node.nvlinks or architecture.nvlinks) if node.fabric in NVLINKED else 0
-    generation = node.pcie_gen or architecture.pcie
+    generation = node.pcie_generation or architecture.pcie
     usual_rate = architecture.nvlink * links or pcie_rate(generation, node.pcie_lanes)
     usual_spec = architecture.spec * links or pcie_spec(generation, node.pcie_lanes)
     held: dict[str, Any] = {}
     for table in (gpu, node, described.scale, described.host, described.nccl):
-        for key, value in msgspec.structs.asdict(table).items():
-            held[CALLED.get(key, key)] = value * UNITS[key] if key in UNITS else value
+        held |= table.values()
     sockets = held.pop("sockets")
     held |= {"nvlinks": links, "pcie_generation": generation, "multicast": _multicast(described)}
     held |= {"gpu_rate": held["gpu_rate"] or usual_rate, "spec_rate": held["spec_rate"] or usual_spec}
     held |= {"switches": tuple(map(tuple, node.switches)), "per_socket": -(-node.gpus // sockets)}
-    held |= {"nvls": described.nccl.nvls is not False}
+    held |= {"nvls": described.nccl.nvls is not False, "nics": Nics(**nic.values()) if nic else None}
     return System(
         **held,
         name=described.name,
-        nics=Nics(nic.per_node, nic.rate * UNITS["rate"], nic.transport, nic.gdr) if nic else None,
         tiers=tuple(Tier(*msgspec.structs.astuple(tier)) for tier in described.tier),
         calibration=calibration,
     )
@@ -254,7 +255,7 @@ def _node_problems(described: Description) -> Iterator[str]:
         yield f"[node] switches must name each GPU from 0 to {node.gpus - 1} once"
     if node.sockets > node.gpus:
         yield f"[node] sockets = {node.sockets} is impossible; at most one for each GPU"
-    if node.sockets == 1 and node.inter_socket:
+    if node.sockets == 1 and node.socket_rate:
         yield "[node] inter_socket needs sockets = 2 or more"
 
 
@@ -291,7 +292,7 @@ def _problems(described: Description) -> Iterator[str]:
     yield from _tier_problems(tiers)
 
 
-def _tier_problems(tiers: Sequence[TierTable]) -> Iterator[str]:
+def _tier_problems(tiers: Sequence[Tier]) -> Iterator[str]:
     for tier in tiers[:-1]:
         if not tier.radix:
             yield f"[[tier]] {tier.name!r} needs a radix; only the topmost may join whatever there is"
@@ -312,10 +313,10 @@ def _explained(error: str, fields: Mapping[str, Any]) -> str:
     heading = f"[[{name}]]" if name == "tier" else f"[{name}]"
     where = f"{heading} " if name in TABLES else ""
     if match := re.fullmatch(r"Object contains unknown field `(.*)`", message, re.DOTALL):
-        return f"{where}{match[1]} is no key; choose from: {', '.join(table.__struct_fields__)}"
+        return f"{where}{match[1]} is no key; choose from: {', '.join(table.__struct_encode_fields__)}"
     if match := re.fullmatch(r"Object missing required field `(.*)`", message):
         if match[1] in TABLES:
-            return f"[{match[1]}] is missing; its keys are: {', '.join(TABLES[match[1]].__struct_fields__)}"
+            return f"[{match[1]}] is missing; its keys are: {', '.join(TABLES[match[1]].__struct_encode_fields__)}"
         return f"{where}{match[1]} is missing; {_allowed(table, match[1])}"
     keys = [part for part in place if not part.isdigit()]
     if name in TABLES and len(keys) == 1:
@@ -329,9 +330,10 @@ def _explained(error: str, fields: Mapping[str, Any]) -> str:
 _WORDS = {int: "a whole number", float: "a number", str: "a text", list: "lists of GPU numbers"}
 
 
-def _allowed(table: type[Table], key: str) -> str:
+def _allowed(table: type[Struct], key: str) -> str:
     """Say what the value of a key may be."""
-    hint = get_type_hints(table, include_extras=True)[key]
+    name = table.__struct_fields__[table.__struct_encode_fields__.index(key)]
+    hint = get_type_hints(table, include_extras=True)[name]
     if get_origin(hint) is Literal:
         return f"choose from: {', '.join(get_args(hint))}"
     kind, meta = get_args(hint) if get_origin(hint) is Annotated else (hint, Meta())
@@ -365,7 +367,7 @@ def with_cards(system: System, key: str, text: str) -> System:
         raise UsageError(f"nic.{key}={text} is impossible; {_allowed(NicTable, key)}") from None
     if nic.per_node > MOST_NICS * system.gpus:
         raise UsageError(f"nic.per_node={text} is impossible; at most {MOST_NICS} for each of {system.gpus} GPUs")
-    return replace(system, nics=Nics(nic.per_node, nic.rate * UNITS["rate"], nic.transport, nic.gdr))
+    return replace(system, nics=Nics(**nic.values()))
 
 
 def to_toml(system: System, factors: Mapping[str, Value] | None = None) -> str:
@@ -374,7 +376,7 @@ def to_toml(system: System, factors: Mapping[str, Value] | None = None) -> str:
     if system.nics:
         tables.append(("[nic]", _keys("nic", system.nics)))
     for tier in system.tiers:
-        tables.append(("[[tier]]", dict(zip(TierTable.__struct_fields__, astuple(tier), strict=True))))
+        tables.append(("[[tier]]", _keys("tier", tier)))
     tables += [(f"[{name}]", _keys(name, system)) for name in ("scale", "host", "nccl")]
     tables.append(("[calibration]", dict(factors or {})))
     lines = [f"name = {_written(system.name)}"]
@@ -386,10 +388,13 @@ def to_toml(system: System, factors: Mapping[str, Value] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _keys(table: str, owner: System | Nics) -> dict[str, Any]:
-    """Return the keys of a table, with the values that the system or its network cards have."""
-    keys = {key: getattr(owner, CALLED.get(key, key)) for key in TABLES[table].__struct_fields__}
-    keys |= {key: value / UNITS[key] for key, value in keys.items() if key in UNITS}
+def _keys(table: str, owner: System | Nics | Tier) -> dict[str, Any]:
+    """Return the keys of a table, with the values that the system, its network cards or a tier have."""
+    kind = TABLES[table]
+    units, keys = _units(kind), {}
+    for name, key in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True):
+        value = getattr(owner, name)
+        keys[key] = value / units[name] if name in units else value
     if keys.get("sockets") == 1:
         keys |= {"sockets": 0, "inter_socket": 0}
     if keys.get("nvls"):

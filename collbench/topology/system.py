@@ -8,10 +8,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, groupby
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
+
+from msgspec import Meta, field
 
 from collbench.errors import UsageError
 from collbench.notebook import Shown
+from collbench.records import Record
 from collbench.topology.discovered import Gpu, Kind, Link, Topology
 from collbench.topology.products import (
     ADDING,
@@ -33,6 +36,9 @@ Launch = Literal["process-per-gpu", "single-process", "torch", "graph"]
 Cpu = Literal["intel", "amd", "arm", "power"]
 Algorithm = Literal["auto", "ring", "tree", "collnet", "nvls", "nvlstree", "pat"]
 Protocol = Literal["auto", "ll", "ll128", "simple"]
+Text = Annotated[str, Meta(pattern=r"\A.+\Z")]
+UpTo1024 = Annotated[int, Meta(ge=1, le=1024)]
+Ratio = Annotated[float, Meta(ge=1, le=1000, examples=["2.0 for twice as much from below as goes up"])]
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 PROTOCOLS: tuple[str, ...] = get_args(Protocol)
 BOARD = 16
@@ -58,8 +64,7 @@ CUBE_RINGS = {1: 0, 2: 1, 3: 2, 4: 4, 5: 0, 6: 2, 7: 4, 8: 6}
 """How many rings of NVLinks, all at full rate, go through the first GPUs of the cube; every GPU sends on each."""
 
 
-@dataclass(frozen=True)
-class Nics:
+class Nics(Record, frozen=True):
     """Network cards of a node."""
 
     per_node: int
@@ -68,16 +73,16 @@ class Nics:
     gdr: bool = True  # whether cards read and write the GPUs' memory (GPUDirect RDMA); else all goes through the host's
 
 
-@dataclass(frozen=True)
-class Tier:
+class Tier(Record, frozen=True):
     """A layer of switches above the nodes; the topmost joins whatever is below it."""
 
-    name: str
-    radix: int = 0  # nodes (or switches of the tier below) under one of its switches, on each rail; 0: all there are
-    oversubscription: float = 1.0  # what comes from below over what goes up
+    name: Text
+    # Nodes (or switches of the tier below) under one of its switches, on each rail; 0: all there are.
+    radix: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    oversubscription: Ratio = 1.0  # what comes from below over what goes up
     routing: str = "adaptive"  # a Routing
-    paths: int = 1  # equal paths between two switches below
-    flows: int = 1  # that a transfer is split into, so that they may take different paths (queue pairs)
+    paths: Annotated[int, Meta(ge=1, le=4096)] = 1  # equal paths between two switches below
+    flows: UpTo1024 = field(default=1, name="qps")  # that a transfer is split into, to take different paths
 
 
 @dataclass(frozen=True)

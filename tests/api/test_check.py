@@ -20,6 +20,7 @@ from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
 from collbench.results import Failed, Measurement, Mismatch, Result
 from collbench.results.facts import Note, Scheduling, Sharing
+from collbench.runfile.header import TopologyPart
 from collbench.runfile.store import read
 
 NEAR, FAR = 140e-9, 450e-9  # barriers of the two states of a made-up virtual machine
@@ -43,7 +44,7 @@ class Ranks(Supervisor):
     def __enter__(self) -> Self:
         Ranks.started += 1
         self.barrier = self.states[Ranks.started % len(self.states)]
-        self.greeting = WorkerHello(topology={"name": self.name, "platform": self.device, "ranks": 2})
+        self.greeting = WorkerHello(TopologyPart(name=self.name, platform=self.device, ranks=2))
         return self
 
     def __exit__(self, *exception: object) -> None: ...

@@ -48,7 +48,7 @@ def shown(text: str) -> dict[str, str]:
 def begun(folder: Path, process: subprocess.Popen[str]) -> list[int]:
     """Wait until a case has been measured under both settings; the ranks of both."""
     paths = [folder / "out" / name / "run.jsonl" for name in ("as-is", "X=1")]
-    wait_for(lambda: all(path.exists() and '"kind": "measurement"' in path.read_text() for path in paths))
+    wait_for(lambda: all(path.exists() and '"kind":"measurement"' in path.read_text() for path in paths))
     return [pid for pid in ranks_of(process) if b"hydra" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 

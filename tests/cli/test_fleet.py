@@ -165,15 +165,6 @@ def test_two_nights_are_compared(runs: Command, tmp_path: Path) -> None:
     assert f"went: 1, {others[1]}" in printed
 
 
-def test_a_picture_is_drawn_and_a_wrong_suffix_said_before_anything_is_read(
-    runs: Command, slow: list[str], tmp_path: Path
-) -> None:
-    assert runs("--fleet", "NIGHT", "--plot", "f.png").returncode == 0
-    assert (tmp_path / "f.png").read_bytes()[1:4] == b"PNG"
-    assert runs("--fleet", "NIGHT", "--plot", "f.xyz", "--csv", "f.csv").returncode == 2
-    assert not (tmp_path / "f.csv").exists()
-
-
 def test_options_of_a_list_and_of_a_fleet_do_not_mix(runs: Command, slow: list[str]) -> None:
     for words in (("--fleet", "--op", "allreduce"), ("--fleet", "-n", "1"), ("--csv", "f.csv"), ("--slower", "3%")):
         done = runs("NIGHT", *words)
@@ -183,7 +174,7 @@ def test_options_of_a_list_and_of_a_fleet_do_not_mix(runs: Command, slow: list[s
 
 
 def test_a_file_that_cannot_be_written_is_an_error_of_one_line(runs: Command, slow: list[str]) -> None:
-    for option in ("--csv", "--exclude-file", "--plot"):
+    for option in ("--csv", "--exclude-file"):
         done = runs("--fleet", "NIGHT", option, "/proc/none/f.png")
         assert done.returncode in (1, 2), option
         assert done.stderr.count("collbench: error:") == 1, option

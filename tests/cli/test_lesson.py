@@ -148,7 +148,7 @@ def test_an_interrupted_lesson_goes_on_with_the_rows_that_are_there(
 ) -> None:
     file = tmp_path / "out" / "sweep" / NAME
     process = start("lesson", "--on", "cpu", "--out", "out")
-    wait_for(lambda: file.exists() and file.read_text().count('"kind": "measurement"') >= 5)
+    wait_for(lambda: file.exists() and file.read_text().count('"kind":"measurement"') >= 5)
     process.send_signal(signal.SIGINT)
     process.wait(60)
     assert process.returncode == 128 + signal.SIGINT

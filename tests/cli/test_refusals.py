@@ -106,7 +106,6 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--ranks 1", "at least 2"),
         ("--buckets 128M", "more than the 8 MiB"),
         ("--slow-rank 5", "choose from 0 to 1"),
-        ("--ctas 4", "--ctas 4 limits NCCL, which is not measured here; leave it out"),
         ("--on dgx-h100 --compute 1GFLOP", "give a time"),
     ),
     "step strategies --ranks 2": (
@@ -123,7 +122,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--model layers=4,hidden=100,heads=3", "not divisible by 3 heads; give hidden 99"),
         ("--model layers=4,hidden=128", "heads is missing"),
         ("--model layers=4,hidden=128,heads=4,width=3", "choose from"),
-        ("--gpus 0", "give 1 to"),
+        ("--gpus 0", "give at least 1"),
         ("--gpus 1024 --batch 3", "such as --batch"),
         ("--layout tp3", "cannot deal out the 32 heads"),
         ("--precision fp4", "choose from: bf16"),

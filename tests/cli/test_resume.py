@@ -16,9 +16,10 @@ import pytest
 
 from collbench.measure.protocol import WorkerHello
 from collbench.results import Failed, Outcome, Skipped
-from collbench.runfile.header import Header
+from collbench.runfile.header import Header, TopologyPart
 from collbench.runfile.schema import to_line, to_result
 from collbench.runfile.store import Run, TornLine, Writer, read
+from collbench.topology.discovered import Socket
 from tests.cli.made_up_ranks import MadeUpRanks, made_up_ranks
 from tests.cli.test_sweep import wait_for
 from tests.conftest import Command, mpiexec, of_a_user
@@ -28,7 +29,7 @@ made_up = pytest.mark.usefixtures("made_up_ranks")
 
 SWEEP = ("sweep", "--on", "cpu", "--op", "allreduce,broadcast", "--impl", "mpi,two-shot", "-e", "512", "-f", "8")
 HELLO = WorkerHello(
-    topology={"name": "2 ranks on a toy", "platform": "cpu", "ranks": 2, "sockets": [{"name": "toy"}]},
+    TopologyPart(name="2 ranks on a toy", platform="cpu", ranks=2, sockets=(Socket("toy"),)),
     versions={"mpi": "MPICH Version: 5.0.2", "compiler": "c++ 12"},
     variables={"UCX_TLS": "self,sm"},
 )

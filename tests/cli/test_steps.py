@@ -21,7 +21,7 @@ from tests.cli.conftest import RIGHT
 from tests.conftest import Command
 from tests.plots.made_up_runs import MADE_UP, late
 
-SMALL = ("--compute", "268MFLOP", "--budget", "0.05", "--out", "out")
+SMALL = ("--compute", "4MFLOP", "--matrix", "64", "--budget", "0.05", "--out", "out")
 STEPS = ("--compute", "300us", "--steps", "1600", "--budget", "10", "--out", "out")
 STRAGGLERS = ("step", "stragglers", "--on", "cpu", "--ranks", "2", *STEPS)
 

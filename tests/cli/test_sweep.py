@@ -72,7 +72,7 @@ def wait_for(what: Callable[[], object], seconds: float = 60.0) -> None:
 def measuring(process: subprocess.Popen[str], folder: Path, rows: int = 2) -> list[int]:
     """Wait until some rows are on disk; the ranks that measure them."""
     path = folder / "out" / "run.jsonl"
-    wait_for(lambda: path.exists() and path.read_text().count('"kind": "measurement"') >= rows)
+    wait_for(lambda: path.exists() and path.read_text().count('"kind":"measurement"') >= rows)
     return [pid for pid in ranks_of(process) if "hydra" not in Path(f"/proc/{pid}/cmdline").read_text()]
 
 

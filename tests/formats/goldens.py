@@ -82,8 +82,6 @@ GOLDENS = {
     "osu_mpi_datatypes.txt": Golden("osu", 6, 4, "mpi", ("allgather",), (1.2, 2.4, 21.7, 1.25), given=4),
     "osu_mpi_nonblocking.txt": Golden("osu", 2, 4, "mpi", ("reducescatter",), (1.42, 1.44), left_out=1, given=4),
     "osu_nccl_full.txt": Golden("osu", 3, 8, "nccl", ("allreduce",), (18.4, 19.1, 52.3), given=8),
-    "rccl_lines.json": Golden("rccl", 4, 8, "rccl", ("reducescatter",), (21.316819, 22.316819), left_out=1),
-    "rccl_list.json": Golden("rccl", 4, 16, "rccl", ("allreduce",), (31.512595, 32.512595)),
     "rccl_mpi.csv": Golden("rccl", 4, 16, "rccl", ("allreduce",), (41.2, 41.0, 82.4, 82.1), left_out=1),
     "rccl_old_header.csv": Golden("rccl", 2, 16, "rccl", ("reducescatter",), (35.1, 70.2)),
     "rccl_one_process.csv": Golden("rccl", 2, 8, "rccl", ("allgather",), (22.1, 41.2)),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from collbench.api.checking import check
-from collbench.api.importing import import_, read_foreign
+from collbench.api.importing import ImportRequest, import_, read_foreign
 from collbench.api.reading import diagnose
 from collbench.errors import Notice, RunFileError
 from collbench.formats import joined as joined_files
@@ -187,7 +187,7 @@ def test_a_folder_is_read_as_one_program_compressed_files_too(tmp_path: Path, en
     assert row.typical == pytest.approx(70e-6)  # type: ignore[union-attr]
     (tmp_path / "empty").mkdir()
     with pytest.raises(RunFileError, match=r"no \*.log"):
-        read_foreign([tmp_path / "empty"], None, "")
+        read_foreign(ImportRequest([tmp_path / "empty"]))
 
 
 def test_what_cannot_be_decompressed_or_is_an_archive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -288,7 +288,7 @@ def test_nccl_tests_has_no_messages_between_pairs() -> None:
 
 
 def test_means_are_called_means_and_what_is_none_is_not_written_into_a_table_of_means() -> None:
-    kinds = {"nccl_tests_2_19.txt": "mean", "osu_nccl_full.txt": "mean", "rccl_list.json": "mean"}
+    kinds = {"nccl_tests_2_19.txt": "mean", "osu_nccl_full.txt": "mean", "rccl_mpi.csv": "mean"}
     for name, kind in (kinds | {"json_v3_percentiles.json": "median"}).items():
         assert reported(golden_tests(name))[0].figure == kind
     assert "slowest rank" in reported(golden_tests("nccl_tests_several_commands.txt"))[0].statistic
@@ -303,6 +303,5 @@ def test_means_are_called_means_and_what_is_none_is_not_written_into_a_table_of_
 def test_a_run_of_predictions_alone_gives_no_table_in_any_format_of_measurements() -> None:
     predicted = Prediction(case(nbytes=8), "nccl", 1e-6, 0.9e-6, 1.1e-6)
     for name in ("nccl-tests", "nccl-tests-json"):
-        text, left_out = export(own_run(predicted), name)
-        assert not text.strip(), name
-        assert left_out == ["predictions are not measured"], name
+        with pytest.raises(UsageError, match="nothing to export: predictions are not measured; choose --to csv"):
+            export(own_run(predicted), name)

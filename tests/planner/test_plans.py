@@ -24,13 +24,13 @@ from collbench.planner.search import (
     TERMS,
     Plan,
     best_of,
+    best_on,
     evaluate,
     evaluate_layout,
     on_system,
     plan_on,
     resized,
     search,
-    sizes,
 )
 from collbench.planner.sensitivity import RESOURCES, anchored, parse_anchor, sensitivities
 from collbench.planner.setting import FITTED, Setting, choices, constants_of, inputs, machine_of
@@ -265,7 +265,7 @@ def test_what_does_not_fit_names_what_does() -> None:
 
 def test_a_scaling_loses_efficiency_with_every_gpu_and_says_what_does_not_fit() -> None:
     answer = gpt3()
-    found = list(sizes(answer.setting, answer.fixed, [32, 64, 512, 1024, 4096]))
+    found = [best_on(answer.setting, answer.fixed, gpus) for gpus in (32, 64, 512, 1024, 4096)]
     assert [bool(size.best) for size in found] == [False, True, True, True, True]
     assert "short with" in found[0].reason
     curve = scaled([size.best for size in found if size.best])
@@ -277,7 +277,7 @@ def test_a_scaling_loses_efficiency_with_every_gpu_and_says_what_does_not_fit() 
 
 def test_cost_is_hours_times_gpus_times_price() -> None:
     answer = gpt3()
-    found = sizes(answer.setting, {}, [64, 96, 128, 256, 1024])
+    found = [best_on(answer.setting, {}, gpus) for gpus in (64, 96, 128, 256, 1024)]
     money: dict[str, Any] = {"price": 2.5, "currency": "EUR", "total": 3e11}
     rows = [replace(size.best, purpose="cost", **money) for size in found if size.best]
     offer = replace(answer.best, purpose="cost", **money)

@@ -48,7 +48,7 @@ def on(name: str, ranks: int, collective: str = "allreduce", nodes: int = 1) -> 
     for of in (case(size, collective, ranks=ranks) for size in FEW):
         seconds = 10e-6 + of.nbytes / 50e9
         found.append(Prediction(of, "nccl", seconds, seconds / 2, seconds * 2))
-    header = Header.from_json({"topology": topology_record(load(name).of(nodes).part(ranks))})
+    header = Header(topology=topology_record(load(name).of(nodes).part(ranks)))
     return Run(Path(f"runs/{name}/run.jsonl"), header, tuple(found), True)
 
 

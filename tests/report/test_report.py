@@ -27,7 +27,7 @@ from collbench.runfile.store import NAME, BadRow, read
 from tests.conftest import ROOT, Command, case, measurement
 from tests.plots.made_up_runs import MADE_UP, late
 from tests.report.pages import SCRIPT, SIZES, Text, built, data_of, times, without_library, write
-from tests.runfile.test_store import RESULTS
+from tests.runfile.test_store import RESULTS, changed
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
 
@@ -209,38 +209,22 @@ def test_text_of_a_run_file_never_becomes_an_element_an_attribute_or_the_end_of_
         data_block(math.nan)
 
 
-HEADERS: list[dict[str, object]] = [
-    {"topology": ["a", "list"]},
-    {"topology": "text", "environment": 7, "sweep": [1], "command": {"a": 1}, "started": [1]},
-    {"topology": {"name": {"deep": [1]}, "platform": "gpu", "ranks": "two", "gpus": [1], "links": {"a": 1}}},
-    {"topology": {"platform": "gpu", "ranks": 2, "gpus": [{}] * 5000}},
-    {"topology": {"platform": ["gpu"], "ranks": None, "gpus": 3, "sockets": 4.5, "links": "x", "host": "y"}},
-    {"topology": {"platform": "gpu", "ranks": 2, "gpus": [{"name": "H100", "index": 0, "bus_id": 1, "host": [2]}]}},
-    {"topology": {"model": True, "system": {"gpus": 10**9, "name": "$\\frac{", "nics": 5}}},
-    {"topology": {"model": True, "system": ["no"]}},
-    {"environment": {"host": {"a": 1}, "versions": [], "variables": {"NCCL_ALGO": ["x"], "y": None}}},
-    {"sweep": {"spin": ["busy"]}, "environment": {"variables": {"NCCL_P2P_DISABLE": 1}}},
-]
-
-
 def test_an_odd_header_costs_its_own_part_only(tmp_path: Path) -> None:
-    for number, header in enumerate(HEADERS):
-        page = built(write(tmp_path / str(number), *times(1e-6, 1e9, "mpi"), header=header))
-        assert len(data_of(page)["figures"][0]["lines"][0]["sizes"]) == len(SIZES), header  # type: ignore[index]
-        assert "unknown" in Text(page).text, header
+    system = {"name": "$\\frac{", "arch": "sm1", "gpus": 10**9, "fabric": "rope", "gpu_rate": -1.0}
+    for number, topology in enumerate(({"gpus": [{}] * 5000, "platform": "gpu"}, {"model": True, "system": system})):
+        page = built(write(tmp_path / str(number), *times(1e-6, 1e9, "mpi"), header={"topology": topology}))
+        assert len(data_of(page)["figures"][0]["lines"][0]["sizes"]) == len(SIZES)  # type: ignore[index]
+        assert "unknown" in Text(page).text, topology
     deep = '{"a":' * 400 + "1" + "}" * 400
-    place = tmp_path / NAME
-    place.write_text(
-        f'{{"kind": "header", "format": 1, "topology": {{"name": {deep}, "model": true, "system": {deep}}}}}\n'
-    )
-    assert "no row has a time" in Text(built(place)).text
+    (tmp_path / NAME).write_text(f'{{"kind": "header", "format": 1, "imported": {{"tests": [{{"sweep": {deep}}}]}}}}\n')
+    assert "no row has a time" in Text(built(tmp_path / NAME)).text
 
 
 def test_an_impossible_number_is_named_and_left_out(tmp_path: Path) -> None:
     good = write(tmp_path / "run", *times(1e-6, 1e9, "two-shot"))
     row = json.loads(write(tmp_path / "row", measurement("mpi")).read_text().splitlines()[1])
     odd = ({"seconds": [0.0] * 7}, {"seconds": [1e-300] * 7}, {"nbytes": -8}, {"ranks": 0}, {"root": 10**300})
-    good.write_text(good.read_text() + "".join(json.dumps(row | fields) + "\n" for fields in odd))
+    good.write_text(good.read_text() + "".join(json.dumps(changed(row, fields)) + "\n" for fields in odd))
     with pytest.warns(BadRow) as said:
         run = read(good)
     assert f"{NAME}:{2 + len(SIZES) + 1}: " in str(said[0].message)

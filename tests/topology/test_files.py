@@ -134,7 +134,7 @@ def test_every_key_arrives(tmp_path):
     page = (ROOT / "docs" / "systems.md").read_text()
     for name, table in files.TABLES.items():
         for key in (
-            ["file"] if name == "calibration" else table.__struct_fields__
+            ["file"] if name == "calibration" else table.__struct_encode_fields__
         ):  # the rest is what `collbench fit` writes
             assert re.search(rf"\b{key} = ", EVERY_KEY), key
             assert f"{key}`" in page, key
@@ -211,7 +211,7 @@ def test_what_cannot_be_is_one_line_that_names_the_key():
 
 def test_no_key_takes_a_table():
     for name, table in files.TABLES.items():
-        for key in table.__struct_fields__:
+        for key in table.__struct_encode_fields__:
             wrong = BASE.get(name, {"name": "leaf"} if name == "tier" else {}) | {key: {"a": 1}}
             with pytest.raises(UsageError, match=rf"{name}\]+ .*{key} = "):
                 parsed(**{name: [wrong] if name == "tier" else wrong})

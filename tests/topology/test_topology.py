@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from collbench.runfile.header import TopologyPart
 from collbench.topology import discovered
 from collbench.topology.discovered import Gpu, Host, Kind, Link, NvLink, Pcie, Socket, Topology, join
 from collbench.topology.products import pcie_spec
@@ -57,6 +58,12 @@ def test_a_run_file_brings_back_the_topology():
         Topology.from_json({"platform": "cpu", "ranks": 2, "sockets": 3})
 
 
+def test_of_several_nodes_with_cpus_the_first_is_described():
+    two = Topology("cpu", 4, sockets=(Socket("Intel Xeon", cores=2),))
+    names = [TopologyPart.of(two, nodes).name for nodes in (1, 2)]
+    assert names == [two.name, "4 ranks on 2 nodes, the first with 1 x Intel Xeon, 2 cores"]
+
+
 def test_the_name_counts_ranks_devices_and_what_joins_them():
     names = {
         TWO_GPUS: "2 x NVIDIA H100 80GB HBM3, NVSwitch",
@@ -67,9 +74,6 @@ def test_the_name_counts_ranks_devices_and_what_joins_them():
     }
     for topology, name in names.items():
         assert topology.name == name
-    two = Topology("cpu", 4, sockets=(Socket("Intel Xeon", cores=2),))
-    assert two.on_nodes(1) == two.to_json() | {"nodes": 1}
-    assert two.on_nodes(2)["name"] == "4 ranks on 2 nodes, the first with 1 x Intel Xeon, 2 cores"
 
 
 def test_peer_access_needs_a_probe_that_worked_in_both_directions():

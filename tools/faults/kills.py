@@ -54,7 +54,7 @@ def failed_row(scene: Scene, done: Done) -> str:
     if done.status == GOOD:
         return "" if "; fresh ranks go on" in done.errors else "not a word of ranks that died"
     text = scene.run.read_text()
-    return "" if '"kind": "failed"' in text and '"kind": "end"' in text else "no row says what was lost"
+    return "" if '"kind":"failed"' in text and '"kind":"end"' in text else "no row says what was lost"
 
 
 def failed_row_or_all(scene: Scene, done: Done) -> str:

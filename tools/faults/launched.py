@@ -46,7 +46,7 @@ def broken(scene: Scene) -> None:
 
 def taken(scene: Scene) -> None:
     scene.run.parent.mkdir()
-    scene.run.write_text('{"kind": "header", "format": 2}\n')
+    scene.run.write_text('{"kind": "header", "format": 3}\n')
 
 
 def untouched(scene: Scene, done: Done) -> str:

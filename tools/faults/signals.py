@@ -58,7 +58,7 @@ def replacing(scene: Scene) -> None:
 
 def plotting(scene: Scene) -> None:
     """The run file is whole, and the figures come."""
-    scene.until(lambda: scene.run.exists() and b'"kind": "end"' in scene.run.read_bytes())
+    scene.until(lambda: scene.run.exists() and b'"kind":"end"' in scene.run.read_bytes())
 
 
 MOMENTS = {  # by name: when, the command, what is prepared, the variables
@@ -81,7 +81,7 @@ def whole(scene: Scene, done: Done) -> str:
     if not scene.run.exists():
         return ""
     last = scene.run.read_bytes().splitlines()[-1:]
-    return "" if last and b'"kind": "end"' in last[0] else "the run file does not say how the run ended"
+    return "" if last and b'"kind":"end"' in last[0] else "the run file does not say how the run ended"
 
 
 def whole_or_before(scene: Scene, done: Done) -> str:

@@ -102,7 +102,7 @@ class Scene:
 
     def rows(self, count: int = 1) -> bool:
         """Whether the run file has so many results."""
-        return self.run.exists() and self.run.read_bytes().count(b'"kind": "measurement"') >= count
+        return self.run.exists() and self.run.read_bytes().count(b'"kind":"measurement"') >= count
 
     def send(self, number: int, pid: int | None = None) -> None:
         """A signal to the command or another process; one that is gone needs none."""

@@ -74,7 +74,6 @@ class Scale:
     overlapped: tuple[str, ...] = (
         *("--impl", "auto,two-shot,ring-events,ring-host,nccl"),
         *("--compute", "5ms", "--gradients", "64M", "--buckets", "4M,16M,64M", "--matrix", "2048"),
-        *("--ctas", "4,16"),
     )
     bench: tuple[int, int] = (256 * 2**20, 4096)  # the sizes that have targets
     budget: float = 5.0  # for a size of the bench
@@ -141,7 +140,7 @@ def small() -> Scale:
         ),
         overlapped=(
             *("--impl", "ring-flags,ring-host,nccl", "--compute", "1ms", "--gradients", "4K", "--buckets", "1K"),
-            *("--matrix", "16", "--ctas", "1", "--budget", "0.01"),
+            *("--matrix", "16", "--budget", "0.01"),
         ),
         bench=(4096, 64),
         budget=0.0,

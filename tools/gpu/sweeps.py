@@ -1,6 +1,5 @@
 """Runs of the real command by the programs of this folder, and what is wrong with their rows."""
 
-import json
 import os
 import signal
 import subprocess
@@ -101,8 +100,7 @@ def cut(found: Run) -> list[str]:
     """How far a run came that did not come to its own end; nothing about any other."""
     if found.complete and (found.status or 0) < INTERRUPTED:
         return []
-    with found.path.open(encoding="utf-8") as lines:
-        sweep = to_sweep(json.loads(next(lines))["sweep"])
+    sweep = to_sweep(found.header.sweep)
     rows = len(list(sweep.cases())) * len(sweep.implementations)
     if any(result.case.ranks != sweep.ranks for result in found.results):  # `step scale` goes from one to many
         return [f"the run was ended after {len(found.results)} rows"]

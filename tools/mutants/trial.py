@@ -125,11 +125,11 @@ def carried_out(place: Path, trial: Trial, cache: Path) -> Outcome:
     rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     said = [row for row in rows if row.get("implementation") in trial.implementation.split(",")]
     for row in said:
-        if row.get("check") == "wrong":
+        if row.get("mismatch"):
             return Outcome(CAUGHT, reason(row))
         if row["kind"] == "failed":  # what hangs or dies is caught, what cannot be compiled was never tried
             return Outcome(BROKEN if "could not be compiled" in row["reason"] else CAUGHT, f"failed: {row['reason']}")
-    if said and all(row.get("check") == "ok" for row in said):
+    if said and all(row["kind"] == "measurement" for row in said):
         return Outcome(PASSED, f"{said[-1]['seconds'][0] * 1e6:.3g} us, {said[-1]['launches']} launches")
     return Outcome(BROKEN, (done.stderr or done.stdout or "no row").strip().splitlines()[-1])
 

@@ -226,7 +226,7 @@ def an_older_nccl_for_one() -> Any:
 def two_nodes() -> Any:
     with opened(devices=1, names=(*SOME, "auto"), node=f"node{RANK * 2 // RANKS}") as platform:
         found = {name: outcome(platform, name, a_case()) for name in (*SOME, "auto")}
-        return {"found": found, "topology": platform.topology(), "note": str(platform.note)}
+        return {"found": found, "topology": platform.topology().to_json(), "note": str(platform.note)}
 
 
 @scenario

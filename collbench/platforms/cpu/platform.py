@@ -30,6 +30,7 @@ from collbench.platforms.products import Chain, Moment, Products
 from collbench.platforms.scheduling import RunQueue, Watch
 from collbench.results import Note
 from collbench.results.facts import GemmMismatch
+from collbench.runfile.header import TopologyPart
 from collbench.topology.discover_cpu import discover
 
 _UNROLLED = (2, 4, 8)  # ranks that direct.cu is compiled for; for others its loops over the ranks stay loops
@@ -313,12 +314,10 @@ class CpuPlatform(Platform):
         other.launcher = self.launcher.altered(other.memory)
         return other
 
-    def topology(self) -> dict[str, Any]:
+    def topology(self) -> TopologyPart:
         """Return the sockets, cores and caches under the ranks."""
-        measured = {}
-        if self.launcher.streamed != traffic.NEVER:
-            measured = {"streamed_from": self.launcher.streamed * PACK}
-        return self._topology.on_nodes(self.memory.nodes) | measured
+        streamed = self.launcher.streamed
+        return TopologyPart.of(self._topology, self.memory.nodes, streamed * PACK if streamed != traffic.NEVER else 0)
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the MPI library, its binding and the compiler of the kernels."""

@@ -21,6 +21,7 @@ from collbench.platforms.gpu import probe
 from collbench.platforms.gpu.cuda import Cuda, Memory, Stream, compile_kernel, load_cupy
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.processes import Team
+from collbench.runfile.header import TopologyPart
 from collbench.topology import discover_gpu
 from collbench.topology.discovered import Gpu, Topology, join, named
 
@@ -71,7 +72,7 @@ def _visible(cuda: Cuda) -> tuple[list[str], list[str]]:
         return [cuda.runtime.deviceGetPCIBusId(device) for device in devices], [cuda.uuid(device) for device in devices]
 
 
-def of_run(team: Team, places: Placement, refusal: str, probed: Probed) -> dict[str, Any]:
+def of_run(team: Team, places: Placement, refusal: str, probed: Probed) -> TopologyPart:
     """*Collective*: from NVML, asked on every node by its first process; where it is missing, as CUDA has them.
 
     `probed` is what this process found out of its own GPUs, `refusal` why other processes' memory is out of reach.
@@ -83,7 +84,7 @@ def of_run(team: Team, places: Placement, refusal: str, probed: Probed) -> dict[
     topology = join(nodes, [order.index(place.gpu) for place in places.places])
     if places.processes > 1 and not refusal:
         probed = dict.fromkeys(permutations(range(len(order)), 2), VERIFIED)
-    return topology.probed(probed, refusal).to_json() | {"nodes": places.nodes}
+    return TopologyPart.of(topology.probed(probed, refusal), nodes=places.nodes)
 
 
 def _of_node(places: Placement, node: tuple[str, str]) -> Topology:

@@ -13,7 +13,7 @@ import copy
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from collbench.platforms.interface import Platform
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
 from collbench.results import Note
+from collbench.runfile.header import TopologyPart
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's timeout ends
 
@@ -136,7 +137,7 @@ class GpuPlatform(Platform):
         other.launcher = launcher
         return other
 
-    def topology(self) -> dict[str, Any]:
+    def topology(self) -> TopologyPart:
         """Return every rank's GPU and node, and what joins them."""
         with self.team.agreeing(), self._cuda.failing_as(PlatformError, "the GPUs could not be described"):
             return discover.of_run(self.team, self._places, self.memory.refusal, self._probed)

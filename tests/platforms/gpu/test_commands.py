@@ -1,27 +1,16 @@
 """Whole commands on made-up GPUs, in processes of their own: what they say, and what their run files hold."""
 
-import json
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from collbench.algorithms import implementations
 from collbench.analysis.machine import discovered
-from collbench.analysis.overlap import overlaps
-from collbench.cases import Step
-from collbench.cli._step_sessions import parse_ctas
-from collbench.errors import UsageError
-from collbench.measure.step_runs import overlap_steps
 from collbench.platforms.cost import gpus
-from collbench.platforms.gpu.nccl import MOST_CTAS
-from collbench.results import Explanation, Failed, Measurement, StepTimes
-from collbench.runfile.schema import case_fields, to_case
+from collbench.results import Explanation, Failed, Measurement
 from collbench.runfile.store import read
 from collbench.topology.discovered import Kind, Topology
-from tests.conftest import case
 from tools.stand_in.whole_commands import on_gpus
 
 SWEEP = ("sweep", "--impl", "nccl", "-b", "64", "-e", "64", "-n", "2", "--no-plot", "--out", "out")
@@ -106,48 +95,3 @@ def test_what_nccl_prints_is_kept_and_named_where_it_hangs(tmp_path: Path) -> No
     shutil.rmtree(tmp_path / "out")
     done = on_gpus(tmp_path, *words, variables={"NCCL_DEBUG": "INFO"}, devices=2, dead=[1])
     assert "nccl-debug" not in done.stdout
-
-
-@pytest.mark.full
-def test_every_number_of_ctas_has_rows_by_ranks_that_were_told_it(tmp_path: Path) -> None:
-    """Of the library only: rungs do not read its environment.  All are held against the same steps without overlap."""
-    words = ("step", "overlap", "--on", "gpu", "--impl", "nccl,two-shot", "--ctas", "4,1", *STEP, "--out", "out")
-    done = on_gpus(tmp_path, *words, devices=2)
-    assert done.returncode == 0, done.stdout + done.stderr
-    results = list(read(tmp_path / "out").results)
-    rows = [row for row in results if isinstance(row, StepTimes) and row.case.step]
-    notes = {(row.implementation, row.case.step.way): str(row.note) for row in rows if row.case.step}
-    wanted = {("nccl", "stream, 1 CTA"): "NCCL_MAX_CTAS=1", ("nccl", "stream, 4 CTAs"): "NCCL_MAX_CTAS=4"}
-    assert {way: note.split(";")[0] for way, note in notes.items() if "CTA" in way[1]} == wanted
-    assert not any("NCCL_MAX_CTAS" in note for way, note in notes.items() if "CTA" not in way[1])
-    assert {("two-shot", "stream"), ("nccl", "stream"), ("nccl", "sequential")} <= set(notes)
-    found = [one for one in overlaps(results) if one.row.implementation == "nccl"]
-    assert [one.step.ctas for one in found] == [0, 1, 4]
-    assert len({id(one.sequential) for one in found}) == 1
-    assert "stream, 4 CTAs" in done.stdout
-
-
-def test_ways_without_overlap_are_not_repeated_for_every_number_of_ctas() -> None:
-    """They are what overlap is held against, and NCCL does there as it likes."""
-    every = overlap_steps(Step(8, 64), "gpu", (1024, 4096), (2, 8))
-    plain = ["compute", "communicate", "sequential", "stream", "stream"]
-    assert [step.way for step in every if step.ctas == 0] == plain
-    assert [(step.way, step.bucket) for step in every if step.ctas] == [
-        (f"stream, {most} CTAs", bucket) for most in (2, 8) for bucket in (1024, 4096)
-    ]
-
-
-def test_a_number_of_ctas_is_parsed_and_kept_in_a_run_file_and_others_are_refused() -> None:
-    assert parse_ctas("16, 4,16", ["nccl"]) == (4, 16)
-    assert parse_ctas(None, []) == ()
-    for text in ("", "0", "4,", "-1", "2.5", "many", str(MOST_CTAS + 1), "\u0664"):
-        with pytest.raises(UsageError, match=r"is no number of CTAs; give some from 1 to 64, such as 4,16"):
-            parse_ctas(text, ["nccl"])
-    for step in (Step(8, 64, "stream", 1024, ctas=4), Step(8, 64)):
-        fields = case_fields(case(step=step))
-        assert to_case(json.loads(json.dumps(fields))).step == step
-        assert ("ctas" in fields["step"]) == bool(step.ctas)
-    for number in (-1, 1.5, "4", True, None):
-        fields["step"]["ctas"] = number
-        with pytest.raises(ValueError, match=r"step\.ctas"):
-            to_case(fields)

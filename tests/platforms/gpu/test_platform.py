@@ -359,7 +359,7 @@ def test_slices_of_one_gpu_are_not_shared(opened: Open) -> None:
     assert platform.launcher.blocks(1000) == 64
     assert os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
     assert "NCCL_MAX_CTAS" not in os.environ
-    assert [gpu["bus_id"] for gpu in platform.topology()["gpus"]] == ["0000:00:00.0"] * 2
+    assert [gpu.bus_id for gpu in platform.topology().gpus] == ["0000:00:00.0"] * 2
 
 
 def test_uuids_are_compared_as_far_as_cuda_says_them(opened: Open) -> None:
@@ -405,8 +405,8 @@ def test_versions_and_topology_name_what_is_there(opened: Open) -> None:
     cuda_s = {"cupy": "14.2.0", "gpu": "Test GPU", "cuda": "12.9", "driver": "12.8", "nvrtc": "12.9", "nccl": "2.30.7"}
     assert platform.versions() == cuda_s
     topology = platform.topology()
-    assert topology["shared"]
-    assert topology["name"] == "2 ranks sharing 1 x Test GPU"
+    assert topology.shared
+    assert topology.name == "2 ranks sharing 1 x Test GPU"
 
 
 def test_what_keeps_the_platform_from_opening_is_said_in_one_line(
