@@ -22,7 +22,7 @@ from collbench.cli.options import made
 from collbench.errors import PlatformError, UsageError
 from collbench.host.launcher import launched
 from collbench.measure import strategies
-from collbench.measure.calibration import Work, calibrated, products_for, seconds_of_a_product
+from collbench.measure.calibration import Work, calibrated
 from collbench.measure.predicted import PredictedSteps
 from collbench.measure.session import Session
 from collbench.measure.step_runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
@@ -42,7 +42,6 @@ _LONGEST_WORK, _MOST_FLOPS = 1e4, 1e21  # of computing in a step
 _SLOWEST = 1000.0
 _MOST_COUNTS, _MOST_RANKS = 64, 2**30  # numbers of ranks in one scaling, and the largest
 _MOST_BUCKETS = 1024  # of a step
-_NOISE = 0.0022  # spread of predicted computing times
 _WEIGHT_COPIES = 4  # of all updates on every rank: its own, all ranks', and those on their way
 SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # of a slow rank in steps and in training, if none is given
 
@@ -61,7 +60,7 @@ def scale_session(options: Options) -> Session:
         counts = tuple(dict.fromkeys((1, *parse_ranks(given or f"1..{most}"))))
         sweep = _described_sweep(options, system, counts[-1])
         scaling = Scaling(sweep, counts, modes)
-        run = PredictedSteps(system, scaling.sweep, _NOISE, chain.from_iterable(scaling.cases()))
+        run = PredictedSteps(system, scaling.sweep, chain.from_iterable(scaling.cases()))
         folder = options["out"] or default_folder(sweep, f"scale-{folder_name(system, counts[-1])}")
         return Session(run, scaling.sweep, None, folder, modelled=True)
     counts = parse_ranks(given or "1,2")
@@ -69,7 +68,7 @@ def scale_session(options: Options) -> Session:
     product = Step(1, options["matrix"] or find_platform(platform).matrix)
     layout = Layout.of(replace(sweep, steps=(product,)), needs(sweep.implementations, sweep.ranks, platform))
     find_platform(platform).refuse_too_large(layout.nbytes, sum(counts))  # all ranks are there at once
-    scaling = Scaling(replace(sweep, steps=(_measured_step(options, platform, counts[-1]),)), counts, modes)
+    scaling = Scaling(replace(sweep, steps=(_measured_step(options, platform, sweep),)), counts, modes)
     folder = options["out"] or default_folder(sweep, "scale")
     return Session(scaling_run(platform, scaling, folder), scaling.sweep, None, folder)
 
@@ -85,11 +84,11 @@ def overlap_session(options: Options) -> Session:
         platform, sweep = _measured_sweep(options, "8M", ranks)
         _two_or_more(sweep.ranks)
     sizes = parse_buckets(options["buckets"], sweep.sizes[0])
-    step = sweep.steps[0] or _measured_step(options, platform, sweep.ranks)
+    step = sweep.steps[0] or _measured_step(options, platform, sweep)
     sweep = replace(sweep, steps=overlap_steps(step, platform, sizes))
     where = f"-{folder_name(system, sweep.ranks)}" if system else ""
     folder = options["out"] or default_folder(sweep, f"overlap{where}")
-    run = PredictedSteps(system, sweep, _NOISE) if system else overlap_run(platform, sweep, folder)
+    run = PredictedSteps(system, sweep) if system else overlap_run(platform, sweep, folder)
     return Session(run, sweep, None, folder, modelled=system is not None)
 
 
@@ -177,13 +176,12 @@ def _measured_sweep(
     return platform, sweep
 
 
-def _measured_step(options: Options, platform: str, ranks: int) -> Step:
-    """Return a step of so many ranks; one is started to time a product."""
-    work, slow = parse_work(options["compute"] or "10ms"), parse_slow(options["slow_rank"], ranks)
+def _measured_step(options: Options, platform: str, sweep: Sweep) -> Step:
+    """Return a step of a sweep's ranks; one is started to time a product."""
+    work, slow = parse_work(options["compute"] or "10ms"), parse_slow(options["slow_rank"], sweep.ranks)
     size = options["matrix"] or find_platform(platform).matrix
     with announced_if_slow(TRIAL):
-        seconds = {} if work.flops else {size: seconds_of_a_product(platform, size)}
-    return replace(products_for(work, seconds, [size]), slow=slow)
+        return replace(calibrated(work, platform, replace(sweep, ranks=1), sizes=(size,)), slow=slow)
 
 
 def _described(on: str) -> System | None:
