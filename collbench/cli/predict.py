@@ -30,7 +30,6 @@ from collbench.cli.options import (
     made,
     option,
     options_of,
-    systems,
 )
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import remarks, row
@@ -61,7 +60,7 @@ _OPTIONS = [
     QUIET,
     json_option("the results"),
     PLOT,
-    click.Argument(["system"], metavar="SYSTEM|FILE.toml[,...]", shell_complete=completed(systems)),
+    click.Argument(["system"], metavar="SYSTEM|FILE.toml[,...]", shell_complete=completed("topology.files.names")),
     option("--graph", "Operations replayed from a CUDA graph instead of launched each.", is_flag=True),
     csv_option("size of several systems"),
 ]
