@@ -16,9 +16,10 @@ import click
 import msgspec
 
 from collbench.api.measuring import measuring_session, resuming_session
+from collbench.api.requests import SweepRequest
 from collbench.cli import explain, sweep
 from collbench.cli._step_sessions import refuse_launcher
-from collbench.cli.options import HERE, PATH, option, out_option, sweep_request
+from collbench.cli.options import HERE, PATH, made, option, out_option
 from collbench.cli.progress import LiveTable, waiting
 from collbench.cli.running import run_session
 from collbench.errors import RunFileError, UsageError, writing
@@ -132,7 +133,7 @@ def _opened(part: str, place: Path, on: str, ranks: int | None) -> Session | Non
     if part == "explain":
         return explain.session(explain.command.make_context(part, words).params)
     options = sweep.command.make_context(part, words).params
-    return measuring_session(sweep_request(options)).session
+    return measuring_session(made(SweepRequest, options)).session
 
 
 def _existing(place: Path) -> Run | None:

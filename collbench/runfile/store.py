@@ -23,8 +23,6 @@ from collbench.host.sanitize import text
 from collbench.notebook import Shown
 from collbench.records import encoded
 from collbench.results import Outcome, Result
-from collbench.runfile.earlier import upgraded
-from collbench.runfile.flat import record
 from collbench.runfile.header import Header
 from collbench.runfile.rounds import one_of_each
 from collbench.runfile.schema import to_result
@@ -59,6 +57,8 @@ class Run(Shown):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return flat records in bytes, seconds and bytes per second (flat.py), None for what is not known."""
+        from collbench.runfile.flat import record  # here: tables of rows are asked for
+
         return [record(result) for result in self.results]
 
     records = rows  # what a notebook shows
@@ -313,7 +313,7 @@ def read(path: Path) -> Run:
     for at, line in lines:
         try:
             last = sanitize.parse_object(line)
-            result = to_result(upgraded(last) if number < FORMAT else last)
+            result = to_result(_of_today(last, number))
             results += [result] if result else []
         except ValueError as error:
             if line.endswith(b"\n"):
@@ -340,6 +340,15 @@ def read_header(place: Path) -> Header:
     return parse_header(place, sanitize.read_lines(place, RunFileError))[0]
 
 
+def _of_today(line: dict[str, Any], number: int) -> dict[str, Any]:
+    """Return a line of a file of that format as one of today's; ValueError where it is none."""
+    if number == FORMAT:
+        return line
+    from collbench.runfile.earlier import upgraded  # here: few files are that old
+
+    return upgraded(line)
+
+
 def parse_header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, int]:
     """Return the header, and the number of the format; RunFileError where the first of these lines is none."""
     at, line = next(lines, (1, b"{}"))
@@ -355,6 +364,6 @@ def parse_header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Heade
             f"{place} has format {text(repr(number), 24)}, this collbench reads up to {FORMAT}: upgrade collbench"
         )
     try:
-        return Header.from_json(upgraded(fields) if number < FORMAT else fields), number
+        return Header.from_json(_of_today(fields, number)), number
     except ValueError as error:
         raise RunFileError(f"{place}:{at}: the header cannot be read: {error}") from None
