@@ -28,7 +28,6 @@ SPEAKING = {
     "api.notices": "what takes so long, which a notebook should say too",
     "measure.external_launcher": "what MPI_Abort would leave unsaid",
     "measure.watchdog": "why it ends all processes of a launcher",
-    "host.driver_question": "that a driver still starts, which takes minutes",
     "present.terminal": "how wide standard output is; it says nothing itself",
     "host.signals": "what was printed, before a signal ends the command",
 }

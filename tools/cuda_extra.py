@@ -1,24 +1,25 @@
 """Which of the extras cuda12 and cuda13 this machine's GPUs need: the Makefile's question, answered by `nvidia-smi`.
 
 Run as a script, before there is a virtual environment, by whatever Python there is: the standard library only, and no
-syntax newer than 3.8, here and in what it takes from the package.  It prints the extra, or nothing where there is none
-to install, and on stderr one line of why wherever an NVIDIA driver is there and the answer is not the plain one.
-Without a driver it says nothing at all.
+syntax newer than 3.8.  It prints the extra, or nothing where there is none to install, and on stderr one line of why
+wherever an NVIDIA driver is there and the answer is not the plain one.  Without a driver it says nothing at all.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "collbench" / "host"))  # the package itself needs NumPy
-from driver_question import MURMUR, TIMEOUT, ask, say
-
+TIMEOUT = 240.0  # seconds for an answer: without persistence mode, every GPU is started first
+MURMUR = 8.0  # seconds after which a user wants to know what takes so long
 QUERY = ("--query-gpu=compute_cap", "--format=csv,noheader")
 TRACES = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/usr/lib/wsl/lib/libcuda.so.1")
 """What only a machine with NVIDIA's driver has, or a container or WSL that was given one."""
@@ -33,6 +34,37 @@ _CAPABILITY = re.compile(r"(\d+)\.(\d+)")
 _NO_GPU = "No devices were found"
 _BORDER = re.compile(r"[|+=\-\s]*")
 _FIX = "going on with the CPU only; where the GPUs work, name the extra: make EXTRA=cuda12 (or cuda13)"
+
+
+def ask(command: Sequence[str], timeout: float = TIMEOUT, murmur: float = MURMUR) -> str | None:
+    """Return what a command prints, on either stream; None if it does not end in time.
+
+    A process that hangs in the driver may not even be killed.  Hence a file and no pipe, which it would keep open.
+    """
+    with tempfile.TemporaryFile() as printed:
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT)
+        except OSError as error:
+            return str(error)
+        begun = time.monotonic()
+        while process.poll() is None and time.monotonic() < begun + timeout:
+            time.sleep(0.02)
+            if time.monotonic() > begun + murmur:
+                say(f"waiting for {command[0]}: the NVIDIA driver is still starting (persistence mode is off?)")
+                murmur = float("inf")
+        if process.poll() is None:
+            process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1)
+            return None
+        printed.seek(0)
+        return printed.read().decode("utf-8", "replace")
+
+
+def say(sentence: str) -> None:
+    """Write a line to stderr."""
+    sys.stderr.write(f"collbench: {sentence}\n")
+    sys.stderr.flush()
 
 
 class Choice(NamedTuple):

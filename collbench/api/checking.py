@@ -228,7 +228,7 @@ def baseline_folder(header: Header) -> Path:
     marks = (host, header.topology.name, sweep.collectives, sweep.dtypes, sweep.implementations)
     digest = hashlib.sha256(repr(marks).encode()).hexdigest()[:12]
     words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{host}-{'-'.join(sweep.collectives[:2])}")
-    return state_folder() / "checks" / f"{words[:60]}-{digest}"
+    return state_folder(UsageError) / "checks" / f"{words[:60]}-{digest}"
 
 
 def _of_this_machine(header: Header) -> tuple[Expectation, Path | None]:

@@ -136,7 +136,7 @@ def start(exercise: Exercise, folder: Path | None = None) -> Path:
 def notes() -> dict[str, dict[str, str]]:
     """Return what was noted of each exercise, by its name: its folder, and when it was solved."""
     try:
-        found = json.loads((state_folder() / _STATE).read_text(encoding="utf-8"))
+        found = json.loads((state_folder(UsageError) / _STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError, UsageError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -147,7 +147,7 @@ def note(exercise: Exercise, **facts: str) -> None:
     known = notes()
     known[exercise.name] = known.get(exercise.name, {}) | facts
     try:
-        path = state_folder() / _STATE
+        path = state_folder(UsageError) / _STATE
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(known, indent=1), encoding="utf-8")
     except (OSError, UsageError):

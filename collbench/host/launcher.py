@@ -39,7 +39,6 @@ _NAMES = re.compile(
     r"|(PBS_NODEFILE|COBALT_NODEFILE|PE_HOSTFILE)$"
 )
 """Names of variables of launchers and batch systems; MCA are settings of Open MPI that a user may have made."""
-_FIX = "unset it, or leave it to a launcher (mpirun, srun, torchrun)"
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
@@ -79,24 +78,6 @@ def _launchers(environment: Mapping[str, str]) -> Iterator[tuple[int, int, _Laun
         marked = not launcher.marks or any(mark in environment for mark in launcher.marks)
         if marked and size is not None and size > 1 and rank is not None:
             yield rank, size, launcher
-
-
-def complaint(environment: Mapping[str, str] = os.environ) -> str:
-    """Return what no launcher sets its variables to, and the fix; empty if there is nothing of the kind.
-
-    Behind the launcher that started several processes nothing is looked at.
-    """
-    for size_name, rank_name, _, marks, _ in _LAUNCHERS:
-        if marks and not any(mark in environment for mark in marks):
-            continue
-        size, rank = environment.get(size_name, ""), environment.get(rank_name, "")
-        if size and not _number(size):
-            return f"{size_name}={size} is no number of processes, which is 1 or more; {_FIX}"
-        if size and rank and _number(rank) is None:
-            return f"{rank_name}={rank} is no rank of {size_name}={size} processes, which is 0 or more; {_FIX}"
-        if rank and size not in ("", "1"):
-            break
-    return ""
 
 
 def _number(word: str) -> int | None:

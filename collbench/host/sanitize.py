@@ -25,7 +25,6 @@ FILE_BYTES = 2**28  # of a file with results
 LINE_BYTES = 2**24  # of a line in one
 TOML_BYTES = 2**18  # of a file that describes something
 GREATEST = 2**63  # no whole number is larger
-DIGITS = 400  # of a number
 
 # Letters and marks by Unicode's classes, although nothing is seen of them.
 _INVISIBLE = re.compile(
@@ -35,7 +34,6 @@ _BREAK = re.compile(r"[\t\n\v\f\r \x1c-\x1e\x85\u2028\u2029]+")
 _LONG_WORD = re.compile(rf"\S{{{WORD + 1},}}")
 _NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
 _LARGE = re.compile(r"[0-9]{19}")
-_ENDLESS = re.compile(rf"[0-9]{{{DIGITS}}}")
 _LONG_STRING = re.compile(rf'"[^"]{{{NAME + 1}}}')
 # A key of many parts: tomllib's time grows with the square of their number.
 _DOTTED = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){25}""")
@@ -76,9 +74,14 @@ def cell(word: object) -> object:
 
 
 def tree(value: Any, depth: int = 0) -> Any:
-    """Return what JSON or TOML held with every text in it sanitised; what is nested too deeply is left out."""
+    """Return what JSON or TOML held with every text in it sanitised; what is nested too deeply is left out.
+
+    ValueError for a number that is too large.
+    """
     if isinstance(value, str):
         return text(value)
+    if type(value) is int and abs(value) > GREATEST:
+        raise ValueError(f"the number {str(value)[:24]} is larger than 2**63")
     if depth >= DEEPEST and isinstance(value, dict | list):
         return None
     if isinstance(value, list):
@@ -132,25 +135,15 @@ def parse_object(line: bytes) -> dict[str, Any]:
         words = line.decode()
     except UnicodeDecodeError:
         raise ValueError("not UTF-8 text") from None
-    if _ENDLESS.search(words):
-        raise ValueError(f"a number of {DIGITS} digits or more")
-    whole = _parse_whole if _LARGE.search(words) else None
     try:
-        value = json.loads(words, parse_int=whole, parse_constant=_refuse_constant, object_pairs_hook=_unique_fields)
+        value = json.loads(words, parse_constant=_refuse_constant, object_pairs_hook=_unique_fields)
     except (json.JSONDecodeError, RecursionError):
         raise ValueError("not JSON") from None
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     # Most lines need nothing: their text as a whole tells.
     harmless = words.isascii() and words.rstrip("\r\n").isprintable() and "\\" not in words
-    return value if harmless and not _LONG_STRING.search(words) else tree(value)
-
-
-def _parse_whole(digits: str) -> int:
-    number = int(digits)
-    if abs(number) > GREATEST:
-        raise ValueError(f"the number {digits[:24]}{'…' * (len(digits) > 24)} is larger than 2**63")
-    return number
+    return value if harmless and not _LONG_STRING.search(words) and not _LARGE.search(words) else tree(value)
 
 
 def _refuse_constant(word: str) -> float:
@@ -172,8 +165,6 @@ def read_toml(path: Path, error: type[Exception]) -> dict[str, Any]:
         raw = file.read(TOML_BYTES + 1)
     try:
         words = raw.decode()
-        if _ENDLESS.search(words):
-            raise ValueError(f"a number of {DIGITS} digits or more")
         if _DOTTED.search(words):
             raise ValueError("a key of 25 parts or more")
         fields: dict[str, Any] = tree(tomllib.loads(words))

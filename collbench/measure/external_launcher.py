@@ -12,21 +12,23 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from typing import Self
 
+from collbench import __version__
 from collbench.cases import Case, Sweep
 from collbench.errors import CaseFailed, CollbenchError, PlatformError
 from collbench.host import processes, signals
 from collbench.host.launcher import launched, starts_mpi
-from collbench.measure.protocol import WorkerHello, installation, refuse_other
+from collbench.measure.protocol import WorkerHello
 from collbench.measure.resumed import tasks
 from collbench.measure.supervisor import seconds_for
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measure.worker import execute_case, needs
-from collbench.platforms import compiler, find_platform, open_platform, rendezvous
+from collbench.platforms import compiler, find_platform, open_platform
 from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.interface import Platform
 from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.platforms.processes import Processes, node_name
-from collbench.platforms.socket_processes import SocketProcesses
+from collbench.platforms.socket_processes import SocketProcesses, usual_rendezvous
+from collbench.records import convert, plain
 from collbench.results import Result
 from collbench.results.collectives import Failed
 from collbench.runfile.environment import variables
@@ -53,7 +55,7 @@ def world() -> Processes:
 def _without_mpi(rank: int, size: int, seconds: float) -> SocketProcesses:
     WATCHDOG.feed(2 * seconds)
     try:
-        place = rendezvous.usual(seconds)
+        place = usual_rendezvous(seconds)
     except PlatformError as error:
         error.agreed = True  # all processes have that environment
         raise
@@ -91,15 +93,17 @@ class Joined:
         WATCHDOG.trouble = lambda: self._world.trouble
         with self.agreeing():
             self._world.local(sweep.ranks)  # refuses another number of processes
-        first, *others = self._world.exchange(installation())
-        with self.agreeing():  # nodes may have installs of their own
-            for rank, other in enumerate(others, 1):
-                refuse_other(f"rank {rank}", other, "rank 0", first)
+        versions = self._world.exchange(__version__)  # nodes may have installs of their own
+        with self.agreeing():
+            for rank, version in enumerate(versions):
+                if version != versions[0]:
+                    words = f"rank {rank} runs collbench {version}, but rank 0 runs {versions[0]}"
+                    raise PlatformError(f"{words}: install one of them on every node")
         self._pids = self._world.exchange((node_name(), os.getpid()))
         processes.unlink_mpich_memory()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
-        self._name, self._sweep = self._world.broadcast((platform, sweep))
-        self._existing = existing
+        self._name, fields = self._world.broadcast((platform, plain(sweep)))
+        self._sweep, self._existing = convert(fields, Sweep), existing
         self._platform: Platform | None = None
         self._current: tuple[Case, str] | None = None
         self._started: set[str] = set()  # implementations whose library has been started

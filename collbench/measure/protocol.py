@@ -3,7 +3,6 @@
 The heartbeat is a file that both sides map, because a rank that dies or hangs can no longer say what it was doing.
 """
 
-import hashlib
 import json
 import mmap
 import os
@@ -14,14 +13,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from collbench import __version__
-from collbench.errors import PlatformError
 from collbench.host import signals
-from collbench.platforms import compiler
 from collbench.records import encoded
 from collbench.runfile.header import Interleaved, TopologyPart
 
@@ -35,8 +30,6 @@ Tell = Callable[[str], None]  # takes what is at work, in words
 _ANSWERING = 1.0  # seconds for ranks that hang to say why
 _SIGNALS = 0.2  # seconds between two looks whether a signal has come
 _PAGE = struct.Struct("Q56s64s")  # how often something was begun, the implementation it was begun for, and the phase
-_NOT_ON_RANKS = ("analysis", "api", "cli", "formats", "model", "planner", "plots", "reports")  # packages
-_SOURCES = (".py", ".cu", ".cuh", ".hpp", ".cpp")
 
 
 class Closed(Exception):
@@ -162,50 +155,6 @@ class Heartbeat:
         return count, name.rstrip(b"\0").decode(), phase.rstrip(b"\0").decode(errors="ignore")
 
 
-class Installation(NamedTuple):
-    """A copy of collbench: the command and its ranks, or ranks of different nodes, may load different ones."""
-
-    version: str
-    code: str  # the SHA-256 of all source that ranks can run
-    folder: str
-
-    def __str__(self) -> str:
-        """Return it as errors name it."""
-        return f"collbench {self.version} in {self.folder} (code {self.code[:8]})"
-
-
-UNKNOWN = Installation("of unknown version", "unknown", "an unknown folder")
-"""A copy that is so old that it does not say."""
-
-
-@cache
-def installation() -> Installation:
-    """Return the copy that this process runs, as its files are when this is first called; it takes 6 ms."""
-    package = str(Path(__file__).parents[1])
-    code = hashlib.sha256()
-    for folder in (package, str(compiler.own_folder())):
-        for path in sorted(_sources(folder)):
-            code.update(path.removeprefix(folder).encode() + b"\0" + Path(path).read_bytes())
-    return Installation(__version__, code.hexdigest(), package)
-
-
-def _sources(folder: str) -> Iterator[str]:
-    for entry in os.scandir(folder):
-        if entry.name.endswith(_SOURCES):
-            yield entry.path
-        elif entry.name not in (*_NOT_ON_RANKS, "_kernels", "__pycache__") and entry.is_dir():
-            yield from _sources(entry.path)
-
-
-def refuse_other(who: str, theirs: Installation, whose: str, ours: Installation) -> None:
-    """Raise PlatformError unless both have the same code, wherever it lies."""
-    if (theirs.version, theirs.code) != (ours.version, ours.code):
-        raise PlatformError(
-            f"{who} runs {theirs}, but {whose} runs {ours}: keep one of them on PYTHONPATH and on every node, "
-            "and start again"
-        )
-
-
 @dataclass(frozen=True)
 class WorkerHello:
     """What ranks say once they are ready, which holds for the whole run; empty before they have said it."""
@@ -225,8 +174,6 @@ class WorkerHello:
         and bus tell a GPU; what else is known of it may change as it fails.
         """
         now, then = ([(gpu.host, gpu.bus_id) for gpu in hello.topology.gpus] for hello in (self, before))
-        if len(now) != len(then):
-            return f"fresh ranks have {len(now)} GPU{'s' * (len(now) != 1)} where the run began on {len(then)}"
         return "fresh ranks are on other GPUs than the run began on" if now != then else ""
 
 

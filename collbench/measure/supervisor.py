@@ -28,7 +28,7 @@ from collbench.host import processes, signals
 from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
 from collbench.measure import protocol
-from collbench.measure.protocol import UNKNOWN, Installation, Tell, WorkerHello, installation, refuse_other
+from collbench.measure.protocol import Tell, WorkerHello
 from collbench.measure.resumed import tasks
 from collbench.measure.watchdog import no_progress
 from collbench.platforms import find_platform
@@ -183,8 +183,7 @@ class Workers:
         deadline = time.monotonic() + self._startup
         self._channel = self._accept(deadline)
         try:
-            order = {"sweep": self._sweep, "named": list(named), "cores": list(cores)}
-            self._channel.send({"installation": installation(), **order})
+            self._channel.send({"sweep": self._sweep, "named": list(named), "cores": list(cores)})
             hello = self._channel.receive(max(0.0, deadline - time.monotonic()))
         except protocol.Closed:
             raise PlatformError(f"the ranks did not start: {self._last_words()}") from None
@@ -193,7 +192,6 @@ class Workers:
         self._files = hello["files"]
         if "refused" in hello:
             raise PlatformError(hello["refused"])
-        refuse_other("a rank", Installation(*hello.get("installation", UNKNOWN)), "this command", installation())
         self._pids = tuple(hello["pids"])
         topology = TopologyPart.from_json(hello["topology"])
         return WorkerHello(topology, hello["versions"], hello["variables"], self._pids, tuple(cores))
@@ -277,11 +275,8 @@ class Workers:
         if not any(map(processes.is_alive, self._pids)):
             self._files = []  # gone in good order; the names may soon be others'
 
-    def kill(self) -> int | None:
-        """End every process at once, and remove what a killed process cannot; the number of one that does not end.
-
-        A process that waits for a device within its driver can do so for as long as the device keeps silent.
-        """
+    def kill(self) -> None:
+        """End every process at once, and remove what a killed process cannot."""
         processes.end_marked(protocol.FOLDER, str(self._folder), self._files)
         if self._channel is None:  # ranks that have greeted leave no names
             processes.unlink_orphans(self._begun)
@@ -296,7 +291,6 @@ class Workers:
         with contextlib.suppress(OSError):
             if not self._log.stat().st_size:  # nothing was printed
                 self._log.unlink()
-        return self._process.pid if self._process.poll() is None else None
 
 
 @dataclass
@@ -318,7 +312,6 @@ class Supervisor:
     greeting: WorkerHello = field(default_factory=WorkerHello)
     _workers: Workers | None = None
     _losses: list[WorkersLost] = field(default_factory=list)
-    _wedged: int | None = None  # the number of a process that does not even end when it is killed
 
     def __post_init__(self) -> None:
         self.tell: Tell = lambda words: None  # called with the implementation and the phase that are at work
@@ -332,11 +325,6 @@ class Supervisor:
 
     def _start(self) -> WorkerHello:
         """Start fresh ranks and return their hello; PlatformError, and no ranks, if they cannot start."""
-        if self._wedged:
-            raise PlatformError(
-                f"process {self._wedged} was killed and does not end, so a driver must hang: no more ranks start; "
-                "reset the device (nvidia-smi --gpu-reset), or restart the machine"
-            )
         # The same cores whenever ranks are started.
         cores = find_platform(self.platform).cores(self.sweep.ranks) if self.sweep.bind == "core" else ()
         try:
@@ -348,7 +336,7 @@ class Supervisor:
 
     def _kill(self) -> None:
         if self._workers:
-            self._wedged = self._workers.kill() or self._wedged
+            self._workers.kill()
         self._workers = None
 
     def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:

@@ -20,7 +20,7 @@ from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import CaseFailed, CollbenchError
 from collbench.host import processes
 from collbench.measure import protocol
-from collbench.measure.protocol import FOLDER, PLATFORM, SUPERVISOR, UNKNOWN, Installation, installation, refuse_other
+from collbench.measure.protocol import FOLDER, PLATFORM, SUPERVISOR
 from collbench.measure.sampling import Heartbeat, measure
 from collbench.platforms import compiler, find_platform, open_platform
 from collbench.platforms.interface import Platform
@@ -119,7 +119,6 @@ def _say_why(error: CollbenchError, channel: protocol.Channel | None) -> None:
 def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Heartbeat) -> None:
     """*Collective*: carry out what the supervisor orders, until it says stop; rank 0 has the channel to it."""
     first = _next_order(world, channel)
-    refuse_other("a rank", installation(), "its command", Installation(*first.get("installation", UNKNOWN)))
     sweep = convert(first["sweep"], Sweep)
     requested = needs(sweep, os.environ[PLATFORM])
     if isinstance(world, MpiProcesses):  # whose kernels are compiled
@@ -128,7 +127,6 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
     platform = open_platform(sweep, requested, os.environ[PLATFORM], world)
     # What the supervisor must know to write the header, and to clean up after ranks that were killed.
     hello = {
-        "installation": installation(),
         "pids": world.exchange(os.getpid()),
         "files": sorted(processes.shared_files()),
         "topology": platform.topology(),

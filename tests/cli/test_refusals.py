@@ -189,8 +189,3 @@ def test_what_starts_ranks_by_itself_is_refused_under_a_launcher(here: Command, 
     """Whose ranks have read their environment already."""
     for words in ("sweep --on cpu --ab X=1", "sweep --mpi mpich"):
         refused(here, tmp_path, words, "cannot do under a launcher", **LAUNCHED)
-
-
-def test_variables_that_no_launcher_sets_are_refused_and_not_ignored(here: Command, tmp_path: Path) -> None:
-    for name, value in (("WORLD_SIZE", "many"), ("PMI_SIZE", "-1")):
-        refused(here, tmp_path, "sweep --on cpu", f"{name}={value} ... unset it", **{name: value})

@@ -96,7 +96,7 @@ def test_what_json_may_not_hold_is_named() -> None:
         b'{"a": NaN}': "NaN is no number",
         b'{"a": -Infinity}': "-Infinity is no number",
         b'{"a": 9223372036854775809}': "the number 9223372036854775809 is larger than 2**63",
-        b'{"a": ' + b"9" * 5000 + b"}": "a number of 400 digits or more",
+        b'{"a": ' + b"9" * 5000 + b"}": "value has 5000 digits",
         b'{"a": 1, "a": 2}': "field 'a' is there twice",
         b'{"b": {"a\\u001b": 1, "a\\u001b": 2}}': "field 'a\ufffd' is there twice",
     }.items():
@@ -119,7 +119,8 @@ def test_what_toml_may_not_hold_is_named_in_a_moment(tmp_path: Path) -> None:
     path = tmp_path / "it.toml"
     for text, complaint in {
         "x = " + "[" * 10_000: "nested too deeply",
-        "x = " + "9" * 5000: "a number of 400 digits or more",
+        "x = " + "9" * 5000: "value has 5000 digits",
+        "x = " + "9" * 20: "larger than 2**63",
         "a." * 60_000 + "b = 1": "a key of 25 parts or more",
         '"a".' * 30_000 + "b = 1": "a key of 25 parts or more",
         "x =": "cannot be read: Invalid value",

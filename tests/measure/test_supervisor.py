@@ -1,22 +1,18 @@
 """How ranks are started and what they are told: environment, cores and orders; nobody else reaches them."""
 
 import os
-import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from collbench.cases import Sampling
 from collbench.errors import PlatformError
-from collbench.measure import protocol, supervisor, worker
-from collbench.measure.protocol import UNKNOWN, installation
+from collbench.measure import protocol, supervisor
 from collbench.measure.supervisor import Supervisor, rank_command, rank_environment
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import own
-from collbench.platforms.processes import Alone
 from collbench.results.collectives import Measurement
 from collbench.runfile.environment import UNCHANGED, Setting, variables
 from tests.cli.test_sweep import alive
@@ -119,22 +115,6 @@ def test_a_setting_sets_empties_and_unsets_and_only_what_matters_or_was_named_is
     environment = {"SECRET": "hush", "NCCL_ALGO": "Ring", "MINE": "1"}
     assert variables(environment) == {"NCCL_ALGO": "Ring"}
     assert variables(environment, ["MINE", "NOT_SET"]) == {"MINE": "1", "NCCL_ALGO": "Ring"}
-
-
-def test_a_rank_refuses_a_command_of_another_copy(tmp_path: Path) -> None:
-    other = installation()._replace(folder="/other/collbench")
-    orders: list[dict[str, Any]] = [
-        {"installation": other._replace(**change)} for change in ({"code": "0"}, {"version": "0.0.1"})
-    ]
-    for order in (*orders, {}):
-        ours, ranks = map(protocol.Channel, socket.socketpair())
-        ours.send(order)
-        with pytest.raises(PlatformError, match="keep one of them on PYTHONPATH") as error:
-            worker.serve(Alone(), ranks, protocol.Heartbeat(tmp_path))
-        assert f"a rank runs {installation()}, but its command runs collbench" in str(error.value)
-        assert ("/other/collbench" if order else UNKNOWN.folder) in str(error.value)
-        ours.close()
-        ranks.close()
 
 
 def test_a_supervisor_that_is_gone_before_ranks_connect_is_one_that_has_closed(tmp_path: Path) -> None:

@@ -16,10 +16,8 @@ import pytest
 
 from collbench.errors import PlatformError, UsageError
 from collbench.host.launcher import RENDEZVOUS
-from collbench.platforms import rendezvous
 from collbench.platforms.processes import node_name
-from collbench.platforms.rendezvous import Folder, TorchStore
-from collbench.platforms.socket_processes import Rendezvous, SocketProcesses
+from collbench.platforms.socket_processes import Folder, Rendezvous, SocketProcesses, TorchStore, usual_rendezvous
 
 SECONDS = 60  # for what takes a few milliseconds
 
@@ -245,7 +243,7 @@ def test_processes_find_each_other_by_the_store_of_torch(torch: Path) -> None:
 
         def place(rank: int, agent: str = agent) -> Rendezvous:
             own = {"RANK": str(rank), "TORCHELASTIC_USE_AGENT_STORE": agent, "TORCHELASTIC_RUN_ID": agent}
-            found = rendezvous.usual(SECONDS, surroundings | own)
+            found = usual_rendezvous(SECONDS, surroundings | own)
             assert isinstance(found, TorchStore)
             return found
 
@@ -257,16 +255,16 @@ def test_where_processes_meet_is_a_folder_then_torch_and_else_an_error_with_the_
     torch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = {"MASTER_ADDR": "first", "MASTER_PORT": "29500", "RANK": "1", "WORLD_SIZE": "2"}
-    assert isinstance(rendezvous.usual(1, address | {RENDEZVOUS: "here"}), Folder)
+    assert isinstance(usual_rendezvous(1, address | {RENDEZVOUS: "here"}), Folder)
     for ask in (lambda place: place.find(), lambda place: place.leave("text")):
         with pytest.raises(PlatformError, match=r"torch's store at first:29500 cannot be reached: nobody there$"):
-            ask(rendezvous.usual(1, address | {"TORCHELASTIC_USE_AGENT_STORE": "True"}))
+            ask(usual_rendezvous(1, address | {"TORCHELASTIC_USE_AGENT_STORE": "True"}))
     for given, why in (
         ({}, "MASTER_ADDR and MASTER_PORT are not set"),
         ({"MASTER_ADDR": "a"}, "MASTER_PORT is not set"),
     ):
         with pytest.raises(PlatformError, match=why):
-            rendezvous.usual(1, given)
-    monkeypatch.setattr(rendezvous, "find_spec", lambda name: None)
+            usual_rendezvous(1, given)
+    monkeypatch.setattr("collbench.platforms.socket_processes.find_spec", lambda name: None)
     with pytest.raises(PlatformError, match="torch, whose store they would use, is not installed; fix: --rendezvous"):
-        rendezvous.usual(1, address)
+        usual_rendezvous(1, address)

@@ -186,7 +186,7 @@ BROKEN: list[tuple[str | dict[str, object], str]] = [
     (EXPLAINED | {"tracks": [{"rank": 0}]}, "missing required field block"),
     (EXPLAINED | {"tracks": [3]}, ""),
     ({"nbytes": 2**63 - 1}, "field 'nbytes': expected int <= "),
-    ({"nbytes": 10**400}, "a number of 400 digits"),
+    ({"nbytes": 10**400}, "is larger than 2**63"),
     ({"nbytes": 2**80}, "is larger than 2**63"),
     ({"nbytes": 8.5}, "field 'nbytes': expected int, got float"),
     ({"nbytes": True}, "field 'nbytes': expected int, got bool"),

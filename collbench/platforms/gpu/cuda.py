@@ -11,7 +11,6 @@ COLLBENCH_NCCL=/path/libnccl.so.2 is loaded first, and the loader then takes it 
 import ctypes
 import os
 import re
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,31 +57,20 @@ def why(error: Exception) -> str:
     return f"{reason}: {fix}" if fix else reason
 
 
-_NEW = {7: "ncclInProgress", 8: "ncclTimeout"}
-"""Of nccl.h 2.32; CuPy 14.2 (cupy_backends/cuda/libs/nccl.pyx, ERROR2) knows those up to 6."""
-
-
-def beyond_cupy(error: KeyError) -> str:
-    """Return the status of NCCL for which CuPy has no name; "" for any other KeyError."""
-    *_, last = traceback.extract_tb(error.__traceback__)
-    name = _NEW.get(error.args[0], "") if last.filename.endswith("nccl.pyx") else ""
-    return f"NCCL says {name}" if name else ""
-
-
 LIBRARY = "libcuda.so.1"
 
 COMPUTE_CAPABILITY_MAJOR = 75  # CU_DEVICE_ATTRIBUTE_...
 COMPUTE_CAPABILITY_MINOR = 76
 MULTICAST_SUPPORTED = 132
 
-_PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
-_FILE_DESCRIPTOR = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-_ON_DEVICE = 1  # CU_MEM_LOCATION_TYPE_DEVICE
-_READ_AND_WRITE = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-_RECOMMENDED = 1  # CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, CU_MULTICAST_GRANULARITY_RECOMMENDED
+PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
+FILE_DESCRIPTOR = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+ON_DEVICE = 1  # CU_MEM_LOCATION_TYPE_DEVICE
+READ_AND_WRITE = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+RECOMMENDED = 1  # CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, CU_MULTICAST_GRANULARITY_RECOMMENDED
 
-_Address = _Handle = ctypes.c_ulonglong  # CUdeviceptr, CUmemGenericAllocationHandle
-_NO_FLAGS = ctypes.c_ulonglong(0)
+Address = Handle = Flags = ctypes.c_ulonglong  # CUdeviceptr, CUmemGenericAllocationHandle, unsigned long long
+Device, Size = ctypes.c_int, ctypes.c_size_t
 
 
 class Location(ctypes.Structure):
@@ -123,102 +111,60 @@ class MulticastProp(ctypes.Structure):
     ]
 
 
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "cuDeviceGet": (Device, ctypes.c_int),
+    "cuDeviceGetAttribute": (ctypes.c_int, ctypes.c_int, Device),
+    "cuMemGetAddressRange_v2": (Address, ctypes.byref, Address),
+    "cuMemGetAllocationGranularity": (Size, ctypes.byref, ctypes.c_int),
+    "cuMemCreate": (Handle, Size, ctypes.byref, Flags),
+    "cuMemRelease": (None, Handle),
+    "cuMemAddressReserve": (Address, Size, Size, Address, Flags),
+    "cuMemAddressFree": (None, Address, Size),
+    "cuMemMap": (None, Address, Size, Size, Handle, Flags),
+    "cuMemUnmap": (None, Address, Size),
+    "cuMemSetAccess": (None, Address, Size, ctypes.byref, Size),
+    "cuMulticastGetGranularity": (Size, ctypes.byref, ctypes.c_int),
+    "cuMulticastCreate": (Handle, ctypes.byref),
+    "cuMulticastAddDevice": (None, Handle, Device),
+    "cuMulticastBindMem": (None, Handle, Size, Handle, Size, Size, Flags),
+    "cuMulticastUnbind": (None, Handle, Device, Size, Size),
+}
+"""What each function of libcuda that is called stores at its first argument, if anything, and what it takes then."""
+
+
 class Driver:
-    """The functions of libcuda, one method a call."""
+    """The functions of libcuda, called by name with plain numbers and the structures above."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
 
-    def allocation(self, address: int) -> tuple[int, int]:
-        """Start and bytes of the allocation, as the driver knows it, that holds an address of this process.
-
-        cudaMalloc cuts small pieces out of larger allocations, and shares with other processes the whole ones only.
-        """
-        start, nbytes = _Address(), ctypes.c_size_t()
-        self._call("cuMemGetAddressRange_v2", ctypes.byref(start), ctypes.byref(nbytes), _Address(address))
-        return start.value, nbytes.value
-
-    def attribute(self, which: int, device: int) -> int:
-        """Return a number that describes a device."""
-        return self._number_by_call("cuDeviceGetAttribute", ctypes.c_int, ctypes.c_int(which), self._device(device))
-
-    def mem_granularity(self, device: int) -> int:
-        """Return the number of which sizes of allocations on a device should be multiples."""
-        prop = ctypes.byref(_allocation(device))
-        return self._number_by_call("cuMemGetAllocationGranularity", ctypes.c_size_t, prop, ctypes.c_int(_RECOMMENDED))
-
-    def mem_create(self, size: int, device: int) -> int:
-        """Physical memory of a device, without an address: a handle."""
-        prop = ctypes.byref(_allocation(device))
-        return self._number_by_call("cuMemCreate", _Handle, ctypes.c_size_t(size), prop, _NO_FLAGS)
-
-    def mem_release(self, handle: int) -> None:
-        """Give up a handle of memory, or of a multicast object; what is mapped stays until it is unmapped."""
-        self._call("cuMemRelease", _Handle(handle))
-
-    def mem_address_reserve(self, size: int, alignment: int) -> int:
-        """Addresses with nothing behind them."""
-        sizes = ctypes.c_size_t(size), ctypes.c_size_t(alignment)
-        return self._number_by_call("cuMemAddressReserve", _Address, *sizes, _Address(0), _NO_FLAGS)
-
-    def mem_address_free(self, address: int, size: int) -> None:
-        """Give reserved addresses back."""
-        self._call("cuMemAddressFree", _Address(address), ctypes.c_size_t(size))
-
-    def mem_map(self, address: int, size: int, handle: int) -> None:
-        """Put memory, or a multicast object to which all devices were added, behind reserved addresses."""
-        self._call("cuMemMap", _Address(address), ctypes.c_size_t(size), ctypes.c_size_t(0), _Handle(handle), _NO_FLAGS)
-
-    def mem_unmap(self, address: int, size: int) -> None:
-        """Undo mem_map."""
-        self._call("cuMemUnmap", _Address(address), ctypes.c_size_t(size))
-
-    def mem_set_access(self, address: int, size: int, devices: Sequence[int]) -> None:
-        """Let kernels of these devices load_driver and store at mapped addresses."""
-        every = (AccessDesc(Location(_ON_DEVICE, device), _READ_AND_WRITE) for device in devices)
-        access = (AccessDesc * len(devices))(*every)
-        nbytes, count = ctypes.c_size_t(size), ctypes.c_size_t(len(devices))
-        self._call("cuMemSetAccess", _Address(address), nbytes, ctypes.byref(access), count)
-
-    def multicast_granularity(self, devices: int, size: int) -> int:
-        """Return the number of which the size of a multicast object of so many devices should be a multiple."""
-        prop = ctypes.byref(_multicast(devices, size))
-        return self._number_by_call("cuMulticastGetGranularity", ctypes.c_size_t, prop, ctypes.c_int(_RECOMMENDED))
-
-    def multicast_create(self, devices: int, size: int) -> int:
-        """Return the handle of a multicast object for so many devices, which are added next."""
-        return self._number_by_call("cuMulticastCreate", _Handle, ctypes.byref(_multicast(devices, size)))
-
-    def multicast_add_device(self, team: int, device: int) -> None:
-        """Add a device; before all are, binding and mapping would wait for ever."""
-        self._call("cuMulticastAddDevice", _Handle(team), self._device(device))
-
-    def multicast_bind_mem(self, team: int, memory: int, size: int) -> None:
-        """Make a device's memory its part of a multicast object, both from their start on."""
-        start = ctypes.c_size_t(0)
-        self._call("cuMulticastBindMem", _Handle(team), start, _Handle(memory), start, ctypes.c_size_t(size), _NO_FLAGS)
-
-    def multicast_unbind(self, team: int, device: int, size: int) -> None:
-        """Undo multicast_bind_mem."""
-        place = ctypes.c_size_t(0), ctypes.c_size_t(size)
-        self._call("cuMulticastUnbind", _Handle(team), self._device(device), *place)
-
-    def _device(self, ordinal: int) -> ctypes.c_int:
-        return ctypes.c_int(self._number_by_call("cuDeviceGet", ctypes.c_int, ctypes.c_int(ordinal)))
-
-    def _number_by_call(self, name: str, kind: type[Any], *arguments: Any) -> int:
-        """Return what a function stores at its first argument, a number of that kind."""
-        value = kind()
-        self._call(name, ctypes.byref(value), *arguments)
-        return int(value.value)
-
-    def _call(self, name: str, *arguments: Any) -> None:
+    def call(self, name: str, *arguments: Any) -> int:
+        """Call a function; return the number that it stores at its first argument, 0 if it stores none."""
+        stored, *kinds = FUNCTIONS[name]
         try:
             function = getattr(self._library, name)
         except AttributeError:
             raise PlatformError(f"the driver is too old to have {name}: update it") from None
-        if status := function(*arguments):
+        value = stored() if stored else ctypes.c_int()
+        converted = [kind(argument) for kind, argument in zip(kinds, arguments, strict=True)]
+        if status := function(*([ctypes.byref(value)] if stored else []), *converted):
             raise PlatformError(f"{name}: {self._in_words(status)}")
+        return int(value.value)
+
+    def device(self, ordinal: int) -> int:
+        """Return the CUdevice of a device."""
+        return self.call("cuDeviceGet", ordinal)
+
+    def attribute(self, which: int, ordinal: int) -> int:
+        """Return a number that describes a device."""
+        return self.call("cuDeviceGetAttribute", which, self.device(ordinal))
+
+    def start_of_allocation(self, address: int) -> int:
+        """Return where the allocation starts, as the driver knows it, that holds an address of this process.
+
+        cudaMalloc cuts small pieces out of larger allocations, and shares with other processes the whole ones only.
+        """
+        return self.call("cuMemGetAddressRange_v2", ctypes.c_size_t(), address)
 
     def _in_words(self, status: int) -> str:
         text = ctypes.c_char_p()
@@ -233,14 +179,6 @@ def load_driver() -> Driver:
         return Driver(ctypes.CDLL(LIBRARY))
     except OSError as error:
         raise PlatformError(f"the CUDA driver cannot be loaded ({error})") from error
-
-
-def _allocation(device: int) -> AllocationProp:
-    return AllocationProp(_PINNED, _FILE_DESCRIPTOR, Location(_ON_DEVICE, device))
-
-
-def _multicast(devices: int, size: int) -> MulticastProp:
-    return MulticastProp(devices, size, _FILE_DESCRIPTOR)
 
 
 NCCL_LIBRARY = "COLLBENCH_NCCL"
@@ -297,10 +235,6 @@ class Cuda:
             yield
         except self.errors as error:
             raise kind(f"{doing}: {error}") from error
-        except KeyError as error:
-            if not (status := beyond_cupy(error)):
-                raise
-            raise kind(f"{doing}: {status}") from error
 
     def count(self) -> int:
         """How many GPUs there are; PlatformError if none."""

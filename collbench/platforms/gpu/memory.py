@@ -19,10 +19,19 @@ from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu.cuda import (
     COMPUTE_CAPABILITY_MAJOR,
     COMPUTE_CAPABILITY_MINOR,
+    FILE_DESCRIPTOR,
     MULTICAST_SUPPORTED,
+    ON_DEVICE,
+    PINNED,
+    READ_AND_WRITE,
+    RECOMMENDED,
+    AccessDesc,
+    AllocationProp,
     Cuda,
     Driver,
+    Location,
     Memory,
+    MulticastProp,
 )
 from collbench.platforms.gpu.discover import NBYTES, Hand, pattern_kernels
 from collbench.platforms.gpu.placement import Placement
@@ -83,7 +92,7 @@ class Reach:
     def _export(self, address: int) -> Exported:
         failures: tuple[type[Exception], ...] = (PlatformError, *self._cuda.errors)
         try:
-            start, _ = gpu_cuda.load_driver().allocation(address)
+            start = gpu_cuda.load_driver().start_of_allocation(address)
             return self._cuda.runtime.ipcGetMemHandle(start), address - start
         except failures as error:
             return str(error)
@@ -212,20 +221,22 @@ class SwitchMemory:
 
     def _make(self, cuda: Cuda, nbytes: int) -> int:
         """Make the object; all devices join before memory is bound or mapped, since the driver would wait for them."""
-        driver, devices = self._driver, self._devices
-        grains = [driver.mem_granularity(device) for device in devices]
-        grain = max(driver.multicast_granularity(len(devices), nbytes), *grains)  # all of them are powers of two
+        call, devices = self._driver.call, self._devices
+        placed = {device: AllocationProp(PINNED, FILE_DESCRIPTOR, Location(ON_DEVICE, device)) for device in devices}
+        wanted = MulticastProp(len(devices), nbytes, FILE_DESCRIPTOR)
+        grains = [call("cuMemGetAllocationGranularity", prop, RECOMMENDED) for prop in placed.values()]
+        grain = max(call("cuMulticastGetGranularity", wanted, RECOMMENDED), *grains)  # all of them are powers of two
         size = -(-nbytes // grain) * grain
-        team = driver.multicast_create(len(devices), size)
-        self._undo.callback(driver.mem_release, team)
+        team = call("cuMulticastCreate", MulticastProp(len(devices), size, FILE_DESCRIPTOR))
+        self._undo.callback(call, "cuMemRelease", team)
         for device in devices:
-            driver.multicast_add_device(team, device)
-        for device in devices:
+            call("cuMulticastAddDevice", team, self._driver.device(device))
+        for device, prop in placed.items():
             cuda.runtime.setDevice(device)
-            part = driver.mem_create(size, device)
-            self._undo.callback(driver.mem_release, part)
-            driver.multicast_bind_mem(team, part, size)
-            self._undo.callback(driver.multicast_unbind, team, device, size)
+            part = call("cuMemCreate", size, prop, 0)
+            self._undo.callback(call, "cuMemRelease", part)
+            call("cuMulticastBindMem", team, 0, part, 0, size, 0)
+            self._undo.callback(self._unbind, team, device, size)
             self.base.append(self._mapped(part, size, grain))
         multicast = self._mapped(team, size, grain)
         for device, address in zip(devices, self.base, strict=True):
@@ -234,14 +245,19 @@ class SwitchMemory:
             cuda.runtime.deviceSynchronize()
         return multicast
 
+    def _unbind(self, team: int, device: int, size: int) -> None:
+        self._driver.call("cuMulticastUnbind", team, self._driver.device(device), 0, size)
+
     def _mapped(self, handle: int, size: int, grain: int) -> int:
-        """Return an address for memory that all devices may use."""
-        driver = self._driver
-        address = driver.mem_address_reserve(size, grain)
-        self._undo.callback(driver.mem_address_free, address, size)
-        driver.mem_map(address, size, handle)
-        self._undo.callback(driver.mem_unmap, address, size)
-        driver.mem_set_access(address, size, self._devices)
+        """Return an address for memory, or a multicast object, that kernels of all devices may load and store at."""
+        call = self._driver.call
+        address = call("cuMemAddressReserve", size, grain, 0, 0)
+        self._undo.callback(call, "cuMemAddressFree", address, size)
+        call("cuMemMap", address, size, 0, handle, 0)
+        self._undo.callback(call, "cuMemUnmap", address, size)
+        every = (AccessDesc(Location(ON_DEVICE, device), READ_AND_WRITE) for device in self._devices)
+        access = (AccessDesc * len(self._devices))(*every)
+        call("cuMemSetAccess", address, size, access, len(access))
         return address
 
     def free(self) -> None:

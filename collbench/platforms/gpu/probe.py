@@ -6,16 +6,16 @@ The driver is asked by a short-lived child: one that initialises CUDA can neithe
 import ctypes
 import importlib.util
 import json
-import math
 import os
+import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from collbench.errors import PlatformError
-from collbench.host.driver_question import ask
 from collbench.host.launcher import launched
 from collbench.units import format_size
 
@@ -163,11 +163,22 @@ def _unloadable(library: str) -> str:
 
 
 def _child(timeout: float, *arguments: str) -> Answer:
-    """Return what a child says in a line of JSON, whatever else it prints; any other end of it is a refusal."""
-    printed = ask([sys.executable, *arguments], timeout, murmur=math.inf)
-    if printed is None:
-        return Answer(refusal=f"the CUDA driver did not answer within {timeout:g} s", hung=True)
-    lines = [line for line in printed.splitlines() if line.strip()]
+    """Return what a child says in a line of JSON, whatever else it prints; any other end of it is a refusal.
+
+    A process that hangs in the driver may not even be killed.  Hence a file and no pipe, which it would keep open.
+    """
+    with tempfile.TemporaryFile() as printed:
+        command = [sys.executable, *arguments]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT)
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(1)
+            return Answer(refusal=f"the CUDA driver did not answer within {timeout:g} s", hung=True)
+        printed.seek(0)
+        lines = [line for line in printed.read().decode("utf-8", "replace").splitlines() if line.strip()]
     for line in reversed(lines):
         with suppress(ValueError, AttributeError):
             answer = json.loads(line)
