@@ -131,7 +131,7 @@ def nccl_home(folder: Path) -> Path:
 def in_turn(program: Sequence[str], folder: Path, ranks: int) -> tuple[sweeps.Times, sweeps.Times]:
     """Seconds by collective and size, each the mean of two runs: of collbench and of nccl-tests."""
     sizes = scale.chosen().tools
-    command = ("sweep", "--impl", "nccl", "--op", "allreduce", "--no-plot", "--no-graph", *sizes)
+    command = ("sweep", "--impl", "nccl", "--op", "allreduce", "--no-plot", "-G", "0", *sizes)
     theirs = [perf(program, ranks, sizes)]
     ours = []
     for number in range(2):
