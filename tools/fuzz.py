@@ -105,7 +105,7 @@ def _exported(run: Run, name: str) -> None:
     wanted = written()[name]
     assert wanted.write
     try:
-        text = wanted.write(select(run.header, run.results))
+        text = wanted.write(select(run.header, run.results, run.path))
         if text.strip():
             read_tests(decode("exported", text.encode()), Hints(4))
     except CollbenchError:

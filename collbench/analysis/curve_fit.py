@@ -26,7 +26,6 @@ import numpy.typing as npt
 from collbench.errors import CollbenchError
 from collbench.notebook import Shown
 from collbench.stats import Estimate, student
-from collbench.units import format_size
 
 Floats = npt.NDArray[np.float64]
 
@@ -165,13 +164,6 @@ class CurveFit(Shown):
         reach = max(normal, float(np.sort(np.abs(self.left_out))[min(place, count - 1)]))
         middle = float(self.predict(nbytes))
         return Estimate(middle, middle * math.exp(-reach), middle * math.exp(reach))
-
-    def beyond(self, nbytes: float) -> str:
-        """Return a warning for a size outside of those measured; empty inside."""
-        first, last = map(format_size, (self.sizes[0], self.sizes[-1]))
-        if self.sizes[0] <= nbytes <= self.sizes[-1]:
-            return ""
-        return f"{format_size(nbytes)} is extrapolated: sizes from {first} to {last} were measured"
 
 
 MOST = 100

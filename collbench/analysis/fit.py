@@ -68,20 +68,17 @@ def curves(runs: Sequence[Run]) -> list[Curve]:
         for row in rows:
             times = row.rounds if isinstance(row, Reported) and row.rounds else row.times
             samples[row.case.nbytes] = samples.get(row.case.nbytes, ()) + times
-        found.append(_fitted(Curve(case, name, samples, scatter=scatter_in_words(rows))))
+        try:
+            fitted, reason = fit(list(samples), list(samples.values())), ""
+        except Unfit as error:
+            fitted, reason = None, str(error)
+        found.append(Curve(case, name, samples, fitted, reason, scatter_in_words(rows)))
     return found
 
 
 def measured(runs: Sequence[Run]) -> list[Observed]:
     """Return rows that were right and have a time; not those of 0 bytes, which other tools print for rounded sizes."""
     return [result for run in runs for result in observed(run.cases) if result.case.nbytes > 0]
-
-
-def _fitted(curve: Curve) -> Curve:
-    try:
-        return replace(curve, fit=fit(list(curve.samples), list(curve.samples.values())))
-    except Unfit as error:
-        return replace(curve, reason=str(error))
 
 
 def _figure(

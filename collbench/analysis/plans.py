@@ -40,14 +40,6 @@ def communication(row: PlannedStep) -> float:
     return sum(row.parts.get(part, 0.0) for part in UNHIDDEN) / row.typical
 
 
-def _percent(share: float) -> str:
-    return f"{share:.1%}"
-
-
-def _band(row: PlannedStep) -> str:
-    return format_range(*row.band, format_seconds)
-
-
 COLUMNS: Mapping[str, Column[PlannedStep]] = {
     column.name: column
     for column in (
@@ -55,13 +47,15 @@ COLUMNS: Mapping[str, Column[PlannedStep]] = {
         Column[PlannedStep]("GPUs", lambda row: row.gpus, "{:,}".format, form=">"),
         Column[PlannedStep]("layout", lambda row: row.implementation, form="<"),
         Column[PlannedStep]("step", lambda row: row.typical, format_seconds, form=">"),
-        Column[PlannedStep]("nine in ten", _band, importance=USEFUL + 4, form=">"),
-        Column[PlannedStep]("MFU", lambda row: row.utilisation, _percent, USEFUL + 5, ">"),
+        Column[PlannedStep](
+            "nine in ten", lambda row: format_range(*row.band, format_seconds), importance=USEFUL + 4, form=">"
+        ),
+        Column[PlannedStep]("MFU", lambda row: row.utilisation, "{:.1%}".format, USEFUL + 5, ">"),
         Column[PlannedStep]("tokens/s", lambda row: row.tokens / row.typical, format_count, USEFUL + 1, ">"),
         Column[PlannedStep]("memory", lambda row: row.needed / GIB, "{:.1f} GiB".format, form=">"),
         Column[PlannedStep]("comp.", lambda row: row.parts["computing"] / row.typical, "{:.0%}".format, USEFUL, ">"),
-        Column[PlannedStep]("sent", communication, _percent, USEFUL + 3, ">"),
-        Column[PlannedStep]("bubble", lambda row: row.parts["bubble"] / row.typical, _percent, USEFUL + 2, ">"),
+        Column[PlannedStep]("sent", communication, "{:.1%}".format, USEFUL + 3, ">"),
+        Column[PlannedStep]("bubble", lambda row: row.parts["bubble"] / row.typical, "{:.1%}".format, USEFUL + 2, ">"),
     )
 }
 """What tables say of plans, by the names of the columns."""

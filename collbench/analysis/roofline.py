@@ -9,10 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
 
-from collbench.analysis.machine import machine, sized, stated_nodes
 from collbench.cases import Case
 from collbench.errors import UsageError
-from collbench.model.schedule import SCHEDULES
 from collbench.results import Measurement, Observed, Prediction, Result, Timed
 from collbench.runfile.store import Run
 from collbench.topology.system import System
@@ -41,6 +39,8 @@ def traffic(system: System, case: Case, algorithm: str) -> LinkRoofline:
     A ring carries the bus factor.  Switches that add take the array once and hand a GPU's share to all: S*(1 + 1/n).
     A tree's edges carry S up and S down, 2*(N-1)/N*S a node on average.  An all-to-all sends each node's GPUs' parts.
     """
+    from collbench.model.schedule import SCHEDULES  # here, as below: a sweep that knows the rate of memory needs none
+
     ranks, nodes = case.ranks, system.nodes
     factor = 1.0 if case.collective.flights else case.collective.bus_factor(ranks)  # a message is sent once
     schedule = SCHEDULES.get(case.collective.name)  # what was measured need not have a model
@@ -125,6 +125,8 @@ def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | Me
             raise UsageError(
                 "ranks on CPUs are bound by memory beyond their caches alone, and no message was that large"
             )
+        from collbench.analysis.machine import machine, sized, stated_nodes
+
         whole = machine(run, name)
         system = sized(whole, case.ranks, stated_nodes(whole, run))
     return link_roofline(system, case)

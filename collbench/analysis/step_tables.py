@@ -189,7 +189,7 @@ STRAGGLERS = StepTable(
         _part("computing", 3),
         _part("waiting", USEFUL + 1),
         _part("exposed", USEFUL + 2),
-        replace(_CHECK, name="note"),
+        replace(_CHECK, name=""),
     ),
     "step: median of the series' means; percentiles: of single steps, - where there are too few\n"
     "computing, waiting (for the last rank), exposed (communication that nothing hides): means\n"

@@ -65,7 +65,8 @@ class Opt:
     above: float | None = None  # what a number has to be larger than
     most: float | None = None  # the largest number
     library: str = ""  # the library's sentence, if it is another
-    complete: Callable[[], Iterable[str]] | None = None  # names that a shell completes
+    # What a shell completes besides the small words of `metavar`: names, or where they are, as `datatypes.REDUCTIONS`.
+    complete: Callable[[], Iterable[str]] | str = ""
     click: Mapping[str, Any] = field(default_factory=dict)  # what click.Option takes besides
 
     @property

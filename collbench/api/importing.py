@@ -108,8 +108,10 @@ def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], lis
         raise errors[0] if len(errors) == 1 else RunFileError(f"nothing can be imported: {first_few(refused)}")
     groups = grouped(tests, request.each)
     said += remarks(tests)
-    for merged in filter(None, (imported.merged for imported in groups)):
-        said.append(f"{merged} logs of the same test without host names went into one run; --each makes a run of each")
+    for imported in groups:
+        if imported.merged:
+            what = "logs of the same test without host names went into one run"
+            said.append(f"{imported.merged} {what}; --each makes a run of each")
     return groups, said, refused
 
 
@@ -129,8 +131,7 @@ def folders(request: ImportRequest, groups: Sequence[Imported]) -> Iterator[Path
     for number, (imported, name) in enumerate(zip(groups, of_files, strict=True), 1):
         collectives, first = [collective.name for collective in imported.collectives], imported.tests[0]
         if request.out:
-            numbered = f"{number}-{collectives[0]}" if len(groups) > 1 else ""
-            yield Path(request.out, name or numbered)
+            yield Path(request.out, name or (f"{number}-{collectives[0]}" if len(groups) > 1 else ""))
         else:
             where = name or _as_folder(first.machine.host) or first.tool.split()[0]
             yield new_folder(collectives, f"{where}-imported")

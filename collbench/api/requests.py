@@ -48,7 +48,6 @@ from collbench.errors import PlatformError, Unsupported, UsageError, unknown
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.layout import Layout
 from collbench.results import Result
-from collbench.topology import files
 from collbench.topology.system import System
 from collbench.units import format_size, parse_duration, parse_size
 
@@ -80,7 +79,7 @@ class SweepRequest(Request):
             "--on",
             "Where the ranks live; on a described system nothing runs, and a model predicts.",
             metavar="|".join((*places(), "SYSTEM", "FILE.toml")),
-            complete=lambda: (*places(), *files.names()),
+            complete="topology.files.names",
         ),
     ] = "auto"
     nodes: Nodes = None
@@ -408,6 +407,8 @@ def cut_short(sweep: Sweep, platform: str) -> str:
 
 def find_system(name: str, others: Sequence[str] = ()) -> System:
     """Return the preset or described system of that name; UsageError with all choices, `others` among them."""
+    from collbench.topology import files  # here: what is measured needs no described system
+
     if not name.endswith(".toml") and name not in files.names():
         raise unknown("--on" if others else "system", name, (*others, *files.names(), "FILE.toml"))
     return files.load(name)

@@ -208,8 +208,9 @@ def _setting(request: TrainRequest) -> Setting:
     model = load_model(request.model)
     if request.sequence is not None:
         model = replace(model, sequence=request.sequence).checked()
-    on = request.on
-    run = on if isinstance(on, Run) else read(on) if _is_run(Path(on)) else None
+    on, run = request.on, None
+    if isinstance(on, Run) or Path(on).suffix == ".jsonl" or (Path(on) / NAME).exists():
+        run = on if isinstance(on, Run) else read(on)
     count = request.gpus if request.gpus is not None else run.header.topology.ranks if run else GPUS
     curves = RunCurves(run, machine_of_run(run, request.machine)) if run else _model_curves(request, count)
     machine = machine_of(curves.system)
@@ -224,10 +225,6 @@ def _setting(request: TrainRequest) -> Setting:
         gradients=request.gradients,
     )
     return Setting(job.checked(), curves, machine)
-
-
-def _is_run(place: Path) -> bool:
-    return place.suffix == ".jsonl" or (place.suffix != ".toml" and (place / NAME).exists())
 
 
 def _model_curves(request: TrainRequest, gpus: int) -> ModelCurves:

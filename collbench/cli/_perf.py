@@ -148,7 +148,7 @@ def _write_foreign(session: Session, path: Path) -> None:
     if not results:
         raise UsageError(f"-J {path}: no row has a time, so there is nothing to write")
     results.sort(key=lambda row: not is_library(row.implementation))
-    write_text(path, "-J FILE", write_json(select(session.header, results)))
+    write_text(path, "-J FILE", write_json(select(session.header, results, path)))
 
 
 def _least_bandwidth() -> float | None:

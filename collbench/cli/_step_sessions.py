@@ -18,7 +18,7 @@ from collbench.api.requests import (
     new_folder,
 )
 from collbench.cases import BUCKET_UNIT, Job, Step, Sweep
-from collbench.cli.options import sweep_request
+from collbench.cli.options import made
 from collbench.errors import PlatformError, UsageError
 from collbench.host.launcher import launched
 from collbench.measure import strategies
@@ -135,7 +135,7 @@ def strategies_session(options: Options, joined: tuple[int, int] | None) -> Sess
         raise UsageError(f"--target {target} is not possible; give a number above 0")
     job = Job(steps=options["steps"], staleness=options["staleness"], target=target or 0.0)
     fixed = {"on": strategies.PLATFORM, "impl": "ladder", "minbytes": job.nbytes, "maxbytes": job.nbytes, "starts": 1}
-    request = sweep_request(options, **fixed)
+    request = made(SweepRequest, options, **fixed)
     platform, sweep = measured_sweep(request, joined)
     job = replace(job, slow=parse_slow(options["slow_rank"], sweep.ranks, SLOW_TRAINER))
     try:
@@ -162,7 +162,7 @@ def _request(options: Options, gradients: str, **more: Any) -> SweepRequest:
     """Return the request of a sweep of one size, which is *gradients* if none is given."""
     size = options["gradients"] or gradients
     given = {name: options[name] for name in ("op", "timeout", "budget") if name in options}
-    return sweep_request(given, minbytes=size, maxbytes=size, starts=1, **more)
+    return made(SweepRequest, given, minbytes=size, maxbytes=size, starts=1, **more)
 
 
 def _measured_sweep(

@@ -35,7 +35,7 @@ from collbench.cli.options import (
 from collbench.errors import UsageError
 from collbench.plots import ratios
 from collbench.present.columns import Column
-from collbench.present.terminal import Table
+from collbench.present.terminal import Table, left_out_in_words
 from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields
@@ -157,6 +157,7 @@ def legend(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Yield what the columns and verdicts of the tables mean."""
     if any(comparison.together for comparison in comparisons):
         yield _TOGETHER
+    yield from filter(None, [left_out_in_words(TABLE)])
     yield LEGEND.format(confidence=100 * comparisons[0].confidence, margin=100 * comparisons[0].margin)
 
 

@@ -24,6 +24,7 @@ from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.platforms.cost import of_product
 from collbench.plots import perfetto
+from collbench.present.terminal import left_out_in_words
 from collbench.results import Explanation
 from collbench.units import format_size
 
@@ -55,7 +56,10 @@ def command(**options: Any) -> int:
     if interrupted := run_session(explained, table):
         return interrupted
     if explained.leader:
-        click.echo("\n".join(["", EXPLAIN_LEGEND, *handicaps(explained.results)]), err=True)
+        click.echo(
+            "\n".join(["", *filter(None, [left_out_in_words(EXPLAIN)]), EXPLAIN_LEGEND, *handicaps(explained.results)]),
+            err=True,
+        )
         folder = say_where(explained)
         rows = [result for result in explained.results if isinstance(result, Explanation)]
         if bounds := ", ".join(_bounds(explained, rows)):

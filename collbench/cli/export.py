@@ -31,7 +31,7 @@ def command(run: Path, name: str, out: Path | None) -> None:
     format_ = find_format(name, written())
     assert format_.write
     stored = store.read(run)
-    selection = select(stored.header, stored.results)
+    selection = select(stored.header, stored.results, stored.path)
     text = format_.write(selection)
     for reason, count in selection.left_out.items():
         click.echo(f"left out: {count} row{'s' if count > 1 else ''}: {reason}", err=True)

@@ -21,12 +21,12 @@ from collbench.analysis.fit import (
     pieces_in_words,
     write,
 )
+from collbench.api.reading import DiagnoseRequest
 from collbench.cli.options import (
-    NODES,
     RUNS,
     STANDARD,
     json_option,
-    machine_option,
+    options_of,
     out_option,
     write_json,
 )
@@ -43,8 +43,7 @@ LEGEND = (
 _OPTIONS = [
     RUNS,
     out_option("Write a calibration there.", "FILE.toml"),
-    machine_option("as discovered"),
-    NODES,
+    *options_of(DiagnoseRequest),
     json_option("everything known of the fits"),
 ]
 

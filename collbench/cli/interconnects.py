@@ -23,7 +23,7 @@ from collbench.analysis.interconnects import (
 )
 from collbench.api.notices import is_leader
 from collbench.api.requests import SweepRequest, find_system, predicted_sweep
-from collbench.cli.options import STANDARD, given, print_answer, sweep_request
+from collbench.cli.options import STANDARD, given, made, print_answer
 from collbench.cli.running import say_where
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
@@ -48,7 +48,7 @@ def side_by_side(
     if len(set(names)) < len(names):
         raise UsageError(f"{','.join(names)} names a system twice; name each once")
     systems = [launched_in_graph(find_system(name)) if graph else find_system(name) for name in names]
-    request = sweep_request(options, on=",".join(names))
+    request = made(SweepRequest, options, on=",".join(names))
     ranks, ranks_in_words = _ranks(systems, request)
     every = []
     for name, system in zip(short_names(names), systems, strict=True):

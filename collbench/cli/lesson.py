@@ -16,19 +16,20 @@ import click
 import msgspec
 
 from collbench.api.measuring import measuring_session, resuming_session
+from collbench.api.requests import SweepRequest
 from collbench.cli import explain, sweep
 from collbench.cli._step_sessions import refuse_launcher
-from collbench.cli.options import HERE, PATH, option, out_option, sweep_request
+from collbench.cli.options import HERE, PATH, made, option, out_option
 from collbench.cli.progress import LiveTable, waiting
 from collbench.cli.running import run_session
 from collbench.errors import RunFileError, UsageError, writing
-from collbench.host.sanitize import parse_object, read_lines
 from collbench.lesson.content import Break
 from collbench.lesson.numbers import judged
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
 from collbench.platforms import on_auto
-from collbench.runfile.schema import to_result, to_sweep
+from collbench.records import encoded
+from collbench.runfile.schema import to_sweep
 from collbench.runfile.store import NAME, Run, read
 
 FOLDER = Path("results", "runs", "lesson")
@@ -98,9 +99,8 @@ def _measure(session: Session, quiet: bool) -> int:
 def _again(place: Path) -> Session | None:
     """Return the session that measures the disturbed rows of a part again, in their place; None if there are none."""
     run = read(place)
-    lines = [(line, row) for _, line in read_lines(run.path, RunFileError) if (row := to_result(parse_object(line)))]
-    rows = judged(row for _, row in lines)
-    calm = [(line, row) for (line, _), row in zip(lines, rows, strict=True) if not row.disturbed]
+    rows = judged(run.results)
+    calm = [(encoded(row), seen) for row, seen in zip(run.results, rows, strict=True) if not seen.disturbed]
     if len(calm) == len(rows):
         return None
     click.echo(
@@ -133,7 +133,7 @@ def _opened(part: str, place: Path, on: str, ranks: int | None) -> Session | Non
     if part == "explain":
         return explain.session(explain.command.make_context(part, words).params)
     options = sweep.command.make_context(part, words).params
-    return measuring_session(sweep_request(options)).session
+    return measuring_session(made(SweepRequest, options)).session
 
 
 def _existing(place: Path) -> Run | None:

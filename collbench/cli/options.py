@@ -4,21 +4,21 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 import click
 from click.core import ParameterSource
 
-from collbench.api.declared import NAMES, Word, declared
+from collbench.api.declared import NAMES, Opt, Word, declared
 from collbench.api.declared import SHARE as FRACTION
 from collbench.api.declared import TIME as DURATION
 from collbench.api.requests import SweepRequest
+from collbench.api.words import places
 from collbench.errors import StorageError, UsageError, writing
 from collbench.host.launcher import RENDEZVOUS, launched
-from collbench.platforms import platforms
 from collbench.present.columns import csv_text
-from collbench.units import parse_duration, parse_share
 
 T = TypeVar("T")
 
@@ -50,7 +50,6 @@ PATH = _PrintablePath(path_type=Path)
 PICTURE = _PrintablePath(dir_okay=False, path_type=Path)
 RUN = click.Argument(["run"], metavar="RUN", type=PATH)
 RUNS = click.Argument(["runs"], metavar="RUN...", nargs=-1, required=True, type=PATH)
-FORMATS = click.Choice(["png", "svg", "pdf"])  # of pictures
 
 
 def try_output(path: Path | None, option: str, folder: Path | None) -> None:
@@ -68,12 +67,6 @@ def try_output(path: Path | None, option: str, folder: Path | None) -> None:
         place = path.resolve()  # of a link that leads nowhere, what it would lead to
         place.open("ab").close()
         place.unlink(missing_ok=True)
-
-
-def writes(what: str) -> list[click.Parameter]:
-    """Return the options that say in which formats pictures are written, and the folder to make for all that is."""
-    formats = option("--format formats", type=FORMATS, multiple=True, default=["png"])
-    return [formats, folder_option(what)]
 
 
 def out_option(meaning: str, metavar: str = "FILE", **more: Any) -> click.Option:
@@ -151,62 +144,27 @@ def print_answer(
 
 
 def completed(
-    names: Callable[[], Iterable[str]], several: bool = True
+    names: Callable[[], Iterable[str]] | str, several: bool = True, metavar: str = ""
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return an option's `shell_complete` for these names, which are looked up only then."""
+    """Return an option's `shell_complete`: the small words of its metavar, and names.
+
+    Names are a function, or where they are, as `datatypes.REDUCTIONS`, which is imported only then.
+    """
+
+    def known() -> Iterable[str]:
+        yield from (word for word in metavar.split("|") if word.islower())
+        found: Any = names
+        if isinstance(names, str):
+            module, _, name = names.rpartition(".")
+            found = getattr(import_module(f"collbench.{module}"), name) if name else ()
+        yield from found() if callable(found) else found
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
         given = before.split(",")
-        return [f"{before}{comma}{name}" for name in names() if name.startswith(last) and name not in given]
+        return [f"{before}{comma}{name}" for name in known() if name.startswith(last) and name not in given]
 
     return complete
-
-
-def systems() -> Iterable[str]:
-    """Return the names of all presets."""
-    from collbench.topology.files import names
-
-    return names()
-
-
-class _Measured(click.types.FloatParamType):
-    """A number with its unit, read by a function that takes the text and the name of the option."""
-
-    def __init__(self, name: str, parse: Callable[[str, str], float]) -> None:
-        self.name, self._parse = name, parse
-
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
-        """Return the number in the unit that the code has."""
-        return self._parse(value, parameter.opts[-1] if parameter else "")
-
-
-TIME, SHARE = _Measured("time", parse_duration), _Measured("share", parse_share)
-
-
-# -------------------------------------------------------------------------------------------------------------- systems
-
-_HERE = "|".join(("auto", *platforms()))
-HERE = option("--on", "Where the ranks live.", default="auto", metavar=_HERE, show_default=True)
-"""Where ranks are started, and not on a described system."""
-ANYWHERE = option(
-    "--on",
-    "Where the ranks live; on a described system (see predict) nothing runs, a model predicts.",
-    default="auto",
-    metavar=f"{_HERE}|SYSTEM|FILE.toml",
-    shell_complete=completed(lambda: ["auto", *platforms(), *systems()], several=False),
-)
-NODES = option("--nodes", "Nodes of the ranks.  [default: as few as they fill]", type=click.IntRange(1), metavar="N")
-
-
-def machine_option(default: str = "as the run file says", meaning: str = "What the machine is.") -> click.Option:
-    """Return the option that says what machine runs are of."""
-    return option(
-        "--on",
-        f"{meaning}  [default: {default}]",
-        metavar="SYSTEM|FILE.toml",
-        shell_complete=completed(systems, several=False),
-    )
 
 
 # -------------------------------------------------------------------------------------------------------------- a sweep
@@ -272,40 +230,33 @@ def options_of(request: Any, only: str = "", **defaults: Any) -> list[click.Para
     options: list[click.Parameter] = []
     for word in declared(request).values():
         if word.opt.names and (not names or word.name in names):
-            options.append(_option_of(word._replace(default=defaults.get(word.name, word.default))))
+            options.append(option_of(word._replace(default=defaults.get(word.name, word.default))))
     return options
 
 
-def _option_of(word: Word) -> click.Option:
+def option_of(word: Word) -> click.Option:
     """Return the option that a word declares."""
     opt, meaning = word.opt, word.opt.help
-    unsaid = word.default in (None, "", (), MISSING)
+    required, switch = word.default is MISSING, word.kind is bool and bool(opt.metavar)
+    unsaid = required or word.default in (None, "", ())
     if unsaid and opt.usual:
         meaning = f"{meaning}  [default: {opt.usual}]"
-    usual = None if word.default is MISSING else word.default
-    more: dict[str, Any] = {"default": usual, "show_default": not unsaid, "required": word.default is MISSING}
-    if word.kind is bool and not opt.metavar:
+    usual = None if required else int(word.default) if switch else word.default
+    more: dict[str, Any] = {"default": usual, "show_default": not unsaid, "required": required}
+    if word.kind is bool and not switch:
         more["is_flag"] = True
     else:
-        more["default"] = int(word.default) if word.kind is bool else more["default"]
-        metavar = opt.metavar or "|".join(opt.choices) or (opt.unit.name if opt.unit else None)
-        more |= {"type": _Value(word), "metavar": metavar, "multiple": get_origin(word.kind) is Sequence}
-    if opt.complete:
-        more["shell_complete"] = completed(opt.complete, several=opt.unit is NAMES)
+        metavar = opt.metavar or "|".join(opt.choices) or (opt.unit.name if opt.unit else "")
+        more |= {"type": _Value(word), "metavar": metavar or None, "multiple": get_origin(word.kind) is Sequence}
+        more["shell_complete"] = completed(opt.complete, opt.unit is NAMES, metavar)
     if word.name == "out":
         more["callback"] = _no_reduction
     return option(f"{opt.names} {word.name}", meaning, **more | dict(opt.click))
 
 
-def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
-    """Return these options of a sweep; those in `defaults` have another default than there."""
-    others = [each for name, each in {"rendezvous": RENDEZVOUS_FOLDER, "quiet": QUIET}.items() if name in names]
-    return [*options_of(SweepRequest, " ".join(names), **defaults), *others]
-
-
-def sweep_request(options: Mapping[str, Any], **fixed: Any) -> SweepRequest:
-    """Return the sweep that a command's options ask for; `fixed` are words for which the command has no option."""
-    return made(SweepRequest, options, **fixed)
+(ANYWHERE,) = options_of(SweepRequest, "on")
+HERE = option_of(Word("on", str, Opt("--on", "Where the ranks live.", metavar="|".join(places())), "auto"))
+"""Where ranks are started, and not on a described system."""
 
 
 def made(request: type[T], options: Mapping[str, Any], **fixed: Any) -> T:

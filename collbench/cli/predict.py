@@ -30,7 +30,6 @@ from collbench.cli.options import (
     made,
     option,
     options_of,
-    systems,
 )
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import remarks, row
@@ -53,7 +52,7 @@ CHANGE: Table[tuple[Any, Any]] = Table(
         Column("what if", lambda row: row[1].seconds, format_seconds, form=">9"),
         Column("takes", lambda row: row[1].seconds / row[0].seconds, "{:.2f}x".format, form=">8"),
         Column("algorithm", lambda row: row[1].method, importance=1, form="<16"),
-        Column("note", lambda row: remarks("predicted", row[1])),
+        Column("", lambda row: remarks("predicted", row[1])),
     )
 )
 _OPTIONS = [
@@ -61,7 +60,7 @@ _OPTIONS = [
     QUIET,
     json_option("the results"),
     PLOT,
-    click.Argument(["system"], metavar="SYSTEM|FILE.toml[,...]", shell_complete=completed(systems)),
+    click.Argument(["system"], metavar="SYSTEM|FILE.toml[,...]", shell_complete=completed("topology.files.names")),
     option("--graph", "Operations replayed from a CUDA graph instead of launched each.", is_flag=True),
     csv_option("size of several systems"),
 ]

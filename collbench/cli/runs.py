@@ -14,8 +14,10 @@ from typing import Any
 
 import click
 
+from collbench.api.declared import SHARE, Opt, Word
+from collbench.api.words import Share
 from collbench.cli._process import coloured
-from collbench.cli.options import PATH, SHARE, STANDARD, json_option, option, write_json
+from collbench.cli.options import PATH, STANDARD, json_option, option, option_of, write_json
 from collbench.collectives import find_collective
 from collbench.errors import UsageError, unknown
 from collbench.platforms import platforms
@@ -55,7 +57,7 @@ COLUMNS: tuple[Column[Entry], ...] = (
 )
 _FLEET = [
     option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
-    option("--slower", "Share of time that does not matter.  [default: 5%]", type=SHARE),
+    option_of(Word("slower", Share, Opt("--slower", "Share of time that does not matter.", "5%", unit=SHARE), None)),
     option("--exclude-file", "Write the names of nodes that are slow or FAIL, a line each.", type=PATH, metavar="FILE"),
     option("--csv", "Write a row for each node and size.", type=PATH, metavar="FILE"),
 ]

@@ -18,8 +18,9 @@ from collbench.analysis import scaling, step_tables
 from collbench.analysis import stragglers as stragglers_of
 from collbench.analysis.step_tables import PROBLEM, StepResult, StepTable
 from collbench.analysis.strategies import verdicts
+from collbench.api.requests import SweepRequest
 from collbench.cli import _step_sessions
-from collbench.cli.options import ANYWHERE, HERE, folder_option, option, shared
+from collbench.cli.options import ANYWHERE, HERE, RENDEZVOUS_FOLDER, folder_option, option, options_of
 from collbench.cli.progress import LiveTable, ResultTable
 from collbench.cli.running import finish, run_session, say_where
 from collbench.host.launcher import launched
@@ -76,32 +77,33 @@ _SCALE = [
     *_work("the library and auto", "10ms, predicted 100ms", "4M, predicted 1G"),
     _MATRIX,
     _slow_rank(2),
-    *shared("timeout", budget="2s"),
+    *options_of(SweepRequest, "timeout", budget="2s"),
     folder_option("run file and plot"),
 ]
 _OVERLAP = [
     ANYWHERE,
-    *shared("ranks"),
+    *options_of(SweepRequest, "ranks"),
     *_work("the library and auto", "10ms, predicted 100ms", "8M, predicted 1G"),
     _MATRIX,
     option("--buckets", "Sizes to hand over at once; default: a 16th, a 4th, all.", metavar="SIZE[,SIZE]"),
     _slow_rank(2),
-    *shared("timeout", budget="10s"),
+    *options_of(SweepRequest, "timeout", budget="10s"),
     folder_option("run file, pictures and trace"),
 ]
 _STRAGGLERS = [
-    *shared("op"),
+    *options_of(SweepRequest, "op"),
     HERE,
-    *shared("ranks"),
+    *options_of(SweepRequest, "ranks"),
     *_work("the library, and what should be the fastest of the others (auto)", "1ms", "64K"),
     option("--steps", "Steps of each implementation; default: 4000.", type=int, metavar="N"),
     _slow_rank(2),
-    *shared("timeout", "rendezvous", budget="20s"),
+    *options_of(SweepRequest, "timeout", budget="20s"),
+    RENDEZVOUS_FOLDER,
     folder_option("run file and pictures"),
 ]
 _STRATEGIES = [
     option("--strategy strategy", "Strategies to compare.", default="all", metavar="NAME[,NAME]|all"),
-    *shared("ranks"),
+    *options_of(SweepRequest, "ranks"),
     _slow_rank(4),
     option("--seeds", "Runs of every strategy, each from other first weights.", type=_SEEDS, default=8),
     option("--steps", "Steps of a rank, if all make as many.", type=_STEPS, default=120),
@@ -113,7 +115,8 @@ _STRATEGIES = [
         metavar="S",
     ),
     option("--target", "Loss to reach; default: the lowest that all get to.", type=float),
-    *shared("timeout", "rendezvous"),
+    *options_of(SweepRequest, "timeout"),
+    RENDEZVOUS_FOLDER,
     folder_option("run file and picture"),
 ]
 

@@ -19,7 +19,6 @@ from collbench.cli.options import (
     json_option,
     option,
     out_option,
-    systems,
     write_json,
 )
 from collbench.errors import PlatformError, UsageError
@@ -30,7 +29,10 @@ from collbench.topology.system import as_system
 
 _OPTIONS = [
     click.Argument(
-        ["system"], required=False, metavar="[SYSTEM|FILE.toml]", shell_complete=completed(systems, several=False)
+        ["system"],
+        required=False,
+        metavar="[SYSTEM|FILE.toml]",
+        shell_complete=completed("topology.files.names", several=False),
     ),
     option(
         "--on",

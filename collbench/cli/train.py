@@ -15,7 +15,7 @@ import click
 from collbench.analysis import plans as analysis
 from collbench.api.requests import new_folder
 from collbench.api.training import TrainingPlan, TrainRequest, train
-from collbench.cli.options import options_of, writes
+from collbench.cli.options import folder_option, options_of
 from collbench.cli.running import say_where
 from collbench.planner.search import OnSystem, Plan
 from collbench.planner.sensitivity import Gain, sensitivities
@@ -27,7 +27,7 @@ from collbench.topology.system import is_named
 from collbench.units import counted, format_duration, format_rounded
 
 
-@click.command(params=[*options_of(TrainRequest), *writes("run file and pictures")])
+@click.command(params=[*options_of(TrainRequest), folder_option("run file and pictures")])
 def command(**options: Any) -> int:
     """Plan a training run: layouts that fit, how long a step takes, what holds it up, and what it costs.
 
@@ -35,7 +35,7 @@ def command(**options: Any) -> int:
     recomputation, offloading) is tried against the memory of a GPU, and timed by curves of collectives: modelled for a
     described system, measured for a run.  Nothing runs.
     """
-    formats, out = options.pop("formats"), options.pop("out")
+    out = options.pop("out")
     plan = train(**options)
     name = re.sub(r"[^a-z0-9]+", "-", f"train-{plan.title}".lower()).strip("-")
     with plan.session(out or new_folder(["allreduce"], name)) as session:
@@ -47,7 +47,7 @@ def command(**options: Any) -> int:
         click.echo(f"collbench: --model {asked} is taken for {taken}", err=True)
     click.echo("\n".join(_lines(plan)))
     click.echo(f"\n{LEGEND.format(' but the anchor' if plan.anchor else '')}", err=True)
-    say_where(session, formats)
+    say_where(session)
     return 0
 
 
@@ -70,7 +70,7 @@ def _lines(planned: TrainingPlan) -> Iterator[str]:
         yield from chain([""], scaling(planned.sizes, planned.scaled))
     if planned.systems:
         rows = [place.best for place in planned.systems if place.best]
-        yield from chain([""], lines(analysis.columns("system,GPUs,layout,step,MFU,tokens/s,comp.,sent,bubble"), rows))
+        yield from chain([""], lines(analysis.columns("system,GPUs,step,MFU,tokens/s,comp.,sent,bubble,layout"), rows))
         yield from (f"{place.system}  none: {place.reason}" for place in planned.systems if place.reason)
     if planned.priced:
         row = _priced(planned)
@@ -135,7 +135,7 @@ def ranking(plans: Sequence[PlannedStep]) -> list[str]:
     """Return the table of layouts."""
     ranks = {plan.implementation: rank for rank, plan in enumerate(plans, 1)}
     rank = Column[PlannedStep]("", lambda row: ranks[row.implementation], importance=USEFUL + 6, form=">")
-    return lines([rank, *analysis.columns("layout,step,nine in ten,MFU,tokens/s,memory,comp.,sent,bubble")], plans)
+    return lines([rank, *analysis.columns("layout,step,nine in ten,MFU,tokens/s,comp.,sent,bubble,memory")], plans)
 
 
 def shares(best: PlannedStep) -> str:

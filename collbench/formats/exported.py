@@ -21,8 +21,8 @@ class ExportSelection:
     left_out: Counter[str]  # rows by the reason, filled by the writer of the format too
 
 
-def select(header: Header, results: Iterable[Result]) -> ExportSelection:
-    """Return the results that have a time or are wrong, and count the others; UsageError if there are none."""
+def select(header: Header, results: Iterable[Result], name: object) -> ExportSelection:
+    """Return the results of the run of that name that have a time or are wrong; UsageError if there are none."""
     left_out = Counter[str]()
     selected: list[Exported] = []
     for result in results:
@@ -31,7 +31,7 @@ def select(header: Header, results: Iterable[Result]) -> ExportSelection:
         else:
             left_out[f"{type(result).__name__.lower()} rows have no time"] += 1
     if not selected:
-        raise UsageError("nothing to export: no row has a time")
+        raise UsageError(f"nothing to export: {name} has no results with a time")
     return ExportSelection(header, tuple(selected), left_out)
 
 

@@ -17,8 +17,8 @@ from collbench.formats.source import GREATEST, MOST_RANKS, SHORTEST, Span, clean
 from collbench.results import Note, Reported, Result, by_key
 from collbench.results.facts import Sharing
 from collbench.runfile.environment import variables
-from collbench.runfile.header import Device as Gpu
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
+from collbench.topology.discovered import Gpu
 from collbench.topology.products import TRAYS
 
 SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile

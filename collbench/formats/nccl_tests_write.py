@@ -16,7 +16,8 @@ from collbench.errors import UsageError
 from collbench.formats.exported import Exported, ExportSelection, mean_seconds, rates, wrong_elements
 from collbench.formats.source import clean, number, whole
 from collbench.results import Observed, Prediction, Reported
-from collbench.runfile.header import Device, ForeignTest, Header
+from collbench.runfile.header import ForeignTest, Header
+from collbench.topology.discovered import Gpu
 
 TEXT, JSON = "nccl-tests", "nccl-tests-json"
 PLACES = ("out_of_place", "in_place")
@@ -129,7 +130,7 @@ def _settings_of(part: Part, selection: ExportSelection) -> dict[str, Any]:
 def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
     """Return the device of each rank, by the names of nccl-tests' JSON; what the run file does not say is 0."""
     topology = header.topology
-    known = topology.gpus or topology.sockets or (Device(),)
+    known = topology.gpus or topology.sockets or (Gpu(),)
     kind = re.fullmatch(r"\d{1,9} x ([^+]*?)(?: on \d+ nodes)?", topology.name)  # `8 x NVIDIA H100 on 2 nodes`
     name = kind[1] if kind else topology.name or "unknown"
     seen, numbers = Counter[str](), []

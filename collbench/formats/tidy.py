@@ -1,7 +1,5 @@
 """Our tidy CSV: a row for each case and implementation, in seconds and bytes, for notebooks and spreadsheets."""
 
-import csv
-import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +8,7 @@ from collbench.formats import Format
 from collbench.formats.exported import Exported, ExportSelection, wrong_elements
 from collbench.formats.imported import Hints, ImportedTest, LeftOut, Machine, UnfitRow, make_case, require_ranks
 from collbench.formats.source import CsvRow, Source, clean, count, csv_table, seconds_of, whole
-from collbench.host.sanitize import cell
+from collbench.present.columns import csv_text
 from collbench.results import Measurement, Prediction, Reported
 from collbench.results.facts import note_of
 from collbench.runfile.flat import record
@@ -31,13 +29,9 @@ def recognises(source: Source) -> bool:
 
 def write(selection: ExportSelection) -> str:
     """Write every result with a time or a wrong one, predictions too, a row each."""
-    text, topology = io.StringIO(), clean(selection.header.topology.name)
-    rows = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    rows.writeheader()
-    for result in selection.results:
-        fields = {"topology": topology} | _fields(result)
-        rows.writerow({name: cell(value) for name, value in fields.items()})
-    return text.getvalue()
+    topology = clean(selection.header.topology.name)
+    records = ({"topology": topology} | _fields(result) for result in selection.results)
+    return csv_text(COLUMNS, ({name: record[name] for name in COLUMNS} for record in records))
 
 
 def _fields(result: Exported) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from collbench.platforms.interface import Platform
 from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.platforms.processes import Processes, node_name
 from collbench.platforms.socket_processes import SocketProcesses, usual_rendezvous
+from collbench.records import convert, plain
 from collbench.results import Result
 from collbench.results.collectives import Failed
 from collbench.runfile.environment import variables
@@ -101,8 +102,8 @@ class Joined:
         self._pids = self._world.exchange((node_name(), os.getpid()))
         processes.unlink_mpich_memory()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
-        self._name, self._sweep = self._world.broadcast((platform, sweep))
-        self._existing = existing
+        self._name, fields = self._world.broadcast((platform, plain(sweep)))
+        self._sweep, self._existing = convert(fields, Sweep), existing
         self._platform: Platform | None = None
         self._current: tuple[Case, str] | None = None
         self._started: set[str] = set()  # implementations whose library has been started

@@ -9,18 +9,20 @@ platforms only.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction, Wire
-from collbench.platforms.checking import Plan
 from collbench.platforms.cost import Hardware
 from collbench.platforms.layout import Layout, Memory, grid
 from collbench.platforms.processes import Team
-from collbench.platforms.products import Moment, Products
 from collbench.platforms.scheduling import Watch as SchedulingWatch
 from collbench.results.facts import NO_NOTE, CheckFailure, Mismatch, Note, Overrun
 from collbench.runfile.header import TopologyPart
+
+if TYPE_CHECKING:  # the ranks' side, which what starts them never needs
+    from collbench.platforms.checking import Plan
+    from collbench.platforms.products import Moment, Products
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
 """`with watch(rank, phase):` around what is enqueued for that rank."""
@@ -126,7 +128,7 @@ class Clock(Protocol):
         CaseFailed if a kernel gave up waiting, or the hardware failed.
         """
 
-    def moment(self, rank: int) -> Moment:
+    def moment(self, rank: int) -> "Moment":
         """Note the time on a local rank's stream."""
 
     def set_clocks(self) -> float:
@@ -173,7 +175,7 @@ class Checker(Protocol):
         CaseFailed if the comparison did not look at every element.
         """
 
-    def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
+    def stress(self, case: Case, prepared: Prepared, plan: "Plan") -> Mismatch | None:
         """*Collective*: carry out calls back to back as planned; return the first mismatch over all ranks, or None.
 
         CaseFailed as in `Clock.time`, and as in `check`.
@@ -198,7 +200,7 @@ class Compute(Protocol):
 
     queued: bool  # whether there are streams; else every call is done when it returns, and a process holds one rank
 
-    def products(self, size: int, begin: Callable[[str], None] = lambda phase: None) -> Products:
+    def products(self, size: int, begin: Callable[[str], None] = lambda phase: None) -> "Products":
         """Return square matrices of that many rows on every local rank; `begin` gets each phase that may last."""
 
     def join_streams(self) -> None:

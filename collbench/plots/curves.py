@@ -15,7 +15,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from collbench.analysis.crossover import disturbed_rivals, rivals, winners
-from collbench.plots import samples
 from collbench.plots.axes import Artist, heading, panel_grid, place_legend, size_axis, value_axis, wrapped
 from collbench.plots.kinds import PLAIN, Kind, Named, PlotRequest, Say
 from collbench.plots.panels import (
@@ -90,6 +89,8 @@ def _of_row(
             name = f"overlay-{view.name}" if request.overlay else view.name
             yield name, _figure(combination, cells, chosen_looks, request.style)
     if SAMPLES in named(request.views):
+        from collbench.plots import samples  # here: few ask for it
+
         yield from samples.figures(row, known, say)
 
 

@@ -5,14 +5,12 @@ that measures and `collbench plot` draw by the same function, so a run file give
 """
 
 import importlib
-import pkgutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from collbench import plots
 from collbench.errors import UsageError
 from collbench.host.sanitize import text
 from collbench.plots.axes import heading
@@ -67,14 +65,20 @@ def run_by_run(drawn: Callable[[Run, PlotRequest], Named]) -> Callable[[Sequence
 
 
 @cache
-def kinds() -> dict[str, Kind]:
-    """Return every kind by its name, in the order of the figures: KIND by the name of its module, KINDS by its keys."""
+def kinds(rows: frozenset[str] = frozenset()) -> dict[str, Kind]:
+    """Return every kind by its name, in the order of the figures: KIND by the name of its module, KINDS by its keys.
+
+    With names of types of results, modules that name none of them are not imported, since some take long.
+    """
     known: dict[str, Kind] = {}
-    for info in pkgutil.iter_modules(plots.__path__):
-        module = importlib.import_module(f"{__package__}.{info.name}")
+    for path in Path(__file__).parent.glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if "\nKIND" not in text or (rows and not any(name in text for name in rows)):
+            continue
+        module = importlib.import_module(f"{__package__}.{path.stem}")
         known |= getattr(module, "KINDS", {})
         if hasattr(module, "KIND"):
-            known[info.name] = module.KIND
+            known[path.stem] = module.KIND
     return dict(sorted(known.items(), key=lambda item: item[1].order))
 
 
@@ -112,7 +116,8 @@ def draw_file(runs: Sequence[Run], file: Path, request: PlotRequest, say: Say) -
 
 def _drawn(runs: Sequence[Run], request: PlotRequest, say: Say) -> Iterator[tuple[str, Figure, Style]]:
     """Yield every figure of every kind, with the name of its file before it and its plot style behind."""
-    for kind in kinds().values():
+    rows = frozenset(type(result).__name__ for run in runs for result in run.results)
+    for kind in kinds(rows).values():
         for stem, figure in kind.figures(runs, request, say):
             _mark_cut_off(figure, runs)
             yield stem, figure, request.style if kind.styled else SCREEN

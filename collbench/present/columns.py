@@ -62,11 +62,6 @@ def data(key: str, value: Callable[[Row], Any]) -> Column[Row]:
     return Column("", value, importance=DATA, key=key)
 
 
-def keys(columns: Iterable[Column[Row]]) -> list[str]:
-    """Return the names of the columns in CSV and JSON."""
-    return [column.key for column in columns if column.key]
-
-
 def record(columns: Iterable[Column[Row]], row: Row) -> dict[str, Any]:
     """Return a row's values by their names in CSV and JSON."""
     return {column.key: column.value(row) for column in columns if column.key}

@@ -67,9 +67,9 @@ class Table(Generic[Row]):
 
     def _line(self, cells: Sequence[str]) -> str:
         shown = self._shown(cells)
-        start, last = self._start(cells, shown), self._last(cells)
+        start, last = self._start(cells, shown), self._last(cells, shown)
         width = room()
-        if width is None or self.columns[-1].form:
+        if width is None or self.columns[shown[-1]].form:
             return (start + last).rstrip()
         return "\n".join(continued(start, last.rstrip(), width))
 
@@ -88,18 +88,20 @@ class Table(Generic[Row]):
     def _shown(self, cells: Sequence[str]) -> list[int]:
         """Return the places of the columns that there is room for, where these cells stand in them."""
         width = room()
-        shown, last = list(range(len(cells))), self._last(cells)
+        shown = list(range(len(cells)))
         if width is None:
             return shown
-        for importance in _levels(self.columns[:-1]):
-            needed = len(last) if self.columns[-1].form else WORD if importance >= USEFUL else WORDS
+        for importance in _levels(self.columns):
+            needed = WORD if importance >= USEFUL else WORDS
+            if self.columns[shown[-1]].form:
+                needed = len(self._last(cells, shown))
             if len(self._start(cells, shown)) + needed <= width:
                 break
-            shown = [place for place in shown if self.columns[place].importance != importance or place == shown[-1]]
+            shown = [place for place in shown if self.columns[place].importance != importance]
         return shown
 
-    def _last(self, cells: Sequence[str]) -> str:
-        return f"{cells[-1]:{self.columns[-1].form}}"
+    def _last(self, cells: Sequence[str], shown: Sequence[int]) -> str:
+        return f"{cells[shown[-1]]:{self.columns[shown[-1]].form}}"
 
 
 def _levels(columns: Iterable[Column[Any]]) -> list[int]:

@@ -301,8 +301,8 @@ def _stragglers(results: Sequence[Result]) -> Part:
 def _strategies(results: Sequence[Result]) -> Part:
     if not (found := strategies.ranking(results)):
         return Part()
-    rows = strategies.ranked_rows(found)[:MOST]
-    return Part([*strategies.verdict(found)], [TextTable.of("Strategies", strategies.ranking_columns(found), rows)])
+    caption, rows = f"Strategies: to loss {found.target:g}", strategies.ranked_rows(found)[:MOST]
+    return Part([*strategies.verdict(found)], [TextTable.of(caption, strategies.ranking_columns(found), rows)])
 
 
 _OF_STEPS = (_scaling, _overlap, _stragglers, _strategies)

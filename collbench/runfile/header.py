@@ -7,20 +7,8 @@ from msgspec import field, structs
 
 from collbench.notebook import Shown
 from collbench.records import Record
-from collbench.topology.discovered import Gpu as Device
 from collbench.topology.discovered import Topology
 from collbench.topology.system import System
-
-__all__ = [
-    "Device",
-    "Environment",
-    "ForeignTest",
-    "Header",
-    "ImportedPart",
-    "Interleaved",
-    "SweepPart",
-    "TopologyPart",
-]
 
 
 class Environment(Shown, Record, frozen=True, kw_only=True):

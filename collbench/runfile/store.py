@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import importlib
 import os
+import shutil
 import tempfile
 import threading
 import warnings
@@ -22,8 +23,6 @@ from collbench.host.sanitize import text
 from collbench.notebook import Shown
 from collbench.records import encoded
 from collbench.results import Outcome, Result
-from collbench.runfile.earlier import upgraded
-from collbench.runfile.flat import record
 from collbench.runfile.header import Header
 from collbench.runfile.rounds import one_of_each
 from collbench.runfile.schema import to_result
@@ -51,10 +50,6 @@ class Run(Shown):
         results, name = counted(len(self.results), "result"), self.header.topology.name or "unnamed topology"
         return sanitize.message(f"<Run {self.path}: {name}, {results}, {'complete' if self.whole else CUT_OFF}>")
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return what a notebook shows."""
-        return self.rows()
-
     @cached_property
     def cases(self) -> tuple[Result, ...]:
         """One result for each case and implementation: rounds joined, and curves of other settings named apart."""
@@ -62,7 +57,11 @@ class Run(Shown):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return flat records in bytes, seconds and bytes per second (flat.py), None for what is not known."""
+        from collbench.runfile.flat import record  # here: tables of rows are asked for
+
         return [record(result) for result in self.results]
+
+    records = rows  # what a notebook shows
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas.DataFrame; UsageError where pandas is not installed."""
@@ -239,9 +238,7 @@ class Reopened(Writer):
 
     def header(self, header: Header) -> None:
         """Put the header and the lines that stay in the place of the file."""
-        self._replace([_header_line(header), *self._existing])
-
-    def _replace(self, lines: list[bytes]) -> None:
+        lines = [_header_line(header), *self._existing]
         place = self.path.resolve()
         new = place.with_name(f"{place.name}.new")
         try:
@@ -284,18 +281,13 @@ def _keep(lines: Sequence[bytes], folder: Path) -> Path | None:
     Returns None if no place takes all of them.
     """
     for home in (folder.parent, Path(), Path(tempfile.gettempdir())):
-        try:
+        with contextlib.suppress(OSError):
             place = Path(tempfile.mkdtemp(prefix=f"{folder.name}-rescued-", dir=home))
-        except OSError:
-            continue
-        try:
-            (place / NAME).write_bytes(b"".join(lines))
-        except OSError:
-            with contextlib.suppress(OSError):
-                (place / NAME).unlink(missing_ok=True)
-                place.rmdir()
-            continue
-        return place / NAME
+            try:
+                (place / NAME).write_bytes(b"".join(lines))
+                return place / NAME
+            except OSError:
+                shutil.rmtree(place, ignore_errors=True)
     return None
 
 
@@ -321,7 +313,7 @@ def read(path: Path) -> Run:
     for at, line in lines:
         try:
             last = sanitize.parse_object(line)
-            result = to_result(upgraded(last) if number < FORMAT else last)
+            result = to_result(_of_today(last, number))
             results += [result] if result else []
         except ValueError as error:
             if line.endswith(b"\n"):
@@ -348,6 +340,15 @@ def read_header(place: Path) -> Header:
     return parse_header(place, sanitize.read_lines(place, RunFileError))[0]
 
 
+def _of_today(line: dict[str, Any], number: int) -> dict[str, Any]:
+    """Return a line of a file of that format as one of today's; ValueError where it is none."""
+    if number == FORMAT:
+        return line
+    from collbench.runfile.earlier import upgraded  # here: few files are that old
+
+    return upgraded(line)
+
+
 def parse_header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, int]:
     """Return the header, and the number of the format; RunFileError where the first of these lines is none."""
     at, line = next(lines, (1, b"{}"))
@@ -363,6 +364,6 @@ def parse_header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Heade
             f"{place} has format {text(repr(number), 24)}, this collbench reads up to {FORMAT}: upgrade collbench"
         )
     try:
-        return Header.from_json(upgraded(fields) if number < FORMAT else fields), number
+        return Header.from_json(_of_today(fields, number)), number
     except ValueError as error:
         raise RunFileError(f"{place}:{at}: the header cannot be read: {error}") from None

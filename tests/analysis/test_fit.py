@@ -211,13 +211,6 @@ def test_two_sizes_are_a_straight_line_and_one_is_refused() -> None:
             fit(sizes, [[1e-6]] * len(sizes))
 
 
-def test_beyond_what_was_measured_is_extrapolated() -> None:
-    found = fit(SIZES, samples(0, 1e-6, 0, 1e-10))
-    assert not found.beyond(2**20)
-    assert "1 GiB is extrapolated: sizes from 8 B to 128 MiB were measured" in found.beyond(2**30)
-    assert found.beyond(1)
-
-
 def test_crossings_are_found_with_intervals() -> None:
     """Two lines that cross at (10 us - 1 us) / (1 - 0.1 ns) = 10 kB."""
     slow = fit(SIZES, samples(0, 10e-6, 0, 1e-10))

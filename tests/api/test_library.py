@@ -23,7 +23,7 @@ import collbench
 from collbench.api import reworded
 from collbench.cli.commands import group
 from collbench.errors import CollbenchError, Notice, RunFileError, UsageError
-from collbench.units import duration
+from collbench.units import duration, parse_share
 from tests.cli.made_up_ranks import made_up_ranks
 from tests.conftest import ROOT
 from tests.formats.goldens import DATA
@@ -64,9 +64,9 @@ def test_a_function_has_the_options_and_defaults_of_its_command() -> None:
 
 
 def _plain(value: object) -> object:
-    """On the command line a size is a text, and a time has been read."""
+    """On the command line a size is a text, and a time and a share have been read."""
     if isinstance(value, str):
-        return duration(value) or value
+        return parse_share(value, "") if value.endswith("%") else duration(value) or value
     return str(value) if type(value) is int and value == 8 else value
 
 

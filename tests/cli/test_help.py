@@ -22,7 +22,7 @@ from tools import options
 NAMES = group.list_commands(None)  # type: ignore[attr-defined]
 PARENTS = [group.get_command(None, name) for name in (*NAMES, "all_reduce_perf")]  # type: ignore[attr-defined]
 COMMANDS = [part for command in PARENTS for part in (getattr(command, "commands", None) or {"": command}).values()]
-TIMES = {"budget", "timeout", "checkpoint"}
+TIMES = {"budget", "timeout"}
 
 
 def helped(*words: str) -> str:

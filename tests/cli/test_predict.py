@@ -57,7 +57,7 @@ def test_every_row_of_the_table_is_in_the_run_file_and_marked(here: Command, tmp
     assert all("predicted" in row or "skipped: " in row for row in rows)
     lines = [json.loads(line) for line in (tmp_path / "out" / "run.jsonl").read_text().splitlines()]
     assert {line["kind"] for line in lines} <= {"header", "prediction", "skipped", "end"}
-    assert {line["platform"] for line in lines[1:-1]} == {"model"}
+    assert {row.platform for row in run.results} == {"model"}
 
 
 def test_predict_is_the_same_sweep_for_the_library_alone(here: Command, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_what_if_shows_before_and_after_and_says_why(here: Command, tmp_path: Pa
         rf"^\w+: the slowest NIC \(NIC \d+ of node \d+\) gets {share} of its rate: ", done.stdout, re.MULTILINE
     )
     header = read(tmp_path / "after").header.topology
-    assert header.rest["what_ifs"] == ["oversubscription=4"]
+    assert header.what_ifs == ("oversubscription=4",)
     assert header.name.endswith("64 nodes of 8 GPUs, what if oversubscription=4")
 
 

@@ -171,7 +171,8 @@ def test_a_refusal_says_what_to_do() -> None:
         ("n1:7:7 [0] NCCL INFO Bootstrap: Using eth0\n" * 9, "NCCL's own log without a table"),
         ("<!DOCTYPE html>\n<html><body>Not found</body></html>\n", "an HTML page; save the log itself"),
         ('[{"numCycle": 0, "name": "AllReduce", "size": 8, "inPlace": 0, "busBw": 0.1}]', "-Z csv"),
-        ('{"kind": "header", "format": 3}\n', "run file of collbench already"),
+        ('{"kind":"header","format":3}\n', "run file of collbench already"),
+        ('{"kind": "header", "format": 2}\n', "run file of collbench already"),
         ("# Size       Avg Latency(us)\n8    1.5\n", "OSU without its title"),
         (topology, "known are"),
     ):

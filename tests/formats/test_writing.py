@@ -30,7 +30,7 @@ LOG = (DATA / "nccl_tests_2_19.txt").read_text()
 def export(run: Run, name: str) -> tuple[str, list[str]]:
     wanted = find_format(name, written())
     assert wanted.write
-    selection = select(run.header, run.results)
+    selection = select(run.header, run.results, run.path)
     return wanted.write(selection), list(selection.left_out)
 
 

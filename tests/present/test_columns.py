@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from collbench.present.columns import ALWAYS, USEFUL, Column, csv_text, data, html, keys, record
+from collbench.present.columns import ALWAYS, USEFUL, Column, csv_text, data, html, record
 from collbench.present.terminal import Table, left_out_in_words, lines
 
 
@@ -59,9 +59,9 @@ def test_a_row_stands_below_the_names_of_its_columns() -> None:
 
 def test_csv_and_json_have_values_and_the_columns_with_a_key() -> None:
     """No cell is a formula."""
-    assert keys(COLUMNS) == ["name", "metres", "letters"]
-    assert record(COLUMNS, FLEET[0]) == {"name": "Ems", "metres": 41.5, "letters": 3}
-    written = list(csv.DictReader(io.StringIO(csv_text(keys(COLUMNS), (record(COLUMNS, ship) for ship in FLEET)))))
+    records = [record(COLUMNS, ship) for ship in FLEET]
+    assert records[0] == {"name": "Ems", "metres": 41.5, "letters": 3}
+    written = list(csv.DictReader(io.StringIO(csv_text(records[0], records))))
     assert [row["metres"] for row in written] == ["41.5", "", "7.0"]
     assert not written[2]["name"].startswith("=")
 
@@ -108,6 +108,12 @@ def test_columns_of_equal_importance_are_left_out_together(monkeypatch: pytest.M
     table = Table([NAME, *few, REMARK])
     assert table.left_out() == ["length", "again"]
     assert Table([replace(one, importance=ALWAYS) for one in table.columns]).left_out() == []
+
+
+def test_the_last_column_is_left_out_too_if_another_is_more_important(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert Table([NAME, HALF, replace(REMARK, importance=1, form="<")]).row(FLEET[0]) == "Ems           20.8 m"
+    assert Table([NAME, HALF, replace(REMARK, importance=1, form="<")]).row(FLEET[2]) == "=1+1           3.5 m  small"
 
 
 def test_the_last_column_wraps_at_words_below_itself_or_below_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
