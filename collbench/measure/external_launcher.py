@@ -26,7 +26,7 @@ from collbench.platforms import compiler, find_platform, open_platform
 from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.interface import Platform
 from collbench.platforms.mpi_processes import MpiProcesses
-from collbench.platforms.processes import Processes, node_name
+from collbench.platforms.processes import Team, node_name
 from collbench.platforms.socket_processes import SocketProcesses, usual_rendezvous
 from collbench.records import convert, plain
 from collbench.results import Result
@@ -37,7 +37,7 @@ _LEAST = 10.0  # seconds for all to come, however short the time-out: interprete
 
 
 @cache
-def world() -> Processes:
+def world() -> Team:
     """Return all processes of the launcher; the first call starts MPI, or has them find each other without it."""
     rank, size = launched() or (0, 1)
     if size > 1 and not starts_mpi():

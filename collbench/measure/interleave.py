@@ -1,6 +1,6 @@
 """Several sets of ranks that measure the same cases in turn: settings of the environment, MPI libraries, starts.
 
-Drift of the machine cancels in the ratios of their times.  Ranks that are not measured sleep (Processes.broadcast).  On
+Drift of the machine cancels in the ratios of their times.  Ranks that are not measured sleep (Team.broadcast).  On
 a CPU all sets are bound to the same cores: left to the scheduler, each would find another place whenever it wakes, and
 what that changes is more than most settings do.
 
@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, Protocol, Self
@@ -93,18 +93,12 @@ class Arm(NamedTuple):
     name: str = ""  # for errors
 
 
-@dataclass
 class ArmResults:
     """What one arm has of one case so far."""
 
-    case: Case
-    platform: str
-    rounds: dict[str, list[Result]]  # by implementation, in the order of the table: a result for each round
-
-    @classmethod
-    def of(cls, case: Case, platform: str, sweep: Sweep) -> Self:
-        """Return results of no round yet."""
-        return cls(case, platform, {name: [] for name in sweep.implementations})
+    def __init__(self, case: Case, platform: str, names: Sequence[str]) -> None:
+        self.case, self.platform = case, platform
+        self.rounds: dict[str, list[Result]] = {name: [] for name in names}  # in the order of the table
 
     @property
     def disturbed(self) -> bool:
@@ -235,7 +229,9 @@ class Interleaving(RankSets):
 
     def _measure(self, cases: Sequence[Case]) -> list[list[Result]]:
         samplings = [arm.sweep.sampling for arm in self.arms]
-        found = [ArmResults.of(case, self.platform, arm.sweep) for case, arm in zip(cases, self.arms, strict=True)]
+        found = []
+        for case, arm in zip(cases, self.arms, strict=True):
+            found.append(ArmResults(case, self.platform, arm.sweep.implementations))
         parts = [shares(sampling) for sampling in samplings]
         # Steps are as long as a user likes: then no round but the first two ends after twice the budgets of all arms.
         last = time.monotonic()
@@ -299,7 +295,7 @@ class Starts(RankSets):
         for result in self._existing:
             self._with_spread(result)  # which tells of the starts of those that follow
         for case, names, sampling in tasks(self._sweep, self._existing):
-            results = ArmResults.of(case, self._platform, replace(self._sweep, implementations=names))
+            results = ArmResults(case, self._platform, names)
             parts = shares(sampling, len(self._starts))
             lost = None
             for ranks, share in zip(tuple(self._starts), parts, strict=False):

@@ -1,18 +1,19 @@
-"""What passes between the supervisor and its ranks: JSON lines over a socket, a heartbeat in shared memory, a hello.
+"""What passes between the supervisor and its ranks: JSON over a socket, a heartbeat in shared memory, a hello.
 
 The heartbeat is a file that both sides map, because a rank that dies or hangs can no longer say what it was doing.
 """
 
 import json
+import math
 import mmap
 import os
-import select
 import socket
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,49 +41,42 @@ class Channel:
     """One end of the socket."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._received = b""
+        self._messages = Connection(connection.detach())
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message, which may hold cases, sweeps and results; Closed if nobody is there."""
         try:
-            self._connection.sendall(encoded(message))
+            self._messages.send_bytes(encoded(message))
         except OSError:
             raise Closed from None
 
-    def receive(self, seconds: float | None = None) -> dict[str, Any] | None:
-        """Return the next message, or None if none comes within that many seconds (None: wait for ever).
+    def receive(self, seconds: float = math.inf) -> dict[str, Any] | None:
+        """Return the next message, or None if none comes within that many seconds.
 
         Raises:
             Closed: There will be none.
             Interrupted: A signal that was deferred asks for the end.
 
         """
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while b"\n" not in self._received:
-            signals.check()
-            left = _SIGNALS if deadline is None else deadline - time.monotonic()
-            if select.select([self._connection], [], [], max(0.0, min(left, _SIGNALS)))[0]:
-                try:
-                    part = self._connection.recv(1 << 20)
-                except OSError:
-                    part = b""
-                if not part:
-                    raise Closed
-                self._received += part
-            elif deadline is not None and time.monotonic() >= deadline:
-                return None
-        line, _, self._received = self._received.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
+        deadline = time.monotonic() + seconds
+        signals.check()
+        try:
+            while not self._messages.poll(max(0.0, min(deadline - time.monotonic(), _SIGNALS))):
+                signals.check()
+                if time.monotonic() >= deadline:
+                    return None
+            message: dict[str, Any] = json.loads(self._messages.recv_bytes())
+        except (OSError, EOFError):
+            raise Closed from None
         return message
 
     def sleep(self) -> None:
         """Wait for a message, without a look now and then: that would take a core from what is measured there."""
-        select.select([self._connection], [], [])
+        self._messages.poll(None)
 
     def close(self) -> None:
         """Hang up."""
-        self._connection.close()
+        self._messages.close()
 
 
 def listen(folder: Path) -> socket.socket:

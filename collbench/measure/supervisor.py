@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Self
@@ -33,10 +33,10 @@ from collbench.measure.resumed import tasks
 from collbench.measure.watchdog import no_progress
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library, own
+from collbench.records import convert
 from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped
 from collbench.runfile.environment import UNCHANGED, Setting
-from collbench.runfile.header import TopologyPart
 from collbench.runfile.schema import to_result
 from collbench.topology.discover_cpu import free
 from collbench.topology.discovered import small_shared_memory
@@ -193,8 +193,7 @@ class Workers:
         if "refused" in hello:
             raise PlatformError(hello["refused"])
         self._pids = tuple(hello["pids"])
-        topology = TopologyPart.from_json(hello["topology"])
-        return WorkerHello(topology, hello["versions"], hello["variables"], self._pids, tuple(cores))
+        return replace(convert(hello, WorkerHello), cores=tuple(cores))
 
     def _accept(self, deadline: float) -> protocol.Channel:
         self._server.settimeout(0.05)
