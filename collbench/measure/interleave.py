@@ -15,12 +15,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 from collbench.algorithms import implementations
 from collbench.cases import USUAL_STARTS, Case, Sampling, Sweep
 from collbench.errors import PlatformError, RanksLost, UsageError
-from collbench.measure.protocol import Opened, Tell, WorkerHello
+from collbench.measure.protocol import Ranks, Tell, WorkerHello
 from collbench.measure.resumed import tasks
 from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform
@@ -70,10 +70,15 @@ def shares(sampling: Sampling, rounds: int = ROUNDS) -> list[Sampling]:
     return [share] * rounds
 
 
-class Measures(Opened, Protocol):
+class Measures(Protocol):
     """What is needed of a Supervisor."""
 
+    greeting: WorkerHello
     tell: Tell
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *exception: Any) -> None: ...
 
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
@@ -166,26 +171,7 @@ def _merge(results: list[Any]) -> Result:
     return last.joined(results) if isinstance(last, Sampled) and last.right else last
 
 
-class RankSets:
-    """Several sets of ranks, which are there inside `with`; none is left behind."""
-
-    greeting = WorkerHello()  # their common hello, once they are there
-
-    def start(self, stack: ExitStack) -> WorkerHello:
-        """Enter the contexts of all sets into the stack, and return their common hello."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self.greeting = self.start(stack)
-            self._open = stack.pop_all()
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._open.__exit__(*exception)
-
-
-class Interleaving(RankSets):
+class Interleaving(Ranks):
     """The ranks of several arms, which take turns.
 
     `cases` are those that are measured together, one for each arm; by default those of the sweeps in their order.
@@ -197,7 +183,6 @@ class Interleaving(RankSets):
         self, platform: str, arms: Sequence[Arm], cases: Sequence[tuple[Case, ...]] = (), first: int = 0
     ) -> None:
         self.platform, self.arms, self._first = platform, arms, first
-        self.tell: Tell = lambda words: None  # called with what is at work, and lines with what is measured so far
         self.cases = cases or list(zip(*(arm.sweep.cases() for arm in arms), strict=True))
         self._done: dict[int, list[list[Result]]] = {}
 
@@ -255,7 +240,7 @@ class Interleaving(RankSets):
         return lambda phase: self.tell(f"{turn}, {found[place].words}: {phase}\n{lines}")
 
 
-class Starts(RankSets):
+class Starts(Ranks):
     """Several sets of ranks for one sweep, started one after the other: `sweep.starts`, or as many as are usual (0).
 
     Where the memory of a process happens to lie changes a small message's time by a tenth or more, for as long as the

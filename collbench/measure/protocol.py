@@ -10,15 +10,17 @@ import os
 import socket
 import struct
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Self
 
 from collbench.host import signals
 from collbench.records import encoded
+from collbench.results import Result
 from collbench.runfile.header import Interleaved, TopologyPart
 
 WORKER = "collbench.measure.worker"  # the module that ranks run
@@ -171,11 +173,25 @@ class WorkerHello:
         return "fresh ranks are on other GPUs than the run began on" if now != then else ""
 
 
-class Opened(Protocol):
-    """Ranks that are there inside `with`, and have said hello then."""
+class Ranks(ABC):
+    """Anything that executes a sweep: local ranks, launched ranks, or the model. It is there inside `with`."""
 
-    greeting: WorkerHello
+    greeting = WorkerHello()  # what they say, once they are there
+    tell: Tell = staticmethod(lambda words: None)  # called with what is at work, and lines with what is measured so far
 
-    def __enter__(self) -> Any: ...
+    @abstractmethod
+    def start(self, stack: ExitStack) -> WorkerHello:
+        """Enter the contexts of all that is needed into the stack, and return the common hello."""
 
-    def __exit__(self, *exception: Any) -> None: ...
+    @abstractmethod
+    def run(self) -> Iterator[Result]:
+        """Yield every result of the sweep."""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.greeting = self.start(stack)
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._open.__exit__(*exception)

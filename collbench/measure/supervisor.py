@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from collbench.algorithms import is_library
 from collbench.cases import Case, Sampling, Sweep
@@ -28,7 +28,7 @@ from collbench.host import processes, signals
 from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
 from collbench.measure import protocol
-from collbench.measure.protocol import Tell, WorkerHello
+from collbench.measure.protocol import Ranks, Tell, WorkerHello
 from collbench.measure.resumed import tasks
 from collbench.measure.watchdog import no_progress
 from collbench.platforms import find_platform
@@ -293,7 +293,7 @@ class Workers:
 
 
 @dataclass
-class Supervisor:
+class Supervisor(Ranks):
     """The ranks of one run, restarted as needed; a context manager that leaves none behind.
 
     `setting` changes the environment of the ranks; their hello tells of the variables that are `named` too.  On a CPU
@@ -308,19 +308,13 @@ class Supervisor:
     library: Library | None = None
     existing: Sequence[Result] = ()  # rows that are not to be measured
     folder: Path | None = None
-    greeting: WorkerHello = field(default_factory=WorkerHello)
     _workers: Workers | None = None
     _losses: list[WorkersLost] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.tell: Tell = lambda words: None  # called with the implementation and the phase that are at work
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            stack.enter_context(signals.deferred())
-            self.greeting = self._start()
-            self._open = stack.pop_all()
-        return self
+    def start(self, stack: ExitStack) -> WorkerHello:
+        """Start the ranks; signals that come from then on are for the end."""
+        stack.enter_context(signals.deferred())
+        return self._start()
 
     def _start(self) -> WorkerHello:
         """Start fresh ranks and return their hello; PlatformError, and no ranks, if they cannot start."""
