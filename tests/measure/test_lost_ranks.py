@@ -54,7 +54,7 @@ while case := (order := receive()).get("case"):
     for place, name in enumerate(order["implementations"], 1):
         beat(place, name)
         told = f"{order['launches']} {order['sampling']['iters']} {order['implementations']}"
-        result = {"kind": "skipped", "case": case, "implementation": name, "platform": "cpu", "reason": told}
+        result = {"kind": "skipped", **case, "implementation": name, "platform": "cpu", "reason": told}
         exec(settings.get(name, ""))
         if result:
             send(result=result)
