@@ -24,7 +24,7 @@ from collbench.platforms.cpu.memory import CpuMemory
 from collbench.platforms.interface import Clock, Compute, Launcher, Platform, Prepared
 from collbench.platforms.layout import MAX_RANKS, WINDOW_HEAD, Layout, Region, buffers, view
 from collbench.platforms.mpi_processes import MpiProcesses
-from collbench.platforms.processes import Processes, Team
+from collbench.platforms.processes import Alone, Team
 from collbench.platforms.products import Chain, Moment, Products
 from collbench.platforms.scheduling import RunQueue, Watch
 from collbench.results import Note
@@ -40,7 +40,7 @@ class CpuClock(Clock):
 
     region = 200e-6  # a clock's reading and a barrier take less than a microsecond
 
-    def __init__(self, team: Processes, memory: CpuMemory, cache: int | None) -> None:
+    def __init__(self, team: Team, memory: CpuMemory, cache: int | None) -> None:
         self._team, self._memory, self._cache = team, memory, cache
         self._seconds = np.zeros(2)  # and the share of them off its core
         self.scheduled = Watch()
@@ -99,7 +99,7 @@ class CpuClock(Clock):
         return [Prepared(kernel.bind(*share)) for share in shares]
 
 
-def _barrier(team: Processes, memory: CpuMemory) -> tuple[mpi.Call | None, Callable[[], object]]:
+def _barrier(team: Team, memory: CpuMemory) -> tuple[mpi.Call | None, Callable[[], object]]:
     """Return a barrier as a call from C and as a function: MPI's, or by flags in the window where MPI started no ranks.
 
     There is no call where ranks can neither share memory nor use MPI.
@@ -120,7 +120,7 @@ class CpuLauncher(Launcher):
 
     memory: CpuMemory
 
-    def __init__(self, team: Processes, memory: CpuMemory, clock: CpuClock) -> None:
+    def __init__(self, team: Team, memory: CpuMemory, clock: CpuClock) -> None:
         self._team, self.memory, self._clock = team, memory, clock
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> compiler.HostKernel:
@@ -275,7 +275,7 @@ class CpuPlatform(Platform):
     clock: CpuClock
     launcher: CpuLauncher
 
-    def __init__(self, sweep: Sweep, layout: Layout, team: Processes) -> None:
+    def __init__(self, sweep: Sweep, layout: Layout, team: Team) -> None:
         self.local: Sequence[int] = team.local(sweep.ranks)
         self.comm, self.ranks, self.layout = team.comm, team.size, layout
         self.team: Team = team
@@ -322,5 +322,5 @@ class CpuPlatform(Platform):
 
 def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:
     """Make this process one of the ranks that a launcher started."""
-    assert isinstance(team, Processes), "a rank is a process"
+    assert not isinstance(team, Alone), "a rank is a process"
     return CpuPlatform(sweep, layout, team)
