@@ -90,10 +90,6 @@ class Collective(Shown):
     sized: bool = True  # whether there are messages of one size and another
     suite: str = "nccl-tests"  # that has a program for it
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle and copy a collective by its name: functions cannot be pickled."""
-        return find_collective, (self.name,)
-
 
 def _others(ranks: int) -> float:
     return (ranks - 1) / ranks

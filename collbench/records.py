@@ -32,10 +32,11 @@ class _DataclassFields:
 
 
 def written_by_name(find: Callable[[str], Named]) -> Callable[[type[Named]], type[Named]]:
-    """Have files and messages hold only the name of each object of a dataclass; `find` returns the object of a name."""
+    """Have files, messages and pickles hold only the name of an object of a dataclass, which `find` returns by it."""
 
     def register(kind: type[Named]) -> type[Named]:
         _REGISTRIES[kind] = find
+        kind.__reduce__ = lambda self: (_found, (kind, self.name))  # type: ignore[method-assign, attr-defined]
         del kind.__dataclass_fields__  # type: ignore[attr-defined]  # else msgspec would write the fields
         return kind
 

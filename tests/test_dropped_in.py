@@ -299,7 +299,7 @@ def test_a_format_is_told_by_its_content_and_offered_for_export(collbench: Collb
     printed = collbench("import", str(file), "--out", "stopwatch")
     assert "allreduce, float, sum, 4 ranks" in printed
     assert "10.5 us" in printed
-    assert collbench("export", "stopwatch", "--to", "stopwatch", "--impl", "nccl") == log
+    assert collbench("export", "stopwatch", "--to", "stopwatch") == log
 
 
 def test_a_preset_is_drawn_and_predicted_by_what_its_architecture_says(collbench: Collbench) -> None:

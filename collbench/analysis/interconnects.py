@@ -162,7 +162,7 @@ COLUMNS: Sequence[Column[Cell]] = (
     data("ratio", lambda cell: cell.advantage and cell.advantage.ratio.value),
     data("told_apart", lambda cell: cell.advantage and cell.advantage.apart),
     Column("interval", lambda cell: format_range(*cell.row.band, format_seconds), importance=USEFUL, form=">"),
-    Column("algorithm", lambda cell: printable(cell.method), form="<"),
+    Column("algorithm", lambda cell: printable(cell.method), importance=1, form="<"),
     data("fastest", lambda cell: cell.fastest),
 )
 """A table of cells, by size and in each by interconnect."""

@@ -22,15 +22,7 @@ from collbench.api.requests import (
     split_names,
 )
 from collbench.cli import interconnects
-from collbench.cli.options import (
-    QUIET,
-    completed,
-    csv_option,
-    json_option,
-    made,
-    option,
-    options_of,
-)
+from collbench.cli.options import QUIET, completed, csv_option, json_option, made, option, options_of
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import remarks, row
 from collbench.cli.running import Outputs

@@ -38,16 +38,7 @@ from collbench.api.notices import is_leader
 from collbench.api.requests import PredictRequest, SweepRequest, default_folder, find_system, folder_name
 from collbench.api.words import places
 from collbench.cli import results_table
-from collbench.cli.options import (
-    PATH,
-    QUIET,
-    RENDEZVOUS_FOLDER,
-    given,
-    json_option,
-    made,
-    option,
-    options_of,
-)
+from collbench.cli.options import PATH, QUIET, RENDEZVOUS_FOLDER, given, json_option, made, option, options_of
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import Outputs, run_session, say_where
 from collbench.errors import UsageError

@@ -236,7 +236,7 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
                 share=share_of(row.case),
                 wrong=_wrong(words),
                 note=", ".join(notes),
-                printed=printed | row.places[place],
+                printed=printed | row.places[place] | {"redop": clean(row.case.get("redop", ""))},
             )
 
 

@@ -241,7 +241,9 @@ def opening(collective: Collective, options: Mapping[str, Any], header: Header, 
 
 def row(case: Case, places: Iterable[Observed | None]) -> str:
     """Write both places of a row, side by side; a missing place has no numbers."""
-    redop = case.redop.name if case.redop is not NONE else "none"
+    places = list(places)
+    said = [clean(place.printed.get("redop", ""), 12) for place in places if isinstance(place, Reported)]
+    redop = next(filter(None, said), case.redop.name if case.redop is not NONE else "none")
     start = f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {_root(case):>6d}"
     return start + "".join(map(_place, places))
 
@@ -251,13 +253,17 @@ def _root(case: Case) -> int:
 
 
 def _place(result: Observed | None) -> str:
-    """Write one place; without a time it may still say how many elements are wrong."""
+    """Write one place in the words that it was printed with, or from its numbers, which may lack a time."""
+    words = result.printed if isinstance(result, Reported) else {}
+    if words.keys() >= {"time", "algbw", "busbw", "#wrong"}:
+        time, algbw, busbw, wrong = (clean(words[name], 12) for name in ("time", "algbw", "busbw", "#wrong"))
+        return f"  {time:>7}  {algbw:>6}  {busbw:>6}  {wrong:>5}"
     seconds, elements = (mean_seconds(result), wrong_elements(result)) if result else (0.0, None)
-    wrong = "    N/A" if elements is None else f"  {elements:6g}"
+    bad = "    N/A" if elements is None else f"  {elements:6g}"
     if not result or seconds <= 0:
-        return f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}{wrong}"
-    algbw, busbw = rates(result)
-    return f"  {shrunk(seconds * 1e6, 7):>7}  {shrunk(algbw, 6):>6}  {shrunk(busbw, 6):>6}{wrong}"
+        return f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}{bad}"
+    speeds = rates(result)
+    return f"  {shrunk(seconds * 1e6, 7):>7}  {shrunk(speeds[0], 6):>6}  {shrunk(speeds[1], 6):>6}{bad}"
 
 
 def average(results: Iterable[Observed]) -> float:

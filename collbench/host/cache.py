@@ -27,9 +27,9 @@ def cache_folder() -> Path:
 
 
 def state_folder(error: type[Exception]) -> Path:
-    """Return $COLLBENCH_STATE, else collbench under the user's folder of state; it need not exist.
+    """Return $COLLBENCH_STATE, else collbench under the user's folder of state; raise *error* if none is known.
 
-    Raises *error* where nobody knows where this user's home is.
+    It need not exist.
     """
     if chosen := os.environ.get("COLLBENCH_STATE"):
         return Path(chosen)

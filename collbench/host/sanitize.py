@@ -38,14 +38,6 @@ _LONG_STRING = re.compile(rf'"[^"]{{{NAME + 1}}}')
 # A key of many parts: tomllib's time grows with the square of their number.
 _DOTTED = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){25}""")
 
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-
 
 def text(word: str, longest: int = NAME) -> str:
     """Return *word* as one line of at most *longest* characters, with a sign for each character that is not shown."""
@@ -102,7 +94,7 @@ def safe_read(path: Path, error: type[Exception], most: int = FILE_BYTES) -> Ite
     status = os.fstat(handle)
     refusal = ""
     if not stat.S_ISREG(status.st_mode):
-        refusal = f"it is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a file"
+        refusal = f"it is {'a folder' if stat.S_ISDIR(status.st_mode) else 'a device, a pipe or the like'}, not a file"
     elif status.st_size > most:
         refusal = f"it has {status.st_size} bytes, and {most >> 10} KiB are the most"
     if refusal:

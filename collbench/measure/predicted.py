@@ -1,15 +1,15 @@
 """Runs that nobody carries out: a model says what each case, or each step, should take on a described system."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import groupby
-from typing import Self
 
 import numpy as np
 
 from collbench.algorithms import implementations
 from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
-from collbench.measure.protocol import WorkerHello
+from collbench.measure.protocol import Ranks, WorkerHello
 from collbench.measure.step_runs import communicators
 from collbench.model.predict import network_curve
 from collbench.model.steps import on_ranks, step_time
@@ -22,7 +22,7 @@ from collbench.topology.system import System
 NAME = "model"  # of the platform, in rows of a run file
 
 
-class Predicted:
+class Predicted(Ranks):
     """Results of a model, or plans, where a Session expects ranks.
 
     They exist before the Session does, so a UsageError (an impossible what-if, a calibration that is not there) comes
@@ -30,15 +30,11 @@ class Predicted:
     """
 
     def __init__(self, topology: TopologyPart, results: Sequence[Result]) -> None:
-        # No variable of this process changes a prediction.
-        self.greeting = WorkerHello(topology, {"numpy": np.__version__})
-        self._results = results
+        self._topology, self._results = topology, results
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """End nothing: there are no ranks."""
+    def start(self, stack: ExitStack) -> WorkerHello:
+        """Return what a prediction is of; no variable of this process changes it."""
+        return WorkerHello(self._topology, {"numpy": np.__version__})
 
     def run(self) -> Iterator[Result]:
         """Yield every result, in the order of measured ones."""
@@ -75,20 +71,20 @@ def _curve(system: System, cases: Sequence[Case], name: str, what_ifs: tuple[str
 class PredictedSteps(Predicted):
     """The steps of a sweep, or in these cases by what the sweep names, on as much of a described system."""
 
-    def __init__(self, system: System, sweep: Sweep, noise: float, cases: Iterable[Case] = ()) -> None:
+    def __init__(self, system: System, sweep: Sweep, cases: Iterable[Case] = ()) -> None:
         results = []
         for case in cases or sweep.cases():
             assert case.step
             for name in communicators(case.step, sweep.implementations):
-                results.append(_step(system, case, name, noise))
+                results.append(_step(system, case, name))
         super().__init__(topology_record(on_ranks(system, sweep.ranks)), results)
 
 
-def _step(system: System, case: Case, name: str, noise: float) -> Result:
+def _step(system: System, case: Case, name: str) -> Result:
     try:
         for _, bucket in case.buckets():
             implementations()[name].refuse(bucket)
-        return step_time(system, case, name, noise)
+        return step_time(system, case, name)
     except Unsupported as error:
         return Skipped(case, name, NAME, str(error))
 

@@ -18,7 +18,7 @@ from collbench.records import encoded
 from collbench.results import Failed, Result, Skipped
 from collbench.runfile.earlier import upgraded
 from collbench.runfile.header import Header
-from collbench.runfile.schema import to_result, to_sweep
+from collbench.runfile.schema import to_line, to_result, to_sweep
 from collbench.runfile.store import FORMAT, INTERRUPTED, parse_header
 from collbench.units import counted
 
@@ -77,7 +77,7 @@ class ResumedRun:
                 last = fields.get("status")
             else:
                 last = None
-                whole = encoded(row) if row and number < FORMAT else line.rstrip(b"\n") + b"\n"
+                whole = encoded(to_line(row)) if row and number < FORMAT else line.rstrip(b"\n") + b"\n"
                 rows.append((whole, row))
         failed = {row.implementation for _, row in rows if isinstance(row, Failed)}
         again = [isinstance(row, Failed | Skipped) and row.implementation in failed for _, row in rows]

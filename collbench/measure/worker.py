@@ -30,7 +30,7 @@ from collbench.platforms.processes import Alone, Team
 from collbench.records import convert
 from collbench.results import Result
 from collbench.runfile.environment import variables
-from collbench.runfile.schema import to_case
+from collbench.runfile.schema import to_case, to_line
 
 _TIDYING = threading.Event()  # once the supervisor is gone: a thread tidies up, and then ends this process
 _GRACE = 3.0  # seconds that a failing rank waits to be ended: its abort could overtake what rank 0 has to say
@@ -141,7 +141,7 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
         case, sampling = to_case(order["case"]), convert(order["sampling"], Sampling)
         for result in execute_case(case, order["implementations"], platform, sampling, beat, order["launches"]):
             if channel:
-                channel.send({"result": result})
+                channel.send({"result": to_line(result)})
         if channel:
             channel.send({"done": True})
     platform.close()

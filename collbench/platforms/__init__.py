@@ -39,8 +39,6 @@ class PlatformKind:
     """PlatformError if so many bytes on each of so many ranks cannot be; as early as that can be known."""
     most_ranks: Callable[[], tuple[int, str]] = lambda: (128, "kernels take at most 128 ranks")
     """How many ranks may be started here, and what limits them, in words."""
-    fits: Callable[[int, int], bool] = lambda nbytes, ranks: True
-    """Whether a default sweep that needs as much should be begun, where that is known only roughly."""
     available: Callable[[], bool] = lambda: True  # whether the hardware is there and its driver shows it
     installed: Callable[[], bool] = lambda: True  # whether there is a driver at all
     obstacle: Callable[[], str] = lambda: ""

@@ -36,7 +36,6 @@ _FLAGS = ("-std=c++20", "-O3", "-march=native", "-shared", "-fPIC", "-pthread", 
 _COMPILING, _ANSWERING = 30.0, 10.0  # seconds that a compiler may take for a file, and to say its version
 _HINT = "a C++20 compiler is needed: set CXX to one, or pip install ziglang"
 _LONGEST = 400  # characters of a compiler's that go into an error
-_ELF = b"\x7fELF"  # how a shared library begins
 _PROOF = "gate.cu"  # the smallest file
 _ERROR = re.compile(  # of g++ and clang++, file:line:column, or of NVRTC, file(line)
     r"^(?P<name>[^\s:(]+)[:(](?P<line>\d+)[:)](?:\d+:|:)?\s*(?:fatal |catastrophic )?error\b[^:]*:\s*(?P<words>.+)$",
@@ -214,7 +213,7 @@ def _compile(command: Sequence[str], text: str, product: Path, file: str) -> Non
         complaint = errors.strip() or f"status {status}, and not a word"
         first = next((line for line in complaint.splitlines() if "error" in line), complaint)[:_LONGEST]
         raise PlatformError(f"{file} could not be compiled: {command[0]}: {first}; {_HINT}")
-    if not product.is_file() or product.read_bytes()[:4] != _ELF:
+    if not product.is_file():
         raise PlatformError(f"{command[0]} says that it compiled {file}, but made no library; {_HINT}")
 
 
@@ -280,7 +279,7 @@ def ask(command: Sequence[str], seconds: float, hint: str, scratch: Path | None 
         command: The program and its arguments.
         seconds: The time that it may take; it is killed with all its children then.
         hint: What to do if it cannot be asked, the end of an error.
-        scratch: The folder that it works in, removed if it takes too long.
+        scratch: The folder that it works in, for temporary files too.
 
     Raises:
         PlatformError: The program cannot be run or takes too long.
@@ -305,8 +304,6 @@ def ask(command: Sequence[str], seconds: float, hint: str, scratch: Path | None 
                     os.killpg(process.pid, signal.SIGKILL)
                 if not isinstance(error, subprocess.TimeoutExpired):
                     raise
-                if scratch:
-                    shutil.rmtree(scratch, ignore_errors=True)
                 raise PlatformError(f"{command[0]} did not end within {seconds:g} s; {hint}") from None
     except OSError as error:
         raise PlatformError(f"{command[0]} cannot be run: {error.strerror}; {hint}") from None

@@ -3,17 +3,15 @@
 History of the format number (readers refuse newer files, ignore fields they don't know, and may add fields freely):
 1  the first: kinds header, measurement, skipped, failed, end; later explanation, prediction, reported
 2  what was the text `note` of a row are fields; a header leaves out what is empty or not known
-3  a row has objects `case`, `note` and `mismatch`, where it had their fields among its own; `check` is gone
+3  a row has objects `note` and `mismatch`, where it had their fields among its own; `check` is gone
 """
 
 from typing import Any
 
-from collbench.cases import Case
 from collbench.results import Note
 from collbench.results.facts import note_of
 from collbench.runfile.schema import KINDS
 
-_CASE = frozenset(Case.__struct_fields__)
 _NOTE = frozenset(Note.__struct_fields__)
 _CHECK = frozenset(("check", "mismatch", "flaw", "note"))
 _CHECKED = ("measurement", "steps", "training")
@@ -26,8 +24,7 @@ def upgraded(line: dict[str, Any]) -> dict[str, Any]:
         return _header(line)
     if not isinstance(kind, str) or kind not in KINDS:
         return line
-    row = {name: value for name, value in line.items() if name not in _CASE | _NOTE | _CHECK}
-    row["case"] = {name: line[name] for name in line.keys() & _CASE}
+    row = {name: value for name, value in line.items() if name not in _NOTE | _CHECK}
     facts = {name: line[name] for name in line.keys() & _NOTE}
     if isinstance(line.get("note"), str):
         facts |= note_of(line["note"]).to_json()

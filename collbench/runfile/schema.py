@@ -14,6 +14,7 @@ from collbench.runfile.header import SweepPart
 
 KINDS: dict[str, type[Result]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Result)}
 """Kinds of results by the field `kind` of their lines."""
+_CASE = frozenset(Case.__struct_fields__)
 _RARE = ("mode", "target")  # of a step or a job
 
 
@@ -44,8 +45,9 @@ def to_sweep(part: SweepPart) -> Sweep:
 
 
 def to_line(result: Result) -> dict[str, Any]:
-    """Return a result as the fields of its line."""
-    return result.to_json()
+    """Return a result as the fields of its line; those of its case are among its own, for who reads it without us."""
+    fields = result.to_json()
+    return {"kind": fields["kind"], **fields.pop("case"), **fields}
 
 
 def to_result(line: Mapping[str, Any]) -> Result | None:
@@ -60,7 +62,9 @@ def to_result(line: Mapping[str, Any]) -> Result | None:
         return None
     if kind == "training" and isinstance(points := line.get("points"), list):
         line = {**line, "points": [_with_loss(point) for point in points]}
-    result = convert({**line, "case": to_case(line.get("case", {}))}, KINDS[kind])
+    fields = {name: value for name, value in line.items() if name not in _CASE}
+    case = to_case({name: line[name] for name in line.keys() & _CASE})
+    result = convert({**fields, "case": case}, KINDS[kind])
     if reason := result.contradiction:
         raise ValueError(reason)
     return result

@@ -25,7 +25,7 @@ from collbench.records import encoded
 from collbench.results import Outcome, Result
 from collbench.runfile.header import Header
 from collbench.runfile.rounds import one_of_each
-from collbench.runfile.schema import to_result
+from collbench.runfile.schema import to_line, to_result
 from collbench.units import counted
 
 FORMAT = 3
@@ -150,7 +150,7 @@ class Writer:
 
     def append(self, result: Result) -> None:
         """Write one result."""
-        self._line(encoded(result))
+        self._line(encoded(to_line(result)))
 
     def end(self, finished: str, status: int) -> None:
         """Write that the run is whole, and its exit status."""

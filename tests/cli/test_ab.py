@@ -75,7 +75,7 @@ def test_both_settings_are_measured_in_turn_into_a_run_file_each(here: Command, 
     assert (first.setting, second.setting) == ("", text)
     assert first.cores == second.cores != ()
     assert re.search(
-        rf" 1 KiB  A mpi +\S+ [num]*s .* {RIGHT}\n 1 KiB  B mpi +\S+ [num]*s .* {RIGHT}$",
+        rf" 1 KiB  A mpi.* +\S+ [num]*s .* {RIGHT}\n +1 KiB  B mpi.* +\S+ [num]*s .* {RIGHT}$",
         done.stdout,
         re.M,
     )
@@ -106,7 +106,7 @@ def test_a_setting_that_slows_one_way_down_is_seen_there(
     found = compare(*both(tmp_path, "as-is", f"SLOW={factor}"))
     assert [row.ratio for row in found.rows] == pytest.approx([1, float(factor)], abs=0.02)
     assert f"{found.rows[1].ratio:.3f}x" in done.stdout
-    assert re.search(rf"ring-flags +A .* ok\n +B SLOW={factor} .* ok\n", done.stdout)
+    assert re.search(r"A ring-flags .* ok\n.* B ring-flags .* ok\n", done.stdout)
 
 
 def test_a_second_folder_that_is_taken_is_refused_and_the_first_not_made(here: Command, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_killed_rank_costs_its_setting_one_row(start: Start, tmp_path: Path) -
     go(tmp_path)
     output, _ = process.communicate(timeout=90)
     assert process.returncode == 1
-    assert re.search(r"A mpi +\S+ [num]s .*\n.* B mpi +FAILED: a rank was ended by signal 9", output)
+    assert re.search(r"A mpi.* \S+ [num]s .*\n.* B mpi.* FAILED: a rank was ended by signal 9", output)
     base, other = both(tmp_path, "as-is", "X=1")
     assert base.complete
     assert other.complete

@@ -322,3 +322,18 @@ def test_a_launcher_whose_mpi_is_not_ours_is_an_error(collbench: Command) -> Non
     assert done.returncode == 2
     assert "Open MPI's launcher started this, and mpi4py loads MPICH, which that cannot start; fix: " in done.stderr
     assert done.stderr.count("error: ") == 1
+
+
+def test_an_allreduce_with_its_pictures_loads_at_most_a_hundred_modules(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """What describes systems, plans, or draws other figures is imported by what needs it."""
+    words = ["collbench", "sweep", "--on", "cpu", "-e", "8", "-n", "3", "--starts", "1", "--out", "out"]
+    count = "len([name for name in sys.modules if name.partition('.')[0] == 'collbench'])"
+    code = f"import sys; from collbench.cli.commands import group; sys.argv = {words}\n"
+    code += f"group.main(sys.argv[1:], standalone_mode=False); print({count})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert 60 < int(done.stdout.split()[-1]) <= 100
+    assert (tmp_path / "out" / "latency.png").exists()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.cases import Case, Step
-from collbench.collectives import COLLECTIVES, of_nccl_tests
+from collbench.collectives import COLLECTIVES, Collective, of_nccl_tests
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported, UsageError
 from collbench.model.equation import SIZES, Calibration
@@ -143,7 +143,7 @@ def test_the_choice_is_named_and_what_has_no_model_is_refused_with_the_reason() 
         predict(H100, case(8, 8), "ncl")
     assert curve(H100, []) == []
     assert set(SCHEDULES) == {collective.name for collective in of_nccl_tests()}
-    scan = replace(COLLECTIVES["allgather"], name="scan")
+    scan = Collective(**{**vars(COLLECTIVES["allgather"]), "name": "scan"})
     for ranks in (2, 8, 16):
         with pytest.raises(Unsupported, match=r"scan has no model; add its Schedule to collbench/model/schedule\.py"):
             predict(H100.of(2), replace(case(ranks, 4096, "allgather"), collective=scan))

@@ -21,7 +21,7 @@ from collbench.runfile.header import SweepPart
 from collbench.runfile.schema import sweep_part, to_line, to_result, to_sweep
 from collbench.runfile.store import FORMAT, NAME, read
 from tests.conftest import case, measurement
-from tests.runfile.test_store import RESULTS, changed
+from tests.runfile.test_store import RESULTS
 from tests.test_cases import sweep
 from tests.test_step_times import LATE
 
@@ -127,8 +127,8 @@ TRAINING: list[dict[str, Any]] = [
     {"points": [[1, "x", 4.5]]},
     {"steps": [-1, 2]},
     {"seconds": "1"},
-    *({"job": to_line(TRAINED)["case"]["job"] | job} for job in ({"rate": 0.0}, {"steps": -1}, {"seed": 1.5})),
-    {"job": to_line(TRAINED)["case"]["job"] | {"slow": [[1, -2.0]]}},
+    *({"job": to_line(TRAINED)["job"] | job} for job in ({"rate": 0.0}, {"steps": -1}, {"seed": 1.5})),
+    {"job": to_line(TRAINED)["job"] | {"slow": [[1, -2.0]]}},
 ]
 
 
@@ -136,7 +136,7 @@ TRAINING: list[dict[str, Any]] = [
 def test_a_plan_a_step_or_a_training_run_that_cannot_be_costs_its_row_with_the_reason(tmp_path: Path) -> None:
     for row, broken in ((PLAN, PLANS), (MEASURED, STEPS), (TRAINED, TRAINING)):
         lines = [{"kind": "header", "format": FORMAT}, to_line(row)]
-        lines += [changed(to_line(row), changes) for changes in broken]
+        lines += [to_line(row) | changes for changes in broken]
         (tmp_path / NAME).write_text("".join(json.dumps(line) + "\n" for line in lines))
         run = read(tmp_path)
         assert run.results == (row,)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from collbench.cases import Case, Job, Step
+from collbench.cases import Job, Step
 from collbench.errors import RunFileError, StorageError, UsageError
 from collbench.results import Explanation, Failed, Mismatch, Note, Prediction, Reported, Result, Skipped, Timed, Trained
 from collbench.results.collectives import MOVED, PHASES, WAITED, Span, Track
@@ -144,7 +144,7 @@ def test_what_was_asked_of_a_sweep_a_step_or_a_job_reads_back() -> None:
         assert back
         assert getattr(getattr(back.case, name), field) == getattr(asking, field)
         with pytest.raises(ValueError, match=reason):
-            to_result(changed(to_line(row), {name: to_line(row)["case"][name] | {field: bad}}))
+            to_result(to_line(row) | {name: to_line(row)[name] | {field: bad}})
 
 
 def test_each_result_is_on_disk_before_the_next(tmp_path: Path) -> None:
@@ -163,12 +163,6 @@ def test_a_torn_last_line_is_read_past_with_a_warning(tmp_path: Path) -> None:
         path.write_text(text[:-cut])
         with pytest.warns(TornLine, match=f"{NAME}:{1 + len(RESULTS)}"):
             assert list(read(path).results) == RESULTS[:-1], cut
-
-
-def changed(line: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """A line with other fields, which may be those of its case."""
-    case = {name: value for name, value in changes.items() if name in Case.__struct_fields__}
-    return line | {name: value for name, value in changes.items() if name not in case} | {"case": line["case"] | case}
 
 
 ROW, EXPLAINED = to_line(RESULTS[0]), to_line(RESULTS[-1])
@@ -209,7 +203,7 @@ BROKEN: list[tuple[str | dict[str, object], str]] = [
 def test_a_broken_row_is_named_by_file_and_number_and_costs_itself(tmp_path: Path) -> None:
     lines = written(tmp_path, *RESULTS).read_text().splitlines()
     for change, complaint in BROKEN:
-        line = change if isinstance(change, str) else json.dumps(changed(ROW, change))
+        line = change if isinstance(change, str) else json.dumps(ROW | change)
         (tmp_path / NAME).write_text("\n".join([*lines[:2], line, *lines[2:]]) + "\n")
         with pytest.warns(BadRow, match=rf"run\.jsonl:3: .*{re.escape(complaint)}"):
             run = read(tmp_path)

@@ -22,7 +22,6 @@ PLATFORM = PlatformKind(
     discover=_discover,
     default_ranks=probe.default_ranks,
     refuse_too_large=probe.refuse_too_large,
-    fits=probe.fits,
     available=probe.available,
     installed=probe.installed,
     obstacle=probe.obstacle,

@@ -22,8 +22,6 @@ from collbench.units import format_size
 STARTUP = 360.0  # seconds for ranks to get ready: their process starts the driver anew, and then compiles
 
 _DRIVER = "libcuda.so.1"
-_NVML = "libnvidia-ml.so.1"
-_TAKEN = 2**29  # bytes of a GPU that a CUDA context, its kernels and a library's communicator take before any message
 _DEVICES = Path("/dev")  # nvidiactl is there wherever the kernel has NVIDIA's driver
 _TIMEOUT = 300.0  # seconds; a cold driver takes two or three for each GPU, without persistence mode tens
 
@@ -45,27 +43,8 @@ for index in range(count.value):
     call("cuDeviceGet", ctypes.byref(device), index)
     call("cuDeviceTotalMem_v2", ctypes.byref(nbytes), device)
     memories.append(nbytes.value)
-print("\\n" + json.dumps({"memories": memories}), flush=True)
+print("\\n" + json.dumps({"memories": memories}))
 """
-_FREE = """
-def free(index):
-    name, handle, memory = ctypes.create_string_buffer(32), ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()
-    call("cuDeviceGet", ctypes.byref(device), index)
-    call("cuDeviceGetPCIBusId", name, len(name), device)
-    if nvml.nvmlDeviceGetHandleByPciBusId_v2(name, ctypes.byref(handle)) or nvml.nvmlDeviceGetMemoryInfo(
-        handle, memory
-    ):
-        raise OSError("NVML does not say")
-    return memory[1]
-try:
-    nvml = ctypes.CDLL(sys.argv[2])
-    if not nvml.nvmlInit_v2():
-        print("\\n" + json.dumps({"memories": memories, "free": list(map(free, range(count.value)))}))
-except (OSError, AttributeError):
-    pass
-"""
-"""What the same child asks then; without an answer, what it has said stands.  CUDA would need a context for it, which
-takes memory itself."""
 _TRIAL = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
@@ -84,7 +63,6 @@ class Answer:
     """What a child found out."""
 
     memories: tuple[int, ...] = ()  # bytes of each GPU that CUDA shows
-    free: tuple[int, ...] = ()  # of those; empty where NVML does not say
     refusal: str = ""  # why CUDA or CuPy cannot be used
     hung: bool = False
 
@@ -151,7 +129,7 @@ def obstacle() -> str:
 def _driver(library: str, timeout: float) -> Answer:
     if _unloadable(library):
         return Answer()
-    return _child(timeout, "-I", "-S", "-c", _QUESTION + _FREE, library, _NVML)
+    return _child(timeout, "-I", "-S", "-c", _QUESTION, library)
 
 
 def _unloadable(library: str) -> str:
@@ -183,7 +161,7 @@ def _child(timeout: float, *arguments: str) -> Answer:
         with suppress(ValueError, AttributeError):
             answer = json.loads(line)
             refusal = " ".join(answer.get("refusal", "").split())
-            return Answer(tuple(answer.get("memories", ())), tuple(answer.get("free", ())), refusal)
+            return Answer(tuple(answer.get("memories", ())), refusal)
     last = f": {lines[-1].strip()[:200]}" if lines else ""
     return Answer(refusal=f"the process that asked the CUDA driver ended without an answer{last}")
 
@@ -198,24 +176,11 @@ def refuse_too_large(nbytes: int, ranks: int) -> None:
 
     Under an outside launcher nobody knows yet how many of its processes come to these GPUs: one at least.
     """
-    for device, (needed, has) in enumerate(zip(_needed(nbytes, ranks), memories(), strict=True)):
-        if needed > has:
-            raise too_large(device, needed, f"has {format_size(has)}")
-
-
-def fits(nbytes: int, ranks: int) -> bool:
-    """Whether that is free now, as far as NVML says it: for a size that nobody asked for."""
-    free = _driver(_DRIVER, _TIMEOUT).free
-    return not free or all(
-        needed <= has - _TAKEN for needed, has in zip(_needed(nbytes, ranks), free, strict=True) if needed
-    )
-
-
-def _needed(nbytes: int, ranks: int) -> list[int]:
-    """Bytes on each GPU for so many on every rank."""
     gpus = len(memories())
     ranks = min(ranks, gpus) if launched() else ranks
-    return [len(range(device, ranks, gpus)) * nbytes for device in range(gpus)]
+    for device, has in enumerate(memories()):
+        if (needed := len(range(device, ranks, gpus)) * nbytes) > has:
+            raise too_large(device, needed, f"has {format_size(has)}")
 
 
 def too_large(device: int, needed: int, obstacle: str) -> PlatformError:

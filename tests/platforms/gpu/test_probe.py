@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from collbench.api import notices
-from collbench.api.requests import SweepRequest, cut_short, measured_sweep, passed_over
+from collbench.api.requests import SweepRequest, measured_sweep, passed_over
 from collbench.errors import PlatformError
 from collbench.platforms import on_auto
 from collbench.platforms.gpu import probe
 from tests.conftest import Command
-from tools.stand_in.probed import build_driver, build_nvml, put_cupy
+from tools.stand_in.probed import build_driver, put_cupy
 
 _STEP = ("--impl", "mpi", "--compute", "50KFLOP", "--gradients", "4K", "--matrix", "16", "--budget", "0.01")
 QUICK = {  # some commands that take --on auto, and how to make them short
@@ -42,7 +42,6 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Build:
 def _only_made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No driver but the one that a test puts there, on whatever machine."""
     monkeypatch.setattr(probe, "_DRIVER", "libnosuchdriver.so.1")
-    monkeypatch.setattr(probe, "_NVML", "libnosuchnvml.so.1")
     probe._driver.cache_clear()
     monkeypatch.setattr(probe, "_DEVICES", tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -65,53 +64,6 @@ def test_the_driver_is_asked_for_its_gpus_by_a_child(build: Build, monkeypatch: 
         build(devices, status)
         assert probe.memories() == (() if status else tuple(2**33 + i for i in range(devices)))
         assert probe.installed()
-
-
-@pytest.fixture
-def nvml(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Two GPUs of 8 GiB; on the first `free` MiB are free, on the second a quarter of that."""
-
-    def make(free: int, status: int = 0) -> None:
-        monkeypatch.setattr(probe, "_NVML", str(build_nvml(tmp_path, free, status)))
-        build(2)
-
-    return make
-
-
-def test_what_is_free_is_asked_of_nvml_gpu_by_gpu(nvml: Callable[..., None]) -> None:
-    """As CUDA counts them; less what the ranks take before they have any buffer.  A GPU without a rank has no say."""
-    nvml(free=2**10)
-    assert probe.fits(2**29, 1)
-    assert not probe.fits(2**29 + 1, 1)
-    assert not probe.fits(1, 2)
-    nvml(free=2**12)
-    assert probe.fits(2**29, 2)
-    assert not probe.fits(2**29 + 1, 2)
-    assert probe.fits(2**29, 3), "two of which share the first"
-    assert not probe.fits(2**29, 4)
-
-
-def test_without_nvml_s_word_everything_fits_and_the_gpus_are_known(nvml: Callable[..., None]) -> None:
-    """Whoever opens the GPU finds out."""
-    for status in (9, -1):
-        nvml(free=1, status=status)
-        assert probe.memories() == (2**33, 2**33 + 1)
-        assert probe.fits(2**32, 2), status
-
-
-def test_the_default_sweep_ends_at_what_is_free(nvml: Callable[..., None]) -> None:
-    """And is never refused for it: how much CUDA takes is not sure.  What the user asks for is as large as it says."""
-    for free, last in ((8192, 2**27), (95, 2**19)):
-        nvml(free=free)
-        gpu = {"on": "gpu", "impl": "nccl,two-shot", "starts": 1}
-        _, sweep = measured_sweep(SweepRequest(**gpu))
-        assert sweep.requested
-        assert sweep.requested.last == last
-        said = cut_short(sweep, "gpu")
-        assert ("larger messages do not fit in the memory that is free here" in said) == (free < 8192)
-        _, measured = measured_sweep(SweepRequest(**gpu, maxbytes="128M"))
-        assert measured.requested
-        assert measured.requested.last == 128 * 2**20
 
 
 def test_a_driver_that_shows_no_gpu_says_why(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
