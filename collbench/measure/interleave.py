@@ -10,7 +10,7 @@ several MPI libraries (`sweep --mpi`).  `Starts` starts the ranks of one sweep a
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -324,10 +324,6 @@ def library_suffixes(libraries: Sequence[Library]) -> list[str]:
     return names
 
 
-def _supervised(sweep: Sweep, library: Library) -> Measures:
-    return Supervisor(LIBRARY_PLATFORM, sweep, library=library)
-
-
 class MultiLibrary(Interleaving):
     """The ranks of a sweep with several MPI libraries, as a Session needs them: an arm for each, by its own launcher.
 
@@ -337,9 +333,7 @@ class MultiLibrary(Interleaving):
     names of all rows.
     """
 
-    def __init__(
-        self, sweep: Sweep, libraries: Sequence[Library], start: Callable[[Sweep, Library], Measures] = _supervised
-    ) -> None:
+    def __init__(self, sweep: Sweep, libraries: Sequence[Library]) -> None:
         known = implementations()
         calling = [name for name in sweep.implementations if known[name].library]
         if len(libraries) > 1 and not calling:
@@ -349,15 +343,15 @@ class MultiLibrary(Interleaving):
         share = replace(sweep.sampling, budget=sweep.sampling.budget * len(calling) / len(sweep.implementations))
         others = replace(sweep, implementations=tuple(calling), sampling=share)
         arms = []
-        self._rows: dict[tuple[int, str], str] = {}  # the name of a row by arm and implementation
-        for place, library in enumerate(libraries):
-            of_arm = others if place else sweep
-            arms.append(Arm((start(of_arm, library),), of_arm, f"--mpi {library.kind.key}"))
+        for library in libraries:
+            of_arm = others if arms else sweep
+            ranks = Supervisor(LIBRARY_PLATFORM, of_arm, library=library)
+            arms.append(Arm((ranks,), of_arm, f"--mpi {library.kind.key}"))
+        names = []
         for name in sweep.implementations:
-            for place in range(len(libraries)) if name in calling else (0,):
-                self._rows[place, name] = name + self._suffixes[place] if name in calling else name
-        self._asked = sweep
-        self.sweep = replace(sweep, implementations=tuple(self._rows.values()))
+            names += [name + suffix for suffix in self._suffixes] if name in calling else [name]
+        self._calling = calling
+        self.sweep = replace(sweep, implementations=tuple(names))
         super().__init__(LIBRARY_PLATFORM, arms)
 
     def start(self, stack: ExitStack) -> WorkerHello:
@@ -370,13 +364,18 @@ class MultiLibrary(Interleaving):
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep: of a case those of all libraries, before the next."""
-        for number, case in enumerate(self._asked.cases()):
+        for number, (case, *_) in enumerate(self.cases):
             if len(self.arms) == 1:  # as they come
-                for result in self.arms[0].ranks[0].measure(case, self._asked.implementations, self._asked.sampling):
-                    yield replace(result, implementation=self._rows[0, result.implementation])
+                sweep = self.arms[0].sweep
+                measured = self.arms[0].ranks[0].measure(case, sweep.implementations, sweep.sampling)
+                yield from (self._row(result, 0) for result in measured)
                 continue
-            found: dict[tuple[int, str], Result] = {}
+            rows = []
             for place, _ in enumerate(self.arms):
-                found |= {(place, result.implementation): result for result in self.results(number, place)}
-            for at, row in self._rows.items():
-                yield replace(found[at], implementation=row)
+                rows += [self._row(result, place) for result in self.results(number, place)]
+            yield from sorted(rows, key=lambda row: self.sweep.implementations.index(row.implementation))
+
+    def _row(self, result: Result, place: int) -> Result:
+        """Return the result under the name of its row."""
+        suffix = self._suffixes[place] if result.implementation in self._calling else ""
+        return replace(result, implementation=result.implementation + suffix)
