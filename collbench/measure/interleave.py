@@ -10,12 +10,12 @@ several MPI libraries (`sweep --mpi`).  `Starts` starts the ranks of one sweep a
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from collbench.algorithms import implementations
 from collbench.cases import USUAL_STARTS, Case, Sampling, Sweep
@@ -70,22 +70,6 @@ def shares(sampling: Sampling, rounds: int = ROUNDS) -> list[Sampling]:
     return [share] * rounds
 
 
-class Measures(Protocol):
-    """What is needed of a Supervisor."""
-
-    greeting: WorkerHello
-    tell: Tell
-
-    def __enter__(self) -> Any: ...
-
-    def __exit__(self, *exception: Any) -> None: ...
-
-    def measure(
-        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
-    ) -> Iterator[Result]:
-        """Yield a result for each of the named implementations."""
-
-
 class Arm(NamedTuple):
     """Sets of ranks, and what they measure: as many cases as the other arms, perhaps by fewer implementations.
 
@@ -93,7 +77,7 @@ class Arm(NamedTuple):
     how samples are counted is the same for all arms.
     """
 
-    ranks: Sequence[Measures]  # one set for each start, which measure a round each in turn
+    ranks: Sequence[Supervisor]  # one set for each start, which measure a round each in turn
     sweep: Sweep
     name: str = ""  # for errors
 
@@ -111,7 +95,7 @@ class ArmResults:
         last = [results[-1] for results in self.rounds.values() if results and _is_right(results[-1])]
         return bool(last) and all(result.disturbed for result in last)
 
-    def measure(self, ranks: Measures, sampling: Sampling) -> None:
+    def measure(self, ranks: Supervisor, sampling: Sampling) -> None:
         """Measure one more round of all that can still be; RanksLost if no ranks can be had any more."""
         launches: dict[str, int] = {}
         names = []
@@ -125,7 +109,7 @@ class ArmResults:
             for result in ranks.measure(self.case, names, sampling, launches):
                 self.rounds[result.implementation].append(result)
 
-    def measure_or_fail(self, ranks: Measures, sampling: Sampling, number: int) -> None:
+    def measure_or_fail(self, ranks: Supervisor, sampling: Sampling, number: int) -> None:
         """Measure the round of that number; implementations fail whose ranks die and cannot be replaced."""
         try:
             self.measure(ranks, sampling)
@@ -188,7 +172,7 @@ class Interleaving(Ranks):
 
     def start(self, stack: ExitStack) -> WorkerHello:
         """Start the ranks of one arm after the other; a PlatformError names the arm whose ranks do not start."""
-        started: list[Measures] = []
+        started: list[Supervisor] = []
         for arm in self.arms:
             for ranks in arm.ranks:
                 if any(ranks is other for other in started):
@@ -342,16 +326,16 @@ class MultiLibrary(Interleaving):
         self._suffixes = library_suffixes(libraries)
         share = replace(sweep.sampling, budget=sweep.sampling.budget * len(calling) / len(sweep.implementations))
         others = replace(sweep, implementations=tuple(calling), sampling=share)
-        arms = []
+        arms: list[Arm] = []
         for library in libraries:
             of_arm = others if arms else sweep
             ranks = Supervisor(LIBRARY_PLATFORM, of_arm, library=library)
             arms.append(Arm((ranks,), of_arm, f"--mpi {library.kind.key}"))
-        names = []
+        rows: list[str] = []
         for name in sweep.implementations:
-            names += [name + suffix for suffix in self._suffixes] if name in calling else [name]
+            rows += [name + suffix for suffix in self._suffixes] if name in calling else [name]
         self._calling = calling
-        self.sweep = replace(sweep, implementations=tuple(names))
+        self.sweep = replace(sweep, implementations=tuple(rows))
         super().__init__(LIBRARY_PLATFORM, arms)
 
     def start(self, stack: ExitStack) -> WorkerHello:
