@@ -16,6 +16,7 @@ from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import curves
 from collbench.analysis.strategies import Effort, ranking
 from collbench.cli import _step_sessions, step
+from collbench.cli.options import made
 from collbench.lesson import ASSETS, elsewhere
 from collbench.lesson.content import MODEL, Chapter, Question
 from collbench.lesson.numbers import nearest
@@ -58,7 +59,7 @@ def predicted(command: str) -> Run:
     sessions = {"scale": _step_sessions.scale_session, "overlap": _step_sessions.overlap_session}
     with tempfile.TemporaryDirectory() as folder:
         context = step.command.commands[name].make_context(name, [*words, "--out", f"{folder}/run"])
-        with sessions[name](context.params) as session:
+        with sessions[name](made(_step_sessions.StepRequest, context.params)) as session:
             list(session.run())
         return read(Path(folder, "run"))
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from collbench.analysis.overlap import Overlap, overlaps
 from collbench.analysis.scaling import curves, find_point
 from collbench.analysis.stragglers import PERCENTS, RankStatistics, StepArrays, costliest, signed, straggler_rows, tail
@@ -15,7 +13,6 @@ from collbench.measure.step_runs import MODES
 from collbench.present.columns import USEFUL, Column
 from collbench.present.terminal import lines
 from collbench.results import Result, StepRow, StepTimes, Trained
-from collbench.stats import Estimate
 from collbench.units import format_range, format_seconds, format_size
 
 PREDICTED = (
@@ -66,10 +63,6 @@ class StepResult:
         whole = self.result.computing() + self.result.waiting() + self.result.exposed()
         return f"{getattr(self.result, part)() / whole:.1%}" if whole else ""
 
-    def percentile(self, percent: float) -> str:
-        """Return a percentile of single steps; - where there are too few."""
-        return _tail(tail(StepArrays.of(self.result.series).seconds, percent))
-
 
 PROBLEM: Callable[[StepResult], str] = attrgetter("problem")
 
@@ -98,10 +91,6 @@ def _check(row: StepResult) -> str:
     return ", ".join(filter(None, (row.result.check, row.result.method, str(row.result.note))))
 
 
-def _tail(known: Estimate | None) -> str:
-    return format_seconds(known.value) if known else "-"
-
-
 def _compared(of: Callable[[Overlap], str]) -> Callable[[StepResult], str]:
     """Return what a step says of its overlap; nothing where its parts do not overlap."""
     return lambda row: of(row.overlap) if row.overlap else ""
@@ -122,9 +111,14 @@ _BAND: Column[StepResult] = Column("95 % interval", _band, importance=4, form=">
 _CHECK: Column[StepResult] = Column("check", _check)
 
 
-def _part(name: str, importance: int) -> Column[StepResult]:
-    """Return the column of a mean part of a step: computing, waiting, or exposed."""
-    return Column(name, lambda row: getattr(row.result, name)(), format_seconds, importance, ">9")
+_PARTS: tuple[Column[StepResult], ...] = (
+    Column("compute", lambda row: row.share("computing"), importance=1, form=">"),
+    Column("wait", lambda row: row.share("waiting"), importance=2, form=">"),
+    Column("exposed", lambda row: row.share("exposed"), importance=3, form=">"),
+)
+_PARTS_LEGEND = (
+    "compute, wait, exposed: shares of a step: computing, waiting for the last rank, communication that nothing hides"
+)
 
 
 def _scaling_title(result: Result) -> str:
@@ -143,13 +137,11 @@ SCALING = StepTable(
         _BAND,
         Column("speed-up", lambda row: row.scaled[0], importance=USEFUL + 1, form=">"),
         Column("efficiency", lambda row: row.scaled[1], importance=USEFUL, form=">"),
-        Column("compute", lambda row: row.share("computing"), importance=1, form=">"),
-        Column("wait", lambda row: row.share("waiting"), importance=2, form=">"),
-        Column("exposed", lambda row: row.share("exposed"), importance=3, form=">"),
+        *_PARTS,
         _CHECK,
     ),
     "step: median of the series' means; speed-up, efficiency: as if the fewest ranks were perfect, 95 % intervals\n"
-    "compute, wait, exposed: shares of a step: computing, waiting for the last rank, communication that nothing hides",
+    f"{_PARTS_LEGEND}",
 )
 
 
@@ -183,18 +175,13 @@ STRAGGLERS = StepTable(
         _NAMES,
         _STEP,
         _BAND,
-        Column("p50", lambda row: row.percentile(50), importance=1, form=">9"),
-        Column("p99", lambda row: row.percentile(99), importance=USEFUL, form=">9"),
-        Column("p99.9", lambda row: row.percentile(99.9), importance=2, form=">9"),
-        _part("computing", 3),
-        _part("waiting", USEFUL + 1),
-        _part("exposed", USEFUL + 2),
+        *_PARTS,
         replace(_CHECK, name=""),
     ),
-    "step: median of the series' means; percentiles: of single steps, - where there are too few\n"
-    "computing, waiting (for the last rank), exposed (communication that nothing hides): means\n"
+    "step: median of the series' means; percentiles: of single steps, with 95 % interval, where there are enough\n"
+    f"{_PARTS_LEGEND}\n"
     "last: share of the steps in which the rank was last; late: behind the median of the others, with 99 % interval\n"
-    "costs: share of a step that the others spend waiting for it",
+    "late, costs: shares of a step; costs: what the others wait for it",
 )
 
 
@@ -227,36 +214,14 @@ def ranking_table(results: Sequence[Result]) -> Iterator[str]:
         yield from lines(ranking_columns(found), ranked_rows(found))
 
 
-# Ranks of a straggler test.
-
-
-class LateRank(NamedTuple):
-    """A row: what is known of a rank, and the moments of all steps."""
-
-    rank: RankStatistics
-    steps: StepArrays
-
-    def percentile(self, percent: float) -> str:
-        """Return a percentile of how late it is in single steps; - where there are too few."""
-        return _tail(tail(self.steps.late[self.rank.rank], percent))
-
-
-LATE_RANKS: tuple[Column[LateRank], ...] = (
-    Column("rank", lambda row: row.rank.rank, form=">4"),
-    Column("last", lambda row: row.steps.last_share(row.rank.rank), "{:.0%}".format, form=">"),
-    Column("late", lambda row: row.rank.late.scaled(row.steps.median).text(signed), form="<"),
-    Column("p99", lambda row: row.percentile(99), importance=3, form=">"),
-    Column("p99.9", lambda row: row.percentile(99.9), importance=1, form=">"),
-    Column("computes", lambda row: float(np.median(row.steps.computing[row.rank.rank])), format_seconds, 2, ">"),
-    Column("costs", lambda row: row.steps.cost(row.rank.rank), "{:.1%}".format, form=">"),
-    Column("finding", lambda row: row.rank.finding.value),
+LATE_RANKS: tuple[Column[RankStatistics], ...] = (
+    Column("rank", attrgetter("rank"), form=">4"),
+    Column("last", attrgetter("last"), "{:.0%}".format, form=">"),
+    Column("late", lambda rank: rank.late.text("{:z.1%}".format), form="<"),
+    Column("computes", attrgetter("computing"), format_seconds, 2, ">"),
+    Column("costs", attrgetter("cost"), "{:.1%}".format, form=">"),
+    Column("finding", lambda rank: rank.finding.value),
 )
-
-
-def late_ranks(steps: StepArrays) -> tuple[list[LateRank], int]:
-    """Return the ranks that cost most, and how many more cost less."""
-    found = costliest(steps)
-    return [LateRank(rank, steps) for rank in found[:MOST_LATE]], max(0, len(found) - MOST_LATE)
 
 
 def straggler_sections(results: Sequence[Result]) -> Iterator[str]:
@@ -271,11 +236,11 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
         f"{result.label}: {steps.count} steps in {len(steps.slices)} series; "
         f"clocks agree within {format_seconds(result.clock)}"
     )
-    rows, more = late_ranks(steps)
-    for line in lines(LATE_RANKS, rows):
+    ranks = costliest(steps)
+    for line in lines(LATE_RANKS, ranks[:MOST_LATE]):
         yield f"  {line}"
-    if more:
-        yield f"  ... and {more} ranks that cost less"
+    if len(ranks) > MOST_LATE:
+        yield f"  ... and {len(ranks) - MOST_LATE} ranks that cost less"
     tails = {percent: tail(steps.seconds, percent) for percent in PERCENTS}
     known = [f"p{percent:g} {of.text(format_seconds)}" for percent, of in tails.items() if of]
     yield f"  steps: {'; '.join(known)}"

@@ -31,7 +31,7 @@ STRETCHES = 24  # the goal: fewer than 9 cannot decide about two ranks, fewer th
 _REMEMBERED = 2.0  # autocorrelation times that a stretch lasts
 _MOST = 2 / 3  # of the stretches, and of the series, in which a rank must be notably late
 PERCENTS = (50.0, 99.0, 99.9)
-"""Percentiles of step times that tables have."""
+"""Percentiles of step times that are told."""
 _TAIL_ERROR = 0.05  # of the interval of a percentile
 _UNCORRELATED = 0.05  # a correlation that counts as none
 _CHANCE = 2.0  # events that follow each other as closely as others by chance
@@ -171,6 +171,9 @@ class RankStatistics:
     stretches: tuple[float, ...]  # its median lateness in each, over the median step
     series: tuple[float, ...]  # the same by series
     costs: tuple[float, ...]  # by series: what the others wait for it beyond the costliest other rank, as a time share
+    last: float  # share of the steps in which it was the last
+    cost: float  # share of the time that the others wait for it
+    computing: float  # median seconds of a step
 
     @cached_property
     def late(self) -> Estimate:
@@ -205,7 +208,9 @@ def straggler_test(rows: Sequence[StepArrays]) -> list[RankStatistics]:
             by_stretch += [float(np.median(late[stretch])) for stretch in of_steps]
             by_series += [float(np.median(late[series])) for series in steps.slices]
             costs += [_excess_cost(steps, rank, series) for series in steps.slices]
-        found.append(RankStatistics(rank, ranks, tuple(by_stretch), tuple(by_series), tuple(costs)))
+        shares = [(steps.last_share(rank), steps.cost(rank), np.median(steps.computing[rank])) for steps in rows]
+        means = np.mean(shares, axis=0).tolist()
+        found.append(RankStatistics(rank, ranks, tuple(by_stretch), tuple(by_series), tuple(costs), *means))
     return found
 
 
@@ -236,18 +241,17 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     late = []
     for one in found:
         if one.finding in (Finding.LATE, Finding.OFTEN):
-            last = np.mean([steps.last_share(one.rank) for steps in rows])
-            cost = np.mean([steps.cost(one.rank) for steps in rows])
-            often = " now and then" if one.finding is Finding.OFTEN else ""
             late.append(
-                f"rank {one.rank} is late{often}: last in {last:.0%} of the steps, by {_of_step(one.late)}; "
-                f"the others wait for it {cost:.0%} of the time"
+                f"rank {one.rank} is {one.finding.value}: last in {one.last:.0%} of the steps, "
+                f"by {_of_step(one.late)}; the others wait for it {one.cost:.0%} of the time"
             )
     if late:
         return ["; ".join(late)]
     unclear = [rank for rank in found if rank.finding is Finding.UNCLEAR]
     if not unclear:
-        return [_no_straggler(rows)]
+        latest = max(found, key=lambda rank: rank.last).rank
+        shares = np.concatenate([steps.late[latest, steps.last == latest] / steps.median for steps in rows])
+        return [f"no straggler; rank {latest} is latest most often, by {np.median(shares):.1%} of a step"]
     worst = max(unclear, key=lambda rank: rank.late.value)
     more = f" (as may {len(unclear) - 1} more)" if len(unclear) > 1 else ""
     return [
@@ -256,20 +260,13 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     ]
 
 
-def _no_straggler(rows: Sequence[StepArrays]) -> str:
-    shares = [np.mean([steps.last_share(rank) for steps in rows]) for rank in range(rows[0].ranks)]
-    rank = int(np.argmax(shares))
-    late = np.concatenate([steps.late[rank, steps.last == rank] / steps.median for steps in rows])
-    return f"no straggler; rank {rank} is latest most often, by {np.median(late):.1%} of a step"
-
-
 def _of_step(late: Estimate) -> str:
     return f"{late.text('{:z.1%}'.format)} of a step"
 
 
 def costliest(steps: StepArrays) -> list[RankStatistics]:
     """Return the ranks of a row, those that cost the others most first, judged by this row alone."""
-    return sorted(straggler_test([steps]), key=lambda rank: steps.cost(rank.rank), reverse=True)
+    return sorted(straggler_test([steps]), key=lambda rank: rank.cost, reverse=True)
 
 
 def signed(seconds: float) -> str:

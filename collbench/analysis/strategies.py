@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from statistics import fmean, stdev
-from typing import NamedTuple
 
 from collbench.measure.strategies import strategies
 from collbench.present.columns import Column
@@ -114,17 +113,14 @@ class Ranking:
         arrived = [entry for entry in self.entries if entry.arrived]
         return sorted(arrived, key=lambda entry: entry.mean(effort).value)
 
-    def after_first(self, effort: Effort) -> dict[str, Estimate]:
-        """Return how many times as much all others need as the first; together these intervals cover with 95 %.
+    def after(self, first: StrategyRuns, effort: Effort) -> dict[str, Estimate]:
+        """Return how many times as much all others need as one; together these intervals cover with 95 %.
 
         The error is divided by their number (Bonferroni), as one of many could win by chance.
         """
-        ranked = self.ranked(effort)
-        found = {}
-        for other in ranked[1:]:
-            if ratio := other.ratio(ranked[0], effort, ERROR / (len(ranked) - 1)):
-                found[other.name] = ratio
-        return found
+        others = [other for other in self.ranked(effort) if other is not first]
+        ratios = {other.name: other.ratio(first, effort, ERROR / len(others)) for other in others}
+        return {name: ratio for name, ratio in ratios.items() if ratio}
 
 
 def ranking(results: Sequence[Result]) -> Ranking | None:
@@ -169,36 +165,29 @@ def round_up(value: float) -> float:
 # In words.
 
 
-class Ranked(NamedTuple):
-    """A row: a strategy over all seeds, and how many times as long as the first it takes."""
-
-    strategy: StrategyRuns
-    ratio: Estimate | None
-
-    def mean(self, effort: Effort, form: Callable[[float], str]) -> str | None:
-        """Return what it needs to reach the target; None if it does not."""
-        return _text(self.strategy.mean(effort), form) if self.strategy.arrived else None
-
-
-def ranked_rows(found: Ranking) -> list[Ranked]:
+def ranked_rows(found: Ranking) -> list[StrategyRuns]:
     """Return the strategies, the first to the target first."""
-    after = found.after_first(Effort.SECONDS)
-    entries = (*found.ranked(Effort.SECONDS), *found.short)
-    return [Ranked(entry, after.get(entry.name)) for entry in entries]
+    return [*found.ranked(Effort.SECONDS), *found.short]
 
 
-def ranking_columns(found: Ranking) -> tuple[Column[Ranked], ...]:
+def ranking_columns(found: Ranking) -> tuple[Column[StrategyRuns], ...]:
     """Return the columns of a ranking; intervals are text."""
+
+    def mean(effort: Effort, form: Callable[[float], str]) -> Callable[[StrategyRuns], str | None]:
+        return lambda row: _text(row.mean(effort), form) if row.arrived else None
+
+    def over_first(effort: Effort) -> Callable[[StrategyRuns], str | None]:
+        after = found.after(ranked_rows(found)[0], effort)
+        return lambda row: _times(after[row.name]) if row.name in after else None
+
+    seconds = mean(Effort.SECONDS, format_seconds)
     return (
-        Column("", lambda row: row.strategy.name, key="strategy"),
-        Column(
-            f"seconds to loss {found.target:g}",
-            lambda row: row.mean(Effort.SECONDS, format_seconds) or "not reached",
-            form=">",
-        ),
-        Column("steps", lambda row: row.mean(Effort.STEPS, "{:.0f}".format), importance=2, form=">"),
-        Column("samples/s", lambda row: _text(row.strategy.rate, "{:,.0f}".format), importance=1, form=">"),
-        Column("time over the first's", lambda row: row.ratio, _times, form=">"),
+        Column("", lambda row: row.name, key="strategy"),
+        Column(f"seconds to loss {found.target:g}", lambda row: seconds(row) or "not reached", form=">"),
+        Column("steps", mean(Effort.STEPS, "{:.0f}".format), importance=2, form=">"),
+        Column("samples/s", lambda row: _text(row.rate, "{:,.0f}".format), importance=1, form=">"),
+        Column("time over the first's", over_first(Effort.SECONDS)),
+        Column("steps over the first's", over_first(Effort.STEPS), importance=3),
     )
 
 
@@ -209,18 +198,18 @@ def verdicts(results: Sequence[Result]) -> list[str]:
 
 
 def verdict(found: Ranking) -> Iterator[str]:
-    """Yield lines: which strategy is first in seconds and in steps, what the others trade, which never get there."""
+    """Yield lines: which strategy is first in seconds and in steps, and which never get there."""
     if len(found.entries) - len(found.short) > 1:
         yield f"in time: {_first(found, Effort.SECONDS)}"
         yield f"in steps: {_first(found, Effort.STEPS)}"
-        yield from _traded(found)
     for entry in found.short:
         far = len(entry.runs) - len(entry.goals)
         yield f"{entry.name} does not reach loss {found.target:g} with {far} of {len(entry.runs)} seeds"
 
 
 def _first(found: Ranking, effort: Effort) -> str:
-    first, after = found.ranked(effort)[0], found.after_first(effort)
+    first = found.ranked(effort)[0]
+    after = found.after(first, effort)
     names = by_key(after, lambda name: _place(after[name]))
     level, later = names.get("level", []), names.get("behind", [])
     unsure = [name for name in after if name not in (*level, *later)]
@@ -235,29 +224,6 @@ def _first(found: Ranking, effort: Effort) -> str:
     if level:
         return f"{format_list([first.name, *level])} reach loss {found.target:g} first, level within {LEVEL:.0%}{rest}"
     return f"{first.name} reaches loss {found.target:g} first{rest}"
-
-
-def _traded(found: Ranking) -> Iterator[str]:
-    """Yield what the others win or lose in time and in steps.
-
-    That is against the quickest strategy of the largest group that is level in steps; the others are outside of it.
-    """
-    quickest_first = found.ranked(Effort.SECONDS)
-    group: list[StrategyRuns] = []
-    for entry in found.ranked(Effort.STEPS):
-        level = []
-        for other in quickest_first:
-            ratio = other.ratio(entry, Effort.STEPS)
-            if other is entry or (ratio and ratio.surely_level(LEVEL)):
-                level.append(other)
-        if len(level) > len(group):
-            group = level
-    base, others = group[0], [entry for entry in quickest_first if entry not in group]
-    for other in others:
-        seconds, steps = (other.ratio(base, effort, ERROR / len(others)) for effort in Effort)
-        if seconds and steps:
-            in_time = f"{_place(seconds)} in time, {_times(seconds)}"
-            yield f"{other.name} against {base.name}: {in_time}; {_place(steps)} in steps, {_times(steps)}"
 
 
 def _place(ratio: Estimate) -> str:

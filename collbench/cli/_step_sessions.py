@@ -1,13 +1,14 @@
-"""From the options of `collbench step` to a session that measures or predicts steps; a wrong word is a UsageError."""
+"""From a request of `collbench step` to a session that measures or predicts steps; a wrong word is a UsageError."""
 
 import math
 import socket
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
 
 from collbench.algorithms import choose, implementations, needs
+from collbench.api.declared import SIZE, Opt
 from collbench.api.notices import RANKS, announced_if_slow
 from collbench.api.requests import (
     SweepRequest,
@@ -17,12 +18,12 @@ from collbench.api.requests import (
     measured_sweep,
     new_folder,
 )
-from collbench.cases import BUCKET_UNIT, Job, Step, Sweep
-from collbench.cli.options import made
+from collbench.api.words import MOST_RANKS, Size
+from collbench.cases import BUCKET_UNIT, WEAK, Job, Step, Sweep
 from collbench.errors import PlatformError, UsageError
 from collbench.host.launcher import launched
 from collbench.measure import strategies
-from collbench.measure.calibration import Work, calibrated, products_for, seconds_of_a_product
+from collbench.measure.calibration import Work, calibrated
 from collbench.measure.predicted import PredictedSteps
 from collbench.measure.session import Session
 from collbench.measure.step_runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
@@ -40,56 +41,99 @@ _NODES = 512  # of a described system, at most by default
 _FLOPS = {"FLOP": 1.0, "KFLOP": 1e3, "MFLOP": 1e6, "GFLOP": 1e9, "TFLOP": 1e12, "PFLOP": 1e15}
 _LONGEST_WORK, _MOST_FLOPS = 1e4, 1e21  # of computing in a step
 _SLOWEST = 1000.0
-_MOST_COUNTS, _MOST_RANKS = 64, 2**30  # numbers of ranks in one scaling, and the largest
+_MOST_COUNTS = 64  # numbers of ranks in one scaling
 _MOST_BUCKETS = 1024  # of a step
-_NOISE = 0.0022  # spread of predicted computing times
 _WEIGHT_COPIES = 4  # of all updates on every rank: its own, all ranks', and those on their way
 SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # of a slow rank in steps and in training, if none is given
 
-Options = Mapping[str, Any]
-"""The options of a command of `collbench step`, as they were given."""
+
+@dataclass(frozen=True)
+class StepRequest(SweepRequest):
+    """What the commands of `collbench step` are asked for: each has options for some of these words."""
+
+    strategy: Annotated[str, Opt("--strategy", "Strategies to compare.", metavar="NAME[,NAME]|all")] = "all"
+    counts: Annotated[
+        str | None,
+        Opt("-g --ranks", "Numbers of ranks; FIRST..LAST doubles.", "1,2; on a system from 1 to all GPUs", "N,N|N..N"),
+    ] = None
+    mode: Annotated[
+        str, Opt("--mode", "What stays the same: the work of a rank (weak), or of all.", choices=(*MODES, "both"))
+    ] = WEAK
+    impl: Annotated[str, Opt("--impl", "Implementations.", "the library and auto", "NAME[,NAME]")] = ""
+    compute: Annotated[
+        str | None,
+        Opt("--compute", "What a rank computes, such as 10ms or 2GFLOP.", "10ms, predicted 100ms", "TIME|FLOP"),
+    ] = None
+    gradients: Annotated[
+        Size | None,
+        Opt("-b --gradients", "Bytes to communicate.", "4M, for overlap 8M, predicted 1G", unit=SIZE, least=1),
+    ] = None
+    matrix: Annotated[
+        int | None, Opt("--matrix", "Rows of the matrices.", "256 on a CPU, 4096 on a GPU", "ROWS", least=1, most=2**15)
+    ] = None
+    buckets: Annotated[
+        str | None, Opt("--buckets", "Sizes to hand over at once.", "a 16th, a 4th, all", "SIZE[,SIZE]")
+    ] = None
+    steps: Annotated[int | None, Opt("--steps", "Steps of each implementation.", f"{STEPS}", metavar="N")] = None
+    slow_rank: Annotated[
+        Sequence[str],
+        Opt(
+            "--slow-rank",
+            f"A rank that computes FACTOR times as much, {SLOW_FACTOR:g} if not given, in strategies {SLOW_TRAINER:g}; "
+            "several times for several ranks.",
+            metavar="R[:FACTOR]",
+        ),
+    ] = ()
+    seeds: Annotated[
+        int, Opt("--seeds", "Runs of every strategy, each from other first weights.", "", "N", least=1, most=1000)
+    ] = 8
+    updates: Annotated[int, Opt("--steps", "Steps of each rank, on average.", "", "N", least=1, most=10_000)] = 120
+    staleness: Annotated[
+        int,
+        Opt("--staleness", "asynchronous: steps ahead of the slowest; 0: synchronous.", "", "S", least=0, most=10_000),
+    ] = 256
+    target: Annotated[float | None, Opt("--target", "Loss to reach.", "the lowest that all get to", above=0)] = None
 
 
-def scale_session(options: Options) -> Session:
+def scale_session(request: StepRequest) -> Session:
     """Return the session of `collbench step scale`."""
     refuse_launcher("step scale", ", on several numbers of them")
-    mode, given = options["mode"], options["ranks"]
-    modes = tuple(MODES) if mode == "both" else (mode,)
-    if system := _described(options["on"]):
+    modes = tuple(MODES) if request.mode == "both" else (request.mode,)
+    if system := _described(request.on):
         most = system.gpus * (2 ** int(math.log2(max(system.nodes, _NODES))) if system.nics else 1)
         # One rank alone costs nothing here, and is what all others are compared with.
-        counts = tuple(dict.fromkeys((1, *parse_ranks(given or f"1..{most}"))))
-        sweep = _described_sweep(options, system, counts[-1])
+        counts = tuple(dict.fromkeys((1, *parse_ranks(request.counts or f"1..{most}"))))
+        sweep = _described_sweep(request, system, counts[-1])
         scaling = Scaling(sweep, counts, modes)
-        run = PredictedSteps(system, scaling.sweep, _NOISE, chain.from_iterable(scaling.cases()))
-        folder = options["out"] or default_folder(sweep, f"scale-{folder_name(system, counts[-1])}")
+        run = PredictedSteps(system, scaling.sweep, chain.from_iterable(scaling.cases()))
+        folder = request.folder or default_folder(sweep, f"scale-{folder_name(system, counts[-1])}")
         return Session(run, scaling.sweep, None, folder, modelled=True)
-    counts = parse_ranks(given or "1,2")
-    platform, sweep = _measured_sweep(options, "4M", counts[-1])
-    product = Step(1, options["matrix"] or find_platform(platform).matrix)
+    counts = parse_ranks(request.counts or "1,2")
+    platform, sweep = _measured_sweep(request, "4M", counts[-1])
+    product = Step(1, request.matrix or find_platform(platform).matrix)
     layout = Layout.of(replace(sweep, steps=(product,)), needs(sweep.implementations, sweep.ranks, platform))
     find_platform(platform).refuse_too_large(layout.nbytes, sum(counts))  # all ranks are there at once
-    scaling = Scaling(replace(sweep, steps=(_measured_step(options, platform, counts[-1]),)), counts, modes)
-    folder = options["out"] or default_folder(sweep, "scale")
+    scaling = Scaling(replace(sweep, steps=(_measured_step(request, platform, sweep),)), counts, modes)
+    folder = request.folder or default_folder(sweep, "scale")
     return Session(scaling_run(platform, scaling, folder), scaling.sweep, None, folder)
 
 
-def overlap_session(options: Options) -> Session:
+def overlap_session(request: StepRequest) -> Session:
     """Return the session of `collbench step overlap`."""
     refuse_launcher("step overlap")
-    ranks, system = options["ranks"], _described(options["on"])
+    system = _described(request.on)
     if system:
-        ranks = _two_or_more(system.ranks if ranks is None else ranks)
-        platform, sweep = system.platform, _described_sweep(options, system, ranks)
+        ranks = _two_or_more(system.ranks if request.ranks is None else request.ranks)
+        platform, sweep = system.platform, _described_sweep(request, system, ranks)
     else:
-        platform, sweep = _measured_sweep(options, "8M", ranks)
+        platform, sweep = _measured_sweep(request, "8M", request.ranks)
         _two_or_more(sweep.ranks)
-    sizes = parse_buckets(options["buckets"], sweep.sizes[0])
-    step = sweep.steps[0] or _measured_step(options, platform, sweep.ranks)
+    sizes = parse_buckets(request.buckets, sweep.sizes[0])
+    step = sweep.steps[0] or _measured_step(request, platform, sweep)
     sweep = replace(sweep, steps=overlap_steps(step, platform, sizes))
     where = f"-{folder_name(system, sweep.ranks)}" if system else ""
-    folder = options["out"] or default_folder(sweep, f"overlap{where}")
-    run = PredictedSteps(system, sweep, _NOISE) if system else overlap_run(platform, sweep, folder)
+    folder = request.folder or default_folder(sweep, f"overlap{where}")
+    run = PredictedSteps(system, sweep) if system else overlap_run(platform, sweep, folder)
     return Session(run, sweep, None, folder, modelled=system is not None)
 
 
@@ -99,19 +143,19 @@ def _two_or_more(ranks: int) -> int:
     return ranks
 
 
-def stragglers_session(options: Options, joined: tuple[int, int] | None) -> Session:
+def stragglers_session(request: StepRequest, joined: tuple[int, int] | None) -> Session:
     """Return the session of `collbench step stragglers`; ranks are started once before, to time a matrix product.
 
     *joined* is the rank and the number of processes of an outside launcher.
     """
-    work = parse_work(options["compute"] or "1ms")
-    platform, sweep = _measured_sweep(options, "64K", options["ranks"], joined)
+    work = parse_work(request.compute or "1ms")
+    platform, sweep = _measured_sweep(request, "64K", request.ranks, joined)
     if sweep.ranks < 2:
         raise UsageError("--ranks 1 has nobody to be late for; give at least 2")
-    most, steps = MOST_MOMENTS // sweep.ranks, options["steps"]
+    most, steps = MOST_MOMENTS // sweep.ranks, request.steps
     if steps is not None and not SERIES <= steps <= most:
         raise UsageError(f"--steps {steps} is not possible with {sweep.ranks} ranks; choose from {SERIES} to {most}")
-    slow = parse_slow(options["slow_rank"], sweep.ranks)
+    slow = parse_slow(request.slow_rank, sweep.ranks)
     with announced_if_slow(TRIAL):
         step = replace(calibrated(work, platform, sweep, joined), slow=slow)
     # A few long series, none so long that the ranks seem to hang.
@@ -121,32 +165,28 @@ def stragglers_session(options: Options, joined: tuple[int, int] | None) -> Sess
     each = max(1, min(math.ceil(count / SERIES), longest))
     sampling = replace(sweep.sampling, steps=each, iters=math.ceil(count / each))
     sweep = replace(sweep, steps=(step,), sampling=sampling)
-    return Session(platform, sweep, joined, options["out"] or default_folder(sweep))
+    return Session(platform, sweep, joined, request.folder or default_folder(sweep))
 
 
-def strategies_session(options: Options, joined: tuple[int, int] | None) -> Session:
+def strategies_session(request: StepRequest, joined: tuple[int, int] | None) -> Session:
     """Return the session of `collbench step strategies`: a case for each seed, which all strategies carry out.
 
     *joined* is the rank and the number of processes of an outside launcher.
     """
-    names = strategies.choose(options["strategy"])
-    target = options["target"]
-    if target is not None and not 0 < target < math.inf:
-        raise UsageError(f"--target {target} is not possible; give a number above 0")
-    job = Job(steps=options["steps"], staleness=options["staleness"], target=target or 0.0)
-    fixed = {"on": strategies.PLATFORM, "impl": "ladder", "minbytes": job.nbytes, "maxbytes": job.nbytes, "starts": 1}
-    request = made(SweepRequest, options, **fixed)
-    platform, sweep = measured_sweep(request, joined)
-    job = replace(job, slow=parse_slow(options["slow_rank"], sweep.ranks, SLOW_TRAINER))
+    names = strategies.choose(request.strategy)
+    job = Job(steps=request.updates, staleness=request.staleness, target=request.target or 0.0)
+    wanted = _request(request, job.nbytes, on=strategies.PLATFORM, impl="ladder")
+    platform, sweep = measured_sweep(wanted, joined)
+    job = replace(job, slow=parse_slow(request.slow_rank, sweep.ranks, SLOW_TRAINER))
     try:
         # The weights of all updates stay in memory until they are checked.
         nbytes = _WEIGHT_COPIES * job.nbytes * job.steps * sweep.ranks
         find_platform(platform).refuse_too_large(nbytes, sweep.ranks)
     except PlatformError as error:
         raise UsageError(f"--steps {job.steps}: all weights stay in memory; {error}; lower --steps") from None
-    jobs = tuple(replace(job, seed=seed) for seed in range(1, options["seeds"] + 1))
+    jobs = tuple(replace(job, seed=seed) for seed in range(1, request.seeds + 1))
     sweep = replace(sweep, implementations=names, jobs=jobs)
-    return Session(platform, sweep, joined, options["out"] or new_folder(["strategies"], socket.gethostname()))
+    return Session(platform, sweep, joined, request.folder or new_folder(["strategies"], socket.gethostname()))
 
 
 # What several of them share.
@@ -158,32 +198,30 @@ def refuse_launcher(command: str, more: str = "") -> None:
         raise UsageError(f"collbench {command} starts its ranks itself{more}; leave the launcher out")
 
 
-def _request(options: Options, gradients: str, **more: Any) -> SweepRequest:
+def _request(request: StepRequest, gradients: Size, **more: Any) -> SweepRequest:
     """Return the request of a sweep of one size, which is *gradients* if none is given."""
-    size = options["gradients"] or gradients
-    given = {name: options[name] for name in ("op", "timeout", "budget") if name in options}
-    return made(SweepRequest, given, minbytes=size, maxbytes=size, starts=1, **more)
+    size = request.gradients or gradients
+    return replace(request, minbytes=size, maxbytes=size, starts=1, **more)
 
 
 def _measured_sweep(
-    options: Options, gradients: str, ranks: int | None, joined: tuple[int, int] | None = None
+    request: StepRequest, gradients: str, ranks: int | None, joined: tuple[int, int] | None = None
 ) -> tuple[str, Sweep]:
     """Return a platform and the sweep there, by default of its library and what should be the fastest of the others."""
-    request = _request(options, gradients, on=options["on"], ranks=ranks, impl=options["impl"] or "library,auto")
-    platform, sweep = measured_sweep(request, joined)
-    if not options["impl"]:  # a library once, not by every method of calling it
+    wanted = _request(request, gradients, on=request.on, ranks=ranks, impl=request.impl or "library,auto")
+    platform, sweep = measured_sweep(wanted, joined)
+    if not request.impl:  # a library once, not by every method of calling it
         names = tuple(name for name in sweep.implementations if not implementations()[name].calls)
         sweep = replace(sweep, implementations=names)
     return platform, sweep
 
 
-def _measured_step(options: Options, platform: str, ranks: int) -> Step:
-    """Return a step of so many ranks; one is started to time a product."""
-    work, slow = parse_work(options["compute"] or "10ms"), parse_slow(options["slow_rank"], ranks)
-    size = options["matrix"] or find_platform(platform).matrix
+def _measured_step(request: StepRequest, platform: str, sweep: Sweep) -> Step:
+    """Return a step of a sweep's ranks; one is started to time a product."""
+    work, slow = parse_work(request.compute or "10ms"), parse_slow(request.slow_rank, sweep.ranks)
+    size = request.matrix or find_platform(platform).matrix
     with announced_if_slow(TRIAL):
-        seconds = {} if work.flops else {size: seconds_of_a_product(platform, size)}
-    return replace(products_for(work, seconds, [size]), slow=slow)
+        return replace(calibrated(work, platform, replace(sweep, ranks=1), sizes=(size,)), slow=slow)
 
 
 def _described(on: str) -> System | None:
@@ -191,17 +229,17 @@ def _described(on: str) -> System | None:
     return find_system(on, ("auto", *platforms())) if on not in ("auto", *platforms()) else None
 
 
-def _described_sweep(options: Options, system: System, ranks: int) -> Sweep:
+def _described_sweep(request: StepRequest, system: System, ranks: int) -> Sweep:
     """Return the sweep of a step on a described system; UsageError for what cannot be predicted there."""
-    work = parse_work(options["compute"] or "100ms")
+    work = parse_work(request.compute or "100ms")
     if work.flops:
         raise UsageError(
-            f"--compute {options['compute']} says nothing on a described system, whose FLOP/s nobody wrote down; "
+            f"--compute {request.compute} says nothing on a described system, whose FLOP/s nobody wrote down; "
             "give a time, such as 100ms"
         )
-    if options["slow_rank"]:
+    if request.slow_rank:
         raise UsageError("--slow-rank goes with ranks that are measured; on a described system leave it out")
-    sweep = _request(options, "1G").on_ranks(ranks, choose(options["impl"] or "nccl", system.platform), 0)
+    sweep = _request(request, "1G").on_ranks(ranks, choose(request.impl or "nccl", system.platform), 0)
     return replace(sweep, steps=(Step(0, 0, seconds=work.seconds),))
 
 
@@ -224,14 +262,11 @@ def parse_work(text: str) -> Work:
 def parse_ranks(text: str) -> tuple[int, ...]:
     """Return the numbers of `1,2,4` or `8..4096`, which doubles, in ascending order."""
     counts = parse_numbers(text)
-    if not counts:
-        raise UsageError(f"--ranks {text} names no numbers of ranks; give some, such as 1,2,4 or 8..4096")
-    if counts[0] < 1 or counts[-1] > _MOST_RANKS:
-        raise UsageError(f"--ranks {text} goes beyond 1 to {_MOST_RANKS}; give numbers of ranks within, such as 1,2,4")
-    if len(counts) < 2:
-        raise UsageError(f"--ranks {text} is one number of ranks, and scaling compares several; give such as 1,{text}")
-    if len(counts) > _MOST_COUNTS:
-        raise UsageError(f"--ranks {text} are more than {_MOST_COUNTS} numbers; give fewer")
+    if not 2 <= len(counts) <= _MOST_COUNTS or counts[0] < 1 or counts[-1] > MOST_RANKS:
+        raise UsageError(
+            f"--ranks {text} is not possible; give 2 to {_MOST_COUNTS} numbers from 1 to {MOST_RANKS}, "
+            "such as 1,2,4 or 8..4096"
+        )
     return tuple(counts)
 
 
@@ -244,11 +279,11 @@ def parse_slow(texts: Sequence[str], ranks: int, usual_factor: float = SLOW_FACT
             raise UsageError(f"--slow-rank {text} is no rank of {ranks}; choose from 0 to {ranks - 1}, such as 0:1.5")
         if int(word) in slow:
             raise UsageError(f"--slow-rank {int(word)} is given twice; give each rank once")
-        match = QUANTITY.fullmatch(factor)
+        match = QUANTITY.fullmatch(factor if colon else f"{usual_factor}")
         number = float(match[1]) if match and not match[2] else 0.0
-        if colon and not 1 <= number <= _SLOWEST:
+        if not 1 <= number <= _SLOWEST:
             raise UsageError(f"--slow-rank {text} is slow by no factor; give one from 1 to {_SLOWEST:g}, such as 0:1.5")
-        slow[int(word)] = number if colon else usual_factor
+        slow[int(word)] = number
     return tuple(sorted(slow.items()))
 
 

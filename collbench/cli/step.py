@@ -8,7 +8,6 @@ For example:
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import click
@@ -18,9 +17,9 @@ from collbench.analysis import scaling, step_tables
 from collbench.analysis import stragglers as stragglers_of
 from collbench.analysis.step_tables import PROBLEM, StepResult, StepTable
 from collbench.analysis.strategies import verdicts
-from collbench.api.requests import SweepRequest
 from collbench.cli import _step_sessions
-from collbench.cli.options import ANYWHERE, HERE, RENDEZVOUS_FOLDER, folder_option, option, options_of
+from collbench.cli._step_sessions import StepRequest
+from collbench.cli.options import ANYWHERE, HERE, RENDEZVOUS_FOLDER, made, options_of
 from collbench.cli.progress import LiveTable, ResultTable
 from collbench.cli.running import finish, run_session, say_where
 from collbench.host.launcher import launched
@@ -41,87 +40,27 @@ def command(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-def _work(names: str, compute: str, gradients: str) -> list[click.Option]:
-    """Return the options for what a step is made of, whose help says these defaults."""
-    computing = f"What a rank computes in a step, such as 10ms or 2GFLOP; default: {compute}."
-    return [
-        option("--impl", f"Implementations; default: {names}.", metavar="NAME[,NAME]"),
-        option("--compute", computing, metavar="TIME|FLOP"),
-        option("-b --gradients", f"Bytes to communicate in a step; default: {gradients}.", metavar="SIZE"),
-    ]
-
-
-def _slow_rank(factor: int) -> click.Option:
-    words = f"A rank that computes FACTOR times as much, {factor} if not given; several times for several ranks."
-    return option("--slow-rank", words, multiple=True, metavar="R[:FACTOR]", show_default=False)
-
-
-_SEEDS, _STEPS, _AHEAD = click.IntRange(1, 1000), click.IntRange(1, 10_000), click.IntRange(0, 10_000)  # of training
-_MATRIX = option(
-    "--matrix", "Of the products; default: 256 on a CPU, 4096 on a GPU.", type=click.IntRange(1, 2**15), metavar="ROWS"
-)
-_command = partial(command.command, context_settings={"show_default": True})
-_SCALE = [
-    ANYWHERE,
-    option(
-        "-g --ranks",
-        "Numbers of ranks; FIRST..LAST doubles. Default: 1,2; on a system 1 to all GPUs of 512 nodes.",
-        metavar="N,N|N..N",
-    ),
-    option(
-        "--mode",
-        "What stays the same: the work of a rank (weak), or of all (strong).",
-        type=click.Choice(["weak", "strong", "both"]),
-        default="weak",
-    ),
-    *_work("the library and auto", "10ms, predicted 100ms", "4M, predicted 1G"),
-    _MATRIX,
-    _slow_rank(2),
-    *options_of(SweepRequest, "timeout", budget="2s"),
-    folder_option("run file and plot"),
-]
-_OVERLAP = [
-    ANYWHERE,
-    *options_of(SweepRequest, "ranks"),
-    *_work("the library and auto", "10ms, predicted 100ms", "8M, predicted 1G"),
-    _MATRIX,
-    option("--buckets", "Sizes to hand over at once; default: a 16th, a 4th, all.", metavar="SIZE[,SIZE]"),
-    _slow_rank(2),
-    *options_of(SweepRequest, "timeout", budget="10s"),
-    folder_option("run file, pictures and trace"),
-]
+_STEP = "impl compute gradients matrix slow_rank timeout out"
+_SCALE = [ANYWHERE, *options_of(StepRequest, f"counts mode {_STEP}", budget="2s")]
+_OVERLAP = [ANYWHERE, *options_of(StepRequest, f"ranks buckets {_STEP}", budget="10s")]
 _STRAGGLERS = [
-    *options_of(SweepRequest, "op"),
     HERE,
-    *options_of(SweepRequest, "ranks"),
-    *_work("the library, and what should be the fastest of the others (auto)", "1ms", "64K"),
-    option("--steps", "Steps of each implementation; default: 4000.", type=int, metavar="N"),
-    _slow_rank(2),
-    *options_of(SweepRequest, "timeout", budget="20s"),
+    *options_of(
+        StepRequest,
+        "op ranks impl steps slow_rank timeout out",
+        compute="1ms",
+        gradients="64K",
+        budget="20s",
+    ),
     RENDEZVOUS_FOLDER,
-    folder_option("run file and pictures"),
 ]
 _STRATEGIES = [
-    option("--strategy strategy", "Strategies to compare.", default="all", metavar="NAME[,NAME]|all"),
-    *options_of(SweepRequest, "ranks"),
-    _slow_rank(4),
-    option("--seeds", "Runs of every strategy, each from other first weights.", type=_SEEDS, default=8),
-    option("--steps", "Steps of a rank, if all make as many.", type=_STEPS, default=120),
-    option(
-        "--staleness",
-        "asynchronous: steps that a rank may be ahead of the slowest; 0: synchronous.",
-        type=_AHEAD,
-        default=256,
-        metavar="S",
-    ),
-    option("--target", "Loss to reach; default: the lowest that all get to.", type=float),
-    *options_of(SweepRequest, "timeout"),
+    *options_of(StepRequest, "strategy ranks slow_rank seeds updates staleness target timeout out"),
     RENDEZVOUS_FOLDER,
-    folder_option("run file and picture"),
 ]
 
 
-@_command(params=_SCALE, short_help="How much faster are more ranks?")
+@command.command(params=_SCALE, short_help="How much faster are more ranks?")
 def scale(**options: Any) -> int:
     """Measure how a step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help."""
 
@@ -132,35 +71,35 @@ def scale(**options: Any) -> int:
         for curve in scaling.curves(results):
             yield from ("", f"{curve.name}, {curve.mode}:", *scaling.verdict(curve)[1:])
 
-    return _run(_step_sessions.scale_session(options), step_tables.SCALING, answer, conclusion)
+    return _run(_step_sessions.scale_session(made(StepRequest, options)), step_tables.SCALING, answer, conclusion)
 
 
-@_command(params=_OVERLAP, short_help="What does communicating while computing hide?")
+@command.command(params=_OVERLAP, short_help="What does communicating while computing hide?")
 def overlap(**options: Any) -> int:
     """Measure what overlapping communication with computing hides: exposed communication, the best size of bucket."""
-    session = _step_sessions.overlap_session(options)
+    session = _step_sessions.overlap_session(made(StepRequest, options))
     return _run(session, step_tables.OVERLAP, overlaps.verdicts)
 
 
-@_command(params=_STRAGGLERS, short_help="Which rank is late, and what does it cost?")
+@command.command(params=_STRAGGLERS, short_help="Which rank is late, and what does it cost?")
 def stragglers(**options: Any) -> int:
     """Find ranks that are late: how often, by how much, and what it costs the others.
 
     Ranks multiply matrices, then carry out a collective, and again.  Arrivals are noted on one clock: durations cannot
     tell a late rank from those that wait for it.
     """
-    session = _step_sessions.stragglers_session(options, launched())
+    session = _step_sessions.stragglers_session(made(StepRequest, options), launched())
     total, sections = len(session.sweep.implementations), step_tables.straggler_sections
     return _run(session, step_tables.STRAGGLERS, stragglers_of.verdicts, sections, total)
 
 
-@_command(params=_STRATEGIES, short_help="Which way of keeping weights in step is fastest?")
+@command.command(params=_STRATEGIES, short_help="Which way of keeping weights in step is fastest?")
 def strategies(**options: Any) -> int:
     """Compare strategies of synchronisation in training: ring, parameter server, groups, local SGD, asynchronous.
 
     A small network is trained on every rank; `--slow-rank 1` makes one compute four times as much.
     """
-    session = _step_sessions.strategies_session(options, launched())
+    session = _step_sessions.strategies_session(made(StepRequest, options), launched())
     total = len(session.sweep.jobs) * len(session.sweep.implementations)
     return _run(session, step_tables.STRATEGIES, verdicts, step_tables.ranking_table, total)
 

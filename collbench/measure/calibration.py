@@ -1,18 +1,16 @@
 """How many matrix products make a step of so many seconds or operations: measured, alone or by all ranks at once.
 
-`seconds_of_a_product` is of one rank that has the machine to itself: a step is then the same on any number of ranks, so
-that what neighbours cost shows in the times.  `calibrated` measures on all ranks of a run at once, so that a step
-lasts as long as was asked for on these ranks, also under an outside launcher.
+Of a sweep on one rank, which has the machine to itself, a step is the same on any number of ranks, so that what
+neighbours cost shows in the times.  Of a sweep on all ranks of a run at once, a step lasts as long as was asked for on
+these ranks, also under an outside launcher.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from collbench.algorithms import implementations, is_library
+from collbench.algorithms import is_library
 from collbench.cases import COMPUTE, SEQUENTIAL, Sampling, Step, Sweep, flops_of
-from collbench.collectives import COLLECTIVES
-from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import PlatformError
 from collbench.measure.session import Session
 from collbench.results.collectives import Failed
@@ -36,25 +34,6 @@ class Work:
     flops: float = 0.0
 
 
-def seconds_of_a_product(platform: str, size: int) -> float:
-    """Return the seconds of a matrix product on one rank of that platform, alone on the machine.
-
-    Raises:
-        PlatformError: It cannot be measured.
-
-    """
-    names = [name for name, implementation in implementations().items() if platform in implementation.platforms]
-    sweep = Sweep(
-        collectives=(COLLECTIVES["allreduce"],),
-        sizes=(4,),
-        dtypes=(DATATYPES["float"],),
-        redops=(REDUCTIONS["sum"],),
-        ranks=1,
-        implementations=tuple(names[:1]),
-    )
-    return seconds_of_products(Work(), platform, sweep, None, (size,))[size]
-
-
 def products_for(work: Work, seconds: Mapping[int, float], sizes: Sequence[int] = SIZES) -> Step:
     """Return the step, of matrices as large as leaves LEAST products; `seconds` of a product by size."""
     costs = {size: flops_of(1, size) for size in sizes} if work.flops else seconds
@@ -64,18 +43,21 @@ def products_for(work: Work, seconds: Mapping[int, float], sizes: Sequence[int] 
     return Step(max(1, round(amount / costs[size])), size)
 
 
-def calibrated(work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Step:
-    """*Collective* under a launcher: return that work as a step of these ranks.
+def calibrated(
+    work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None = None, sizes: Sequence[int] = SIZES
+) -> Step:
+    """*Collective* under a launcher: return that work as a step of the sweep's ranks.
 
     Raises:
         PlatformError: No size of matrices could be measured.
 
     """
-    return products_for(work, {} if work.flops else seconds_of_products(work, platform, sweep, launched))
+    seconds = {} if work.flops else _seconds_of_products(work, platform, sweep, launched, sizes)
+    return products_for(work, seconds, sizes)
 
 
-def seconds_of_products(
-    work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None, sizes: Sequence[int] = SIZES
+def _seconds_of_products(
+    work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None, sizes: Sequence[int]
 ) -> dict[int, float]:
     """Return the seconds of a product by size, up to sizes of which a step has no room for LEAST."""
     names = sorted(sweep.implementations, key=is_library)[-1:]

@@ -71,20 +71,20 @@ def _curve(system: System, cases: Sequence[Case], name: str, what_ifs: tuple[str
 class PredictedSteps(Predicted):
     """The steps of a sweep, or in these cases by what the sweep names, on as much of a described system."""
 
-    def __init__(self, system: System, sweep: Sweep, noise: float, cases: Iterable[Case] = ()) -> None:
+    def __init__(self, system: System, sweep: Sweep, cases: Iterable[Case] = ()) -> None:
         results = []
         for case in cases or sweep.cases():
             assert case.step
             for name in communicators(case.step, sweep.implementations):
-                results.append(_step(system, case, name, noise))
+                results.append(_step(system, case, name))
         super().__init__(topology_record(on_ranks(system, sweep.ranks)), results)
 
 
-def _step(system: System, case: Case, name: str, noise: float) -> Result:
+def _step(system: System, case: Case, name: str) -> Result:
     try:
         for _, bucket in case.buckets():
             implementations()[name].refuse(bucket)
-        return step_time(system, case, name, noise)
+        return step_time(system, case, name)
     except Unsupported as error:
         return Skipped(case, name, NAME, str(error))
 

@@ -2,11 +2,9 @@
 
 import gc
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,16 +26,6 @@ from collbench.results.steps import Point
 FIRST = 4  # steps that are made and checked before any that count
 TURN = 15  # steps of a turn: a slow rank makes some in it, and a machine's load hardly changes
 POINTS = 50  # of a loss curve, about
-
-
-class _RankReport(NamedTuple):
-    """What a rank tells the others after a run."""
-
-    updates: list[Update]
-    copies: list[bytes]
-    turns: list[tuple[float, float]]
-    computing: float
-    spoils: list[bool]
 
 
 def train(
@@ -98,8 +86,11 @@ def _prepare(
 
 
 def _go(training: Training, until: int) -> None:
-    """*Collective*: train from a meeting on; the second one lets no rank compute before all have begun."""
-    platform = training.platform
+    """*Collective*: train from a meeting on; the second one lets no rank compute before all have begun.
+
+    The moments of updates become seconds of training: the time between two turns does not count.
+    """
+    platform, first = training.platform, len(training.updates)
     gc.collect()
     platform.launcher.synchronize()
     begun = time.perf_counter()
@@ -107,22 +98,27 @@ def _go(training: Training, until: int) -> None:
     with platform.team.agreeing():
         with RunQueue() as waited:
             ended = training.go(until)
-        training.turns.append((begun, ended))
         training.spoils.append(waited.spoiled and not platform.note.oversubscribed)
         platform.compute.refuse_given_up()
         for operation in training.operations:
             if operation.refuse:
                 operation.refuse()
+    # Ranks with copies may be on several machines, and have a clock each; those that share one copy have one clock.
+    turns = [(begun, ended)] if training.copied else platform.team.exchange((begun, ended))
+    start = min(begun for begun, _ in turns)
+    for number, update in enumerate(training.updates[first:], first):
+        training.updates[number] = update._replace(moment=training.seconds + update.moment - start)
+    training.seconds += max(ended for _, ended in turns) - start
 
 
 def _finish(strategy: Strategy, training: Training) -> Trained:
     """*Collective*: check what became of a run, and return its result."""
     platform = training.platform
     updates = [] if training.copied and training.rank else training.updates  # rank 0 speaks for all copies
-    own = _RankReport(updates, training.digests(), training.turns, sum(training.computed), training.spoils)
-    reports = platform.team.exchange(own)
-    updates = sorted((update for report in reports for update in report.updates), key=lambda update: update.version)
-    failure = platform.checker.overrun(training.case) or _check(strategy, training, updates, reports)
+    reports = platform.team.exchange((updates, training.digests(), sum(training.computed), training.spoils))
+    lists, copies, computing, spoils = zip(*reports, strict=True)
+    updates = sorted((update for own in lists for update in own), key=lambda update: update.version)
+    failure = platform.checker.overrun(training.case) or _check(strategy, training, updates, copies)
     training.closing.close()
     steps = [0] * training.ranks
     ages: list[int] = []
@@ -130,29 +126,28 @@ def _finish(strategy: Strategy, training: Training) -> Trained:
         ages += [update.before - update.read] * len(update.ranks)
         for rank in update.ranks:
             steps[rank] += update.steps
-    clock = _TrainingClock(reports)
     return Trained(
         case=training.case,
         implementation=strategy.name,
         platform=platform.name,
-        points=() if failure else tuple(_loss_curve(training.job, updates, clock)),
-        seconds=clock.seconds(updates[-1].moment),
+        points=() if failure else tuple(_loss_curve(training.job, updates)),
+        seconds=updates[-1].moment,
         steps=tuple(steps),
-        computing=tuple(round(report.computing, DIGITS) for report in reports),
+        computing=tuple(round(seconds, DIGITS) for seconds in computing),
         age=float(np.mean(ages)) if ages else 0.0,
         mismatch=failure,
         note=platform.note | Note.of(*(operation.library for operation in training.operations)),
-        scheduling=None if failure else Scheduling.of_ranks([report.spoils for report in reports]),
+        scheduling=None if failure else Scheduling.of_ranks(spoils),
     )
 
 
 def _check(
-    strategy: Strategy, training: Training, updates: Sequence[Update], reports: Sequence[_RankReport]
+    strategy: Strategy, training: Training, updates: Sequence[Update], copies: Sequence[Sequence[bytes]]
 ) -> CheckFailure | None:
     """*Collective*: return the first update that is not what it must be; the ranks share the work."""
     job, ranks, team = training.job, training.ranks, training.platform.team
     failure = check_order(job, ranks, updates, strategy.lag(job))
-    failure = failure or check_copies(updates, [report.copies for report in reports])
+    failure = failure or check_copies(updates, copies)
     if failure:
         return failure
     versions = {0: first_weights(job)} | {update.version: update.weights for update in updates}
@@ -165,29 +160,9 @@ def _check(
     return min(every, key=lambda failure: int(failure.update), default=None)
 
 
-class _TrainingClock:
-    """Turns moments of updates into seconds of training: the time between two turns does not count.
-
-    Only ranks with updates count: where every rank has some, all are on one machine and have one clock.
-    """
-
-    def __init__(self, reports: Sequence[_RankReport]) -> None:
-        turns = [report.turns for report in reports if report.updates]
-        self._starts = [min(begun for begun, _ in same) for same in zip(*turns, strict=True)]
-        ends = [max(ended for _, ended in same) for same in zip(*turns, strict=True)]
-        lengths = [end - start for start, end in zip(self._starts, ends, strict=True)]
-        self._before = np.concatenate([[0.0], np.cumsum(lengths)])  # seconds of training before each turn
-
-    def seconds(self, moment: float) -> float:
-        """Return the seconds of training until a moment."""
-        turn = bisect_right(self._starts, moment) - 1
-        return float(self._before[turn] + moment - self._starts[turn])
-
-
-def _loss_curve(job: Job, updates: Sequence[Update], clock: _TrainingClock) -> Iterator[Point]:
+def _loss_curve(job: Job, updates: Sequence[Update]) -> Iterator[Point]:
     """Yield losses of the first weights and of others spread evenly to the last."""
     yield Point(0, 0.0, loss(job, first_weights(job), *held_out(job)))
     for place in sorted(set(np.linspace(0, len(updates), POINTS + 1).round().astype(int).tolist()))[1:]:
         update = updates[place - 1]
-        seconds = round(clock.seconds(update.moment), DIGITS)
-        yield Point(update.version, seconds, loss(job, update.weights, *held_out(job)))
+        yield Point(update.version, round(update.moment, DIGITS), loss(job, update.weights, *held_out(job)))

@@ -291,10 +291,10 @@ def _stragglers(results: Sequence[Result]) -> Part:
     """Return the ranks that cost most, by each row alone; the verdict in words is by all rows."""
     tables = []
     for result, moments in stragglers.straggler_rows(results)[:MOST]:
-        rows, left = step_tables.late_ranks(moments)
-        more = f"; {left} ranks cost less" if left else ""
+        ranks, most = stragglers.costliest(moments), step_tables.MOST_LATE
+        more = f"; {len(ranks) - most} ranks cost less" if len(ranks) > most else ""
         caption = f"Late ranks, {result.label}: {moments.count:,} steps{more}"
-        tables.append(TextTable.of(caption, step_tables.LATE_RANKS, rows))
+        tables.append(TextTable.of(caption, step_tables.LATE_RANKS, ranks[:most]))
     return Part(stragglers.verdicts(results), tables)
 
 

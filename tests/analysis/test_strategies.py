@@ -46,11 +46,8 @@ def test_the_first_in_time_may_be_behind_in_steps() -> None:
     lines, table = told(*runs("ring", 4e-3), *runs("asynchronous", 2e-3, 0.8))
     assert lines[0].startswith("in time: asynchronous reaches loss 0.11 first; ring, the next, needs 1.6")
     assert lines[1].startswith("in steps: ring reaches loss 0.11 first; asynchronous, the next, needs 1.2")
-    assert re.fullmatch(
-        r"asynchronous against ring: ahead in time, 0\.63x \(.*\); behind in steps, 1\.25x \(.*\)", lines[2]
-    )
     assert table[1].startswith("asynchronous")
-    assert "1.60x" in table[2]
+    assert re.search(r" 1\.60x \(.*\) +0\.80x \(.*\)", table[2]), "more time and fewer steps than the first"
 
 
 def test_what_noise_or_one_seed_may_have_made_is_inconclusive() -> None:
@@ -71,9 +68,6 @@ def test_those_that_are_the_same_are_level_and_not_inconclusive() -> None:
     assert lines[1].startswith(
         "in steps: library and ring reach loss 0.11 first, level within 1%; local-sgd, the next,"
     )
-    lines, _ = told(*runs("ring", 2e-3), *runs("library", 4e-3), *runs("local-sgd", 1e-3, 1.1))
-    traded = next(line for line in lines if " against " in line)
-    assert traded.startswith("local-sgd against ring: ahead in time, 0.4")
 
 
 def test_pairs_of_the_same_seed_are_compared() -> None:

@@ -95,7 +95,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
     "verify --on cpu": (("--ranks 999999", "--ranks 999999 is more than this machine takes"),),
     "step scale --on cpu": (
         ("--ranks 1,999999", "--ranks 999999 is more than this machine takes"),
-        ("--ranks 0,1", "goes beyond 1"),
+        ("--ranks 0,1", "from 1 to 1073741824"),
         ("--compute 10", "such as 10ms"),
         ("--slow-rank 1:0", "from 1 to"),
         ("--on dgx-h100 --ranks 8,12", "fills no whole nodes"),
@@ -113,8 +113,8 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--slow-rank 2", "--slow-rank 2 is no rank of 2; choose from 0 to 1"),
         ("--slow-rank 1:0.5", "give one from 1 to 1000"),
         ("--slow-rank 1 --slow-rank 1:2", "given twice"),
-        ("--staleness -1", "not in the range 0<=x<=10000"),
-        ("--target nan", "give a number above 0"),
+        ("--staleness -1", "give at least 0 and at most 10000"),
+        ("--target nan", "--target nan is impossible; give more than 0"),
         ("--steps 10000 --ranks 100", "all weights stay in memory"),
     ),
     "train --model llama3-8b --on dgx-h100 --gpus 16 --batch 64": (

@@ -37,7 +37,7 @@ class Training(ABC):
         self.operations: list[Prepared] = []
         self.closing = ExitStack()  # what a strategy has to give back
         self.computed: list[float] = []  # seconds of every gradient that went into the weights
-        self.turns: list[tuple[float, float]] = []  # begun and ended, on this machine's clock
+        self.seconds = 0.0  # of training so far
         self.spoils: list[bool] = []  # by turn, whether this rank was off its core
         self.updates: list[Update] = []
         self.weights = first_weights(self.job).copy()

@@ -29,7 +29,7 @@ class Update(NamedTuple):
     """A change of the shared weights; a version is the number of batches that went into them, of all ranks."""
 
     version: int
-    moment: float  # seconds on its machine's clock
+    moment: float  # seconds on its machine's clock; of training, once its turn is over
     weights: Weights  # after it
     ranks: Sequence[int]  # whose steps it is made of
     first: int  # of the steps that each of them made, one after the other
