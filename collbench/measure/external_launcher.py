@@ -26,7 +26,7 @@ from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.interface import Platform
 from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.platforms.processes import Team, node_name
-from collbench.platforms.socket_processes import SocketProcesses, usual_rendezvous
+from collbench.platforms.socket_processes import Rendezvous, SocketProcesses, usual_rendezvous
 from collbench.records import convert, plain
 from collbench.results import Result
 from collbench.results.collectives import Failed
@@ -39,25 +39,23 @@ _LEAST = 10.0  # seconds for all to come, however short the time-out: interprete
 def world() -> Team:
     """Return all processes of the launcher; the first call starts MPI, or has them find each other without it."""
     rank, size = launched() or (0, 1)
-    if size > 1 and not starts_mpi():
-        return _without_mpi(rank, size, WATCHDOG.seconds)
+    seconds, place = WATCHDOG.seconds, None
     try:
-        if file := mpi_libraries.of_launcher():  # not the library that mpi4py would find
+        if size > 1 and not starts_mpi():
+            WATCHDOG.feed(2 * seconds)
+            place = usual_rendezvous(seconds)
+        elif file := mpi_libraries.of_launcher():  # not the library that mpi4py would find
             os.environ[mpi_libraries.LIBMPI] = str(mpi_libraries.loadable(file))
     except PlatformError as error:
-        error.agreed = True  # all processes have that launcher
+        error.agreed = True  # all processes have that launcher and environment
         raise
-    with guarded(rank, WATCHDOG.seconds) if size > 1 else nullcontext():
+    if place:
+        return _without_mpi(place, rank, size, seconds)
+    with guarded(rank, seconds) if size > 1 else nullcontext():
         return MpiProcesses.of_world()
 
 
-def _without_mpi(rank: int, size: int, seconds: float) -> SocketProcesses:
-    WATCHDOG.feed(2 * seconds)
-    try:
-        place = usual_rendezvous(seconds)
-    except PlatformError as error:
-        error.agreed = True  # all processes have that environment
-        raise
+def _without_mpi(place: Rendezvous, rank: int, size: int, seconds: float) -> SocketProcesses:
     try:
         team = SocketProcesses.at(place, rank, size, seconds)
     except PlatformError:

@@ -10,12 +10,12 @@ several MPI libraries (`sweep --mpi`).  `Starts` starts the ranks of one sweep a
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from collbench.algorithms import implementations
 from collbench.cases import USUAL_STARTS, Case, Sampling, Sweep
@@ -70,22 +70,6 @@ def shares(sampling: Sampling, rounds: int = ROUNDS) -> list[Sampling]:
     return [share] * rounds
 
 
-class Measures(Protocol):
-    """What is needed of a Supervisor."""
-
-    greeting: WorkerHello
-    tell: Tell
-
-    def __enter__(self) -> Any: ...
-
-    def __exit__(self, *exception: Any) -> None: ...
-
-    def measure(
-        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
-    ) -> Iterator[Result]:
-        """Yield a result for each of the named implementations."""
-
-
 class Arm(NamedTuple):
     """Sets of ranks, and what they measure: as many cases as the other arms, perhaps by fewer implementations.
 
@@ -93,7 +77,7 @@ class Arm(NamedTuple):
     how samples are counted is the same for all arms.
     """
 
-    ranks: Sequence[Measures]  # one set for each start, which measure a round each in turn
+    ranks: Sequence[Supervisor]  # one set for each start, which measure a round each in turn
     sweep: Sweep
     name: str = ""  # for errors
 
@@ -111,7 +95,7 @@ class ArmResults:
         last = [results[-1] for results in self.rounds.values() if results and _is_right(results[-1])]
         return bool(last) and all(result.disturbed for result in last)
 
-    def measure(self, ranks: Measures, sampling: Sampling) -> None:
+    def measure(self, ranks: Supervisor, sampling: Sampling) -> None:
         """Measure one more round of all that can still be; RanksLost if no ranks can be had any more."""
         launches: dict[str, int] = {}
         names = []
@@ -125,7 +109,7 @@ class ArmResults:
             for result in ranks.measure(self.case, names, sampling, launches):
                 self.rounds[result.implementation].append(result)
 
-    def measure_or_fail(self, ranks: Measures, sampling: Sampling, number: int) -> None:
+    def measure_or_fail(self, ranks: Supervisor, sampling: Sampling, number: int) -> None:
         """Measure the round of that number; implementations fail whose ranks die and cannot be replaced."""
         try:
             self.measure(ranks, sampling)
@@ -188,7 +172,7 @@ class Interleaving(Ranks):
 
     def start(self, stack: ExitStack) -> WorkerHello:
         """Start the ranks of one arm after the other; a PlatformError names the arm whose ranks do not start."""
-        started: list[Measures] = []
+        started: list[Supervisor] = []
         for arm in self.arms:
             for ranks in arm.ranks:
                 if any(ranks is other for other in started):
@@ -324,10 +308,6 @@ def library_suffixes(libraries: Sequence[Library]) -> list[str]:
     return names
 
 
-def _supervised(sweep: Sweep, library: Library) -> Measures:
-    return Supervisor(LIBRARY_PLATFORM, sweep, library=library)
-
-
 class MultiLibrary(Interleaving):
     """The ranks of a sweep with several MPI libraries, as a Session needs them: an arm for each, by its own launcher.
 
@@ -337,9 +317,7 @@ class MultiLibrary(Interleaving):
     names of all rows.
     """
 
-    def __init__(
-        self, sweep: Sweep, libraries: Sequence[Library], start: Callable[[Sweep, Library], Measures] = _supervised
-    ) -> None:
+    def __init__(self, sweep: Sweep, libraries: Sequence[Library]) -> None:
         known = implementations()
         calling = [name for name in sweep.implementations if known[name].library]
         if len(libraries) > 1 and not calling:
@@ -348,16 +326,16 @@ class MultiLibrary(Interleaving):
         self._suffixes = library_suffixes(libraries)
         share = replace(sweep.sampling, budget=sweep.sampling.budget * len(calling) / len(sweep.implementations))
         others = replace(sweep, implementations=tuple(calling), sampling=share)
-        arms = []
-        self._rows: dict[tuple[int, str], str] = {}  # the name of a row by arm and implementation
-        for place, library in enumerate(libraries):
-            of_arm = others if place else sweep
-            arms.append(Arm((start(of_arm, library),), of_arm, f"--mpi {library.kind.key}"))
+        arms: list[Arm] = []
+        for library in libraries:
+            of_arm = others if arms else sweep
+            ranks = Supervisor(LIBRARY_PLATFORM, of_arm, library=library)
+            arms.append(Arm((ranks,), of_arm, f"--mpi {library.kind.key}"))
+        rows: list[str] = []
         for name in sweep.implementations:
-            for place in range(len(libraries)) if name in calling else (0,):
-                self._rows[place, name] = name + self._suffixes[place] if name in calling else name
-        self._asked = sweep
-        self.sweep = replace(sweep, implementations=tuple(self._rows.values()))
+            rows += [name + suffix for suffix in self._suffixes] if name in calling else [name]
+        self._calling = calling
+        self.sweep = replace(sweep, implementations=tuple(rows))
         super().__init__(LIBRARY_PLATFORM, arms)
 
     def start(self, stack: ExitStack) -> WorkerHello:
@@ -370,13 +348,18 @@ class MultiLibrary(Interleaving):
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep: of a case those of all libraries, before the next."""
-        for number, case in enumerate(self._asked.cases()):
+        for number, (case, *_) in enumerate(self.cases):
             if len(self.arms) == 1:  # as they come
-                for result in self.arms[0].ranks[0].measure(case, self._asked.implementations, self._asked.sampling):
-                    yield replace(result, implementation=self._rows[0, result.implementation])
+                sweep = self.arms[0].sweep
+                measured = self.arms[0].ranks[0].measure(case, sweep.implementations, sweep.sampling)
+                yield from (self._row(result, 0) for result in measured)
                 continue
-            found: dict[tuple[int, str], Result] = {}
+            rows = []
             for place, _ in enumerate(self.arms):
-                found |= {(place, result.implementation): result for result in self.results(number, place)}
-            for at, row in self._rows.items():
-                yield replace(found[at], implementation=row)
+                rows += [self._row(result, place) for result in self.results(number, place)]
+            yield from sorted(rows, key=lambda row: self.sweep.implementations.index(row.implementation))
+
+    def _row(self, result: Result, place: int) -> Result:
+        """Return the result under the name of its row."""
+        suffix = self._suffixes[place] if result.implementation in self._calling else ""
+        return replace(result, implementation=result.implementation + suffix)

@@ -53,17 +53,17 @@ class Channel:
             raise Closed from None
 
     def receive(self, seconds: float = math.inf) -> dict[str, Any] | None:
-        """Return the next message, or None if none comes within that many seconds.
+        """Return the next message, or None if none comes within that many seconds; for ever it sleeps in the kernel.
 
         Raises:
             Closed: There will be none.
-            Interrupted: A signal that was deferred asks for the end.
+            Interrupted: A signal that was deferred asks for the end; not looked at where it waits for ever.
 
         """
         deadline = time.monotonic() + seconds
         signals.check()
         try:
-            while not self._messages.poll(max(0.0, min(deadline - time.monotonic(), _SIGNALS))):
+            while seconds < math.inf and not self._messages.poll(max(0.0, min(deadline - time.monotonic(), _SIGNALS))):
                 signals.check()
                 if time.monotonic() >= deadline:
                     return None
@@ -71,10 +71,6 @@ class Channel:
         except (OSError, EOFError):
             raise Closed from None
         return message
-
-    def sleep(self) -> None:
-        """Wait for a message, without a look now and then: that would take a core from what is measured there."""
-        self._messages.poll(None)
 
     def close(self) -> None:
         """Hang up."""
@@ -105,7 +101,6 @@ def connect(folder: Path) -> Channel:
 def answer(folder: Path, say: Callable[[], str]) -> None:
     """Answer the supervisor once it asks why nothing goes on; for a thread, since the main one may hang in a kernel."""
     with suppress(Closed), closing(connect(folder)) as channel:
-        channel.sleep()
         channel.receive()
         channel.send({"answer": say()})
 

@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import RunFileError, UsageError
@@ -25,21 +25,16 @@ from collbench.units import counted
 ANEW = "measure anew, without --resume"
 
 
-class Task(NamedTuple):
-    """What ranks measure together: a case, by these implementations."""
+def tasks(sweep: Sweep, existing: Sequence[Result] = ()) -> Iterator[tuple[Case, tuple[str, ...], Sampling]]:
+    """Yield the cases of a sweep with the implementations that are still to be measured: of which no row exists.
 
-    case: Case
-    names: tuple[str, ...]
-    sampling: Sampling
-
-
-def tasks(sweep: Sweep, existing: Sequence[Result] = ()) -> Iterator[Task]:
-    """Yield what is to be measured of a sweep of which these rows are there; each row has its share of the budget."""
+    Each row has its share of the budget.
+    """
     done = {(result.case, result.implementation) for result in existing}
     for case in sweep.cases():
         if names := tuple(name for name in sweep.implementations if (case, name) not in done):
             share = len(names) / len(sweep.implementations)
-            yield Task(case, names, replace(sweep.sampling, budget=sweep.sampling.budget * share))
+            yield case, names, replace(sweep.sampling, budget=sweep.sampling.budget * share)
 
 
 @dataclass(frozen=True)

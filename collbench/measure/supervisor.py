@@ -342,11 +342,11 @@ class Supervisor(Ranks):
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep as it arrives; the last one says so where no ranks can be had any more."""
-        for task in tasks(self.sweep, self.existing):
+        for case, names, sampling in tasks(self.sweep, self.existing):
             try:
-                yield from self.measure(*task)
+                yield from self.measure(case, names, sampling)
             except RanksLost as loss:
-                yield Failed(task.case, loss.implementation, self.platform, f"{loss}; the run ends here")
+                yield Failed(case, loss.implementation, self.platform, f"{loss}; the run ends here")
                 return
 
     def _start_again(self, implementation: str) -> None:

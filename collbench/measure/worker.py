@@ -81,11 +81,11 @@ def main() -> None:
     """Serve one supervisor until it says stop or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # sent by the launcher when another rank has died: go at once
     folder = Path(os.environ[FOLDER])
-    ranks = _die_with(int(os.environ[SUPERVISOR]), folder)
+    _die_with(int(os.environ[SUPERVISOR]), folder)
     world: Team = MpiProcesses.of_world() if find_platform(os.environ[PLATFORM]).process_per_rank else Alone()
     if isinstance(world, MpiProcesses):
         world.hang_bells(folder)
-    ranks.extend(world.exchange(os.getpid()))
+    world.meet()
     processes.unlink_mpich_memory()  # which every rank has now
     channel = None
     try:
@@ -153,12 +153,8 @@ def _next_order(world: Team, channel: protocol.Channel | None) -> dict[str, Any]
     return order
 
 
-def _die_with(supervisor: int, folder: Path) -> list[int]:
-    """End the run when the supervisor ends, from a thread that sleeps until then, and tidy up in its place.
-
-    The caller puts the process ids of all ranks into the list; the first of them is the first to try.
-    """
-    ranks: list[int] = []
+def _die_with(supervisor: int, folder: Path) -> None:
+    """End the run when the supervisor ends, from a thread that sleeps until then, and tidy up in its place."""
     try:
         lock = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -171,12 +167,9 @@ def _die_with(supervisor: int, folder: Path) -> list[int]:
     def watch() -> None:
         wait()
         _TIDYING.set()
-        if ranks[:1] != [os.getpid()]:
-            time.sleep(_GRACE)  # the first rank is at it; should it be stuck or not be known yet, each does it
         _tidy(folder, lock)
 
     threading.Thread(target=watch, daemon=True).start()
-    return ranks
 
 
 def _tidy(folder: Path, lock: int) -> NoReturn:

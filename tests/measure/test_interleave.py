@@ -297,11 +297,13 @@ def against_each_other() -> Sweep:
 def against(*libraries: Library, log: list[str], **ranks: Acted) -> MultiLibrary:
     """Ranks of these libraries that answer at once."""
 
-    def start(_: Sweep, chosen: Library) -> Acted:
-        key = chosen.kind.key
+    def start(platform: str, asked: Sweep, library: Library) -> Acted:
+        key = library.kind.key
         return ranks.get(key) or Acted(key, log, greeting=WorkerHello(versions={"mpi": SAID[key]}))
 
-    return MultiLibrary(against_each_other(), libraries, start)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interleave, "Supervisor", start)
+        return MultiLibrary(against_each_other(), libraries)
 
 
 def test_rows_are_called_after_their_library_unless_it_is_the_usual_one() -> None:
@@ -363,11 +365,6 @@ def test_libraries_that_nothing_calls_are_refused() -> None:
 
 
 def test_an_implementation_has_as_much_time_with_one_library_as_with_another() -> None:
-    budgets = []
-
-    def start(own: Sweep, chosen: Library) -> Acted:
-        budgets.append(own.sampling.budget / len(own.implementations))
-        return Acted(chosen.kind.key, [])
-
-    MultiLibrary(against_each_other(), (MPICH, OPEN, INTEL), start)
+    sweeps = [arm.sweep for arm in MultiLibrary(against_each_other(), (MPICH, OPEN, INTEL)).arms]
+    budgets = [part.sampling.budget / len(part.implementations) for part in sweeps]
     assert budgets == pytest.approx([budgets[0]] * 3)

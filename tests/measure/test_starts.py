@@ -112,7 +112,7 @@ def test_what_is_missing_of_a_case_has_its_share_of_the_budget() -> None:
     asked = replace(sweep(8, 1024), implementations=("mpi", "two-shot", "ring-host"))
     small, large = asked.cases()
     found = [
-        (task.case, task.names, task.sampling.budget) for task in tasks(asked, [measurement("two-shot", nbytes=8)])
+        (case, names, sampling.budget) for case, names, sampling in tasks(asked, [measurement("two-shot", nbytes=8)])
     ]
     assert found == [
         (small, ("mpi", "ring-host"), pytest.approx(asked.sampling.budget * 2 / 3)),
