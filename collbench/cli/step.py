@@ -26,7 +26,6 @@ from collbench.host.launcher import launched
 from collbench.measure.disturbance import all_disturbed
 from collbench.measure.interleave import LEAST
 from collbench.measure.session import Session
-from collbench.plots import perfetto
 from collbench.present.terminal import Table, lines
 from collbench.results import Result, StepTimes, by_key
 from collbench.units import counted
@@ -142,9 +141,5 @@ def _run(
             rounds, budget = counted(min(series), "round"), session.sweep.sampling.budget
             click.echo(f"no intervals: only {rounds} fit into the budget; give more, such as --budget {2 * budget:g}s")
         click.echo(f"\n{step_tables.PREDICTED if session.modelled else table.legend}", err=True)
-        folder = say_where(session)
-        traced = [result for result in results if isinstance(result, StepTimes) and result.activities]
-        if table.traced and traced:
-            perfetto.write(traced, folder / "trace.json")
-            click.echo(f"trace: {folder / 'trace.json'} (open it at ui.perfetto.dev)")
+        say_where(session)
     return finish([session])
