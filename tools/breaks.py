@@ -16,7 +16,7 @@ import msgspec
 
 from collbench.lesson import ASSETS
 from collbench.lesson.breaks import TEXTS
-from collbench.lesson.content import Litmus, Step
+from collbench.lesson.content import Litmus
 from tools.memory_model.fragments import FRAGMENTS, WEAKENINGS, Fragment, in_one_thread
 from tools.memory_model.program import ACQUIRES, RELEASES, Operation
 from tools.memory_model.ptx import Witness, reachable, witness
@@ -69,7 +69,7 @@ def _litmus(fragment: Fragment, found: Witness, experiment: Experiment) -> Litmu
         threads.append((said.rank(own[0]), tuple(map(said.instruction, own, codes))))
     order = in_order(found)
     steps = tuple(said.step(found.execution.ops[number], order[:at]) for at, number in enumerate(order))
-    return Litmus(tuple(threads), steps, experiment.wrong)
+    return {"threads": threads, "steps": steps, "outcome": experiment.wrong}
 
 
 class _Words:
@@ -85,8 +85,8 @@ class _Words:
         words = _SENTENCES["instruction"][_kind(op)].format(**self._facts(op))
         return _SENTENCES["litmus"]["instruction"].format(words=words, code=_COMPARISON.sub("", code))
 
-    def step(self, op: Operation, earlier: list[int]) -> Step:
-        """`earlier`: operations that came before it."""
+    def step(self, op: Operation, earlier: list[int]) -> Mapping[str, Any]:
+        """What becomes visible, in words; `earlier`: operations that came before it."""
         facts, template = self._facts(op), _SENTENCES["step"][_kind(op)]
         wanted = self._wanted.get(op.operands[0]) if op.kind == "read" else None
         wrong = wanted not in (None, self._found.values[op.number, 0])
@@ -94,7 +94,8 @@ class _Words:
             template = _SENTENCES["litmus"]["wrong"]
         elif op.kind == "write" and any((op.number, other) in self._found.execution.program.po for other in earlier):
             template = _SENTENCES["litmus"]["late"]
-        return Step(op.thread, op.step // 2, _sentence(template.format(wanted=wanted, **facts)), wrong)
+        words = _sentence(template.format(wanted=wanted, **facts))
+        return {"thread": op.thread, "instruction": op.step // 2, "words": words, "wrong": wrong}
 
     def _facts(self, op: Operation) -> dict[str, Any]:
         numbers = [self._found.values[op.number, lane] for lane in range(len(op.operands))]

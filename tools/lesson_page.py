@@ -127,7 +127,7 @@ def _formulas(lesson: Content) -> Iterator[str]:
 
 
 def _reason(reason: Reason) -> str:
-    return f"* **{reason.title}.** {reason.text} *{reason.number}* ({reason.source})"
+    return "* **{title}.** {text} *{number}* ({source})".format(**reason)
 
 
 def _broken() -> Iterator[str]:
@@ -136,7 +136,8 @@ def _broken() -> Iterator[str]:
         "and whether a race detector does. The memory model of PTX allows the bad end of each on some GPU, some day:\n"
     )
     for experiment in breaks.experiments():
-        wrong = next(step.words for step in breaks.witnesses()[experiment.name].steps if step.wrong)
+        steps = breaks.witnesses()[experiment.name]["steps"]
+        wrong = next(step["words"] for step in steps if step["wrong"])
         yield f"* **{experiment.title}.** {experiment.change[0].upper()}{experiment.change[1:]} {wrong}"
 
 

@@ -99,22 +99,12 @@ class Findings:
             (
                 mistake.stage in ("", self.stage),
                 mistake.caught in ("", *self.caught),
-                mistake.ranks in (0, self.ranks),
                 mistake.value in ("", self.wrong.get("why")),
                 mistake.where in ("", self.wrong.get("where")),
-                mistake.calls in ("", "later" if self.wrong.get("call") else "first"),
-                mistake.who in ("", self._who()),
-                mistake.order in (None, self.caught == ("race",)),
+                not mistake.own or self.wrong.get("ranks") == [self.wrong.get("rank")],
                 not mistake.access or any(mistake.access in access for access in accesses),
             )
         )
-
-    def _who(self) -> str:
-        """Return whose inputs are missing or too many, seen from the rank with the result."""
-        places = [(rank - self.wrong["rank"]) % self.ranks for rank in self.wrong.get("ranks", ())]
-        if len(places) == 1:
-            return {0: "self", 1: "next", self.ranks - 1: "previous"}.get(places[0], "others")
-        return "others" if places and 0 not in places else ""
 
     def evidence(self, caught: str, access: str) -> Iterator[str]:
         """Yield what shows it, in sentences and lines of the file; of races rather one with such an access."""

@@ -32,10 +32,7 @@ class Mistake(Struct, frozen=True, forbid_unknown_fields=True):
     access: str = ""  # of a race, as in "kernel reads input"; a part of that is enough
     value: Literal["", "missing", "twice", "stale", "ahead", "untouched", "beyond", "elsewhere", "other"] = ""
     where: Literal["", "all", "tail", "shard", "some"] = ""  # of the wrong elements
-    who: Literal["", "self", "next", "previous", "others"] = ""  # missing or twice, seen from the rank with the result
-    calls: Literal["", "first", "later"] = ""  # which call of a run was the first to be wrong
-    ranks: int = 0  # the fewest with which it goes wrong
-    order: bool | None = None  # a race although all values were right
+    own: bool = False  # whether the input that is missing or twice is that of the rank with the result
     has: str = ""  # an expression that the kernel without its comments must have in it, or must not
     lacks: str = ""
 

@@ -7,7 +7,7 @@ assets/breaks.toml has the changes and the words, assets/breaks.json what the me
 import re
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ from collbench.errors import CollbenchError
 from collbench.exercises import races
 from collbench.exercises.judge import swept
 from collbench.lesson import asset, table
-from collbench.lesson.content import Break, Litmus, Question
+from collbench.lesson.content import Break, Experiment, Litmus, Question
 
 TEXTS = table("breaks")
 """The experiments, and sentences by who says them and what was seen."""
@@ -24,31 +24,6 @@ _SENTENCES = TEXTS["says"]
 _SWEEP = ("-b", "4000", "-e", "4000", "-n", "3", "--timeout", "15")
 _TRIES = 4  # with other stalls, before the race detector is said to see nothing
 _FRAME = re.compile(r"#\d+ .+ (?:\S*/)?(?P<file>[\w.]+\.cuh?):(?P<line>\d+)")
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A change of a kernel, with the implementation and ranks to try it with."""
-
-    name: str
-    title: str
-    text: str
-    change: str  # in a sentence
-    file: str
-    old: str
-    new: str
-    rung: str
-    ranks: int
-    because: str
-    noticed: str = ""  # said besides, if the check noticed
-    missed: str = ""  # if it did not
-    detected: str = ""  # if the race detector noticed
-    stall: int = 0  # where a thread pauses for long, under the race detector
-
-    @property
-    def changed(self) -> dict[str, str]:
-        """The kernels' files with the change."""
-        return races.changed(((self.file, self.old, self.new),))
 
 
 Detection = tuple[bool | None, str]
@@ -62,7 +37,13 @@ def experiments() -> tuple[Experiment, ...]:
 
 def witnesses() -> dict[str, Litmus]:
     """Return, by the name of a change, an execution that the memory model allows with it, and never without it."""
-    return msgspec.json.decode(asset("breaks.json"), type=dict[str, Litmus])
+    found: dict[str, Litmus] = msgspec.json.decode(asset("breaks.json"))
+    return found
+
+
+def changed(experiment: Experiment) -> dict[str, str]:
+    """Return the kernels' files with the change."""
+    return races.changed(((experiment.file, experiment.old, experiment.new),))
 
 
 def tried() -> tuple[Break, ...]:
@@ -76,7 +57,7 @@ def tried() -> tuple[Break, ...]:
 def checked(experiment: Experiment) -> Detection:
     """Run a sweep with the changed kernels, and return what its check says."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, experiment.file).write_text(experiment.changed[experiment.file], encoding="utf-8")
+        Path(folder, experiment.file).write_text(changed(experiment)[experiment.file], encoding="utf-8")
         ranks = ("--impl", experiment.rung, "--ranks", str(experiment.ranks))
         found, complaint = swept(Path(folder), *ranks, *_SWEEP)
     result = next((each for each in found if each.implementation == experiment.rung), None)
@@ -107,7 +88,7 @@ def detected(experiment: Experiment) -> Detection:
 
 def _access(experiment: Experiment, kind: str, stack: str) -> str:
     """Return which code reads or writes, by the first line of a kernel in the detector's report."""
-    texts, says = experiment.changed, _SENTENCES["access"]
+    texts, says = changed(experiment), _SENTENCES["access"]
     frame = next((match for match in _FRAME.finditer(stack) if match["file"] in texts), None)
     if frame is None:
         return str(says[f"caller-{kind}"])
@@ -124,9 +105,7 @@ def _assembled(experiment: Experiment, check: Detection, detection: Detection) -
     ask, source, command = (says[name].format(**vars(experiment)) for name in sentences)
     seen = experiment.noticed if check[0] else experiment.missed, experiment.detected if detection[0] else ""
     because = " ".join(words.strip() for words in (*seen, experiment.because) if words)
-    said = (ask, tuple(says[kind] for kind in kinds), answer, because, source, command)
-    question = Question(f"who-{experiment.name}", *said)
-    old, new = (tuple(text.splitlines()) for text in (experiment.old, experiment.new))
-    about = (experiment.name, experiment.title, experiment.text.strip(), f"kernels/{experiment.file}", old, new)
+    choices = tuple(says[kind] for kind in kinds)
+    question = Question(f"who-{experiment.name}", ask, choices, answer, because, source, command)
     litmus = witnesses()[experiment.name]
-    return Break(*about, check[1], detection[1], _SENTENCES["model"].format(litmus=litmus), litmus, question)
+    return Break(experiment, check[1], detection[1], question, _SENTENCES["model"].format(**litmus), litmus)

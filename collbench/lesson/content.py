@@ -5,6 +5,7 @@ Texts are Markdown, in which every number is filled in already.  Times are secon
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from collbench.runfile.store import Run
 
@@ -18,7 +19,6 @@ class Formula:
     """The terms of `steps x latency + bytes / bandwidth + rest` for one implementation at one size."""
 
     nbytes: int  # of the message
-    ranks: int
     steps: float  # messages one after the other
     moved: float  # bytes through the busiest link
     latency: float  # seconds of a step, of the machine
@@ -116,51 +116,42 @@ class Screen:
         return frozenset(before & now)
 
 
+Reason = Mapping[str, str]
+"""Why hand-written synchronisation loses, or when it wins: name, title, text, number and source, as in lesson.toml."""
+Litmus = Mapping[str, Any]
+"""A small program, and an execution of it that the PTX memory model allows, as in breaks.json."""
+
+
 @dataclass(frozen=True)
-class Reason:
-    """Why hand-written synchronisation loses, or when it wins, with a number."""
+class Experiment:
+    """A change of a kernel, with the implementation and ranks to try it with."""
 
     name: str
     title: str
     text: str
-    number: str
-    source: str
-
-
-@dataclass(frozen=True)
-class Step:
-    """A moment of a litmus test: what becomes visible, in the order of an execution."""
-
-    thread: int
-    instruction: int  # of that thread, counted from 0
-    words: str  # "rank 1 reads the flag: 1"
-    wrong: bool = False  # the read that should not have seen what it saw
-
-
-@dataclass(frozen=True)
-class Litmus:
-    """A small program, and an execution of it that the PTX memory model allows."""
-
-    threads: tuple[tuple[str, tuple[str, ...]], ...]  # of each its name and its instructions
-    steps: tuple[Step, ...]
-    outcome: str  # what must not happen, in words
+    change: str  # in a sentence
+    file: str  # in kernels/
+    old: str
+    new: str
+    rung: str
+    ranks: int
+    because: str
+    noticed: str = ""  # said besides, if the check noticed
+    missed: str = ""  # if it did not
+    detected: str = ""  # if the race detector noticed
+    stall: int = 0  # where a thread pauses for long, under the race detector
 
 
 @dataclass(frozen=True)
 class Break:
     """A change that breaks a kernel, and who noticed."""
 
-    name: str
-    title: str
-    text: str
-    file: str
-    old: tuple[str, ...]  # lines as they are
-    new: tuple[str, ...]  # lines as they were tried
+    experiment: Experiment
     checker: str  # what the check of a sweep said, here
     races: str  # what the race detector said, here
+    question: Question
     model: str  # what the memory model says
     litmus: Litmus
-    question: Question
 
 
 @dataclass(frozen=True)

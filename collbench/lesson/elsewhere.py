@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import msgspec
@@ -21,19 +21,10 @@ COMMITTED = "two-cores"
 ONE_STEP = "one-shot-ll"
 
 
-@dataclass(frozen=True)
-class Published:
-    """A number that somebody published."""
-
-    value: str  # with its unit, as a text quotes it
-    what: str  # that was measured
-    source: str
-
-
-@cache
-def published() -> Mapping[str, Published]:
-    """Return every published number by its key."""
-    return {key: Published(**each) for key, each in table("published")["p"].items()}
+def published() -> Mapping[str, Mapping[str, str]]:
+    """Return every published number by its key: its value with its unit, what was measured, and the source."""
+    numbers: Mapping[str, Mapping[str, str]] = table("published")["p"]
+    return numbers
 
 
 @cache

@@ -115,8 +115,9 @@ def _pages(content: Content, layouts: Layouts) -> Iterator[tuple[Page, str]]:
         for first in range(0, len(reasons), 2):
             yield layouts.page("reasons", part, reasons=reasons[first : first + 2], winning=part == "winning"), HERE
     for broken in content.breaks:
-        yield layouts.page("introduced", "breaks", question=broken.question, title=broken.title, before=broken.text), ""
-        yield layouts.page("break", "breaks", broken=broken), f"{broken.file}; tried here"
+        tried = broken.experiment
+        yield layouts.page("introduced", "breaks", question=broken.question, title=tried.title, before=tried.text), ""
+        yield layouts.page("break", "breaks", broken=broken), f"kernels/{tried.file}; tried here"
     for chapter in content.chapters:
         asked, title, idea = chapter.question, chapter.title, chapter.idea
         yield layouts.page("introduced", "training", question=asked, title=title, before=idea), ""

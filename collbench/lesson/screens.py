@@ -57,7 +57,7 @@ def formulas(here: Numbers, name: str, constants: tuple[float, float]) -> Iterat
         row = here.timed[name, nbytes]
         assert cost
         counts = cost(row.case)
-        yield Formula(nbytes, row.case.ranks, counts.steps, counts.link * nbytes, *constants, row.typical)
+        yield Formula(nbytes, counts.steps, counts.link * nbytes, *constants, row.typical)
 
 
 def screen(voices: Voices, text: Mapping[str, Any], constants: tuple[float, float] | None) -> Screen:
@@ -139,16 +139,16 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
 def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
     for each in texts:
         figure, says, source = number(voices, each, "says")
-        said = rendered(voices, each["text"]), f"{figure} {says}".strip(), each.get("source", source)
-        yield Reason(each["name"], each["title"], *said)
+        text, words = rendered(voices, each["text"]), f"{figure} {says}".strip()
+        yield {"source": source, **each, "text": text, "number": words}
 
 
 def _sources(texts: Any) -> Iterator[tuple[str, str]]:
     """Yield what was published, and where: of each number that the texts quote, and of the table."""
-    yield "NCCL and the kernels of inference engines", elsewhere.published()["launch"].source
+    yield "NCCL and the kernels of inference engines", elsewhere.published()["launch"]["source"]
     for key in sorted({title[2:] for title in titles(str(texts)) if title.startswith("p:")}):
         quoted = elsewhere.published()[key]
-        yield f"{quoted.value}: {quoted.what}", quoted.source
+        yield f"{quoted['value']}: {quoted['what']}", quoted["source"]
 
 
 def _figures(run: Run) -> dict[str, str]:

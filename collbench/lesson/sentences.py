@@ -36,7 +36,7 @@ class Voice:
         """Return what stands for a title in braces; KeyError if nothing is known of it."""
         kind, _, rest = title.partition(":")
         if kind == "p":
-            return elsewhere.published()[rest].value
+            return elsewhere.published()[rest]["value"]
         if kind == "m":
             place, _, rest = rest.partition(":")
             return elsewhere.numbers(place).value(rest)

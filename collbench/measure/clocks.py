@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collbench.platforms.processes import Processes, Team
+from collbench.platforms.processes import Team
 from collbench.results.steps import Series
 
 _TRIPS, _SECONDS = 200, 0.05  # round trips of a reading at most, and how long they may take where ranks share a core
@@ -104,7 +104,7 @@ class Clocks:
         """
         team = self.team
         own: tuple[Reading, ...] = REFERENCE.readings
-        if isinstance(team, Processes):
+        if team.size > 1:
             team.meet()
             if team.leader:
                 own = (*own, *(Reading.of(_asking(team, peer)) for peer in range(1, team.size)))
@@ -139,7 +139,7 @@ class Clocks:
         )
 
 
-def _asking(team: Processes, peer: int) -> Iterator[Trip]:
+def _asking(team: Team, peer: int) -> Iterator[Trip]:
     question, answer = np.array([_ASKED]), np.zeros(1)
     end = time.perf_counter() + _SECONDS
     for _ in range(_TRIPS):
@@ -154,7 +154,7 @@ def _asking(team: Processes, peer: int) -> Iterator[Trip]:
     team.send(question, peer)
 
 
-def _answer(team: Processes) -> None:
+def _answer(team: Team) -> None:
     question, answer = np.zeros(1), np.zeros(1)
     team.sleep_until_sent()
     while True:

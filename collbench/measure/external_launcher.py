@@ -10,14 +10,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
-from typing import Self
 
 from collbench import __version__
 from collbench.cases import Case, Sweep
 from collbench.errors import CaseFailed, CollbenchError, PlatformError
 from collbench.host import processes, signals
 from collbench.host.launcher import launched, starts_mpi
-from collbench.measure.protocol import WorkerHello
+from collbench.measure.protocol import Ranks, WorkerHello
 from collbench.measure.resumed import tasks
 from collbench.measure.supervisor import seconds_for
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
@@ -26,7 +25,7 @@ from collbench.platforms import compiler, find_platform, open_platform
 from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.interface import Platform
 from collbench.platforms.mpi_processes import MpiProcesses
-from collbench.platforms.processes import Processes, node_name
+from collbench.platforms.processes import Team, node_name
 from collbench.platforms.socket_processes import SocketProcesses, usual_rendezvous
 from collbench.records import convert, plain
 from collbench.results import Result
@@ -37,7 +36,7 @@ _LEAST = 10.0  # seconds for all to come, however short the time-out: interprete
 
 
 @cache
-def world() -> Processes:
+def world() -> Team:
     """Return all processes of the launcher; the first call starts MPI, or has them find each other without it."""
     rank, size = launched() or (0, 1)
     if size > 1 and not starts_mpi():
@@ -81,7 +80,7 @@ def agree_on(error: CollbenchError) -> None:
         raise error
 
 
-class Joined:
+class Joined(Ranks):
     """The counterpart of Supervisor under an outside launcher; every process iterates over the same results."""
 
     def __init__(self, platform: str, sweep: Sweep, existing: Sequence[Result] = ()) -> None:
@@ -107,14 +106,13 @@ class Joined:
         self._platform: Platform | None = None
         self._current: tuple[Case, str] | None = None
         self._started: set[str] = set()  # implementations whose library has been started
-        self._open = ExitStack()
-        self.greeting = WorkerHello()
 
     def agreeing(self) -> AbstractContextManager[None]:
         """*Collective*: what fails inside on one process fails on all."""
         return self._world.agreeing()
 
-    def __enter__(self) -> Self:
+    def start(self, stack: ExitStack) -> WorkerHello:
+        """*Collective*: give the ranks their memory."""
         kind = find_platform(self._name)
         WATCHDOG.feed(max(self._limit, kind.cold_start))
         requested = needs(self._sweep, self._name)
@@ -129,9 +127,8 @@ class Joined:
         topology = self._platform.topology()
         with self.agreeing():
             versions = self._platform.versions()
-        self.greeting = WorkerHello(topology, versions, variables(), cores=tuple(cores))
-        self._open.enter_context(signals.deferred())
-        return self
+        stack.enter_context(signals.deferred())
+        return WorkerHello(topology, versions, variables(), cores=tuple(cores))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None = None, *rest: object) -> None:
         if kind is None or self._world.size == 1 or getattr(error, "agreed", False):

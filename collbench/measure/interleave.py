@@ -1,6 +1,6 @@
 """Several sets of ranks that measure the same cases in turn: settings of the environment, MPI libraries, starts.
 
-Drift of the machine cancels in the ratios of their times.  Ranks that are not measured sleep (Processes.broadcast).  On
+Drift of the machine cancels in the ratios of their times.  Ranks that are not measured sleep (Team.broadcast).  On
 a CPU all sets are bound to the same cores: left to the scheduler, each would find another place whenever it wakes, and
 what that changes is more than most settings do.
 
@@ -12,15 +12,15 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 from collbench.algorithms import implementations
 from collbench.cases import USUAL_STARTS, Case, Sampling, Sweep
 from collbench.errors import PlatformError, RanksLost, UsageError
-from collbench.measure.protocol import Opened, Tell, WorkerHello
+from collbench.measure.protocol import Ranks, Tell, WorkerHello
 from collbench.measure.resumed import tasks
 from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform
@@ -70,10 +70,15 @@ def shares(sampling: Sampling, rounds: int = ROUNDS) -> list[Sampling]:
     return [share] * rounds
 
 
-class Measures(Opened, Protocol):
+class Measures(Protocol):
     """What is needed of a Supervisor."""
 
+    greeting: WorkerHello
     tell: Tell
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *exception: Any) -> None: ...
 
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
@@ -93,18 +98,12 @@ class Arm(NamedTuple):
     name: str = ""  # for errors
 
 
-@dataclass
 class ArmResults:
     """What one arm has of one case so far."""
 
-    case: Case
-    platform: str
-    rounds: dict[str, list[Result]]  # by implementation, in the order of the table: a result for each round
-
-    @classmethod
-    def of(cls, case: Case, platform: str, sweep: Sweep) -> Self:
-        """Return results of no round yet."""
-        return cls(case, platform, {name: [] for name in sweep.implementations})
+    def __init__(self, case: Case, platform: str, names: Sequence[str]) -> None:
+        self.case, self.platform = case, platform
+        self.rounds: dict[str, list[Result]] = {name: [] for name in names}  # in the order of the table
 
     @property
     def disturbed(self) -> bool:
@@ -172,26 +171,7 @@ def _merge(results: list[Any]) -> Result:
     return last.joined(results) if isinstance(last, Sampled) and last.right else last
 
 
-class RankSets:
-    """Several sets of ranks, which are there inside `with`; none is left behind."""
-
-    greeting = WorkerHello()  # their common hello, once they are there
-
-    def start(self, stack: ExitStack) -> WorkerHello:
-        """Enter the contexts of all sets into the stack, and return their common hello."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self.greeting = self.start(stack)
-            self._open = stack.pop_all()
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._open.__exit__(*exception)
-
-
-class Interleaving(RankSets):
+class Interleaving(Ranks):
     """The ranks of several arms, which take turns.
 
     `cases` are those that are measured together, one for each arm; by default those of the sweeps in their order.
@@ -203,7 +183,6 @@ class Interleaving(RankSets):
         self, platform: str, arms: Sequence[Arm], cases: Sequence[tuple[Case, ...]] = (), first: int = 0
     ) -> None:
         self.platform, self.arms, self._first = platform, arms, first
-        self.tell: Tell = lambda words: None  # called with what is at work, and lines with what is measured so far
         self.cases = cases or list(zip(*(arm.sweep.cases() for arm in arms), strict=True))
         self._done: dict[int, list[list[Result]]] = {}
 
@@ -235,7 +214,9 @@ class Interleaving(RankSets):
 
     def _measure(self, cases: Sequence[Case]) -> list[list[Result]]:
         samplings = [arm.sweep.sampling for arm in self.arms]
-        found = [ArmResults.of(case, self.platform, arm.sweep) for case, arm in zip(cases, self.arms, strict=True)]
+        found = []
+        for case, arm in zip(cases, self.arms, strict=True):
+            found.append(ArmResults(case, self.platform, arm.sweep.implementations))
         parts = [shares(sampling) for sampling in samplings]
         # Steps are as long as a user likes: then no round but the first two ends after twice the budgets of all arms.
         last = time.monotonic()
@@ -259,7 +240,7 @@ class Interleaving(RankSets):
         return lambda phase: self.tell(f"{turn}, {found[place].words}: {phase}\n{lines}")
 
 
-class Starts(RankSets):
+class Starts(Ranks):
     """Several sets of ranks for one sweep, started one after the other: `sweep.starts`, or as many as are usual (0).
 
     Where the memory of a process happens to lie changes a small message's time by a tenth or more, for as long as the
@@ -299,7 +280,7 @@ class Starts(RankSets):
         for result in self._existing:
             self._with_spread(result)  # which tells of the starts of those that follow
         for case, names, sampling in tasks(self._sweep, self._existing):
-            results = ArmResults.of(case, self._platform, replace(self._sweep, implementations=names))
+            results = ArmResults(case, self._platform, names)
             parts = shares(sampling, len(self._starts))
             lost = None
             for ranks, share in zip(tuple(self._starts), parts, strict=False):

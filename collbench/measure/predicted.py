@@ -1,15 +1,15 @@
 """Runs that nobody carries out: a model says what each case, or each step, should take on a described system."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import groupby
-from typing import Self
 
 import numpy as np
 
 from collbench.algorithms import implementations
 from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
-from collbench.measure.protocol import WorkerHello
+from collbench.measure.protocol import Ranks, WorkerHello
 from collbench.measure.step_runs import communicators
 from collbench.model.predict import network_curve
 from collbench.model.steps import on_ranks, step_time
@@ -22,7 +22,7 @@ from collbench.topology.system import System
 NAME = "model"  # of the platform, in rows of a run file
 
 
-class Predicted:
+class Predicted(Ranks):
     """Results of a model, or plans, where a Session expects ranks.
 
     They exist before the Session does, so a UsageError (an impossible what-if, a calibration that is not there) comes
@@ -30,15 +30,11 @@ class Predicted:
     """
 
     def __init__(self, topology: TopologyPart, results: Sequence[Result]) -> None:
-        # No variable of this process changes a prediction.
-        self.greeting = WorkerHello(topology, {"numpy": np.__version__})
-        self._results = results
+        self._topology, self._results = topology, results
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """End nothing: there are no ranks."""
+    def start(self, stack: ExitStack) -> WorkerHello:
+        """Return what a prediction is of; no variable of this process changes it."""
+        return WorkerHello(self._topology, {"numpy": np.__version__})
 
     def run(self) -> Iterator[Result]:
         """Yield every result, in the order of measured ones."""

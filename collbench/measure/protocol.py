@@ -1,23 +1,26 @@
-"""What passes between the supervisor and its ranks: JSON lines over a socket, a heartbeat in shared memory, a hello.
+"""What passes between the supervisor and its ranks: JSON over a socket, a heartbeat in shared memory, a hello.
 
 The heartbeat is a file that both sides map, because a rank that dies or hangs can no longer say what it was doing.
 """
 
 import json
+import math
 import mmap
 import os
-import select
 import socket
 import struct
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Self
 
 from collbench.host import signals
 from collbench.records import encoded
+from collbench.results import Result
 from collbench.runfile.header import Interleaved, TopologyPart
 
 WORKER = "collbench.measure.worker"  # the module that ranks run
@@ -40,49 +43,42 @@ class Channel:
     """One end of the socket."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._received = b""
+        self._messages = Connection(connection.detach())
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message, which may hold cases, sweeps and results; Closed if nobody is there."""
         try:
-            self._connection.sendall(encoded(message))
+            self._messages.send_bytes(encoded(message))
         except OSError:
             raise Closed from None
 
-    def receive(self, seconds: float | None = None) -> dict[str, Any] | None:
-        """Return the next message, or None if none comes within that many seconds (None: wait for ever).
+    def receive(self, seconds: float = math.inf) -> dict[str, Any] | None:
+        """Return the next message, or None if none comes within that many seconds.
 
         Raises:
             Closed: There will be none.
             Interrupted: A signal that was deferred asks for the end.
 
         """
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while b"\n" not in self._received:
-            signals.check()
-            left = _SIGNALS if deadline is None else deadline - time.monotonic()
-            if select.select([self._connection], [], [], max(0.0, min(left, _SIGNALS)))[0]:
-                try:
-                    part = self._connection.recv(1 << 20)
-                except OSError:
-                    part = b""
-                if not part:
-                    raise Closed
-                self._received += part
-            elif deadline is not None and time.monotonic() >= deadline:
-                return None
-        line, _, self._received = self._received.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
+        deadline = time.monotonic() + seconds
+        signals.check()
+        try:
+            while not self._messages.poll(max(0.0, min(deadline - time.monotonic(), _SIGNALS))):
+                signals.check()
+                if time.monotonic() >= deadline:
+                    return None
+            message: dict[str, Any] = json.loads(self._messages.recv_bytes())
+        except (OSError, EOFError):
+            raise Closed from None
         return message
 
     def sleep(self) -> None:
         """Wait for a message, without a look now and then: that would take a core from what is measured there."""
-        select.select([self._connection], [], [])
+        self._messages.poll(None)
 
     def close(self) -> None:
         """Hang up."""
-        self._connection.close()
+        self._messages.close()
 
 
 def listen(folder: Path) -> socket.socket:
@@ -177,11 +173,25 @@ class WorkerHello:
         return "fresh ranks are on other GPUs than the run began on" if now != then else ""
 
 
-class Opened(Protocol):
-    """Ranks that are there inside `with`, and have said hello then."""
+class Ranks(ABC):
+    """Anything that executes a sweep: local ranks, launched ranks, or the model. It is there inside `with`."""
 
-    greeting: WorkerHello
+    greeting = WorkerHello()  # what they say, once they are there
+    tell: Tell = staticmethod(lambda words: None)  # called with what is at work, and lines with what is measured so far
 
-    def __enter__(self) -> Any: ...
+    @abstractmethod
+    def start(self, stack: ExitStack) -> WorkerHello:
+        """Enter the contexts of all that is needed into the stack, and return the common hello."""
 
-    def __exit__(self, *exception: Any) -> None: ...
+    @abstractmethod
+    def run(self) -> Iterator[Result]:
+        """Yield every result of the sweep."""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.greeting = self.start(stack)
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._open.__exit__(*exception)

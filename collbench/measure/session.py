@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from collbench import __version__
 from collbench.algorithms import find
 from collbench.cases import Sweep
 from collbench.host import signals
 from collbench.measure.interleave import Arm, Interleaving, Starts
-from collbench.measure.protocol import Opened, Tell, WorkerHello
+from collbench.measure.protocol import Ranks, Tell, WorkerHello
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.watchdog import WATCHDOG
@@ -30,13 +30,6 @@ if TYPE_CHECKING:
     from collbench.measure.external_launcher import Joined
 
 COPIES = 2  # sets of ranks of a pair, which hold memory at the same time
-
-
-class Ranks(Opened, Protocol):
-    """Who carries a sweep out."""
-
-    def run(self) -> Iterator[Result]:
-        """Yield every result of the sweep."""
 
 
 class Session:
@@ -149,8 +142,7 @@ class Session:
 
     def run(self, tell: Tell = lambda words: None) -> Iterator[Result]:
         """Yield what exists of a run that goes on, then each new result once it is on disk; tell what is at work."""
-        if isinstance(self._ranks, Supervisor | Interleaving):
-            self._ranks.tell = tell
+        self._ranks.tell = tell
         for result in self._existing.results if self._existing else ():
             self.results.append(result)
             yield result
@@ -198,22 +190,17 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-class _OneArm:
+class _OneArm(Ranks):
     """One setting of a pair, whose ranks are there already: what a Session needs of them."""
 
     def __init__(self, pair: Interleaving, place: int, interleaved: Interleaved) -> None:
         self._pair, self._place, self._interleaved = pair, place, interleaved
-        self.greeting = WorkerHello()
 
-    def __enter__(self) -> Self:
+    def start(self, stack: ExitStack) -> WorkerHello:
+        """Return the hello of the setting's ranks, which the pair starts and ends."""
         starts = self._pair.arms[self._place].ranks
         hello = starts[0].greeting
-        interleaved = replace(self._interleaved, cores=hello.cores)
-        self.greeting = replace(hello, starts=len(starts), interleaved=interleaved)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Do nothing: the pair ends the ranks."""
+        return replace(hello, starts=len(starts), interleaved=replace(self._interleaved, cores=hello.cores))
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the setting, in the order of the table."""

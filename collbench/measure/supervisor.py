@@ -16,10 +16,10 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from collbench.algorithms import is_library
 from collbench.cases import Case, Sampling, Sweep
@@ -28,15 +28,15 @@ from collbench.host import processes, signals
 from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
 from collbench.measure import protocol
-from collbench.measure.protocol import Tell, WorkerHello
+from collbench.measure.protocol import Ranks, Tell, WorkerHello
 from collbench.measure.resumed import tasks
 from collbench.measure.watchdog import no_progress
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library, own
+from collbench.records import convert
 from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped
 from collbench.runfile.environment import UNCHANGED, Setting
-from collbench.runfile.header import TopologyPart
 from collbench.runfile.schema import to_result
 from collbench.topology.discover_cpu import free
 from collbench.topology.discovered import small_shared_memory
@@ -193,8 +193,7 @@ class Workers:
         if "refused" in hello:
             raise PlatformError(hello["refused"])
         self._pids = tuple(hello["pids"])
-        topology = TopologyPart.from_json(hello["topology"])
-        return WorkerHello(topology, hello["versions"], hello["variables"], self._pids, tuple(cores))
+        return replace(convert(hello, WorkerHello), cores=tuple(cores))
 
     def _accept(self, deadline: float) -> protocol.Channel:
         self._server.settimeout(0.05)
@@ -294,7 +293,7 @@ class Workers:
 
 
 @dataclass
-class Supervisor:
+class Supervisor(Ranks):
     """The ranks of one run, restarted as needed; a context manager that leaves none behind.
 
     `setting` changes the environment of the ranks; their hello tells of the variables that are `named` too.  On a CPU
@@ -309,19 +308,13 @@ class Supervisor:
     library: Library | None = None
     existing: Sequence[Result] = ()  # rows that are not to be measured
     folder: Path | None = None
-    greeting: WorkerHello = field(default_factory=WorkerHello)
     _workers: Workers | None = None
     _losses: list[WorkersLost] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.tell: Tell = lambda words: None  # called with the implementation and the phase that are at work
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            stack.enter_context(signals.deferred())
-            self.greeting = self._start()
-            self._open = stack.pop_all()
-        return self
+    def start(self, stack: ExitStack) -> WorkerHello:
+        """Start the ranks; signals that come from then on are for the end."""
+        stack.enter_context(signals.deferred())
+        return self._start()
 
     def _start(self) -> WorkerHello:
         """Start fresh ranks and return their hello; PlatformError, and no ranks, if they cannot start."""

@@ -6,6 +6,7 @@ An implementation is written once against `Platform.memory` and `Platform.launch
 platforms only.
 """
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction, Wire
+from collbench.platforms import tracelog
 from collbench.platforms.cost import Hardware
 from collbench.platforms.layout import Layout, Memory, grid
 from collbench.platforms.processes import Team
@@ -72,6 +74,16 @@ class Prepared:
 
 class Launcher(Protocol):
     """How kernels, copies and events get to the ranks."""
+
+    memory: Memory
+    options: tuple[str, ...] = ()  # of the compiler, for every kernel
+    lost: int = 0  # nanoseconds that delayed kernels lose
+
+    def altered(self, memory: Memory, options: tuple[str, ...] = (), lost: int = 0) -> Self:
+        """Return the same launcher for buffers elsewhere, or with options of the compiler for every kernel."""
+        other = copy.copy(self)
+        other.memory, other.options, other.lost = memory, options or self.options, lost or self.lost
+        return other
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> Any:
         """Return an entry of `kernels/<file>`, compiled for these ranks, this hardware, dtype and reduction."""
@@ -240,8 +252,15 @@ class Platform(Protocol):
     def versions(self) -> dict[str, str]:
         """Return the versions of the libraries that are measured here, for the run file's header."""
 
+    def altered(self, memory: Memory, options: tuple[str, ...] = (), lost: int = 0) -> Self:
+        """Return the same ranks with a launcher that is altered so."""
+        other = copy.copy(self)
+        other.memory, other.launcher = memory, self.launcher.altered(memory, options, lost)
+        return other
+
     def traced(self) -> Self:
         """Return the same ranks and memory with kernels that keep a log; opened for a sweep that is traced."""
+        return self.altered(self.memory, (tracelog.TRACED,))
 
     def with_delays(self, seconds: float) -> Self | None:
         """Return the same ranks with kernels that are delayed in the middle of operations of so many seconds.
@@ -252,6 +271,7 @@ class Platform(Protocol):
 
     def shifted(self, offset: int) -> Self:
         """Return the same ranks with buffers that start so many bytes after those of the case that is checked."""
+        return self.altered(self.memory.shifted(offset))
 
     def waits(self) -> str:
         """Return which rank waits for which, as far as it is known; called from a thread while ranks hang."""

@@ -9,13 +9,13 @@ from typing import Any, Self
 import numpy as np
 
 from collbench.datatypes import Array
-from collbench.platforms.processes import Processes, crowded
+from collbench.platforms.processes import Team, crowded
 
 _SHORTEST_NAP, _LONGEST_NAP = 50e-6, 5e-3  # seconds between two looks for an order: 5 ms cost 1 % of a core or less
 _LONGEST_SLEEP = 0.1  # seconds, where a bell ends it
 
 
-class MpiProcesses(Processes):
+class MpiProcesses(Team):
     """The processes of an mpi4py communicator."""
 
     start_as = "start with the mpiexec of the MPI that mpi4py loads (python -m mpi4py --mpi-library)"

@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from collbench.datatypes import Array
 from collbench.errors import CollbenchError, PlatformError
 from collbench.host.launcher import neighbours
@@ -24,40 +26,6 @@ from collbench.host.launcher import neighbours
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # tells machines apart that bear one name
 
 SentError = tuple[type[CollbenchError], str]
-
-
-class Alone:
-    """The one process of a run, which holds every rank; never imports MPI."""
-
-    rank, size = 0, 1
-    leader = True
-
-    def local(self, ranks: int) -> Sequence[int]:
-        """The ranks that this process holds."""
-        return range(ranks)
-
-    def exchange(self, mine: Any) -> list[Any]:
-        """*Collective*: what each process gives, by rank; the error of one that failed instead."""
-        return [mine]
-
-    def meet(self) -> None:
-        """*Collective*: come back once every process has come here."""
-
-    @contextmanager
-    def agreeing(self) -> Iterator[None]:
-        """*Collective*: run what is inside; if it fails on any process, raise the same error on all of them."""
-        yield
-
-    def broadcast(self, message: Any) -> Any:
-        """*Collective*: what the leader says."""
-        return message
-
-    def bind(self, cores: Sequence[int]) -> None:
-        """Do nothing: the ranks of this process live on devices, which no scheduler moves."""
-
-    def abort(self) -> None:
-        """End every process of the run at once."""
-        os._exit(1)
 
 
 @cache
@@ -82,8 +50,8 @@ def crowded() -> bool:
     return neighbours() > max(cores)
 
 
-class Processes(ABC):
-    """Processes that hold one rank each; only what the host knows passes through here."""
+class Team(ABC):
+    """Processes of a run, which hold one rank each; only what the host knows passes through here."""
 
     comm: Any = None  # the mpi4py communicator, where MPI started them
 
@@ -100,29 +68,31 @@ class Processes(ABC):
     def broadcast(self, message: Any) -> Any:
         """*Collective*: return the leader's value on every process; a process that waits for it sleeps."""
 
-    @abstractmethod
     def any_of(self, mine: bool) -> bool:
         """*Collective*: whether it is so on any process."""
+        return any(self.gather(mine))
 
-    @abstractmethod
     def slowest(self, mine: Array) -> Array:
         """*Collective*: return the largest of each number over all processes; valid until the next call."""
+        largest: Array = np.max(self.gather(mine), axis=0)
+        return largest
 
-    @abstractmethod
     def neighbours(self) -> list[int]:
-        """*Collective*: return the ranks on this machine."""
+        """*Collective*: return the ranks of this machine and, where Slurm has several nodes on it, of this node."""
+        nodes = self.gather((os.environ.get("SLURMD_NODENAME"), node_name()))
+        return [rank for rank, node in enumerate(nodes) if node == nodes[self.rank]]
 
-    @abstractmethod
     def send(self, numbers: Array, rank: int) -> None:
         """Send an array between the leader and another rank, as fast as can be."""
+        raise NotImplementedError
 
-    @abstractmethod
     def receive(self, numbers: Array, rank: int) -> None:
         """Receive into an array what a rank sends."""
+        raise NotImplementedError
 
-    @abstractmethod
     def sleep_until_sent(self) -> None:
         """Come back, on any rank but the leader, once the leader has sent something."""
+        raise NotImplementedError
 
     @abstractmethod
     def abort(self) -> None:
@@ -192,7 +162,38 @@ class Processes(ABC):
         return [] if None in cores else cores
 
 
-Team = Alone | Processes
+class Alone(Team):
+    """The one process of a run, which holds every rank; never imports MPI."""
+
+    def __init__(self) -> None:
+        super().__init__(rank=0, size=1)
+
+    def gather(self, mine: Any) -> list[Any]:
+        """Return what this process gives."""
+        return [mine]
+
+    def broadcast(self, message: Any) -> Any:
+        """Return the message."""
+        return message
+
+    def abort(self) -> None:
+        """End this process."""
+        os._exit(1)
+
+    def local(self, ranks: int) -> Sequence[int]:
+        """Return all ranks."""
+        return range(ranks)
+
+    def meet(self) -> None:
+        """Do nothing: there is nobody to wait for."""
+
+    @contextmanager
+    def agreeing(self) -> Iterator[None]:
+        """Run what is inside; errors stay what they are."""
+        yield
+
+    def bind(self, cores: Sequence[int]) -> None:
+        """Do nothing: the ranks of this process live on devices, which no scheduler moves."""
 
 
 def _sendable(error: Exception | None) -> SentError | None:

@@ -1,12 +1,11 @@
 """Processes that a launcher without MPI started: they speak by sockets, each of them with the first.
 
 The first process listens, and the others learn where at a rendezvous: torch's store, or a folder that all see.  A
-process that connects shows the word that the first process left there, before anything else of it is read: what
-follows are pickles.  The kernel tells at once when a process is gone, even by kill -9, so nobody has to wait for a
-time-out then.
+process that connects and the first one show each other that they know the word left there, before anything else is
+read: what follows are pickles.  The kernel tells at once when a process is gone, even by kill -9, so nobody has to wait
+for a time-out then.
 """
 
-import hmac
 import json
 import os
 import pickle
@@ -22,8 +21,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
+from multiprocessing import ProcessError
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -33,55 +34,21 @@ from collbench.datatypes import Array
 from collbench.errors import PlatformError
 from collbench.host import launcher
 from collbench.host.launcher import RENDEZVOUS
-from collbench.platforms.processes import Processes, node_name
+from collbench.platforms.processes import Team, node_name
 
-_LENGTH = struct.Struct("<Q")
-_MOST = 4096  # bytes of what is read from somebody who has not shown the word yet
-_ANSWERING = 5.0  # seconds for a process that has connected to show it
+_ANSWERING = 5  # seconds for a process that has connected to show that it knows the word
 _CONNECTING = 3.0  # seconds for a connection
 _PAUSE = 0.1  # seconds between two looks for where the first process listens
 
 
-class _Gone(Exception):
-    """The other process is not there any more, or has never been one of ours."""
+_GONE = (OSError, EOFError, ProcessError, AssertionError)
+"""What says that the other process is not there any more, or has never been one of ours."""
 
 
-class _Link:
-    """A connection to another process: messages, each with its length before it."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket = connection
-
-    def send(self, message: bytes) -> None:
-        try:
-            self.socket.sendall(_LENGTH.pack(len(message)) + message)
-        except OSError as error:
-            raise _Gone from error
-
-    def receive(self, most: int | None = None) -> bytes:
-        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
-        if most is not None and length > most:
-            raise _Gone
-        return self._exactly(length)
-
-    def _exactly(self, count: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < count:
-            try:
-                part = self.socket.recv(min(count - len(parts), 2**20))
-            except OSError as error:
-                raise _Gone from error
-            if not part:
-                raise _Gone
-            parts += part
-        return bytes(parts)
-
-
-class SocketProcesses(Processes):
+class SocketProcesses(Team):
     """The processes of a launcher without MPI."""
 
-    def __init__(self, rank: int, size: int, links: Mapping[int, _Link]) -> None:
+    def __init__(self, rank: int, size: int, links: Mapping[int, Connection]) -> None:
         super().__init__(rank, size)
         self.links = links  # of the leader to all others by rank, of another to the leader
         self._lost: Callable[[int], None] = lambda rank: None
@@ -106,7 +73,7 @@ class SocketProcesses(Processes):
 
     def _watch(self) -> None:
         hung_up = select.poll()
-        ranks = {link.socket.fileno(): rank for rank, link in self.links.items()}
+        ranks = {link.fileno(): rank for rank, link in self.links.items()}
         for descriptor in ranks:
             hung_up.register(descriptor, select.POLLRDHUP)
         while ranks:
@@ -114,73 +81,59 @@ class SocketProcesses(Processes):
                 hung_up.unregister(descriptor)
                 self._lost(ranks.pop(descriptor))
 
-    def _send(self, rank: int, message: bytes) -> None:
+    @contextmanager
+    def _with(self, rank: int) -> Iterator[Connection]:
+        """Yield the connection to a rank; PlatformError, and word to who watches, if that is gone."""
         try:
-            self.links[rank].send(message)
-        except _Gone:
-            self._give_up(rank)
-
-    def _receive(self, rank: int) -> bytes:
-        try:
-            return self.links[rank].receive()
-        except _Gone:
-            self._give_up(rank)
-
-    def _give_up(self, rank: int) -> NoReturn:
-        self._lost(rank)
-        raise PlatformError(f"rank {rank} is gone")
+            yield self.links[rank]
+        except _GONE:
+            self._lost(rank)
+            raise PlatformError(f"rank {rank} is gone") from None
 
     def gather(self, mine: Any) -> list[Any]:
         """Send it to the first process, which sends all to everybody."""
-        if not self.leader:
-            self._send(0, pickle.dumps(mine))
-            everyone: list[Any] = pickle.loads(self._receive(0))
-            return everyone
-        everyone = [mine, *(pickle.loads(self._receive(rank)) for rank in range(1, self.size))]
-        self.broadcast(everyone)
-        return everyone
+        everyone = [mine]
+        if self.leader:
+            for rank in range(1, self.size):
+                with self._with(rank) as link:
+                    everyone.append(link.recv())
+        else:
+            with self._with(0) as link:
+                link.send(mine)
+        gathered: list[Any] = self.broadcast(everyone)
+        return gathered
 
     def broadcast(self, message: Any) -> Any:
         """Wait in the kernel, where this is not the first process."""
         if not self.leader:
-            return pickle.loads(self._receive(0))
+            with self._with(0) as link:
+                return link.recv()
         packed = pickle.dumps(message)
         for rank in self.links:
-            self._send(rank, packed)
+            with self._with(rank) as link:
+                link.send_bytes(packed)
         return message
-
-    def any_of(self, mine: bool) -> bool:
-        """Gather what all say."""
-        return any(self.gather(mine))
-
-    def slowest(self, mine: Array) -> Array:
-        """Gather the numbers of all."""
-        largest: Array = np.max(self.gather(mine), axis=0)
-        return largest
-
-    def neighbours(self) -> list[int]:
-        """Return the ranks of the same machine and, where Slurm has several nodes on it, of the same node."""
-        nodes = self.gather((os.environ.get("SLURMD_NODENAME"), node_name()))
-        return [rank for rank, node in enumerate(nodes) if node == nodes[self.rank]]
 
     def send(self, numbers: Array, rank: int) -> None:
         """Send the bytes of an array."""
-        self._send(rank, numbers.tobytes())
+        with self._with(rank) as link:
+            link.send_bytes(numbers.tobytes())
 
     def receive(self, numbers: Array, rank: int) -> None:
         """Receive the bytes of an array."""
-        numbers[:] = np.frombuffer(self._receive(rank), numbers.dtype)
+        with self._with(rank) as link:
+            numbers[:] = np.frombuffer(link.recv_bytes(), numbers.dtype)
 
     def sleep_until_sent(self) -> None:
         """Sleep in the kernel."""
-        select.select([self.links[0].socket], [], [])
+        self.links[0].poll(None)
 
     def abort(self) -> None:
         """End this process: the others see it."""
         os._exit(1)
 
 
-def _accept(size: int, place: "Rendezvous", deadline: float) -> dict[int, _Link]:
+def _accept(size: int, place: "Rendezvous", deadline: float) -> dict[int, Connection]:
     """Listen, leave word where, and return a connection to each other rank."""
     here = launcher.neighbours() == size  # nobody else has to reach this machine
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -189,7 +142,7 @@ def _accept(size: int, place: "Rendezvous", deadline: float) -> dict[int, _Link]
     word = secrets.token_hex(16)
     hosts = [] if here else [*filter(None, [os.environ.get("MASTER_ADDR")]), *_addresses()]
     where = {"node": node_name(), "hosts": hosts, "port": server.getsockname()[1], "word": word}
-    links: dict[int, _Link] = {}
+    links: dict[int, Connection] = {}
     with server, closing(place):
         place.leave(json.dumps(where))
         while len(links) < size - 1:
@@ -201,35 +154,24 @@ def _accept(size: int, place: "Rendezvous", deadline: float) -> dict[int, _Link]
                 raise PlatformError(
                     f"rank {missing} of {size} did not come to {place.what} in time: start all, or raise --timeout"
                 ) from None
-            try:
-                rank, link = _admit(connection, word, size, links)
-                links[rank] = link
-            except (_Gone, ValueError, TypeError, KeyError):  # somebody else's
-                connection.close()
+            with suppress(*_GONE), _opening(connection) as link:  # perhaps somebody else's
+                deliver_challenge(link, word.encode())
+                answer_challenge(link, word.encode())
+                rank, other = link.recv()
+                refusal = ""
+                if other != size:
+                    refusal = f"rank {rank} was started as one of {other} processes, rank 0 as one of {size}"
+                elif rank in links or not 0 < rank < size:
+                    refusal = f"there is a rank {rank} already"
+                link.send(refusal)
+                if refusal:
+                    link.close()
+                else:
+                    links[rank] = link
     return links
 
 
-def _admit(connection: socket.socket, word: str, size: int, links: Mapping[int, _Link]) -> tuple[int, _Link]:
-    """Return who has connected; `_Gone` if it is none of the processes that are waited for."""
-    connection.settimeout(_ANSWERING)
-    link = _Link(connection)
-    hello = json.loads(link.receive(_MOST))
-    if not hmac.compare_digest(str(hello["word"]), word):
-        raise _Gone
-    rank, other = int(hello["rank"]), int(hello["size"])
-    refusal = ""
-    if other != size:
-        refusal = f"rank {rank} was started as one of {other} processes, rank 0 as one of {size}"
-    elif rank in links or not 0 < rank < size:
-        refusal = f"there is a rank {rank} already"
-    link.send(json.dumps({"refused": refusal}).encode())
-    if refusal:
-        raise _Gone
-    connection.settimeout(None)
-    return rank, link
-
-
-def _connect(rank: int, size: int, place: "Rendezvous", deadline: float) -> _Link:
+def _connect(rank: int, size: int, place: "Rendezvous", deadline: float) -> Connection:
     """Return a connection to the first process, once it says where it listens."""
     tried = ""
     while time.monotonic() < deadline:
@@ -238,7 +180,7 @@ def _connect(rank: int, size: int, place: "Rendezvous", deadline: float) -> _Lin
             local = ["127.0.0.1"] if where["node"] == list(node_name()) else []
             for host in [*local, *where["hosts"]]:
                 tried = f"{host}:{where['port']}"
-                with suppress(OSError, _Gone, ValueError, KeyError):  # left by an earlier start
+                with suppress(*_GONE):  # left by an earlier start
                     return _introduce(host, rank, size, where)
         time.sleep(_PAUSE)
     found = (
@@ -249,17 +191,30 @@ def _connect(rank: int, size: int, place: "Rendezvous", deadline: float) -> _Lin
     raise PlatformError(f"{found}: start all ranks, give each run a folder of its own, or raise --timeout")
 
 
-def _introduce(host: str, rank: int, size: int, where: Mapping[str, Any]) -> _Link:
-    connection = socket.create_connection((host, int(where["port"])), timeout=_CONNECTING)
-    with ExitStack() as undo:
-        undo.enter_context(connection)
-        link = _Link(connection)
-        link.send(json.dumps({"word": where["word"], "rank": rank, "size": size}).encode())
-        if refused := json.loads(link.receive(_MOST))["refused"]:
+def _introduce(host: str, rank: int, size: int, where: Mapping[str, Any]) -> Connection:
+    with _opening(socket.create_connection((host, int(where["port"])), timeout=_CONNECTING)) as link:
+        answer_challenge(link, where["word"].encode())
+        deliver_challenge(link, where["word"].encode())
+        link.send((rank, size))
+        if refused := link.recv():
             raise PlatformError(f"{refused}: do two runs meet in one place? give each its own --rendezvous")
-        connection.settimeout(None)
-        undo.pop_all()
     return link
+
+
+@contextmanager
+def _opening(opened: socket.socket) -> Iterator[Connection]:
+    """Yield messages over a socket, of which each has to come soon as long as the other process is not known."""
+    with opened:
+        opened.settimeout(None)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _ANSWERING, 0))
+        link = Connection(os.dup(opened.fileno()))
+        try:
+            yield link
+        except BaseException:
+            link.close()
+            raise
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
 
 
 def _addresses() -> Iterator[str]:

@@ -73,9 +73,9 @@ def spoiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     with warnings.catch_warnings(action="ignore", category=Notice):  # of rows that were disturbed
         collbench.sweep(impl="ring-flags,one-shot", on="cpu", maxbytes=8, iters=3, starts=1, out=tmp_path / "sweep")
     header, *rows, _ = (tmp_path / "sweep" / NAME).read_text().splitlines(keepends=True)
-    rows = [re.sub(r'"barrier": [^,}]*', '"barrier": null', row) for row in rows]
+    rows = [re.sub(r'"barrier":[^,}]*', '"barrier":null', row) for row in rows]
     rows = [
-        re.sub(r'"off_core": [^,]*', f'"off_core": {share}', row) for row, share in zip(rows, (0.99, 0.0), strict=True)
+        re.sub(r'"off_core":[^,}]*', f'"off_core":{share}', row) for row, share in zip(rows, (0.99, 0.0), strict=True)
     ]
     (tmp_path / "sweep" / NAME).write_text("".join([header, *rows]))
     (tmp_path / "breaks.json").write_text("[]")

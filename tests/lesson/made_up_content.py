@@ -13,13 +13,12 @@ from collbench.lesson.content import (
     Code,
     Content,
     Event,
+    Experiment,
     Formula,
     Litmus,
     Place,
     Question,
-    Reason,
     Screen,
-    Step,
     Trace,
 )
 from collbench.results import Explanation, Measurement
@@ -83,7 +82,7 @@ def curves() -> dict[str, dict[int, float]]:
 def formula(name: str, nbytes: int) -> Formula:
     """Of two ranks."""
     steps, link = (1, 2.0) if name == "one-shot-ll" else (2, 1.0)
-    return Formula(nbytes, 2, steps, link * nbytes, 144e-9, 5.4e9, curves()[name][nbytes])
+    return Formula(nbytes, steps, link * nbytes, 144e-9, 5.4e9, curves()[name][nbytes])
 
 
 def screen(name: str) -> Screen:
@@ -106,28 +105,39 @@ def litmus() -> Litmus:
     """Message passing without order."""
     threads = (("rank 0", ("st data, 1", "st.relaxed flag, 1")), ("rank 1", ("ld.relaxed flag", "ld data")))
     steps = (
-        Step(0, 1, "rank 0 writes the flag: 1"),
-        Step(1, 0, "rank 1 reads the flag: 1"),
-        Step(1, 1, "rank 1 reads the data: 0", wrong=True),
-        Step(0, 0, "rank 0 writes the data: 1, too late"),
+        (0, 1, "rank 0 writes the flag: 1", False),
+        (1, 0, "rank 1 reads the flag: 1", False),
+        (1, 1, "rank 1 reads the data: 0", True),
+        (0, 0, "rank 0 writes the data: 1, too late", False),
     )
-    return Litmus(threads, steps, "the flag is 1 and the data are 0")
+    moments = [dict(zip(("thread", "instruction", "words", "wrong"), step, strict=True)) for step in steps]
+    return {"threads": threads, "steps": moments, "outcome": "the flag is 1 and the data are 0"}
 
 
 def broken(name: str) -> Break:
     """A change that breaks a kernel."""
-    said = ("0 of 20 runs wrong", "a race: rank 1 reads what rank 0 writes", "allowed: the flag may overtake the data")
-    old, new = ("  store_release(flag, number);",), ("  store_relaxed(flag, number);",)
-    text = "The flag is stored without a fence."
-    return Break(
-        name, "Weaken a fence", text, "kernels/flags.cuh", old, new, *said, litmus(), question(f"about-{name}")
+    experiment = Experiment(
+        name,
+        title="Weaken a fence",
+        text="The flag is stored without a fence.",
+        change="the store is relaxed.",
+        file="flags.cuh",
+        old="  store_release(flag, number);",
+        new="  store_relaxed(flag, number);",
+        rung="ring-flags",
+        ranks=2,
+        because="Nothing orders the two.",
     )
+    said = ("0 of 20 runs wrong", "a race: rank 1 reads what rank 0 writes", question(f"about-{name}"))
+    return Break(experiment, *said, "allowed: the flag may overtake the data", litmus())
 
 
 def content() -> Content:
     """A whole lesson."""
-    reason = Reason("host", "The host synchronises", "A step costs a launch, a copy and a **wait**.", "27x", HERE)
-    reasons = (reason, Reason("launches", "Launches", "A launch takes long.", "2.5 us", f"{PUBLISHED}: a paper"))
+    keys = ("name", "title", "text", "number", "source")
+    waits = ("host", "The host synchronises", "A step costs a launch, a copy and a **wait**.", "27x", HERE)
+    launches = ("launches", "Launches", "A launch takes long.", "2.5 us", f"{PUBLISHED}: a paper")
+    reasons = tuple(dict(zip(keys, words, strict=True)) for words in (waits, launches))
     chapter = Chapter(
         *("speed-up", "Speed-up", "Twice the ranks.", question("speed-up", source=f"{MODEL}: DGX H100")),
         "**Bytes** count.",

@@ -59,12 +59,12 @@ def test_the_steps_are_an_execution_in_which_a_read_sees_what_is_there() -> None
     """Memory replayed step by step has what each read took; only where nothing orders stores do they change places."""
     left = set()
     for name, litmus in breaks.witnesses().items():
-        steps, threads = litmus.steps, litmus.threads
-        made = [(step.thread, step.instruction) for step in steps]
+        steps, threads = litmus["steps"], litmus["threads"]
+        made = [(step["thread"], step["instruction"]) for step in steps]
         assert sorted(made) == [(thread, i) for thread, (_, code) in enumerate(threads) for i in range(len(code))], name
-        assert any(step.wrong for step in steps), name
+        assert any(step["wrong"] for step in steps), name
         for thread in range(len(threads)):
-            own = [step.instruction for step in steps if step.thread == thread]
+            own = [step["instruction"] for step in steps if step["thread"] == thread]
             left |= {name} if own != sorted(own) else set()
     assert left == {"relaxed"}
     for asked in Asked.all():
@@ -98,7 +98,7 @@ def test_the_question_is_answered_by_what_was_seen(heard: Callable[..., None]) -
     for seen in ((True, True), (True, False), (False, True), (False, False), (True, None), (False, None)):
         heard(*seen)
         found = tried()
-        assert [each.title for each in found] == [each.title for each in experiments()]
+        assert [each.experiment for each in found] == [*experiments()]
         assert {each.checker for each in found} == {"the check's words"}
         answers[seen] = {(len(each.question.choices), each.question.answer) for each in found}
     assert answers == {
@@ -162,7 +162,7 @@ def test_a_sweep_without_a_result_is_no_verdict(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.usefixtures("sanitizer")
 def test_each_break_is_noticed_by_somebody_and_whole_kernels_by_nobody() -> None:
     """The race detector sees them all, where there is one; the check of a sweep sees at least those without a fence."""
-    found = {each.name: each for each in tried()}
+    found = {each.experiment.name: each for each in tried()}
     for name, each in found.items():
         assert "race detector" in each.question.choices[each.question.answer], (name, each.checker, each.races)
     for name in ("no-wait", "no-credit", "no-exit"):

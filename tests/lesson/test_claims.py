@@ -201,7 +201,7 @@ def test_with_every_row_disturbed_all_is_of_the_committed_run() -> None:
     assert not any(screen.formulas or screen.trace for screen in content.screens)
     asked = [*content.questions[:2], *(screen.question for screen in content.screens)]
     assert HERE not in {question.source for question in asked}
-    assert HERE not in {reason.source for reason in (*content.losing, *content.winning)}
+    assert HERE not in {reason["source"] for reason in (*content.losing, *content.winning)}
     for text in (place.name, "this machine, step and link as on"):
         assert text in build(content)
     said = "\n".join(text.get_text() for one in kit.slides(content) for text in one.figure.texts)

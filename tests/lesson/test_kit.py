@@ -47,6 +47,7 @@ def wordy() -> Content:
     line = "  " * 30 + "store_release(&next->channel[block].arrived.word[0], number, " * 4
     screen, broken, chapter = plain.screens[0], plain.breaks[0], plain.chapters[0]
     code = (replace(screen.code[0], lines=(line,) * 15),)
+    tried = replace(broken.experiment, text=LONG, old=f"{line}\n" * 4, new=f"{line}\n" * 4)
     return replace(
         plain,
         title=LONG[:150],
@@ -65,8 +66,8 @@ def wordy() -> Content:
                 code=code,
             ),
         ),
-        losing=(replace(plain.losing[0], title=LONG[:90], text=LONG, number=LONG[:250]),) * 3,
-        breaks=(replace(broken, text=LONG, old=(line,) * 4, new=(line,) * 4, checker=LONG, races=LONG, model=LONG),),
+        losing=({**plain.losing[0], "title": LONG[:90], "text": LONG, "number": LONG[:250]},) * 3,
+        breaks=(replace(broken, experiment=tried, checker=LONG, races=LONG, model=LONG),),
         chapters=(replace(chapter, title=LONG[:120], idea=LONG, question=asked(chapter.question), after=LONG),),
     )
 

@@ -74,8 +74,8 @@ def test_without_the_script_every_answer_moment_and_verdict_can_be_read(lesson: 
     traced = next(screen.trace for screen in lesson.screens if screen.trace)
     for said in (
         *(event.words for event in traced.events),
-        *(broken.checker, broken.races, broken.model, broken.litmus.outcome),
-        *(step.words for step in broken.litmus.steps),
+        *(broken.checker, broken.races, broken.model, broken.litmus["outcome"]),
+        *(step["words"] for step in broken.litmus["steps"]),
         *(screen.question.command for screen in lesson.screens),
         *lesson.screens[0].code[0].lines[-1].split(),
         "as long as ring-flags at 8 B",

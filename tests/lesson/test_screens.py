@@ -63,7 +63,7 @@ def test_every_number_of_the_texts_is_known() -> None:
         said = (screen.idea, screen.number, screen.number_says, screen.question.ask, screen.question.because)
         assert all(said), screen.name
         assert not any("{" in text or "None" in text for text in (*said, screen.after)), screen.name
-    assert all(reason.number for reason in (*lesson().losing, *lesson().winning))
+    assert all(reason["number"] for reason in (*lesson().losing, *lesson().winning))
     quoted = {title for text in strings(table("lesson")) for title in titles(text) if title.startswith("p:")}
     assert len(lesson().sources) == len(quoted) + 1  # and the table
 

@@ -26,13 +26,17 @@ from tests.test_cases import sweep
 
 RANK = """
 import json, os, socket, struct, sys, time
+from multiprocessing.connection import Connection
 settings = json.loads(sys.argv[1])
 
 def send(**message):
-    channel.sendall(json.dumps(message).encode() + b"\\n")
+    messages.send_bytes(json.dumps(message).encode())
 
 def receive():
-    return json.loads(lines.readline() or "{}")
+    try:
+        return json.loads(messages.recv_bytes())
+    except EOFError:
+        return {}
 
 def beat(count, name):
     with open(os.environ["COLLBENCH_LINK"] + "/heartbeat", "r+b") as page:
@@ -45,7 +49,7 @@ def end(status, words=""):
 exec(settings.get("start", ""))
 channel = socket.socket(socket.AF_UNIX)
 channel.connect(os.environ["COLLBENCH_LINK"] + "/socket")
-lines = channel.makefile()
+messages = Connection(os.dup(channel.fileno()))
 greeting = {"pids": [os.getpid()], "files": [], "cores": []}
 greeting |= {"topology": {}, "versions": {}, "variables": {"first": json.dumps(receive())}}
 exec(settings.get("greet", ""))
@@ -327,8 +331,9 @@ def test_what_hangs_twice_is_tried_no_more_and_the_rest_says_where_it_was_and_wh
         "def answer():\n"
         "    beside = socket.socket(socket.AF_UNIX)\n"
         "    beside.connect(os.environ['COLLBENCH_LINK'] + '/socket')\n"
-        "    beside.recv(100)\n"
-        f"    beside.sendall(json.dumps(dict(answer={waits!r})).encode() + b'\\n')\n"
+        "    beside = Connection(beside.detach())\n"
+        "    beside.recv_bytes()\n"
+        f"    beside.send_bytes(json.dumps(dict(answer={waits!r})).encode())\n"
         "threading.Thread(target=answer, daemon=True).start()\n"
     )
     cases = [

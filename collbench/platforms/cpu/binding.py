@@ -5,7 +5,6 @@ waits for the other's time slice: milliseconds where an operation takes a micros
 """
 
 import os
-import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,7 +13,6 @@ from collbench.topology.discover_cpu import cpu_list, read_text
 
 _LOOK = 0.1  # seconds between two readings of /proc/stat, which counts in hundredths of a second
 _BUSY = 0.3  # share of that time from which on a core is in use by another program
-_IDLE = 3, 4  # fields of /proc/stat's line: idle, iowait (proc(5))
 
 
 def choose(ranks: int) -> tuple[int, ...]:
@@ -29,7 +27,15 @@ def choose(ranks: int) -> tuple[int, ...]:
 @cache
 def _preferred() -> tuple[int, ...]:
     usable = os.sched_getaffinity(0)
-    return order(usable, busy_shares(usable)) if len(usable) > 1 else tuple(usable)
+    if len(usable) < 2:
+        return tuple(usable)
+    import psutil
+
+    try:
+        shares = psutil.cpu_percent(_LOOK, percpu=True)
+    except OSError:  # no /proc
+        shares = []
+    return order(usable, {core: share / 100 for core, share in enumerate(shares)})
 
 
 def order(usable: Collection[int], busy: Mapping[int, float], root: Path = Path("/")) -> tuple[int, ...]:
@@ -52,30 +58,6 @@ def order(usable: Collection[int], busy: Mapping[int, float], root: Path = Path(
         return thread, in_use, _place(root, core), core
 
     return tuple(sorted(usable, key=rank_of))
-
-
-def busy_shares(cores: Collection[int], seconds: float = _LOOK, root: Path = Path("/")) -> dict[int, float]:
-    """Return the share of the next so many seconds in which each core is in use; empty where /proc does not say."""
-    before = _ticks(root)
-    time.sleep(seconds)
-    after = _ticks(root)
-    shares = {}
-    for core in cores:
-        if core in before and core in after:
-            spent = [now - then for now, then in zip(after[core], before[core], strict=True)]
-            total = sum(spent)
-            shares[core] = 1 - sum(spent[place] for place in _IDLE) / total if total > 0 else 0.0
-    return shares
-
-
-def _ticks(root: Path) -> dict[int, list[int]]:
-    """Return what each core has spent in every state, in ticks."""
-    found = {}
-    for line in read_text(root / "proc/stat").splitlines():
-        name, *counts = line.split()
-        if name.startswith("cpu") and name[3:].isdigit() and len(counts) > max(_IDLE):
-            found[int(name[3:])] = [int(count) for count in counts[:8]]  # guests' time is in the user's already
-    return found
 
 
 def _siblings(root: Path, core: int) -> set[int]:

@@ -18,7 +18,7 @@ from collbench.platforms.checking import Plan
 from collbench.platforms.cpu.memory import CpuMemory
 from collbench.platforms.interface import Launcher, Prepared
 from collbench.platforms.layout import GUARD, GUARDED, Region, buffers, view
-from collbench.platforms.processes import Processes
+from collbench.platforms.processes import Team
 from collbench.results.facts import CheckFailure, Mismatch, Overrun
 
 _COPIES = 2**20  # bytes of results that are stored until they are compared
@@ -102,7 +102,7 @@ def _stress_rank(memory: CpuMemory, case: Case, prepared: Prepared, plan: Plan) 
 class CpuChecker:
     """Every rank fills and checks its own buffers; the lowest rank with a failure names it."""
 
-    def __init__(self, team: Processes, memory: CpuMemory, launcher: Launcher) -> None:
+    def __init__(self, team: Team, memory: CpuMemory, launcher: Launcher) -> None:
         self._team, self._memory, self._launcher = team, memory, launcher
         self._rank = team.rank
 

@@ -4,12 +4,11 @@ Nothing here needs a GPU or an installed MPI: the `mpich` wheel brings the libra
 Under an outside launcher ranks may be on several nodes; then only the library can carry anything out.
 """
 
-import copy
 import ctypes
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from collbench.platforms.cpu.memory import CpuMemory
 from collbench.platforms.interface import Clock, Compute, Launcher, Platform, Prepared
 from collbench.platforms.layout import MAX_RANKS, WINDOW_HEAD, Layout, Region, buffers, view
 from collbench.platforms.mpi_processes import MpiProcesses
-from collbench.platforms.processes import Processes, Team
+from collbench.platforms.processes import Alone, Team
 from collbench.platforms.products import Chain, Moment, Products
 from collbench.platforms.scheduling import RunQueue, Watch
 from collbench.results import Note
@@ -41,7 +40,7 @@ class CpuClock(Clock):
 
     region = 200e-6  # a clock's reading and a barrier take less than a microsecond
 
-    def __init__(self, team: Processes, memory: CpuMemory, cache: int | None) -> None:
+    def __init__(self, team: Team, memory: CpuMemory, cache: int | None) -> None:
         self._team, self._memory, self._cache = team, memory, cache
         self._seconds = np.zeros(2)  # and the share of them off its core
         self.scheduled = Watch()
@@ -100,7 +99,7 @@ class CpuClock(Clock):
         return [Prepared(kernel.bind(*share)) for share in shares]
 
 
-def _barrier(team: Processes, memory: CpuMemory) -> tuple[mpi.Call | None, Callable[[], object]]:
+def _barrier(team: Team, memory: CpuMemory) -> tuple[mpi.Call | None, Callable[[], object]]:
     """Return a barrier as a call from C and as a function: MPI's, or by flags in the window where MPI started no ranks.
 
     There is no call where ranks can neither share memory nor use MPI.
@@ -119,22 +118,16 @@ def _barrier(team: Processes, memory: CpuMemory) -> tuple[mpi.Call | None, Calla
 class CpuLauncher(Launcher):
     """Kernels compiled as C++: every call is done when it returns, and a process is one block of one thread."""
 
-    _options: tuple[str, ...] = ()  # of every kernel
+    memory: CpuMemory
 
-    def __init__(self, team: Processes, memory: CpuMemory, clock: CpuClock) -> None:
-        self._team, self._memory, self._clock = team, memory, clock
-
-    def altered(self, memory: CpuMemory, *options: str) -> Self:
-        """Return the same launcher for buffers elsewhere, or with options of the compiler for every kernel."""
-        other = copy.copy(self)
-        other._memory, other._options = memory, options or self._options
-        return other
+    def __init__(self, team: Team, memory: CpuMemory, clock: CpuClock) -> None:
+        self._team, self.memory, self._clock = team, memory, clock
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> compiler.HostKernel:
         """Return a kernel compiled as C++."""
-        ranks = self._memory.ranks
+        ranks = self.memory.ranks
         known = (f"-DRANKS={ranks}",) if file == "direct.cu" and ranks in _UNROLLED else ()
-        return compiler.host_kernel(file, entry, (*compiler.defines(dtype, redop), *known, *self._options, *options))
+        return compiler.host_kernel(file, entry, (*compiler.defines(dtype, redop), *known, *self.options, *options))
 
     def blocks(self, most: int) -> int:
         """Return 1: a process is one block."""
@@ -144,10 +137,10 @@ class CpuLauncher(Launcher):
         self, kernel: compiler.HostKernel, case: Case, blocks: int, threads: int, *arguments: Any
     ) -> Callable[[int], None]:
         """Return launches for this process's own rank only."""
-        world = self._memory.world(case.ranks)
+        world = self.memory.world(case.ranks)
         for rank in range(case.ranks):
-            world["send"][rank], world["receive"][rank] = buffers(self._memory, case, rank)
-        world["streamed"], world["trace"] = self.streamed, self._memory.layout.fifos.get(tracelog.FIFO, 0)
+            world["send"][rank], world["receive"][rank] = buffers(self.memory, case, rank)
+        world["streamed"], world["trace"] = self.streamed, self.memory.layout.fifos.get(tracelog.FIFO, 0)
         return kernel.bind(world, *arguments)
 
     def bind_one(self, kernel: compiler.HostKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
@@ -172,7 +165,7 @@ class CpuLauncher(Launcher):
 
         Ranks that take turns on a core, or have nobody to hand anything to, measure nothing.
         """
-        memory = self._memory
+        memory = self.memory
         most = memory.layout.sizes[Region.RECEIVE] // max(2, memory.ranks)
         pieces = [piece for piece in traffic.PIECES if piece <= most and memory.by_flags]
         view(memory.address(Region.RECEIVE, memory.rank), 2 * max(pieces, default=0))[:] = 0  # first by its owner
@@ -186,9 +179,9 @@ class CpuLauncher(Launcher):
         """
         with self._team.agreeing():
             kernel = compiler.host_kernel(traffic.KERNELS, "hand_over")
-        world = self._memory.world(self._memory.ranks)
-        for rank in range(self._memory.ranks):
-            world["receive"][rank] = self._memory.address(Region.RECEIVE, rank)
+        world = self.memory.world(self.memory.ranks)
+        for rank in range(self.memory.ranks):
+            world["receive"][rank] = self.memory.address(Region.RECEIVE, rank)
         ways = []
         for streamed in (traffic.NEVER, traffic.ALWAYS):
             world["streamed"] = streamed
@@ -282,7 +275,7 @@ class CpuPlatform(Platform):
     clock: CpuClock
     launcher: CpuLauncher
 
-    def __init__(self, sweep: Sweep, layout: Layout, team: Processes) -> None:
+    def __init__(self, sweep: Sweep, layout: Layout, team: Team) -> None:
         self.local: Sequence[int] = team.local(sweep.ranks)
         self.comm, self.ranks, self.layout = team.comm, team.size, layout
         self.team: Team = team
@@ -300,19 +293,6 @@ class CpuPlatform(Platform):
         self.hardware = cpus(memory.crowded)
         self.note = Note(oversubscribed=memory.crowded, spin="" if sweep.spin == "auto" else sweep.spin)
         team.meet()  # every window is zeroed before anyone's kernel writes into it
-
-    def traced(self) -> Self:
-        """Return the same platform with an option of the compiler."""
-        other = copy.copy(self)
-        other.launcher = self.launcher.altered(self.memory, tracelog.TRACED)
-        return other
-
-    def shifted(self, offset: int) -> Self:
-        """Return the same platform with buffers that start so many bytes later."""
-        other = copy.copy(self)
-        other.memory = self.memory.shifted(offset)
-        other.launcher = self.launcher.altered(other.memory)
-        return other
 
     def topology(self) -> TopologyPart:
         """Return the sockets, cores and caches under the ranks."""
@@ -342,5 +322,5 @@ class CpuPlatform(Platform):
 
 def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:
     """Make this process one of the ranks that a launcher started."""
-    assert isinstance(team, Processes), "a rank is a process"
+    assert not isinstance(team, Alone), "a rank is a process"
     return CpuPlatform(sweep, layout, team)

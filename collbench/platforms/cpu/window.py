@@ -27,7 +27,7 @@ from collbench.topology.discover_cpu import control_groups, kilobytes, read_text
 from collbench.units import format_size
 
 if TYPE_CHECKING:  # what a machine has room for is known without NumPy
-    from collbench.platforms.processes import Processes
+    from collbench.platforms.processes import Team
 
 HUGE = 2**21  # bytes: of a huge page on x86-64 and, mostly, on arm64
 _FAILURES = OSError, ValueError, OverflowError  # of the last, Python's own refusals of a length
@@ -36,7 +36,7 @@ _FAILURES = OSError, ValueError, OverflowError  # of the last, Python's own refu
 class Window:
     """The memory of all ranks of this machine; `bases` has the address of each rank's part, by its rank in the run."""
 
-    def __init__(self, team: "Processes", nbytes: int) -> None:
+    def __init__(self, team: "Team", nbytes: int) -> None:
         """*Collective*: map so many bytes for each rank of this machine.
 
         Raises:
@@ -64,7 +64,7 @@ class Window:
         self._memory.close()
 
 
-def _share(team: "Processes", first: int, nbytes: int) -> int:
+def _share(team: "Team", first: int, nbytes: int) -> int:
     """*Collective*: return a descriptor of one file of so many bytes, that rank `first` makes for all of its machine.
 
     The kernel opens what a process has in /proc for processes of the same user alone.
@@ -104,7 +104,7 @@ def _identity(fd: int) -> tuple[int, int]:
 
 
 @contextmanager
-def _agreeing(team: "Processes") -> Iterator[None]:
+def _agreeing(team: "Team") -> Iterator[None]:
     """*Collective*: run what is inside; if it fails on any rank, raise the same PlatformError on all of them."""
     with team.agreeing():
         try:

@@ -1,8 +1,7 @@
 """How kernels are compiled for a run and launched: if ranks wait for each other, as one cooperative grid a device."""
 
-import copy
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -53,23 +52,15 @@ class KernelCache:
 class GpuLauncher(Launcher):
     """Kernels, copies and events on the devices of this process."""
 
-    _options: tuple[str, ...] = ()  # of every kernel
-    _lost = 0  # nanoseconds that delayed kernels lose
+    memory: RankMemory
 
     def __init__(self, team: Team, memory: RankMemory, kernels: KernelCache, probed: Probed, clock: GpuClock) -> None:
         self.cuda, self.places, self.team, self.memory = kernels.cuda, kernels.places, team, memory
         self.kernels, self.clock, self.streams, self._probed = kernels, clock, clock.by_rank, probed
 
-    def altered(self, memory: RankMemory | None = None, options: tuple[str, ...] = (), lost: int = 0) -> Self:
-        """Return the same launcher for buffers elsewhere, or with options of the compiler for every kernel."""
-        other = copy.copy(self)
-        other.memory = memory or self.memory
-        other._options, other._lost = options or self._options, lost or self._lost
-        return other
-
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
         """Return a kernel compiled by NVRTC, or taken from CuPy's cache; one that knows other ranks for these."""
-        return self.kernels.get(file, entry, dtype, redop, *self._options, *options)
+        return self.kernels.get(file, entry, dtype, redop, *self.options, *options)
 
     def blocks(self, most: int) -> int:
         """Return a block for each multiprocessor in a rank's share of the most crowded GPU: as many for every rank."""
@@ -165,7 +156,7 @@ class GpuLauncher(Launcher):
             world["send"][rank], world["receive"][rank] = buffers(self.memory, case, rank)
         world["ranks"], world["first"] = case.ranks, self.places.on(device)[0]
         world["stride"], world["blocks"] = len(self.places.devices), blocks
-        world["spins"], world["trace"] = SPINS, self._lost or self.memory.layout.fifos.get(tracelog.FIFO, 0)
+        world["spins"], world["trace"] = SPINS, self.lost or self.memory.layout.fifos.get(tracelog.FIFO, 0)
         return world
 
 

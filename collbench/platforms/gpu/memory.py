@@ -11,6 +11,7 @@ fails at any step, memory is allocated as ever and only what needs the switch go
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from itertools import chain
 
 from collbench.errors import PlatformError, Unsupported
@@ -132,7 +133,7 @@ def reach(cuda: Cuda, team: Team, places: Placement, bases: Sequence[int]) -> Re
     if not reason:
         (functions,) = pattern_kernels(cuda, places.devices)
         hand = Hand(cuda, places.devices[0], piece.base[0] + 2 * NBYTES, functions)
-        reason = _Trial(cuda, team, tried, hand).failure()
+        reason = _failure(cuda, team, tried, hand)
     tried.close()
     piece.free()
     if reason:
@@ -140,59 +141,40 @@ def reach(cuda: Cuda, team: Team, places: Placement, bases: Sequence[int]) -> Re
     return reached
 
 
-class _Trial:
-    """Every rank does the same to the one so many places to its right, all at one time.
+def _failure(cuda: Cuda, team: Team, reached: Reach, hand: Hand) -> str:
+    """*Collective*: use every other rank's memory; return the first of all that went wrong, or nothing.
 
-    Each has two boxes: it writes into `outbox` itself, and others into `inbox`.
+    Each rank has two boxes: it writes into its outbox itself, and others into its inbox.  All do the same at one time
+    to the rank so many places to their right.
     """
+    mine, ranks, number = team.rank, len(reached.base), 0
+    wrong: list[tuple[int, int, str]] = []  # who, whose memory, what
 
-    def __init__(self, cuda: Cuda, team: Team, reached: Reach, hand: Hand) -> None:
-        self._errors, self._team, self._reach, self._hand = cuda.errors, team, reached, hand
-        self._mine, self._ranks = team.rank, len(reached.base)
-        self._round = 0
-        self._wrong: list[tuple[int, int, str]] = []  # who, whose memory, what
-
-    def failure(self) -> str:
-        """The first of all that went wrong, or nothing."""
-        mine = self._mine
-        for distance in range(1, self._ranks):
-            right, left = (mine + distance) % self._ranks, (mine - distance) % self._ranks
-            self._try(right, self._hand.write, self._inbox(right), self._seed(mine))
-            self._look(left, mine, "a kernel's stores", self._inbox(mine), self._seed(left))
-            self._try(right, self._hand.write, self._outbox(mine), self._seed(mine))
-            self._look(mine, right, "a kernel's loads", self._outbox(right), self._seed(right))
-            self._try(right, self._hand.write, self._outbox(mine), self._seed(mine))
-            self._try(right, self._hand.copy, self._inbox(right), self._outbox(mine))
-            self._look(left, mine, "a copy", self._inbox(mine), self._seed(left))
-        failures = sorted(chain.from_iterable(self._team.exchange(self._wrong)))
-        return next((f"rank {who} cannot use the memory of rank {whose}: {what}" for who, whose, what in failures), "")
-
-    def _try(self, right: int, act: Callable[[int, int], None], *numbers: int) -> None:
+    def attempt(who: int, whose: int, act: Callable[[], bool | None], what: str = "") -> None:
         try:
-            act(*numbers)
-        except self._errors as error:
-            self._wrong.append((self._mine, right, str(error)))
+            if act() is False:
+                wrong.append((who, whose, f"{what} gave wrong data"))
+        except cuda.errors as error:
+            wrong.append((who, whose, str(error)))
 
-    def _look(self, who: int, whose: int, what: str, place: int, seed: int) -> None:
-        """End a round: `what` is what `who` did to the memory of `whose`; one of the two is this rank."""
-        self._team.meet()
-        try:
-            if not self._hand.holds(place, seed):
-                self._wrong.append((who, whose, f"{what} gave wrong data"))
-        except self._errors as error:
-            self._wrong.append((who, whose, str(error)))
-        self._team.meet()  # before the boxes are used again
-        self._round += 1
-
-    def _inbox(self, rank: int) -> int:
-        return self._reach.at(rank)
-
-    def _outbox(self, rank: int) -> int:
-        return self._reach.at(rank) + NBYTES
-
-    def _seed(self, writer: int) -> int:
-        """Return a pattern that was not written before."""
-        return 1 + self._round * self._ranks + writer
+    for distance in range(1, ranks):
+        right, left = (mine + distance) % ranks, (mine - distance) % ranks
+        inbox, outbox = reached.at(mine), reached.at(mine) + NBYTES
+        theirs = reached.at(right)
+        for what in ("a kernel's stores", "a copy"):
+            number += 1
+            seed = 1 + number * ranks  # with the writer's number, of a pattern that was not written before
+            attempt(mine, right, partial(hand.write, outbox, seed + mine))
+            if what == "a copy":
+                attempt(mine, right, partial(hand.copy, theirs, outbox))
+            else:
+                attempt(mine, right, partial(hand.write, theirs, seed + mine))
+            team.meet()
+            attempt(left, mine, partial(hand.holds, inbox, seed + left), what)
+            attempt(mine, right, partial(hand.holds, theirs + NBYTES, seed + right), "a kernel's loads")
+            team.meet()  # before the boxes are used again
+    failures = sorted(chain.from_iterable(team.exchange(wrong)))
+    return next((f"rank {who} cannot use the memory of rank {whose}: {what}" for who, whose, what in failures), "")
 
 
 OLDEST = min(map(capability, ADDING))  # multimem instructions, as of kernels/multimem.cu

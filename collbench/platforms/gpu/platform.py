@@ -9,7 +9,6 @@ Logs of traced kernels go by %globaltimer, a clock for tools of which PTX promis
 milliseconds apart and drift.  So it is held against the host's clock, GPU by GPU.
 """
 
-import copy
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -117,25 +116,9 @@ class GpuPlatform(Platform):
         self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
         self.hardware = of_product(places.gpus[0].name, sweep.ranks, len(places.gpus))
 
-    def traced(self) -> Self:
-        """Return the same platform with an option of the compiler."""
-        return self._altered(self.launcher.altered(options=(tracelog.TRACED,)))
-
     def with_delays(self, seconds: float) -> Self:
         """Return the same platform with an option of the compiler, and the time that kernels lose."""
-        return self._altered(self.launcher.altered(options=(WITH_DELAYS,), lost=lost(seconds)))
-
-    def shifted(self, offset: int) -> Self:
-        """Return the same platform with buffers that start so many bytes later."""
-        memory = self.memory.shifted(offset)
-        other = self._altered(self.launcher.altered(memory))
-        other.memory = memory
-        return other
-
-    def _altered(self, launcher: GpuLauncher) -> Self:
-        other = copy.copy(self)
-        other.launcher = launcher
-        return other
+        return self.altered(self.memory, (WITH_DELAYS,), lost(seconds))
 
     def topology(self) -> TopologyPart:
         """Return every rank's GPU and node, and what joins them."""

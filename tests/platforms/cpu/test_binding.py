@@ -1,12 +1,8 @@
 """Which core each rank is bound to, on machines that files under a made-up root describe."""
 
-import time
 from pathlib import Path
 
-import pytest
-
-from collbench.platforms.cpu.binding import busy_shares, choose, order
-from tests.conftest import Tree
+from collbench.platforms.cpu.binding import choose, order
 
 CPU = "sys/devices/system/cpu/cpu{}/{}"
 
@@ -47,20 +43,6 @@ def test_ranks_take_cores_in_this_order(tmp_path: Path) -> None:
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(f"{text}\n")
         assert order(usable, busy, root) == expected, name
-
-
-def test_a_core_is_busy_by_the_share_of_its_ticks(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = tree({"proc/stat": "cpu 0\ncpu0 10 0 0 100 0 0 0 0 0 0\ncpu1 10 0 0 100 0 0 0 0 0 0\nintr 5"})
-
-    def later(seconds: float) -> None:
-        (root / "proc/stat").write_text("cpu 0\ncpu0 10 0 0 108 2 0 0 0 0 0\ncpu1 13 1 2 104 0 0 0 0 0 0\n")
-
-    monkeypatch.setattr(time, "sleep", later)
-    assert busy_shares((0, 1, 2), 0.1, root) == {0: 0.0, 1: pytest.approx(0.6)}
-
-
-def test_without_proc_no_core_is_known_to_be_busy(tmp_path: Path) -> None:
-    assert busy_shares((0, 1), 0.0, tmp_path) == {}
 
 
 def test_more_ranks_than_cores_are_not_bound() -> None:

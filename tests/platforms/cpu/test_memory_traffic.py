@@ -11,6 +11,8 @@ from collbench.collectives import COLLECTIVES
 from collbench.platforms import compiler
 from collbench.platforms.cpu import memory as memory_traffic
 from collbench.platforms.cpu.memory import ALWAYS, NEVER, UNMEASURED, beyond, streamed_from
+from collbench.results.collectives import Measurement
+from collbench.runfile.schema import to_result
 from tests.conftest import ROOT, case, mpiexec, of_a_user
 
 KIB, MIB = 2**10, 2**20
@@ -74,14 +76,17 @@ def test_ranks_measure_floors_of_every_case_beyond_the_caches_and_spoil_no_resul
     done = subprocess.run(command, cwd=ROOT, env=of_a_user(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     measured = [json.loads(line) for line in done.stdout.splitlines()]
-    rows = [row for row in measured if row.get("kind") == "measurement"]
-    assert {row["collective"] for row in rows} == set(names)
-    assert {row["in_place"] for row in rows} == {False, True}
+    rows = [to_result(row) for row in measured if row.get("kind") == "measurement"]
+    seen, places = set(), set()
     for row in rows:
-        floor, beyond_caches = row.get("floor"), row["nbytes"] > 2**16 and COLLECTIVES[row["collective"]].parts == 1
-        assert (floor is not None) == beyond_caches, row
-        assert floor is None or floor > 0, row
-        assert row["check"] == "ok", row
+        assert isinstance(row, Measurement)
+        seen.add(row.case.collective.name)
+        places.add(row.case.in_place)
+        beyond_caches = row.case.nbytes > 2**16 and row.case.collective.parts == 1
+        assert (row.floor is not None) == beyond_caches, row
+        assert row.floor is None or row.floor > 0, row
+        assert row.right, row
+    assert (seen, places) == ({*names}, {False, True})
     chosen = [row["streamed"] for row in measured if "streamed" in row]
     assert len(chosen) == 2
     assert set(chosen) <= {1024, 8192, NEVER}

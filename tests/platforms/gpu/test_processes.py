@@ -85,7 +85,7 @@ def test_every_implementation_gives_every_rank_what_the_definition_says(ranks: i
     topology, bus = apart["topology"], "0000:00:00.0"
     assert topology["nodes"] == 2
     assert [(gpu["host"], gpu["bus_id"]) for gpu in topology["gpus"]] == [("node0", bus), ("node1", bus)]
-    assert topology["places"] == ([0, 0, 1, 1] if ranks == 4 else [])
+    assert topology.get("places", []) == ([0, 0, 1, 1] if ranks == 4 else [])
     for rank, (cores, found) in enumerate(said("near_their_gpus")):
         near, theirs = cores[rank % 2 % len(cores)], cores[-1 - rank % len(cores)]
         assert found == [[cores, "right"], [[near], "right"], [[theirs], "right"]], rank
