@@ -31,7 +31,7 @@ STRETCHES = 24  # the goal: fewer than 9 cannot decide about two ranks, fewer th
 _REMEMBERED = 2.0  # autocorrelation times that a stretch lasts
 _MOST = 2 / 3  # of the stretches, and of the series, in which a rank must be notably late
 PERCENTS = (50.0, 99.0, 99.9)
-"""Percentiles of step times that are told."""
+"""Percentiles of step times that are shown."""
 _TAIL_ERROR = 0.05  # of the interval of a percentile
 _UNCORRELATED = 0.05  # a correlation that counts as none
 _CHANCE = 2.0  # events that follow each other as closely as others by chance

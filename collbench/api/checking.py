@@ -210,7 +210,7 @@ def _measure(request: CheckRequest, expected: Expectation | None) -> CheckResult
     if not run or not result:  # the first process of the launcher has them
         return None
     if baseline:
-        result = _kept(run, result, baseline)
+        result = _stored(run, result, baseline)
     if request.out:
         try:
             write(Path(request.out), run.header, run.results, int(bool(result.correctness.faults)))
@@ -305,7 +305,7 @@ def _sure(result: CheckResult, expected: Expectation | None, baseline: Path | No
     return all(size.decision is not Decision.UNDECIDED for size in result.sizes)
 
 
-def _kept(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
+def _stored(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
     """Store a good run with the baseline, and return the verdict, which says so."""
     unknown = all(math.isnan(size.expected) for size in result.sizes)
     if not result.sizes or result.correctness.faults or not (unknown or result.status is Status.OK):

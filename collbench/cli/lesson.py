@@ -28,7 +28,7 @@ from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
 from collbench.platforms import on_auto
 from collbench.records import encoded
-from collbench.runfile.schema import to_sweep
+from collbench.runfile.schema import to_line, to_sweep
 from collbench.runfile.store import NAME, Run, read
 
 FOLDER = Path("results", "runs", "lesson")
@@ -99,7 +99,7 @@ def _again(place: Path) -> Session | None:
     """Return the session that measures the disturbed rows of a part again, in their place; None if there are none."""
     run = read(place)
     rows = judged(run.results)
-    calm = [(encoded(row), seen) for row, seen in zip(run.results, rows, strict=True) if not seen.disturbed]
+    calm = [(encoded(to_line(row)), seen) for row, seen in zip(run.results, rows, strict=True) if not seen.disturbed]
     if len(calm) == len(rows):
         return None
     click.echo(

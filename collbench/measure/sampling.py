@@ -41,7 +41,7 @@ _BARRIERS = 128  # in a row, some tens of microseconds
 # 1. ticks of a clock or an event to seconds of an operation of the slowest rank, a sample (platform.clock.time);
 # 2. a result with its samples to a message of rank 0 (protocol.Channel.send), where ranks are other processes;
 # 3. the message to the result again (schema.to_result);
-# 4. the result to a line of the run file (records.encoded), and next to that to the text of a cell.
+# 4. the result to a line of the run file (schema.to_line), and next to that to the text of a cell.
 
 
 class Candidate(ABC):

@@ -94,7 +94,7 @@ def source(file: str) -> str:
     """
     folders, seen = _folders(file), set[str]()
 
-    def expand(name: str, wanted_by: str) -> Iterator[str]:
+    def expand(name: str, included_by: str) -> Iterator[str]:
         if name in seen:
             return
         seen.add(name)
@@ -102,7 +102,7 @@ def source(file: str) -> str:
         try:
             text = place.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise SourceError(f"{wanted_by}{place} cannot be read: {getattr(error, 'strerror', error)}") from None
+            raise SourceError(f"{included_by}{place} cannot be read: {getattr(error, 'strerror', error)}") from None
         yield f'#line 1 "{name}"'
         for number, line in enumerate(text.split("\n"), 1):
             if include := _INCLUDE.fullmatch(line):

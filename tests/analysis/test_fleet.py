@@ -59,8 +59,8 @@ def test_an_outlier_has_its_sizes_and_an_interval_around_what_is_true() -> None:
     ((node, true),) = slow.items()
     assert outlier.node == name(node)
     assert outlier.sizes == tuple(size for size in Fleet().bytes if size >= 2**20)
-    assert outlier.low < true < outlier.high
-    assert outlier.high - outlier.low < 0.06
+    assert outlier.ratio.low < true < outlier.ratio.high
+    assert outlier.ratio.high - outlier.ratio.low < 0.06
     assert outlier.ratio.value > 1
 
 
@@ -78,13 +78,13 @@ def test_a_node_whose_sizes_disagree_is_not_named_by_an_interval_that_holds_no_d
     for _ in range(50):
         noisy = {size: 1e-3 * float(random.lognormal(0.1, 0.15)) for size in SIZES}
         made = [*fleet(*[1.0] * 60), Node("noisy", "OK", curves={CURVE: noisy})]
-        assert all(outlier.low > 1 or outlier.high < 1 for outlier in only(groups(made)).outliers)
+        assert all(outlier.ratio.low > 1 or outlier.ratio.high < 1 for outlier in only(groups(made)).outliers)
 
 
 def test_a_faster_node_stands_out_too_and_is_not_slower() -> None:
     (outlier,) = only(groups(fleet(*[1.0] * 30, 0.8))).outliers
     assert outlier.ratio.value < 1
-    assert outlier.high < 1
+    assert outlier.ratio.high < 1
 
 
 def test_nothing_is_concluded_of_fewer_alike_nodes_or_of_sizes_that_few_have() -> None:

@@ -1,6 +1,6 @@
 """`collbench lesson`: a page from runs, what is not measured again, and how it goes on after an interruption."""
 
-import re
+import json
 import shutil
 import signal
 import subprocess
@@ -15,6 +15,8 @@ import collbench
 from collbench.cli import lesson
 from collbench.errors import Notice
 from collbench.lesson.numbers import judged
+from collbench.records import encoded
+from collbench.runfile.schema import to_result
 from collbench.runfile.store import NAME, read
 from tests.cli.test_sweep import wait_for
 from tests.conftest import ROOT, Command
@@ -73,10 +75,10 @@ def spoiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     with warnings.catch_warnings(action="ignore", category=Notice):  # of rows that were disturbed
         collbench.sweep(impl="ring-flags,one-shot", on="cpu", maxbytes=8, iters=3, starts=1, out=tmp_path / "sweep")
     header, *rows, _ = (tmp_path / "sweep" / NAME).read_text().splitlines(keepends=True)
-    rows = [re.sub(r'"barrier":[^,}]*', '"barrier":null', row) for row in rows]
-    rows = [
-        re.sub(r'"off_core":[^,}]*', f'"off_core":{share}', row) for row, share in zip(rows, (0.99, 0.0), strict=True)
-    ]
+    for at, share in enumerate((0.99, 0.0)):
+        row = json.loads(rows[at])
+        spoilt = row | {"barrier": None, "scheduling": row["scheduling"] | {"off_core": share}}
+        rows[at] = encoded(spoilt).decode()
     (tmp_path / "sweep" / NAME).write_text("".join([header, *rows]))
     (tmp_path / "breaks.json").write_text("[]")
     assert len(rows) == 2
@@ -85,11 +87,12 @@ def spoiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_disturbed_row_is_measured_again_in_its_place(spoiled: list[str], tmp_path: Path) -> None:
     assert lesson.command.main(["--out", str(tmp_path)], standalone_mode=False) == 0
-    run, text = read(tmp_path / "sweep"), (tmp_path / "sweep" / NAME).read_text()
+    run = read(tmp_path / "sweep")
     assert run.whole
     assert sorted(row.implementation for row in run.results) == ["one-shot", "ring-flags"]
-    assert spoiled[0] not in text
-    assert spoiled[1] in text
+    disturbed, calm = (to_result(json.loads(row)) for row in spoiled)
+    assert disturbed not in run.results
+    assert calm in run.results
 
 
 def test_a_row_that_stays_disturbed_is_left_and_told(

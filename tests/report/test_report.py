@@ -27,7 +27,7 @@ from collbench.runfile.store import NAME, BadRow, read
 from tests.conftest import ROOT, Command, case, measurement
 from tests.plots.made_up_runs import MADE_UP, late
 from tests.report.pages import SCRIPT, SIZES, Text, built, data_of, times, without_library, write
-from tests.runfile.test_store import RESULTS, changed
+from tests.runfile.test_store import RESULTS
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
 
@@ -224,7 +224,7 @@ def test_an_impossible_number_is_named_and_left_out(tmp_path: Path) -> None:
     good = write(tmp_path / "run", *times(1e-6, 1e9, "two-shot"))
     row = json.loads(write(tmp_path / "row", measurement("mpi")).read_text().splitlines()[1])
     odd = ({"seconds": [0.0] * 7}, {"seconds": [1e-300] * 7}, {"nbytes": -8}, {"ranks": 0}, {"root": 10**300})
-    good.write_text(good.read_text() + "".join(json.dumps(changed(row, fields)) + "\n" for fields in odd))
+    good.write_text(good.read_text() + "".join(json.dumps(row | fields) + "\n" for fields in odd))
     with pytest.warns(BadRow) as said:
         run = read(good)
     assert f"{NAME}:{2 + len(SIZES) + 1}: " in str(said[0].message)

@@ -18,8 +18,6 @@ from collbench.platforms.gpu import probe
 from collbench.runfile.store import Run
 from tools.gpu import said, scale, sweeps
 
-HEALTHY = 0.75  # the efficiency from which on `step scale` says so, unless it is told another
-
 
 @dataclass(frozen=True)
 class Program:
@@ -33,7 +31,7 @@ class Program:
 
 def _scaled(found: Run) -> Iterator[str]:
     for curve in scaling.curves(found.results):
-        yield from islice(scaling.verdict(curve, HEALTHY), 1)
+        yield from islice(scaling.verdict(curve), 1)
 
 
 def _overlapped(found: Run) -> Iterator[str]:

@@ -205,9 +205,9 @@ class SwitchMemory:
         """Make the object; all devices join before memory is bound or mapped, since the driver would wait for them."""
         call, devices = self._driver.call, self._devices
         placed = {device: AllocationProp(PINNED, FILE_DESCRIPTOR, Location(ON_DEVICE, device)) for device in devices}
-        wanted = MulticastProp(len(devices), nbytes, FILE_DESCRIPTOR)
+        shape = MulticastProp(len(devices), nbytes, FILE_DESCRIPTOR)
         grains = [call("cuMemGetAllocationGranularity", prop, RECOMMENDED) for prop in placed.values()]
-        grain = max(call("cuMulticastGetGranularity", wanted, RECOMMENDED), *grains)  # all of them are powers of two
+        grain = max(call("cuMulticastGetGranularity", shape, RECOMMENDED), *grains)  # all of them are powers of two
         size = -(-nbytes // grain) * grain
         team = call("cuMulticastCreate", MulticastProp(len(devices), size, FILE_DESCRIPTOR))
         self._undo.callback(call, "cuMemRelease", team)

@@ -10,7 +10,7 @@ from collbench.cases import Case, SizeRange
 from collbench.errors import UsageError
 from collbench.model.network import PATTERNS
 from collbench.model.predict import curve, network_curve, network_effect
-from collbench.model.what_if import WHAT_IFS, changed_system, effect, pattern_of, scenario, slowed
+from collbench.model.what_if import WHAT_IFS, effect, pattern_of, scenario, slowed
 from collbench.topology.files import NicTable, load, names
 from collbench.topology.system import Nics, System, Tier
 from tests.conftest import case
@@ -181,9 +181,8 @@ def test_cards_are_changed_by_the_keys_of_a_system_s_file() -> None:
     ):
         (after,) = network_curve(system, large, what_ifs=(what_if,))
         assert after.seconds > least * before.seconds, what_if
-        changed = changed_system(system, [what_if])
-        assert changed.name == f"{system.name}, what if {what_if}"
-        assert replace(changed, name=system.name, nics=system.nics) == system
+        changed = scenario(system, [what_if]).system
+        assert replace(changed, nics=system.nics) == system
         (plain,) = network_curve(changed, large)
         assert plain.seconds == after.seconds, "as if a file said so"
     for what_if, message in (
@@ -198,5 +197,3 @@ def test_cards_are_changed_by_the_keys_of_a_system_s_file() -> None:
             network_curve(system, large, what_ifs=(what_if,))
     with pytest.raises(UsageError, match="has no network cards"):
         scenario(replace(system, nics=None), ["nic.rate=25"])
-    with pytest.raises(UsageError, match="for `predict`"):
-        changed_system(system, ["in-order"])
