@@ -15,7 +15,7 @@ import msgspec
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import curves
 from collbench.analysis.strategies import Effort, ranking
-from collbench.cli import _step_sessions, step
+from collbench.cli import step
 from collbench.cli.options import made
 from collbench.lesson import ASSETS, elsewhere
 from collbench.lesson.content import MODEL, Chapter, Question
@@ -56,10 +56,10 @@ def chapter(text: Text) -> Chapter:
 def predicted(command: str) -> Run:
     """Return the run of a command of `collbench step` that measures nothing."""
     _, _, name, *words = command.split()
-    sessions = {"scale": _step_sessions.scale_session, "overlap": _step_sessions.overlap_session}
+    sessions = {"scale": step.scale_session, "overlap": step.overlap_session}
     with tempfile.TemporaryDirectory() as folder:
         context = step.command.commands[name].make_context(name, [*words, "--out", f"{folder}/run"])
-        with sessions[name](made(_step_sessions.StepRequest, context.params)) as session:
+        with sessions[name](made(step.StepRequest, context.params)) as session:
             list(session.run())
         return read(Path(folder, "run"))
 

@@ -18,10 +18,7 @@ from collbench.results import Result, StepPrediction, StepRow, StepTimes
 from collbench.stats import Estimate, median_interval
 
 THRESHOLD = 0.75
-"""Efficiency from which on scaling counts as healthy: what practitioners expect at least of 64 ranks."""
-
-USUAL = {8: (0.95, 0.98), 64: (0.75, 0.88), 256: (0.70, 0.80)}
-"""Efficiencies that practitioners quote for data-parallel training, by the number of GPUs."""
+"""Efficiency from which on scaling counts as healthy."""
 
 HEALTHY, POOR, INCONCLUSIVE = "healthy", "poor", "inconclusive"
 _UNEVEN = 0.05  # relative deviation from a rank's share of the products that the verdict mentions

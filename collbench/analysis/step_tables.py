@@ -73,7 +73,6 @@ class StepTable(NamedTuple):
     title: Callable[[Result], str]
     columns: Sequence[Column[StepResult]]
     legend: str
-    traced: bool = False  # whether what ranks did in a step of median length is written for Perfetto
 
     def of(self, predicted: bool) -> list[Column[StepResult]]:
         """Return the columns of results that are measured or predicted."""
@@ -167,7 +166,6 @@ OVERLAP = StepTable(
     ),
     "step: median of the series' means; exposed: beyond computing alone; hidden: share of the communication behind it\n"
     "computing: over computing alone; gain: over one part after the other; in parentheses: 95 % intervals",
-    traced=True,
 )
 STRAGGLERS = StepTable(
     lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
@@ -241,6 +239,10 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
         yield f"  {line}"
     if len(ranks) > MOST_LATE:
         yield f"  ... and {len(ranks) - MOST_LATE} ranks that cost less"
+    yield f"  steps: {noise(steps)}"
+
+
+def noise(steps: StepArrays) -> str:
+    """Return the percentiles of single steps, with intervals, as far as there are enough steps."""
     tails = {percent: tail(steps.seconds, percent) for percent in PERCENTS}
-    known = [f"p{percent:g} {of.text(format_seconds)}" for percent, of in tails.items() if of]
-    yield f"  steps: {'; '.join(known)}"
+    return "; ".join(f"p{percent:g} {of.text(format_seconds)}" for percent, of in tails.items() if of)

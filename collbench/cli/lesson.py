@@ -18,10 +18,9 @@ import msgspec
 from collbench.api.measuring import measuring_session, resuming_session
 from collbench.api.requests import SweepRequest
 from collbench.cli import explain, sweep
-from collbench.cli._step_sessions import refuse_launcher
 from collbench.cli.options import HERE, PATH, made, option, out_option
 from collbench.cli.progress import LiveTable, waiting
-from collbench.cli.running import run_session
+from collbench.cli.running import refuse_launcher, run_session
 from collbench.errors import RunFileError, UsageError, writing
 from collbench.lesson.content import Break
 from collbench.lesson.numbers import judged

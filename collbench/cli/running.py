@@ -14,12 +14,19 @@ from collbench.api.notices import started
 from collbench.cli._process import obeys
 from collbench.cli.options import STANDARD, try_output, write_text
 from collbench.cli.progress import LiveTable, waiting
-from collbench.errors import StorageError
+from collbench.errors import StorageError, UsageError
 from collbench.host import signals
+from collbench.host.launcher import launched
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import PairedSession, Session, all_skipped, exit_status
 
 FIRST = "waiting for the first row: kernels are compiled once, then checked"
+
+
+def refuse_launcher(command: str, more: str = "") -> None:
+    """Raise UsageError under an outside launcher, where the command starts its ranks itself."""
+    if launched():
+        raise UsageError(f"collbench {command} starts its ranks itself{more}; leave the launcher out")
 
 
 def run_session(

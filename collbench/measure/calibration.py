@@ -60,12 +60,13 @@ def _seconds_of_products(
     work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None, sizes: Sequence[int]
 ) -> dict[int, float]:
     """Return the seconds of a product by size, up to sizes of which a step has no room for LEAST."""
-    names = sorted(sweep.implementations, key=is_library)[-1:]
-    schedule = SEQUENTIAL if sweep.ranks > 1 else COMPUTE
+    names = sorted(sweep.implementations, key=is_library)
+    several = sweep.ranks > 1
+    schedule = SEQUENTIAL if several else COMPUTE
     trials = replace(
         sweep,
         sizes=sweep.sizes[:1],
-        implementations=tuple(names),
+        implementations=tuple(names[-1:] if several else names[:1]),  # one rank alone communicates nothing
         sampling=Sampling(iters=_SAMPLES, region=_SERIES, timeout=sweep.sampling.timeout),
         steps=tuple(Step(_PRODUCTS, size, schedule) for size in sizes),
     )

@@ -15,8 +15,7 @@ from collbench.measure.clocks import DIGITS
 from collbench.measure.sampling import Heartbeat
 from collbench.measure.strategies import Strategy, strategies
 from collbench.measure.strategies.network import first_weights, held_out, loss
-from collbench.measure.strategies.trainer import Training
-from collbench.measure.strategies.updates import Update, check_copies, check_order, check_update
+from collbench.measure.strategies.trainer import Training, Update, check_copies, check_order, check_update
 from collbench.platforms.interface import Platform
 from collbench.platforms.scheduling import RunQueue
 from collbench.results import CheckFailure, Note, Result, Skipped, Trained

@@ -10,11 +10,9 @@ from math import ceil
 from statistics import NormalDist
 
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Case
-from collbench.errors import UsageError
 from collbench.model.predict import network_curve
 from collbench.results import StepPrediction
 from collbench.topology.system import System
-from collbench.units import counted
 
 NOISE = 0.0022
 """Standard deviation of computing times over their mean, from node to node of a healthy cluster of nine nodes."""
@@ -25,15 +23,7 @@ CONTENTION = 0.075
 
 def on_ranks(system: System, ranks: int) -> System:
     """Return as much of the system, or as many of its nodes, as so many ranks need; UsageError for parts of nodes."""
-    if ranks <= system.gpus:
-        return system.of(1).part(ranks) if system.nodes > 1 else system.part(ranks)
-    if ranks % system.gpus:
-        below = ranks // system.gpus * system.gpus
-        raise UsageError(
-            f"--ranks {ranks} fills no whole nodes of {system.name}, which have {counted(system.gpus, 'GPU')}; "
-            f"give {below} or {below + system.gpus}"
-        )
-    return system.of(ceil(ranks / system.gpus))
+    return system.of(ceil(ranks / system.gpus)).part(ranks)
 
 
 def slowest(ranks: int, noise: float) -> float:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from collbench.analysis.overlap import Overlap, best_of_schedules, overlaps
-from collbench.analysis.scaling import USUAL, Curve, curves, fit_law
+from collbench.analysis.scaling import Curve, curves, fit_law
 from collbench.analysis.stragglers import Floats, StepArrays, straggler_rows
 from collbench.analysis.strategies import Effort, Ranking, StrategyRuns, geometric_mean, ranking
-from collbench.plots.axes import LEVEL, bars_in_words, efficiency_axes, heading, name_rows, patch_legend, seconds_tick
+from collbench.plots.axes import bars_in_words, efficiency_axes, heading, name_rows, patch_legend, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.present.figures import ACTIVITIES, COLORS, GREY, SCREEN, Axes, Figure, Look, looks, new_figure, style
 from collbench.results import StepPrediction, StepTimes, Trained, family
@@ -56,10 +56,6 @@ def _mode(axes: Axes, curves: Sequence[Curve], chosen: dict[str, Look]) -> None:
     counts = sorted({point.ranks for curve in curves for point in curve.points})
     axes.axhline(1.0, color=GREY, linewidth=1, label="ideal")
     efficiency_axes(axes, counts, counts[:: math.ceil(len(counts) / 9)])
-    quoted = sorted(USUAL)  # the numbers of ranks for which practitioners quote an efficiency
-    if counts[-1] >= quoted[0] and counts[0] <= quoted[-1]:
-        low, high = ([USUAL[count][end] for count in quoted] for end in (0, 1))
-        axes.fill_between(quoted, low, high, color=LEVEL, alpha=0.25, linewidth=0, label="what practitioners quote")
     for curve in curves:
         _efficiency(axes, curve, chosen[family(curve.points[-1].row.implementation)])
     axes.set(ylim=(0, 1.1), xlabel=f"ranks; {bars_in_words(isinstance(curves[0].last.row, StepPrediction))}")

@@ -293,7 +293,7 @@ def _stragglers(results: Sequence[Result]) -> Part:
     for result, moments in stragglers.straggler_rows(results)[:MOST]:
         ranks, most = stragglers.costliest(moments), step_tables.MOST_LATE
         more = f"; {len(ranks) - most} ranks cost less" if len(ranks) > most else ""
-        caption = f"Late ranks, {result.label}: {moments.count:,} steps{more}"
+        caption = f"Late ranks, {result.label}: {moments.count:,} steps, {step_tables.noise(moments)}{more}"
         tables.append(TextTable.of(caption, step_tables.LATE_RANKS, ranks[:most]))
     return Part(stragglers.verdicts(results), tables)
 

@@ -98,7 +98,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--ranks 0,1", "from 1 to 1073741824"),
         ("--compute 10", "such as 10ms"),
         ("--slow-rank 1:0", "from 1 to"),
-        ("--on dgx-h100 --ranks 8,12", "fills no whole nodes"),
+        ("--on dgx-h100 --ranks 8,12", "no part of 12 ranks; give 1 to 8, or whole nodes up to 16"),
         ("--on dgx-h100 --compute 1GFLOP", "give a time"),
     ),
     "step overlap --on cpu": (

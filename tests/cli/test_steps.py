@@ -1,7 +1,7 @@
 """`collbench step` as a user meets it: real ranks in step, and predicted ones; also by the names of before."""
 
-import json
 import re
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 
@@ -78,7 +78,6 @@ def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: P
 @pytest.mark.full
 @pytest.mark.timeout(600)
 def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, tmp_path: Path) -> None:
-    """With a trace that has a track for either part of every rank."""
     words = ("--impl", "mpi", "--gradients", "16K", "--buckets", "16K", *SMALL)
     _, run = carried_out(here, tmp_path, "step", "overlap", "--on", "cpu", "--ranks", "2", *words)
     rows = [result for result in timed(run) if result.case.step and result.case.step.schedule in overlapping("cpu")]
@@ -86,16 +85,8 @@ def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, 
         ("mpi", name, 16384) for name in overlapping("cpu")
     }
     assert all(result.right for result in rows)
-    events = json.loads((tmp_path / "out" / "trace.json").read_text())["traceEvents"]
-    for row in events:  # as the "Trace Event Format" wants it: complete events and names, no number below 0
-        assert row["ph"] in ("M", "X")
-        assert isinstance(row["pid"], int)
-        assert isinstance(row["tid"], int)
-        assert isinstance(row["name"], str)
-        assert row["ph"] == "M" or (row["ts"] >= 0 and row["dur"] >= 0)
-    threads = {(row["pid"], row["args"]["name"]) for row in events if row["name"] == "thread_name"}
-    processes = {row["pid"] for row in events if row["name"] == "process_name"}
-    assert threads == {(process, track) for process in processes for track in (COMPUTED, COMMUNICATED)}
+    traced = {(one.rank, one.what) for row in rows for one in row.activities}
+    assert traced == set(product((0, 1), (COMPUTED, COMMUNICATED))), "what either rank did is in the run file"
 
 
 def test_a_narrow_table_of_steps_keeps_what_it_is_about_and_its_headings_are_one_line(here: Command) -> None:
@@ -154,6 +145,8 @@ def test_sections_name_the_late_rank_and_the_percentiles_of_steps() -> None:
     assert isinstance(row, StepTimes)
     said = "\n".join(straggler_sections([row]))
     assert re.search(r"^  steps: p50 \S+ [um]s", said, re.MULTILINE), said
+    assert re.search(r"^ +1 +\d+% +[\d.]+% \(.*%\) ", said, re.MULTILINE), "how late the rank is, as a share of a step"
+    assert said.count("p99") == 1, "noise is told in one place"
     assert verdicts([row])[0].startswith("rank 1 is late: last in")
 
 

@@ -15,7 +15,7 @@ from collbench.errors import UsageError
 from collbench.measure.session import Session
 from collbench.measure.strategies import choose, strategies
 from collbench.measure.strategies.network import batch, first_weights, gradient, held_out, loss, samples_of
-from collbench.measure.strategies.updates import Update, Weights, check_copies, check_order, check_update
+from collbench.measure.strategies.trainer import Update, Weights, check_copies, check_order, check_update
 from collbench.results import Result, Trained
 from collbench.results.facts import WeightMismatch
 from collbench.runfile.store import read

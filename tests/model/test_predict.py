@@ -217,7 +217,7 @@ def test_the_slowest_of_many_is_as_late_as_many_draws_say() -> None:
     assert slowest(64, 0.05) == pytest.approx(fmean(draws) - 1, rel=0.02)
     assert slowest(1, 0.05) == 0
     assert slowest(4096, 0.01) == pytest.approx(0.01 * NormalDist().inv_cdf((4096 - 0.375) / 4096.25))
-    with pytest.raises(UsageError, match="give 8 or 16"):
+    with pytest.raises(UsageError, match="give 1 to 8, or whole nodes up to 16"):
         on_ranks(H100, 12)
     assert on_ranks(H100, 4).ranks == 4
     assert on_ranks(H100, 100_000).ranks == 100_000
