@@ -55,7 +55,7 @@ class Shown(NamedTuple):
 CPU, PLAN = "results/cpu-2-ranks", "results/dgx-a100-train"
 H100, PCIE = "results/dgx-h100-narrow", "results/pcie4-4090-p2p-narrow"
 SLOWED = "results/cpu-ab-slowed-ring"
-GPU = "results/nvidia-h100-1-gpu-4-ranks"
+GPU = "results/nvidia-h100-1-gpu-4-ranks-later"
 LADDER = "ring-host,ring-events,ring-flags,ring-pipelined,ring-ll,one-shot,one-shot-ll,two-shot"
 
 
@@ -150,7 +150,7 @@ PICTURES = (
         "timeline-allreduce-float-sum-16777216B-ring-pipelined",
         "Timeline of a ring on a GPU",
         "`ring-pipelined` on one H100 that 4 ranks share: the first 4 of each rank's 33 blocks, in 16 MiB.",
-        f"{GPU}-explained --impl ring-pipelined",
+        "results/nvidia-h100-1-gpu-4-ranks-explained --impl ring-pipelined",
     ),
     _plot(
         "timeline",

@@ -45,7 +45,7 @@ def _overlapped(found: Run) -> Iterator[str]:
 PROGRAMS = {
     "stragglers": Program(lambda: scale.chosen().late, lambda found: iter(verdicts(found.results)), ("*.png",)),
     "scale": Program(lambda: scale.chosen().scaled, _scaled, ("*.png",), several=True),
-    "overlap": Program(lambda: scale.chosen().overlapped, _overlapped, ("*.png", "trace.json")),
+    "overlap": Program(lambda: scale.chosen().overlapped, _overlapped, ("*.png",)),
 }
 
 
