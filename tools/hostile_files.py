@@ -370,7 +370,7 @@ _OPTIONS = {
     "list": "--nothing",
     "report": "--on",
     "export": "--to",
-    "import": "--as --op",
+    "import": "--op",
     "diagnose": "--on",
     "launch": "--hosts --launcher",
     "check": "--on --op --impl --slower --budget --exit",

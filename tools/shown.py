@@ -13,7 +13,7 @@ STATUSES = {"--gate": (3,), "check": (0, 3, 4)}
 """By a word, the exit statuses that are right: a gate is shown with a regression, and a check judges this machine."""
 
 RUN = "results/cpu-2-ranks"  # a committed one
-LOG = f"collbench export {RUN} --to nccl-tests --impl mpi"
+LOG = f"collbench export {RUN} --to nccl-tests"
 """What prints a log of nccl-tests, which pages take for granted as LOG_NAME."""
 
 LOG_NAME = "all_reduce.log"

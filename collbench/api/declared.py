@@ -95,7 +95,8 @@ class Opt:
     def sentence(self) -> str:
         """What the library says of the parameter."""
         usual = f"; by default {self.usual}." if self.usual else "."
-        choices = ", ".join(f'"{choice}"' for choice in self.choices)
+        words = self.metavar.split("|") if "|" in self.metavar and self.metavar.islower() else []
+        choices = ", ".join(f'"{choice}"' for choice in list(self.choices) or words)
         return self.library or f"{self.help.removesuffix('.')}{usual}{f' One of {choices}.' if choices else ''}"
 
 

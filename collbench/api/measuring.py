@@ -20,7 +20,7 @@ from collbench.api.requests import (
 from collbench.api.words import places
 from collbench.cases import Sweep
 from collbench.errors import Notice, RunFileError, UsageError
-from collbench.host.launcher import launched
+from collbench.host.launcher import complaint, launched
 from collbench.host.sanitize import read_lines
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.interleave import LIBRARY_PLATFORM, MultiLibrary
@@ -51,6 +51,8 @@ def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | Non
         UsageError: The request makes no sweep on this machine.
 
     """
+    if wrong := complaint():
+        raise UsageError(wrong)
     joined = launched()
     libraries = _mpi_libraries(request, joined)
     platform, sweep = measured_sweep(request, joined, max(1, len(libraries)))
@@ -75,6 +77,8 @@ def resuming_session(path: Path) -> Session | None:
         UsageError: It cannot be resumed, or not here.
 
     """
+    if wrong := complaint():
+        raise UsageError(wrong)
     joined = launched()
     path = path / NAME if path.is_dir() else path
     existing = ResumedRun.of(path, _content(path, joined))

@@ -261,6 +261,16 @@ class DrawRequest(Request):
     ] = lambda reason: None
 
 
+def _formats(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the formats of figures, each once; UsageError for one that there is not."""
+    from collbench.present.figures import FORMATS
+
+    for name in names:
+        if name not in FORMATS:
+            raise unknown("--format", name, FORMATS)
+    return tuple(dict.fromkeys(names))
+
+
 @takes(DrawRequest)
 def plot(request: DrawRequest) -> list[Path]:
     """Draw a run, or several, into a folder or a file.
@@ -288,7 +298,7 @@ def plot(request: DrawRequest) -> list[Path]:
         raise unknown("--style", request.style, STYLES)
     if lines not in (None, "all") and not (str(lines).isdecimal() and len(str(lines)) < 7):
         raise UsageError(f"--lines {lines!r} is no number of lines; give 0 or more, or all")
-    place, formats = Path(out), tuple(dict.fromkeys(request.formats))
+    place, formats = Path(out), _formats(request.formats)
     ending = place.suffix[1:] if not place.is_dir() else ""
     is_file = ending in FORMATS
     if guess_type(place.name)[0] and not (is_file or place.is_dir()):  # no folder is called x.jpg, but run-1.5

@@ -42,7 +42,7 @@ def _run() -> int:
     import warnings
 
     from collbench.cli import _process
-    from collbench.errors import Notice
+    from collbench.errors import Notice, UsageError
 
     _process.prepare()
     warnings.showwarning = _warn
@@ -50,8 +50,10 @@ def _run() -> int:
     joined = None
     names = (*sys.argv[1:2], " ".join(sys.argv[1:3]))
     if any(name in TOGETHER or name.endswith("_perf") for name in names):
-        from collbench.host.launcher import launched
+        from collbench.host.launcher import complaint, launched
 
+        if wrong := complaint():
+            raise UsageError(wrong)
         joined = launched()
     with _process.agreed(joined):
         from collbench.cli.commands import group

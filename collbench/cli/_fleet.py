@@ -39,7 +39,7 @@ def show(folder: Path, against: Path | None, as_json: Path | None, **options: An
     contents = {"exclude_file": _excluded(rows) if options["exclude_file"] else "", "csv": csv_text(rows[0], rows)}
     for name, content in contents.items():
         if (path := options[name]) == STANDARD:
-            click.echo(content, nl=False)
+            click.echo(content.encode(), nl=False)  # as it is, however narrow the terminal
         elif path:
             with writing(path, f"--{name.replace('_', '-')} FILE", StorageError):
                 replace_whole(path, content.encode())

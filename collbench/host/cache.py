@@ -6,7 +6,6 @@ Compiled kernels are loaded and run, so their folder has mode 0700, is never ano
 import errno
 import fcntl
 import os
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -82,6 +81,9 @@ def cached_file(stem: str, suffix: str, error: type[Exception], make: Callable[[
             with tempfile.TemporaryDirectory(prefix="collbench-") as scratch:  # of ranks, in the folder of their run
                 product = Path(scratch, path.name)
                 make(product)
-                shutil.copyfile(product, half := folder / f"{stem}.new")
+                half = folder / f"{stem}.new"
+                with half.open("wb") as file:
+                    file.write(product.read_bytes())
+                    os.fsync(file.fileno())  # else a crash may leave the name without the content
             half.replace(path)
     return path

@@ -32,6 +32,7 @@ _LAUNCHERS = (
     _Launcher("WORLD_SIZE", "JOB_COMPLETION_INDEX", "LOCAL_WORLD_SIZE"),  # a pod of an indexed Job of Kubernetes
 )
 _OF_A_START = ("SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+_FIX = "unset it, or leave it to a launcher (mpirun, srun, torchrun)"
 RENDEZVOUS = "COLLBENCH_RENDEZVOUS"
 """The variable that names a folder in which processes find each other without MPI; `--rendezvous` sets it."""
 _NAMES = re.compile(
@@ -78,6 +79,24 @@ def _launchers(environment: Mapping[str, str]) -> Iterator[tuple[int, int, _Laun
         marked = not launcher.marks or any(mark in environment for mark in launcher.marks)
         if marked and size is not None and size > 1 and rank is not None:
             yield rank, size, launcher
+
+
+def complaint(environment: Mapping[str, str] = os.environ) -> str:
+    """Return what no launcher sets its variables to, and the fix; empty if there is nothing of the kind.
+
+    Behind the launcher that started several processes nothing is looked at.
+    """
+    for size_name, rank_name, _, marks, _ in _LAUNCHERS:
+        if marks and not any(mark in environment for mark in marks):
+            continue
+        size, rank = environment.get(size_name, ""), environment.get(rank_name, "")
+        if size and not _number(size):
+            return f"{size_name}={size} is no number of processes, which is 1 or more; {_FIX}"
+        if size and rank and _number(rank) is None:
+            return f"{rank_name}={rank} is no rank of {size_name}={size} processes, which is 0 or more; {_FIX}"
+        if rank and size not in ("", "1"):
+            break
+    return ""
 
 
 def _number(word: str) -> int | None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collbench import stats
-from collbench.algorithms import is_library
+from collbench.algorithms import find
 from collbench.analysis.fit import measured
 from collbench.analysis.machine import machine
 from collbench.collectives import find_collective
@@ -85,7 +85,7 @@ def _points(rows: Sequence[Observed]) -> Iterator[Points]:
     """Yield every curve of LEAST sizes or more: at each the fastest library, or implementation where there is none."""
     collectives = [row for row in rows if row.case.ranks > 1 and not row.case.step and not row.case.job]
     for (name, ranks), own in by_key(collectives, lambda row: (row.case.collective.name, row.case.ranks)).items():
-        libraries = [row for row in own if is_library(row.implementation)]
+        libraries = [row for row in own if (way := find(row.implementation)) and way.library]
         by_size = by_key(libraries or own, lambda row: row.case.nbytes)
         best = [min(by_size[size], key=lambda row: row.typical) for size in sorted(by_size)]
         if len(best) < LEAST:

@@ -173,17 +173,26 @@ class HostKernel:
 
 def host_function(file: str, name: str, options: Sequence[str] = ()) -> Any:
     """Return a plain function of a kernel file, through ctypes: no kernel, but a step around kernels on a CPU."""
-    return getattr(ctypes.CDLL(str(host_library(file, tuple(options)))), name)
+    return getattr(loaded(file, options), name)
 
 
 def host_kernel(file: str, entry: str, options: Sequence[str] = ()) -> HostKernel:
     """Compile a kernel for this CPU, or take it from the cache; PlatformError if that is not possible."""
     require(file, entry)
-    library = ctypes.CDLL(str(host_library(file, tuple(options))))
-    function = getattr(library, f"launch_{entry}")
+    function = getattr(loaded(file, options), f"launch_{entry}")
     function.restype = None
     function.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint)
     return HostKernel(function)
+
+
+def loaded(file: str, options: Sequence[str] = ()) -> ctypes.CDLL:
+    """Load the kernels of a file; OSError if not even what the compiler makes now can be loaded."""
+    try:
+        return ctypes.CDLL(str(host_library(file, tuple(options))))
+    except OSError:  # the file in the cache is damaged, as by a disk that was full: it is compiled anew
+        host_library(file, tuple(options)).unlink(missing_ok=True)
+        host_library.cache_clear()
+        return ctypes.CDLL(str(host_library(file, tuple(options))))
 
 
 @cache
@@ -226,14 +235,12 @@ def prove_compiler(team: Team) -> None:
     complaint = ""
     if team.leader:
         try:
-            library = host_library(str(own_folder() / _PROOF), ())
-            ctypes.CDLL(str(library))
+            loaded(str(own_folder() / _PROOF))
         except SourceError as error:  # the package's source: the compiler is another, or too old
             complaint = f"{error}; {_HINT}"
         except PlatformError as error:
             complaint = str(error)
         except OSError as error:
-            library.unlink(missing_ok=True)
             complaint = f"what {compiler()[0]} compiled cannot be loaded: {error}; {_HINT}"
     complaint = team.broadcast(complaint)
     if complaint:

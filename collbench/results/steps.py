@@ -263,6 +263,8 @@ class PlannedStep(Expected, Timed, frozen=True, tag="planned"):
     is the layout's name.
     """
 
+    SHOWN = ("implementation", "typical", "low", "high", "utilisation", "needed")
+
     purpose: Annotated[str, Meta(pattern=f"^({'|'.join(PURPOSES)})$")]
     system: str  # that the run is planned for
     parts: _SecondsByPart  # seconds of the step by what they are spent on

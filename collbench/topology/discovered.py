@@ -329,9 +329,9 @@ def caveats(topology: Topology) -> tuple[str, ...]:
     """Return sentences on what spoils numbers measured on a topology, the worst first."""
     sentences = [topology.unseen] if topology.unseen else []
     if topology.shared:
-        count = len(topology.gpus)
+        count = len(topology.gpus) or "a"
         sentences.append(
-            f"{topology.ranks} ranks share {count} GPU{'s' if count > 1 else ''}: "
+            f"{topology.ranks} ranks share {count} GPU{'s' if len(topology.gpus) > 1 else ''}: "
             "bus bandwidth means nothing between ranks of one GPU; read algbw"
         )
     sentences += _gpu_caveats(topology)

@@ -385,7 +385,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         ("sweep", {"stepfactor": 1}, "stepfactor=1 is no factor"),
         ("check", {"run": slow, "impl": "mpi", "minbytes": "1K"}, "leave impl= and minbytes= out"),
         ("plot", {"runs": slow, "out": tmp_path / "x.jpg"}, "ends in .jpg; figures are .png"),
-        ("plot", {"runs": slow, "out": tmp_path, "formats": "xyz"}, "takes png, svg, pdf"),
+        ("plot", {"runs": slow, "out": tmp_path, "formats": "xyz"}, "choose from: png, svg, pdf"),
         ("plot", {"runs": slow, "out": tmp_path, "lines": -1}, "lines=-1 is no number of lines"),
         ("report", {"runs": slow, "out": tmp_path / "x.pdf"}, "such as report.html"),
         ("train", {"on": "dgx-h100,dgx-a100"}, "on='dgx-h100' compare_interconnects='dgx-a100'"),

@@ -1,6 +1,6 @@
 """Whether somebody else started the ranks."""
 
-from collbench.host.launcher import RENDEZVOUS, launched, neighbours, start, starts_mpi, unlaunched
+from collbench.host.launcher import RENDEZVOUS, complaint, launched, neighbours, start, starts_mpi, unlaunched
 
 SRUN = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "PMI_SIZE": "2", "PMI_RANK": "1"}
 STEP = {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}
@@ -89,3 +89,18 @@ def test_what_launchers_say_is_taken_away_and_nothing_else() -> None:
     mine = {"PATH": "/bin", "OMPI_MCA_btl": "self", "PMIX_MCA_gds": "hash", "PRTE_MCA_x": "1", "MV2_DEBUG": "1"}
     mine |= {"NCCL_ALGO": "Ring", "MPIR_CVAR_X": "1", "UCX_TLS": "tcp", "MY_SLURM_NOTE": "x", "PE_HOSTFILES": "x"}
     assert unlaunched(mine | dict.fromkeys(told, "1")) == mine
+
+
+def test_what_no_launcher_says_is_a_complaint_with_the_variable_and_the_fix() -> None:
+    for environment, beginning in (
+        ({"WORLD_SIZE": "many"}, "WORLD_SIZE=many is no number of processes"),
+        ({"PMI_SIZE": "-1", "PMI_RANK": "0"}, "PMI_SIZE=-1"),
+        ({"WORLD_SIZE": "0", "RANK": "0"}, "WORLD_SIZE=0"),
+        ({"WORLD_SIZE": "2", "RANK": "first"}, "RANK=first is no rank of WORLD_SIZE=2"),
+        ({"SLURM_STEP_NUM_TASKS": "9" * 5000, "SLURM_PROCID": "0"}, "SLURM_STEP_NUM_TASKS=999"),
+    ):
+        assert complaint(environment).startswith(beginning)
+        assert complaint(environment).endswith("unset it, or leave it to a launcher (mpirun, srun, torchrun)")
+        assert launched(environment) is None
+    for environment, _ in (*PLACES, *NEIGHBOURS):
+        assert not complaint(environment), environment

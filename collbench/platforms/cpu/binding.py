@@ -35,7 +35,9 @@ def _preferred() -> tuple[int, ...]:
         shares = psutil.cpu_percent(_LOOK, percpu=True)
     except OSError:  # no /proc
         shares = []
-    return order(usable, {core: share / 100 for core, share in enumerate(shares)})
+    # Shares come in the order of the cores that are online, whose numbers may have gaps.
+    online = sorted(cpu_list(read_text(Path("/sys/devices/system/cpu/online")))) or range(len(shares))
+    return order(usable, {core: share / 100 for core, share in zip(online, shares, strict=False)})
 
 
 def order(usable: Collection[int], busy: Mapping[int, float], root: Path = Path("/")) -> tuple[int, ...]:
