@@ -172,6 +172,8 @@ class Alone(Team):
         """Return what this process gives."""
         return [mine]
 
+    exchange = gather
+
     def broadcast(self, message: Any) -> Any:
         """Return the message."""
         return message
