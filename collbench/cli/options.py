@@ -118,7 +118,7 @@ def write_text(path: Path, option: str, text: str) -> None:
     """Write the file that an option names, or print where it is STANDARD, with an end to the last line."""
     text = text.removesuffix("\n")
     if path == STANDARD:
-        click.echo(f"{text}\n".encode(), nl=False)  # bytes, which no narrow terminal wraps
+        click.echo(text)
         return
     with writing(path, option, StorageError):
         path.write_text(f"{text}\n", encoding="utf-8")

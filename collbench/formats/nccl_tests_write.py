@@ -257,9 +257,9 @@ def _place(result: Observed | None) -> str:
     words = result.printed if isinstance(result, Reported) else {}
     if words.keys() >= {"time", "algbw", "busbw", "#wrong"}:
         time, algbw, busbw, wrong = (clean(words[name], 12) for name in ("time", "algbw", "busbw", "#wrong"))
-        return f"  {time:>7}  {algbw:>6}  {busbw:>6}  {wrong:>6}"
+        return f"  {time:>7}  {algbw:>6}  {busbw:>6}{'    N/A' if wrong == 'N/A' else f'  {wrong:>6}'}"
     seconds, elements = (mean_seconds(result), wrong_elements(result)) if result else (0.0, None)
-    bad = "     N/A" if elements is None else f"  {elements:6g}"
+    bad = "    N/A" if elements is None else f"  {elements:6g}"
     if not result or seconds <= 0:
         return f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}{bad}"
     speeds = rates(result)
