@@ -108,6 +108,7 @@ def test_no_line_is_too_long_and_no_word_is_broken(
             assert not [line for line in lines if len(line) > width and "/" not in line], (words, width)
             assert any(line.strip().startswith(begins) for line in lines), (words, width)
             there = set(re.sub(r"[\d.]+", "N", whole).split())
+            text = re.sub(r"columns left out for want of room: .*", "", text)
             broken = {word for word in re.sub(r"[\d.]+", "N", text).split() if word not in there and "/" not in word}
             assert not {word for word in broken if word.isalpha() and len(word) > 3}, (words, width)
 
