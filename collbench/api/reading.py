@@ -248,6 +248,7 @@ class DrawRequest(Request):
             "--lines",
             "How many lines have a colour: libraries, then those that are fastest somewhere; the others are grey.",
             metavar="N|all",
+            library='How many lines have a colour; "all" or None for all.',
         ),
     ] = 7
     overlay: Annotated[bool, Opt("--overlay", "All topologies in one panel, a colour each.")] = False

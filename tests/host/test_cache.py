@@ -71,3 +71,16 @@ def test_a_kernel_is_compiled_once(own: Path) -> None:
         return library.stat().st_ino
 
     assert compiled() == compiled()
+
+
+def test_a_damaged_kernel_in_the_cache_is_compiled_anew() -> None:
+    """As a disk that was full may leave it; a kernel that is whole is not compiled again."""
+    compiler.host_library.cache_clear()
+    library = compiler.host_library("gate.cu", ())
+    whole = library.read_bytes()
+    library.write_bytes(b"")
+    compiler.loaded("gate.cu")
+    assert library.stat().st_size == len(whole)
+    compiled = library.stat().st_mtime_ns
+    compiler.loaded("gate.cu")
+    assert library.stat().st_mtime_ns == compiled
