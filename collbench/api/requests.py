@@ -79,7 +79,7 @@ class SweepRequest(Request):
             "--on",
             "Where the ranks live; on a described system nothing runs, and a model predicts.",
             metavar="|".join((*places(), "SYSTEM", "FILE.toml")),
-            library='"auto", a platform ("gpu", "cpu"), or a described system, on which nothing runs.',
+            library='Where the ranks live: "auto", "gpu", "cpu", or a described system, on which nothing runs.',
             complete="topology.files.names",
         ),
     ] = "auto"
