@@ -102,7 +102,7 @@ def test_what_takes_long_to_import_is_imported_when_it_is_used() -> None:
     loaded(
         f"from importlib import import_module\n[*map(import_module, {every})]", "cupy", "matplotlib", "mpi4py", "scipy"
     )
-    group = "from collbench.cli.commands import group"
+    group = "from collbench.cli.group import group"
     help_ = f"{group}\ntry: group.main(['--help'], standalone_mode=False)\nexcept SystemExit: pass"
     assert "sweep" in loaded(help_, "numpy", "scipy", "matplotlib", "mpi4py", "cupy", "jinja2")
 

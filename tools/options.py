@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import click
 
-from collbench.cli.commands import SECTIONS, group
+from collbench.cli.group import SECTIONS, group
 from tools import ROOT
 
 PAGE = ROOT / "docs" / "options.md"

@@ -26,16 +26,16 @@ from collbench.analysis.expectations import CALIBRATED, Expectation, expect_run,
 from collbench.analysis.machine import assumptions, placed, sized, spread
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
-from collbench.api.declared import NAMES, SHARE, SIZE, TIME, Opt, Request, declared, takes
-from collbench.api.measuring import everyone, measuring_session
-from collbench.api.notices import is_leader, started
-from collbench.api.requests import SweepRequest, split_names
-from collbench.api.words import Factor, Names, Ops, Out, Ranks, Size, Smallest, Time
 from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, UsageError
 from collbench.host.cache import state_folder
 from collbench.host.launcher import launched
 from collbench.platforms import on_auto
+from collbench.requests.declared import NAMES, SHARE, SIZE, TIME, Opt, Request, declared, takes
+from collbench.requests.notices import is_leader, started
+from collbench.requests.sessions import everyone, measuring_session
+from collbench.requests.sweeps import SweepRequest, split_names
+from collbench.requests.words import Factor, Names, Ops, Out, Ranks, Size, Smallest, Time
 from collbench.results import by_key, observed
 from collbench.results.base import Observed
 from collbench.runfile.header import Header

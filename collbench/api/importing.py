@@ -9,14 +9,14 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from collbench.api import reworded
-from collbench.api.declared import Opt, Request, takes
-from collbench.api.requests import new_folder
 from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, Notice, RunFileError
 from collbench.formats import joined, read_tests
 from collbench.formats.imported import Hints, Imported, ImportedTest, grouped, remarks
 from collbench.formats.source import MOST_RANKS, Source, files_in, load, stem
+from collbench.requests import reworded
+from collbench.requests.declared import Opt, Request, takes
+from collbench.requests.sweeps import new_folder
 from collbench.runfile.store import NAME, Run, write
 
 _SHOWN = 3  # reasons or names in a line

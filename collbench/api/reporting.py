@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from collbench import reports
-from collbench.api.declared import Opt, Request, takes
-from collbench.api.reading import RunOrPath, runs_of
-from collbench.api.words import OfMachine, RunsNodes
 from collbench.errors import UsageError, unlinked, writing
+from collbench.requests.declared import Opt, Request, takes
+from collbench.requests.runs import RunOrPath, runs_of
+from collbench.requests.words import OfMachine, RunsNodes
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from collbench.api.declared import Opt, Request, takes
-from collbench.api.reading import RunOrPath, read
-from collbench.api.requests import find_system, split_names
-from collbench.api.words import Names
 from collbench.cases import Sweep
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
@@ -24,6 +20,10 @@ from collbench.planner.run_curves import RunCurves, machine_of_run
 from collbench.planner.search import OnSystem, Plan, best_on, plan_on
 from collbench.planner.sensitivity import anchored, parse_anchor
 from collbench.planner.setting import Setting, machine_of
+from collbench.requests.declared import Opt, Request, takes
+from collbench.requests.runs import RunOrPath, read
+from collbench.requests.sweeps import find_system, split_names
+from collbench.requests.words import Names
 from collbench.results import PlannedStep
 from collbench.runfile.header import TopologyPart
 from collbench.runfile.store import NAME, Run

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import click
 
 from collbench.algorithms import is_library
-from collbench.api.requests import SweepRequest, measured_sweep
 from collbench.cli.options import HERE, PATH, QUIET, RENDEZVOUS_FOLDER, made, option, options_of, try_output, write_text
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import finish, run_session
@@ -24,6 +23,7 @@ from collbench.formats.exported import select
 from collbench.formats.nccl_tests_write import average, footer, opening, row, settings, signature, write_json
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
+from collbench.requests.sweeps import SweepRequest, measured_sweep
 from collbench.results import Measurement, Result, observed
 
 LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"

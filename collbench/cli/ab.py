@@ -11,7 +11,6 @@ import click
 
 from collbench.analysis.compare import Comparison, compare
 from collbench.analysis.crossover import handicaps
-from collbench.api.requests import SweepRequest, cut_short, default_folder, measured_sweep
 from collbench.cases import USUAL_STARTS
 from collbench.cli.compare import legend, rows
 from collbench.cli.progress import LiveTable
@@ -23,6 +22,7 @@ from collbench.measure import protocol
 from collbench.measure.session import COPIES, PairedSession, Session
 from collbench.platforms import find_platform, platforms
 from collbench.present.terminal import Table
+from collbench.requests.sweeps import SweepRequest, cut_short, default_folder, measured_sweep
 from collbench.results import Result, Skipped
 from collbench.runfile.environment import Setting
 

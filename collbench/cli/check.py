@@ -21,8 +21,6 @@ import click
 
 from collbench.analysis.check import CheckedCurve, CheckResult, Status
 from collbench.api.checking import CheckRequest, check
-from collbench.api.declared import declared
-from collbench.api.notices import is_leader
 from collbench.cli.options import PATH, RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
 from collbench.cli.progress import waiting
 from collbench.errors import CollbenchError, StorageError
@@ -31,6 +29,8 @@ from collbench.host.launcher import launched
 from collbench.measure.disturbance import left_out_in_words
 from collbench.present.terminal import Table
 from collbench.reports import verdicts
+from collbench.requests.declared import declared
+from collbench.requests.notices import is_leader
 from collbench.runfile.store import Writer
 from collbench.units import significant
 

@@ -20,7 +20,6 @@ from collbench.analysis.fit import measured
 from collbench.analysis.interconnects import Table as Interconnects
 from collbench.analysis.interconnects import of_runs, tables
 from collbench.analysis.matching import Unmatched, no_common_size, several_machines
-from collbench.api.reading import CompareRequest, contents, selected
 from collbench.cli import interconnects
 from collbench.cli.options import (
     PATH,
@@ -36,6 +35,7 @@ from collbench.errors import UsageError
 from collbench.plots import ratios
 from collbench.present.columns import Column
 from collbench.present.terminal import Table, left_out_in_words
+from collbench.requests.runs import CompareRequest, contents, selected
 from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields

@@ -13,9 +13,6 @@ import click
 
 from collbench.algorithms import find
 from collbench.analysis.crossover import handicaps
-from collbench.api.declared import SIZE, Opt
-from collbench.api.requests import SweepRequest, default_folder, measured_sweep
-from collbench.api.words import Factor, Here, Size, Smallest
 from collbench.cli.options import RENDEZVOUS_FOLDER, made, options_of
 from collbench.cli.progress import ResultTable
 from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND
@@ -25,6 +22,9 @@ from collbench.measure.session import Session
 from collbench.platforms.cost import of_product
 from collbench.plots import perfetto
 from collbench.present.terminal import left_out_in_words
+from collbench.requests.declared import SIZE, Opt
+from collbench.requests.sweeps import SweepRequest, default_folder, measured_sweep
+from collbench.requests.words import Factor, Here, Size, Smallest
 from collbench.results import Explanation
 from collbench.units import format_size
 

@@ -21,7 +21,6 @@ from collbench.analysis.fit import (
     pieces_in_words,
     write,
 )
-from collbench.api.reading import DiagnoseRequest
 from collbench.cli.options import (
     RUNS,
     STANDARD,
@@ -32,6 +31,7 @@ from collbench.cli.options import (
 )
 from collbench.errors import UsageError
 from collbench.present.terminal import lines
+from collbench.requests.runs import DiagnoseRequest
 from collbench.runfile.store import Run, cut_off_notes, read, why_none
 from collbench.units import format_size
 

@@ -39,7 +39,7 @@ def command(words: tuple[str, ...], launcher: str, every: bool, go: bool, **wher
     The ranks carry out what stands behind `--`, by default `sweep --op allreduce`.  Hosts are those of the batch system
     (Slurm, PBS, LSF), or this machine.
     """
-    from collbench.api import launching
+    from collbench.requests import launching
 
     if words and Path(words[0]).name == "collbench":
         words = words[1:]

@@ -15,8 +15,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from collbench.api.measuring import measuring_session, resuming_session
-from collbench.api.requests import SweepRequest
 from collbench.cli import explain, sweep
 from collbench.cli.options import HERE, PATH, made, option, out_option
 from collbench.cli.progress import LiveTable, waiting
@@ -28,6 +26,8 @@ from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
 from collbench.platforms import on_auto
 from collbench.records import encoded
+from collbench.requests.sessions import measuring_session, resuming_session
+from collbench.requests.sweeps import SweepRequest
 from collbench.runfile.schema import to_line, to_sweep
 from collbench.runfile.store import NAME, Run, read
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from collbench.api.reading import DrawRequest, plot
 from collbench.cli.options import RUNS, options_of, out_option
+from collbench.requests.runs import DrawRequest, plot
 
 _OPTIONS = [
     RUNS,

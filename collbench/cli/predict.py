@@ -11,16 +11,6 @@ from typing import Any
 
 import click
 
-from collbench.api.measuring import predicting_session
-from collbench.api.requests import (
-    PredictRequest,
-    SweepRequest,
-    default_folder,
-    find_system,
-    folder_name,
-    predicted_sweep,
-    split_names,
-)
 from collbench.cli import interconnects
 from collbench.cli.options import QUIET, completed, csv_option, json_option, made, option, options_of
 from collbench.cli.progress import LiveTable
@@ -30,6 +20,16 @@ from collbench.cli.sweep import PLOT, print_end, show_prediction
 from collbench.errors import UsageError
 from collbench.present.columns import Column
 from collbench.present.terminal import Table
+from collbench.requests.sessions import predicting_session
+from collbench.requests.sweeps import (
+    PredictRequest,
+    SweepRequest,
+    default_folder,
+    find_system,
+    folder_name,
+    predicted_sweep,
+    split_names,
+)
 from collbench.results import Prediction, Result
 from collbench.runfile.flat import record
 from collbench.topology.system import System, launched_in_graph

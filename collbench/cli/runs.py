@@ -14,8 +14,6 @@ from typing import Any
 
 import click
 
-from collbench.api.declared import SHARE, Opt, Word
-from collbench.api.words import Share
 from collbench.cli._process import coloured
 from collbench.cli.options import PATH, STANDARD, json_option, option, option_of, write_json
 from collbench.collectives import find_collective
@@ -23,6 +21,8 @@ from collbench.errors import UsageError, unknown
 from collbench.platforms import platforms
 from collbench.present.columns import Column
 from collbench.present.terminal import lines
+from collbench.requests.declared import SHARE, Opt, Word
+from collbench.requests.words import Share
 from collbench.runfile import DEFAULT
 from collbench.runfile.listing import Entry, first_second, list_runs, passes, shown
 

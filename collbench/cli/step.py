@@ -22,17 +22,6 @@ from collbench.analysis import scaling, step_tables
 from collbench.analysis import stragglers as stragglers_of
 from collbench.analysis.step_tables import PROBLEM, StepResult, StepTable
 from collbench.analysis.strategies import verdicts
-from collbench.api.declared import SIZE, Opt
-from collbench.api.notices import RANKS, announced_if_slow
-from collbench.api.requests import (
-    SweepRequest,
-    default_folder,
-    find_system,
-    folder_name,
-    measured_sweep,
-    new_folder,
-)
-from collbench.api.words import MOST_RANKS, Size
 from collbench.cases import BUCKET_UNIT, WEAK, Job, Step, Sweep
 from collbench.cli.options import ANYWHERE, HERE, RENDEZVOUS_FOLDER, made, options_of
 from collbench.cli.progress import LiveTable, ResultTable
@@ -50,6 +39,10 @@ from collbench.measure.steps import LONGEST
 from collbench.platforms import find_platform, platforms
 from collbench.platforms.layout import Layout
 from collbench.present.terminal import Table, lines
+from collbench.requests.declared import SIZE, Opt
+from collbench.requests.notices import RANKS, announced_if_slow
+from collbench.requests.sweeps import SweepRequest, default_folder, find_system, folder_name, measured_sweep, new_folder
+from collbench.requests.words import MOST_RANKS, Size
 from collbench.results import Result, StepTimes, by_key
 from collbench.topology.system import System
 from collbench.units import QUANTITY, counted, duration, format_size, parse_numbers, parse_size

@@ -32,11 +32,6 @@ from collbench.analysis.crossover import (
 )
 from collbench.analysis.roofline import measured_roofline, share
 from collbench.analysis.wires import tradeoffs
-from collbench.api.declared import declared
-from collbench.api.measuring import measuring_session, predicting_session, resuming_session
-from collbench.api.notices import is_leader
-from collbench.api.requests import PredictRequest, SweepRequest, default_folder, find_system, folder_name
-from collbench.api.words import places
 from collbench.cli import results_table
 from collbench.cli.options import PATH, QUIET, RENDEZVOUS_FOLDER, given, json_option, made, option, options_of
 from collbench.cli.progress import LiveTable
@@ -47,6 +42,11 @@ from collbench.measure.disturbance import Watch, disturbed_in_words
 from collbench.measure.session import Session, exit_status
 from collbench.platforms import platforms
 from collbench.present.terminal import Table, left_out_in_words
+from collbench.requests.declared import declared
+from collbench.requests.notices import is_leader
+from collbench.requests.sessions import measuring_session, predicting_session, resuming_session
+from collbench.requests.sweeps import PredictRequest, SweepRequest, default_folder, find_system, folder_name
+from collbench.requests.words import places
 from collbench.results import Measurement, Result, family
 from collbench.topology.system import System
 from collbench.units import counted

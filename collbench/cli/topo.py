@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 
-from collbench.api.requests import find_system
 from collbench.cli.options import (
     PICTURE,
     STANDARD,
@@ -23,6 +22,7 @@ from collbench.cli.options import (
 )
 from collbench.errors import PlatformError, UsageError
 from collbench.platforms import find_platform, platforms
+from collbench.requests.sweeps import find_system
 from collbench.topology.discovered import Topology
 from collbench.topology.render import system_lines, topology_lines
 from collbench.topology.system import as_system

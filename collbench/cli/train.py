@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from collbench.analysis import plans as analysis
-from collbench.api.requests import new_folder
 from collbench.api.training import TrainingPlan, TrainRequest, train
 from collbench.cli.options import folder_option, options_of
 from collbench.cli.running import say_where
@@ -21,6 +20,7 @@ from collbench.planner.search import OnSystem, Plan
 from collbench.planner.sensitivity import Gain, sensitivities
 from collbench.present.columns import USEFUL, Column
 from collbench.present.terminal import lines
+from collbench.requests.sweeps import new_folder
 from collbench.results import PlannedStep, words
 from collbench.topology.products import GIB
 from collbench.topology.system import is_named

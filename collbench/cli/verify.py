@@ -14,8 +14,6 @@ from typing import Any
 import click
 
 from collbench.algorithms import implementations
-from collbench.api.requests import SweepRequest, measured_sweep
-from collbench.api.words import Here, Impls, Ops, Timeout
 from collbench.cases import Sweep
 from collbench.cli._process import coloured
 from collbench.cli.options import QUIET, RENDEZVOUS_FOLDER, made, options_of
@@ -25,6 +23,8 @@ from collbench.cli.running import run_session
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.host.launcher import launched
 from collbench.measure.session import Session, exit_status
+from collbench.requests.sweeps import SweepRequest, measured_sweep
+from collbench.requests.words import Here, Impls, Ops, Timeout
 from collbench.results import Outcome, Result, Skipped, by_key, family
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces

@@ -194,4 +194,6 @@ def _shares(group: Sequence[Explanation]) -> Figure:
     return drawn
 
 
-KIND = Kind(order=60, rows=(Explanation,), needs="rows of `collbench explain`", figures=run_by_run(figures))
+KINDS = {
+    "timeline": Kind(order=60, rows=(Explanation,), needs="rows of `collbench explain`", figures=run_by_run(figures))
+}

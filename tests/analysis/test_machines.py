@@ -11,10 +11,10 @@ from collbench.analysis.check import CheckResult, Status
 from collbench.analysis.machine import machine, placed, sized, stated_nodes
 from collbench.analysis.roofline import roofline
 from collbench.analysis.sequential import Decision
-from collbench.api.reading import Diagnosed
 from collbench.errors import UsageError
 from collbench.formats.nccl_tests_write import devices
 from collbench.reports.analysed import SafeRun, analysed
+from collbench.requests.runs import Diagnosed
 from collbench.results import Observed
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run

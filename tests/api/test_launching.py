@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from collbench.api import launching
 from collbench.api.launching import LAUNCHERS, Job, commands, hosts_of, job_of
 from collbench.errors import UsageError
 from collbench.platforms.cpu.mpi_libraries import KINDS
+from collbench.requests import launching
 from collbench.topology.discovered import Gpu, Topology
 from tests.platforms.cpu import test_libraries as made_up
 

@@ -17,9 +17,9 @@ from collbench.results import Failed, Measurement
 from collbench.runfile.environment import Setting
 from collbench.runfile.header import Header, Interleaved
 from collbench.runfile.store import Run, read
-from tests.cli.conftest import RIGHT
-from tests.cli.held_ranks import go, held
 from tests.cli.test_sweep import Start, ranks_of, wait_for
+from tests.commands.conftest import RIGHT
+from tests.commands.held_ranks import go, held
 from tests.conftest import Command, measurement
 
 MPI = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"

@@ -18,7 +18,7 @@ from collbench.results import Failed, Measurement, Mismatch, Reported, Result, S
 from collbench.runfile.header import Header
 from collbench.runfile.store import Writer
 from collbench.units import format_size
-from tests.cli.conftest import refusal
+from tests.commands.conftest import refusal
 from tests.conftest import ROOT, Command, case
 
 NAMES = ("mpi", "ring-flags")

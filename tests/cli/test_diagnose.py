@@ -17,7 +17,7 @@ from collbench.runfile.header import Header
 from collbench.runfile.store import Writer, read
 from collbench.topology import files
 from collbench.topology.system import System
-from tests.cli.conftest import refusal
+from tests.commands.conftest import refusal
 from tests.conftest import ROOT, case, measurement
 
 

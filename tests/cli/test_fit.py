@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from collbench.cli.commands import group
 from collbench.cli.fit import command
+from collbench.cli.group import group
 from collbench.model.predict import curve
 from collbench.results import Measurement
 from collbench.runfile import store
@@ -18,7 +18,7 @@ from collbench.runfile.store import Writer
 from collbench.topology import files
 from collbench.topology.system import System
 from collbench.units import counted
-from tests.cli.conftest import refusal
+from tests.commands.conftest import refusal
 from tests.conftest import ROOT, case
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"

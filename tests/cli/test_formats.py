@@ -12,7 +12,7 @@ from collbench.cli.fit import command as fit_command
 from collbench.cli.plot import command as plot_command
 from collbench.cli.runs import command as runs_command
 from collbench.runfile.store import read
-from tests.cli.conftest import refusal
+from tests.commands.conftest import refusal
 from tests.conftest import ROOT, Command
 from tests.formats.goldens import DATA
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from collbench.algorithms import implementations
 from collbench.cli import TOGETHER
-from collbench.cli.commands import group
+from collbench.cli.group import group
 from collbench.cli.options import completed
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS

@@ -14,7 +14,7 @@ from collbench.results import Failed, Measurement
 from collbench.results import Result as Row
 from collbench.runfile.header import Header
 from collbench.runfile.store import Writer
-from tests.cli.conftest import refusal
+from tests.commands.conftest import refusal
 from tests.plots.made_up_runs import scaled
 
 

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from collbench.algorithms import choose
-from collbench.api.declared import declared
-from collbench.api.requests import PredictRequest, SweepRequest, predicted_sweep
 from collbench.cli.options import made
 from collbench.cli.predict import command as predict
 from collbench.cli.sweep import command as sweep
+from collbench.requests.declared import declared
+from collbench.requests.sweeps import PredictRequest, SweepRequest, predicted_sweep
 from collbench.results import Prediction, Skipped
 from collbench.runfile.store import Run, read
 from collbench.topology import files
@@ -180,7 +180,7 @@ import sys
 started = []
 sys.addaudithook(lambda event, _: started.append(event) if event in {
     "subprocess.Popen", "os.fork", "os.posix_spawn", "os.exec", "socket.connect", "socket.bind"} else None)
-from collbench.cli.commands import group
+from collbench.cli.group import group
 group.main(sys.argv[1:], standalone_mode=False)
 heavy = {"mpi4py", "cupy", "pynvml", "matplotlib", "jinja2", "scipy"} & set(sys.modules)
 print(*sorted(heavy), *started, file=sys.stderr)

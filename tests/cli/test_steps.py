@@ -17,7 +17,7 @@ from collbench.results.steps import COMMUNICATED, COMPUTED
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run, Writer, read
 from tests.analysis.made_up_steps import ranks_that_are
-from tests.cli.conftest import RIGHT
+from tests.commands.conftest import RIGHT
 from tests.conftest import Command
 from tests.plots.made_up_runs import MADE_UP, late
 

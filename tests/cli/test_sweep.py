@@ -19,8 +19,8 @@ from collbench.algorithms import choose, implementations
 from collbench.collectives import COLLECTIVES
 from collbench.results import Failed, Measurement, Skipped
 from collbench.runfile.store import TornLine, read
-from tests.cli.conftest import RIGHT, Whole
-from tests.cli.held_ranks import go, held
+from tests.commands.conftest import RIGHT, Whole
+from tests.commands.held_ranks import go, held
 from tests.conftest import ROOT, Command, mpiexec
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -166,10 +166,10 @@ def test_a_missing_gpu_or_compiler_is_one_line_with_the_fix(here: Command, collb
 
 def test_the_default_sweep_ends_where_memory_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """A container with little shared memory still gets a sweep, and a sentence; what was asked for is refused."""
-    from collbench.api.requests import SweepRequest, cut_short, measured_sweep
     from collbench.errors import PlatformError
     from collbench.platforms import cpu
     from collbench.platforms.cpu import window
+    from collbench.requests.sweeps import SweepRequest, cut_short, measured_sweep
 
     monkeypatch.setattr(window, "room", lambda: window.Room(200 * 2**20, "this machine", "end what takes it"))
     _, sweep = measured_sweep(SweepRequest(on="cpu"))
@@ -330,7 +330,7 @@ def test_an_allreduce_with_its_pictures_loads_at_most_a_hundred_modules(
     """What describes systems, plans, or draws other figures is imported by what needs it."""
     words = ["collbench", "sweep", "--on", "cpu", "-e", "8", "-n", "3", "--starts", "1", "--out", "out"]
     count = "len([name for name in sys.modules if name.partition('.')[0] == 'collbench'])"
-    code = f"import sys; from collbench.cli.commands import group; sys.argv = {words}\n"
+    code = f"import sys; from collbench.cli.group import group; sys.argv = {words}\n"
     code += f"group.main(sys.argv[1:], standalone_mode=False); print({count})"
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True

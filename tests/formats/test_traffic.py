@@ -15,12 +15,12 @@ import pytest
 
 from collbench.api.checking import check
 from collbench.api.importing import ImportRequest, import_, read_foreign
-from collbench.api.reading import diagnose
 from collbench.errors import Notice, RunFileError
 from collbench.formats import joined as joined_files
 from collbench.formats import read_tests, source
 from collbench.formats.imported import Hints, ImportedTest, remarks
 from collbench.formats.source import Source, decode
+from collbench.requests.runs import diagnose
 from tests.formats.goldens import DATA, parsed, reported, run_of
 from tools.fuzz import outcome
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from collbench.cli.commands import group
+from collbench.cli.group import group
 from collbench.errors import PlatformError, UsageError
 from collbench.platforms.gpu import discover as cuda_gpus
 from collbench.platforms.gpu import probe

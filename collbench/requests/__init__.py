@@ -10,10 +10,12 @@ from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
 from os import PathLike, fspath
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
 from collbench.errors import CollbenchError, UsageError, unknown
+from collbench.presence import PACKAGE, imported, modules
 
 _OTHER_NAMES = {"b": "minbytes", "e": "maxbytes", "f": "stepfactor", "i": "stepbytes", "g": "ranks gpus", "n": "iters"}
 _OTHER_NAMES |= {"w": "warmup", "d": "datatype", "r": "root", "G": "cudagraph", "T": "timeout", "as": "name machine"}
@@ -29,6 +31,17 @@ _KINDS: dict[object, tuple[Any, Callable[[Any], object], str]] = {  # what is ta
     float: (Real, lambda number: number if isinstance(number, int) else float(number), "number"),
     str: (str | PathLike, fspath, "text"),
 }
+
+
+def functions() -> dict[str, Path]:
+    """Return the file of each function of the library by its name: `read`, and the one of each command's request."""
+    takes = modules("commands/*/*.py", r"^@takes\(\w+\)\ndef (\w+)\(")
+    return {"read": PACKAGE / "requests" / "runs.py"} | {match[1]: path for path, match in takes}
+
+
+def function(name: str) -> Callable[..., Any]:
+    """Import a function of the library."""
+    return of_library(getattr(imported(functions()[name]), name))
 
 
 def of_library(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,17 +1,19 @@
-"""The group of all commands: a module of this folder that defines `command` is one, and is imported when it is called.
+"""The group of all commands: a file in a folder of `commands/` that defines `command` is one, imported when called.
 
-The first line of the module's docstring is the command's line in `collbench --help`, which reads the files without
-importing them; what stands in the docstring as an example ends the command's own help.
+`command.py` has the name of its folder, any other file its own.  A file that defines SUFFIX makes a command for every
+name that ends so.  The first line of a file's docstring is the command's line in `collbench --help`, which reads the
+files without importing them; what stands in the docstring as an example ends the command's own help.
 """
 
-import importlib
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import click
 
 from collbench import __version__
+from collbench.presence import imported, modules
 
 SECTIONS = {
     "Measure": ("check", "sweep", "verify", "explain", "step", "launch"),
@@ -22,27 +24,28 @@ SECTIONS = {
 }
 """Where `--help` lists a command; the others stand in a last section."""
 
-_FOLDER = Path(__file__).parent
-_IS_COMMAND = re.compile(r"^(def command\(|command\b.*=)", re.MULTILINE)
+_COMMAND = r"^(def command\(|command\b.*=)"
+_SUFFIX = r'^SUFFIX = "(.+)"'
 _SUMMARY = re.compile(r'"""(.*)')
 
 
 class Commands(click.Group):
-    """The commands that this folder holds, and the programs of nccl-tests by their names."""
+    """The commands of all folders, and those that a family makes, as the programs of nccl-tests."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         """Return the names of all commands."""
-        return sorted(_summaries())
+        return sorted(_files())
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Import one command, or make the one of a program of nccl-tests."""
-        if name.endswith("_perf"):
-            from collbench.cli._perf import perf
-
-            return perf(name)
-        if name not in _summaries():
+        """Import one command, or make the one whose name has the ending of a family."""
+        for path, suffix in modules("commands/*/*.py", _SUFFIX):
+            if name.endswith(suffix[1]):
+                family: Any = imported(path)
+                program: click.Command = family.command_named(name)
+                return program
+        if name not in _files():
             return None
-        module = importlib.import_module(f"{__package__}.{name}")
+        module: Any = imported(_files()[name])
         command: click.Command = module.command
         examples = [part for part in (module.__doc__ or "").split("\n\n") if part.startswith("For example:")]
         command.epilog = "\n\n".join(f"\b\n{part}" for part in examples)
@@ -72,15 +75,16 @@ class Commands(click.Group):
 
 
 @cache
+def _files() -> dict[str, Path]:
+    """Return the file of every command by its name."""
+    paths = [path for path, _ in modules("commands/*/*.py", _COMMAND)]
+    return {path.parent.name if path.stem == "command" else path.stem: path for path in paths}
+
+
 def _summaries() -> dict[str, str]:
-    """Return the line of every command's file in --help, by its name."""
-    summaries = {}
-    for path in _FOLDER.glob("[a-z]*.py"):
-        text = path.read_text(encoding="utf-8")
-        summary = _SUMMARY.match(text)
-        if summary and _IS_COMMAND.search(text):
-            summaries[path.stem] = summary[1]
-    return summaries
+    """Return the line of every command in --help, by its name."""
+    texts = {name: path.read_text(encoding="utf-8") for name, path in _files().items()}
+    return {name: summary[1] for name, text in texts.items() if (summary := _SUMMARY.match(text))}
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

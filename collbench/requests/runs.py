@@ -16,12 +16,12 @@ from collbench.analysis.fit import measured
 from collbench.analysis.machine import placed, sized
 from collbench.analysis.matching import selection, unread
 from collbench.analysis.verdict import Correctness, Health, status
-from collbench.api.declared import NAMES, SHARE, Opt, Request, takes
-from collbench.api.requests import split_names
-from collbench.api.words import Names, OfMachine, RunsNodes, Share
 from collbench.cases import Case
 from collbench.errors import UsageError, unknown
 from collbench.notebook import Shown
+from collbench.requests.declared import NAMES, SHARE, Opt, Request, takes
+from collbench.requests.sweeps import split_names
+from collbench.requests.words import Names, OfMachine, RunsNodes, Share
 from collbench.results import by_key
 from collbench.runfile import store
 from collbench.runfile.store import Run, cut_off_notes, why_none

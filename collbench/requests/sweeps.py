@@ -18,9 +18,15 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 from collbench.algorithms import choose, implementations, needs
-from collbench.api.declared import TIME, Opt, Request, declared
-from collbench.api.notices import DRIVER, announced_if_slow, is_leader, say
-from collbench.api.words import (
+from collbench.cases import BINDS, SPINS, USUAL_STARTS, Sampling, SizeRange, Sweep
+from collbench.collectives import COLLECTIVES, Collective, find_collective
+from collbench.datatypes import DATATYPES, REDUCTIONS, Datatype, Reduction, find_datatype, find_reduction
+from collbench.errors import PlatformError, Unsupported, UsageError, unknown
+from collbench.platforms import find_platform, on_auto, platforms
+from collbench.platforms.layout import Layout
+from collbench.requests.declared import TIME, Opt, Request, declared
+from collbench.requests.notices import DRIVER, announced_if_slow, is_leader, say
+from collbench.requests.words import (
     LONGEST,
     Datatypes,
     Factor,
@@ -41,12 +47,6 @@ from collbench.api.words import (
     Timeout,
     places,
 )
-from collbench.cases import BINDS, SPINS, USUAL_STARTS, Sampling, SizeRange, Sweep
-from collbench.collectives import COLLECTIVES, Collective, find_collective
-from collbench.datatypes import DATATYPES, REDUCTIONS, Datatype, Reduction, find_datatype, find_reduction
-from collbench.errors import PlatformError, Unsupported, UsageError, unknown
-from collbench.platforms import find_platform, on_auto, platforms
-from collbench.platforms.layout import Layout
 from collbench.results import Result
 from collbench.topology.system import System
 from collbench.units import format_size, parse_duration, parse_size

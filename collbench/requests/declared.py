@@ -6,7 +6,7 @@ A request is a frozen dataclass.  A field says its type, its options, its senten
     class PlanRequest(Request):
         on: Annotated[str, Opt("--on", "What it is trained on.", metavar="SYSTEM")] = "dgx-h100"
         _: KW_ONLY
-        ranks: Ranks = None  # several requests share this Annotated type (collbench.api.words)
+        ranks: Ranks = None  # several requests share this Annotated type (collbench.requests.words)
         loader: Annotated[float | None, Opt("--loader", "Samples read in a second.", above=0)] = None
         each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every result.")] = None  # no option
 

@@ -5,19 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from collbench.api.declared import takes
-from collbench.api.notices import started
-from collbench.api.requests import (
-    Launched,
-    PredictRequest,
-    SweepRequest,
-    cut_short,
-    find_system,
-    measured_sweep,
-    predicted_sweep,
-    split_names,
-)
-from collbench.api.words import places
 from collbench.cases import Sweep
 from collbench.errors import Notice, RunFileError, UsageError
 from collbench.host.launcher import complaint, launched
@@ -28,6 +15,19 @@ from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
 from collbench.platforms.cpu.mpi_libraries import Library, find
 from collbench.platforms.processes import Alone, Team
+from collbench.requests.declared import takes
+from collbench.requests.notices import started
+from collbench.requests.sweeps import (
+    Launched,
+    PredictRequest,
+    SweepRequest,
+    cut_short,
+    find_system,
+    measured_sweep,
+    predicted_sweep,
+    split_names,
+)
+from collbench.requests.words import places
 from collbench.results import Result
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System

@@ -10,10 +10,10 @@ import click
 import pytest
 
 import collbench
-from collbench.api.declared import SIZE, TIME, Opt, Request, Word, declared, takes
-from collbench.cli.commands import group
+from collbench.cli.group import group
 from collbench.cli.options import made, options_of
 from collbench.errors import UsageError
+from collbench.requests.declared import SIZE, TIME, Opt, Request, Word, declared, takes
 
 MODULES = [import_module(f"collbench.api.{name}") for name in ("checking", "importing", "reading", "reporting")]
 MODULES += [import_module(f"collbench.api.{name}") for name in ("requests", "training")]

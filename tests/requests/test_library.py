@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 
 import collbench
-from collbench.api import reworded
-from collbench.cli.commands import group
+from collbench.cli.group import group
 from collbench.errors import CollbenchError, Notice, RunFileError, UsageError
+from collbench.requests import reworded
 from collbench.units import duration, parse_share
-from tests.cli.made_up_ranks import made_up_ranks
+from tests.commands.made_up_ranks import made_up_ranks
 from tests.conftest import ROOT
 from tests.formats.goldens import DATA
 

@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from collbench.api.declared import NAMES, SIZE, TIME, Opt
 from collbench.platforms import platforms
+from collbench.requests.declared import NAMES, SIZE, TIME, Opt
 
 Names = str | Sequence[str]
 """One name, several with commas or in a sequence, or "all"."""
