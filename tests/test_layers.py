@@ -109,7 +109,10 @@ def test_what_takes_long_to_import_is_imported_when_it_is_used() -> None:
 
 def test_a_sweep_loads_neither_the_model_nor_the_tables_of_other_commands() -> None:
     loaded(
-        "import collbench.cli.sweep", "collbench.model.predict", "collbench.analysis.step_tables", "collbench.planner"
+        "import collbench.commands.sweep.command",
+        "collbench.model.predict",
+        "collbench.analysis.step_tables",
+        "collbench.planner",
     )
 
 

@@ -18,7 +18,7 @@ from collbench.lesson.numbers import judged
 from collbench.records import encoded
 from collbench.runfile.schema import to_result
 from collbench.runfile.store import NAME, read
-from tests.cli.test_sweep import wait_for
+from tests.commands.sweep.test_command import wait_for
 from tests.conftest import ROOT, Command
 from tests.lesson.claims import wrong
 

@@ -11,7 +11,7 @@ import pytest
 
 from collbench.measure import watchdog
 from collbench.measure.watchdog import Watchdog
-from tests.cli.test_sweep import wait_for
+from tests.commands.sweep.test_command import wait_for
 from tests.conftest import ROOT
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from collbench.analysis.compare import compare
-from collbench.cli.ab import folders, parse_setting, verdicts
+from collbench.commands.sweep.ab import folders, parse_setting, verdicts
 from collbench.measure import supervisor
 from collbench.measure.interleave import LEAST, ROUNDS
 from collbench.results import Failed, Measurement
 from collbench.runfile.environment import Setting
 from collbench.runfile.header import Header, Interleaved
 from collbench.runfile.store import Run, read
-from tests.cli.test_sweep import Start, ranks_of, wait_for
 from tests.commands.conftest import RIGHT
 from tests.commands.held_ranks import go, held
+from tests.commands.sweep.test_command import Start, ranks_of, wait_for
 from tests.conftest import Command, measurement
 
 MPI = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"

@@ -20,8 +20,8 @@ from collbench.runfile.header import Header, TopologyPart
 from collbench.runfile.schema import to_line, to_result
 from collbench.runfile.store import Run, TornLine, Writer, read
 from collbench.topology.discovered import Socket
-from tests.cli.test_sweep import wait_for
 from tests.commands.made_up_ranks import MadeUpRanks, made_up_ranks
+from tests.commands.sweep.test_command import wait_for
 from tests.conftest import Command, mpiexec, of_a_user
 
 __all__ = ["made_up_ranks"]

@@ -84,7 +84,7 @@ def command(**options: Any) -> int:
             return resume(options, outputs)
         request = made(SweepRequest, options)
         if options["ab"]:
-            from collbench.cli import ab
+            from collbench.commands.sweep import ab
 
             return ab.measure_pair(request, options["ab"], outputs, options["out"], options["percentiles"])
         if not request.measured:
