@@ -8,7 +8,7 @@ from pathlib import Path
 
 from collbench.algorithms import choose
 from collbench.cli.options import made
-from collbench.cli.predict import command as predict
+from collbench.commands.predict.command import command as predict
 from collbench.commands.sweep.command import command as sweep
 from collbench.requests.declared import declared
 from collbench.requests.sweeps import PredictRequest, SweepRequest, predicted_sweep
