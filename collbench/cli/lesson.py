@@ -15,10 +15,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from collbench.cli import explain
 from collbench.cli.options import HERE, PATH, made, option, out_option
 from collbench.cli.progress import LiveTable, waiting
 from collbench.cli.running import refuse_launcher, run_session
+from collbench.commands.explain import command as explain
 from collbench.commands.sweep import command as sweep
 from collbench.errors import RunFileError, UsageError, writing
 from collbench.lesson.content import Break

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import ascii_uppercase
 
+from collbench.commands.explain import figure as timeline
 from collbench.exercises.records import exercises
 from collbench.lesson import asset, table
 from collbench.lesson.content import HERE, Content, Formula, Screen, Trace
-from collbench.plots import curves, timeline
+from collbench.plots import curves
 from collbench.plots.axes import patch_legend
 from collbench.plots.document import A4, SLIDE_SIZE, Layouts, Page, save_pages
 from collbench.plots.kinds import PlotRequest

@@ -17,10 +17,10 @@ from collbench.cli.options import RENDEZVOUS_FOLDER, made, options_of
 from collbench.cli.progress import ResultTable
 from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND
 from collbench.cli.running import finish, run_session, say_where
+from collbench.commands.explain import perfetto
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.platforms.cost import of_product
-from collbench.plots import perfetto
 from collbench.present.terminal import left_out_in_words
 from collbench.requests.declared import SIZE, Opt
 from collbench.requests.sweeps import SweepRequest, default_folder, measured_sweep

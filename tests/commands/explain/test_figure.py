@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from collbench.cli.results_table import row
-from collbench.plots import perfetto
+from collbench.commands.explain import perfetto
+from collbench.commands.explain.figure import spent
 from collbench.plots.kinds import PLAIN, kinds
-from collbench.plots.timeline import spent
 from collbench.present import figures as palette
 from collbench.results import PARTS, Explanation
 from collbench.results.collectives import ADDED, LAUNCH, MOVED, PHASES, PUBLISHED, WAITED, Span, Track
