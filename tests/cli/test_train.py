@@ -10,7 +10,7 @@ import pytest
 
 from collbench.results import PlannedStep, Reported
 from collbench.runfile.store import read
-from tests.cli.test_compare import write
+from tests.commands.compare.test_command import write
 from tests.conftest import ROOT, Command, case, drawn_again
 
 GPT3 = ("--model", "gpt3-175b", "--on", "dgx-a100", "--gpus", "1024", "--batch", "1536")

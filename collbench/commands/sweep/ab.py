@@ -12,10 +12,10 @@ import click
 from collbench.analysis.compare import Comparison, compare
 from collbench.analysis.crossover import handicaps
 from collbench.cases import USUAL_STARTS
-from collbench.cli.compare import legend, rows
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import NAME, Compared, legend_lines, row, timed_table
 from collbench.cli.running import Outputs, draw_plots, finish, run_session
+from collbench.commands.compare.command import legend, rows
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure import protocol

@@ -31,8 +31,8 @@ from collbench.cli.options import (
     out_option,
     print_answer,
 )
+from collbench.commands.compare import figure as ratios
 from collbench.errors import UsageError
-from collbench.plots import ratios
 from collbench.present.columns import Column
 from collbench.present.terminal import Table, left_out_in_words
 from collbench.requests.runs import CompareRequest, contents, selected

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Outcome
 
-from collbench.cli.compare import COLUMNS, command
+from collbench.commands.compare.command import COLUMNS, command
 from collbench.results import Failed, Measurement, Mismatch, Reported, Result, Skipped
 from collbench.runfile.header import Header
 from collbench.runfile.store import Writer

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from collbench.analysis.compare import compare
+from collbench.commands.compare.figure import check, draw, figure
 from collbench.errors import UsageError
-from collbench.plots.ratios import check, draw, figure
 from collbench.results import Result
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
