@@ -18,7 +18,7 @@ from tests.formats.goldens import DATA
 
 LOG = DATA / "nccl_tests_2_19.txt"
 import_command = importlib.import_module("collbench.cli.import").command
-diagnose_command = importlib.import_module("collbench.cli.diagnose").command
+diagnose_command = importlib.import_module("collbench.commands.diagnose.command").command
 
 
 def call(command: object, *arguments: object, text: bytes | None = None) -> Result:

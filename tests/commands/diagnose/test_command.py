@@ -9,7 +9,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from collbench.cli.diagnose import command
+from collbench.commands.diagnose.command import command
 from collbench.model.predict import curve
 from collbench.results import Failed, Measurement, Mismatch, Note, Prediction, Skipped
 from collbench.results.facts import Sharing
