@@ -12,10 +12,10 @@ import click
 
 from collbench.analysis.fleet import FEWEST, SLOWER, Group, Outlier, changes, groups, outdated
 from collbench.cli.options import STANDARD, write_json
+from collbench.commands.check.outputs import replace_whole
 from collbench.errors import StorageError, writing
 from collbench.present.columns import Column, csv_text
 from collbench.present.terminal import lines, room, wrapped
-from collbench.reports.verdicts import replace_whole
 from collbench.runfile.fleet import FAIL, STATUSES, Curve, Node, read_fleet
 from collbench.units import counted, format_duration, format_rate, format_seconds, format_size
 

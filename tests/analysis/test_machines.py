@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import collbench
-from collbench.analysis.check import CheckResult, Status
 from collbench.analysis.machine import machine, placed, sized, stated_nodes
 from collbench.analysis.roofline import roofline
-from collbench.analysis.sequential import Decision
+from collbench.commands.check.judge import CheckResult, Status
+from collbench.commands.check.sequential import Decision
 from collbench.errors import UsageError
 from collbench.formats.nccl_tests_write import devices
 from collbench.reports.analysed import SafeRun, analysed

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from collbench.api.checking import check
 from collbench.api.importing import ImportRequest, import_, read_foreign
+from collbench.commands.check.library import check
 from collbench.errors import Notice, RunFileError
 from collbench.formats import joined as joined_files
 from collbench.formats import read_tests, source

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from collbench.analysis.check import CheckResult
 from collbench.analysis.fleet import groups
-from collbench.api.checking import check
+from collbench.commands.check.judge import CheckResult
+from collbench.commands.check.library import check
+from collbench.commands.check.outputs import document
 from collbench.errors import Notice, UsageError
-from collbench.reports.verdicts import document
 from collbench.results import Mismatch
 from collbench.results.facts import Scheduling
 from collbench.runfile.fleet import FAIL, OK, UNKNOWN, UNREADABLE, Node, read_fleet

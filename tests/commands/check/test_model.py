@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 import pytest
 
 import collbench
-from collbench.analysis.check import CheckResult, Status
 from collbench.analysis.diagnose import RunFacts, diagnose
-from collbench.analysis.sequential import Decision
 from collbench.analysis.verdict import Health
+from collbench.commands.check import outputs as verdicts
+from collbench.commands.check.judge import CheckResult, Status
+from collbench.commands.check.sequential import Decision
 from collbench.model.predict import curve as predicted
-from collbench.reports import verdicts
 from collbench.results import Measurement
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run

@@ -15,13 +15,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from collbench.analysis.check import CheckedCurve, CheckedSize, CheckResult, Status
-from collbench.analysis.sequential import Decision
-from collbench.api.checking import check
+from collbench.commands.check import outputs as verdicts
+from collbench.commands.check.judge import CheckedCurve, CheckedSize, CheckResult, Status
+from collbench.commands.check.library import check
+from collbench.commands.check.sequential import Decision
 from collbench.datatypes import DATATYPES
 from collbench.errors import StorageError
 from collbench.model.predict import curve as predicted
-from collbench.reports import verdicts
 from collbench.results import Mismatch, Note
 from collbench.results.facts import Sharing
 from collbench.runfile.header import Header

@@ -19,16 +19,16 @@ from typing import Any
 
 import click
 
-from collbench.analysis.check import CheckedCurve, CheckResult, Status
-from collbench.api.checking import CheckRequest, check
 from collbench.cli.options import PATH, RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
 from collbench.cli.progress import waiting
+from collbench.commands.check import outputs as verdicts
+from collbench.commands.check.judge import CheckedCurve, CheckResult, Status
+from collbench.commands.check.library import CheckRequest, check
 from collbench.errors import CollbenchError, StorageError
 from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import left_out_in_words
 from collbench.present.terminal import Table
-from collbench.reports import verdicts
 from collbench.requests.declared import declared
 from collbench.requests.notices import is_leader
 from collbench.runfile.store import Writer

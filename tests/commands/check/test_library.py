@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import collbench
-from collbench.analysis.check import CheckResult, Status
-from collbench.analysis.sequential import Decision
-from collbench.api.checking import GOOD_RUNS, OF_A_BASELINE, SURE
 from collbench.cases import Case, Sampling
+from collbench.commands.check.judge import CheckResult, Status
+from collbench.commands.check.library import GOOD_RUNS, OF_A_BASELINE, SURE
+from collbench.commands.check.sequential import Decision
 from collbench.errors import UsageError
 from collbench.measure import session
 from collbench.measure.protocol import WorkerHello

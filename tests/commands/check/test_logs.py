@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import collbench
-from collbench.analysis.check import CheckResult, Status
-from collbench.analysis.sequential import Decision
-from collbench.reports import verdicts
+from collbench.commands.check import outputs as verdicts
+from collbench.commands.check.judge import CheckResult, Status
+from collbench.commands.check.sequential import Decision
 from tests.conftest import ROOT, Command
 
 REPORTS = ROOT / "tests" / "formats" / "reports"

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from collbench.analysis.check import BANDWIDTH, CheckedSize, CheckResult, Status
 from collbench.analysis.gate import junit_suite
-from collbench.analysis.sequential import Decision
+from collbench.commands.check.judge import BANDWIDTH, CheckedSize, CheckResult, Status
+from collbench.commands.check.sequential import Decision
 from collbench.errors import StorageError, writing
 from collbench.present.columns import Column, data, record
 from collbench.results.base import CaseResult

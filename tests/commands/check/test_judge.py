@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from collbench.analysis.check import Status, judge_rounds
-from collbench.analysis.expectations import expect_run, read_floors
-from collbench.analysis.sequential import Decision, SequentialTest
+from collbench.commands.check.expectations import expect_run, read_floors
+from collbench.commands.check.judge import Status, judge_rounds
+from collbench.commands.check.sequential import Decision, SequentialTest
 from collbench.results import Measurement
 from tests.conftest import measurement
 

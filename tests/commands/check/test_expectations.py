@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.analysis.expectations import CALIBRATED, expect_run, first_of, read_floors
+from collbench.commands.check.expectations import CALIBRATED, expect_run, first_of, read_floors
 from collbench.errors import UsageError
 from collbench.results import Mismatch
 from collbench.results.facts import Note, Scheduling

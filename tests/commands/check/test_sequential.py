@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from collbench.analysis.sequential import Decision, SequentialTest, deviations, median_variance
+from collbench.commands.check.sequential import Decision, SequentialTest, deviations, median_variance
 from tools.check_errors import MACHINES, shares
 
 TEST = SequentialTest(slower=0.1)

@@ -13,8 +13,10 @@ from itertools import zip_longest
 from statistics import fmean, harmonic_mean, median
 
 from collbench.analysis.diagnose import Diagnosis
-from collbench.analysis.expectations import Expectation, Expected
-from collbench.analysis.sequential import (
+from collbench.analysis.verdict import ALONE, FAR, MANY, Correctness, Health, listed
+from collbench.cases import Case
+from collbench.commands.check.expectations import Expectation, Expected
+from collbench.commands.check.sequential import (
     FEWEST,
     PRIOR_DEVIATION,
     PRIOR_OF_GPUS,
@@ -23,8 +25,6 @@ from collbench.analysis.sequential import (
     deviations,
     median_variance,
 )
-from collbench.analysis.verdict import ALONE, FAR, MANY, Correctness, Health, listed
-from collbench.cases import Case
 from collbench.notebook import Shown
 from collbench.results import Observed, Reported, Result, by_key
 from collbench.runfile.rounds import joined, scatter_in_words
