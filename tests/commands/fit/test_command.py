@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from collbench.cli.fit import command
 from collbench.cli.group import group
+from collbench.commands.fit.command import command
 from collbench.model.predict import curve
 from collbench.results import Measurement
 from collbench.runfile import store
