@@ -5,8 +5,8 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from collbench.cases import Case
-from collbench.cli.plot import command
 from collbench.collectives import COLLECTIVES
+from collbench.commands.plot.command import command
 from collbench.datatypes import DATATYPES, NONE
 from collbench.plots.views import VIEWS
 from collbench.present.figures import STYLES
