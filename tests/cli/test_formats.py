@@ -8,9 +8,9 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from collbench.cli.export import command as export_command
-from collbench.cli.runs import command as runs_command
 from collbench.commands.fit.command import command as fit_command
 from collbench.commands.plot.command import command as plot_command
+from collbench.commands.runs.command import command as runs_command
 from collbench.runfile.store import read
 from tests.commands.conftest import refusal
 from tests.conftest import ROOT, Command

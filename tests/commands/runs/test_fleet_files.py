@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from collbench.analysis.fleet import groups
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import check
 from collbench.commands.check.outputs import document
+from collbench.commands.runs.fleet import groups
+from collbench.commands.runs.fleet_files import FAIL, OK, UNKNOWN, UNREADABLE, Node, read_fleet
 from collbench.errors import Notice, UsageError
 from collbench.results import Mismatch
 from collbench.results.facts import Scheduling
-from collbench.runfile.fleet import FAIL, OK, UNKNOWN, UNREADABLE, Node, read_fleet
 from collbench.runfile.header import Header
 from collbench.runfile.store import NAME, Writer
 from tests.conftest import ROOT, measurement

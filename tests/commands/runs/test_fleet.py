@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from collbench.analysis.fleet import FEWEST, Group, changes, groups, outdated
-from collbench.runfile.fleet import Node
+from collbench.commands.runs.fleet import FEWEST, Group, changes, groups, outdated
+from collbench.commands.runs.fleet_files import Node
 from tools.fleet import CURVE, Fleet, errors, name, nodes
 
 SIZES = [2**20 << place for place in range(8)]

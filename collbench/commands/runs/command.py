@@ -88,7 +88,7 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
     if fleet:
-        from collbench.cli._fleet import show  # SciPy, which a list of runs does not wait for
+        from collbench.commands.runs.fleet_table import show  # SciPy, which a list of runs does not wait for
 
         show(folder or DEFAULT, as_json=as_json, **of_fleet)
         return

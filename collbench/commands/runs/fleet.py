@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.runfile.fleet import Curve, Node
+from collbench.commands.runs.fleet_files import Curve, Node
 from collbench.stats import Estimate, student
 
 FEWEST = 5
