@@ -163,9 +163,9 @@ def _breaks(folder: Path) -> tuple[Break, ...]:
 
 def _write(runs: Sequence[Run], breaks: tuple[Break, ...], folder: Path, kit: bool) -> Iterator[Path]:
     """Write the page, and the kit if it is asked for; yield the files."""
+    from collbench.commands.report.analysed import safe_runs
     from collbench.lesson import kit as teaching
     from collbench.lesson import page, screens
-    from collbench.reports.analysed import safe_runs
 
     content = screens.content([safe.run for safe in safe_runs(runs)], breaks)
     if content.caution:

@@ -12,13 +12,14 @@ from typing import Any
 
 from markupsafe import Markup
 
-from collbench import __version__, reports
+from collbench import __version__
 from collbench.algorithms import implementations
+from collbench.commands.report import page as reports
+from collbench.commands.report.chart import data_block, for_dark
 from collbench.lesson import asset
 from collbench.lesson.content import Content, Trace
 from collbench.lesson.elsewhere import allreduce
 from collbench.present.figures import LOOKS, PHASES, phase_css
-from collbench.reports.chart import data_block, for_dark
 from collbench.units import format_figure, format_seconds, format_size
 
 DRAWN = {"ring": "ring-flags", "one-shot": "one-shot", "two-shot": "two-shot", "one-shot-ll": "one-shot-ll"}

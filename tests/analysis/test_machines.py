@@ -11,9 +11,9 @@ from collbench.analysis.machine import machine, placed, sized, stated_nodes
 from collbench.analysis.roofline import roofline
 from collbench.commands.check.judge import CheckResult, Status
 from collbench.commands.check.sequential import Decision
+from collbench.commands.report.analysed import SafeRun, analysed
 from collbench.errors import UsageError
 from collbench.formats.nccl_tests_write import devices
-from collbench.reports.analysed import SafeRun, analysed
 from collbench.requests.runs import Diagnosed
 from collbench.results import Observed
 from collbench.runfile.header import Header

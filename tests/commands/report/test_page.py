@@ -6,13 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from collbench import reports
-from collbench.reports.chart import VIEWS
-from collbench.reports.sections import SECTIONS, Anchors, TextTable
+from collbench.commands.report import page as reports
+from collbench.commands.report.chart import VIEWS
+from collbench.commands.report.sections import SECTIONS, Anchors, TextTable
 from collbench.results import Measurement, Note, Prediction, Reported, Result, Skipped
 from collbench.runfile.store import read
+from tests.commands.report.pages import (
+    SIZES,
+    Tables,
+    Text,
+    built,
+    data_of,
+    empty_columns,
+    times,
+    without_library,
+    write,
+)
 from tests.conftest import ROOT, case
-from tests.report.pages import SIZES, Tables, Text, built, data_of, empty_columns, times, without_library, write
 
 RESULTS = ROOT / "results"
 RUNS = sorted(path.parent for path in RESULTS.rglob("run.jsonl"))

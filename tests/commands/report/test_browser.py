@@ -12,13 +12,13 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from collbench import reports
+from collbench.commands.report import page as reports
 from collbench.results import Note, Prediction, Skipped
 from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size
 from tests.browser import asked_for, browser, show
+from tests.commands.report.pages import SCRIPT, SIZES, data_of, times, write
 from tests.conftest import case, measurement
-from tests.report.pages import SCRIPT, SIZES, data_of, times, write
 
 __all__ = ["browser"]  # a fixture
 pytestmark = pytest.mark.full

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from collbench.api.reporting import ReportRequest, report
 from collbench.cli.options import RUNS, options_of
+from collbench.commands.report.library import ReportRequest, report
 
 
 @click.command(params=[RUNS, *options_of(ReportRequest)])

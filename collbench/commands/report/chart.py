@@ -10,12 +10,12 @@ from markupsafe import Markup
 
 from collbench.algorithms import is_library, libraries
 from collbench.cases import Case
+from collbench.commands.report.analysed import AnalysedRun, SafeRun
+from collbench.commands.report.sections import Anchors
+from collbench.commands.report.summary import statuses
+from collbench.commands.report.table import check
 from collbench.plots.panels import share_a_device
 from collbench.present.figures import Look, looks
-from collbench.reports.analysed import AnalysedRun, SafeRun
-from collbench.reports.sections import Anchors
-from collbench.reports.summary import statuses
-from collbench.reports.table import check
 from collbench.results import Timed, by_key, timed
 from collbench.runfile.store import Run
 

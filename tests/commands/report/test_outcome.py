@@ -8,15 +8,15 @@ import pytest
 from click.testing import CliRunner
 
 import collbench
-from collbench import reports
 from collbench.analysis.hypotheses import HYPOTHESES
-from collbench.cli.report import command
+from collbench.commands.report import page as reports
+from collbench.commands.report.command import command
 from collbench.errors import Notice, UsageError
 from collbench.results import Failed, Prediction, Reported, Result
 from collbench.runfile.store import read
+from tests.commands.report.pages import Text, built, data_of, times, write
 from tests.conftest import case
 from tests.formats.goldens import DATA
-from tests.report.pages import Text, built, data_of, times, write
 
 EXPECTED = {row.case.nbytes: row.typical for row in collbench.predict("dgx-h100", maxbytes="1G").results}
 ON = "dgx-h100"
@@ -137,7 +137,7 @@ def test_no_back_tick_reaches_the_reader_and_commands_are_shown_as_code(tmp_path
     assert not [text for _, attributes in Text(page).elements for text in attributes.values() if "`" in (text or "")]
     assert "`" not in str(data_of(page))
     assert "<code>h</code>" in page
-    advice = reports.templates("collbench.reports", "templates").from_string("{{ text }}")
+    advice = reports.templates("collbench.commands.report.page", "templates").from_string("{{ text }}")
     for hypothesis in HYPOTHESES:
         shown = advice.render(text=f"{hypothesis.fix} <b>")
         assert "`" not in shown

@@ -19,13 +19,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from collbench import __version__
+from collbench.commands.report import sections
+from collbench.commands.report.analysed import AnalysedRun, analysed, safe_runs
+from collbench.commands.report.chart import chart_of, data_block
+from collbench.commands.report.sections import SECTIONS, STEPPED, Anchors, by_run
+from collbench.commands.report.summary import FIRST, about, title_of, verdict
+from collbench.commands.report.table import all_rows
 from collbench.present.figures import phase_css
-from collbench.reports import sections
-from collbench.reports.analysed import AnalysedRun, analysed, safe_runs
-from collbench.reports.chart import chart_of, data_block
-from collbench.reports.sections import SECTIONS, STEPPED, Anchors, by_run
-from collbench.reports.summary import FIRST, about, title_of, verdict
-from collbench.reports.table import all_rows
 from collbench.results import PlannedStep
 from collbench.runfile.store import Run
 

@@ -18,11 +18,11 @@ from collbench.analysis.interconnects import Table, left_out, of_run, tables
 from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
 from collbench.analysis.step_tables import StepResult
+from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.errors import CollbenchError
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.present.columns import Column, Row
 from collbench.present.figures import Figure
-from collbench.reports.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.results import PARTS, Explanation, PlannedStep, Result, StepPrediction, StepTimes, Trained, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render

@@ -9,8 +9,8 @@ from collbench.algorithms import is_library
 from collbench.analysis.crossover import handicaps
 from collbench.analysis.roofline import share_in_words
 from collbench.cases import Case
+from collbench.commands.report.analysed import SafeRun, safe_text
 from collbench.plots.panels import share_a_device
-from collbench.reports.analysed import SafeRun, safe_text
 from collbench.results import PARTS, Explanation, Observed, PlannedStep, Result, StepRow, Timed, Trained, by_key, timed
 from collbench.units import format_range, format_rate, format_seconds, format_size
 

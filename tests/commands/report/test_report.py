@@ -16,17 +16,17 @@ import pytest
 from click.testing import CliRunner
 from matplotlib.colors import to_rgb
 
-from collbench import reports
-from collbench.cli.report import command
+from collbench.commands.report import chart
+from collbench.commands.report import page as reports
+from collbench.commands.report.chart import data_block
+from collbench.commands.report.command import command
 from collbench.errors import UsageError
 from collbench.present.figures import LOOKS
-from collbench.reports import chart
-from collbench.reports.chart import data_block
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Note, Prediction, Reported, Skipped
 from collbench.runfile.store import NAME, BadRow, read
+from tests.commands.report.pages import SCRIPT, SIZES, Text, built, data_of, times, without_library, write
 from tests.conftest import ROOT, Command, case, measurement
 from tests.plots.made_up_runs import MADE_UP, late
-from tests.report.pages import SCRIPT, SIZES, Text, built, data_of, times, without_library, write
 from tests.runfile.test_store import RESULTS
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"

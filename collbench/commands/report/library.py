@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from collbench import reports
+from collbench.commands.report import page as reports
 from collbench.errors import UsageError, unlinked, writing
 from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.runs import RunOrPath, runs_of
