@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.api.launching import LAUNCHERS, Job, commands, hosts_of, job_of
+from collbench.commands.launch.jobs import LAUNCHERS, Job, commands, hosts_of, job_of
 from collbench.errors import UsageError
 from collbench.platforms.cpu.mpi_libraries import KINDS
 from collbench.requests import launching
