@@ -74,8 +74,8 @@ IMPLEMENTATION = Implementation(
 FORMAT = '''"""The log of a stopwatch: `stopwatch RANKS`, then bytes and microseconds a line."""
 
 from collbench.collectives import find_collective
-from collbench.formats import Format
-from collbench.formats.imported import ImportedTest, Machine, make_case
+from collbench.commands.formats.registry import Format
+from collbench.commands.formats.imported import ImportedTest, Machine, make_case
 from collbench.results.collectives import Reported
 
 

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from collbench.cli.results_table import row
+from collbench.commands.formats.exported import select
+from collbench.commands.formats.imported import Hints, grouped, remarks
+from collbench.commands.formats.registry import read_tests, written
+from collbench.commands.formats.source import decode
 from collbench.errors import CollbenchError
-from collbench.formats import read_tests, written
-from collbench.formats.exported import select
-from collbench.formats.imported import Hints, grouped, remarks
-from collbench.formats.source import decode
 from collbench.plots.panels import panels
 from collbench.runfile.header import Header
 from collbench.runfile.schema import to_line, to_result

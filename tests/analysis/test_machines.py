@@ -11,16 +11,16 @@ from collbench.analysis.machine import machine, placed, sized, stated_nodes
 from collbench.analysis.roofline import roofline
 from collbench.commands.check.judge import CheckResult, Status
 from collbench.commands.check.sequential import Decision
+from collbench.commands.formats.nccl_tests_write import devices
 from collbench.commands.report.analysed import SafeRun, analysed
 from collbench.errors import UsageError
-from collbench.formats.nccl_tests_write import devices
 from collbench.requests.runs import Diagnosed
 from collbench.results import Observed
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from collbench.topology import files
+from tests.commands.formats.goldens import DATA, golden_tests, parsed, run_of
 from tests.conftest import ROOT
-from tests.formats.goldens import DATA, golden_tests, parsed, run_of
 
 SHARED = ROOT / "results" / "nvidia-h100-1-gpu-4-ranks"
 GIB = 2**30

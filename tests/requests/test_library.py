@@ -24,9 +24,9 @@ from collbench.cli.group import group
 from collbench.errors import CollbenchError, Notice, RunFileError, UsageError
 from collbench.requests import reworded
 from collbench.units import duration, parse_share
+from tests.commands.formats.goldens import DATA
 from tests.commands.made_up_ranks import made_up_ranks
 from tests.conftest import ROOT
-from tests.formats.goldens import DATA
 
 __all__ = ["made_up_ranks"]
 

@@ -14,9 +14,9 @@ from collbench.commands.report.command import command
 from collbench.errors import Notice, UsageError
 from collbench.results import Failed, Prediction, Reported, Result
 from collbench.runfile.store import read
+from tests.commands.formats.goldens import DATA
 from tests.commands.report.pages import Text, built, data_of, times, write
 from tests.conftest import case
-from tests.formats.goldens import DATA
 
 EXPECTED = {row.case.nbytes: row.typical for row in collbench.predict("dgx-h100", maxbytes="1G").results}
 ON = "dgx-h100"

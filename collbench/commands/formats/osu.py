@@ -11,11 +11,8 @@ from dataclasses import dataclass, field, replace
 from statistics import mode
 
 from collbench.collectives import COLLECTIVES, WINDOW, Collective
-from collbench.datatypes import DATATYPES, find_datatype
-from collbench.errors import RunFileError
-from collbench.formats import Format
-from collbench.formats.commands import Context
-from collbench.formats.imported import (
+from collbench.commands.formats.commands import Context
+from collbench.commands.formats.imported import (
     ForeignRow,
     Hints,
     ImportedTest,
@@ -27,8 +24,9 @@ from collbench.formats.imported import (
     relevant_variables,
     require_ranks,
 )
-from collbench.formats.nccl_tests_log import begins_row, without_log
-from collbench.formats.source import (
+from collbench.commands.formats.nccl_tests_log import begins_row, without_log
+from collbench.commands.formats.registry import Format
+from collbench.commands.formats.source import (
     SHORTEST,
     Source,
     bare,
@@ -41,6 +39,8 @@ from collbench.formats.source import (
     streams,
     whole,
 )
+from collbench.datatypes import DATATYPES, find_datatype
+from collbench.errors import RunFileError
 
 NAME = "osu"
 TITLE = re.compile(

@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
-from collbench.api.importing import ImportRequest, import_, read_foreign
 from collbench.commands.check.library import check
+from collbench.commands.formats import source
+from collbench.commands.formats.imported import Hints, ImportedTest, remarks
+from collbench.commands.formats.importing import ImportRequest, import_, read_foreign
+from collbench.commands.formats.registry import joined as joined_files
+from collbench.commands.formats.registry import read_tests
+from collbench.commands.formats.source import Source, decode
 from collbench.errors import Notice, RunFileError
-from collbench.formats import joined as joined_files
-from collbench.formats import read_tests, source
-from collbench.formats.imported import Hints, ImportedTest, remarks
-from collbench.formats.source import Source, decode
 from collbench.requests.runs import diagnose
-from tests.formats.goldens import DATA, parsed, reported, run_of
+from tests.commands.formats.goldens import DATA, parsed, reported, run_of
 from tools.fuzz import outcome
 
 PACKED = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}

@@ -11,11 +11,11 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from collbench.commands.formats.commands import Context
+from collbench.commands.formats.imported import Device, dotted_version
+from collbench.commands.formats.source import Source, bare, body, cells, clean, number, plain, sizes, whole
 from collbench.datatypes import find_datatype
 from collbench.errors import UsageError
-from collbench.formats.commands import Context
-from collbench.formats.imported import Device, dotted_version
-from collbench.formats.source import Source, bare, body, cells, clean, number, plain, sizes, whole
 
 CASE = ("size", "count", "type", "redop", "root")
 TIMES = ("time", "cputime")

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from collbench.collectives import COLLECTIVES
+from collbench.commands.formats.exported import select
+from collbench.commands.formats.nccl_tests_write import shrunk, version_code
+from collbench.commands.formats.registry import find_format, written
 from collbench.errors import UsageError
-from collbench.formats import find_format, written
-from collbench.formats.exported import select
-from collbench.formats.nccl_tests_write import shrunk, version_code
 from collbench.results import Result
 from collbench.results.base import Observed
 from collbench.results.collectives import Failed, Measurement, Prediction, Reported
 from collbench.results.facts import NO_NOTE, Mismatch
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
+from tests.commands.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported, run_of
 from tests.conftest import case
-from tests.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported, run_of
 
 LOG = (DATA / "nccl_tests_2_19.txt").read_text()
 

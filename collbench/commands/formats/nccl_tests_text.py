@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from collbench.collectives import Collective, of_nccl_tests
-from collbench.errors import RunFileError, UsageError
-from collbench.formats import Format
-from collbench.formats.imported import (
+from collbench.commands.formats.imported import (
     Fitting,
     ForeignRow,
     Hints,
@@ -22,7 +20,7 @@ from collbench.formats.imported import (
     require_ranks,
     row_of,
 )
-from collbench.formats.nccl_tests_log import (
+from collbench.commands.formats.nccl_tests_log import (
     PROGRAM_LINE,
     SETTINGS,
     START,
@@ -32,9 +30,11 @@ from collbench.formats.nccl_tests_log import (
     sections,
     share_of,
 )
-from collbench.formats.nccl_tests_write import TEXT as NAME
-from collbench.formats.nccl_tests_write import write_text
-from collbench.formats.source import HEAD, Source, body, clean, count, number, streams, whole
+from collbench.commands.formats.nccl_tests_write import TEXT as NAME
+from collbench.commands.formats.nccl_tests_write import write_text
+from collbench.commands.formats.registry import Format
+from collbench.commands.formats.source import HEAD, Source, body, clean, count, number, streams, whole
+from collbench.errors import RunFileError, UsageError
 
 AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}  # -a
 AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")

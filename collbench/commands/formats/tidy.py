@@ -4,10 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from collbench.collectives import COLLECTIVES
-from collbench.formats import Format
-from collbench.formats.exported import Exported, ExportSelection, wrong_elements
-from collbench.formats.imported import Hints, ImportedTest, LeftOut, Machine, UnfitRow, make_case, require_ranks
-from collbench.formats.source import CsvRow, Source, clean, count, csv_table, seconds_of, whole
+from collbench.commands.formats.exported import Exported, ExportSelection, wrong_elements
+from collbench.commands.formats.imported import (
+    Hints,
+    ImportedTest,
+    LeftOut,
+    Machine,
+    UnfitRow,
+    make_case,
+    require_ranks,
+)
+from collbench.commands.formats.registry import Format
+from collbench.commands.formats.source import CsvRow, Source, clean, count, csv_table, seconds_of, whole
 from collbench.present.columns import csv_text
 from collbench.results import Measurement, Prediction, Reported
 from collbench.results.facts import note_of

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from collbench.api.importing import ImportRequest, first_few, folders, read_foreign, stored
 from collbench.cli.options import PATH, made, options_of
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import REPORTED_LEGEND, row, timed_table
+from collbench.commands.formats.importing import ImportRequest, first_few, folders, read_foreign, stored
 from collbench.results import Reported
 from collbench.runfile.store import Run
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated
 
 from collbench.collectives import find_collective
+from collbench.commands.formats.imported import Hints, Imported, ImportedTest, grouped, remarks
+from collbench.commands.formats.registry import joined, read_tests
+from collbench.commands.formats.source import MOST_RANKS, Source, files_in, load, stem
 from collbench.errors import CollbenchError, Notice, RunFileError
-from collbench.formats import joined, read_tests
-from collbench.formats.imported import Hints, Imported, ImportedTest, grouped, remarks
-from collbench.formats.source import MOST_RANKS, Source, files_in, load, stem
 from collbench.requests import reworded
 from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.sweeps import new_folder
@@ -63,7 +63,7 @@ def import_(request: ImportRequest) -> list[Run]:
         UsageError: The only file does not tell its collective or its ranks, or there is a run in the folder already.
 
     >>> import collbench
-    >>> (run,) = collbench.import_("tests/formats/data/nccl_tests_2_19.txt")
+    >>> (run,) = collbench.import_("tests/commands/formats/data/nccl_tests_2_19.txt")
     >>> run.header.topology.name, len(run.results)
     ('4 x NVIDIA H100 80GB HBM3', 14)
 

@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from collbench.collectives import COLLECTIVES
+from collbench.commands.formats.imported import Hints, ImportedTest, LeftOut, Machine, UnfitRow, bus_factors, make_case
+from collbench.commands.formats.registry import Format
+from collbench.commands.formats.source import GREATEST, HEAD, LASTING, MOST_RANKS, Source, clean, span
 from collbench.errors import RunFileError
-from collbench.formats import Format
-from collbench.formats.imported import Hints, ImportedTest, LeftOut, Machine, UnfitRow, bus_factors, make_case
-from collbench.formats.source import GREATEST, HEAD, LASTING, MOST_RANKS, Source, clean, span
 from collbench.results import Note, Reported, by_key
 
 NAME = "nccl-inspector"

@@ -11,9 +11,19 @@ from typing import Any
 from collbench import __version__
 from collbench.cases import Case
 from collbench.collectives import Collective, find_collective
+from collbench.commands.formats.source import (
+    GREATEST,
+    MOST_RANKS,
+    SHORTEST,
+    Span,
+    clean,
+    count,
+    seconds_of,
+    span,
+    whole,
+)
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
-from collbench.formats.source import GREATEST, MOST_RANKS, SHORTEST, Span, clean, count, seconds_of, span, whole
 from collbench.results import Note, Reported, Result, by_key
 from collbench.results.facts import Sharing
 from collbench.runfile.environment import variables

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from collbench.formats import Format
-from collbench.formats.imported import (
+from collbench.commands.formats.imported import (
     ForeignRow,
     Hints,
     ImportedTest,
@@ -14,7 +13,8 @@ from collbench.formats.imported import (
     require_ranks,
     row_of,
 )
-from collbench.formats.source import CsvRow, Source, csv_table, whole
+from collbench.commands.formats.registry import Format
+from collbench.commands.formats.source import CsvRow, Source, csv_table, whole
 from collbench.results import by_key
 
 NAME = "rccl"

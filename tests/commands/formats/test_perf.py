@@ -9,10 +9,10 @@ from subprocess import CompletedProcess
 import pytest
 
 from collbench.cases import Sweep
-from collbench.cli._perf import UNNEEDED, perf
 from collbench.collectives import COLLECTIVES, find_collective, of_nccl_tests
+from collbench.commands.formats._perf import UNNEEDED, perf
+from collbench.commands.formats.nccl_tests_write import program
 from collbench.datatypes import find_datatype, find_reduction
-from collbench.formats.nccl_tests_write import program
 from collbench.runfile.flat import document
 from collbench.runfile.schema import sweep_part, to_sweep
 from collbench.runfile.store import read

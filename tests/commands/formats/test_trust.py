@@ -5,11 +5,11 @@ from contextlib import suppress
 
 import pytest
 
-from collbench.api.importing import ImportRequest
+from collbench.commands.formats.imported import ImportedTest, known_collective, remarks
+from collbench.commands.formats.importing import ImportRequest
 from collbench.errors import CollbenchError, UsageError
-from collbench.formats.imported import ImportedTest, known_collective, remarks
-from tests.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported
-from tests.formats.wrapped import TABLES, WRAPPINGS
+from tests.commands.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported
+from tests.commands.formats.wrapped import TABLES, WRAPPINGS
 
 LOG = (DATA / "nccl_tests_2_19.txt").read_text()
 TRIMMED = (DATA / "nccl_tests_trimmed_ranks.txt").read_text()

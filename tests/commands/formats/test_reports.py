@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from collbench.commands.formats.imported import grouped, remarks
 from collbench.errors import CollbenchError, RunFileError, UsageError
-from collbench.formats.imported import grouped, remarks
-from tests.formats.goldens import DATA, parsed, reported
+from tests.commands.formats.goldens import DATA, parsed, reported
 
 REPORTS = Path(__file__).with_name("reports")
 LOG = (DATA / "nccl_tests_2_19.txt").read_text()

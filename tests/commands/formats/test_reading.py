@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from collbench.commands.formats.imported import Hints, grouped, remarks
+from collbench.commands.formats.registry import detect, formats, read_tests
+from collbench.commands.formats.source import LARGEST, decode, load
 from collbench.errors import CollbenchError, RunFileError, UsageError
-from collbench.formats import detect, formats, read_tests
-from collbench.formats.imported import Hints, grouped, remarks
-from collbench.formats.source import LARGEST, decode, load
-from tests.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported, run_of
+from tests.commands.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported, run_of
 from tools.fuzz import broken, outcome
 
 LOG = (DATA / "nccl_tests_2_19.txt").read_text()

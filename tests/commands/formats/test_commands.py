@@ -7,17 +7,17 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from collbench.cli.export import command as export_command
 from collbench.commands.fit.command import command as fit_command
+from collbench.commands.formats.export import command as export_command
 from collbench.commands.plot.command import command as plot_command
 from collbench.commands.runs.command import command as runs_command
 from collbench.runfile.store import read
 from tests.commands.conftest import refusal
+from tests.commands.formats.goldens import DATA
 from tests.conftest import ROOT, Command
-from tests.formats.goldens import DATA
 
 LOG = DATA / "nccl_tests_2_19.txt"
-import_command = importlib.import_module("collbench.cli.import").command
+import_command = importlib.import_module("collbench.commands.formats.import").command
 diagnose_command = importlib.import_module("collbench.commands.diagnose.command").command
 
 

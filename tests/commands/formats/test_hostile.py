@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable
 
+from collbench.commands.formats.imported import Hints, ImportedTest, remarks
+from collbench.commands.formats.registry import read_tests
+from collbench.commands.formats.source import decode
 from collbench.errors import CollbenchError
-from collbench.formats import read_tests
-from collbench.formats.imported import Hints, ImportedTest, remarks
-from collbench.formats.source import decode
-from tests.formats.goldens import DATA, reported
+from tests.commands.formats.goldens import DATA, reported
 
 LOGS = {name: (DATA / name).read_text() for name in ("nccl_tests_2_19.txt", "nccl_tests_trimmed_ranks.txt")}
 OTHER = (DATA / "nccl_tests_torn.txt").read_text()

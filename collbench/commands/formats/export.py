@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from collbench.cli.options import RUN, STANDARD, option, out_option, write_text
-from collbench.formats import find_format, written
-from collbench.formats.exported import select
+from collbench.commands.formats.exported import select
+from collbench.commands.formats.registry import find_format, written
 from collbench.runfile import store
 
 _OPTIONS = [

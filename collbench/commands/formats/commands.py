@@ -4,8 +4,8 @@ import re
 import shlex
 from dataclasses import dataclass, field
 
-from collbench.formats.imported import known_collective
-from collbench.formats.source import LONGEST
+from collbench.commands.formats.imported import known_collective
+from collbench.commands.formats.source import LONGEST
 
 LAUNCHERS = re.compile(
     r"\b(?:mpirun(?:_rsh)?|mpiexec(?:\.hydra)?|ibrun|flux run|srun|prun|prterun|jsrun|aprun|orterun)\b"

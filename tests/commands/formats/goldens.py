@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from collbench.formats import read_tests
-from collbench.formats.imported import Hints, Imported, ImportedTest, grouped
-from collbench.formats.source import decode, load
+from collbench.commands.formats.imported import Hints, Imported, ImportedTest, grouped
+from collbench.commands.formats.registry import read_tests
+from collbench.commands.formats.source import decode, load
 from collbench.results.collectives import Reported
 from collbench.runfile.store import Run
 from tools.fuzz import as_run

@@ -10,10 +10,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from collbench.collectives import COLLECTIVES
+from collbench.commands.formats.imported import Device, Hints, ImportedTest, LeftOut, UnfitRow, machine_of, make_case
+from collbench.commands.formats.registry import Format
+from collbench.commands.formats.source import (
+    HEAD,
+    Source,
+    as_list,
+    as_mapping,
+    as_texts,
+    clean,
+    number,
+    seconds_of,
+    whole,
+)
 from collbench.errors import RunFileError
-from collbench.formats import Format
-from collbench.formats.imported import Device, Hints, ImportedTest, LeftOut, UnfitRow, machine_of, make_case
-from collbench.formats.source import HEAD, Source, as_list, as_mapping, as_texts, clean, number, seconds_of, whole
 from collbench.results import Note, Reported
 
 NAME = "nvbandwidth"

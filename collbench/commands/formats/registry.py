@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 
+from collbench.commands.formats.exported import ExportSelection
+from collbench.commands.formats.imported import Hints, ImportedTest
+from collbench.commands.formats.nccl_tests_log import START
+from collbench.commands.formats.source import Source, bare
 from collbench.errors import RunFileError, unknown
-from collbench.formats.exported import ExportSelection
-from collbench.formats.imported import Hints, ImportedTest
-from collbench.formats.nccl_tests_log import START
-from collbench.formats.source import Source, bare
 
 OTHERS = (
     (r'\A\s*\{"kind": ?"header"', "a run file of collbench already", "give it to the commands as it is"),

@@ -9,9 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from collbench.errors import RunFileError, UsageError
-from collbench.formats import Format
-from collbench.formats.imported import (
+from collbench.commands.formats.imported import (
     Device,
     ForeignRow,
     Hints,
@@ -24,19 +22,12 @@ from collbench.formats.imported import (
     require_ranks,
     row_of,
 )
-from collbench.formats.nccl_tests_text import AMD, AVERAGES
-from collbench.formats.nccl_tests_write import JSON as NAME
-from collbench.formats.nccl_tests_write import PLACES, SETTINGS, write_json
-from collbench.formats.source import (
-    HEAD,
-    Source,
-    as_list,
-    as_mapping,
-    as_texts,
-    clean,
-    seconds_of,
-    whole,
-)
+from collbench.commands.formats.nccl_tests_text import AMD, AVERAGES
+from collbench.commands.formats.nccl_tests_write import JSON as NAME
+from collbench.commands.formats.nccl_tests_write import PLACES, SETTINGS, write_json
+from collbench.commands.formats.registry import Format
+from collbench.commands.formats.source import HEAD, Source, as_list, as_mapping, as_texts, clean, seconds_of, whole
+from collbench.errors import RunFileError, UsageError
 
 LARGEST = 2**26  # characters: parsed, they take twenty times as much memory
 FIGURES = {"time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw", "nwrong": "#wrong"}
