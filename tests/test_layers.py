@@ -111,7 +111,7 @@ def test_a_sweep_loads_neither_the_model_nor_the_tables_of_other_commands() -> N
     loaded(
         "import collbench.commands.sweep.command",
         "collbench.model.predict",
-        "collbench.analysis.step_tables",
+        "collbench.commands.step.columns",
         "collbench.planner",
     )
 

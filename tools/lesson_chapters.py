@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from collbench.analysis.overlap import overlaps
-from collbench.analysis.scaling import curves
-from collbench.analysis.strategies import Effort, ranking
-from collbench.cli import step
 from collbench.cli.options import made
+from collbench.commands.step import command as step
+from collbench.commands.step.overlap import overlaps
+from collbench.commands.step.scaling import curves
+from collbench.commands.step.trained import Effort, ranking
 from collbench.lesson import ASSETS, elsewhere
 from collbench.lesson.content import MODEL, Chapter, Question
 from collbench.lesson.numbers import nearest

@@ -14,7 +14,7 @@ from collbench.results.collectives import MOVED, PHASES, WAITED, Span, Track
 from collbench.results.steps import COMMUNICATED, COMPUTED, Activity, Point, Series
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
-from tests.analysis.made_up_steps import quiet, series
+from tests.commands.step.made_up_steps import quiet, series
 from tests.conftest import case, measurement
 from tests.plots.made_up_plans import PLANS
 

@@ -173,7 +173,7 @@ RUNNER = (
     ),
     *of(
         "runner",
-        "tests/measure/test_steps_in_turn.py",
+        "tests/commands/step/test_steps_in_turn.py",
         "measure/steps.py",
         ("a step's seconds for its series'", "return series.seconds * series.steps", "return series.seconds"),
         ("paced only if all series were", "2 * sum(paced) >", "sum(paced) >="),

@@ -10,15 +10,17 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
-from collbench.analysis import overlap, scaling, step_tables, stragglers, strategies
 from collbench.analysis import plans as analysis
 from collbench.analysis.crossover import contests, disturbed_rivals, format_span, in_words, rivals, winners
 from collbench.analysis.fit import COLUMNS, pieces_in_words
 from collbench.analysis.interconnects import Table, left_out, of_run, tables
 from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
-from collbench.analysis.step_tables import StepResult
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
+from collbench.commands.step import columns as step_tables
+from collbench.commands.step import overlap, scaling, stragglers
+from collbench.commands.step import trained as strategies
+from collbench.commands.step.columns import StepResult
 from collbench.errors import CollbenchError
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.present.columns import Column, Row

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from collbench.analysis.overlap import Overlap, best_of_schedules, overlaps
-from collbench.analysis.scaling import Curve, curves, fit_law
-from collbench.analysis.stragglers import Floats, StepArrays, straggler_rows
-from collbench.analysis.strategies import Effort, Ranking, StrategyRuns, geometric_mean, ranking
+from collbench.commands.step.overlap import Overlap, best_of_schedules, overlaps
+from collbench.commands.step.scaling import Curve, curves, fit_law
+from collbench.commands.step.stragglers import Floats, StepArrays, straggler_rows
+from collbench.commands.step.trained import Effort, Ranking, StrategyRuns, geometric_mean, ranking
 from collbench.plots.axes import bars_in_words, efficiency_axes, heading, name_rows, patch_legend, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.present.figures import ACTIVITIES, COLORS, GREY, SCREEN, Axes, Figure, Look, looks, new_figure, style

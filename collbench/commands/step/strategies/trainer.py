@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from collbench.algorithms import implementations
 from collbench.cases import Case, Job
-from collbench.measure.strategies.network import batch, first_weights, gradient
+from collbench.commands.step.strategies.network import batch, first_weights, gradient
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers, view
 from collbench.results.facts import WeightMismatch

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from collbench.analysis.stragglers import (
+from collbench.cases import Step
+from collbench.commands.step.stragglers import (
     Finding,
     StepArrays,
     after_others,
@@ -17,10 +18,9 @@ from collbench.analysis.stragglers import (
     tail,
     verdicts,
 )
-from collbench.cases import Step
 from collbench.results import Note, StepTimes
 from collbench.results.steps import Series
-from tests.analysis.made_up_steps import USUAL, disturbed, quiet, ranks_that_are, series, steps_of
+from tests.commands.step.made_up_steps import USUAL, disturbed, quiet, ranks_that_are, series, steps_of
 from tests.conftest import case
 
 TWO = Series((0.0, 0.0), ((1.0, 3.0), (2.0, 2.5)), ((2.5, 4.0), (2.25, 4.5)))

@@ -15,10 +15,10 @@ from itertools import chain
 
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
+from collbench.commands.step.schedules import SCHEDULES, Moments, Parts, Recorder, RunStep, refuse
 from collbench.measure.checks import SEEDS
 from collbench.measure.clocks import DIGITS, Clocks, Taken
 from collbench.measure.sampling import Candidate, Heartbeat, Subject, sample_in_turn
-from collbench.measure.schedules import SCHEDULES, Moments, Parts, Recorder, RunStep, refuse
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import at
 from collbench.platforms.scheduling import RunQueue

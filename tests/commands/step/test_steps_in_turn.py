@@ -11,8 +11,8 @@ import pytest
 
 from collbench.algorithms import Implementation
 from collbench.cases import COMMUNICATE, SEQUENTIAL, Case, Sampling, Step
-from collbench.measure import steps
-from collbench.measure.steps import measure_steps
+from collbench.commands.step import measured as steps
+from collbench.commands.step.measured import measure_steps
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.processes import Alone
 from collbench.results.facts import Note

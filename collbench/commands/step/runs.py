@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, STRONG, WEAK, Case, Step, Sweep
+from collbench.commands.step.schedules import overlapping
 from collbench.measure.interleave import Arm, Interleaving
-from collbench.measure.schedules import overlapping
 from collbench.measure.supervisor import Supervisor
 from collbench.units import counted
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collbench.analysis.scaling import (
+from collbench.cases import STRONG, WEAK, Step
+from collbench.commands.step.scaling import (
     HEALTHY,
     INCONCLUSIVE,
     POOR,
@@ -20,7 +21,6 @@ from collbench.analysis.scaling import (
     remedies,
     verdict,
 )
-from collbench.cases import STRONG, WEAK, Step
 from collbench.results import Failed, Result, StepPrediction, StepTimes
 from collbench.results.steps import Series
 from tests.conftest import case

@@ -17,25 +17,26 @@ from typing import Annotated, Any
 import click
 
 from collbench.algorithms import choose, implementations, needs
-from collbench.analysis import overlap as overlaps
-from collbench.analysis import scaling, step_tables
-from collbench.analysis import stragglers as stragglers_of
-from collbench.analysis.step_tables import PROBLEM, StepResult, StepTable
-from collbench.analysis.strategies import verdicts
 from collbench.cases import BUCKET_UNIT, WEAK, Job, Step, Sweep
 from collbench.cli.options import ANYWHERE, HERE, RENDEZVOUS_FOLDER, made, options_of
 from collbench.cli.progress import LiveTable, ResultTable
 from collbench.cli.running import finish, refuse_launcher, run_session, say_where
+from collbench.commands.step import columns as step_tables
+from collbench.commands.step import overlap as overlaps
+from collbench.commands.step import scaling
+from collbench.commands.step import stragglers as stragglers_of
+from collbench.commands.step import strategies as synchronisation
+from collbench.commands.step.calibration import Work, calibrated
+from collbench.commands.step.columns import PROBLEM, StepResult, StepTable
+from collbench.commands.step.measured import LONGEST
+from collbench.commands.step.runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
+from collbench.commands.step.trained import verdicts
 from collbench.errors import PlatformError, UsageError
 from collbench.host.launcher import launched
-from collbench.measure import strategies as synchronisation
-from collbench.measure.calibration import Work, calibrated
 from collbench.measure.disturbance import all_disturbed
 from collbench.measure.interleave import LEAST
 from collbench.measure.predicted import PredictedSteps
 from collbench.measure.session import Session
-from collbench.measure.step_runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
-from collbench.measure.steps import LONGEST
 from collbench.platforms import find_platform, platforms
 from collbench.platforms.layout import Layout
 from collbench.present.terminal import Table, lines

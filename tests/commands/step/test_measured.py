@@ -8,7 +8,7 @@ import pytest
 
 from collbench.algorithms import choose
 from collbench.cases import Sampling, Step, Sweep
-from collbench.measure.schedules import SCHEDULES, overlapping
+from collbench.commands.step.schedules import SCHEDULES, overlapping
 from collbench.measure.supervisor import Supervisor
 from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped

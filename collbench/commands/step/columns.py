@@ -5,11 +5,19 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from collbench.analysis.overlap import Overlap, overlaps
-from collbench.analysis.scaling import curves, find_point
-from collbench.analysis.stragglers import PERCENTS, RankStatistics, StepArrays, costliest, signed, straggler_rows, tail
-from collbench.analysis.strategies import ranked_rows, ranking, ranking_columns
-from collbench.measure.step_runs import MODES
+from collbench.commands.step.overlap import Overlap, overlaps
+from collbench.commands.step.runs import MODES
+from collbench.commands.step.scaling import curves, find_point
+from collbench.commands.step.stragglers import (
+    PERCENTS,
+    RankStatistics,
+    StepArrays,
+    costliest,
+    signed,
+    straggler_rows,
+    tail,
+)
+from collbench.commands.step.trained import ranked_rows, ranking, ranking_columns
 from collbench.present.columns import USEFUL, Column
 from collbench.present.terminal import lines
 from collbench.results import Result, StepRow, StepTimes, Trained

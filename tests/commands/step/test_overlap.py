@@ -2,8 +2,8 @@
 
 import pytest
 
-from collbench.analysis.overlap import COSTS, HELPS, INCONCLUSIVE, as_good, overlaps, verdicts
 from collbench.cases import Step
+from collbench.commands.step.overlap import COSTS, HELPS, INCONCLUSIVE, as_good, overlaps, verdicts
 from collbench.results import StepPrediction, StepTimes
 from collbench.results.steps import Series
 from tests.conftest import case

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from collbench.analysis.scaling import by_round, in_rounds, is_timed, step_of
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
+from collbench.commands.step.scaling import by_round, in_rounds, is_timed, step_of
 from collbench.results import Result, StepPrediction, StepRow, by_key
 from collbench.stats import Estimate
 from collbench.units import format_seconds, format_size

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cached_property
 from statistics import fmean, stdev
 
-from collbench.measure.strategies import strategies
+from collbench.commands.step.strategies import strategies
 from collbench.present.columns import Column
 from collbench.results import Result, Trained, by_key
 from collbench.results.steps import Point

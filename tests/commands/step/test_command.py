@@ -7,17 +7,17 @@ from statistics import fmean
 
 import pytest
 
-from collbench.analysis.overlap import overlaps
-from collbench.analysis.scaling import curves
-from collbench.analysis.step_tables import straggler_sections
-from collbench.analysis.stragglers import Finding, StepArrays, straggler_test, verdicts
-from collbench.measure.schedules import overlapping
+from collbench.commands.step.columns import straggler_sections
+from collbench.commands.step.overlap import overlaps
+from collbench.commands.step.scaling import curves
+from collbench.commands.step.schedules import overlapping
+from collbench.commands.step.stragglers import Finding, StepArrays, straggler_test, verdicts
 from collbench.results import StepPrediction, StepTimes, Trained
 from collbench.results.steps import COMMUNICATED, COMPUTED
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run, Writer, read
-from tests.analysis.made_up_steps import ranks_that_are
 from tests.commands.conftest import RIGHT
+from tests.commands.step.made_up_steps import ranks_that_are
 from tests.conftest import Command
 from tests.plots.made_up_runs import MADE_UP, late
 

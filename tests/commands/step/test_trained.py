@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.analysis.step_tables import ranking_table
-from collbench.analysis.strategies import Effort, geometric_mean, ranking, round_up, verdicts
 from collbench.cases import Job
-from collbench.plots.steps import losses
+from collbench.commands.step.columns import ranking_table
+from collbench.commands.step.figure import losses
+from collbench.commands.step.trained import Effort, geometric_mean, ranking, round_up, verdicts
 from collbench.results import Trained
 from collbench.results.facts import WeightMismatch
 from collbench.results.steps import Point

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from collbench.algorithms.mpi import communicator
-from collbench.measure.strategies import Strategy
-from collbench.measure.strategies.trainer import Training
+from collbench.commands.step.strategies import Strategy
+from collbench.commands.step.strategies.trainer import Training
 
 
 class Synchronous(Training):

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collbench.analysis.stragglers import StepArrays
 from collbench.cases import Step
+from collbench.commands.step.figure import Binned, lateness_figures
+from collbench.commands.step.stragglers import StepArrays
 from collbench.plots.kinds import PLAIN, PlotRequest
-from collbench.plots.steps import Binned, lateness_figures
 from collbench.results import StepTimes
-from tests.analysis.made_up_steps import quiet, series
+from tests.commands.step.made_up_steps import quiet, series
 from tests.conftest import case
 from tests.plots.made_up_runs import run
 

@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 
 from collbench.cases import Case, Job, Sampling
+from collbench.commands.step.strategies import Strategy, strategies
+from collbench.commands.step.strategies.network import first_weights, held_out, loss
+from collbench.commands.step.strategies.trainer import Training, Update, check_copies, check_order, check_update
 from collbench.errors import Unsupported
 from collbench.measure.checks import SEEDS
 from collbench.measure.clocks import DIGITS
 from collbench.measure.sampling import Heartbeat
-from collbench.measure.strategies import Strategy, strategies
-from collbench.measure.strategies.network import first_weights, held_out, loss
-from collbench.measure.strategies.trainer import Training, Update, check_copies, check_order, check_update
 from collbench.platforms.interface import Platform
 from collbench.platforms.scheduling import RunQueue
 from collbench.results import CheckFailure, Note, Result, Skipped, Trained

@@ -10,12 +10,12 @@ import pytest
 
 from collbench.cases import Job, Sampling, Sweep
 from collbench.collectives import COLLECTIVES
+from collbench.commands.step.strategies import choose, strategies
+from collbench.commands.step.strategies.network import batch, first_weights, gradient, held_out, loss, samples_of
+from collbench.commands.step.strategies.trainer import Update, Weights, check_copies, check_order, check_update
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import UsageError
 from collbench.measure.session import Session
-from collbench.measure.strategies import choose, strategies
-from collbench.measure.strategies.network import batch, first_weights, gradient, held_out, loss, samples_of
-from collbench.measure.strategies.trainer import Update, Weights, check_copies, check_order, check_update
 from collbench.results import Result, Trained
 from collbench.results.facts import WeightMismatch
 from collbench.runfile.store import read
@@ -245,8 +245,8 @@ SITE = """
 import os
 if "COLLBENCH_LINK" in os.environ and os.environ.get("PMI_RANK") == "1":
     import numpy as np
-    from collbench.measure.strategies.network import first_weights
-    from collbench.measure.strategies.trainer import Training
+    from collbench.commands.step.strategies.network import first_weights
+    from collbench.commands.step.strategies.trainer import Training
     learn = Training.gradient
     def changed(self, weights, step, result):
         learn(self, weights, step, result)

@@ -8,8 +8,8 @@ from functools import cache
 
 from collbench import algorithms
 from collbench.cases import Case, Job
+from collbench.commands.step.strategies.trainer import Training
 from collbench.errors import UsageError, unknown
-from collbench.measure.strategies.trainer import Training
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from collbench.commands.step.strategies import Strategy
+from collbench.commands.step.strategies.trainer import Training
 from collbench.errors import CaseFailed
-from collbench.measure.strategies import Strategy
-from collbench.measure.strategies.trainer import Training
 from collbench.platforms.cpu import window
 from collbench.platforms.layout import LINE, MAX_RANKS, WINDOW_HEAD, Region, view
 

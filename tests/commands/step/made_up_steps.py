@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.analysis.stragglers import Finding, Floats, RankStatistics, StepArrays
+from collbench.commands.step.stragglers import Finding, Floats, RankStatistics, StepArrays
 from collbench.results.steps import Series
 
 USUAL = 1e-3  # seconds of computing
