@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from collbench.planner.layouts import Layout, layout_of
-from collbench.planner.search import values_of
-from collbench.planner.setting import FITTED, Constants, machine_of
+from collbench.commands.train.layouts import Layout, layout_of
+from collbench.commands.train.search import values_of
+from collbench.commands.train.setting import FITTED, Constants, machine_of
 from collbench.topology.files import load
 from tools.training import nanotron
 from tools.training.accuracy import anchor, chosen, given, mean_error, miss, misses, published_seconds

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
-from collbench.analysis import plans as analysis
 from collbench.analysis.crossover import contests, disturbed_rivals, format_span, in_words, rivals, winners
 from collbench.analysis.fit import COLUMNS, pieces_in_words
 from collbench.analysis.interconnects import Table, left_out, of_run, tables
@@ -21,6 +20,7 @@ from collbench.commands.step import columns as step_tables
 from collbench.commands.step import overlap, scaling, stragglers
 from collbench.commands.step import trained as strategies
 from collbench.commands.step.columns import StepResult
+from collbench.commands.train import plans as analysis
 from collbench.errors import CollbenchError
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.present.columns import Column, Row

@@ -12,8 +12,8 @@ from collbench.commands.report import page as reports
 from collbench.results import Prediction
 from collbench.runfile.store import read
 from tests.commands.report.pages import Text, built, without_library, write
+from tests.commands.train.made_up_plans import compared, grown, paid, ranked
 from tests.conftest import case
-from tests.plots.made_up_plans import compared, grown, paid, ranked
 
 PICTURES = ["layouts", "efficiency"]
 

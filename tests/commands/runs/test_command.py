@@ -10,8 +10,8 @@ import pytest
 from collbench import cli
 from collbench.runfile.header import Header
 from collbench.runfile.store import NAME, Writer, read
+from tests.commands.train.made_up_plans import compared, grown, paid, ranked
 from tests.conftest import ROOT, Command, measurement
-from tests.plots.made_up_plans import compared, grown, paid, ranked
 
 DAYS = {"old": "2026-03-01", "middle": "2026-03-02", "new": "2026-03-03"}
 

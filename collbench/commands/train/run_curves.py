@@ -16,8 +16,8 @@ from collbench.algorithms import find
 from collbench.analysis.fit import measured
 from collbench.analysis.machine import machine
 from collbench.collectives import find_collective
+from collbench.commands.train.curves import HIGH, LOW, TYPICAL, Curve, Group, TabulatedCurve
 from collbench.errors import CollbenchError, UsageError
-from collbench.planner.curves import HIGH, LOW, TYPICAL, Curve, Group, TabulatedCurve
 from collbench.results import Observed, by_key
 from collbench.runfile.store import Run
 from collbench.topology.system import System

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.errors import UsageError
-from collbench.planner import layouts as words_of
-from collbench.planner.job import STACKS, Job
-from collbench.planner.layouts import (
+from collbench.commands.train import layouts as words_of
+from collbench.commands.train.job import STACKS, Job
+from collbench.commands.train.layouts import (
     CODES,
     FIELDS,
     MICROS,
@@ -29,9 +28,10 @@ from collbench.planner.layouts import (
     layouts,
     parse_layout,
 )
-from collbench.planner.models import MODELS, Model, divisors
+from collbench.commands.train.models import MODELS, Model, divisors
+from collbench.errors import UsageError
 from collbench.topology.files import load
-from tests.planner.layouts_on_lines import GATED, MIXED, SYSTEM
+from tests.commands.train.layouts_on_lines import GATED, MIXED, SYSTEM
 
 TOY = Model("toy", 6, 64, 4, sequence=8192, vocabulary=1000)
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import click
 
-from collbench.analysis import plans as analysis
-from collbench.api.training import TrainingPlan, TrainRequest, train
 from collbench.cli.options import folder_option, options_of
 from collbench.cli.running import say_where
-from collbench.planner.search import OnSystem, Plan
-from collbench.planner.sensitivity import Gain, sensitivities
+from collbench.commands.train import plans as analysis
+from collbench.commands.train.library import TrainingPlan, TrainRequest, train
+from collbench.commands.train.search import OnSystem, Plan
+from collbench.commands.train.sensitivity import Gain, sensitivities
 from collbench.present.columns import USEFUL, Column
 from collbench.present.terminal import lines
 from collbench.requests.sweeps import new_folder

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from collbench.commands.train.layouts import Choices, layout_of, parse_layout
+from collbench.commands.train.search import Plan, best_of, evaluate_layout, resized
+from collbench.commands.train.setting import Setting
 from collbench.errors import UsageError
-from collbench.planner.layouts import Choices, layout_of, parse_layout
-from collbench.planner.search import Plan, best_of, evaluate_layout, resized
-from collbench.planner.setting import Setting
 from collbench.results import PlannedStep
 from collbench.units import duration
 

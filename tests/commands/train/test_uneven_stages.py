@@ -8,17 +8,17 @@ from itertools import product
 import numpy as np
 import pytest
 
+from collbench.commands.train.curves import ModelCurves
+from collbench.commands.train.job import Job
+from collbench.commands.train.layouts import CODES, FIELDS, Layout, coded, layout_of, parse_layout, uneven
+from collbench.commands.train.models import MODELS, divisors, load_model
+from collbench.commands.train.search import Plan, best_of, evaluate_layout, plan_on, search, values_of
+from collbench.commands.train.setting import Setting, machine_of
 from collbench.errors import UsageError
-from collbench.planner.curves import ModelCurves
-from collbench.planner.job import Job
-from collbench.planner.layouts import CODES, FIELDS, Layout, coded, layout_of, parse_layout, uneven
-from collbench.planner.models import MODELS, divisors, load_model
-from collbench.planner.search import Plan, best_of, evaluate_layout, plan_on, search, values_of
-from collbench.planner.setting import Setting, machine_of
 from collbench.results import PlannedStep
 from collbench.topology.files import load
 from collbench.units import format_seconds
-from tests.planner.layouts_on_lines import GATED, Lines, evaluated, request
+from tests.commands.train.layouts_on_lines import GATED, Lines, evaluated, request
 
 DEEPSEEK = (  # of arXiv:2412.19437, section 4.2, with attention of the usual kind
     "layers=61,hidden=7168,heads=128,sequence=4096,vocabulary=129280,gated=true,experts=256,top_k=8,ffn=2048,shared=1,"

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from collbench.commands.train.curves import Curves
+from collbench.commands.train.job import GRADIENTS, OPTIMISERS, STACKS, Job
+from collbench.commands.train.layouts import CODES, RECOMPUTE, SCHEDULES, SHARDINGS, data_stride, node_replicas
 from collbench.model.steps import CONTENTION, slowest
 from collbench.notebook import Shown
-from collbench.planner.curves import Curves
-from collbench.planner.job import GRADIENTS, OPTIMISERS, STACKS, Job
-from collbench.planner.layouts import CODES, RECOMPUTE, SCHEDULES, SHARDINGS, data_stride, node_replicas
 from collbench.topology.products import GIB, Product, capability
 from collbench.topology.system import System, product_of
 

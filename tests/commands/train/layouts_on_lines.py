@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from collbench.planner import memory, step
-from collbench.planner.curves import TYPICAL, Array, Curve, Group, Network
-from collbench.planner.job import Job
-from collbench.planner.layouts import RECOMPUTE, SCHEDULES, SHARDINGS, Layout, coded
-from collbench.planner.models import Model
-from collbench.planner.search import TERMS, evaluate
-from collbench.planner.setting import FITTED, Constants, Setting, choices, inputs, machine_of
+from collbench.commands.train import memory, step
+from collbench.commands.train.curves import TYPICAL, Array, Curve, Group, Network
+from collbench.commands.train.job import Job
+from collbench.commands.train.layouts import RECOMPUTE, SCHEDULES, SHARDINGS, Layout, coded
+from collbench.commands.train.models import Model
+from collbench.commands.train.search import TERMS, evaluate
+from collbench.commands.train.setting import FITTED, Constants, Setting, choices, inputs, machine_of
 from collbench.topology.files import load
 from collbench.topology.system import System
-from tests.planner.closed_forms import bus_factor
+from tests.commands.train.closed_forms import bus_factor
 
 SYSTEM = load("dgx-h100")
 GPT = Model("toy", 8, 1024, 16, sequence=1024, vocabulary=32768)

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from collbench.commands.train.curves import Array
+from collbench.commands.train.job import MOST_GPUS, STACKS, Job
+from collbench.commands.train.models import divisors
 from collbench.errors import UsageError, unknown
-from collbench.planner.curves import Array
-from collbench.planner.job import MOST_GPUS, STACKS, Job
-from collbench.planner.models import divisors
 from collbench.topology.system import System
 from collbench.units import counted
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.planner.memory import in_flight
-from tests.planner.pipeline_schedule import (
+from collbench.commands.train.memory import in_flight
+from tests.commands.train.pipeline_schedule import (
     BACKWARD,
     FORWARD,
     TASKS,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collbench.commands.train.models import ALIASES, MODELS, MOST, MOST_COUNTED, Model, load_model
 from collbench.errors import UsageError
-from collbench.planner.models import ALIASES, MODELS, MOST, MOST_COUNTED, Model, load_model
-from tests.planner.closed_forms import PUBLISHED, gpt_flops, gpt_parameters
+from tests.commands.train.closed_forms import PUBLISHED, gpt_flops, gpt_parameters
 
 
 def test_presets_have_as_many_parameters_as_published() -> None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from collbench.analysis.plans import Scaled, planned, scaled
+from collbench.commands.train.plans import Scaled, planned, scaled
 from collbench.host.sanitize import text
 from collbench.plots.axes import (
     efficiency_axes,

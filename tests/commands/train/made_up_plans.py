@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from collbench.commands.train.memory import PARTS as MEMORY_PARTS
+from collbench.commands.train.step import PARTS as STEP_PARTS
 from collbench.datatypes import DATATYPES
-from collbench.planner.memory import PARTS as MEMORY_PARTS
-from collbench.planner.step import PARTS as STEP_PARTS
 from collbench.results import PlannedStep, Result
 from tests.conftest import case
 

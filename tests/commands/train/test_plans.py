@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.analysis.plans import (
+from collbench.commands.train.memory import PARTS as MEMORY_PARTS
+from collbench.commands.train.plans import (
     UNHIDDEN,
     communication,
     cost_text,
@@ -16,12 +17,11 @@ from collbench.analysis.plans import (
     scaled,
     verdicts,
 )
-from collbench.planner.memory import PARTS as MEMORY_PARTS
-from collbench.planner.step import PARTS as STEP_PARTS
+from collbench.commands.train.step import PARTS as STEP_PARTS
 from collbench.results import PlannedStep, words
 from collbench.results.steps import PART_WORDS
+from tests.commands.train.made_up_plans import compared, grown, paid, plan, ranked
 from tests.conftest import measurement
-from tests.plots.made_up_plans import compared, grown, paid, plan, ranked
 
 
 def test_every_part_of_the_planner_has_words_and_plans_are_told_by_their_purpose() -> None:

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from collbench.commands.train.compute import grouped_efficiency
+from collbench.commands.train.curves import Group
+from collbench.commands.train.job import GRADIENTS, OPTIMISERS, STACKS
+from collbench.commands.train.layouts import Layout, candidates, layouts
+from collbench.commands.train.models import MODELS, Model
 from collbench.model.steps import CONTENTION
-from collbench.planner.compute import grouped_efficiency
-from collbench.planner.curves import Group
-from collbench.planner.job import GRADIENTS, OPTIMISERS, STACKS
-from collbench.planner.layouts import Layout, candidates, layouts
-from collbench.planner.models import MODELS, Model
 from collbench.topology.system import product_of
-from tests.planner.layouts_on_lines import CONSTANTS, GATED, GPT, MIXED, SYSTEM, Lines, books, evaluated, request
+from tests.commands.train.layouts_on_lines import CONSTANTS, GATED, GPT, MIXED, SYSTEM, Lines, books, evaluated, request
 
 GPU = product_of(SYSTEM)
 LARGE = MODELS["gpt3-6.7b"]

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from collbench.commands.train.models import MOST, Model
 from collbench.errors import UsageError, unknown
 from collbench.notebook import Shown
-from collbench.planner.models import MOST, Model
 
 MOST_GPUS = 2**20
 MOST_BATCH = 2**30

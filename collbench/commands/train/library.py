@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from collbench.cases import Sweep
+from collbench.commands.train.curves import ModelCurves
+from collbench.commands.train.job import MOST_GPUS, STACKS, Job
+from collbench.commands.train.layouts import parse_layout
+from collbench.commands.train.models import Model, load_model, parse_count, usual_tokens
+from collbench.commands.train.run_curves import RunCurves, machine_of_run
+from collbench.commands.train.search import OnSystem, Plan, best_on, plan_on
+from collbench.commands.train.sensitivity import anchored, parse_anchor
+from collbench.commands.train.setting import Setting, machine_of
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.predicted import Predicted
 from collbench.measure.session import Session
 from collbench.notebook import Shown
-from collbench.planner.curves import ModelCurves
-from collbench.planner.job import MOST_GPUS, STACKS, Job
-from collbench.planner.layouts import parse_layout
-from collbench.planner.models import Model, load_model, parse_count, usual_tokens
-from collbench.planner.run_curves import RunCurves, machine_of_run
-from collbench.planner.search import OnSystem, Plan, best_on, plan_on
-from collbench.planner.sensitivity import anchored, parse_anchor
-from collbench.planner.setting import Setting, machine_of
 from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.runs import RunOrPath, read
 from collbench.requests.sweeps import find_system, split_names

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from collbench.planner.setting import FITTED
+from collbench.commands.train.setting import FITTED
 from tools.training import published
 from tools.training.accuracy import Miss, anchor, chosen, given, mean_error, misses, published_seconds
 from tools.training.report import EXPERTS, SHARED, fit

@@ -7,18 +7,28 @@ import numpy as np
 import pytest
 
 from collbench.collectives import find_collective
+from collbench.commands.train.curves import (
+    HIGH,
+    LOW,
+    SIZES,
+    TYPICAL,
+    Group,
+    ModelCurves,
+    TabulatedCurve,
+    group_of,
+    part_of,
+)
+from collbench.commands.train.run_curves import RunCurves
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.model.predict import network_curve
-from collbench.planner.curves import HIGH, LOW, SIZES, TYPICAL, Group, ModelCurves, TabulatedCurve, group_of, part_of
-from collbench.planner.run_curves import RunCurves
 from collbench.results import Measurement
 from collbench.runfile.header import Header
 from collbench.runfile.store import Writer, read
 from collbench.topology.files import load
 from collbench.topology.system import System, Tier
+from tests.commands.train.layouts_on_lines import SYSTEM
 from tests.conftest import case
-from tests.planner.layouts_on_lines import SYSTEM
 
 TABLE = TabulatedCurve(
     np.array([1e3, 1e6, 1e9]),

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.analysis.plans import cheapest, scaled
-from collbench.errors import UsageError
-from collbench.model.steps import CONTENTION
-from collbench.planner import search as search_module
-from collbench.planner.curves import Group, ModelCurves, Network, group_of, placed
-from collbench.planner.job import GRADIENTS, MOST_BATCH, MOST_GPUS, OPTIMISERS, PRECISIONS, STACKS, Job
-from collbench.planner.layouts import RECOMPUTE, Layout, candidates, layout_of, layouts, parse_layout
-from collbench.planner.models import MODELS, Model, described, load_model, usual_tokens
-from collbench.planner.search import (
+from collbench.commands.train import search as search_module
+from collbench.commands.train.curves import Group, ModelCurves, Network, group_of, placed
+from collbench.commands.train.job import GRADIENTS, MOST_BATCH, MOST_GPUS, OPTIMISERS, PRECISIONS, STACKS, Job
+from collbench.commands.train.layouts import RECOMPUTE, Layout, candidates, layout_of, layouts, parse_layout
+from collbench.commands.train.models import MODELS, Model, described, load_model, usual_tokens
+from collbench.commands.train.plans import cheapest, scaled
+from collbench.commands.train.search import (
     EQUAL,
     GROUPED,
     TERMS,
@@ -32,12 +30,14 @@ from collbench.planner.search import (
     resized,
     search,
 )
-from collbench.planner.sensitivity import RESOURCES, anchored, parse_anchor, sensitivities
-from collbench.planner.setting import FITTED, Setting, choices, constants_of, inputs, machine_of
+from collbench.commands.train.sensitivity import RESOURCES, anchored, parse_anchor, sensitivities
+from collbench.commands.train.setting import FITTED, Setting, choices, constants_of, inputs, machine_of
+from collbench.errors import UsageError
+from collbench.model.steps import CONTENTION
 from collbench.topology.files import load
 from collbench.topology.products import ARCHITECTURES
 from collbench.topology.system import System
-from tests.planner.layouts_on_lines import (
+from tests.commands.train.layouts_on_lines import (
     CONSTANTS,
     GATED,
     GPT,

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collbench.commands.train import memory
+from collbench.commands.train.curves import Group
+from collbench.commands.train.job import GRADIENTS, OPTIMISERS, STACKS
+from collbench.commands.train.layouts import RECOMPUTE, SHARDINGS, Layout
+from collbench.commands.train.models import MODELS, Model
+from collbench.commands.train.search import TERMS, evaluate_layout
+from collbench.commands.train.step import PARTS
 from collbench.model.steps import CONTENTION
-from collbench.planner import memory
-from collbench.planner.curves import Group
-from collbench.planner.job import GRADIENTS, OPTIMISERS, STACKS
-from collbench.planner.layouts import RECOMPUTE, SHARDINGS, Layout
-from collbench.planner.models import MODELS, Model
-from collbench.planner.search import TERMS, evaluate_layout
-from collbench.planner.step import PARTS
 from collbench.topology.system import product_of
-from tests.planner.closed_forms import (
+from tests.commands.train.closed_forms import (
     bubble_share,
     bus_factor,
     end_activations,
@@ -29,7 +29,7 @@ from tests.planner.closed_forms import (
     zero_bubble,
     zero_bytes,
 )
-from tests.planner.layouts_on_lines import (
+from tests.commands.train.layouts_on_lines import (
     AT_ONCE,
     CHOICES,
     CONSTANTS,
