@@ -16,8 +16,8 @@ import pytest
 from collbench.cases import Case
 from collbench.cli import main
 from collbench.collectives import COLLECTIVES
+from collbench.commands.exercise import races
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
-from collbench.exercises import races
 from collbench.host.signals import ENDING
 from collbench.platforms.cpu.mpi_libraries import own
 from collbench.results import Measurement

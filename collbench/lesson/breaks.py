@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from collbench.commands.exercise import races
+from collbench.commands.exercise.judge import swept
 from collbench.errors import CollbenchError
-from collbench.exercises import races
-from collbench.exercises.judge import swept
 from collbench.lesson import asset, table
 from collbench.lesson.content import Break, Experiment, Litmus, Question
 

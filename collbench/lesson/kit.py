@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import ascii_uppercase
 
+from collbench.commands.exercise.records import exercises
 from collbench.commands.explain import figure as timeline
-from collbench.exercises.records import exercises
 from collbench.lesson import asset, table
 from collbench.lesson.content import HERE, Content, Formula, Screen, Trace
 from collbench.plots import curves

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from collbench.exercises import races
-from collbench.exercises.races import BARRIER, RACE, RECEIVE, START, Run
+from collbench.commands.exercise import races
+from collbench.commands.exercise.races import BARRIER, RACE, RECEIVE, START, Run
 from tests.conftest import ROOT
 from tools.kernels import streams
 from tools.kernels.streams import ALLREDUCES, BUGS, OTHERS

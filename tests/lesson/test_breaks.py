@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.exercises import races
+from collbench.commands.exercise import races
 from collbench.lesson import ASSETS, breaks
 from collbench.lesson.breaks import Experiment, experiments, tried
 from tools.breaks import Experiment as Asked

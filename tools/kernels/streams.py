@@ -1,13 +1,13 @@
 """The bugs that the harness of kernels/host/streams.cpp must catch; docs/kernels.md is the table.
 
-A bug is a change of the kernels' text, made in a copy; `collbench.exercises.races` builds and runs them.
+A bug is a change of the kernels' text, made in a copy; `collbench.commands.exercise.races` builds and runs them.
 """
 
 import re
 from dataclasses import dataclass, replace
 from functools import cache
 
-from collbench.exercises.races import (
+from collbench.commands.exercise.races import (
     GAVE_UP,
     NARROW,
     PACKETS,

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from collbench.analysis.crossover import Advantage
+from collbench.commands.exercise import races
+from collbench.commands.exercise.findings import Findings, Source, words
+from collbench.commands.exercise.races import BARRIER, PACKETS, RECEIVE, START, USER_KERNEL, Run
+from collbench.commands.exercise.records import LIBRARY, Exercise
 from collbench.errors import PlatformError, SourceError
-from collbench.exercises import races
-from collbench.exercises.findings import Findings, Source, words
-from collbench.exercises.races import BARRIER, PACKETS, RECEIVE, START, USER_KERNEL, Run
-from collbench.exercises.records import LIBRARY, Exercise
 from collbench.results import Outcome, Result
 from collbench.results.base import Timed
 from collbench.runfile.store import NAME, read

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from collbench.cli.exercise import command
+from collbench.commands.exercise import judge, races, records
+from collbench.commands.exercise.command import command
 from collbench.errors import UsageError
-from collbench.exercises import judge, races, records
 from collbench.results import Measurement
 from collbench.runfile.store import read
+from tests.commands.exercise.answers import Answer, answers
 from tests.conftest import ROOT
-from tests.exercises.answers import Answer, answers
 
 EVERY = records.exercises()
 MEET = EVERY[0]

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from collbench.exercises.races import CRASHED, GAVE_UP, RACE, WRONG, Outcome
-from collbench.exercises.records import Mistake
+from collbench.commands.exercise.races import CRASHED, GAVE_UP, RACE, WRONG, Outcome
+from collbench.commands.exercise.records import Mistake
 from collbench.platforms.layout import awaited
 
 _ADDRESS = re.compile(r"on unknown address (0x[0-9a-f]+)")

@@ -14,15 +14,15 @@ import click
 
 from collbench.cli._process import coloured
 from collbench.cli.options import PATH
+from collbench.commands.exercise import records
+from collbench.commands.exercise.records import Exercise
 from collbench.errors import UsageError
-from collbench.exercises import records
-from collbench.exercises.records import Exercise
 from collbench.present.columns import Column
 from collbench.present.terminal import Table
 from collbench.units import format_list, format_seconds, format_size, parse_size
 
 if TYPE_CHECKING:
-    from collbench.exercises.judge import Verdict
+    from collbench.commands.exercise.judge import Verdict
 
 _NUMBER = click.Argument(["number"], metavar="N", type=str)
 _WHICH = click.Argument(["which"], metavar="[N|FOLDER]", required=False, type=str)
@@ -91,7 +91,7 @@ def check(which: str | None, time: bool) -> int:
     Within an exercise's folder N may be left out.
     """
     exercise, folder = _chosen(which)
-    from collbench.exercises import judge
+    from collbench.commands.exercise import judge
 
     click.echo(f"Exercise {exercise.number}, {exercise.title}: {folder / exercise.kernel}.cu")
     verdict = judge.judge(exercise, folder)

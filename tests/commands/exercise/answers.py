@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from collbench.exercises import judge
-from collbench.exercises.judge import Verdict
-from collbench.exercises.records import Exercise
+from collbench.commands.exercise import judge
+from collbench.commands.exercise.judge import Verdict
+from collbench.commands.exercise.records import Exercise
 
 FOLDER = Path(__file__).with_name("answers")
 
