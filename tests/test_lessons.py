@@ -2,11 +2,11 @@
 
 import re
 
+from collbench.commands.lesson import elsewhere
 from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.stragglers import Finding, straggler_rows, straggler_test
 from collbench.commands.step.trained import Effort, Ranking
-from collbench.lesson import elsewhere
 from collbench.runfile.store import read
 from collbench.stats import Estimate
 from tests.commands.step.made_up_steps import ranks_that_are

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from collbench.algorithms import implementations, is_library
+from collbench.commands.lesson import asset, elsewhere, table
+from collbench.commands.lesson.content import HERE, Break, Chapter, Code, Content, Formula, Place, Reason, Screen
+from collbench.commands.lesson.numbers import Numbers, judged, titles
+from collbench.commands.lesson.sentences import Voice, Voices, number, question, rendered, voices_of
+from collbench.commands.lesson.traces import trace
 from collbench.errors import UsageError
-from collbench.lesson import asset, elsewhere, table
-from collbench.lesson.content import HERE, Break, Chapter, Code, Content, Formula, Place, Reason, Screen
-from collbench.lesson.numbers import Numbers, judged, titles
-from collbench.lesson.sentences import Voice, Voices, number, question, rendered, voices_of
-from collbench.lesson.traces import trace
 from collbench.platforms.compiler import own_folder
 from collbench.results.base import Timed
 from collbench.results.collectives import PHASES

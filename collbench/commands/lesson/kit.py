@@ -10,8 +10,8 @@ from string import ascii_uppercase
 
 from collbench.commands.exercise.records import exercises
 from collbench.commands.explain import figure as timeline
-from collbench.lesson import asset, table
-from collbench.lesson.content import HERE, Content, Formula, Screen, Trace
+from collbench.commands.lesson import asset, table
+from collbench.commands.lesson.content import HERE, Content, Formula, Screen, Trace
 from collbench.plots import curves
 from collbench.plots.axes import patch_legend
 from collbench.plots.document import A4, SLIDE_SIZE, Layouts, Page, save_pages

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
+from collbench.commands.lesson import elsewhere, screens, table, traces
+from collbench.commands.lesson.content import HERE, Content, Event
+from collbench.commands.lesson.numbers import Numbers, titles
+from collbench.commands.lesson.sentences import Voice, question
 from collbench.errors import UsageError
-from collbench.lesson import elsewhere, screens, table, traces
-from collbench.lesson.content import HERE, Content, Event
-from collbench.lesson.numbers import Numbers, titles
-from collbench.lesson.sentences import Voice, question
 from collbench.results import Explanation
 from collbench.results.collectives import MOVED, WAITED, Span
 from collbench.runfile.store import read

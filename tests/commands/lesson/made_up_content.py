@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from collbench.algorithms import implementations
-from collbench.lesson.content import (
+from collbench.commands.lesson.content import (
     HERE,
     MODEL,
     PUBLISHED,

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from collbench.lesson import elsewhere, table
-from collbench.lesson.numbers import Numbers, filled, fitted, hand_written, judged, nearest, titles
+from collbench.commands.lesson import elsewhere, table
+from collbench.commands.lesson.numbers import Numbers, filled, fitted, hand_written, judged, nearest, titles
 from collbench.results import Explanation, Measurement
 from collbench.results.facts import Scheduling
 from collbench.runfile.store import read

@@ -14,11 +14,11 @@ from markupsafe import Markup
 
 from collbench import __version__
 from collbench.algorithms import implementations
+from collbench.commands.lesson import asset
+from collbench.commands.lesson.content import Content, Trace
+from collbench.commands.lesson.elsewhere import allreduce
 from collbench.commands.report import page as reports
 from collbench.commands.report.chart import data_block, for_dark
-from collbench.lesson import asset
-from collbench.lesson.content import Content, Trace
-from collbench.lesson.elsewhere import allreduce
 from collbench.present.figures import LOOKS, PHASES, phase_css
 from collbench.units import format_figure, format_seconds, format_size
 
@@ -36,7 +36,7 @@ def build(content: Content) -> str:
     """
     script = reports.asset("views.js") + asset("lesson.js")
     traces = {screen.name: screen.trace for screen in content.screens if screen.trace}
-    environment = reports.templates("collbench.lesson", "assets")
+    environment = reports.templates("collbench.commands.lesson", "assets")
     environment.filters |= {
         "markdown": partial(_markdown, inline=False),
         "inline": partial(_markdown, inline=True),

@@ -9,11 +9,11 @@ from itertools import pairwise
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.lesson.content import Code, Content, Event, Trace
-from collbench.lesson.page import DRAWN, build
+from collbench.commands.lesson.content import Code, Content, Event, Trace
+from collbench.commands.lesson.page import DRAWN, build
+from tests.commands.lesson.made_up_content import content
 from tests.commands.report.pages import Text, data_of
 from tests.conftest import case
-from tests.lesson.made_up_content import content
 
 HOSTILE = "<script>document.title='owned'</script>\"'><img src=x onerror=alert(1)>{{ 7 * 7 }}</details>\u2028"
 LARGEST = 2_000_000

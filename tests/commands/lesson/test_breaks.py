@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from collbench.commands.exercise import races
-from collbench.lesson import ASSETS, breaks
-from collbench.lesson.breaks import Experiment, experiments, tried
+from collbench.commands.lesson import ASSETS, breaks
+from collbench.commands.lesson.breaks import Experiment, experiments, tried
 from tools.breaks import Experiment as Asked
 from tools.breaks import in_order, written
 from tools.memory_model.fragments import FRAGMENTS, WEAKENINGS, in_one_thread

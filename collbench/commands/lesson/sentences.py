@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from collbench.lesson import elsewhere
-from collbench.lesson.content import HERE, Question
-from collbench.lesson.numbers import Numbers, filled, fitted, titles
+from collbench.commands.lesson import elsewhere
+from collbench.commands.lesson.content import HERE, Question
+from collbench.commands.lesson.numbers import Numbers, filled, fitted, titles
 from collbench.units import parse_size
 
 COUNTED = "counted"

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from collbench.lesson import table
-from collbench.lesson.content import Event, Trace
+from collbench.commands.lesson import table
+from collbench.commands.lesson.content import Event, Trace
 from collbench.results import Explanation
 from collbench.results.collectives import WAITED, Span, Track
 from collbench.units import format_list

@@ -14,9 +14,9 @@ import msgspec
 
 from collbench.commands.exercise import races
 from collbench.commands.exercise.judge import swept
+from collbench.commands.lesson import asset, table
+from collbench.commands.lesson.content import Break, Experiment, Litmus, Question
 from collbench.errors import CollbenchError
-from collbench.lesson import asset, table
-from collbench.lesson.content import Break, Experiment, Litmus, Question
 
 TEXTS = table("breaks")
 """The experiments, and sentences by who says them and what was seen."""

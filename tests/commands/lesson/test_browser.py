@@ -13,9 +13,9 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from collbench.lesson.page import build
+from collbench.commands.lesson.page import build
 from tests.browser import asked_for, browser, show
-from tests.lesson.made_up_content import content
+from tests.commands.lesson.made_up_content import content
 
 __all__ = ["browser"]  # a fixture
 pytestmark = pytest.mark.full

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 import collbench
-from collbench.cli import lesson
+from collbench.commands.lesson import command as lesson
+from collbench.commands.lesson.numbers import judged
 from collbench.errors import Notice
-from collbench.lesson.numbers import judged
 from collbench.records import encoded
 from collbench.runfile.schema import to_result
 from collbench.runfile.store import NAME, read
+from tests.commands.lesson.claims import wrong
 from tests.commands.sweep.test_command import wait_for
 from tests.conftest import ROOT, Command
-from tests.lesson.claims import wrong
 
 MEASURED = {
     "sweep": "cpu-2-ranks",

@@ -19,10 +19,10 @@ from collbench.cli.options import HERE, PATH, made, option, out_option
 from collbench.cli.progress import LiveTable, waiting
 from collbench.cli.running import refuse_launcher, run_session
 from collbench.commands.explain import command as explain
+from collbench.commands.lesson.content import Break
+from collbench.commands.lesson.numbers import judged
 from collbench.commands.sweep import command as sweep
 from collbench.errors import RunFileError, UsageError, writing
-from collbench.lesson.content import Break
-from collbench.lesson.numbers import judged
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
 from collbench.platforms import on_auto
@@ -146,7 +146,7 @@ def _existing(place: Path) -> Run | None:
 
 def _breaks(folder: Path) -> tuple[Break, ...]:
     """Return what breaking kernels showed here, now or when the lesson was written before."""
-    from collbench.lesson.breaks import tried
+    from collbench.commands.lesson.breaks import tried
 
     place = folder / BREAKS
     if place.exists():
@@ -163,9 +163,9 @@ def _breaks(folder: Path) -> tuple[Break, ...]:
 
 def _write(runs: Sequence[Run], breaks: tuple[Break, ...], folder: Path, kit: bool) -> Iterator[Path]:
     """Write the page, and the kit if it is asked for; yield the files."""
+    from collbench.commands.lesson import kit as teaching
+    from collbench.commands.lesson import page, screens
     from collbench.commands.report.analysed import safe_runs
-    from collbench.lesson import kit as teaching
-    from collbench.lesson import page, screens
 
     content = screens.content([safe.run for safe in safe_runs(runs)], breaks)
     if content.caution:

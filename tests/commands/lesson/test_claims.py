@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from collbench.lesson import elsewhere, kit, screens, table
-from collbench.lesson.content import HERE, Content
-from collbench.lesson.page import build
-from collbench.lesson.sentences import Text
+from collbench.commands.lesson import elsewhere, kit, screens, table
+from collbench.commands.lesson.content import HERE, Content
+from collbench.commands.lesson.page import build
+from collbench.commands.lesson.sentences import Text
 from collbench.results import Explanation, Measurement, Result
 from collbench.results.collectives import PHASES
 from collbench.results.facts import Scheduling
 from collbench.runfile.store import Run, read
+from tests.commands.lesson.claims import CLAIMS, COMMITTED, parts, wrong
 from tests.conftest import ROOT
-from tests.lesson.claims import CLAIMS, COMMITTED, parts, wrong
 
 Factor = Callable[[str, int], float]
 RUNS = [read(ROOT / "results" / name) for name in ("cpu-2-ranks", "cpu-2-ranks-explained")]

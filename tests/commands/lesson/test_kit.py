@@ -14,12 +14,12 @@ from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Annotation, Text
 from matplotlib.transforms import Bbox
 
-from collbench.lesson import kit
-from collbench.lesson.content import Content, Question
+from collbench.commands.lesson import kit
+from collbench.commands.lesson.content import Content, Question
 from collbench.plots.document import Page
 from collbench.runfile.store import read
+from tests.commands.lesson import made_up_content
 from tests.conftest import ROOT
-from tests.lesson import made_up_content
 
 LONG = "A sentence that goes on, and on, since whoever wrote it had much to say of **one** thing. " * 9
 

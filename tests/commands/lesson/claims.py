@@ -1,6 +1,6 @@
 """Holds the sentences of a written lesson against the rows beside it: what each claims, and with whose numbers.
 
-`python -m tests.lesson.claims FOLDER` reads what `collbench lesson` wrote into a folder, and prints what is not so.
+`python -m tests.commands.lesson.claims FOLDER` reads what `collbench lesson` wrote into a folder, and prints what is not so.
 """
 
 import html
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from collbench.lesson import elsewhere, table
-from collbench.lesson.numbers import Numbers, judged
+from collbench.commands.lesson import elsewhere, table
+from collbench.commands.lesson.numbers import Numbers, judged
 from collbench.results import Result
 from collbench.runfile.store import read
 

@@ -10,10 +10,10 @@ import msgspec
 from collbench.algorithms import implementations
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
+from collbench.commands.lesson import asset, table
+from collbench.commands.lesson.content import Place
+from collbench.commands.lesson.numbers import Numbers
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.lesson import asset, table
-from collbench.lesson.content import Place
-from collbench.lesson.numbers import Numbers
 from collbench.results import Measurement
 
 COMMITTED = "two-cores"
