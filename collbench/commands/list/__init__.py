@@ -1,0 +1,1 @@
+"""`collbench list`."""
