@@ -257,10 +257,10 @@ def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
     for folder in ("collbench", "kernels"):
         shutil.copytree(ROOT / folder, home / folder)
     package = home / "collbench"
-    put(package / "cli" / "count.py", COMMAND)
+    put(package / "commands" / "count" / "command.py", COMMAND)
     put(package / "algorithms" / "copies.py", IMPLEMENTATION)
     put(package / "platforms" / "spare" / "__init__.py", PLATFORM)
-    put(package / "formats" / "stopwatch.py", FORMAT)
+    put(package / "commands" / "formats" / "stopwatch.py", FORMAT)
     put(package / "topology" / "presets" / "tomorrow.toml", PRESET)
     add(package / "collectives.py", "    for collective in (\n", COLLECTIVE)
     architectures = package / "topology" / "products.toml"

@@ -2,8 +2,9 @@
 
     python -m tools.breaks
 
-The file is collbench/commands/lesson/assets/breaks.json: of each change an execution that goes wrong, which the model allows
-with the change and never without it, in the words of breaks.toml.  A test holds the file against what this writes.
+The file is collbench/commands/lesson/assets/breaks.json: of each change an execution that goes wrong, which the model
+allows with the change and never without it, in the words of breaks.toml.  A test holds the file against what this
+writes.
 """
 
 import re

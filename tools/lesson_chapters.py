@@ -1,6 +1,7 @@
 """The chapters on training steps that the lesson's page brings: what `collbench step` says in them.
 
-`python -m tools.lesson` writes them into collbench/commands/lesson/assets/chapters.json, from the texts in lesson_chapters.toml.
+`python -m tools.lesson` writes them into collbench/commands/lesson/assets/chapters.json, from the texts in
+lesson_chapters.toml.
 """
 
 import math

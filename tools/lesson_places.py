@@ -1,6 +1,7 @@
 """The other machines that the lesson's page brings: what the model says of them, or what was measured there.
 
-`python -m tools.lesson` writes them into collbench/commands/lesson/assets/places.json, so that a lesson takes no time for them.
+`python -m tools.lesson` writes them into collbench/commands/lesson/assets/places.json, so that a lesson takes no time
+for them.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """Kinds of figures, found by being there: modules of this folder, or `figure` in a command's, that define KINDS.
 
-`draw` draws runs.  Another kind is one file dropped in: it says of which results it is drawn, and yields the figures of a run.  A command
-that measures and `collbench plot` draw by the same function, so a run file gives the same pictures again.
+`draw` draws runs.  Another kind is one file dropped in: it says of which results it is drawn, and yields the figures
+of a run.  A command that measures and `collbench plot` draw by the same function, so a run file gives the same
+pictures again.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence

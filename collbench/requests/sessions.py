@@ -1,4 +1,4 @@
-"""From requests to sessions: `collbench.sweep` and `collbench.predict`, which the commands of these names call too."""
+"""From requests to sessions, which measure or predict them."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,19 +15,15 @@ from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
 from collbench.platforms.cpu.mpi_libraries import Library, find
 from collbench.platforms.processes import Alone, Team
-from collbench.requests.declared import takes
 from collbench.requests.notices import started
 from collbench.requests.sweeps import (
     Launched,
-    PredictRequest,
     SweepRequest,
     cut_short,
-    find_system,
     measured_sweep,
     predicted_sweep,
     split_names,
 )
-from collbench.requests.words import places
 from collbench.results import Result
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
@@ -136,52 +132,7 @@ def predicting_session(
     return Session(Modelled(part, sweep, tuple(what_ifs)), sweep, launched(), folder, modelled=True)
 
 
-@takes(SweepRequest)
-def sweep(request: SweepRequest) -> Run:
-    """Measure collectives over a sweep of message sizes, as `collbench sweep` does, or predict them on a system.
-
-    Returns:
-        The run: its header and a result for every case and implementation.  A case that failed is a result.
-
-    Raises:
-        UsageError: Something does not exist or cannot be.
-        Unsupported: No implementation carries out any of the cases.
-        PlatformError: The hardware cannot do it.
-        StorageError: The run can no longer be written.
-
-    >>> import collbench
-    >>> run = collbench.sweep("allreduce", on="dgx-h100", impl="nccl", minbytes="1M", maxbytes="64M")
-    >>> [(row["nbytes"], row["seconds"] < 1e-3) for row in run.rows()]
-    [(1048576, True), (4194304, True), (16777216, True), (67108864, True)]
-
-    """
-    if request.measured:
-        return _run(measuring_session(request).session, request.each)
-    return _run(predicting_session(find_system(request.on, places()), request), request.each)
-
-
-@takes(PredictRequest)
-def predict(request: PredictRequest) -> Run:
-    """Predict what collectives should take on a described system, as `collbench predict` does; nothing runs.
-
-    Returns:
-        A run of Predictions: `seconds`, and `low` to `high`, between which nine of ten measurements should lie.
-
-    Raises:
-        UsageError: Something does not exist, or is more than the system has.
-
-    >>> import collbench
-    >>> run = collbench.predict("dgx-h100", nodes=4, minbytes="128M", maxbytes="128M")
-    >>> row = run.results[0]
-    >>> row.algorithm, row.low < row.seconds < row.high
-    ('nvlstree', True)
-
-    """
-    sweep = request.sweep
-    return _run(predicting_session(find_system(request.system), sweep, what_ifs=request.what_if))
-
-
-def _run(session: Session, each: Callable[[Result], object] | None = None) -> Run:
+def carried_out(session: Session, each: Callable[[Result], object] | None = None) -> Run:
     """Run the session to its end; the results as a run, whether it is stored or not."""
     with started(session):
         for result in session.run():

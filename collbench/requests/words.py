@@ -71,3 +71,4 @@ Out = Annotated[
         library="New folder in which the run is stored; without it nothing is stored.",
     ),
 ]
+RunsMachine = Annotated[str | None, OfMachine("What the machine is, a preset or FILE.toml.", "as the run file says")]

@@ -11,10 +11,10 @@ from collbench.analysis.machine import machine, placed, sized, stated_nodes
 from collbench.analysis.roofline import roofline
 from collbench.commands.check.judge import CheckResult, Status
 from collbench.commands.check.sequential import Decision
+from collbench.commands.diagnose.library import Diagnosed
 from collbench.commands.formats.nccl_tests_write import devices
 from collbench.commands.report.analysed import SafeRun, analysed
 from collbench.errors import UsageError
-from collbench.requests.runs import Diagnosed
 from collbench.results import Observed
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run

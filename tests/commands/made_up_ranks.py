@@ -3,8 +3,8 @@
 What they say is that of a machine that becomes slower from one case or round to the next, scatters by 1 % and is
 disturbed now and then.  SLOW=1.1 in their environment makes ring-flags take 1.1 times as long.
 
-`python -m tests.commands.made_up_ranks "sweep ..." "list" ...` carries out these commands with such ranks, one after the
-other in the same terminal or pipe, with a form feed behind each.
+`python -m tests.commands.made_up_ranks "sweep ..." "list" ...` carries out these commands with such ranks, one after
+the other in the same terminal or pipe, with a form feed behind each.
 """
 
 import os

@@ -32,10 +32,10 @@ from collbench.cli.options import (
     print_answer,
 )
 from collbench.commands.compare import figure as ratios
+from collbench.commands.compare.library import CompareRequest, contents, selected
 from collbench.errors import UsageError
 from collbench.present.columns import Column
 from collbench.present.terminal import Table, left_out_in_words
-from collbench.requests.runs import CompareRequest, contents, selected
 from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields

@@ -17,9 +17,9 @@ from collbench.analysis import gate, roofline
 from collbench.analysis.diagnose import Diagnosis, curve_remarks, settings
 from collbench.analysis.verdict import FAR, Correctness, Health, but_for, listed
 from collbench.cli.options import RUN, STANDARD, json_option, option, options_of, print_answer
+from collbench.commands.diagnose.library import Diagnosed, DiagnoseRequest, diagnose
 from collbench.present.columns import Column
 from collbench.present.terminal import Table
-from collbench.requests.runs import Diagnosed, DiagnoseRequest, diagnose
 from collbench.results import Observed, Prediction
 from collbench.runfile.schema import case_fields
 from collbench.topology.system import System

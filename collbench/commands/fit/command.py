@@ -6,6 +6,7 @@ For example:
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -31,7 +32,8 @@ from collbench.cli.options import (
 )
 from collbench.errors import UsageError
 from collbench.present.terminal import lines
-from collbench.requests.runs import DiagnoseRequest
+from collbench.requests.declared import Request
+from collbench.requests.words import RunsMachine, RunsNodes
 from collbench.runfile.store import Run, cut_off_notes, read, why_none
 from collbench.units import format_size
 
@@ -40,10 +42,19 @@ LEGEND = (
     "bend: from here on a byte takes longer (a cache ends); off: median residual"
 )
 
+
+@dataclass(frozen=True)
+class FitRequest(Request):
+    """What machine the runs are of."""
+
+    on: RunsMachine = None
+    nodes: RunsNodes = None
+
+
 _OPTIONS = [
     RUNS,
     out_option("Write a calibration there.", "FILE.toml"),
-    *options_of(DiagnoseRequest),
+    *options_of(FitRequest),
     json_option("everything known of the fits"),
 ]
 

@@ -26,6 +26,8 @@ from collbench.measure.session import Session
 from collbench.requests.sweeps import SweepRequest, measured_sweep
 from collbench.results import Measurement, Result, observed
 
+SUFFIX = "_perf"
+"""What the names of these programs end in."""
 LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"
 """A variable of nccl-tests: the average bus bandwidth in GB/s below which a test has failed."""
 OPTIONS = "stepbytes warmup datatype redop root budget timeout spin bind out"  # as in a sweep
@@ -69,7 +71,7 @@ UNNEEDED = (
 """Names, letters and usual values are those of nccl-tests' README and of `all_reduce_perf --help`."""
 
 
-def perf(name: str) -> click.Command | None:
+def command_named(name: str) -> click.Command | None:
     """Return the command of a program's name; None if nccl-tests has no program of that name."""
     with suppress(UsageError):
         collective = find_collective(name)

@@ -1,11 +1,9 @@
-"""Formats of other tools: every module of this folder that defines FORMAT, found by the file's presence.
+"""Formats of other tools: every module of this folder that defines FORMAT, found by being there.
 
 Another format is one file dropped in.  A file has the first format in `order` that recognises its
 content.  `imported` has what readers return, `exported` what writers get.
 """
 
-import importlib
-import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +15,7 @@ from collbench.commands.formats.imported import Hints, ImportedTest
 from collbench.commands.formats.nccl_tests_log import START
 from collbench.commands.formats.source import Source, bare
 from collbench.errors import RunFileError, unknown
+from collbench.presence import imported, modules
 
 OTHERS = (
     (r'\A\s*\{"kind": ?"header"', "a run file of collbench already", "give it to the commands as it is"),
@@ -78,8 +77,7 @@ class Format:
 @cache
 def formats() -> dict[str, Format]:
     """Return every format by name, in the order in which they are tried."""
-    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
-    known: list[Format] = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
+    known: list[Format] = [imported(path).FORMAT for path, _ in modules("commands/formats/*.py", "^FORMAT = ")]
     return {format_.name: format_ for format_ in sorted(known, key=lambda format_: (format_.order, format_.name))}
 
 

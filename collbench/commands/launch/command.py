@@ -39,7 +39,7 @@ def command(words: tuple[str, ...], launcher: str, every: bool, go: bool, **wher
     The ranks carry out what stands behind `--`, by default `sweep --op allreduce`.  Hosts are those of the batch system
     (Slurm, PBS, LSF), or this machine.
     """
-    from collbench.requests import launching
+    from collbench.commands.launch import jobs
 
     if words and Path(words[0]).name == "collbench":
         words = words[1:]
@@ -51,10 +51,10 @@ def command(words: tuple[str, ...], launcher: str, every: bool, go: bool, **wher
     ranks_per_node, lines = where["ranks_per_node"], None if where["hosts"] is None else where["hosts"].split(",")
     if hostfile := where["hostfile"]:
         lines = [*(lines or ()), *(line.decode(errors="replace") for _, line in read_lines(hostfile, UsageError))]
-    job = launching.job_of(program, on[0] if on else "auto", lines, ranks_per_node, os.environ)
-    if lines and not on and not ranks_per_node and on_auto() == "cpu" and None in launching.hosts_of(lines).values():
+    job = jobs.job_of(program, on[0] if on else "auto", lines, ranks_per_node, os.environ)
+    if lines and not on and not ranks_per_node and on_auto() == "cpu" and None in jobs.hosts_of(lines).values():
         click.echo("no GPU is seen here, so 2 ranks a host; --ranks-per-node 8 for nodes of 8 GPUs", err=True)
-    found = launching.commands(job, launcher)
+    found = jobs.commands(job, launcher)
     usable = {name: made for name, made in found.items() if not isinstance(made, str)}
     if not usable:
         raise UsageError(f"no launcher can be used: {'; '.join(f'{name}: {why}' for name, why in found.items())}")

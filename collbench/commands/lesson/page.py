@@ -17,8 +17,8 @@ from collbench.algorithms import implementations
 from collbench.commands.lesson import asset
 from collbench.commands.lesson.content import Content, Trace
 from collbench.commands.lesson.elsewhere import allreduce
-from collbench.commands.report import page as reports
 from collbench.commands.report.chart import data_block, for_dark
+from collbench.present import page as pages
 from collbench.present.figures import LOOKS, PHASES, phase_css
 from collbench.units import format_figure, format_seconds, format_size
 
@@ -34,9 +34,9 @@ def build(content: Content) -> str:
 
     Texts are Markdown without HTML and without pictures; nothing in them becomes an element that loads or runs.
     """
-    script = reports.asset("views.js") + asset("lesson.js")
+    script = pages.asset("views.js") + asset("lesson.js")
     traces = {screen.name: screen.trace for screen in content.screens if screen.trace}
-    environment = reports.templates("collbench.commands.lesson", "assets")
+    environment = pages.templates("collbench.commands.lesson", "assets")
     environment.filters |= {
         "markdown": partial(_markdown, inline=False),
         "inline": partial(_markdown, inline=True),
@@ -51,8 +51,8 @@ def build(content: Content) -> str:
         phases=sorted({event.phase for trace in traces.values() for event in trace.events}, key=[*PHASES].index),
         first_ranks=FIRST_RANKS,
         version=__version__,
-        policy=reports.policy(script),
-        style=Markup(reports.asset("colours.css") + asset("lesson.css") + _colours()),
+        policy=pages.policy(script),
+        style=Markup(pages.asset("colours.css") + asset("lesson.css") + _colours()),
         data=data_block(_data(content, traces)),
         script=Markup(script),
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from collbench.commands.lesson.sentences import Voice, Voices, number, question,
 from collbench.commands.lesson.traces import trace
 from collbench.errors import UsageError
 from collbench.platforms.compiler import own_folder
+from collbench.presence import PACKAGE
 from collbench.results.base import Timed
 from collbench.results.collectives import PHASES
 from collbench.runfile.store import Run
@@ -32,7 +32,7 @@ def code(excerpts: Iterable[Mapping[str, Any]]) -> tuple[Code, ...]:
     found = []
     for excerpt in excerpts:
         folder, _, rest = excerpt["file"].partition("/")
-        path = own_folder() / rest if folder == "kernels" else Path(__file__).parents[2] / excerpt["file"]
+        path = own_folder() / rest if folder == "kernels" else PACKAGE.parent / excerpt["file"]
         lines = path.read_text(encoding="utf-8").splitlines()
         first = next(number for number, line in enumerate(lines) if excerpt["from"] in line)
         found.append(Code(excerpt["file"], first + 1, tuple(lines[first : first + excerpt["lines"]])))

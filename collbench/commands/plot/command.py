@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from collbench.cli.options import RUNS, options_of, out_option
-from collbench.requests.runs import DrawRequest, plot
+from collbench.commands.plot.library import DrawRequest, plot
 
 _OPTIONS = [
     RUNS,

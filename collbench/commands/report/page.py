@@ -6,17 +6,12 @@ page's own policy lets no script run but two: ours, and `plotly/` as its makers 
 compressed.
 """
 
-import base64
-import hashlib
-import re
-import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from collbench import __version__
 from collbench.commands.report import sections
@@ -26,6 +21,7 @@ from collbench.commands.report.sections import SECTIONS, STEPPED, Anchors, by_ru
 from collbench.commands.report.summary import FIRST, about, title_of, verdict
 from collbench.commands.report.table import all_rows
 from collbench.present.figures import phase_css
+from collbench.present.page import asset, packed, policy, templates
 from collbench.results import PlannedStep
 from collbench.runfile.store import Run
 
@@ -50,15 +46,15 @@ def build(runs: Sequence[Run], name: str | None = None, nodes: int | None = None
 
     """
     library = asset("plotly/plotly-basic.min.js")
-    script = asset("fflate/fflate.js") + asset("views.js") + asset("report.js")
+    script = asset("fflate/fflate.js") + asset("views.js") + _own("report.js")
     return (
-        templates(__name__, "templates")
+        templates(str(__package__), "templates")
         .get_template("page.html")
         .render(
             **_content([analysed(run, name, nodes) for run in safe_runs(runs)]),
             version=__version__,
             policy=policy(library, script),
-            style=Markup(asset("colours.css") + asset("report.css") + phase_css(".part.")),
+            style=Markup(asset("colours.css") + _own("report.css") + phase_css(".part.")),
             library=packed(library),
             script=Markup(script),
         )
@@ -101,51 +97,6 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
     }
 
 
-def templates(package: str, folder: str) -> Environment:
-    """Return a package's templates: texts that they are given are escaped, and a name that they lack is an error.
-
-    What stands between back-ticks is shown as code.
-    """
-    return Environment(
-        loader=PackageLoader(package, folder),
-        autoescape=True,
-        finalize=_code,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def _code(value: object) -> object:
-    """Return a text with its back-ticks as elements, and one without its pair as an apostrophe."""
-    if not isinstance(value, str) or isinstance(value, Markup) or "`" not in value:
-        return value
-    marked = re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(value)))
-    return Markup(marked.replace("`", "&#39;"))
-
-
-def policy(*scripts: str) -> str:
-    """Return a Content-Security-Policy: no request to anywhere, and no script but these.
-
-    Plotly sets styles, which a policy has no finer word for.
-    """
-    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "connect-src 'none'; base-uri 'none'; form-action 'none'"
-    )
-
-
-def packed(text: str) -> str:
-    """Return a text as the page unpacks it: raw DEFLATE, in base 64.
-
-    fflate unpacks it, since the browser's own way is asynchronous, and a page may be printed before that is done.
-    """
-    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return base64.b64encode(deflate.compress(text.encode()) + deflate.flush()).decode()
-
-
-def asset(name: str) -> str:
-    """Return the text of a file that pages are made of: `colours.css`, light and dark; `views.js`, texts of units."""
-    return (resources.files(__name__) / name).read_text(encoding="utf-8")
+def _own(name: str) -> str:
+    """Return the text of a file of the report's own."""
+    return (resources.files(str(__package__)) / name).read_text(encoding="utf-8")

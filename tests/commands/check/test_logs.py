@@ -12,7 +12,7 @@ from collbench.commands.check.judge import CheckResult, Status
 from collbench.commands.check.sequential import Decision
 from tests.conftest import ROOT, Command
 
-REPORTS = ROOT / "tests" / "formats" / "reports"
+REPORTS = ROOT / "tests" / "commands" / "formats" / "reports"
 BOTH = (REPORTS / "F1-bad-then-good.log").read_text()
 HALF = BOTH.rindex("# nThread")
 SLOW, FAST = BOTH[:HALF], BOTH[HALF:]  # 91 and 365 GB/s

@@ -10,7 +10,7 @@ import pytest
 
 from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES, find_collective, of_nccl_tests
-from collbench.commands.formats._perf import UNNEEDED, perf
+from collbench.commands.formats._perf import UNNEEDED, command_named
 from collbench.commands.formats.nccl_tests_write import program
 from collbench.datatypes import find_datatype, find_reduction
 from collbench.runfile.flat import document
@@ -37,11 +37,11 @@ PROGRAMS = [program(collective) for collective in of_nccl_tests()]
 
 def test_every_program_of_nccl_tests_is_installed_and_a_command() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    named = [name for name in PROGRAMS if perf(name)]
+    named = [name for name in PROGRAMS if command_named(name)]
     assert sorted(named) == sorted(name for name in scripts if name.endswith("_perf"))
     assert {find_collective(name).name for name in named} <= set(COLLECTIVES)
-    assert perf("mpi_perf") is None
-    assert perf("sweep") is None
+    assert command_named("mpi_perf") is None
+    assert command_named("sweep") is None
 
 
 @made_up

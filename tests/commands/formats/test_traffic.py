@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from collbench.commands.check.library import check
+from collbench.commands.diagnose.library import diagnose
 from collbench.commands.formats import source
 from collbench.commands.formats.imported import Hints, ImportedTest, remarks
 from collbench.commands.formats.importing import ImportRequest, import_, read_foreign
@@ -21,7 +22,6 @@ from collbench.commands.formats.registry import joined as joined_files
 from collbench.commands.formats.registry import read_tests
 from collbench.commands.formats.source import Source, decode
 from collbench.errors import Notice, RunFileError
-from collbench.requests.runs import diagnose
 from tests.commands.formats.goldens import DATA, parsed, reported, run_of
 from tools.fuzz import outcome
 

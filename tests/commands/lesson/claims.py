@@ -1,6 +1,6 @@
 """Holds the sentences of a written lesson against the rows beside it: what each claims, and with whose numbers.
 
-`python -m tests.commands.lesson.claims FOLDER` reads what `collbench lesson` wrote into a folder, and prints what is not so.
+`python -m tests.commands.lesson.claims FOLDER` reads what `collbench lesson` wrote there, and prints what is not so.
 """
 
 import html

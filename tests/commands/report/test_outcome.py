@@ -12,6 +12,7 @@ from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.commands.report import page as reports
 from collbench.commands.report.command import command
 from collbench.errors import Notice, UsageError
+from collbench.present.page import templates
 from collbench.results import Failed, Prediction, Reported, Result
 from collbench.runfile.store import read
 from tests.commands.formats.goldens import DATA
@@ -137,7 +138,7 @@ def test_no_back_tick_reaches_the_reader_and_commands_are_shown_as_code(tmp_path
     assert not [text for _, attributes in Text(page).elements for text in attributes.values() if "`" in (text or "")]
     assert "`" not in str(data_of(page))
     assert "<code>h</code>" in page
-    advice = reports.templates("collbench.commands.report.page", "templates").from_string("{{ text }}")
+    advice = templates("collbench.commands.report", "templates").from_string("{{ text }}")
     for hypothesis in HYPOTHESES:
         shown = advice.render(text=f"{hypothesis.fix} <b>")
         assert "`" not in shown

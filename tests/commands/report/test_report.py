@@ -54,7 +54,8 @@ def test_every_part_is_there(measured: str) -> None:
 @pytest.mark.full
 def test_the_same_runs_give_the_same_text_whatever_the_order_of_sets(tmp_path: Path) -> None:
     place = write(tmp_path / "run", *RESULTS, *times(1e-6, 1e9, "mpi"), *times(2e-6, 2e9, "two-shot"))
-    script = "import pathlib, sys; from collbench import reports; from collbench.runfile import store; "
+    script = "import pathlib, sys; from collbench.commands.report import page as reports; "
+    script += "from collbench.runfile import store; "
     script += f"p = pathlib.Path({str(place)!r}); sys.stdout.buffer.write(reports.build([store.read(p)]).encode())"
     seed = os.environ | {"PYTHONHASHSEED": "1", "PYTHONPATH": str(ROOT)}
     page = subprocess.run([sys.executable, "-c", script], env=seed, capture_output=True, check=True)
@@ -68,7 +69,7 @@ def test_nothing_is_fetched_and_no_script_runs_but_those_that_the_policy_names(m
     library = re.search(r'id="library">([^<]*)<', measured)
     assert library
     unpacked = zlib.decompress(base64.b64decode(library[1]), -zlib.MAX_WBITS)
-    assert unpacked == (ROOT / "collbench" / "reports" / "plotly" / "plotly-basic.min.js").read_bytes()
+    assert unpacked == (ROOT / "collbench" / "present" / "assets" / "plotly" / "plotly-basic.min.js").read_bytes()
     hashes = {base64.b64encode(hashlib.sha256(text).digest()).decode() for text in (script.encode(), unpacked)}
     assert policy
     assert set(re.findall(r"'sha256-([^']+)'", policy)) == hashes
@@ -244,7 +245,7 @@ def test_colours_can_be_seen_at_night_and_plotly_knows_every_marker() -> None:
     """By the contrast of 4.5 that WCAG 2 demands, on the card at night (colours.css)."""
     for name, look in LOOKS.items():
         assert (luminance(chart.for_dark(look.color)) + 0.05) / (luminance("#161a20") + 0.05) >= 4.5, name
-        assert f'"{look.marker}": ' in reports.asset("report.js"), name
+        assert f'"{look.marker}": ' in reports._own("report.js"), name
         assert look.linestyle in chart.DASHES, name
 
 
