@@ -27,7 +27,7 @@ from collbench.runfile.store import Run
 from tools import ROOT
 
 LONGEST = 2.0  # seconds for one input
-DATA = ROOT / "tests" / "formats" / "data"
+DATA = ROOT / "tests" / "commands" / "formats" / "data"
 GOLDENS = {path.name: path.read_bytes() for path in sorted(DATA.iterdir())}
 WORDS = (
     *(b"N/A", b"nan", b"inf", b"-inf", b"1e999", b"1e-999", b"-1", b"0", b"0.00", b"9" * 25, b"9" * 5000, b"1.2e+07"),

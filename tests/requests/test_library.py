@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import doctest
-import importlib
 import inspect
 import pickle
 import subprocess
@@ -22,7 +21,8 @@ import pytest
 import collbench
 from collbench.cli.group import group
 from collbench.errors import CollbenchError, Notice, RunFileError, UsageError
-from collbench.requests import reworded
+from collbench.presence import imported
+from collbench.requests import functions, reworded
 from collbench.units import duration, parse_share
 from tests.commands.formats.goldens import DATA
 from tests.commands.made_up_ranks import made_up_ranks
@@ -74,10 +74,10 @@ def _plain(value: object) -> object:
 def test_the_examples_of_every_function_are_true(monkeypatch: pytest.MonkeyPatch) -> None:
     """As they stand in its docstring, in the checkout."""
     monkeypatch.chdir(ROOT)
-    for module in ("checking", "importing", "measuring", "reading", "reporting", "training"):
-        outcome = doctest.testmod(importlib.import_module(f"collbench.api.{module}"), report=True)
-        assert outcome.attempted > 2, module
-        assert outcome.failed == 0, module
+    for name, path in functions().items():
+        outcome = doctest.testmod(imported(path), report=True)
+        assert outcome.attempted > 2, name
+        assert outcome.failed == 0, name
 
 
 def test_importing_collbench_imports_nothing_else() -> None:
