@@ -21,10 +21,11 @@ from typing import TypeVar
 
 from collbench.analysis.wires import Tradeoff, tradeoffs
 from collbench.commands.step.overlap import Overlap, overlaps
+from collbench.commands.step.rows import StepTimes
 from collbench.commands.step.scaling import Curve, Point, curves, share_of
 from collbench.commands.step.stragglers import StepArrays, straggler_test
 from collbench.commands.step.trained import Effort, Ranking, StrategyRuns, ranking
-from collbench.results import Result, StepTimes
+from collbench.results import Result
 from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size
 from tools import ROOT

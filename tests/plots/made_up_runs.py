@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from collbench.algorithms import implementations
-from collbench.cases import Job, Step
 from collbench.collectives import find_collective
+from collbench.commands.step.rows import COMMUNICATED, COMPUTED, Activity, Point, Series, StepTimes, Trained
+from collbench.commands.step.work import Job, Step
 from collbench.datatypes import LEARNT, Lost, Study
-from collbench.results import Explanation, Measurement, Result, StepTimes, Trained
+from collbench.results import Explanation, Measurement, Result
 from collbench.results.collectives import MOVED, PHASES, WAITED, Span, Track
-from collbench.results.steps import COMMUNICATED, COMPUTED, Activity, Point, Series
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from tests.commands.step.made_up_steps import quiet, series
@@ -26,7 +26,7 @@ def steps(
 ) -> StepTimes:
     """Rounds of one step, two thirds of which are computing."""
     one = Series((0.0,) * ranks, ((seconds / 1.5,),) * ranks, ((seconds,),) * ranks)
-    whole = case(nbytes=4096, ranks=ranks, step=step)
+    whole = case(nbytes=4096, ranks=ranks, work=step)
     return StepTimes(whole, name, "cpu", series=(one,) * rounds, rounds=(1,) * rounds, activities=activities)
 
 
@@ -51,7 +51,7 @@ def late(ranks: int = 3, slow: float = 1.5, steps: int = 1600, parts: int = 16) 
     computing = quiet(np.random.default_rng(1), ranks, steps)
     computing[1] *= slow
     made = tuple(series(part) for part in np.array_split(computing, parts, axis=1))
-    row = StepTimes(case(ranks=ranks, step=Step(10, 64)), "mpi", "cpu", made, clock=2e-6)
+    row = StepTimes(case(ranks=ranks, work=Step(10, 64)), "mpi", "cpu", made, clock=2e-6)
     return [row, replace(row, implementation="auto")]
 
 
@@ -61,7 +61,7 @@ def raced() -> list[Result]:
     def one(style: str, seed: int, step: float) -> Trained:
         points = [Point(2 * n, n * step * (1 + seed / 100), max(0.1, 4 * 0.5 ** (n / 10))) for n in range(0, 101, 2)]
         job = Job(seed=seed, steps=100)
-        return Trained(case(job=job), style, "cpu", tuple(points), 100 * step, (100, 100), (0.4, 0.8))
+        return Trained(case(work=job), style, "cpu", tuple(points), 100 * step, (100, 100), (0.4, 0.8))
 
     return [one(style, seed, step) for style, step in (("ring", 4e-3), ("local-sgd", 2e-3)) for seed in range(1, 5)]
 

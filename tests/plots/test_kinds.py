@@ -9,11 +9,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from collbench.commands.step.rows import COMMUNICATED, COMPUTED
 from collbench.commands.train.step import PARTS as STEP_PARTS
 from collbench.plots.kinds import PLAIN, PlotRequest, draw, kinds, lacking
 from collbench.present import figures as palette
 from collbench.results import PARTS, Failed
-from collbench.results.steps import COMMUNICATED, COMPUTED
 from tests.conftest import case
 from tests.plots.made_up_runs import MADE_UP, run, scaled
 

@@ -10,9 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from collbench.commands.step.rows import StepTimes
 from collbench.errors import CaseFailed
 from collbench.platforms.gpu import probe
-from collbench.results import Explanation, Failed, Measurement, StepTimes
+from collbench.results import Explanation, Failed, Measurement
 from collbench.runfile.schema import to_sweep
 from collbench.runfile.store import INTERRUPTED, Run, read
 from tools.gpu import bounded, refusals

@@ -18,9 +18,9 @@ from collbench.commands.train.curves import ModelCurves
 from collbench.commands.train.job import Job
 from collbench.commands.train.layouts import Layout
 from collbench.commands.train.models import Model
+from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.search import evaluate_layout
 from collbench.commands.train.setting import Setting, machine_of
-from collbench.results import PlannedStep
 from collbench.topology.files import load
 
 SEQUENCE, BATCH = 4096, 256

@@ -20,9 +20,9 @@ from collbench.commands.report.chart import chart_of, data_block
 from collbench.commands.report.sections import SECTIONS, STEPPED, Anchors, by_run
 from collbench.commands.report.summary import FIRST, about, title_of, verdict
 from collbench.commands.report.table import all_rows
+from collbench.commands.train.rows import PlannedStep
 from collbench.present.figures import phase_css
 from collbench.present.page import asset, packed, policy, templates
-from collbench.results import PlannedStep
 from collbench.runfile.store import Run
 
 LARGEST = 1_500_000

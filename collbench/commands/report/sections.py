@@ -20,12 +20,14 @@ from collbench.commands.step import columns as step_tables
 from collbench.commands.step import overlap, scaling, stragglers
 from collbench.commands.step import trained as strategies
 from collbench.commands.step.columns import StepResult
+from collbench.commands.step.rows import StepPrediction, StepTimes, Trained
 from collbench.commands.train import plans as analysis
+from collbench.commands.train.rows import PlannedStep
 from collbench.errors import CollbenchError
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.present.columns import Column, Row
 from collbench.present.figures import Figure
-from collbench.results import PARTS, Explanation, PlannedStep, Result, StepPrediction, StepTimes, Trained, by_key
+from collbench.results import PARTS, Explanation, Result, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
 from collbench.units import format_figure, format_seconds, format_size

@@ -15,7 +15,8 @@ from collbench.analysis.matching import unread
 from collbench.analysis.verdict import Correctness, Health, status
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.commands.report.sections import Part, by_run, explained, listed
-from collbench.results import PARTS, PlannedStep, Timed, by_key
+from collbench.commands.train.rows import PlannedStep
+from collbench.results import PARTS, Timed, by_key
 from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
 

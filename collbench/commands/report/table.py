@@ -10,8 +10,10 @@ from collbench.analysis.crossover import handicaps
 from collbench.analysis.roofline import share_in_words
 from collbench.cases import Case
 from collbench.commands.report.analysed import SafeRun, safe_text
+from collbench.commands.step.rows import StepRow, Trained
+from collbench.commands.train.rows import PlannedStep
 from collbench.plots.panels import share_a_device
-from collbench.results import PARTS, Explanation, Observed, PlannedStep, Result, StepRow, Timed, Trained, by_key, timed
+from collbench.results import PARTS, Explanation, Observed, Result, Timed, by_key, timed
 from collbench.units import format_range, format_rate, format_seconds, format_size
 
 _NUMBERS = ("time", "interval", "min", "p95", "max", "algbw", "busbw", "vs library")

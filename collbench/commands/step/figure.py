@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from collbench.commands.step.overlap import Overlap, best_of_schedules, overlaps
+from collbench.commands.step.rows import COMMUNICATED, COMPUTED, StepPrediction, StepTimes, Trained
 from collbench.commands.step.scaling import Curve, curves, fit_law
 from collbench.commands.step.stragglers import Floats, StepArrays, straggler_rows
 from collbench.commands.step.trained import Effort, Ranking, StrategyRuns, geometric_mean, ranking
+from collbench.commands.step.work import step_of
 from collbench.plots.axes import bars_in_words, efficiency_axes, heading, name_rows, patch_legend, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.present.figures import ACTIVITIES, COLORS, GREY, SCREEN, Axes, Figure, Look, looks, new_figure, style
-from collbench.results import StepPrediction, StepTimes, Trained, family
-from collbench.results.steps import COMMUNICATED, COMPUTED
+from collbench.results import family
 from collbench.runfile.store import Run
 from collbench.units import counted, format_seconds, format_size
 
@@ -141,8 +142,7 @@ def _timeline(rows: Sequence[StepTimes], topology: str) -> Figure:
 
 
 def _lanes(axes: Axes, row: StepTimes) -> None:
-    step = row.case.step
-    assert step
+    step = step_of(row.case)
     labels: list[str] = []
     for rank, what in product(range(min(_MOST_RANKS, row.case.ranks)), (COMPUTED, COMMUNICATED)):
         own = [one for one in row.activities if one.rank == rank and one.what == what]
@@ -306,7 +306,7 @@ def losses(found: Ranking) -> Figure:
         _column(panels[:, column], found, effort)
     case = next(iter(found.entries[0].runs.values())).case
     seeds = max(len(entry.runs) for entry in found.entries)
-    words = (f"{case.ranks} ranks", *(case.job.words if case.job else ()), counted(seeds, "seed"))
+    words = (f"{case.ranks} ranks", *(case.work.words if case.work else ()), counted(seeds, "seed"))
     heading(drawn, ", ".join(words), fontsize=SCREEN.title)
     (left, right), (below, steps) = panels
     left.set(title="Loss in time", ylabel="loss on samples held out")

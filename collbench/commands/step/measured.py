@@ -12,19 +12,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import Any
 
+from collbench import algorithms
 from collbench.algorithms import Implementation
-from collbench.cases import Case, Sampling
+from collbench.cases import Case, Sampling, Sweep
+from collbench.commands.step.rows import Activity, Series, StepTimes
 from collbench.commands.step.schedules import SCHEDULES, Moments, Parts, Recorder, RunStep, refuse
+from collbench.commands.step.work import buckets, step_of
 from collbench.measure.checks import SEEDS
 from collbench.measure.clocks import DIGITS, Clocks, Taken
 from collbench.measure.sampling import Candidate, Heartbeat, Subject, sample_in_turn
 from collbench.platforms.interface import Platform, Prepared
+from collbench.platforms.layout import Needs
 from collbench.platforms.products import at
 from collbench.platforms.scheduling import RunQueue
-from collbench.results import CheckFailure, Note, Result, StepTimes
+from collbench.results import CheckFailure, Note, Result
 from collbench.results.facts import Scheduling
-from collbench.results.steps import Activity
 
 SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: the moments of each step are stored
@@ -153,6 +157,17 @@ def trace_step(step: RunStep, platform: Platform, seconds: float) -> tuple[Activ
 # Implementations in turn.
 
 
+def needs(sweep: Sweep, platform: str) -> Needs:
+    """Return what steps want of memory: what their implementations want."""
+    return algorithms.needs(sweep.implementations, sweep.ranks, platform)
+
+
+def measure(case: Case, names: Sequence[str], platform: Platform, *how: Any) -> Iterator[Result]:
+    """*Collective*: measure the steps of a case by these implementations, as `measure_steps` does."""
+    known = algorithms.implementations()
+    return measure_steps(case, [known[name] for name in names], platform, *how)
+
+
 def measure_steps(
     case: Case,
     implementations: Sequence[Implementation],
@@ -179,14 +194,13 @@ class _Steps(Subject):
     def __init__(
         self, case: Case, platform: Platform, sampling: Sampling, known: Mapping[str, int], heartbeat: Heartbeat
     ) -> None:
-        assert case.step
         self.case, self.platform, self.sampling, self.known = case, platform, sampling, known
         self.heartbeat = heartbeat
         with platform.team.agreeing():
-            self.products = platform.compute.products(case.step.size, partial(heartbeat, ""))
+            self.products = platform.compute.products(step_of(case).size, partial(heartbeat, ""))
         self.clocks = Clocks(platform.team)
         self.clocks.read()
-        self.schedule = SCHEDULES[case.step.schedule]
+        self.schedule = SCHEDULES[step_of(case).schedule]
 
     def prepare(self, implementation: Implementation) -> Candidate | Result:
         case, platform, schedule = self.case, self.platform, self.schedule
@@ -194,7 +208,7 @@ class _Steps(Subject):
         with platform.team.agreeing():
             # Computing alone needs no implementation that works here.
             prepare = implementation.prepare if schedule.communicates else lambda *_: Prepared(lambda launches: None)
-            operations = [prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
+            operations = [prepare(part, platform.shifted(offset)) for offset, part in buckets(case)]
             parts = Parts(case, platform, self.products, operations)
             note = Note.of(schedule.remark(case.ranks))
             candidate = _StepCandidate(self, implementation.name, parts, schedule.prepare(parts), note)
@@ -204,6 +218,10 @@ class _Steps(Subject):
 
     def after_samples(self) -> None:
         self.clocks.read()
+
+    def series(self, taken: TakenSeries) -> Series:
+        """Return a series on the clock of rank 0."""
+        return Series(*self.clocks.moments(taken.taken))
 
 
 class _StepCandidate(Candidate):
@@ -226,7 +244,7 @@ class _StepCandidate(Candidate):
         duration = LONGEST if sampling.steps else duration
         steps, most = 1, sampling.steps or MOST_STEPS
         while steps < most:
-            tried = [self._subject.clocks.series(self._take(steps, "calibration").taken).seconds for _ in range(2)]
+            tried = [self._subject.series(self._take(steps, "calibration")).seconds for _ in range(2)]
             elapsed = min(tried) * steps
             if elapsed >= duration:
                 break
@@ -254,7 +272,7 @@ class _StepCandidate(Candidate):
 
     def _keep(self, taken: TakenSeries) -> float:
         """Keep a series as a sample; return its seconds, all steps together."""
-        series = self._subject.clocks.series(taken.taken)
+        series = self._subject.series(taken)
         self._taken.append(taken)
         self.samples.append(series.seconds)
         return series.seconds * series.steps
@@ -299,7 +317,7 @@ class _StepCandidate(Candidate):
             case=subject.case,
             implementation=self.name,
             platform=platform.name,
-            series=() if failure else tuple(subject.clocks.series(series.taken) for series in self._taken),
+            series=() if failure else tuple(map(subject.series, self._taken)),
             mismatch=failure,
             note=platform.note | first.note | self._note | Note(paced=2 * sum(paced) > len(paced)),
             activities=() if failure else self._activities,

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import cache
 
 from collbench.algorithms import Implementation
-from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Case
+from collbench.cases import Case
+from collbench.commands.step.rows import COMMUNICATED, COMPUTED
+from collbench.commands.step.work import COMMUNICATE, COMPUTE, SEQUENTIAL, buckets, step_of
 from collbench.errors import Unsupported
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.processes import usable_cores
 from collbench.platforms.products import Moment, Products
-from collbench.results.steps import COMMUNICATED, COMPUTED
 from collbench.units import counted
 
 Moments = tuple[list[Moment], list[Moment]]
@@ -40,8 +41,7 @@ class Parts:
     @property
     def shares(self) -> list[tuple[int, list[int]]]:
         """Return every local rank with its products by bucket, which must be computed before that bucket goes out."""
-        step = self.case.step
-        assert step
+        step = step_of(self.case)
         return [(rank, list(step.shares(len(self.operations), rank))) for rank in self.platform.local]
 
     def moments(self) -> list[Moment]:
@@ -268,9 +268,8 @@ def overlapping(platform: str) -> list[str]:
 
 def refuse(case: Case, implementation: Implementation, platform: str) -> None:
     """Raise Unsupported if the case's step cannot be carried out like that."""
-    assert case.step
-    schedule = SCHEDULES[case.step.schedule]
+    schedule = SCHEDULES[step_of(case).schedule]
     if platform not in schedule.platforms:
         raise Unsupported(f"{schedule.name} runs on {', '.join(schedule.platforms)} only")
-    for _, bucket in case.buckets() if schedule.communicates else ():
+    for _, bucket in buckets(case) if schedule.communicates else ():
         implementation.refuse(bucket)

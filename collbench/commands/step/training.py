@@ -2,33 +2,46 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from collbench.cases import Case, Job, Sampling
+from collbench.cases import Case, Sampling, Sweep
+from collbench.commands.step import strategies as of_training
+from collbench.commands.step.rows import Point, Trained
 from collbench.commands.step.strategies import Strategy, strategies
 from collbench.commands.step.strategies.network import first_weights, held_out, loss
 from collbench.commands.step.strategies.trainer import Training, Update, check_copies, check_order, check_update
+from collbench.commands.step.work import Job, job_of
 from collbench.errors import Unsupported
 from collbench.measure.checks import SEEDS
 from collbench.measure.clocks import DIGITS
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.interface import Platform
+from collbench.platforms.layout import Needs
 from collbench.platforms.scheduling import RunQueue
-from collbench.results import CheckFailure, Note, Result, Skipped, Trained
+from collbench.results import CheckFailure, Note, Result, Skipped
 from collbench.results.facts import Scheduling
-from collbench.results.steps import Point
 
 FIRST = 4  # steps that are made and checked before any that count
 TURN = 15  # steps of a turn: a slow rank makes some in it, and a machine's load hardly changes
 POINTS = 50  # of a loss curve, about
 
 
-def train(
-    case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, heartbeat: Heartbeat
+def needs(sweep: Sweep, platform: str) -> Needs:
+    """Return what a sweep's strategies want of memory."""
+    return of_training.needs(sweep.implementations, map(job_of, sweep.cases()), sweep.ranks, platform)
+
+
+def measure(
+    case: Case,
+    names: Sequence[str],
+    platform: Platform,
+    sampling: Sampling,
+    heartbeat: Heartbeat,
+    launches: Mapping[str, int] | None = None,
 ) -> Iterator[Result]:
     """*Collective*: yield a result of each strategy, in an order that turns with the seed, as drift should favour none.
 
@@ -38,8 +51,7 @@ def train(
         CaseFailed: Ranks waited in vain; the platform must then be opened anew.
 
     """
-    assert case.job
-    start, steps = case.job.seed % len(names), case.job.steps
+    start, steps = job_of(case).seed % len(names), job_of(case).steps
     runs: list[tuple[Strategy, Training]] = []
     for name in (*names[start:], *names[:start]):
         tried = _try(case, strategies()[name], platform, sampling, partial(heartbeat, name))
@@ -62,9 +74,8 @@ def _try(
     case: Case, strategy: Strategy, platform: Platform, sampling: Sampling, alive: Callable[[], None]
 ) -> Training | Trained | Skipped:
     """Return a run that is ready to train, after a few steps that were right; a result where nothing is left to do."""
-    assert case.job
     alive()
-    short = replace(case, job=replace(case.job, steps=min(FIRST, case.job.steps)))
+    short = replace(case, work=replace(job_of(case), steps=min(FIRST, job_of(case).steps)))
     try:
         training = _prepare(short, strategy, platform, sampling, alive)
         _go(training, training.job.steps)

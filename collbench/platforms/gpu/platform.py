@@ -97,7 +97,7 @@ class GpuPlatform(Platform):
                 bind_near(team, places)  # before memory is touched and threads are made
             nccl.apply(nccl.environment(places, sweep.sampling.graph))
             self.memory = memory = RankMemory(cuda, team, places, layout)
-            priority = FIRST if any(sweep.steps) else USUAL  # before what the same ranks compute meanwhile
+            priority = FIRST if any(sweep.works) else USUAL  # before what the same ranks compute meanwhile
             self.streams = streams = {rank: Stream(cuda, places.device[rank], priority) for rank in places.local}
             kernels = KernelCache(cuda, places)
             gate = kernels.get("gate.cu", "gate", DATATYPES["float"], NONE).functions[0]

@@ -9,11 +9,11 @@ import pytest
 
 from collbench.commands.step.columns import straggler_sections
 from collbench.commands.step.overlap import overlaps
+from collbench.commands.step.rows import COMMUNICATED, COMPUTED, StepPrediction, StepTimes, Trained
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.schedules import overlapping
 from collbench.commands.step.stragglers import Finding, StepArrays, straggler_test, verdicts
-from collbench.results import StepPrediction, StepTimes, Trained
-from collbench.results.steps import COMMUNICATED, COMPUTED
+from collbench.commands.step.work import job_of, step_of
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run, Writer, read
 from tests.commands.conftest import RIGHT
@@ -53,7 +53,7 @@ def test_one_and_two_ranks_compute_and_those_that_share_work_have_half_of_it(her
     _, run = carried_out(here, tmp_path, *words)
     assert run.complete
     assert all(isinstance(result, StepTimes) and result.right for result in run.results)
-    products = {(result.case.ranks, step.products) for result in run.results if (step := result.case.step)}
+    products = {(result.case.ranks, step_of(result.case).products) for result in run.results}
     assert products == {(1, 8), (2, 8), (2, 4)}
 
 
@@ -80,8 +80,8 @@ def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: P
 def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, tmp_path: Path) -> None:
     words = ("--impl", "mpi", "--gradients", "16K", "--buckets", "16K", *SMALL)
     _, run = carried_out(here, tmp_path, "step", "overlap", "--on", "cpu", "--ranks", "2", *words)
-    rows = [result for result in timed(run) if result.case.step and result.case.step.schedule in overlapping("cpu")]
-    assert {(one.implementation, one.case.step.schedule, one.case.step.bucket) for one in rows if one.case.step} == {
+    rows = [result for result in timed(run) if step_of(result.case).schedule in overlapping("cpu")]
+    assert {(one.implementation, step_of(one.case).schedule, step_of(one.case).bucket) for one in rows} == {
         ("mpi", name, 16384) for name in overlapping("cpu")
     }
     assert all(result.right for result in rows)
@@ -161,8 +161,7 @@ def test_a_rank_that_computes_twice_as_much_is_named(here: Command, tmp_path: Pa
     rows = [StepArrays.of(result.series) for result in timed(run)]
     assert ranks_that_are(Finding.LATE, straggler_test(rows)) == [1]
     (row,) = timed(run)
-    assert row.case.step
-    assert row.case.step.slow == ((1, 2.0),)
+    assert step_of(row.case).slow == ((1, 2.0),)
     assert 0 < row.clock < 0.05
 
 
@@ -184,7 +183,7 @@ def test_strategies_are_compared_over_seeds(here: Command, tmp_path: Path) -> No
         "1:2",
     )
     results = run.results
-    assert {(result.implementation, result.case.job.seed) for result in results if result.case.job} == {
+    assert {(result.implementation, job_of(result.case).seed) for result in results} == {
         (name, seed) for name in COMPARED for seed in (1, 2)
     }
     assert all(isinstance(result, Trained) and result.right for result in results)

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collbench.cases import Step
 from collbench.commands.step.figure import Binned, lateness_figures
+from collbench.commands.step.rows import StepTimes
 from collbench.commands.step.stragglers import StepArrays
+from collbench.commands.step.work import Step
 from collbench.plots.kinds import PLAIN, PlotRequest
-from collbench.results import StepTimes
 from tests.commands.step.made_up_steps import quiet, series
 from tests.conftest import case
 from tests.plots.made_up_runs import run
@@ -19,7 +19,7 @@ def times(ranks: int, steps: int, parts: int = 5, slow: int = 1) -> StepTimes:
     computing = quiet(np.random.default_rng(1), ranks, steps)
     computing[slow] *= 1.5
     made = tuple(series(part) for part in np.array_split(computing, parts, axis=1))
-    return StepTimes(case(ranks=ranks, step=Step(10, 64)), "mpi", "cpu", made, clock=2e-6)
+    return StepTimes(case(ranks=ranks, work=Step(10, 64)), "mpi", "cpu", made, clock=2e-6)
 
 
 def test_a_column_is_the_mean_of_whole_steps_of_one_series() -> None:
@@ -54,10 +54,10 @@ def test_who_is_late_is_red_and_has_the_longest_bar() -> None:
 
 def test_no_lateness_is_drawn_of_what_was_not_timed_or_held_against_other_steps() -> None:
     alone, two, four = times(1, 20, slow=0), times(2, 20), times(4, 20)
-    weak = replace(two, case=replace(two.case, step=Step(10, 64, mode="weak")))
-    overlapped = replace(two, case=replace(two.case, step=Step(10, 64, "polled", 256)))
-    untimed = StepTimes(case(step=Step(1, 32)), "mpi", "cpu", ())
+    weak = replace(two, case=replace(two.case, work=Step(10, 64, mode="weak")))
+    overlapped = replace(two, case=replace(two.case, work=Step(10, 64, "polled", 256)))
+    untimed = StepTimes(case(work=Step(1, 32)), "mpi", "cpu", ())
     for results in ([alone], [two, four], [weak], [two, overlapped], [untimed]):
-        assert not list(lateness_figures(run(*results), PLAIN)), results[-1].case.step
+        assert not list(lateness_figures(run(*results), PLAIN)), results[-1].case.work
     assert list(lateness_figures(run(two, replace(two, implementation="auto")), PLAIN))
     assert not list(lateness_figures(run(two), PlotRequest(implementations=["auto"])))

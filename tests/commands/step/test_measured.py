@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from collbench.algorithms import choose
-from collbench.cases import Sampling, Step, Sweep
+from collbench.cases import Sampling, Sweep
+from collbench.commands.step.rows import COMMUNICATED, COMPUTED, StepTimes
 from collbench.commands.step.schedules import SCHEDULES, overlapping
+from collbench.commands.step.work import Step
 from collbench.measure.supervisor import Supervisor
 from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped
-from collbench.results.steps import COMMUNICATED, COMPUTED, StepTimes
+from tests.conftest import ROOT
 from tests.test_cases import sweep
 
 QUICK = Sampling(iters=2, region=1e-3)
@@ -21,7 +23,7 @@ STEP = Step(3, 32, bucket=1024)
 
 def stepped(*steps: Step, implementations: tuple[str, ...] = ("mpi",), nbytes: int = 4000, **changes: object) -> Sweep:
     """A sweep of one size on two ranks."""
-    fields = {"steps": steps, "implementations": implementations, "sampling": QUICK} | changes
+    fields = {"works": steps, "implementations": implementations, "sampling": QUICK} | changes
     return replace(sweep(nbytes), **fields)  # type: ignore[arg-type]
 
 
@@ -87,9 +89,11 @@ FORGETS = """
     numpy.matmul = matmul
 """
 DROPS = """
-    from collbench.cases import Case
-    whole = Case.buckets
-    Case.buckets = lambda case: [(0 if place == 1 else start, part) for place, (start, part) in enumerate(whole(case))]
+    from collbench.commands.step import measured, work
+    whole = work.buckets
+    def dropped(case):
+        return [(0 if place == 1 else start, part) for place, (start, part) in enumerate(whole(case))]
+    measured.buckets = dropped
 """
 DIES = """
     import signal
@@ -111,8 +115,7 @@ def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
 
     def install(fault: str) -> None:
         (tmp_path / "sitecustomize.py").write_text(SITE.format(fault=fault.strip()))
-        root = Path(__file__).parents[2]
-        monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{root}")
+        monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
         monkeypatch.setenv("DIED", str(tmp_path / "died"))
 
     return install

@@ -8,18 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collbench.cases import Job, Sampling, Sweep
+from collbench.cases import Sampling, Sweep
 from collbench.collectives import COLLECTIVES
+from collbench.commands.step.rows import Trained
 from collbench.commands.step.strategies import choose, strategies
 from collbench.commands.step.strategies.network import batch, first_weights, gradient, held_out, loss, samples_of
 from collbench.commands.step.strategies.trainer import Update, Weights, check_copies, check_order, check_update
+from collbench.commands.step.work import Job
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import UsageError
 from collbench.measure.session import Session
-from collbench.results import Result, Trained
+from collbench.results import Result
 from collbench.results.facts import WeightMismatch
 from collbench.runfile.store import read
-from tests.conftest import Command
+from tests.conftest import ROOT, Command
 
 SMALL = Job(inputs=5, hidden=7, outputs=3, samples=24, batch=12)
 JOB = Job(inputs=6, hidden=16, outputs=3, samples=64, batch=32, steps=12, every=4, staleness=3)
@@ -160,7 +162,7 @@ def trained(ranks: int, *names: str, jobs: tuple[Job, ...] = (JOB,), check_only:
         (REDUCTIONS["sum"],),
         ranks,
         names or tuple(strategies()),
-        jobs=jobs,
+        works=jobs,
         sampling=Sampling(check_only=check_only),
     )
     with Session("cpu", sweep, None, None) as session:
@@ -266,7 +268,7 @@ BROKEN = {
 def cheats(here: Command, folder: Path, code: str) -> None:
     """One step of twelve of one rank makes every strategy wrong; the row says where, and the exit status is 1."""
     (folder / "sitecustomize.py").write_text(SITE.replace("BREAK", code))
-    paths = os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", ""), str(Path(__file__).parents[2])))
+    paths = os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", ""), str(ROOT)))
     words = ("--ranks", "2", "--seeds", "1", "--steps", "12", "--staleness", "2")
     out = str(len(list(folder.iterdir())))
     done = here(

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.cases import Job
 from collbench.commands.step.columns import ranking_table
 from collbench.commands.step.figure import losses
+from collbench.commands.step.rows import Point, Trained
 from collbench.commands.step.trained import Effort, geometric_mean, ranking, round_up, verdicts
-from collbench.results import Trained
+from collbench.commands.step.work import Job, job_of
 from collbench.results.facts import WeightMismatch
-from collbench.results.steps import Point
 from tests.conftest import case
 
 NOISE = (1.0, 1.05, 0.97, 1.02)
@@ -22,7 +21,7 @@ def run(style: str, seed: int, step: float, progress: float = 1.0, floor: float 
     """A run whose loss halves with every 10 / progress steps down to a floor, and whose steps take so many seconds."""
     points = [Point(2 * n, n * step, max(floor, 4 * 0.5 ** (n * progress / 10))) for n in range(0, 101, 2)]
     job = Job(seed=seed, steps=100, slow=((1, 4.0),))
-    return Trained(case(job=job), style, "cpu", tuple(points), 100 * step, (100, 100), (0.4, 0.8))
+    return Trained(case(work=job), style, "cpu", tuple(points), 100 * step, (100, 100), (0.4, 0.8))
 
 
 def runs(
@@ -32,7 +31,7 @@ def runs(
 
 
 def racing_to(target: float, results: list[Trained]) -> list[Trained]:
-    return [replace(one, case=case(job=replace(one.case.job, target=target))) for one in results if one.case.job]
+    return [replace(one, case=case(work=replace(job_of(one.case), target=target))) for one in results]
 
 
 def told(*results: Trained, target: float = 0.0) -> tuple[list[str], list[str]]:

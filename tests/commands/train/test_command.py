@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 
-from collbench.results import PlannedStep, Reported
+from collbench.commands.train.rows import PlannedStep
+from collbench.results import Reported
 from collbench.runfile.store import read
 from tests.commands.compare.test_command import write
 from tests.conftest import ROOT, Command, case, drawn_again

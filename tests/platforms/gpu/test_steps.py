@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Sampling
+from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.commands.step.measured import measure_steps
+from collbench.commands.step.rows import COMMUNICATED, COMPUTED, StepTimes
 from collbench.commands.step.schedules import SCHEDULES
+from collbench.commands.step.work import COMMUNICATE, COMPUTE, SEQUENTIAL
 from collbench.errors import CaseFailed, PlatformError
 from collbench.platforms.gpu import launch, timing
-from collbench.results import Skipped, StepTimes
-from collbench.results.steps import COMMUNICATED, COMPUTED
+from collbench.results import Skipped
 from tests.platforms.gpu.opening import Open
 from tools.gpu.refusals import Here, unjust
 from tools.stand_in.cases import ALL, EXACT, ON_GPU
@@ -46,7 +47,7 @@ def opened(opened: Open) -> Open:
             ranks=ranks,
             implementations=tuple(names) or EXACT,
             in_place=in_place,
-            steps=steps,
+            works=steps,
         )
 
     return open_on

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.algorithms import implementations
-from collbench.cases import Case, Job
+from collbench.cases import Case
 from collbench.commands.step.strategies.network import batch, first_weights, gradient
+from collbench.commands.step.work import Job, job_of
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers, view
 from collbench.results.facts import WeightMismatch
@@ -54,10 +55,9 @@ class Training(ABC):
     copied = True  # whether every rank has a copy of the shared weights, and lists all updates; else each lists its own
 
     def __init__(self, case: Case, platform: Platform, timeout: float, alive: Callable[[], None]) -> None:
-        assert case.job
         (self.rank,) = platform.local
         self.case, self.platform, self.timeout = case, platform, timeout
-        self.job: Job = case.job
+        self.job = job_of(case)
         self.ranks = case.ranks
         self.sent, self.received = (
             view(address, self.job.nbytes).view(np.float32) for address in buffers(platform.memory, case, self.rank)
@@ -85,7 +85,7 @@ class Training(ABC):
             Unsupported: The implementation cannot do it here.
 
         """
-        implementation, case = implementations()[name], replace(self.case, job=None)
+        implementation, case = implementations()[name], replace(self.case, work=None)
         implementation.refuse(case)
         prepared = implementation.prepare(case, self.platform)
         self.operations.append(prepared)
