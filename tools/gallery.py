@@ -168,9 +168,9 @@ PICTURES = (
     ),
     _plot(
         "overlap",
-        "overlap-mpi",
+        "buckets-mpi",
         "Overlap",
-        "Of `collbench step overlap`: who computed and communicated when.",
+        "Of `collbench step overlap`: how long a step takes with buckets of each size.",
         "results/cpu-2-ranks-overlap",
     ),
     _plot(

@@ -13,9 +13,9 @@ import pytest
 from collbench.commands.step import calibration
 from collbench.commands.step import measured as steps
 from collbench.commands.step.calibration import LEAST, Amount, calibrated, products_for
-from collbench.commands.step.measured import take_series, trace_step
-from collbench.commands.step.rows import COMPUTED, Series
-from collbench.commands.step.schedules import Moments, Parts, Recorder
+from collbench.commands.step.measured import take_series
+from collbench.commands.step.rows import Series
+from collbench.commands.step.schedules import Moments, Parts
 from collbench.commands.step.work import Step, flops_of
 from collbench.errors import PlatformError
 from collbench.measure.clocks import Clock, Clocks, Reading, Trip
@@ -39,21 +39,19 @@ def parts() -> Parts:
     return Parts(cast(Any, None), cast(Any, platform), cast(Any, nothing), [])
 
 
-def now(recorder: Recorder | None) -> Moments:
+def now() -> Moments:
     """A step that takes no time."""
-    if recorder is not None:
-        recorder.append((0, COMPUTED, 0, time.perf_counter(), time.perf_counter()))
     return [time.perf_counter()], [lambda: time.perf_counter()]
 
 
 def test_no_garbage_is_collected_while_a_series_runs_and_afterwards_all_is_as_before() -> None:
     seen = []
 
-    def step(recorder: Recorder | None) -> Moments:
+    def step() -> Moments:
         seen.append(gc.isenabled())
         if len(seen) == 6:
             raise ValueError("broken")
-        return now(recorder)
+        return now()
 
     assert gc.isenabled()
     take_series(parts(), step, range(3))
@@ -79,18 +77,6 @@ def test_moments_are_numbers_or_told_later_in_the_order_of_the_steps() -> None:
     assert not took.paced, "a host that computes itself is never waited for"
 
 
-def test_steps_that_take_long_are_traced_less_often() -> None:
-    for seconds, count in ((1e-4, 7), (0.2, 7), (0.5, 4), (4.0, 1)):
-        made = []
-
-        def step(recorder: Recorder | None, made: list[Recorder | None] = made) -> Moments:
-            made.append(recorder)
-            return now(recorder)
-
-        assert len(trace_step(step, parts().platform, seconds)) == 1
-        assert len(made) == count, seconds
-
-
 def test_devices_that_wait_for_the_host_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = parts()
     wanted.platform.compute.queued = True  # type: ignore[misc]
@@ -99,7 +85,7 @@ def test_devices_that_wait_for_the_host_are_noticed(monkeypatch: pytest.MonkeyPa
     for host, device, paced in ((1.0, 5.0, False), (5.0, 1.0, True), (1.0, 1.5, False), (1.5, 1.0, True)):
         clock[0] = through[0] = 0.0
 
-        def step(recorder: Recorder | None, host: float = host, device: float = device) -> Moments:
+        def step(host: float = host, device: float = device) -> Moments:
             begun, clock[0] = max(clock[0], through[0]), clock[0] + host
             through[0] = max(begun, clock[0] - host) + device
             return [through[0]], [through[0]]

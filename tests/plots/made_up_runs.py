@@ -7,7 +7,7 @@ import numpy as np
 
 from collbench.algorithms import implementations
 from collbench.collectives import find_collective
-from collbench.commands.step.rows import COMMUNICATED, COMPUTED, Activity, Point, Series, StepTimes, Trained
+from collbench.commands.step.rows import Point, Series, StepTimes, Trained
 from collbench.commands.step.work import Job, Step
 from collbench.datatypes import LEARNT, Lost, Study
 from collbench.results import Explanation, Measurement, Result
@@ -21,13 +21,11 @@ from tests.conftest import case, measurement
 STUDY = Study(1000, LEARNT, Lost(0.5, 0.1, 0.02), Lost(0.6, 0.2, 0.0004))
 
 
-def steps(
-    name: str, ranks: int, seconds: float, step: Step, rounds: int = 8, activities: tuple[Activity, ...] = ()
-) -> StepTimes:
+def steps(name: str, ranks: int, seconds: float, step: Step, rounds: int = 8) -> StepTimes:
     """Rounds of one step, two thirds of which are computing."""
     one = Series((0.0,) * ranks, ((seconds / 1.5,),) * ranks, ((seconds,),) * ranks)
     whole = case(nbytes=4096, ranks=ranks, work=step)
-    return StepTimes(whole, name, "cpu", series=(one,) * rounds, rounds=(1,) * rounds, activities=activities)
+    return StepTimes(whole, name, "cpu", series=(one,) * rounds, rounds=(1,) * rounds)
 
 
 def scaled() -> list[Result]:
@@ -37,12 +35,11 @@ def scaled() -> list[Result]:
 
 
 def overlapped() -> list[Result]:
-    """Two sizes of bucket, and steps that were looked at closely."""
-    closely = (Activity(0, COMPUTED, 0, 0.0, 4.0), Activity(1, COMMUNICATED, 0, 4.0, 2.0))
+    """Two sizes of bucket."""
     rows: list[Result] = [steps("mpi", 2, 6.0, Step(8, 64, "compute"))]
     for name in ("mpi", "auto"):
-        rows += [steps(name, 2, 4.0, Step(8, 64, "communicate")), steps(name, 2, 10.0, Step(8, 64), 8, closely)]
-        rows += [steps(name, 2, 7.0 + size / 4096, Step(8, 64, "thread", size), 8, closely) for size in (1024, 4096)]
+        rows += [steps(name, 2, 4.0, Step(8, 64, "communicate")), steps(name, 2, 10.0, Step(8, 64))]
+        rows += [steps(name, 2, 7.0 + size / 4096, Step(8, 64, "thread", size)) for size in (1024, 4096)]
     return rows
 
 

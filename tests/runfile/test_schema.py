@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from collbench.commands.step.rows import COMMUNICATED, COMPUTED, Activity, Point, StepPrediction, StepTimes, Trained
+from collbench.commands.step.rows import Point, StepPrediction, StepTimes, Trained
 from collbench.commands.step.work import Step
 from collbench.commands.train.rows import PURPOSES, PlannedStep
 from collbench.datatypes import DATATYPES
@@ -52,7 +52,6 @@ MEASURED = StepTimes(
     series=(LATE, LATE),
     note=Note.of("4 threads on 2 cores"),
     rounds=(1, 1),
-    activities=(Activity(0, COMPUTED, 0, 0.0, 1e-3), Activity(1, COMMUNICATED, 3, 2e-3, 1e-6)),
     clock=1e-7,
     library="MPICH 5",
 )
@@ -119,7 +118,6 @@ STEPS: list[dict[str, Any]] = [
     series([0, 0], [[1], ["1"]], [[2], [2]]),
     {"step": {"products": 1.5, "size": 8, "bucket": 0, "schedule": "x", "slow": []}},
     {"step": {"products": 1, "size": 8, "bucket": 0, "schedule": "x", "slow": [[0, -1]]}},
-    {"activities": [[0, "slept", 0, 0.0, 1.0]]},
     *({"rounds": rounds} for rounds in ([1], [2, 0], [1, 1, 1], [3, -1])),
 ]
 TRAINING: list[dict[str, Any]] = [

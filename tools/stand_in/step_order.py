@@ -55,7 +55,7 @@ def carry_out(platform: Any, schedule: str, everywhere: bool, steps: int = STEPS
     platform.launcher.synchronize()
     platform._cuda.cupy.asarray.__self__._machine.log.clear()
     for _ in range(steps):
-        step(None)
+        step()
     platform.launcher.synchronize()
     log: list[tuple[str, Stream]] = platform._cuda.cupy.asarray.__self__._machine.log
     return log

@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from collbench.commands.step.overlap import Overlap, best_of_schedules, overlaps
-from collbench.commands.step.rows import COMMUNICATED, COMPUTED, StepPrediction, StepTimes, Trained
+from collbench.commands.step.overlap import Overlap, overlaps
+from collbench.commands.step.rows import StepPrediction, StepTimes, Trained
 from collbench.commands.step.scaling import Curve, curves, fit_law
 from collbench.commands.step.stragglers import Floats, StepArrays, straggler_rows
 from collbench.commands.step.trained import Effort, Ranking, StrategyRuns, geometric_mean, ranking
-from collbench.commands.step.work import step_of
-from collbench.plots.axes import bars_in_words, efficiency_axes, heading, name_rows, patch_legend, seconds_tick
+from collbench.plots.axes import bars_in_words, efficiency_axes, heading, name_rows, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.present.figures import ACTIVITIES, COLORS, GREY, SCREEN, Axes, Figure, Look, looks, new_figure, style
+from collbench.present.figures import COLORS, GREY, SCREEN, Axes, Figure, Look, looks, new_figure, style
 from collbench.results import family
 from collbench.runfile.store import Run
 from collbench.units import counted, format_seconds, format_size
@@ -81,21 +80,16 @@ def _efficiency(axes: Axes, curve: Curve, look: Look) -> None:
 
 # Overlap.
 
-_MOST_RANKS = 8  # in a timeline: more are too thin to read
 _MARKERS = "osD^vPX"
 
 
 def overlap_figures(run: Run, request: PlotRequest) -> Named:
-    """Yield both pictures of every implementation; a timeline only where steps were looked at closely."""
+    """Yield a figure of the sizes of buckets for every implementation."""
     topology = run.header.topology.name
     found = [one for one in overlaps(run.results) if request.shows(one.row.implementation)]
     for name in dict.fromkeys(one.row.implementation for one in found):
         own = [one for one in found if one.row.implementation == name]
         yield f"buckets-{name}", _buckets(own, topology)
-        shown = [row for one in best_of_schedules(own) for row in (one.sequential, one.row)]
-        rows = [row for row in dict.fromkeys(shown) if isinstance(row, StepTimes) and row.activities]
-        if rows:
-            yield f"overlap-{name}", _timeline(rows, topology)
 
 
 @style()
@@ -124,37 +118,6 @@ def _buckets(own: Sequence[Overlap], topology: str) -> Figure:
     heading(drawn, f"A step in buckets, {first.row.label}: {topology}")
     drawn.legend(loc="outside lower left", ncols=3)
     return drawn
-
-
-@style()
-def _timeline(rows: Sequence[StepTimes], topology: str) -> Figure:
-    """Draw a panel for every method on one time axis, with two lanes a rank."""
-    lanes = 2 * min(_MOST_RANKS, rows[0].case.ranks)
-    drawn = new_figure(SCREEN.width(1), 1.4 + len(rows) * (0.55 + 0.26 * lanes))
-    grid = drawn.subplots(len(rows), 1, squeeze=False, sharex=True)
-    for axes, row in zip(grid[:, 0], rows, strict=True):
-        _lanes(axes, row)
-    end = max(one.start + one.seconds for row in rows for one in row.activities)
-    grid[-1, 0].set(xlim=(0, 1e3 * end), xlabel="time since the step began, ms")
-    heading(drawn, f"A step of {rows[0].label}: {topology}")
-    patch_legend(drawn, {what: shades[0] for what, shades in ACTIVITIES.items()}, place="outside lower left")
-    return drawn
-
-
-def _lanes(axes: Axes, row: StepTimes) -> None:
-    step = step_of(row.case)
-    labels: list[str] = []
-    for rank, what in product(range(min(_MOST_RANKS, row.case.ranks)), (COMPUTED, COMMUNICATED)):
-        own = [one for one in row.activities if one.rank == rank and one.what == what]
-        spans = [(1e3 * one.start, 1e3 * one.seconds) for one in own]
-        shades = [ACTIVITIES[what][one.bucket % 2] for one in own]
-        axes.broken_barh(spans, (len(labels) - 0.38, 0.76), facecolors=shades, edgecolor="white", linewidth=0.3)
-        labels.append(f"rank {rank} {what}")
-    axes.set_yticks(range(len(labels)), labels)
-    axes.invert_yaxis()
-    axes.grid(visible=False)
-    bucket = f", buckets of {format_size(step.bucket)}" if step.bucket else ""
-    axes.set_title(f"{step.schedule}{bucket}: a step takes {format_seconds(row.typical)}")
 
 
 # Stragglers.

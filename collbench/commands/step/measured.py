@@ -17,11 +17,11 @@ from typing import Any
 from collbench import algorithms
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling, Sweep
-from collbench.commands.step.rows import Activity, Series, StepTimes
-from collbench.commands.step.schedules import SCHEDULES, Moments, Parts, Recorder, RunStep, refuse
+from collbench.commands.step.rows import Series, StepTimes
+from collbench.commands.step.schedules import SCHEDULES, Moments, Parts, RunStep, refuse
 from collbench.commands.step.work import buckets, step_of
 from collbench.measure.checks import SEEDS
-from collbench.measure.clocks import DIGITS, Clocks, Taken
+from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.sampling import Candidate, Heartbeat, Subject, sample_in_turn
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import Needs
@@ -34,9 +34,6 @@ SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to
 MOST_STEPS = 256  # of a series: the moments of each step are stored
 LONGEST = 2.0  # seconds that a series lasts about at most, so that implementations take turns and a budget can be met
 _HEARTBEAT = 0.5  # seconds between two signs of life in a series
-_TRACED_STEPS = 7  # at most, of which the step of median length is stored
-_TRACED_SECONDS = 2.0  # that they last about at most: they give no sign of life
-_MOST_ACTIVITIES = 4096  # of a traced step
 
 
 # Series of steps.
@@ -89,10 +86,10 @@ def take_series(parts: Parts, step: RunStep, steps: Iterable[object]) -> TakenSe
 def _run_steps(step: RunStep, steps: Iterable[object], queued: bool) -> tuple[list[Moments], list[float]]:
     """Return the moments of all steps, and when they were enqueued; not on a CPU, where a step may last for 20 us."""
     if not queued:
-        return [step(None) for _ in steps], []
+        return [step() for _ in steps], []
     moments, enqueued = [], []
     for _ in steps:
-        moments.append(step(None))
+        moments.append(step())
         enqueued.append(time.perf_counter())
     return moments, enqueued
 
@@ -117,41 +114,6 @@ def _without_garbage_collection() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-# One traced step.
-
-_Noted = tuple[int, str, int, float, float]  # rank, what, bucket, begun, ended
-
-
-def trace_step(step: RunStep, platform: Platform, seconds: float) -> tuple[Activity, ...]:
-    """*Collective*: return what all ranks did in a step of median length; nothing where that would be too much.
-
-    *seconds* is about what a step takes, the same on every process.
-    """
-
-    def length(step: Sequence[_Noted]) -> float:
-        return max((ended for *_, ended in step), default=0.0) - min((begun for *_, begun, _ in step), default=0.0)
-
-    recorders: list[Recorder] = [[] for _ in range(min(_TRACED_STEPS, max(1, int(_TRACED_SECONDS / seconds))))]
-    platform.launcher.synchronize()
-    with platform.compute.stepping():
-        for recorder in recorders:
-            step(recorder)
-    platform.launcher.synchronize()
-    noted = []
-    for recorder in recorders:
-        noted.append([(rank, what, bucket, at(begun), at(ended)) for rank, what, bucket, begun, ended in recorder])
-    every = platform.team.exchange(noted)
-    steps = [list(chain.from_iterable(ranks)) for ranks in zip(*every, strict=True)]
-    median = sorted(steps, key=length)[len(steps) // 2]
-    if len(median) > _MOST_ACTIVITIES:
-        return ()
-    origin = min((begun for *_, begun, _ in median), default=0.0)
-    found = []
-    for rank, what, bucket, begun, ended in median:
-        found.append(Activity(rank, what, bucket, round(begun - origin, DIGITS), round(ended - begun, DIGITS)))
-    return tuple(found)
 
 
 # Implementations in turn.
@@ -232,7 +194,6 @@ class _StepCandidate(Candidate):
         self._subject, self._parts, self._step, self._note = subject, parts, step, note
         self._steps = 1  # of a series
         self._taken: list[TakenSeries] = []
-        self._activities: tuple[Activity, ...] = ()
 
     def calibrate(self) -> Result | None:
         """*Collective*: find out how many steps last as long as a series should."""
@@ -278,12 +239,8 @@ class _StepCandidate(Candidate):
         return series.seconds * series.steps
 
     def close(self) -> Result:
-        subject = self._subject
         taken, failure = self.check(SEEDS[3], "last check")
         self._keep(taken)
-        if self.name not in subject.known:  # a trace of the first round is enough
-            subject.heartbeat(self.name, "trace")
-            self._activities = trace_step(self._step, subject.platform, min(self.samples))
         return self.result(failure)
 
     def check(self, seed: int, phase: str) -> tuple[TakenSeries, CheckFailure | None]:
@@ -320,7 +277,6 @@ class _StepCandidate(Candidate):
             series=() if failure else tuple(map(subject.series, self._taken)),
             mismatch=failure,
             note=platform.note | first.note | self._note | Note(paced=2 * sum(paced) > len(paced)),
-            activities=() if failure else self._activities,
             library=first.library,
             clock=subject.clocks.error,
             scheduling=None if failure or platform.compute.queued else Scheduling.of_ranks([spoiled]),

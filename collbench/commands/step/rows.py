@@ -6,27 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
-from typing import Annotated, NamedTuple, Self
-
-from msgspec import Meta
+from typing import NamedTuple, Self
 
 from collbench.commands.step.work import Job, Step, job_of
 from collbench.results.base import CaseResult, Expected, Sampled, Timed
 from collbench.results.facts import Scheduling
 from collbench.units import FASTEST, SLOWEST, Count, Duration, Moment, Seconds, counted
-
-COMPUTED, COMMUNICATED = "computed", "communicated"
-"""What a rank does in a step; both may go on at once."""
-
-
-class Activity(NamedTuple):
-    """What a rank did for a bucket of a step that was traced; seconds since the step's first moment."""
-
-    rank: Count
-    what: Annotated[str, Meta(pattern="^(computed|communicated)$")]
-    bucket: Count
-    start: Moment
-    seconds: Moment
 
 
 @dataclass(frozen=True)
@@ -92,7 +77,6 @@ class StepTimes(Sampled, frozen=True, tag="steps"):
 
     series: tuple[Series, ...]
     rounds: tuple[int, ...] = ()  # series in each round of an interleaved run, in order
-    activities: tuple[Activity, ...] = ()  # of the step of median length among those that were traced
     clock: Duration = 0.0  # seconds by which moments of different ranks may be off against each other
 
     @property
@@ -143,7 +127,6 @@ class StepTimes(Sampled, frozen=True, tag="steps"):
             self,
             series=tuple(series for result in results for series in result.series),
             rounds=tuple(len(result.series) for result in results),
-            activities=next((result.activities for result in results if result.activities), ()),
             scheduling=Scheduling.joined((result.scheduling, len(result.times)) for result in results),
         )
 
