@@ -209,7 +209,7 @@ STRATEGIES = StepTable(
         _CHECK,
     ),
     "time: of the slowest rank; samples/s: of all ranks; steps: fewest and most of a rank; loss: on samples held out\n"
-    "age: of a gradient: updates since its weights were read, mean; check: all updates, in float64",
+    "age: of a gradient: updates since its weights were read, mean; check: equal weights, and all gradients in them",
 )
 
 

@@ -34,7 +34,7 @@ from collbench.commands.step.rows import StepTimes
 from collbench.commands.step.runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
 from collbench.commands.step.trained import verdicts
 from collbench.commands.step.work import BUCKET_UNIT, WEAK, Job, Step
-from collbench.errors import PlatformError, UsageError
+from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import all_disturbed
 from collbench.measure.interleave import LEAST
@@ -60,7 +60,6 @@ _LONGEST_WORK, _MOST_FLOPS = 1e4, 1e21  # of computing in a step
 _SLOWEST = 1000.0
 _MOST_COUNTS = 64  # numbers of ranks in one scaling
 _MOST_BUCKETS = 1024  # of a step
-_WEIGHT_COPIES = 4  # of all updates on every rank: its own, all ranks', and those on their way
 SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # of a slow rank in steps and in training, if none is given
 
 
@@ -314,12 +313,6 @@ def strategies_session(request: StepRequest, joined: tuple[int, int] | None) -> 
     wanted = _request(request, job.nbytes, on=synchronisation.PLATFORM, impl="ladder")
     platform, sweep = measured_sweep(wanted, joined)
     job = replace(job, slow=parse_slow(request.slow_rank, sweep.ranks, SLOW_TRAINER))
-    try:
-        # The weights of all updates stay in memory until they are checked.
-        nbytes = _WEIGHT_COPIES * job.nbytes * job.steps * sweep.ranks
-        find_platform(platform).refuse_too_large(nbytes, sweep.ranks)
-    except PlatformError as error:
-        raise UsageError(f"--steps {job.steps}: all weights stay in memory; {error}; lower --steps") from None
     jobs = tuple(replace(job, seed=seed) for seed in range(1, request.seeds + 1))
     sweep = replace(sweep, implementations=names, works=jobs)
     return Session(platform, sweep, joined, request.folder or new_folder(["strategies"], socket.gethostname()))

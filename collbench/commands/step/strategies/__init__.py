@@ -27,7 +27,6 @@ class Strategy:
     order: int  # place in tables
     uses: tuple[str, ...] = ()  # implementations of the all-reduce
     window_nbytes: Callable[[Job], int] = lambda job: 0  # requested in each rank's window
-    lag: Callable[[Job], int] = lambda job: 0  # steps of other ranks that may be missing in weights that are read
 
 
 @cache
