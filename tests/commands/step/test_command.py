@@ -13,12 +13,11 @@ from collbench.commands.step.scaling import curves
 from collbench.commands.step.schedules import overlapping
 from collbench.commands.step.stragglers import Finding, StepArrays, straggler_test, verdicts
 from collbench.commands.step.work import job_of, step_of
-from collbench.runfile.header import Header
-from collbench.runfile.store import Run, Writer, read
+from collbench.runfile.store import Run, read
 from tests.commands.conftest import RIGHT
 from tests.commands.step.made_up_steps import ranks_that_are
 from tests.conftest import Command
-from tests.plots.made_up_runs import MADE_UP, late
+from tests.plots.made_up_runs import late
 
 SMALL = ("--compute", "4MFLOP", "--matrix", "64", "--budget", "0.05", "--out", "out")
 STEPS = ("--compute", "300us", "--steps", "1600", "--budget", "10", "--out", "out")
@@ -112,15 +111,6 @@ def test_an_overlap_of_a_described_system_is_predicted(here: Command, tmp_path: 
     assert "may be as fast" not in answer
 
 
-def test_bands_of_predicted_steps_have_two_ends(here: Command) -> None:
-    """That of a step on a slow network ends far above it."""
-    words = ("--on", "ethernet-100g-tcp", "--ranks", "16", "--out", "out")
-    done = here("step", "overlap", *words)
-    assert re.search(r"stream +64 MiB +406 ms +\d+ ms \.\. [\d.]+ s ", done.stdout)
-    assert "%  predicted" not in done.stdout
-    assert not re.search(r"-0%|\d{3}\.\d%", done.stdout)
-
-
 def timed(run: Run) -> list[StepTimes]:
     return [result for result in run.results if isinstance(result, StepTimes)]
 
@@ -188,19 +178,3 @@ def test_strategies_are_compared_over_seeds(here: Command, tmp_path: Path) -> No
     assert "rank 1 2 times as slow" in said
     for name in COMPARED:
         assert len(re.findall(rf"^ +[12]  {name} .* {RIGHT}", said, re.MULTILINE)) == 2
-
-
-def test_other_commands_read_a_race(here: Command, tmp_path: Path) -> None:
-    """A report has its rows, the list has the run; nothing breaks where there is nothing to compare."""
-    with Writer(tmp_path / "out") as writer:
-        writer.header(Header())
-        for row in MADE_UP["losses"]:
-            writer.append(row)
-    assert here("report", "out", "-o", "report.html").returncode == 0
-    assert "training to loss" in (tmp_path / "report.html").read_text()
-    assert "out" in here("runs", ".").stdout
-    for words in (("compare", "out", "out"), ("export", "out", "--to", "csv"), ("diagnose", "out"), ("fit", "out")):
-        done = here(*words)
-        assert "Traceback" not in done.stderr
-        assert "not foreseen" not in done.stderr
-        assert done.returncode in (0, 2, 4), done.stderr

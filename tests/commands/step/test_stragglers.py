@@ -167,10 +167,3 @@ def test_lateness_is_a_share_of_a_step() -> None:
     )
     (line,) = verdicts([row, slow])
     assert re.search(r", by (29|3\d)\.\d% \(.* of a step; ", line), line
-
-
-def test_too_few_steps_have_no_interval_instead_of_question_marks() -> None:
-    few = StepTimes(case=case(work=Step(20, 64)), implementation="nccl", platform="gpu", series=(TWO,))
-    (line,) = verdicts([few])
-    assert line.startswith("inconclusive: rank ")
-    assert "?" not in line
