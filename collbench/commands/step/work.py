@@ -39,11 +39,6 @@ class Step(Work):
     seconds: Duration = 0.0  # of computing, where nothing is executed and products are not counted
     mode: Annotated[str, Meta(pattern="^(weak|strong)?$")] = field(default="", compare=False)  # of a scaling
 
-    @property
-    def flops(self) -> float:
-        """Floating-point operations of a rank that is not slowed."""
-        return flops_of(self.products, self.size)
-
     def products_of(self, rank: int) -> int:
         """Return the number of products that a rank computes."""
         return round(self.products * dict(self.slow).get(rank, 1.0))

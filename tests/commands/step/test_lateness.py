@@ -26,12 +26,10 @@ def test_a_column_is_the_mean_of_whole_steps_of_one_series() -> None:
     steps = StepArrays.of(times(2, 1003, parts=3).series)
     binned = Binned.of(steps)
     assert binned.size == 3
-    assert len(binned.edges) == len(binned.usual) + 1 == len(binned.longest) + 1 == binned.late.shape[1] + 1
+    assert len(binned.edges) == binned.late.shape[1] + 1
     assert (np.diff(binned.edges) > 0).all()
     assert binned.edges[-1] == pytest.approx(steps.seconds.sum())
     assert set(binned.joints) <= set(binned.edges.tolist())
-    assert binned.longest.max() == steps.seconds.max()
-    assert (binned.usual <= binned.longest).all()
     single = StepArrays.of(times(3, 20, parts=2).series)
     np.testing.assert_allclose(Binned.of(single).late, single.late)
     many = StepArrays.of(times(2, 1600, parts=2).series)
@@ -41,13 +39,13 @@ def test_a_column_is_the_mean_of_whole_steps_of_one_series() -> None:
 def test_who_is_late_is_red_and_has_the_longest_bar() -> None:
     ((stem, figure),) = lateness_figures(run(times(4, 500, slow=2)), PLAIN)
     assert stem == "lateness-allreduce-float-1024B-mpi"
-    heat, last, trace = figure.axes[:3]
+    heat, last = figure.axes[:2]
     colours = heat.collections[0]
     assert np.asarray(colours.get_array()).reshape(4, -1).mean(axis=1).argmax() == 2
     assert colours.norm.vmin == -colours.norm.vmax  # type: ignore[operator]
     assert [bar.get_width() for bar in last.patches] == [0.0, 0.0, 1.0, 0.0]
     assert heat.get_ylabel() == "rank"
-    assert trace.get_xlabel().startswith("time of measuring")
+    assert heat.get_xlabel().startswith("time of measuring")
     assert "who was late in 500 steps" in figure.get_suptitle()
     assert "off by at most 2 us" in figure.get_suptitle()
 

@@ -105,11 +105,13 @@ def test_an_estimate_is_a_geometric_mean_with_student_s_interval_and_targets_hav
 def test_the_picture_has_both_axes_a_target_and_a_row_for_every_strategy() -> None:
     found = ranking([*runs("ring", 2e-3), *runs("asynchronous", 1e-3, floor=3.0)])
     assert found
-    time, steps, below, _ = losses(found).axes
-    assert (below.get_xlabel(), time.get_yscale()) == ("wall time", "log")
+    figure = losses(found)
+    time, steps = figure.axes
+    assert (time.get_xlabel(), time.get_yscale()) == ("wall time", "log")
     assert [line.get_ydata()[0] for line in time.lines if line.get_linestyle() == ":"] == [0.11]
-    assert [label.get_text() for label in below.get_yticklabels()] == ["ring", "asynchronous"]
-    assert {line.get_ydata()[0] for line in below.lines} == {0}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ring", "asynchronous"]
+    ((reached,),) = (line.get_xdata() for line in time.lines if line.get_marker() == "o")
+    assert reached == pytest.approx(found.entries[0].mean(Effort.SECONDS).value)
     assert max(steps.lines[0].get_xdata()) == 100
 
 
