@@ -1,12 +1,16 @@
 """Steps of made-up ranks that leave every collective together: what each computes is all that differs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from collbench.commands.step.rows import Series
+from collbench.commands.step.rows import Point, Series, StepTimes, Trained
 from collbench.commands.step.stragglers import Finding, Floats, RankStatistics, StepArrays
+from collbench.commands.step.work import Job, Step
+from collbench.results import Result
+from tests.conftest import case
 
 USUAL = 1e-3  # seconds of computing
 LEAVING = 1e-4  # seconds of communication
@@ -52,3 +56,49 @@ def steps_of(computing: Floats, parts: int = 16, **more: Any) -> StepArrays:
 def ranks_that_are(finding: Finding, statistics: Sequence[RankStatistics]) -> list[int]:
     """The ranks of which that is said."""
     return [one.rank for one in statistics if one.finding is finding]
+
+
+def steps(name: str, ranks: int, seconds: float, step: Step, rounds: int = 8) -> StepTimes:
+    """Rounds of one step, two thirds of which are computing."""
+    one = Series((0.0,) * ranks, ((seconds / 1.5,),) * ranks, ((seconds,),) * ranks)
+    whole = case(nbytes=4096, ranks=ranks, work=step)
+    return StepTimes(whole, name, "cpu", series=(one,) * rounds, rounds=(1,) * rounds)
+
+
+def scaled() -> list[Result]:
+    """Weak, on one, two and four ranks."""
+    many = [steps(name, ranks, 1.1 + ranks / 10, Step(12, 64)) for ranks in (2, 4) for name in ("mpi", "auto")]
+    return [steps("mpi", 1, 1.0, Step(12, 64, "compute")), *many]
+
+
+def overlapped() -> list[Result]:
+    """Two sizes of bucket."""
+    rows: list[Result] = [steps("mpi", 2, 6.0, Step(8, 64, "compute"))]
+    for name in ("mpi", "auto"):
+        rows += [steps(name, 2, 4.0, Step(8, 64, "communicate")), steps(name, 2, 10.0, Step(8, 64))]
+        rows += [steps(name, 2, 7.0 + size / 4096, Step(8, 64, "thread", size)) for size in (1024, 4096)]
+    return rows
+
+
+def late(ranks: int = 3, slow: float = 1.5, steps: int = 1600, parts: int = 16) -> list[Result]:
+    """Rank 1 computes so many times as long as the others."""
+    computing = quiet(np.random.default_rng(1), ranks, steps)
+    computing[1] *= slow
+    made = tuple(series(part) for part in np.array_split(computing, parts, axis=1))
+    row = StepTimes(case(ranks=ranks, work=Step(10, 64)), "mpi", "cpu", made, clock=2e-6)
+    return [row, replace(row, implementation="auto")]
+
+
+def raced() -> list[Result]:
+    """The ring is twice as slow."""
+
+    def one(style: str, seed: int, step: float) -> Trained:
+        points = [Point(2 * n, n * step * (1 + seed / 100), max(0.1, 4 * 0.5 ** (n / 10))) for n in range(0, 101, 2)]
+        job = Job(seed=seed, steps=100)
+        return Trained(case(work=job), style, "cpu", tuple(points), 100 * step, (100, 100), (0.4, 0.8))
+
+    return [one(style, seed, step) for style, step in (("ring", 4e-3), ("local-sgd", 2e-3)) for seed in range(1, 5)]
+
+
+MADE_UP = {"scaling": scaled(), "overlap": overlapped(), "lateness": late(), "losses": raced()}
+"""By the name of the kind of figure."""

@@ -63,7 +63,7 @@ def compared() -> list[Result]:
     return [plan("interconnect", f"tp8 dp{8} mb1", seconds=seconds, system=name) for name, seconds in systems.items()]
 
 
-PLANS = {
+MADE_UP = {
     "layouts": ranked(),
     "efficiency": grown(),
 }
