@@ -52,7 +52,10 @@ def _scaling(curves: Sequence[Curve], topology: str) -> Figure:
 
 
 def _mode(axes: Axes, curves: Sequence[Curve], chosen: dict[str, Look]) -> None:
-    counts = sorted({point.ranks for curve in curves for point in curve.points})
+    ranks: set[int] = set()
+    for curve in curves:
+        ranks.update(point.ranks for point in curve.points)
+    counts = sorted(ranks)
     axes.axhline(1.0, color=GREY, linewidth=1, label="ideal")
     efficiency_axes(axes, counts, counts[:: math.ceil(len(counts) / 9)])
     for curve in curves:

@@ -95,7 +95,10 @@ class Curve:
 
 def curves(results: Iterable[Result]) -> list[Curve]:
     """Return every curve of a scaling run, in the order of its rows; rows without a time are left out."""
-    return [curve for rows in _passes(results) for curve in _curves_of_pass(rows)]
+    found: list[Curve] = []
+    for rows in _passes(results):
+        found += _curves_of_pass(rows)
+    return found
 
 
 def find_point(found: Iterable[Curve], row: Result) -> tuple[Curve | None, Point | None]:
@@ -120,6 +123,7 @@ def _passes(results: Iterable[Result]) -> Iterator[list[StepRow]]:
     for result in results:
         if not isinstance(result.case.work, Step):
             continue
+        # Ranks go up within a mode, so fewer ranks than before begin the next mode.
         if result.case.ranks < before and rows:
             yield rows
             rows = []
@@ -161,6 +165,7 @@ def _point(base: StepRow, row: StepRow) -> Point:
         ratios = [share * first / seconds for first, seconds in pairs]
         return Point(row, Estimate.of_median(ratios), tuple(ratios))
     low, high = row.band
+    # A prediction has no rounds; the longest step is the lowest efficiency.
     return Point(row, Estimate(*(share * base.typical / seconds for seconds in (row.typical, high, low))))
 
 
@@ -194,6 +199,7 @@ def fit_law(curve: Curve) -> Law:
     freedom = len(ranks) - max(1, int(np.count_nonzero(values)))  # a parameter that stays 0 fits nothing
     left = 1 / (1 + terms @ values) / efficiency - 1
     residual = float(np.sqrt(np.sum(left**2) / freedom)) if freedom else None
+
     # The ends of the parameters: by fits to every round, or to both ends of a prediction's band.
     rounds = list(zip(*(point.rounds for point in curve.more), strict=False))
     ends = [[point.efficiency.low for point in curve.more], [point.efficiency.high for point in curve.more]]
@@ -245,6 +251,7 @@ def remedies(parts: Parts, platform: str) -> list[Remedy]:
     # Waits of independent micro-batches average out; those of a slow rank do not.
     accumulated = parts.efficiency(_LARGER * computing, _LARGER**0.5 * waiting, exposed, _LARGER)
     half_exposed = parts.efficiency(computing, waiting, exposed / 2)  # latency stays, so this is a bound
+
     return [
         Remedy(f"a batch {_LARGER} times as large on every rank", larger_batch, at_best=False),
         Remedy(f"accumulation of {_LARGER} micro-batches", accumulated),
@@ -274,7 +281,7 @@ def helpful_remedies(curve: Curve, point: Point) -> list[Remedy]:
 
 
 def judged(efficiency: Estimate) -> str:
-    """Return HEALTHY or POOR where all of the interval is; INCONCLUSIVE with THRESHOLD in it, or without one."""
+    """Return HEALTHY or POOR if the whole interval is on that side of THRESHOLD; else INCONCLUSIVE."""
     if not efficiency.known:
         return INCONCLUSIVE
     if efficiency.low >= THRESHOLD:

@@ -132,11 +132,12 @@ def ranking(results: Sequence[Result]) -> Ranking | None:
 
     """
     runs: dict[str, dict[int, Trained]] = {}
+    chosen = 0.0
     for result in results:
         if isinstance(result, Trained) and result.right and not result.disturbed and _usable(result):
-            runs.setdefault(result.implementation, {})[job_of(result.case).seed] = result
-    every = [run for by_seed in runs.values() for run in by_seed.values()]
-    chosen = next((target for run in every if (target := job_of(run.case).target)), None)
+            job = job_of(result.case)
+            runs.setdefault(result.implementation, {})[job.seed] = result
+            chosen = chosen or job.target
     if not chosen:
         # The lowest loss that all strategies reach which learn with every seed.
         least: list[float] = []
@@ -212,6 +213,7 @@ def _first(found: Ranking, effort: Effort) -> str:
     after = found.after(first, effort)
     names = by_key(after, lambda name: _place(after[name]))
     level, later = names.get("level", []), names.get("behind", [])
+    # What noise may have made is no verdict: strategies whose interval holds 1 are named as possibly as fast.
     unsure = [name for name in after if name not in (*level, *later)]
     if unsure:
         words = (

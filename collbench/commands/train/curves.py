@@ -155,6 +155,7 @@ class Network:
         )
         seconds = np.zeros(sizes.shape)
         sent = (counts > 1) & (sizes > 0)
+        # Layouts share few groups: each group's curve is asked once, for all layouts with it.
         keys = counts * (1 << 32) + strides
         for key in np.unique(keys[sent]):
             there = sent & (keys == key)

@@ -7,7 +7,7 @@ chosen.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from math import prod
 from typing import Any
 
@@ -109,7 +109,7 @@ def _meaning(word: str) -> tuple[str, int | str | bool]:
     for name, words in _WORDS.items():
         if word in words:
             return name, word
-    choices = [f"{short}N" for short in _COUNTS] + [*_FLAGS] + [one for words in _WORDS.values() for one in words]
+    choices = [*(f"{short}N" for short in _COUNTS), *_FLAGS, *chain.from_iterable(_WORDS.values())]
     raise unknown("word of a layout", word, choices)
 
 
@@ -155,13 +155,15 @@ def candidates(job: Job, system: System, fixed: Choices) -> dict[str, Array]:
     shapes = list(_shapes(job, system, fixed))
     if not shapes:
         raise UsageError(_why_none(job, system, fixed))
-    options = {
-        name: words
-        for name, words in STACKS[job.stack].options.items()
-        if not (name == "schedule" and "chunks" in fixed)
-    }
-    allowed = {name: (fixed[name],) if name in fixed else options.get(name, words) for name, words in CODES.items()}
-    codes = [[place for place, value in enumerate(words) if value in allowed[name]] for name, words in CODES.items()]
+    options = dict(STACKS[job.stack].options)
+    if "chunks" in fixed:  # which name a schedule that the stack need not have
+        options.pop("schedule", None)
+    codes = []
+    for name, words in CODES.items():
+        allowed = (fixed[name],) if name in fixed else options.get(name, words)
+        codes.append([code for code, value in enumerate(words) if value in allowed])
+
+    # Every shape with every combination of the other choices, as one long array for each choice.
     combined = np.array(list(product(*codes)), np.float64)
     columns = np.repeat(np.array(shapes, np.float64), len(combined), axis=0).T
     rows = np.tile(combined, (len(shapes), 1)).T

@@ -245,8 +245,12 @@ def _counts(scale: str | None, gpus: int, *, priced: bool) -> Sequence[int]:
         raise UsageError(f"--scale {scale!r} is no list of GPUs; write 8..8192, which doubles, or 64,96,128: {most}")
     if not priced:
         return []
-    steps = [gpus / AROUND * 2**power for power in range(2 * AROUND.bit_length() - 1)]
-    return sorted({round(step * more) for step in steps for more in (1, 1.5) if step * more >= 1})
+    # Powers of two around the requested number, and half as many more of each.
+    around: set[int] = set()
+    for power in range(2 * AROUND.bit_length() - 1):
+        step = gpus / AROUND * 2**power
+        around.update(round(count) for count in (step, 1.5 * step) if count >= 1)
+    return sorted(around)
 
 
 def _tokens(model: Model, text: str | None) -> float:

@@ -61,13 +61,13 @@ class RunCurves:
         meaning = find_collective(points.collective)
         bytes_of = meaning.bus_factor(group.ranks) / meaning.bus_factor(points.ranks)
         least = min(points.curve.points[TYPICAL])
+        # The shortest time is all waiting: it grows with the steps of a ring, the rest with the bytes.
         waits = least * max(0, (group.ranks - 1) / (points.ranks - 1) - bytes_of)
         further = 1.0 if (points.collective, points.ranks) == (collective, group.ranks) else FURTHER
         wider = {TYPICAL: 1.0, LOW: 1 / further, HIGH: further}
-        times = {
-            edge: share * wider[edge] * np.maximum.accumulate(seconds * bytes_of + waits)
-            for edge, seconds in points.curve.points.items()
-        }
+        times = {}
+        for edge, seconds in points.curve.points.items():
+            times[edge] = share * wider[edge] * np.maximum.accumulate(seconds * bytes_of + waits)
         return TabulatedCurve(points.curve.sizes, times)
 
 

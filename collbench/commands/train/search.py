@@ -113,6 +113,8 @@ def search(given: Setting, fixed: Choices) -> "Plan":
     arrays = candidates(given.job, given.curves.system, fixed)
     everything = np.arange(len(arrays["data"]))
     needs = np.concatenate([_spread(known["needed"], known) for known in _evaluated(given, arrays, everything)])
+
+    # Memory is cheap to compute and times are not: only what fits is timed.
     fitting = np.flatnonzero(needs <= given.capacity)
     timed = fitting[_worth_timing(arrays, fitting)]
     network = {"network": Network(given.curves, TYPICAL)}
@@ -139,6 +141,7 @@ def _spread(value: Any, known: Mapping[str, Any]) -> Array:
 
 def _worth_timing(arrays: Mapping[str, Array], places: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which candidates are not beaten by one that only recomputes or offloads less."""
+    # A number for each kind: candidates that differ in nothing but the costly choices.
     kinds = np.zeros(len(places), np.int64)
     for name in arrays:
         if name not in _COSTLY:
@@ -148,6 +151,8 @@ def _worth_timing(arrays: Mapping[str, Array], places: NDArray[np.int64]) -> NDA
     again, away = (arrays[name][places].astype(np.int64) for name in _COSTLY)
     fits = np.zeros((int(kinds.max(initial=-1)) + 1, len(CODES["recompute"]) + 1, 3), bool)  # a margin of none in front
     fits[kinds, again + 1, away + 1] = True
+
+    # A running "or" along both choices says whether anything that costs less of either fits.
     below = np.logical_or.accumulate(np.logical_or.accumulate(fits, axis=1), axis=2)
     return np.asarray(~(below[kinds, again, away + 1] | below[kinds, again + 1, away]))
 
@@ -195,6 +200,8 @@ class Plan(Shown):
         _, first = np.unique(keys, axis=1, return_index=True)
         order = np.sort(first)
         steps, needs = self.steps[order], self.needs[self.timed[order]]
+
+        # Within EQUAL of the fastest of a chain of near ones counts as equal, and then memory decides.
         fastest = steps.copy()  # of those that a layout is as fast as
         for place in range(1, len(steps)):
             if steps[place] <= fastest[place - 1] * (1 + EQUAL):
@@ -246,6 +253,7 @@ def _what_fits(given: Setting, fixed: Choices) -> str:
         job = replace(given.job, **{name: word})
         if job != given.job and _fits(replace(given, job=job), fixed):
             ways.append(f"--{name} {word}")
+    # More GPUs are more replicas, so their number cannot stay fixed.
     free = {name: value for name, value in fixed.items() if name != "data"}
     for gpus in (given.job.gpus * 2**power for power in range(1, 13)):
         if _fits(given, free, gpus):

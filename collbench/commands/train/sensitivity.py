@@ -60,6 +60,7 @@ def anchored(given: Setting, anchor: Anchor, fixed: Choices) -> tuple[Setting, P
     def at(efficiency: float) -> PlannedStep:
         return evaluate_layout(replace(request, job=replace(request.job, efficiency=efficiency)), layout)
 
+    # Bisection in logarithms: the step gets shorter as computing gets faster.
     low, high = FASTEST, SLOWEST
     for _ in range(50):
         middle = (low * high) ** 0.5
@@ -105,6 +106,8 @@ def sensitivities(plan: Plan) -> list[Gain]:
     for name, change in RESOURCES.items():
         steps = [evaluate_layout(change(given, factor), layout).typical for factor in (1.1, 2.0)]
         gains.append(Gain(name, *(before / step for step in steps)))
+
+    # More memory makes no step faster by itself; it lets other layouts fit.
     steps = [best_of(_product(given, factor, "memory"), plan.fixed).typical for factor in (1.1, 2.0)]
     gains.append(Gain("memory", *(max(1.0, before / step) for step in steps)))
     return sorted(gains, key=lambda gain: -gain.tenth)

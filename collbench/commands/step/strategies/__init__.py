@@ -57,7 +57,9 @@ def choose(names: str) -> tuple[str, ...]:
 def needs(names: Iterable[str], jobs: Iterable[Job], ranks: int, platform: str) -> Needs:
     """Return the memory that strategies want, each for itself and for the implementations that it uses."""
     chosen, every = [strategies()[name] for name in names], list(jobs)
-    used = {name for strategy in chosen for name in strategy.uses}
+    used: set[str] = set()
+    for strategy in chosen:
+        used.update(strategy.uses)
     requested = algorithms.needs(sorted(used), ranks, platform)
     fifos = dict(requested.fifos)
     for strategy in chosen:
