@@ -25,11 +25,8 @@ from collbench.results import Measurement
 
 ROOT = Path(__file__).parents[1]
 BUDGETS = ROOT / "tests" / "budgets.toml"
-DELETED = {
-    Path(name).name
-    for name in tomllib.loads(BUDGETS.read_text())
-    if "/commands/" in name and not (ROOT / name).is_dir()
-}
+_FOLDERS = [ROOT / name for name in tomllib.loads(BUDGETS.read_text()) if "/commands/" in name]
+DELETED = {folder.name for folder in _FOLDERS if not folder.is_dir()}
 """Commands whose folder somebody has taken away (`python -m tools.without`); of a whole checkout none."""
 Tree = Callable[[dict[str, str]], Path]
 
@@ -48,9 +45,8 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out a file of tests that imports a command which was taken away."""
     if not DELETED or collection_path.suffix != ".py":
         return None
-    named = re.findall(
-        r"(?:collbench|tests)\.commands(?:\.| import )(\w+)", collection_path.read_text(encoding="utf-8")
-    )
+    text = collection_path.read_text(encoding="utf-8")
+    named = re.findall(r"(?:collbench|tests)\.commands(?:\.| import )(\w+)", text)
     return True if DELETED & {*named} else None
 
 

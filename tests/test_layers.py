@@ -35,9 +35,7 @@ SPEAKING = {
 
 OTHERS = {
     "lesson": {"sweep", "explain", "report", "exercise"},
-    "predict": {"sweep"},
     "report": {"step", "train"},
-    "runs": {"check"},
     "sweep": {"compare"},
 }
 """Commands that use other commands.  What two need otherwise moves down."""
