@@ -36,7 +36,6 @@ SPEAKING = {
 OTHERS = {
     "lesson": {"sweep", "explain", "report", "exercise"},
     "predict": {"sweep"},
-    "report": {"step", "train"},
     "runs": {"check"},
     "sweep": {"compare"},
 }
