@@ -35,7 +35,6 @@ SPEAKING = {
 
 OTHERS = {
     "lesson": {"sweep", "explain", "report", "exercise"},
-    "report": {"step", "train"},
     "sweep": {"compare"},
 }
 """Commands that use other commands.  What two need otherwise moves down."""
