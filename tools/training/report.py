@@ -4,6 +4,7 @@ It prints the constants that belong into collbench/planner/constants.py, and err
 the shipped constants and no anchor, with constants fitted without the table, and with one step of the table as anchor.
 """
 
+import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ from tools.training.published import FITTED_TO, TABLES
 from tools.training.tables import Table
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
+RUNS = PAGE.with_name("training-runs.csv")
 SHARED = {"fused": 0.5, "half": 2000.0, "fp8": 0.9, "older": 0.9}
 """Constants that are fitted to dense models of all generations together, and where the search for them begins."""
 EXPERTS = {"narrow": 1000.0, "few": 200.0}
@@ -150,16 +152,18 @@ NEAR = 8
 """Nodes up to which nanotron's runs are less disturbed by others."""
 
 
-def rows() -> Iterator[str]:
-    """A row for every run."""
-    yield "| published | run | layout | published, s | zero-anchor, s | error | anchored |"
-    yield "|---|---|---|---|---|---|---|"
-    for table in TABLES:
-        for plain, anchored in zip(misses(table), misses(table, anchored=True), strict=True):
-            yield (
-                f"| {table.name} | {plain.row.label} | {plain.layout.name} | {plain.published:.3g} | "
-                f"{plain.planned:.3g} | {plain.relative:+.1%} | {anchored.relative:+.1%} |"
-            )
+def write_runs() -> None:
+    """A line for every run, as CSV."""
+    with RUNS.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(
+            ("published", "run", "layout", "published_seconds", "planned_seconds", "error", "anchored_error")
+        )
+        for table in TABLES:
+            for plain, anchored in zip(misses(table), misses(table, anchored=True), strict=True):
+                seconds = f"{plain.published:.3g}", f"{plain.planned:.3g}"
+                errors = f"{plain.relative:+.1%}", f"{anchored.relative:+.1%}"
+                writer.writerow((table.name, plain.row.label, plain.layout.name, *seconds, *errors))
 
 
 def exposed() -> Iterator[str]:
@@ -195,10 +199,10 @@ def main() -> None:
         ("strangers", strangers()),
         ("layouts", nanotron.layout_table()),
         ("exposed", exposed()),
-        ("rows", rows()),
     ):
         text = written(text, name, lines)
     PAGE.write_text(text, encoding="utf-8")
+    write_runs()
     print(text[text.index("<!-- summary -->") : text.index("<!-- end of summary -->")])
     print(text[text.index("<!-- exposed -->") : text.index("<!-- end of exposed -->")])
 
