@@ -10,11 +10,11 @@ from tools import ROOT
 PAGE = ROOT / "docs" / "options.md"
 HEAD = """# Options
 
-Written by `python -m tools.options` from the commands; `collbench help COMMAND` shows the same, with examples. An option
-means the same in every command that has it. TIME is written as `500ms`, `5s`, `2min` or `12h` (a number alone is
+Written by `python -m tools.options` from the commands; `collbench help COMMAND` shows the same, with examples. An
+option means the same in every command that has it. TIME is written as `500ms`, `5s`, `2min` or `12h` (a number alone is
 seconds), SHARE as `5%` or `0.05`, SIZE in bytes or as `64K`, `1.5G`. Elsewhere stand [variables of the
-environment](measuring.md#variables-of-the-environment), [exit statuses](measuring.md#exit-statuses) and [the programs of
-nccl-tests](formats.md#the-programs-of-nccl-tests).
+environment](measuring.md#variables-of-the-environment), [exit statuses](measuring.md#exit-statuses) and [the programs
+of nccl-tests](formats.md#the-programs-of-nccl-tests).
 """
 
 
