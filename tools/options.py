@@ -10,13 +10,11 @@ from tools import ROOT
 PAGE = ROOT / "docs" / "options.md"
 HEAD = """# Options
 
-Every command with its options, written by `python -m tools.options` from the commands; `collbench help COMMAND` shows
-the same, with examples. What an option means is the same in every command that has it: `--redop` is the
-reduction, `-o` or `--out` the place to write, `--on` names a platform, a described system or the machine that a run
-is of, `--json FILE` writes what is printed as JSON, and `--json -` prints it instead. TIME is written as `500ms`, `5s`,
-`2min` or `12h` (a number alone is seconds), SHARE as `5%` or `0.05`, SIZE in bytes or as `64K`, `1.5G`. [Variables of
-the environment and exit statuses](measuring.md#variables-of-the-environment) and [the programs of
-nccl-tests](formats.md) stand elsewhere.
+Written by `python -m tools.options` from the commands; `collbench help COMMAND` shows the same, with examples. An
+option means the same in every command that has it. TIME is written as `500ms`, `5s`, `2min` or `12h` (a number alone is
+seconds), SHARE as `5%` or `0.05`, SIZE in bytes or as `64K`, `1.5G`. Elsewhere stand [variables of the
+environment](measuring.md#variables-of-the-environment), [exit statuses](measuring.md#exit-statuses) and [the programs
+of nccl-tests](formats.md#the-programs-of-nccl-tests).
 """
 
 
