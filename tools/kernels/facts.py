@@ -5,7 +5,7 @@ from importlib import metadata
 
 from collbench.platforms import compiler
 from tools.kernels import sass
-from tools.kernels.nvrtc import ARCHITECTURES, PROGRAMS, compiled
+from tools.kernels.nvrtc import ARCHITECTURES, RANKS_MEET, compiled
 
 ARRAY = {"LDG.E.128", "STG.E.128"}
 VECTORS = {"LD.E.128.STRONG.SYS", "ST.E.128.STRONG.SYS"}
@@ -80,10 +80,10 @@ def instructions_table() -> str:
 
 
 def registers_table() -> str:
-    """Of a thread, by kernel and architecture: sums of float, and averages of int8, which take most."""
+    """Of a thread of kernels whose ranks meet: sums of float, and averages of int8, which take most."""
     columns = [*(("float", "sum", arch) for arch in ARCHITECTURES), ("int8", "avg", 90)]
     lines = [["File", "Kernel", *(f"sm_{arch} {dtype}" for dtype, _, arch in columns)], ["---"] * (2 + len(columns))]
-    for file, more in PROGRAMS:
+    for file, more in RANKS_MEET:
         for name in compiler.entries(file):
             counts = (compiled(file, more, *column).resources[name].registers for column in columns)
             lines.append([" ".join([f"`{file}`", *more]), f"`{name}`", *map(str, counts)])
