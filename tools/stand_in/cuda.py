@@ -18,8 +18,7 @@ handed over whole, as there: with 8,192 of them.
 
 It is held against CuPy 14.2 and what CUDA 12.9 documents: cupy/_core/raw.pyx (what compiles and loads, and when),
 cupy/cuda/function.pyx (arguments by value, the grid that is cut), stream.pyx and graph.pyx, compiler.py, and
-cupy_backends/cuda/api/runtime.pyx and driver.pyx.  test_fakes.py compares names, parameters, defaults and errors with
-the installed CuPy.  What differs on purpose:
+cupy_backends/cuda/api/runtime.pyx and driver.pyx; a real H100 has run the same code.  What differs on purpose:
 
 * It is stricter: whatever is enqueued, copies included, needs its stream's device to be current; every launch names its
   stream; a stream must be non-blocking; an empty graph is no graph; what no machine of the tests should do is an
