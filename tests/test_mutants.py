@@ -1,10 +1,12 @@
-"""Faults that are drawn over a package: which places are changed, whoever moves them, and what the tests see of it."""
+"""Faults on purpose: those of kernels stand where their records say, those of Python are drawn, and the tests see them."""
 
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tools.mutants.of_python import Reader, drawn, main
+from tools.mutants.trial import mutants
 
 SUMS = '''"""Sums 1 + 1."""
 
@@ -46,6 +48,14 @@ def tree(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
+
+
+def test_each_text_of_a_recorded_fault_stands_once_in_its_file() -> None:
+    known = mutants()
+    assert len({mutant.name for mutant in known}) == len(known) > 100
+    for mutant in known:
+        text = (ROOT / mutant.file).read_text()
+        assert [text.count(old) for old, _ in mutant.changes] == [1] * len(mutant.changes), mutant.name
 
 
 def test_faults_are_of_code_and_not_of_docstrings_messages_types_and_representations(tree: Path) -> None:
