@@ -10,7 +10,7 @@ from collbench.runfile.store import read
 from collbench.stats import Estimate
 from tests.analysis.made_up_steps import ranks_that_are
 from tests.conftest import ROOT
-from tools import lesson, lesson_chapters, lesson_page, lesson_places
+from tools import lesson, lesson_chapters, lesson_places
 
 RESULTS = ROOT / "results"
 

@@ -1,4 +1,4 @@
-"""Faults on purpose: those of kernels stand where their records say, those of Python are drawn, and the tests see them."""
+"""Faults on purpose: those of kernels stand where their records say, those of Python are drawn and tried."""
 
 from pathlib import Path
 

@@ -40,7 +40,7 @@ def main() -> int:
     try:
         with opened(Place(1, RANKS), largest=large) as platform:
             print(nccl_settings(platform), flush=True)
-            for line in targets(platform, large, small, SCALE.sampling):
+            for line in targets(platform, large, small, Sampling(budget=SCALE.budget, iters=SCALE.iters)):
                 failures += line.startswith(said.WRONG)
                 print(line if line.startswith(said.WRONG) else f"{said.KEY}{line}", flush=True)
     except CollbenchError as error:

@@ -17,7 +17,6 @@ from collbench.platforms.layout import Layout
 from collbench.platforms.processes import Alone
 
 
-
 @dataclass(frozen=True)
 class Scale:
     """Counts, sizes in bytes, and times in seconds of the programs of this folder."""
@@ -30,7 +29,8 @@ class Scale:
     dtypes: tuple[str, ...] = tuple(DATATYPES)
     redops: tuple[str, ...] = tuple(REDUCTIONS)
     bench: tuple[int, int] = (256 * 2**20, 4096)  # the sizes that have targets
-    sampling: Sampling = Sampling(budget=5.0)  # of these
+    budget: float = 5.0  # seconds for one of these
+    iters: int | None = None  # samples of it, instead of as many as are needed
     sanitized: int = 40_012
     accounted: float = 0.2  # the least share of an operation's time that its log must account for
     longest: float = 1.5  # of the traced operation's time, the most that a rank's track may take
@@ -49,7 +49,8 @@ SMALL_SCALE = Scale(
     dtypes=("float",),
     redops=("sum",),
     bench=(4096, 64),
-    sampling=Sampling(budget=0.0, iters=2),
+    budget=0.0,
+    iters=2,
     sanitized=64,
     accounted=0.0,
     longest=1e3,

@@ -48,15 +48,19 @@ def _step(command: str, shows: str, *words: str) -> Stage:
 
 def _processes(ranks: int) -> Stage:
     words = ("collbench", "launch", "--go", "--launcher", "mpirun", "--ranks-per-node", str(ranks), "--", "sweep")
-    matrix = ("--op", "allreduce,allgather", "-b", "240", "-e", "16K", "-f", "60", "-n", "2", "--impl", "all")
+    matrix = ("--op", "allreduce,allgather", "--impl", "all", "-b", "240", "-e", "16K", "-f", "60", "-n", "2")
+    words += ("--on", "gpu", *matrix, "--no-plot", "--out", "{folder}/run")
     shows = f"{ranks} processes on one GPU, started by MPI, are right"
-    return Stage(f"mpi-{ranks}", shows, (*words, "--on", "gpu", *matrix, "--no-plot", "--out", "{folder}/run"), tests=True)
+    return Stage(
+        f"mpi-{ranks}", shows, (*words, "--on", "gpu", *matrix, "--no-plot", "--out", "{folder}/run"), tests=True
+    )
 
 
 _ALL = ("--op", "allreduce,broadcast,allgather", "--impl", "all", *SIZES)
 _PAIRS = ("--op", "pingpong,bandwidth,bidirectional,multipair", "--impl", "nccl", *SIZES)
 _CHECK = ("collbench", "check", "--budget", "40s", "--on", "gpu")
 _VERIFY = ("--ranks", "4", "-d", "all", "--redop", "all", "--op", "allreduce", "--impl", "all,narrow")
+_EXPLAIN = ("--ranks", "4", "--impl", "ladder", "-b", "64K", "-e", "16M", "-f", "256", "--out", "{folder}/run")
 _OVERLAP = ("--impl", "auto,two-shot,ring-events,ring-host,nccl", "--buckets", "4M,16M,64M")
 _SCALE = ("--ranks", "1..4", *STEP[2:])
 
@@ -72,11 +76,7 @@ STAGES = (
     ),
     Stage("targets", "the speed targets, as shares of their bounds", ("bench",), 90),
     Stage(
-        "explain",
-        "where the time of every rung goes",
-        ("collbench", "explain", "--on", "gpu", "--ranks", "4", "--impl", "ladder")
-        + ("-b", "64K", "-e", "16M", "-f", "256", "--out", "{folder}/run"),
-        75,
+        "explain", "where the time of every rung goes", ("collbench", "explain", "--on", "gpu", *_EXPLAIN), 75
     ),  # 14 s
     _step("overlap", "what streams hide of a step's communication", *STEP, *_OVERLAP),
     _step("scale", "how a step scales", *_SCALE, "--impl", "auto,nccl"),

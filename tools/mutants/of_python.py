@@ -38,6 +38,7 @@ ARITHMETIC |= {ast.BitAnd: "|", ast.BitOr: "&", ast.LShift: ">>", ast.RShift: "<
 UNTOUCHED_FUNCTIONS = ("__repr__", "__str__", "__hash__", "__format__")
 # What only a clock, a reader of messages or a type checker would notice.
 UNTOUCHED_ARGUMENTS = ("strict", "timeout", "indent", "stacklevel", "daemon", "frozen", "slots", "kw_only", "maxsize")
+ANY_ORDER = ("isinstance", "max", "min")
 UNTOUCHED_CALLS = ("sleep", "print", "cast", "TypeVar", "warn", "Opt")
 
 
@@ -114,16 +115,8 @@ def touched(node: ast.AST) -> Iterator[ast.AST]:
 
 def changes(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
     """Yield what can be done to a node itself: the operator, what it replaces, and the text that it puts there."""
+    yield from of_operators(node)
     match node:
-        case ast.Compare(left, [operator], [right]):
-            for name, table in (("comparison", COMPARISONS), ("boundary", BOUNDARIES)):
-                if sign := table.get(type(operator)):
-                    yield name, node, f"({ast.unparse(left)}) {sign} ({ast.unparse(right)})"
-        case ast.BinOp(left, operator, right) if type(operator) in ARITHMETIC and not is_text(left, right):
-            yield "arithmetic", node, f"(({ast.unparse(left)}) {ARITHMETIC[type(operator)]} ({ast.unparse(right)}))"
-        case ast.BoolOp(operator, values):
-            word = " and " if isinstance(operator, ast.Or) else " or "
-            yield "and, or", node, "(" + word.join(f"({ast.unparse(value)})" for value in values) + ")"
         case ast.Constant(bool(value)):
             yield "truth", node, str(not value)
         case ast.Constant(int() | float() as value):
@@ -134,12 +127,29 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
             yield "return", value, "None"
         case ast.Expr(ast.Call(function)) if name_of(function) not in UNTOUCHED_CALLS:
             yield "call left out", node, "pass"
-        case ast.Call(function, [ast.expr() as first, ast.expr() as second, *rest]):
-            same = ast.unparse(first) == ast.unparse(second)
-            starred = any(isinstance(argument, ast.Starred) for argument in node.args)
-            if not (same or starred) and name_of(function) not in (*UNTOUCHED_CALLS, "isinstance", "max", "min"):
-                swapped = ast.Call(function, [second, first, *rest], node.keywords)
-                yield "arguments", node, ast.unparse(swapped)
+        case ast.Call(function, [ast.expr() as first, ast.expr() as second, *rest]) if swappable(node):
+            yield "arguments", node, ast.unparse(ast.Call(function, [second, first, *rest], node.keywords))
+
+
+def of_operators(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
+    """Yield what can be done to an operator: comparisons, boundaries, arithmetic, logic."""
+    match node:
+        case ast.Compare(left, [operator], [right]):
+            for name, table in (("comparison", COMPARISONS), ("boundary", BOUNDARIES)):
+                if sign := table.get(type(operator)):
+                    yield name, node, f"({ast.unparse(left)}) {sign} ({ast.unparse(right)})"
+        case ast.BinOp(left, operator, right) if type(operator) in ARITHMETIC and not is_text(left, right):
+            yield "arithmetic", node, f"(({ast.unparse(left)}) {ARITHMETIC[type(operator)]} ({ast.unparse(right)}))"
+        case ast.BoolOp(operator, values):
+            word = " and " if isinstance(operator, ast.Or) else " or "
+            yield "and, or", node, "(" + word.join(f"({ast.unparse(value)})" for value in values) + ")"
+
+
+def swappable(call: ast.Call) -> bool:
+    """Whether the order of a call's first two arguments matters."""
+    first, second = map(ast.unparse, call.args[:2])
+    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+    return first != second and not starred and name_of(call.func) not in (*UNTOUCHED_CALLS, *ANY_ORDER)
 
 
 def is_text(*nodes: ast.expr) -> bool:
