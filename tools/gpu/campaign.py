@@ -21,6 +21,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -70,14 +71,20 @@ class Campaign:
         start = time.monotonic()
         for stage in self.order():
             left = self.budget - GRACE - (time.monotonic() - start)
-            if stage.gpus > self.gpus:
-                self.save(stage, Outcome(SKIPPED, sources(), lines=(f"needs {stage.gpus} GPUs",)))
+            if lacks := self.lacks(stage):
+                self.save(stage, Outcome(SKIPPED, sources(), lines=(f"needs {lacks}",)))
             elif stage.limit > left:
                 print(f"\n{stage.name}: not begun, it may take {stage.limit} s, and {left:.0f} s are left", flush=True)
             else:
                 print(f"\n{stage.name}: {stage.shows}", flush=True)
                 self.carry_out(stage)
             (self.folder / PAGE).write_text(self.page(), encoding="utf-8")
+
+    def lacks(self, stage: Stage) -> str:
+        """Return what a stage needs and this machine has not."""
+        if stage.gpus > self.gpus:
+            return f"{stage.gpus} GPUs"
+        return stage.package if stage.package and not find_spec(stage.package) else ""
 
     def order(self) -> list[Stage]:
         """Return what was never begun with these sources, then what did not pass: a hang must not take others' time."""

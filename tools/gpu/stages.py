@@ -19,6 +19,7 @@ class Stage:
     command: tuple[str, ...]  # begins with `collbench`, or with the name of a program
     limit: int = 240  # seconds after which it is ended
     gpus: int = 1  # without which it is not possible
+    package: str = ""  # of Python, likewise
     tests: bool = False  # whether it says that something is right, and not how fast it is
 
 
@@ -47,18 +48,21 @@ def _step(command: str, shows: str, *words: str) -> Stage:
 
 
 def _processes(ranks: int) -> Stage:
-    words = ("collbench", "launch", "--go", "--launcher", "mpirun", "--ranks-per-node", str(ranks), "--", "sweep")
-    matrix = ("--op", "allreduce,allgather", "--impl", "all", "-b", "240", "-e", "16K", "-f", "60", "-n", "2")
-    words += ("--on", "gpu", *matrix, "--no-plot", "--out", "{folder}/run")
+    start = ("collbench", "launch", "--go", "--launcher", "mpirun", "--ranks-per-node", str(ranks), "--")
     shows = f"{ranks} processes on one GPU, started by MPI, are right"
     return Stage(
-        f"mpi-{ranks}", shows, (*words, "--on", "gpu", *matrix, "--no-plot", "--out", "{folder}/run"), tests=True
+        f"mpi-{ranks}",
+        shows,
+        (*start, "sweep", "--on", "gpu", *_FEW, "--out", "{folder}/run"),
+        package="mpi4py",
+        tests=True,
     )
 
 
+_FEW = ("--op", "allreduce,allgather", "--impl", "all", "-b", "240", "-e", "16K", "-f", "60", "-n", "2", "--no-plot")
 _ALL = ("--op", "allreduce,broadcast,allgather", "--impl", "all", *SIZES)
 _PAIRS = ("--op", "pingpong,bandwidth,bidirectional,multipair", "--impl", "nccl", *SIZES)
-_CHECK = ("collbench", "check", "--budget", "40s", "--on", "gpu")
+_CHECK = ("collbench", "check", "--budget", "40s")
 _VERIFY = ("--ranks", "4", "-d", "all", "--redop", "all", "--op", "allreduce", "--impl", "all,narrow")
 _EXPLAIN = ("--ranks", "4", "--impl", "ladder", "-b", "64K", "-e", "16M", "-f", "256", "--out", "{folder}/run")
 _OVERLAP = ("--impl", "auto,two-shot,ring-events,ring-host,nccl", "--buckets", "4M,16M,64M")
