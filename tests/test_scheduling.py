@@ -11,7 +11,7 @@ from collbench.analysis.crossover import contests, disturbed_rivals, library_of,
 from collbench.analysis.roofline import measured_roofline
 from collbench.cli.results_table import Compared, row
 from collbench.measure.disturbance import all_disturbed, disturbed_in_words
-from collbench.platforms.scheduling import Watch
+from collbench.platforms.scheduling import SchedulingWatch
 from collbench.results import Explanation, Measurement, Outcome, Skipped, timed
 from collbench.results.facts import DISTURBED_SHARE, Scheduling
 from collbench.runfile.header import Header
@@ -43,14 +43,14 @@ def test_a_row_is_disturbed_where_spoiled_samples_are_the_rule() -> None:
 
 
 def test_a_sample_is_spoiled_where_one_rank_was_off_its_core_for_two_per_cent_of_it() -> None:
-    watch = Watch()
+    watch = SchedulingWatch()
     for share, spoiled in ((0.0, False), (0.02, False), (0.021, True), (1.0, True)):
         watch.off_core = share
         assert watch.spoiled is spoiled, share
 
 
 def test_switches_and_cores_are_handed_over_once() -> None:
-    watch = Watch()
+    watch = SchedulingWatch()
     watch.switches, watch.cores = 3, {1, 0}
     assert watch.take() == (3, (0, 1))
     assert watch.take() == (0, ())

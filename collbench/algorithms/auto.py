@@ -35,8 +35,9 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     """Prepare the first that the hardware supports."""
     refused = []
     for name in expected(case, platform):
+        # One process may find no room for a grid that the others have: all must try the next one then.
         try:
-            with platform.team.agreeing():  # one process may find no room for a grid that the others have
+            with platform.team.agreeing():
                 prepared = implementations()[name].prepare(case, platform)
         except Unsupported as reason:
             refused.append(f"{name}: {reason}")

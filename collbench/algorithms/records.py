@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _ORDER = 100  # behind all others in lists
 
 
-class Record(Struct, forbid_unknown_fields=True):
+class KernelRecord(Struct, forbid_unknown_fields=True):
     """What a record says of the kernel next to it."""
 
     collectives: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -70,26 +70,26 @@ def lacking(word: str) -> str:
     return ""
 
 
-def _read(path: Path) -> Record:
+def _read(path: Path) -> KernelRecord:
     try:
-        record = msgspec.convert(read_toml(path, UsageError), Record)
+        record = msgspec.convert(read_toml(path, UsageError), KernelRecord)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {error}; the keys are {', '.join(Record.__struct_fields__)}") from None
+        raise UsageError(f"{path}: {error}; the keys are {', '.join(KernelRecord.__struct_fields__)}") from None
     if unknown := [name for name in record.collectives if name not in COLLECTIVES]:
         raise UsageError(f"{path}: unknown collective {unknown[0]!r}; choose from: {', '.join(COLLECTIVES)}")
     return record
 
 
-def _supports(record: Record, case: Case) -> None:
+def _supports(record: KernelRecord, case: Case) -> None:
     if case.in_place and not record.in_place:
         raise Unsupported("its record says that it does not work in place")
 
 
-def _fifo(record: Record, ranks: int, platform: str) -> int:
+def _fifo(record: KernelRecord, ranks: int, platform: str) -> int:
     return -(-record.fifo // LINE) * LINE
 
 
-def _prepare(name: str, record: Record, case: Case, platform: Platform) -> Prepared:
+def _prepare(name: str, record: KernelRecord, case: Case, platform: Platform) -> Prepared:
     """Prepare the kernel that is called as the record, or of several collectives as the record and the collective."""
     entry = name.replace("-", "_")
     if len(record.collectives) > 1:

@@ -48,7 +48,7 @@ from collbench.measure.session import Session
 from collbench.measure.step_runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
 from collbench.measure.steps import LONGEST
 from collbench.platforms import find_platform, platforms
-from collbench.platforms.layout import Layout
+from collbench.platforms.layout import MemoryLayout
 from collbench.present.terminal import Table, lines
 from collbench.results import Result, StepTimes, by_key
 from collbench.topology.system import System
@@ -249,7 +249,7 @@ def scale_session(request: StepRequest) -> Session:
     counts = parse_ranks(request.counts or "1,2")
     platform, sweep = _measured_sweep(request, "4M", counts[-1])
     product = Step(1, request.matrix or find_platform(platform).matrix)
-    layout = Layout.of(replace(sweep, steps=(product,)), needs(sweep.implementations, sweep.ranks, platform))
+    layout = MemoryLayout.of(replace(sweep, steps=(product,)), needs(sweep.implementations, sweep.ranks, platform))
     find_platform(platform).refuse_too_large(layout.nbytes, sum(counts))  # all ranks are there at once
     scaling = Scaling(replace(sweep, steps=(_measured_step(request, platform, sweep),)), counts, modes)
     folder = request.folder or default_folder(sweep, "scale")

@@ -80,8 +80,8 @@ def on_auto() -> str:
 
 def open_platform(sweep: "Sweep", needs: "Needs", name: str, team: "Team") -> "Platform":
     """*Collective*: that platform, with memory for the sweep's cases and `needs` on every rank this process holds."""
-    from collbench.platforms.layout import Layout
+    from collbench.platforms.layout import MemoryLayout
 
     module = importlib.import_module(find_platform(name).module)
-    platform: Platform = module.open_platform(sweep, Layout.of(sweep, needs), team)
+    platform: Platform = module.open_platform(sweep, MemoryLayout.of(sweep, needs), team)
     return platform

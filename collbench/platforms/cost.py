@@ -69,8 +69,14 @@ class Hardware:
         return nbytes * max(cost.link / self.link, self.moved(cost) / shares)
 
     def seconds(self, cost: Cost, nbytes: int) -> float:
-        """The time of an operation of that size; infinite for a wait that this hardware has not."""
-        reach = self.adds if cost.adds else self.reach if cost.wait is Wait.BARRIER else 1.0
+        """Return the time of an operation of that size; infinite for a wait that this hardware has not."""
+        reach = 1.0
+        if cost.adds:
+            reach = self.adds
+        elif cost.wait is Wait.BARRIER:
+            reach = self.reach
+
+        # The busiest resource decides: links, memory and packets are busy at the same time.
         resources = (
             cost.link / min(reach * self.link, cost.blocks * self.block),
             max(self.moved(cost, self.mixed), cost.memory / (cost.blocks * self.block)),
@@ -111,7 +117,10 @@ def gpus(ranks: int, devices: int, arch: str = "sm90", pcie: bool = False) -> Ha
 
     Those that share a GPU share its memory and its links; within a GPU there are none.
     """
-    rows = COSTS["shared" if ranks > devices == 1 else "pcie" if pcie else "nvlink"]
+    kind = "pcie" if pcie else "nvlink"
+    rows = COSTS["shared" if ranks > devices == 1 else kind]
+
+    # An architecture without figures of its own has those of the newest before it.
     older = [known for known in rows if capability(known) <= capability(arch)]
     costs, every, gpu = rows[max(older, key=capability, default=next(iter(rows)))], COSTS["any"], ARCHITECTURES[arch]
     here = math.ceil(ranks / devices)

@@ -16,7 +16,7 @@ _LIBRARY = ctypes.CDLL(None)
 _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 
-class Watch:
+class SchedulingWatch:
     """What a rank sees of its scheduling while it is timed; `off_core` is of all ranks and the last region alone."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from collbench.cases import Case
 from collbench.datatypes import DATATYPES, NONE, Wire
 from collbench.errors import TimedOut
 from collbench.platforms import checking, compiler
-from collbench.platforms.checking import Plan
+from collbench.platforms.checking import StressPlan
 from collbench.platforms.cpu.memory import CpuMemory
 from collbench.platforms.interface import Launcher, Prepared
 from collbench.platforms.layout import GUARD, GUARDED, Region, buffers, view
@@ -66,7 +66,7 @@ def singly(launch: Callable[[int], Any]) -> compiler.Loop | None:
     return compiler.Loop(repeat, what, 1, 1)
 
 
-def _stress_rank(memory: CpuMemory, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
+def _stress_rank(memory: CpuMemory, case: Case, prepared: Prepared, plan: StressPlan) -> Mismatch | None:
     """Make this rank's calls of a case, one after the other, and return what is wrong on this rank."""
     rank, wire = memory.rank, prepared.wire
     operation = _Operation(prepared.loop or prepared.launch)
@@ -96,7 +96,7 @@ def _stress_rank(memory: CpuMemory, case: Case, prepared: Prepared, plan: Plan) 
     run(ctypes.c_void_p(check.ctypes.data))
     if operation.failure:
         raise operation.failure
-    return checking.found(case, plan, rank, arrays["verdicts"], with_bits=True, wire=wire)
+    return checking.first_mismatch(case, plan, rank, arrays["verdicts"], with_bits=True, wire=wire)
 
 
 class CpuChecker:
@@ -131,7 +131,7 @@ class CpuChecker:
             (failure for failure, _ in every), {rank: digest for rank, (_, digest) in enumerate(every)}
         )
 
-    def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
+    def stress(self, case: Case, prepared: Prepared, plan: StressPlan) -> Mismatch | None:
         """Make this rank's calls and judge them, and agree with the others."""
         self._launcher.synchronize()
         with self._team.agreeing():

@@ -20,7 +20,7 @@ from collbench.platforms.layout import MAX_RANKS, buffers
 from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment
-from collbench.platforms.scheduling import RunQueue, Watch
+from collbench.platforms.scheduling import RunQueue, SchedulingWatch
 
 _SCHEDULED = np.dtype([("off_core", np.float64), ("switches", np.uint64), ("cores", np.uint64, 2)])
 """`struct Scheduled` of kernels/host/library.cpp."""
@@ -34,7 +34,7 @@ class CpuClock(Clock):
     def __init__(self, team: Team, memory: CpuMemory, cache: int | None) -> None:
         self._team, self._memory, self._cache = team, memory, cache
         self._seconds = np.zeros(2)  # and the share of them off its core
-        self.scheduled = Watch()
+        self.scheduled = SchedulingWatch()
         self._scheduled = np.zeros(1, _SCHEDULED)
         with team.agreeing():
             barrier, self.meet = _barrier(team, memory)

@@ -17,7 +17,7 @@ from collbench.cases import Case
 from collbench.errors import Unsupported
 from collbench.platforms.cpu.window import Window
 from collbench.platforms.interface import Limits
-from collbench.platforms.layout import MAX_RANKS, WORLD, Layout, Memory, Region, awaited
+from collbench.platforms.layout import MAX_RANKS, WORLD, Memory, MemoryLayout, Region, awaited
 from collbench.platforms.processes import Team
 
 _YIELDS = {"yield": 1, "busy": 0}
@@ -45,7 +45,7 @@ Copy = tuple[np.uint64, np.uint64, np.uint64, np.uint64, np.uint32]
 class CpuMemory(Memory):
     """The window of this machine's ranks."""
 
-    def __init__(self, team: Team, layout: Layout, spin: str) -> None:
+    def __init__(self, team: Team, layout: MemoryLayout, spin: str) -> None:
         self.rank, self.ranks, self.layout = team.rank, team.size, layout
         self.window = Window(team, layout.nbytes)
         self.nodes = len(set(team.exchange(min(self.window.bases))))

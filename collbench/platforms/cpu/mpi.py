@@ -25,7 +25,7 @@ _CALL = np.dtype(
 )
 
 Arguments = tuple[int, ...]
-Memory = np.ndarray[tuple[int], np.dtype[np.uint64]]
+Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def symbol(extension: str, name: str) -> int | None:
     return None
 
 
-def mpi_call(name: str, arguments: Arguments, large: bool = False, held: Memory | None = None) -> Call:
+def mpi_call(name: str, arguments: Arguments, large: bool = False, held: Words | None = None) -> Call:
     """Return a call of an MPI function, in its form for large counts where needed; `held` lives as long as it does."""
     from mpi4py import MPI
 
@@ -127,7 +127,7 @@ def statuses(count: int = 1) -> int:
     return int(_shared(count * _STATUS).ctypes.data)
 
 
-def requests(count: int) -> tuple[Memory, list[int]]:
+def requests(count: int) -> tuple[Words, list[int]]:
     """Room for requests as one array of the library's, to be held while they are used, and where each of them is."""
     from mpi4py import MPI
 
@@ -136,7 +136,7 @@ def requests(count: int) -> tuple[Memory, list[int]]:
     return memory, [int(memory.ctypes.data) + place * size for place in range(count)]
 
 
-def _memory(nbytes: int) -> Memory:
+def _memory(nbytes: int) -> Words:
     return np.zeros(-(-nbytes // 8), np.uint64)
 
 

@@ -38,7 +38,7 @@ class Flags:
 
 
 @dataclass(frozen=True)
-class Kind:
+class MpiKind:
     """An MPI library, whatever its version."""
 
     key: str  # its word for --mpi
@@ -64,7 +64,7 @@ _VENV = "python3 -m venv FOLDER, FOLDER/bin/pip install {}, and --mpi FOLDER, or
 KINDS = {
     kind.key: kind
     for kind in (
-        Kind(
+        MpiKind(
             key="mvapich",
             name="MVAPICH",
             version=r"MVAPICH\d*\s+Version\s*:\s*(\S+)",
@@ -73,7 +73,7 @@ KINDS = {
             roots=("MV2_HOME", "MVAPICH_HOME"),
             options=_HERE,
         ),
-        Kind(
+        MpiKind(
             key="cray",
             name="Cray MPICH",
             version=r"CRAY MPICH version (\S+)",
@@ -85,7 +85,7 @@ KINDS = {
             flags=Flags("--ppn {}", "--cpu-bind none --envall", hosts="--hosts", slots=False, here=()),  # of PALS
             slurm=("cray_shasta", "pmi2"),
         ),
-        Kind(
+        MpiKind(
             key="intel",
             name="Intel MPI",
             version=r"Intel\(R\) MPI Library (\S+)",
@@ -98,7 +98,7 @@ KINDS = {
             options=_HERE,
             flags=Flags(fixed="-genv I_MPI_PIN off -genvall", slots=False),
         ),
-        Kind(
+        MpiKind(
             key="openmpi",
             name="Open MPI",
             version=r"Open MPI v([^\s,]+)",
@@ -118,7 +118,7 @@ KINDS = {
             slurm=("pmix", "pmi2"),
             adds_half_since=5,
         ),
-        Kind(  # last: what is made of it has its marks too
+        MpiKind(  # last: what is made of it has its marks too
             key="mpich",
             name="MPICH",
             version=r"MPICH Version:\s*(\S+)",
@@ -161,7 +161,7 @@ _DAEMONS = ("orted", "orterun", "prted", "prterun", "mpirun", "mpiexec", "hydra"
 class Library:
     """An MPI library on this machine, and the launcher that belongs to it."""
 
-    kind: Kind
+    kind: MpiKind
     launcher: Path
     file: Path | None  # None: the one that mpi4py loads if nobody tells it
 
@@ -256,7 +256,7 @@ def _at(path: Path) -> Library:
     raise UsageError(f"--mpi {path}: {what}; give a folder with bin/mpiexec, or a libmpi.so")
 
 
-def _launchers_at(path: Path, kind: Kind) -> list[Path]:
+def _launchers_at(path: Path, kind: MpiKind) -> list[Path]:
     """Return a launcher itself, those of a folder, or those of the folder that a library was installed in."""
     if path.is_file() and ".so" not in path.name:
         return [path.absolute()] if os.access(path, os.X_OK) and path.name.startswith("mpi") else []
@@ -265,7 +265,7 @@ def _launchers_at(path: Path, kind: Kind) -> list[Path]:
     return [launcher for launcher in every if launcher.exists()]
 
 
-def _launchers(kind: Kind, environment: Mapping[str, str]) -> Iterator[Path]:
+def _launchers(kind: MpiKind, environment: Mapping[str, str]) -> Iterator[Path]:
     """Yield where the launcher of a kind may be, the nearest first."""
     roots = [Path(sys.executable).parent]
     roots += [Path(environment[name], "bin") for name in kind.roots if environment.get(name)]
@@ -275,11 +275,11 @@ def _launchers(kind: Kind, environment: Mapping[str, str]) -> Iterator[Path]:
     yield from (root / name for root in dict.fromkeys(roots) for name in kind.launchers if (root / name).exists())
 
 
-def _is(kind: Kind, launcher: Path) -> bool:
+def _is(kind: MpiKind, launcher: Path) -> bool:
     return bool(re.search(kind.launcher, _says(launcher)))
 
 
-def _kind_of_launcher(launcher: Path) -> Kind | None:
+def _kind_of_launcher(launcher: Path) -> MpiKind | None:
     """Return the library kind of a launcher; of those that share one, the kind whose library is next to it."""
     kinds = [kind for kind in KINDS.values() if _is(kind, launcher)]
     return next((kind for kind in kinds if _file_of(kind, launcher)), kinds[-1] if kinds else None)
@@ -297,7 +297,7 @@ def _says(launcher: Path) -> str:
     return done.stdout + done.stderr
 
 
-def _file_of(kind: Kind, launcher: Path) -> Path | None:
+def _file_of(kind: MpiKind, launcher: Path) -> Path | None:
     """The library that lies where a launcher was installed."""
     for place in dict.fromkeys((launcher.parent.parent, launcher.resolve().parent.parent)):
         folders = [place / "lib", place / "lib64", *sorted((place / "lib").glob("*-linux-gnu"))]
@@ -308,7 +308,7 @@ def _file_of(kind: Kind, launcher: Path) -> Path | None:
 
 
 @cache
-def _kind_of_file(file: Path) -> Kind | None:
+def _kind_of_file(file: Path) -> MpiKind | None:
     """Whose library it is, by its marks; of several the first, since what is made of MPICH has MPICH's too."""
     try:
         content = file.read_bytes()

@@ -5,6 +5,7 @@ Under an outside launcher ranks may be on several nodes; then only the library c
 """
 
 import ctypes
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
@@ -22,7 +23,7 @@ from collbench.platforms.cpu.check import CpuChecker
 from collbench.platforms.cpu.clock import CpuClock
 from collbench.platforms.cpu.memory import CpuMemory
 from collbench.platforms.interface import Compute, Launcher, Platform, Prepared
-from collbench.platforms.layout import WINDOW_HEAD, Layout, Region, buffers, view
+from collbench.platforms.layout import WINDOW_HEAD, MemoryLayout, Region, buffers, view
 from collbench.platforms.processes import Alone, Team
 from collbench.platforms.products import Chain, Moment, Products
 from collbench.results import Note
@@ -79,22 +80,21 @@ class CpuLauncher(Launcher):
 
     @cached_property
     def streamed(self) -> int:
-        """*Collective*, once: packs from which on kernels store a piece for another rank past the caches, measured.
-
-        Ranks that take turns on a core, or have nobody to hand anything to, measure nothing.
-        """
-        memory = self.memory
+        """*Collective*, once: packs from which on kernels store a piece for another rank past the caches, measured."""
+        memory, pieces = self.memory, []
         most = memory.layout.sizes[Region.RECEIVE] // max(2, memory.ranks)
-        pieces = [piece for piece in traffic.PIECES if piece <= most and memory.by_flags]
-        view(memory.address(Region.RECEIVE, memory.rank), 2 * max(pieces, default=0))[:] = 0  # first by its owner
+
+        # Ranks that take turns on a core, or have nobody to hand anything to, measure nothing.
+        if memory.by_flags:
+            pieces = [piece for piece in traffic.PIECES if piece <= most]
+
+        # A page lies near the rank that touches it first, which must be its owner.
+        view(memory.address(Region.RECEIVE, memory.rank), 2 * max(pieces, default=0))[:] = 0
         self._team.meet()
         return traffic.streamed_from({piece: self._hand_over(piece) for piece in pieces}, PACK)
 
     def _hand_over(self, piece: int) -> tuple[float, float]:
-        """Return seconds to hand over so many bytes, with ordinary stores and with stores past the caches.
-
-        The least of three readings: what disturbs only adds.  A reading before them meets cold caches.
-        """
+        """Return seconds to hand over so many bytes, with ordinary stores and with stores past the caches."""
         with self._team.agreeing():
             kernel = compiler.host_kernel(traffic.KERNELS, "hand_over")
         world = self.memory.world(self.memory.ranks)
@@ -104,9 +104,15 @@ class CpuLauncher(Launcher):
         for streamed in (traffic.NEVER, traffic.ALWAYS):
             world["streamed"] = streamed
             ways.append(Prepared(kernel.bind(world.copy(), np.uint64(piece // traffic.LINE))))
-        readings = [[self._clock.time(way, max(2, 2**20 // piece)) for way in ways] for _ in range(4)]
-        ordinary, streamed_stores = zip(*readings[1:], strict=True)
-        return min(ordinary), min(streamed_stores)
+
+        # The first reading meets cold caches; of the others the least counts, since what disturbs only adds.
+        least = [math.inf, math.inf]
+        for reading in range(4):
+            for index, way in enumerate(ways):
+                seconds = self._clock.time(way, max(2, 2**20 // piece))
+                if reading:
+                    least[index] = min(least[index], seconds)
+        return least[0], least[1]
 
 
 class CpuLogs:
@@ -134,7 +140,8 @@ class CpuProducts(Products):
     def __init__(self, team: Team, rank: int, size: int) -> None:
         import threadpoolctl  # only steps need it
 
-        threadpoolctl.threadpool_limits(1, "blas")  # ranks of an outside launcher have what its user set, or nothing
+        # Ranks of an outside launcher have the number of threads that its user set, or one for every core.
+        threadpoolctl.threadpool_limits(1, "blas")
         self._team, self._chain = team, Chain(size, rank)
         self._factor = self._chain.factor
         self._last, self._next = np.empty((2, size, size), np.float32)
@@ -193,11 +200,12 @@ class CpuPlatform(Platform):
     clock: CpuClock
     launcher: CpuLauncher
 
-    def __init__(self, sweep: Sweep, layout: Layout, team: Team) -> None:
+    def __init__(self, sweep: Sweep, layout: MemoryLayout, team: Team) -> None:
         self.local: Sequence[int] = team.local(sweep.ranks)
         self.comm, self.ranks, self.layout = team.comm, team.size, layout
         self.team: Team = team
-        with team.agreeing():  # one machine may have the memory, or a compiler, where another has not
+        # One machine may have the memory, or a compiler, where another has not.
+        with team.agreeing():
             self.memory = memory = CpuMemory(team, layout, sweep.spin)
         view(memory.address(Region.WINDOW, team.rank), layout.sizes[Region.WINDOW])[:] = 0
         self._topology = discover(self.ranks, usable=memory.window.cores)
@@ -210,7 +218,9 @@ class CpuPlatform(Platform):
         self.compute = CpuCompute(team, memory)
         self.hardware = cpus(memory.crowded)
         self.note = Note(oversubscribed=memory.crowded, spin="" if sweep.spin == "auto" else sweep.spin)
-        team.meet()  # every window is zeroed before anyone's kernel writes into it
+
+        # Every window is zeroed before anyone's kernel writes into it.
+        team.meet()
 
     def topology(self) -> TopologyPart:
         """Return the sockets, cores and caches under the ranks."""
@@ -238,7 +248,7 @@ class CpuPlatform(Platform):
         return True
 
 
-def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:
+def open_platform(sweep: Sweep, layout: MemoryLayout, team: Team) -> Platform:
     """Make this process one of the ranks that a launcher started."""
     assert not isinstance(team, Alone), "a rank is a process"
     return CpuPlatform(sweep, layout, team)

@@ -35,15 +35,16 @@ class _Matrices:
         begin(f"loading cuBLAS, rank {chain.rank}")
         with self.computing.enter():
             self._cupy.cuda.get_cublas_handle()
+
+        # The first product loads the kernel, for which CUDA may wait until all others are done.
         begin(f"first product of rank {chain.rank}")
-        self.enqueue(1)  # loads the kernel, for which CUDA may wait until all others are done
+        self.enqueue(1)
         self.computing.enter().synchronize()
 
     def enqueue(self, count: int) -> None:
-        """By cuBLAS itself: CuPy's matmul costs the host several times as much, and its cuBLAS no graph may capture.
-
-        cuBLAS stores columns, so what it multiplies are transposes, in the other order.
-        """
+        """Enqueue so many products."""
+        # By cuBLAS itself: CuPy's matmul costs the host several times as much, and its cuBLAS no graph may capture.
+        # cuBLAS stores columns, so what it multiplies are transposes, in the other order.
         size, factor = self._chain.size, self._factor.data.ptr
         scale = self._one.ctypes.data, self._zero.ctypes.data
         with self.computing.enter():
@@ -61,7 +62,8 @@ class _Matrices:
         self._made = 0
 
     def failure(self) -> GemmMismatch | None:
-        """Compare on the device; only what is wrong is copied, since the host takes a tenth of a second to compare."""
+        """Return the first wrong element, or None."""
+        # Compared on the device: the host would take a tenth of a second, so only what is wrong is copied there.
         size = self._chain.size
         with self.computing.enter() as stream:
             rows = self._cupy.asarray(self._chain.rows(self._made))

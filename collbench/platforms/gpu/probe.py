@@ -141,10 +141,8 @@ def _unloadable(library: str) -> str:
 
 
 def _child(timeout: float, *arguments: str) -> Answer:
-    """Return what a child says in a line of JSON, whatever else it prints; any other end of it is a refusal.
-
-    A process that hangs in the driver may not even be killed.  Hence a file and no pipe, which it would keep open.
-    """
+    """Return what a child says in a line of JSON, whatever else it prints; any other end of it is a refusal."""
+    # A process that hangs in the driver may not even be killed.  Hence a file and no pipe, which it would keep open.
     with tempfile.TemporaryFile() as printed:
         command = [sys.executable, *arguments]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT)
@@ -172,10 +170,8 @@ def default_ranks() -> int:
 
 
 def refuse_too_large(nbytes: int, ranks: int) -> None:
-    """PlatformError if the ranks of a GPU need more memory than it has, even if it were all free.
-
-    Under an outside launcher nobody knows yet how many of its processes come to these GPUs: one at least.
-    """
+    """PlatformError if the ranks of a GPU need more memory than it has, even if it were all free."""
+    # Under an outside launcher nobody knows yet how many of its processes come to these GPUs: one at least.
     gpus = len(memories())
     ranks = min(ranks, gpus) if launched() else ranks
     for device, has in enumerate(memories()):

@@ -46,7 +46,7 @@ from collbench.platforms.interface import Clock, Limits, Prepared
 from collbench.platforms.layout import Region
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment
-from collbench.platforms.scheduling import Watch
+from collbench.platforms.scheduling import SchedulingWatch
 
 LAUNCH_QUEUE = 1024  # entries, about
 _MOST_GRAPHS = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
@@ -115,7 +115,7 @@ class GpuClock(Clock):
         self.may_give_up = False  # whether kernels that wait for other ranks were launched
         self._graphs: OrderedDict[tuple[Prepared, int], Captured] = OrderedDict()
         self.clocks = DeviceClocks(cuda)
-        self.scheduled = Watch()  # ranks on devices have no cores to lose
+        self.scheduled = SchedulingWatch()  # ranks on devices have no cores to lose
         self.doing = ""  # the call that goes on; read by another thread if it hangs
 
     def time(self, prepared: Prepared, launches: int) -> float:

@@ -18,7 +18,7 @@ from collbench.platforms.gpu import cuda
 from collbench.platforms.gpu import memory as gpu_multicast
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu.cuda import Cuda
-from collbench.platforms.layout import Layout
+from collbench.platforms.layout import MemoryLayout
 from collbench.platforms.processes import Alone
 from collbench.results import StepTimes
 from tools.stand_in.cuda import Machine
@@ -42,7 +42,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
         monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
         dtypes, redops = (DATATYPES["double"],), (REDUCTIONS["sum"],)
         wanted = Sweep((COLLECTIVES["allreduce"],), (NBYTES,), dtypes, redops, ranks, names)
-        platforms.append(gpu.open_platform(wanted, Layout.of(wanted, needs(names, ranks, "gpu")), Alone()))
+        platforms.append(gpu.open_platform(wanted, MemoryLayout.of(wanted, needs(names, ranks, "gpu")), Alone()))
         return platforms[-1]
 
     yield open_on

@@ -16,7 +16,7 @@ from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError, StartFailed, TimedOut, Unsupported
 from collbench.measure.sampling import measure
 from collbench.platforms.gpu import cuda, launch, nccl, probe, timing
-from collbench.platforms.gpu.placement import Place, Placement
+from collbench.platforms.gpu.placement import GpuPlace, Placement
 from collbench.platforms.layout import Region, buffers
 from collbench.platforms.processes import Alone
 from collbench.results import Measurement
@@ -502,7 +502,7 @@ def test_a_world_has_room_for_its_ranks_and_one_device_is_for_ranks_of_one_proce
         ({0: 0}, 2, False),
         ({0: 0}, 1, True),
     ):
-        places = (Place(("node", ""), "0000:00:00.0", "GPU", 64, 2**20),) * processes
+        places = (GpuPlace(("node", ""), "0000:00:00.0", "GPU", 64, 2**20),) * processes
         assert Placement(tuple(device), device, places, processes).one_device == alone, (device, processes)
 
 

@@ -212,7 +212,7 @@ def test_a_process_is_bound_next_to_its_gpu_where_no_launcher_bound_its_neighbou
         ({*range(16)}, {*range(16)}, "aa", "0000:0B:00.0", None),
     ):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, mine=mine: mine)
-        places = tuple(placement.Place((node, ""), bus_id, "GPU", 64, 2**20) for node in nodes)
+        places = tuple(placement.GpuPlace((node, ""), bus_id, "GPU", 64, 2**20) for node in nodes)
         team: Any = Affine([others])
         placement.bind_near(team, placement.Placement((0,), {0: 0}, places, 2), root)
         assert bound == ([near] if near else []), (mine, others, nodes, bus_id)
