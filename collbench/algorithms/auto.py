@@ -15,7 +15,7 @@ from collbench.results import Note
 
 def _candidates() -> list[Implementation]:
     """Return the implementations with a known cost and exact sums."""
-    return [found for found in implementations().values() if found.cost and not found.wire]
+    return [way for way in implementations().values() if way.cost and not way.wire]
 
 
 def expected(case: Case, platform: Platform) -> dict[str, float]:

@@ -131,11 +131,12 @@ def communicator(platform: Platform) -> Any:
 
 
 def element(dtype: Datatype) -> Any:
-    """MPI's type, or bits of the same size where the library cannot add it."""
+    """Return MPI's type, or bits of the same size where the library cannot add it."""
     from mpi4py import MPI
 
-    known = dtype.name != "half" or mpi_libraries.adds_half(_said())
-    return getattr(MPI, ELEMENTS[dtype.name] if known else _BITS)
+    if dtype.name == "half" and not mpi_libraries.adds_half(_said()):
+        return getattr(MPI, _BITS)
+    return getattr(MPI, ELEMENTS[dtype.name])
 
 
 def operation(case: Case) -> Any:
@@ -226,15 +227,16 @@ def _messages(end: _CallEnds, flight: Flight) -> Iterator[mpi.Call]:
 
 
 def _pending(end: _CallEnds, division: list[mpi.Call]) -> Pending | None:
-    """The non-blocking form, MPI_Iallreduce and the like; None where the library has none, or C is not called so."""
+    """Return the non-blocking form, MPI_Iallreduce and the like; None where there is none."""
     case = end.case
     name, arguments = _CALLS[case.collective.name][0], _CALLS[case.collective.name][1](end)
+    # The loop in C passes so many arguments at most, and the request is one more.
     if len(arguments) >= mpi.MOST_ARGUMENTS:
         return None
     request = np.zeros(1, np.uint64)
-    own = (*arguments, request.ctypes.data)
+    arguments = (*arguments, request.ctypes.data)
     try:
-        begin = mpi.mpi_call(f"MPI_I{name.removeprefix('MPI_').lower()}", own, end.large, request)
+        begin = mpi.mpi_call(f"MPI_I{name.removeprefix('MPI_').lower()}", arguments, end.large, request)
     except Unsupported:
         return None
     finish = mpi.mpi_call("MPI_Wait", (request.ctypes.data, mpi.statuses()), held=request)

@@ -128,7 +128,7 @@ def first_error(file: str, log: str) -> str:
 
 
 def knows_ranks(file: str) -> bool:
-    """Whether the kernels of a file get the world of ranks, and are launched by `Platform.bind`."""
+    """Whether the kernels of a file get the world of ranks, and are launched by `Launcher.bind`."""
     return "PARAMETER(World)" in source(file)
 
 
@@ -220,8 +220,8 @@ def _compile(command: Sequence[str], text: str, product: Path, file: str) -> Non
     names = ["-o", product.name, origin.name]
     status, _, errors = ask([*command, *names], _COMPILING, _HINT, product.parent)
     if status:
-        if place := first_error(file, errors):
-            raise SourceError(f"{file} could not be compiled: {place}")
+        if error := first_error(file, errors):
+            raise SourceError(f"{file} could not be compiled: {error}")
         complaint = errors.strip() or f"status {status}, and not a word"
         first = next((line for line in complaint.splitlines() if "error" in line), complaint)[:_LONGEST]
         raise PlatformError(f"{file} could not be compiled: {command[0]}: {first}; {_HINT}")
@@ -257,8 +257,8 @@ def prove_compiler(team: Team) -> None:
 def compiler() -> tuple[str, ...]:
     """The C++ compiler: $CXX, else c++, g++ or clang++ on the path, else the ziglang wheel."""
     if chosen := os.environ.get("CXX", "").split():
-        if found := shutil.which(chosen[0]):
-            return str(Path(found).absolute()), *chosen[1:]
+        if program := shutil.which(chosen[0]):
+            return str(Path(program).absolute()), *chosen[1:]
         raise PlatformError(f"the C++ compiler {chosen[0]!r} named by CXX is not on the path: unset CXX, or correct it")
     for name in ("c++", "g++", "clang++"):
         if shutil.which(name):

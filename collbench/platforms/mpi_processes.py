@@ -50,10 +50,10 @@ class MpiProcesses(Team):
 
     def any_of(self, mine: bool) -> bool:
         """Add a number for each."""
-        own, all_of_them = self._failed
-        own[0] = mine
-        self.comm.Allreduce(own, all_of_them)
-        return bool(all_of_them[0])
+        failed, count = self._failed
+        failed[0] = mine
+        self.comm.Allreduce(failed, count)
+        return bool(count[0])
 
     def slowest(self, mine: Array) -> Array:
         """Return the largest of each number over all processes."""

@@ -128,7 +128,8 @@ class Team(ABC):
             self._settle(None)
 
     def _settle(self, error: Exception | None) -> None:
-        """Exchange one bit first: nearly always nothing failed, and some operations are timed with this in them."""
+        """Raise the error of the lowest rank that failed, on every process; return if none did."""
+        # One bit first: nearly always nothing failed, and some operations are timed with this in them.
         # Whoever watches this process can say why it failed, for as long as the others have not come to hear it.
         if error:
             self.trouble = str(error)

@@ -94,10 +94,8 @@ def call_records(calls: Sequence[Call]) -> NDArray[np.void]:
 
 
 def symbol(extension: str, name: str) -> int | None:
-    """Address of the function that a loaded extension module calls by that name; None if its library has none.
-
-    Looked up as the dynamic linker does: what is loaded for all first, a profiler's say, then what the module needs.
-    """
+    """Return the address of the function that a loaded extension module calls by that name; None if there is none."""
+    # As the dynamic linker looks it up: what is loaded for all first, such as a profiler, then what the module needs.
     for loaded in (ctypes.CDLL(None), ctypes.CDLL(extension, os.RTLD_NOW | os.RTLD_NOLOAD)):
         if function := getattr(loaded, name, None):
             return address(function)
@@ -133,7 +131,7 @@ def requests(count: int) -> tuple[Words, list[int]]:
 
     size = MPI._sizeof(MPI.Request)
     memory = _memory(count * size)
-    return memory, [int(memory.ctypes.data) + place * size for place in range(count)]
+    return memory, [int(memory.ctypes.data) + number * size for number in range(count)]
 
 
 def _memory(nbytes: int) -> Words:

@@ -219,8 +219,10 @@ def own(environment: Mapping[str, str] = os.environ) -> Library:
     if not path:
         raise PlatformError("no mpiexec next to this Python or on the path; fix: pip install mpich mpi4py")
     kind = _kind_of_launcher(Path(path)) or KINDS["mpich"]
-    known = sibling.exists() or environment.get(LIBMPI) or environment.get(ABI)
-    return Library(kind, Path(path), None if known else _file_of(kind, Path(path)))
+
+    # mpi4py finds the library by itself if it is the wheel's, or if the user has named one.
+    by_itself = sibling.exists() or environment.get(LIBMPI) or environment.get(ABI)
+    return Library(kind, Path(path), None if by_itself else _file_of(kind, Path(path)))
 
 
 def find(word: str, environment: Mapping[str, str] = os.environ) -> Library:
@@ -251,18 +253,20 @@ def _at(path: Path) -> Library:
         for launcher in _launchers_at(path, kind):
             if _is(kind, launcher) and (library := file or _file_of(kind, launcher)):
                 return Library(kind, launcher, library)
-    known = ", ".join(kind.name for kind in KINDS.values())
-    what = f"no launcher and library of one of {known} belong to it"
-    raise UsageError(f"--mpi {path}: {what}; give a folder with bin/mpiexec, or a libmpi.so")
+    names = ", ".join(kind.name for kind in KINDS.values())
+    raise UsageError(
+        f"--mpi {path}: no launcher and library of one of {names} belong to it; "
+        "give a folder with bin/mpiexec, or a libmpi.so"
+    )
 
 
 def _launchers_at(path: Path, kind: MpiKind) -> list[Path]:
     """Return a launcher itself, those of a folder, or those of the folder that a library was installed in."""
     if path.is_file() and ".so" not in path.name:
         return [path.absolute()] if os.access(path, os.X_OK) and path.name.startswith("mpi") else []
-    places = [path.absolute()] if path.is_dir() else list(path.absolute().parents)[1:4]
-    every = (place / "bin" / name for place in places for name in kind.launchers)
-    return [launcher for launcher in every if launcher.exists()]
+    folders = [path.absolute()] if path.is_dir() else list(path.absolute().parents)[1:4]
+    paths = (folder / "bin" / name for folder in folders for name in kind.launchers)
+    return [launcher for launcher in paths if launcher.exists()]
 
 
 def _launchers(kind: MpiKind, environment: Mapping[str, str]) -> Iterator[Path]:
@@ -271,7 +275,7 @@ def _launchers(kind: MpiKind, environment: Mapping[str, str]) -> Iterator[Path]:
     roots += [Path(environment[name], "bin") for name in kind.roots if environment.get(name)]
     path = map(Path, environment.get("PATH", os.defpath).split(os.pathsep))
     roots += [entry for entry in path if entry.is_absolute()]
-    roots += [Path(place, "bin") for place in kind.places]
+    roots += [Path(folder, "bin") for folder in kind.places]
     yield from (root / name for root in dict.fromkeys(roots) for name in kind.launchers if (root / name).exists())
 
 
@@ -298,9 +302,9 @@ def _says(launcher: Path) -> str:
 
 
 def _file_of(kind: MpiKind, launcher: Path) -> Path | None:
-    """The library that lies where a launcher was installed."""
-    for place in dict.fromkeys((launcher.parent.parent, launcher.resolve().parent.parent)):
-        folders = [place / "lib", place / "lib64", *sorted((place / "lib").glob("*-linux-gnu"))]
+    """Return the library of that kind in the folder where a launcher was installed, or None."""
+    for root in dict.fromkeys((launcher.parent.parent, launcher.resolve().parent.parent)):
+        folders = [root / "lib", root / "lib64", *sorted((root / "lib").glob("*-linux-gnu"))]
         for file in (folder / name for folder in folders for name in kind.files):
             if file.exists() and _kind_of_file(file) is kind:
                 return file
@@ -309,19 +313,24 @@ def _file_of(kind: MpiKind, launcher: Path) -> Path | None:
 
 @cache
 def _kind_of_file(file: Path) -> MpiKind | None:
-    """Whose library it is, by its marks; of several the first, since what is made of MPICH has MPICH's too."""
+    """Return the kind of a library by the marks in its file, or None."""
     try:
         content = file.read_bytes()
     except OSError:
         return None
+
+    # The first of several marks, since what is made of MPICH has MPICH's too, which is the last in the table.
     return next((kind for kind in KINDS.values() if kind.mark in content), None)
 
 
 def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The library of the launcher that started this process, where mpi4py would load another one; else None.
+    """Return the library of the launcher that started this process, where mpi4py would load another one; else None.
 
-    If MPI4PY_LIBMPI names a file, that one.  PlatformError if the two cannot work together and the library is not to
-    be found.
+    If MPI4PY_LIBMPI names a file, that one.
+
+    Raises:
+        PlatformError: mpi4py's library cannot work with the launcher, and the launcher's is not to be found.
+
     """
     if environment.get(LIBMPI) or environment.get(ABI):  # the user knows better
         return Path(environment[LIBMPI]) if os.sep in environment.get(LIBMPI, "") else None
@@ -342,7 +351,7 @@ def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def _ancestors() -> Iterator[Path]:
-    """Programs of launchers among this process's ancestors, the nearest first."""
+    """Yield the programs of launchers among this process's ancestors, the nearest first."""
     import psutil
 
     for process in psutil.Process().parents():

@@ -45,8 +45,8 @@ class CpuLauncher(Launcher):
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> compiler.HostKernel:
         """Return a kernel compiled as C++."""
         ranks = self.memory.ranks
-        known = (f"-DRANKS={ranks}",) if file == "direct.cu" and ranks in _UNROLLED else ()
-        return compiler.host_kernel(file, entry, (*compiler.defines(dtype, redop), *known, *self.options, *options))
+        unrolled = (f"-DRANKS={ranks}",) if file == "direct.cu" and ranks in _UNROLLED else ()
+        return compiler.host_kernel(file, entry, (*compiler.defines(dtype, redop), *unrolled, *self.options, *options))
 
     def blocks(self, most: int) -> int:
         """Return 1: a process is one block."""
@@ -128,9 +128,9 @@ class CpuLogs:
     def take_logs(self, rank: int) -> Array:
         """Return and clear the one log of a rank: a process is one block."""
         start = self._memory.address(Region.WINDOW, rank) + WINDOW_HEAD + self._memory.layout.fifos[tracelog.FIFO]
-        place = view(start, tracelog.LOG.itemsize)
-        taken = place.copy().view(tracelog.LOG)
-        place[:] = 0
+        log = view(start, tracelog.LOG.itemsize)
+        taken = log.copy().view(tracelog.LOG)
+        log[:] = 0
         return taken
 
 
@@ -169,8 +169,8 @@ class CpuProducts(Products):
     def check(self) -> GemmMismatch | None:
         """Return the wrong element of the lowest rank that has any."""
         with self._team.agreeing():
-            own = self._chain.failure(self._made, self._last)
-        return next(filter(None, self._team.exchange(own)), None)
+            failure = self._chain.failure(self._made, self._last)
+        return next(filter(None, self._team.exchange(failure)), None)
 
 
 class CpuCompute(Compute):

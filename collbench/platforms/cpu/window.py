@@ -46,6 +46,8 @@ class Window:
         neighbours = team.neighbours()
         page = HUGE if nbytes >= HUGE else mmap.PAGESIZE
         part = -(-nbytes // page) * page
+
+        # The file has no name, so the memory ends with the last process that maps it.
         fd = _share(team, neighbours[0], part * len(neighbours))
         try:
             with _agreeing(team):
@@ -55,7 +57,7 @@ class Window:
         with contextlib.suppress(OSError):  # kernels without huge pages refuse; others may be configured to give none
             self._memory.madvise(mmap.MADV_HUGEPAGE)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self.bases = {rank: start + place * part for place, rank in enumerate(neighbours)}
+        self.bases = {rank: start + index * part for index, rank in enumerate(neighbours)}
         cores = team.gather(os.sched_getaffinity(0))
         self.cores: set[int] = set().union(*(cores[rank] for rank in neighbours))
 
@@ -65,19 +67,19 @@ class Window:
 
 
 def _share(team: "Team", first: int, nbytes: int) -> int:
-    """*Collective*: return a descriptor of one file of so many bytes, that rank `first` makes for all of its machine.
-
-    The kernel opens what a process has in /proc for processes of the same user alone.
-    """
+    """*Collective*: return a descriptor of one file of so many bytes, which rank `first` makes for its machine."""
     leads = team.rank == first
     fd = -1
     with _agreeing(team):
         if leads:
             fd = _make(nbytes)
-    process, there, file = team.gather((os.getpid(), fd, _identity(fd)) if leads else None)[first]
+    process, descriptor, file = team.gather((os.getpid(), fd, _identity(fd)) if leads else None)[first]
+
+    # The kernel opens what a process has in /proc for processes of the same user alone.  In another container the
+    # number may be that of another process.
     with _agreeing(team):
         if not leads:
-            fd = os.open(f"/proc/{process}/fd/{there}", os.O_RDWR | os.O_CLOEXEC)
+            fd = os.open(f"/proc/{process}/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
             if _identity(fd) != file:
                 os.close(fd)
                 raise OSError("the first rank is in another container")

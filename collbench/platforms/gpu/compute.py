@@ -19,7 +19,7 @@ from collbench.results.facts import GemmMismatch
 
 
 class _Matrices:
-    """Those of one rank, on its device."""
+    """The matrices of one rank, on its device."""
 
     def __init__(self, launcher: GpuLauncher, chain: Chain, begin: Callable[[str], None]) -> None:
         begin(f"making matrices of rank {chain.rank}")
@@ -97,15 +97,15 @@ class GpuProducts(Products):
         return self._moment(self._of[rank].computing)
 
     def hand_over(self, rank: int) -> None:
-        """The stream of the collectives waits for an event of this one."""
-        own = self._of[rank]
-        own.collectives.enter().wait_event(own.computing.mark())
+        """Make the stream of the collectives wait for an event of the computing stream."""
+        matrices = self._of[rank]
+        matrices.collectives.enter().wait_event(matrices.computing.mark())
 
     def take_over(self, rank: int) -> None:
-        """The other way round."""
-        own = self._of[rank]
-        mark = own.collectives.mark()
-        own.computing.enter().wait_event(mark)
+        """Make the computing stream wait for an event of the collectives' stream."""
+        matrices = self._of[rank]
+        mark = matrices.collectives.mark()
+        matrices.computing.enter().wait_event(mark)
 
     def reset(self) -> None:
         """Reset the products on every rank's stream."""
@@ -115,8 +115,8 @@ class GpuProducts(Products):
     def check(self) -> GemmMismatch | None:
         """The lowest rank with a wrong element speaks."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while ranks computed"):
-            own = next(filter(None, (matrices.failure() for matrices in self._of.values())), None)
-            return next(filter(None, self._team.exchange(own)), None)
+            failure = next(filter(None, (matrices.failure() for matrices in self._of.values())), None)
+            return next(filter(None, self._team.exchange(failure)), None)
 
 
 class GpuCompute(Compute):

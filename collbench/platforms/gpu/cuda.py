@@ -45,7 +45,7 @@ _COMPLAINT = re.compile(r"\b(error|fatal)\s*:")  # of NVRTC, among warnings and 
 
 def hint(reason: str) -> str:
     """Return what helps; "" where that is not known."""
-    return next((fix for words, fix in _HINTS.items() if words in reason), "")
+    return next((fix for text, fix in _HINTS.items() if text in reason), "")
 
 
 def why(error: Exception) -> str:
@@ -381,7 +381,7 @@ def compile_kernel(
             functions.append(raw.kernel)  # through cuModuleGetFunction, which loads it, lazy loading or not
     except failures as error:
         what = f"{file} could not be compiled for {dtype.name} {redop.name}"
-        if place := compiler.first_error(file, str(error)):
-            raise SourceError(": ".join(filter(None, (what, place, hint(place))))) from error
+        if first := compiler.first_error(file, str(error)):
+            raise SourceError(": ".join(filter(None, (what, first, hint(first))))) from error
         raise PlatformError(f"{what}: {why(error)}") from error
     return GpuKernel(entry, tuple(functions))

@@ -78,9 +78,9 @@ def find(nccl: Any) -> SimulateEnd | None:
 def _seconds(function: Any) -> float | None:
     """Return NCCL's estimate; None where NCCL leaves it unset, which is negative."""
     info = SimInfo()
-    failed = function(ctypes.byref(info))
-    known = not failed and isfinite(info.estimatedTime) and info.estimatedTime > 0
-    return info.estimatedTime * _MICROSECONDS if known else None
+    if function(ctypes.byref(info)) or not isfinite(info.estimatedTime) or info.estimatedTime <= 0:
+        return None
+    return float(info.estimatedTime) * _MICROSECONDS
 
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
@@ -173,7 +173,8 @@ class Communicators:
                 raise self._hang("carry out its first operation")
 
     def _bounded(self, doing: str, action: Callable[[], Any]) -> Any:
-        """Return or raise what a call does, if in time: from a thread, since NCCL's calls cannot be interrupted."""
+        """Return or raise what a call does; CaseFailed if it takes too long."""
+        # In a thread, since NCCL's calls cannot be interrupted.
         outcome: Future[Any] = Future()
 
         def run() -> None:
@@ -192,7 +193,8 @@ class Communicators:
         return kind(f"NCCL did not {doing} within {self._timeout:.0f} s{_more('INFO', 'how far it came')}")
 
     def _give_up(self) -> None:
-        """Nothing of this is ever freed: CuPy would have NCCL wait for its streams, and so for what hangs."""
+        """Note that NCCL hangs."""
+        # Nothing of this is ever freed: CuPy would have NCCL wait for its streams, and so for what hangs.
         self.hung = True
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
@@ -230,7 +232,8 @@ class Communicators:
 
     @cached_property
     def _simulate_end(self) -> SimulateEnd | None:
-        """None unless every process has it: planning may connect ranks, which takes all of them."""
+        """NCCL's function; None unless every process has it."""
+        # Planning may connect ranks, which takes all of them.
         simulate_end = find(self._cuda.nccl)
         return simulate_end if all(self._team.exchange(simulate_end is not None)) else None
 
