@@ -1,7 +1,6 @@
 """Every name that GPU code uses of CuPy, NCCL, pynvml and libcuda exists in the real ones, without a GPU.
 
-They are `Any` to the type checker: a name that they lack is an AttributeError on a GPU, and nowhere else.  What runs in
-the tests is held against the made-up CuPy besides, whose names test_fakes.py holds against the real ones.
+They are `Any` to the type checker: a name that they lack is an AttributeError on a GPU, and nowhere else.
 """
 
 import re
