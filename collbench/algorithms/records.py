@@ -58,13 +58,15 @@ def recorded(taken: Collection[str]) -> Iterator[Implementation]:
 
 def lacking(word: str) -> str:
     """Return what a kernel of that name lacks to be an implementation; "" where there is no such kernel."""
-    place, own = compiler.folder(), compiler.own_folder()
-    name = Path(word).name.removesuffix(".cu")
-    for folder in (place, Path(word).parent):
+    kernels, name = compiler.folder(), Path(word).name.removesuffix(".cu")
+    for folder in (kernels, Path(word).parent):
         file, record = folder / f"{name}.cu", folder / f"{name}.toml"
-        if file.is_file() and not (own / file.name).exists():
-            steps = [] if record.exists() else [f'write {record} with the line collectives = ["allreduce"]']
-            steps += [] if folder == place else [f"set COLLBENCH_KERNELS={folder}"]
+        if file.is_file() and not (compiler.own_folder() / file.name).exists():
+            steps = []
+            if not record.exists():
+                steps.append(f'write {record} with the line collectives = ["allreduce"]')
+            if folder != kernels:
+                steps.append(f"set COLLBENCH_KERNELS={folder}")
             if steps:
                 return f"{file} is no implementation yet: {', '.join(steps)} (docs/kernels.md, Kernels of your own)"
     return ""

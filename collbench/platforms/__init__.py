@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlatformKind:
-    """A kind of hardware that ranks run on."""
+    """A kind of hardware that ranks run on: what is known of it before any rank is started."""
 
     name: str
     preference: int  # `auto` takes the lowest that can be used

@@ -110,8 +110,6 @@ def test_processes_find_each_other_in_a_folder_and_leave_nothing_there(tmp_path:
     assert list((tmp_path / "new").iterdir()) == []
 
 
-
-
 def test_what_an_earlier_start_left_is_not_believed(tmp_path: Path) -> None:
     """Nobody listens there, or somebody else does who does not know the word: others wait for the first process."""
     with socket.create_server(("127.0.0.1", 0)) as other:
