@@ -198,9 +198,6 @@ class Alone(Team):
         """Run what is inside; errors stay what they are."""
         yield
 
-    def bind(self, cores: Sequence[int]) -> None:
-        """Do nothing: the ranks of this process live on devices, which no scheduler moves."""
-
 
 def _sendable(error: Exception | None) -> SentError | None:
     """Return an error in a form that can be sent; any error but collbench's becomes the platform's."""

@@ -187,15 +187,15 @@ class SwitchMemory:
     def _make(self, cuda: Cuda, nbytes: int) -> int:
         """Make the object and map it; return its multicast address."""
         call, devices = self._driver.call, self._devices
-        placed = {
-            device: AllocationProp(gpu_cuda.PINNED, gpu_cuda.FILE_DESCRIPTOR, Location(gpu_cuda.ON_DEVICE, device))
-            for device in devices
-        }
+        placed = {}
+        for device in devices:
+            location = Location(gpu_cuda.ON_DEVICE, device)
+            placed[device] = AllocationProp(gpu_cuda.PINNED, gpu_cuda.FILE_DESCRIPTOR, location)
         shape = MulticastProp(len(devices), nbytes, gpu_cuda.FILE_DESCRIPTOR)
+
+        # All granularities are powers of two, so the largest serves memory and multicast object alike.
         grains = [call("cuMemGetAllocationGranularity", prop, gpu_cuda.RECOMMENDED) for prop in placed.values()]
-        grain = max(
-            call("cuMulticastGetGranularity", shape, gpu_cuda.RECOMMENDED), *grains
-        )  # all of them are powers of two
+        grain = max(call("cuMulticastGetGranularity", shape, gpu_cuda.RECOMMENDED), *grains)
         size = -(-nbytes // grain) * grain
         team = call("cuMulticastCreate", MulticastProp(len(devices), size, gpu_cuda.FILE_DESCRIPTOR))
         self._undo.callback(call, "cuMemRelease", team)
