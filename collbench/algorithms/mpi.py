@@ -217,6 +217,8 @@ def _messages(end: _CallEnds, flight: Flight) -> Iterator[mpi.Call]:
         if received:
             yield mpi.mpi_call("MPI_Recv", (*received, mpi.statuses()), end.large)
         return
+
+    # Receives first: a message that comes before its receive has to be buffered.
     begun = [("MPI_Irecv", received)] * flight.count if received else []
     begun += [("MPI_Isend", sent)] * flight.count if sent else []
     if begun:

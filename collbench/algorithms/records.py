@@ -37,6 +37,7 @@ class KernelRecord(Struct, forbid_unknown_fields=True):
 
 def recorded(taken: Collection[str]) -> Iterator[Implementation]:
     """Yield an implementation for each record; UsageError for a record that is wrong or has a name that is taken."""
+    # A record in the folder on trial takes the place of the package's of that name.
     folders = dict.fromkeys((compiler.folder(), compiler.own_folder()))
     files = {path.stem: path for folder in reversed(folders) for path in sorted(folder.glob("*.toml"))}
     for name, path in files.items():

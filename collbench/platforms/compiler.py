@@ -102,6 +102,8 @@ def source(file: str) -> str:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SourceError(f"{included_by}{path} cannot be read: {getattr(error, 'strerror', error)}") from None
+
+        # Compilers name the file and line that a text was joined from.
         yield f'#line 1 "{name}"'
         for number, line in enumerate(text.split("\n"), 1):
             if include := _INCLUDE.fullmatch(line):
@@ -199,6 +201,7 @@ def loaded(file: str, options: Sequence[str] = ()) -> ctypes.CDLL:
 @cache
 def host_library(file: str, options: tuple[str, ...]) -> Path:
     """The shared library with the kernels of that file, compiled once per source, options, compiler and CPU."""
+    # Each kernel gets a plain C function that launches it: what ctypes and other C code call.
     launchers = "".join(
         f'\nextern "C" void launch_{entry}(void** arguments, unsigned blocks, unsigned threads, unsigned launches) {{\n'
         f"  launch({entry}, arguments, blocks, threads, launches);\n}}\n"
@@ -206,6 +209,8 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
     )
     text = f'{source(file)}\n#line 1 "launchers"{launchers}'
     command = (*compiler(), *_FLAGS, *options)
+
+    # All that the result depends on: a cache in a home directory may serve several machines and compilers.
     key = hashlib.sha256("\0".join((text, *command, compiler_version(), _cpu())).encode()).hexdigest()
     stem = f"{Path(file).stem}-{key[:16]}"
     return cached_file(stem, ".so", PlatformError, lambda product: _compile(command, text, product, file))
@@ -263,6 +268,8 @@ def compiler() -> tuple[str, ...]:
     for name in ("c++", "g++", "clang++"):
         if shutil.which(name):
             return (name,)
+
+    # A compiler that pip can install where there is none.
     zig = (sys.executable, "-P", "-m", "ziglang")
     if ask([*zig, "version"], _ANSWERING, _HINT)[0] == 0:
         return *zig, "c++"

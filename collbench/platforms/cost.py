@@ -125,6 +125,8 @@ def gpus(ranks: int, devices: int, arch: str = "sm90", pcie: bool = False) -> Ha
     # An architecture without figures of its own has those of the newest before it.
     older = [name for name in rows if capability(name) <= capability(arch)]
     costs, every, gpu = rows[max(older, key=capability, default=next(iter(rows)))], COSTS["any"], ARCHITECTURES[arch]
+
+    # Ranks that share a GPU have equal shares of its memory, its cache and its links.
     here = math.ceil(ranks / devices)
     link = (pcie_rate(gpu.pcie) if pcie else gpu.nvlinks * gpu.nvlink) / here if devices > 1 else math.inf
     return Hardware(

@@ -103,6 +103,8 @@ class MemoryLayout:
             for region, nbytes in _sizes(case).items():
                 sizes[region] = max(sizes[region], nbytes)
         lines = {region: -(-nbytes // LINE) * LINE for region, nbytes in sizes.items()}
+
+        # A guard follows each FIFO.
         guarded = accumulate((nbytes + GUARD for nbytes in fifos.values()), initial=0)
         starts = dict(zip(fifos, guarded, strict=False))
         return cls(lines, starts, needs.multicast, {name: starts[name] + fifos[name] for name in fifos})

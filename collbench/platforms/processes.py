@@ -121,6 +121,7 @@ class Team(ABC):
         try:
             yield
         except Exception as error:
+            # All processes have raised an agreed error already: another exchange would find nobody.
             if getattr(error, "agreed", False):
                 raise
             self._settle(error)

@@ -98,7 +98,9 @@ class Chain:
         """Return what is wrong with a result after so many products, or None."""
         rows = self.rows(count)
         expected = np.sign(rows).astype(np.float32)[:, None] * self.start[np.abs(rows) - 1]
-        places: Sequence[NDArray[np.int64]] = np.nonzero(~(got == expected))  # so that NaN differs
+
+        # Not `!=`: NaN must differ, which is equal to nothing.
+        places: Sequence[NDArray[np.int64]] = np.nonzero(~(got == expected))
         if not len(places[0]):
             return None
         row, column = int(places[0][0]), int(places[1][0])

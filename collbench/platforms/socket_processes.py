@@ -72,6 +72,7 @@ class SocketProcesses(Team):
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
+        # The kernel tells at once that the other end is gone, even by kill -9.
         hung_up = select.poll()
         ranks = {link.fileno(): rank for rank, link in self.links.items()}
         for descriptor in ranks:
@@ -209,6 +210,7 @@ def _introduce(host: str, rank: int, size: int, where: Mapping[str, Any]) -> Con
 @contextmanager
 def _opening(opened: socket.socket) -> Iterator[Connection]:
     """Yield messages over a socket, of which each has to come soon as long as the other process is not known."""
+    # The limit of time is the kernel's: a Connection reads from the descriptor, past Python's socket.
     with opened:
         opened.settimeout(None)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -57,6 +57,8 @@ def order(usable: Collection[int], busy: Mapping[int, float], root: Path = Path(
     """
     siblings = {core: _siblings(root, core) & set(usable) for core in usable}
 
+    # A second thread of a core comes last, since the two share its time; a core counts as busy with either thread.
+
     def rank_of(core: int) -> tuple[object, ...]:
         thread = sorted(siblings[core]).index(core)
         in_use = any(busy.get(thread, 0.0) > _BUSY for thread in siblings[core])

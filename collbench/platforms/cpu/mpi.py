@@ -89,6 +89,8 @@ def call_records(calls: Sequence[Call]) -> NDArray[np.void]:
     records = np.zeros(len(calls), _CALL)
     for record, call in zip(records, calls, strict=True):
         record["function"], record["errors"], record["count"] = call.function, call.errors, len(call.arguments)
+
+        # As words of 64 bits, negative numbers too: C takes of each what it needs.
         record["arguments"][: len(call.arguments)] = [argument % 2**64 for argument in call.arguments]
     return records
 
@@ -106,6 +108,7 @@ def mpi_call(name: str, arguments: Arguments, large: bool = False, held: Words |
     """Return a call of an MPI function, in its form for large counts where needed; `held` lives as long as it does."""
     from mpi4py import MPI
 
+    # Functions that take an MPI_Count came with MPI 4.0; not every library has them.
     form = f"{name}_c" if large else name
     if (address := symbol(MPI.__file__, form)) is None:
         raise Unsupported(f"the MPI library has no {form}, which blocks of more than {LARGEST_COUNT} elements need")

@@ -192,13 +192,13 @@ class Library:
 
 @cache
 def loadable(file: Path) -> Path:
-    """Return the library that mpi4py has to load for this one: itself if it has the name that mpi4py needs.
-
-    mpi4py's build for MPICH's interface needs libmpi.so.12, and the linker knows what is loaded by the name that it
-    gives itself: Debian's is libmpich.so.12, Cray's libmpi_gnu.so.12.  An empty library of the right name leads there.
-    """
+    """Return the library that mpi4py has to load for this one: itself if it has the name that mpi4py needs."""
     if not re.match(r"libmpi(ch|_gnu)\b.*\.so", file.resolve().name):
         return file
+
+    # mpi4py's build for MPICH's interface needs libmpi.so.12, and the linker knows what is loaded by the name that it
+    # gives itself: Debian's is libmpich.so.12, Cray's libmpi_gnu.so.12.  So an empty library of the right name is made
+    # that leads to it.
     linked = ("-Wl,-soname,libmpi.so.12", "-Wl,--no-as-needed", f"-Wl,-rpath,{file.parent}", str(file))
     return compiler.host_library(str(compiler.own_folder() / "host/libmpi.cpp"), linked)
 
@@ -206,9 +206,9 @@ def loadable(file: Path) -> Path:
 def own(environment: Mapping[str, str] = os.environ) -> Library:
     """Return the library that mpi4py loads by default: the wheel's next to our own Python, or the system's.
 
-    mpi4py gets the path of the system's, since what was only unpacked lies where no loader looks.  If MPI4PY_LIBMPI
-    names another, return that one with its own launcher: a launcher of another kind ends in an abort.
+    mpi4py gets the path of the system's, since what was only unpacked lies where no loader looks.
     """
+    # If MPI4PY_LIBMPI names another, that one with its own launcher: a launcher of another kind ends in an abort.
     named = environment.get(LIBMPI, "")
     for word in [kind.key for kind in KINDS.values() if named in kind.files] or [named] * (os.sep in named):
         with suppress(UsageError):  # of a library that nobody here knows, the launcher is whichever is there
@@ -271,6 +271,7 @@ def _launchers_at(path: Path, kind: MpiKind) -> list[Path]:
 
 def _launchers(kind: MpiKind, environment: Mapping[str, str]) -> Iterator[Path]:
     """Yield where the launcher of a kind may be, the nearest first."""
+    # Beside this Python, where the library's own variables say, on the path, and where it is by custom.
     roots = [Path(sys.executable).parent]
     roots += [Path(environment[name], "bin") for name in kind.roots if environment.get(name)]
     path = map(Path, environment.get("PATH", os.defpath).split(os.pathsep))
@@ -337,7 +338,9 @@ def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
     by_open_mpi, usual = _OPEN_MPI in environment, None
     with suppress(PlatformError):  # srun's ranks need no mpiexec
         usual = own(environment)
-    mine = _file_of(usual.kind, usual.launcher) if usual and not usual.file else None  # which mpi4py finds by itself
+
+    # The launcher's own library, unless mpi4py finds that by itself.
+    mine = _file_of(usual.kind, usual.launcher) if usual and not usual.file else None
     for daemon in _ancestors():
         for kind in KINDS.values():
             if (kind.key == "openmpi") == by_open_mpi and (file := _file_of(kind, daemon)):

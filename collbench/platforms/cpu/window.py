@@ -54,7 +54,9 @@ class Window:
                 self._memory = mmap.mmap(fd, part * len(neighbours))
         finally:
             os.close(fd)
-        with contextlib.suppress(OSError):  # kernels without huge pages refuse; others may be configured to give none
+
+        # Kernels without huge pages refuse; others may be configured to give none.
+        with contextlib.suppress(OSError):
             self._memory.madvise(mmap.MADV_HUGEPAGE)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self.bases = {rank: start + index * part for index, rank in enumerate(neighbours)}
@@ -155,6 +157,7 @@ def _groups(root: Path) -> Iterator[Room]:
         for limit, usage, reclaimable in _GROUP_FILES:
             most, taken = read_text(folder / limit), read_text(folder / usage)
             if most.isdigit() and taken.isdigit() and int(most) < _UNLIMITED:
+                # Pages of files that can be dropped count as free.
                 cached = re.search(rf"^{reclaimable} (\d+)$", read_text(folder / "memory.stat"), re.MULTILINE)
                 free = int(most) - int(taken) + int(cached[1] if cached else 0)
                 yield Room(max(0, free), "its control group", "raise its limit (docker: --memory)")

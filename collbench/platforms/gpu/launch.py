@@ -153,6 +153,7 @@ class GpuLauncher(Launcher):
 
     def _world(self, case: Case, device: int, blocks: int) -> Array:
         """Return what the kernel on a device must know of the other ranks."""
+        # With room for as many ranks as there are, or a few more: every launch carries it.
         world = np.zeros((), world_type(room_for(case.ranks)))
         for rank in range(case.ranks):
             world["window"][rank] = self.memory.address(Region.WINDOW, rank)

@@ -118,6 +118,8 @@ def place_ranks(cuda: Cuda, team: Team, ranks: int) -> Placement:
     """*Collective*: deal the GPUs."""
     local, node = team.local(ranks), node_name()
     nodes = team.exchange(node)
+
+    # The processes of a node are dealt its GPUs in turn, by their ranks.
     first = nodes[: team.rank].count(node)
     count = cuda.count()
     device = {rank: (first + index) % count for index, rank in enumerate(local)}

@@ -99,6 +99,8 @@ def refusal() -> str:
     if answer.memories:
         return ""
     reason = answer.refusal or "the CUDA driver shows no GPU"
+
+    # Devices that this user may not open, and GPUs that the user has hidden, are likely causes.
     nodes = filter(Path.is_char_device, sorted(_DEVICES.glob("nvidia*")))
     denied = [str(node) for node in nodes if not os.access(node, os.R_OK | os.W_OK)]
     hints = [f"no permission to use {', '.join(denied)}"] if denied else []
@@ -155,6 +157,8 @@ def _child(timeout: float, *arguments: str) -> Answer:
             return Answer(refusal=f"the CUDA driver did not answer within {timeout:g} s", hung=True)
         printed.seek(0)
         lines = [line for line in printed.read().decode("utf-8", "replace").splitlines() if line.strip()]
+
+    # The answer is the last line of JSON: libraries may print what they like before and after it.
     for line in reversed(lines):
         with suppress(ValueError, AttributeError):
             answer = json.loads(line)
