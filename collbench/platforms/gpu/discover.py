@@ -81,12 +81,7 @@ def _visible(cuda: Cuda) -> tuple[list[str], list[str]]:
 def of_run(team: Team, places: Placement, refusal: str, probed: Probed) -> TopologyPart:
     """*Collective*: return the GPUs of all nodes, from NVML; where it is missing, as CUDA has them.
 
-    Args:
-        team: The processes of the run.
-        places: The GPU of every rank.
-        refusal: Why other processes' memory is out of reach; nothing if it is not.
-        probed: What this process found out of its own GPUs.
-
+    `probed` is what this process found out of its own GPUs, `refusal` why other processes' memory is out of reach.
     """
     # NVML is asked on every node by its first process.
     node = places.places[places.local[0]].node

@@ -14,15 +14,13 @@ from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError, StartFailed, TimedOut, Unsupported
-from collbench.measure.sampling import measure
 from collbench.platforms.gpu import cuda, launch, nccl, probe, timing
 from collbench.platforms.gpu.placement import GpuPlace, Placement
 from collbench.platforms.layout import Region, buffers
 from collbench.platforms.processes import Alone
-from collbench.results import Measurement
 from tests.platforms.gpu.opening import Open
 from tools.kernels.buffers import received
-from tools.stand_in.cases import ALL, EXACT, LADDER, ON_GPU, a_case, flaw, prepare, sweep
+from tools.stand_in.cases import ALL, LADDER, ON_GPU, a_case, flaw, prepare, sweep
 from tools.stand_in.clocks import MadeUpClock, Skewed
 from tools.stand_in.cuda import Graph, Machine
 from tools.stand_in.errors import ILLEGAL_ADDRESS, NOT_READY, CUDARuntimeError
@@ -121,17 +119,6 @@ def test_numbers_of_blocks_that_divide_nothing_give_right_results(opened: Open) 
         for name in ("ring-pipelined", "ring-ll", "two-shot", "one-shot-ll"):
             for nbytes in (70000, 4, 3000):
                 assert flaw(name, a_case(nbytes=nbytes), platform, launches=2) is None, f"{name} {nbytes}"
-
-
-def test_the_runner_measures_all_implementations_of_a_case(opened: Open) -> None:
-    ways = [way for way in ON_GPU if way.name in EXACT]
-    results = list(measure(a_case(), ways, opened(Machine(1)), Sampling(iters=3, region=0.0)))
-    assert {result.implementation for result in results} == {*EXACT}
-    for result in results:
-        assert isinstance(result, Measurement), result
-        assert (result.mismatch, len(result.seconds)) == (None, 3)
-        own = {"nccl": f"; NCCL_MAX_CTAS=16; {UNMIXED}", "auto": "; picked one-shot-ll"}.get(result.implementation, "")
-        assert str(result.note) == f"2 ranks share 1 GPU{own}"
 
 
 def test_auto_picks_by_size_and_the_next_best_where_kernels_cannot_use_a_peers_memory(opened: Open) -> None:
