@@ -2,14 +2,14 @@
 
 import re
 
-from collbench.analysis.overlap import overlaps
-from collbench.analysis.scaling import curves
-from collbench.analysis.stragglers import Finding, straggler_rows, straggler_test
-from collbench.analysis.strategies import Effort, Ranking
-from collbench.lesson import elsewhere
+from collbench.commands.lesson import elsewhere
+from collbench.commands.step.overlap import overlaps
+from collbench.commands.step.scaling import curves
+from collbench.commands.step.stragglers import Finding, straggler_rows, straggler_test
+from collbench.commands.step.trained import Effort, Ranking
 from collbench.runfile.store import read
 from collbench.stats import Estimate
-from tests.analysis.made_up_steps import ranks_that_are
+from tests.commands.step.made_up_steps import ranks_that_are
 from tests.conftest import ROOT
 from tools import lesson, lesson_chapters, lesson_page, lesson_places
 from tools.lesson_scaling import RESULTS, raced, wires

@@ -50,8 +50,8 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.algorithms import implementations
 from collbench.measure.clocks import Clocks
-from collbench.measure.schedules import SCHEDULES, Parts
-from collbench.measure.steps import take_series
+from collbench.commands.step.schedules import SCHEDULES, Parts
+from collbench.commands.step.measured import take_series
 from collbench.platforms import open_platform
 from collbench.platforms.layout import Needs
 from collbench.platforms.mpi_processes import MpiProcesses

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from collbench.analysis.check import CheckedCurve, Status, judge_rounds
-from collbench.analysis.expectations import expect_run
-from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
-from collbench.api.checking import OF_A_BASELINE, SURE
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
+from collbench.commands.check.expectations import expect_run
+from collbench.commands.check.judge import CheckedCurve, Status, judge_rounds
+from collbench.commands.check.library import OF_A_BASELINE, SURE
+from collbench.commands.check.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.results import Measurement
 from collbench.results.base import Observed

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from collbench.analysis.fleet import SLOWER, changes, groups
-from collbench.runfile.fleet import STATUSES, Curve, Node
+from collbench.commands.runs.fleet import SLOWER, changes, groups
+from collbench.commands.runs.fleet_files import STATUSES, Curve, Node
 
 WHERE = "8 x NVIDIA H100 80GB HBM3, NVSwitch"
 CASE = {"collective": "allreduce", "dtype": "float", "redop": "sum", "root": 0, "ranks": 8, "in_place": False}

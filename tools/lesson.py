@@ -3,8 +3,8 @@
 `python -m tools.lesson` writes all of them anew.
 
 In a page such a number is a link to the run that it comes from, whose title says what it is, such as
-[7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  A title is one of collbench/lesson/numbers.py, or of
-steps (tools/lesson_scaling.py).  The tables between the marks of BLOCKS are computed: from the textbooks' closed
+[7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  A title is one of collbench/commands/lesson/numbers.py,
+or of steps (tools/lesson_scaling.py).  The tables between the marks of BLOCKS are computed: from the textbooks' closed
 forms, or from runs.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from collbench.algorithms import implementations, is_library
 from collbench.cases import Case
-from collbench.lesson.numbers import Numbers, ratio
+from collbench.commands.lesson.numbers import Numbers, ratio
 from collbench.results import family
 from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size

@@ -5,9 +5,9 @@ Numbers of runs are links to their run, whose titles tools/lesson.py holds again
 
 from collections.abc import Iterator
 
-from collbench.lesson import breaks, elsewhere, screens
-from collbench.lesson.content import Content, Question, Reason, Screen
-from collbench.lesson.sentences import Voice
+from collbench.commands.lesson import breaks, elsewhere, screens
+from collbench.commands.lesson.content import Content, Question, Reason, Screen
+from collbench.commands.lesson.sentences import Voice
 from collbench.results import PARTS
 from collbench.runfile.store import read
 from collbench.units import format_rate, format_seconds, format_size

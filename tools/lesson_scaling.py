@@ -19,11 +19,11 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from collbench.analysis.overlap import Overlap, overlaps
-from collbench.analysis.scaling import Curve, Point, curves, share_of
-from collbench.analysis.stragglers import StepArrays, straggler_test
-from collbench.analysis.strategies import Effort, Ranking, StrategyRuns, ranking
 from collbench.analysis.wires import Tradeoff, tradeoffs
+from collbench.commands.step.overlap import Overlap, overlaps
+from collbench.commands.step.scaling import Curve, Point, curves, share_of
+from collbench.commands.step.stragglers import StepArrays, straggler_test
+from collbench.commands.step.trained import Effort, Ranking, StrategyRuns, ranking
 from collbench.results import Result, StepTimes
 from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size

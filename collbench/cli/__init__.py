@@ -56,7 +56,7 @@ def _run() -> int:
             raise UsageError(wrong)
         joined = launched()
     with _process.agreed(joined):
-        from collbench.cli.commands import group
+        from collbench.cli.group import group
 
         return group.main(sys.argv[1:] or ["--help"], prog_name="collbench", standalone_mode=False) or 0
 

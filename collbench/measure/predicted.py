@@ -8,9 +8,9 @@ import numpy as np
 
 from collbench.algorithms import implementations
 from collbench.cases import Case, Sweep
+from collbench.commands.step.runs import communicators
 from collbench.errors import Unsupported
 from collbench.measure.protocol import Ranks, WorkerHello
-from collbench.measure.step_runs import communicators
 from collbench.model.predict import network_curve
 from collbench.model.steps import on_ranks, step_time
 from collbench.model.what_if import with_other_cards

@@ -39,7 +39,7 @@ _GRACE = 3.0  # seconds that a failing rank waits to be ended: its abort could o
 def needs(sweep: Sweep, platform: str) -> Needs:
     """Return what a sweep wants of memory: its implementations, or where there are jobs, its strategies of training."""
     if jobs := list(filter(None, sweep.jobs)):
-        from collbench.measure import strategies
+        from collbench.commands.step import strategies
 
         return strategies.needs(sweep.implementations, jobs, sweep.ranks, platform)
     return algorithms.needs(sweep.implementations, sweep.ranks, platform)
@@ -61,7 +61,7 @@ def execute_case(
     """
     # Imported where they are needed: most runs measure collectives.
     if case.job:
-        from collbench.measure.training_run import train
+        from collbench.commands.step.training import train
 
         return train(case, names, platform, sampling, heartbeat)
     known = algorithms.implementations()
@@ -71,7 +71,7 @@ def execute_case(
 
         return explain(case, chosen, platform, sampling, heartbeat)
     if case.step:
-        from collbench.measure.steps import measure_steps
+        from collbench.commands.step.measured import measure_steps
 
         return measure_steps(case, chosen, platform, sampling, heartbeat, launches)
     return measure(case, chosen, platform, sampling, heartbeat, launches)

@@ -11,7 +11,7 @@ import pytest
 
 from collbench.measure import launcher_watchdog as watchdog
 from collbench.measure.launcher_watchdog import Watchdog
-from tests.cli.test_sweep import wait_for
+from tests.commands.sweep.test_command import wait_for
 from tests.conftest import ROOT
 
 

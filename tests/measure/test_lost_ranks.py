@@ -20,7 +20,7 @@ from collbench.platforms import find_platform, platforms
 from collbench.records import plain
 from collbench.results import Result
 from collbench.results.collectives import Skipped
-from tests.cli.test_sweep import alive
+from tests.commands.sweep.test_command import alive
 from tests.conftest import case
 from tests.test_cases import sweep
 

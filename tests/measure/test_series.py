@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from collbench.cases import Step, flops_of
+from collbench.commands.step import calibration
+from collbench.commands.step import measured as steps
+from collbench.commands.step.calibration import LEAST, Work, calibrated, products_for
+from collbench.commands.step.measured import take_series, trace_step
+from collbench.commands.step.schedules import Moments, Parts, Recorder
 from collbench.errors import PlatformError
-from collbench.measure import calibration, steps
-from collbench.measure.calibration import LEAST, Work, calibrated, products_for
 from collbench.measure.clocks import Clock, Clocks, Reading, Trip
-from collbench.measure.schedules import Moments, Parts, Recorder
-from collbench.measure.steps import take_series, trace_step
 from collbench.platforms.processes import Alone
 from collbench.results.collectives import Failed
 from collbench.results.steps import COMPUTED

@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 from tools.confusion import Trial
 from tools.model.accuracy import Errors, errors, fitted, healthy, left_out, logs_of
 from tools.model.classes import CLASSES, by_class
-from tools.model.report import PARTS, constants_table, held_out, summary, tables, together, worst
+from tools.model.report import PARTS, held_out, summary, tables, together, worst
 from tools.model.spread import bands, levels, unseen
 from tools.model.systems import NVIDIA, published
 
@@ -115,8 +115,7 @@ def test_no_sweep_that_is_degraded_takes_part_in_a_fit_and_old_records_are_read_
     assert nbytes * 11 / 12 / seconds == pytest.approx(73.75e9, rel=0.01)
 
 
-def test_the_constants_are_those_of_the_page_and_leaving_an_operator_out_changes_them_little() -> None:
-    assert "\n".join(constants_table(CONSTANTS)) in (ROOT / "docs" / "model.md").read_text(), "run `make model-report`"
+def test_leaving_an_operator_out_changes_the_constants_little() -> None:
     assert set(held_out()) == {sweep.operator for sweep in healthy()}
     kept = held_out()["google"]
     assert kept != CONSTANTS

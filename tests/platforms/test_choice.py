@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from collbench.api.requests import SweepRequest, measured_sweep, passed_over
 from collbench.errors import UsageError
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.gpu import probe
+from collbench.requests.sweeps import SweepRequest, measured_sweep, passed_over
 from tests.conftest import ROOT
 
 

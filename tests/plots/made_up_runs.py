@@ -14,9 +14,9 @@ from collbench.results.collectives import MOVED, PHASES, WAITED, Span, Track
 from collbench.results.steps import COMMUNICATED, COMPUTED, Activity, Point, Series
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
-from tests.analysis.made_up_steps import quiet, series
+from tests.commands.step.made_up_steps import quiet, series
+from tests.commands.train.made_up_plans import PLANS
 from tests.conftest import case, measurement
-from tests.plots.made_up_plans import PLANS
 
 STUDY = Study(1000, LEARNT, Lost(0.5, 0.1, 0.02), Lost(0.6, 0.2, 0.0004))
 

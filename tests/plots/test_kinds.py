@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from collbench.planner.step import PARTS as STEP_PARTS
+from collbench.commands.train.step import PARTS as STEP_PARTS
 from collbench.plots.kinds import PLAIN, PlotRequest, draw, kinds, lacking
 from collbench.present import figures as palette
 from collbench.results import PARTS, Failed

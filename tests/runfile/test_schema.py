@@ -20,10 +20,10 @@ from collbench.results.steps import COMMUNICATED, COMPUTED, PURPOSES, Activity, 
 from collbench.runfile.header import SweepPart
 from collbench.runfile.schema import sweep_part, to_line, to_result, to_sweep
 from collbench.runfile.store import FORMAT, NAME, read
+from tests.commands.step.test_step_times import LATE
 from tests.conftest import case, measurement
 from tests.runfile.test_store import RESULTS
 from tests.test_cases import sweep
-from tests.test_step_times import LATE
 
 PLAN = PlannedStep(
     case(nbytes=2**30, dtype=DATATYPES["bfloat16"], ranks=1024),

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
+from collbench.commands.formats.imported import Hints
+from collbench.commands.formats.registry import detect
+from collbench.commands.formats.source import decode
 from collbench.errors import CaseFailed, CollbenchError, Unsupported
-from collbench.formats import detect
-from collbench.formats.imported import Hints
-from collbench.formats.source import decode
 from collbench.platforms.gpu import cuda, probe
 from collbench.results import Reported
 from collbench.units import format_size

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from collbench.analysis.compare import compare
-from collbench.cli.ab import AS_IS
+from collbench.commands.sweep.ab import AS_IS
 from collbench.errors import CollbenchError
 from collbench.platforms.gpu import probe
 from collbench.runfile.store import read

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from collbench.analysis import scaling
-from collbench.analysis.overlap import overlaps, verdict
-from collbench.analysis.stragglers import verdicts
+from collbench.commands.step import scaling
+from collbench.commands.step.overlap import overlaps, verdict
+from collbench.commands.step.stragglers import verdicts
 from collbench.errors import CollbenchError
 from collbench.platforms.gpu import probe
 from collbench.runfile.store import Run

@@ -1,13 +1,13 @@
-"""The bugs that the harness of kernels/host/streams.cpp must catch; docs/kernels.md is the table.
+"""The bugs that the harness of kernels/host/streams.cpp must catch; docs/kernels.md has the table.
 
-A bug is a change of the kernels' text, made in a copy; `collbench.exercises.races` builds and runs them.
+A bug is a change of the kernels' text, made in a copy; `collbench.commands.exercise.races` builds and runs them.
 """
 
 import re
 from dataclasses import dataclass, replace
 from functools import cache
 
-from collbench.exercises.races import (
+from collbench.commands.exercise.races import (
     GAVE_UP,
     NARROW,
     PACKETS,
@@ -378,3 +378,15 @@ BUGS = [
         (("narrow.cu", "2 * kind + (round & 1)", "2 * kind"),),
     ),
 ]
+
+
+def table() -> str:
+    """The bugs by the kernels that run them and by what catches them, as docs/kernels.md has them."""
+    caught: dict[str, dict[str, list[str]]] = {}
+    for bug in BUGS:
+        kernels = ", ".join(f"`{kernel}`" for kernel in bug.run.kernels)
+        caught.setdefault(kernels, {RACE: [], WRONG: [], GAVE_UP: []})[bug.catcher].append(bug.name)
+    lines = ["| run | race | wrong result | stuck |", "|---|---|---|---|"]
+    for kernels, names in caught.items():
+        lines.append(f"| {kernels} | {' | '.join('; '.join(some) for some in names.values())} |")
+    return "\n".join(lines)

@@ -173,7 +173,7 @@ RUNNER = (
     ),
     *of(
         "runner",
-        "tests/measure/test_steps_in_turn.py",
+        "tests/commands/step/test_steps_in_turn.py",
         "measure/steps.py",
         ("a step's seconds for its series'", "return series.seconds * series.steps", "return series.seconds"),
         ("paced only if all series were", "2 * sum(paced) >", "sum(paced) >="),
@@ -472,7 +472,7 @@ FORMATS = (
 CHECK = (
     *of(
         "check",
-        "tests/analysis/check tests/api/test_check.py",
+        "tests/analysis/check tests/commands/check/test_library.py",
         "analysis/sequential.py",
         ("false alarms not shared by sizes", "alarm = self.alarm / self.sizes", "alarm = self.alarm"),
         ("an expectation without an error", "(variance + error**2)", "variance"),
@@ -480,7 +480,7 @@ CHECK = (
     ),
     *of(
         "check",
-        "tests/analysis/check tests/api/test_check.py",
+        "tests/analysis/check tests/commands/check/test_library.py",
         "analysis/expectations.py",
         ("states of the machine taken for one", "abs(math.log(first / second)) < SAME_STATE", "True"),
         ("disturbed rows are a measure", "row.right and not row.disturbed and", "row.right and"),
@@ -489,7 +489,7 @@ CHECK = (
     ),
     *of(
         "check",
-        "tests/analysis/check tests/api/test_check.py",
+        "tests/analysis/check tests/commands/check/test_library.py",
         "analysis/check.py",
         ("disturbed rounds count", "None if row.disturbed else expectation.of(row)", "expectation.of(row)"),
         ("undecided sizes that seem slow are no matter", "if leaning or (undecided", "if (undecided"),
@@ -501,7 +501,7 @@ CHECK = (
     ),
     *of(
         "check",
-        "tests/api/test_check.py",
+        "tests/commands/check/test_library.py",
         "api/checking.py",
         ("slow runs join the baseline", "(unknown or result.status is Status.OK)", "True"),
         ("a baseline without end", "folder if len(earlier) < GOOD_RUNS else None", "folder"),

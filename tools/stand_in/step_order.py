@@ -10,8 +10,8 @@ from typing import Any
 
 from collbench.cases import Case, Step
 from collbench.collectives import COLLECTIVES
+from collbench.commands.step.schedules import SCHEDULES, Parts
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.measure.schedules import SCHEDULES, Parts
 from collbench.platforms.interface import Prepared
 from tools.stand_in.cuda import Machine, Stream
 

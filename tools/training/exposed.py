@@ -8,12 +8,12 @@ slowest GPU, so the anchor (the first row) sets how much GPUs' speeds differ, wh
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from collbench.planner.curves import ModelCurves
-from collbench.planner.job import Job
-from collbench.planner.layouts import Layout
-from collbench.planner.models import Model
-from collbench.planner.search import evaluate_layout
-from collbench.planner.setting import Setting, machine_of
+from collbench.commands.train.curves import ModelCurves
+from collbench.commands.train.job import Job
+from collbench.commands.train.layouts import Layout
+from collbench.commands.train.models import Model
+from collbench.commands.train.search import evaluate_layout
+from collbench.commands.train.setting import Setting, machine_of
 from collbench.topology.files import load
 
 REPLICAS = 128

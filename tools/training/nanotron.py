@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from collbench.planner.curves import ModelCurves
-from collbench.planner.job import Job
-from collbench.planner.layouts import Layout
-from collbench.planner.models import Model
-from collbench.planner.search import evaluate_layout
-from collbench.planner.setting import Setting, machine_of
+from collbench.commands.train.curves import ModelCurves
+from collbench.commands.train.job import Job
+from collbench.commands.train.layouts import Layout
+from collbench.commands.train.models import Model
+from collbench.commands.train.search import evaluate_layout
+from collbench.commands.train.setting import Setting, machine_of
 from collbench.results import PlannedStep
 from collbench.topology.files import load
 

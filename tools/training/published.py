@@ -3,8 +3,8 @@
 What a table does not say (micro-batch, chunks of stages) the planner chooses, as whoever published it did.
 """
 
-from collbench.planner.layouts import Choices
-from collbench.planner.models import MODELS, Model
+from collbench.commands.train.layouts import Choices
+from collbench.commands.train.models import MODELS, Model
 from tools.training.published_experts import BY_SIZE, FOLDING, MIXTRAL
 from tools.training.published_fsdp import MOSAIC
 from tools.training.published_nvidia import B200_MOE, H100_MOE, LONG, NEMO_FP8, NVIDIA

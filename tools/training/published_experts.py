@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from collbench.planner.layouts import Choices
-from collbench.planner.models import MODELS, Model
+from collbench.commands.train.layouts import Choices
+from collbench.commands.train.models import MODELS, Model
 from tools.training.tables import Row, Table
 
 _8X22B = MODELS["mixtral-8x22b"]

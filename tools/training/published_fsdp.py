@@ -8,7 +8,7 @@ a fifth slower than on 16 and on 64.
 
 from collections.abc import Iterable
 
-from collbench.planner.models import Model
+from collbench.commands.train.models import Model
 from tools.training.tables import Row, Table
 
 _SHAPES = {

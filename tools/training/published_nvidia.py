@@ -3,8 +3,8 @@
 Their recipes send gradients of 16 bits; what they recompute and keep on the CPU no table says.
 """
 
-from collbench.planner.layouts import Choices
-from collbench.planner.models import MODELS, Model
+from collbench.commands.train.layouts import Choices
+from collbench.commands.train.models import MODELS, Model
 from tools.training.tables import Row, Table
 
 _SIZES = ("tensor", "pipeline", "context", "chunks", "expert")

@@ -10,10 +10,10 @@ from collbench.algorithms import implementations, needs
 from collbench.algorithms.nvls import REDUCES
 from collbench.cases import Case, Sampling, Step, Sweep
 from collbench.collectives import COLLECTIVES
+from collbench.commands.step.measured import measure_steps
+from collbench.commands.step.schedules import SCHEDULES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported
-from collbench.measure.schedules import SCHEDULES
-from collbench.measure.steps import measure_steps
 from collbench.platforms.gpu import cuda
 from collbench.platforms.gpu import memory as gpu_multicast
 from collbench.platforms.gpu import platform as gpu

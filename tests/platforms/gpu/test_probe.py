@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from collbench.api import notices
-from collbench.api.requests import SweepRequest, measured_sweep, passed_over
 from collbench.errors import PlatformError
 from collbench.platforms import on_auto
 from collbench.platforms.gpu import probe
+from collbench.requests import notices
+from collbench.requests.sweeps import SweepRequest, measured_sweep, passed_over
 from tests.conftest import Command
 from tools.stand_in.probed import build_driver, put_cupy
 

@@ -13,9 +13,9 @@ import pytest
 from collbench.algorithms import implementations
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Sampling
 from collbench.collectives import COLLECTIVES
+from collbench.commands.step.measured import measure_steps
+from collbench.commands.step.schedules import SCHEDULES
 from collbench.errors import CaseFailed, PlatformError
-from collbench.measure.schedules import SCHEDULES
-from collbench.measure.steps import measure_steps
 from collbench.platforms.gpu import launch, timing
 from collbench.results import Skipped, StepTimes
 from collbench.results.steps import COMMUNICATED, COMPUTED

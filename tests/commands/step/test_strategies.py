@@ -1,0 +1,299 @@
+"""Strategies of synchronisation: real ranks learn what one rank would, and every wrong update is found."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collbench.cases import Job, Sampling, Sweep
+from collbench.collectives import COLLECTIVES
+from collbench.commands.step.strategies import choose, strategies
+from collbench.commands.step.strategies.network import batch, first_weights, gradient, held_out, loss, samples_of
+from collbench.commands.step.strategies.trainer import Update, Weights, check_copies, check_order, check_update
+from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.errors import UsageError
+from collbench.measure.session import Session
+from collbench.results import Result, Trained
+from collbench.results.facts import WeightMismatch
+from collbench.runfile.store import read
+from tests.conftest import Command
+
+SMALL = Job(inputs=5, hidden=7, outputs=3, samples=24, batch=12)
+JOB = Job(inputs=6, hidden=16, outputs=3, samples=64, batch=32, steps=12, every=4, staleness=3)
+TINY, RANKS = Job(inputs=6, hidden=12, outputs=3, samples=32, batch=16, steps=4), 2
+
+
+def test_the_gradient_is_what_differences_of_the_loss_say() -> None:
+    """In float64, weight by weight, by central differences."""
+    draws = np.random.default_rng(4)
+    weights = draws.normal(size=SMALL.weights)
+    inputs, targets = draws.normal(size=(12, 5)), draws.normal(size=(12, 3))
+    found = np.empty_like(weights)
+    gradient(SMALL, weights, inputs, targets, found)
+    for index in range(SMALL.weights):
+        step = np.zeros(SMALL.weights)
+        step[index] = 1e-6
+        slope = (loss(SMALL, weights + step, inputs, targets) - loss(SMALL, weights - step, inputs, targets)) / 2e-6
+        assert found[index] == pytest.approx(slope, rel=1e-6, abs=1e-8)
+
+
+def test_data_are_the_same_everywhere_and_only_weights_and_order_are_of_the_seed() -> None:
+    other = replace(SMALL, seed=2)
+    assert not np.array_equal(first_weights(SMALL), first_weights(other))
+    assert np.array_equal(held_out(SMALL)[0], held_out(other)[0])
+    assert not np.array_equal(samples_of(SMALL, 0)[0], samples_of(SMALL, 1)[0])
+    both = [np.concatenate([batch(job, 0, step)[0] for step in (0, 1)]) for job in (SMALL, other)]
+    assert not np.array_equal(*both)
+    assert np.array_equal(*(np.sort(inputs.ravel()) for inputs in both))
+    assert np.array_equal(batch(SMALL, 0, 2)[0], batch(SMALL, 0, 0)[0])
+
+
+def learnt(weights: Weights, rank: int, step: int) -> Weights:
+    result = np.empty_like(weights)
+    gradient(TINY, weights, *batch(TINY, rank, step), result)
+    return result
+
+
+Change = Callable[[int, list[Weights], list[Weights]], None]
+
+
+def synchronous(change: Change = lambda step, made, weights: None) -> list[Update]:
+    """Updates of two ranks that add all gradients after every step; `change` may spoil gradients and weights."""
+    weights, updates = first_weights(TINY).copy(), []
+    for step in range(TINY.steps):
+        before = step * RANKS
+        made, held = [learnt(weights, rank, step) for rank in range(RANKS)], [weights]
+        change(step, made, held)
+        weights = held[0] - np.float32(TINY.rate / RANKS) * (made[0] + made[1])
+        updates.append(Update(before + RANKS, float(step), weights.copy(), range(RANKS), step, 1, before))
+    return updates
+
+
+def flaw(updates: list[Update]) -> WeightMismatch | None:
+    """The first that a run would find."""
+    versions = {0: first_weights(TINY)} | {update.version: update.weights for update in updates}
+    found = check_order(TINY, RANKS, updates, 0)
+    for update in updates:
+        found = found or check_update(TINY, RANKS, update, versions)
+    return found
+
+
+def test_a_wrong_update_is_found_where_it_is_and_a_right_one_has_no_flaw() -> None:
+    """The third one, and nothing before it."""
+    assert flaw(synchronous()) is None
+
+    def one_element(made: list[Weights], weights: list[Weights]) -> None:
+        made[0][int(np.abs(made[0]).argmax())] *= 1.01
+
+    def not_a_number(made: list[Weights], weights: list[Weights]) -> None:
+        made[0][3] = np.nan
+
+    spoils: dict[str, Callable[[list[Weights], list[Weights]], None]] = {
+        "a lost contribution": lambda made, weights: made[1].fill(0),
+        "a doubled contribution": lambda made, weights: np.multiply(made[1], 2, out=made[1]),
+        "one element": one_element,
+        "not a number": not_a_number,
+        "another batch": lambda made, weights: np.copyto(made[1], learnt(weights[0], 1, 3)),
+        "stale weights": lambda made, weights: np.copyto(made[1], learnt(first_weights(TINY), 1, 2)),
+        "forgotten weights": lambda made, weights: weights.__setitem__(0, first_weights(TINY)),
+    }
+    for name, spoil in spoils.items():
+        found = flaw(synchronous(lambda step, made, held, spoil=spoil: spoil(made, held) if step == 2 else None))  # type: ignore[misc]
+        assert found, name
+        assert (found.rank, found.update) == (0, "6"), name
+
+
+def test_own_steps_between_two_averages_are_one_contribution() -> None:
+    """The average of two ranks that made three steps each is right, and that of other weights is not."""
+    ends = []
+    for rank in range(RANKS):
+        weights = first_weights(TINY).copy()
+        for step in range(3):
+            weights -= np.float32(TINY.rate) * learnt(weights, rank, step)
+        ends.append(weights)
+    right = Update(6, 0.0, (ends[0] + ends[1]) / 2, range(RANKS), 0, 3, 0)
+    versions = {0: first_weights(TINY)}
+    assert check_update(TINY, RANKS, right, versions) is None
+    assert check_update(TINY, RANKS, right._replace(weights=ends[0]), versions)
+    read_nowhere = right._replace(read=5)
+    assert "which nobody has" in str(check_update(TINY, RANKS, read_nowhere, versions))
+
+
+def test_a_rank_that_holds_other_weights_is_found() -> None:
+    updates = synchronous()
+    right = [b"1", b"2", b"3", b"4"]
+    assert check_copies(updates, [right, right]) is None
+    assert check_copies(updates, [[], []]) is None, "one copy of the weights"
+    found = check_copies(updates, [right, [b"1", b"other", b"3", b"4"]])
+    assert found
+    assert (found.rank, found.update) == (1, "4")
+    assert "3 updates instead of 4" in str(check_copies(updates, [right, right[:3]]))
+
+
+def test_updates_that_are_missing_twice_or_out_of_order_are_found() -> None:
+    whole = synchronous()
+    assert "instead of 8" in str(check_order(TINY, RANKS, whole[:3], 0))
+    assert "step 3 of rank 0 after 1 steps of it" in str(check_order(TINY, RANKS, [whole[0], *whole[2:]], 0))
+    assert "step 1 of rank 0 after 1 steps of it" in str(check_order(TINY, RANKS, [whole[0], *whole], 0))
+
+
+def test_weights_that_are_too_old_are_found() -> None:
+    """Rank 0 makes its second step on weights that lack rank 1's first: allowed one step behind, not none."""
+    order = [(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 2), (0, 2, 4), (1, 2, 4), (0, 3, 6), (1, 3, 6)]
+    updates = [
+        Update(place + 1, 0.0, first_weights(TINY), (rank,), step, 1, read)
+        for place, (rank, step, read) in enumerate(order)
+    ]
+    assert check_order(TINY, RANKS, updates, 1) is None
+    assert "rank 0 on weights that are too old" in str(check_order(TINY, RANKS, updates, 0))
+
+
+def trained(ranks: int, *names: str, jobs: tuple[Job, ...] = (JOB,), check_only: bool = False) -> list[Result]:
+    """What ranks make of it."""
+    sweep = Sweep(
+        (COLLECTIVES["allreduce"],),
+        (jobs[0].nbytes,),
+        (DATATYPES["float"],),
+        (REDUCTIONS["sum"],),
+        ranks,
+        names or tuple(strategies()),
+        jobs=jobs,
+        sampling=Sampling(check_only=check_only),
+    )
+    with Session("cpu", sweep, None, None) as session:
+        return list(session.run())
+
+
+def right(results: list[Result]) -> list[Trained]:
+    for result in results:
+        assert isinstance(result, Trained), result
+        assert result.right, (result.implementation, result.wrong)
+    return [result for result in results if isinstance(result, Trained)]
+
+
+def losses(result: Trained) -> list[float]:
+    return [point.loss for point in result.points]
+
+
+def learns(results: dict[str, Trained], ranks: int) -> None:
+    """Every update is right, as many batches are learnt by all strategies, and the loss falls."""
+    assert set(results) == set(strategies())
+    for name, result in results.items():
+        assert sum(result.steps) == result.points[-1].batches == JOB.steps * ranks, name
+        assert len(result.steps) == len(result.computing) == ranks, name
+        assert result.points[-1].loss < 0.7 * result.points[0].loss, name
+        assert result.points[0].loss == results["ring"].points[0].loss, name
+        assert 0 < max(result.computing) < result.seconds, name
+
+
+def test_every_strategy_trains_and_those_that_add_all_gradients_learn_what_one_rank_would() -> None:
+    results = right(trained(2, jobs=(JOB, replace(JOB, every=1, staleness=0))))
+    half = len(results) // 2
+    usual, strict = ({result.implementation: result for result in part} for part in (results[:half], results[half:]))
+    learns(usual, 2)
+    weights, change = first_weights(JOB).astype(float), np.empty(JOB.weights)
+    for step in range(JOB.steps):
+        both = [batch(JOB, rank, step) for rank in (0, 1)]
+        inputs, targets = (np.concatenate(part).astype(float) for part in zip(*both, strict=True))
+        gradient(JOB, weights, inputs, targets, change)
+        weights -= JOB.rate * change
+    exact = loss(JOB, weights, *held_out(JOB))
+    for name in ("ring", "library", "parameter-server", "hierarchical"):
+        assert usual[name].points[-1].loss == pytest.approx(exact, rel=1e-5), name
+    assert losses(strict["local-sgd"]) == pytest.approx(losses(strict["ring"]), rel=1e-4)
+    whole = [point.loss for point in strict["asynchronous"].points if point.batches % 2 == 0]
+    assert whole == pytest.approx(losses(strict["ring"]), rel=1e-4)
+    assert strict["asynchronous"].steps == (JOB.steps, JOB.steps)
+    assert strict["asynchronous"].age == 0.5, "one of two updates comes second"
+
+
+def test_groups_of_any_size_are_the_same_sum() -> None:
+    runs = right(trained(3, "hierarchical", jobs=tuple(replace(JOB, group=group, steps=4) for group in (1, 2, 9))))
+    for run in runs:
+        assert losses(run) == pytest.approx(losses(runs[0]), rel=1e-4), run.case
+
+
+@pytest.mark.full
+def test_every_strategy_trains_on_any_number_of_ranks_and_a_check_alone_trains_a_few_steps() -> None:
+    for ranks in (1, 3, 4):
+        learns({result.implementation: result for result in right(trained(ranks))}, ranks)
+    (result,) = right(trained(2, "ring", check_only=True))
+    assert result.steps == (4, 4)
+
+
+@pytest.mark.machine
+def test_a_slow_rank_makes_fewer_steps_where_nobody_waits_and_as_many_where_all_do() -> None:
+    job = replace(JOB, hidden=64, batch=64, steps=40, staleness=1000, slow=((1, 60.0),))
+    results = {result.implementation: result for result in right(trained(2, "ring", "asynchronous", jobs=(job,)))}
+    quick, slow = results["asynchronous"].steps
+    assert quick > 1.5 * slow
+    assert results["ring"].steps == (40, 40)
+    assert results["ring"].computing[1] > 2 * results["ring"].computing[0]
+    late = replace(JOB, steps=5, staleness=1, slow=((1, 500.0),))
+    (near,) = right(trained(2, "asynchronous", jobs=(replace(job, staleness=2),)))
+    (result,) = right(trained(2, "asynchronous", jobs=(late,)))
+    assert near.steps[0] - near.steps[1] <= 3
+    assert sum(result.steps) == late.steps * 2
+    assert result.steps[1] < result.steps[0], "the slow rank's last step was to be too late"
+    assert 0.3 * result.seconds < result.computing[1] < result.seconds
+
+
+SITE = """
+import os
+if "COLLBENCH_LINK" in os.environ and os.environ.get("PMI_RANK") == "1":
+    import numpy as np
+    from collbench.commands.step.strategies.network import first_weights
+    from collbench.commands.step.strategies.trainer import Training
+    learn = Training.gradient
+    def changed(self, weights, step, result):
+        learn(self, weights, step, result)
+        if step == 2 and self.job.steps == 12:
+            BREAK
+    Training.gradient = changed
+"""
+BROKEN = {
+    "a contribution is lost": "result[:] = 0",
+    "a contribution is doubled": "result *= 2",
+    "stale weights": "learn(self, first_weights(self.job), step, result)",
+    "another batch": "learn(self, weights, step + 1, result)",
+    "weights beside the gradient": "weights[3] += 1e-3",
+}
+
+
+def cheats(here: Command, folder: Path, code: str) -> None:
+    """One step of twelve of one rank makes every strategy wrong; the row says where, and the exit status is 1."""
+    (folder / "sitecustomize.py").write_text(SITE.replace("BREAK", code))
+    paths = os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", ""), str(Path(__file__).parents[2])))
+    words = ("--ranks", "2", "--seeds", "1", "--steps", "12", "--staleness", "2")
+    out = str(len(list(folder.iterdir())))
+    done = here(
+        "step", "strategies", *words, "--strategy", "ring,local-sgd,asynchronous", "--out", out, PYTHONPATH=paths
+    )
+    results = read(folder / out).results
+    unseen = {"asynchronous"} if code.startswith("weights") else set()  # whose weights are the server's
+    assert len(results) == 3
+    wrong = {result.implementation for result in results if isinstance(result, Trained) and result.wrong}
+    assert wrong == {"ring", "local-sgd", "asynchronous"} - unseen, (code, done.stdout)
+    assert "WRONG: " in done.stdout
+    assert done.returncode == 1
+
+
+def test_a_rank_that_leaves_a_contribution_out_once_makes_every_strategy_wrong(here: Command, tmp_path: Path) -> None:
+    cheats(here, tmp_path, BROKEN["a contribution is lost"])
+
+
+@pytest.mark.full
+def test_a_rank_that_cheats_once_in_any_way_makes_every_strategy_wrong(here: Command, tmp_path: Path) -> None:
+    for code in BROKEN.values():
+        cheats(here, tmp_path, code)
+
+
+def test_strategies_are_chosen_by_name() -> None:
+    assert choose("all") == tuple(strategies())
+    assert choose("asynchronous, ring") == ("ring", "asynchronous")
+    for words in ("tree", "ring,ring", ""):
+        with pytest.raises(UsageError, match="choose from: all, library"):
+            choose(words)
