@@ -18,7 +18,7 @@ HEAVY = {  # library: modules, or packages, that may import it
     "jinja2": ("present.page", "commands.report", "commands.lesson.page", "plots.document"),
     "matplotlib": ("plots", "commands", "present.figures"),
     "mpi4py": (
-        *("platforms.cpu", "platforms.mpi_processes", "measure.watchdog"),
+        *("platforms.cpu", "platforms.mpi_processes", "measure.launcher_watchdog"),
         *("algorithms.mpi", "algorithms.mpi_python"),
     ),
     "scipy": ("stats", "model", "analysis", "commands"),
@@ -27,7 +27,7 @@ SPEAKING = {
     "measure.worker": "the last words of a rank that the supervisor no longer hears, for its log",
     "requests.notices": "what takes so long, which a notebook should say too",
     "measure.external_launcher": "what MPI_Abort would leave unsaid",
-    "measure.watchdog": "why it ends all processes of a launcher",
+    "measure.launcher_watchdog": "why it ends all processes of a launcher",
     "present.terminal": "how wide standard output is; it says nothing itself",
     "host.signals": "what was printed, before a signal ends the command",
 }

@@ -13,7 +13,7 @@ from collbench.errors import PlatformError, Unsupported
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import launch, nccl
 from collbench.platforms.gpu import platform as gpu
-from collbench.platforms.layout import Layout
+from collbench.platforms.layout import MemoryLayout
 from collbench.platforms.processes import Alone
 
 
@@ -117,10 +117,10 @@ def opened(place: Place, largest: int = SCALE.large, run: bool = True) -> Iterat
         platform.close()
 
 
-def laid_out(sweep: Sweep, run: bool) -> Layout:
+def laid_out(sweep: Sweep, run: bool) -> MemoryLayout:
     """Return the regions of a rank's memory; without FIFOs where no implementation is run."""
     needed = needs(sweep.implementations, sweep.ranks, "gpu")
-    return Layout.of(sweep, needed if run else replace(needed, fifos=dict.fromkeys(needed.fifos, 0)))
+    return MemoryLayout.of(sweep, needed if run else replace(needed, fifos=dict.fromkeys(needed.fifos, 0)))
 
 
 _shared: list[dict[str, str]] = []  # what NCCL was told in this process

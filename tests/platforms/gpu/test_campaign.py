@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from collbench.cli.commands import group
 
+from collbench.cli.group import group
 from tools.gpu.campaign import FAILED, PASSED, SKIPPED, TIMED_OUT, Campaign, Outcome, chosen_stages, in_time, sources
 from tools.gpu.stages import STAGES
 from tools.stand_in.simulate import build_extension
