@@ -10,16 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.cases import Case, Step
+from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, Collective, of_nccl_tests
+from collbench.commands.step.predicted import step_time
+from collbench.commands.step.rows import StepPrediction
+from collbench.commands.step.work import Step
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported, UsageError
 from collbench.model.equation import SIZES, Calibration
 from collbench.model.nccl_terms import limit, terms
 from collbench.model.predict import curve, network_curve
 from collbench.model.schedule import SCHEDULES
-from collbench.model.steps import on_ranks, slowest, step_time
-from collbench.results import StepPrediction
+from collbench.model.steps import on_ranks, slowest
 from collbench.topology.files import load, names
 from collbench.topology.system import System
 from tests.conftest import case as default_case
@@ -181,7 +183,7 @@ def step(
     ranks: int, schedule: str = "sequential", nbytes: int = GIB, seconds: float = 0.1, bucket: int = 0
 ) -> StepPrediction:
     return step_time(
-        H100, default_case(nbytes=nbytes, ranks=ranks, step=Step(0, 0, schedule, bucket, (), seconds)), "nccl"
+        H100, default_case(nbytes=nbytes, ranks=ranks, work=Step(0, 0, schedule, bucket, (), seconds)), "nccl"
     )
 
 

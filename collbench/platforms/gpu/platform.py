@@ -101,7 +101,7 @@ class GpuPlatform(Platform):
             self.memory = memory = RankMemory(cuda, team, places, layout)
 
             # In steps collectives go before what the same ranks compute meanwhile.
-            priority = FIRST if any(sweep.steps) else USUAL
+            priority = FIRST if any(sweep.works) else USUAL
             self.streams = streams = {rank: Stream(cuda, places.device[rank], priority) for rank in places.local}
             kernels = KernelCache(cuda, places)
             gate = kernels.get("gate.cu", "gate", DATATYPES["float"], NONE).functions[0]

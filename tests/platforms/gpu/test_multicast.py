@@ -8,10 +8,12 @@ import pytest
 
 from collbench.algorithms import implementations, needs
 from collbench.algorithms.nvls import REDUCES
-from collbench.cases import Case, Sampling, Step, Sweep
+from collbench.cases import Case, Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.commands.step.measured import measure_steps
+from collbench.commands.step.rows import StepTimes
 from collbench.commands.step.schedules import SCHEDULES
+from collbench.commands.step.work import Step
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported
 from collbench.platforms.gpu import cuda
@@ -20,7 +22,6 @@ from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.layout import MemoryLayout
 from collbench.platforms.processes import Alone
-from collbench.results import StepTimes
 from tools.stand_in.cuda import Machine
 from tools.stand_in.driver import UNDOING, Library
 from tools.stand_in.header import CALLS
@@ -174,7 +175,7 @@ def test_the_switch_adds_every_bucket_of_a_step_where_it_lies(opened: Open) -> N
     platform = opened(2, 2)
     for schedule in (name for name, one in SCHEDULES.items() if "gpu" in one.platforms):
         for in_place in (False, True):
-            case = replace(a_case(2, 10_000, in_place=in_place), step=Step(3, 8, schedule, bucket=4096))
+            case = replace(a_case(2, 10_000, in_place=in_place), work=Step(3, 8, schedule, bucket=4096))
             (result,) = measure_steps(case, [NVLS], platform, Sampling(iters=1, region=0.0))
             assert isinstance(result, StepTimes), result
             assert result.right, f"{schedule}: {result.wrong}"
