@@ -28,9 +28,9 @@ from collbench.host import processes, signals
 from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
 from collbench.measure import protocol
+from collbench.measure.launcher_watchdog import no_progress
 from collbench.measure.protocol import Ranks, Tell, WorkerHello
 from collbench.measure.resumed import tasks
-from collbench.measure.watchdog import no_progress
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library, own
 from collbench.records import convert

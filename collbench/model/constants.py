@@ -1,7 +1,7 @@
 """The equation's constants that NCCL's table does not know, fitted to published sweeps.
 
-Every value holds for a kind of hardware or algorithm, none for a single machine; the comment next to it is its meaning
-in docs/model.md, too.  `make model-report` fits them to all healthy sweeps of tools/model/published: least squares of
+Every value holds for a kind of hardware or algorithm, none for a single machine; the comment next to it is its meaning.
+`make model-report` fits them to all healthy sweeps of tools/model/published: least squares of
 softened logarithms of ratios, every machine with the same weight.  docs/model.md has the errors that are left when a
 machine is left out of the fit.
 """

@@ -17,10 +17,10 @@ from collbench import __version__
 from collbench.commands.report import sections
 from collbench.commands.report.analysed import AnalysedRun, analysed, safe_runs
 from collbench.commands.report.chart import chart_of, data_block
-from collbench.commands.report.sections import SECTIONS, STEPPED, Anchors, by_run
+from collbench.commands.report.sections import SECTIONS, Anchors, by_run
 from collbench.commands.report.summary import FIRST, about, title_of, verdict
 from collbench.commands.report.table import all_rows
-from collbench.commands.train.rows import PlannedStep
+from collbench.plots.sections import sections as sections_of
 from collbench.present.figures import phase_css
 from collbench.present.page import asset, packed, policy, templates
 from collbench.runfile.store import Run
@@ -63,34 +63,42 @@ def build(runs: Sequence[Run], name: str | None = None, nodes: int | None = None
 
 def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
     """Return what the runs say, part by part, under the names that the templates use."""
-    anchors, illustrated = Anchors(), 0
-    for run in runs:
-        for rows in (STEPPED, PlannedStep):
-            illustrated += any(isinstance(row, rows) for row in run.run.results)
-    room = PICTURES // max(1, illustrated)  # for one part of one run
+    commands = sections_of({type(result).__name__ for run in runs for result in run.run.results})
+    titles = {**SECTIONS, **{section.name: section.title for section in commands}}
+    anchors = Anchors(titles)
     chart = chart_of(runs, anchors)
-    stepped = by_run(runs, partial(sections.steps, room=room, anchors=anchors))
-    planned = by_run(runs, partial(sections.plans, room=room, anchors=anchors))
+
+    # Pictures share their room: as much for each command's part of each run.
+    illustrated = 0
+    for run in runs:
+        for section in commands:
+            illustrated += any(isinstance(row, section.rows) for row in run.run.results)
+    room = PICTURES // max(1, illustrated)
+    said = []
+    for section in commands:
+        said.append((section, by_run(runs, partial(sections.said, section=section, room=room, anchors=anchors))))
+
     which = sections.which(runs)
     parts = {
-        "verdict": verdict(runs, [*stepped, *planned], which),
+        "verdict": verdict(runs, [part for _, parts in said for part in parts], which),
         "curves": chart["figures"],
         "which": which,
-        "steps": stepped,
-        "plans": planned,
+        **{section.name: parts for section, parts in said},
         "spent": by_run(runs, partial(sections.spent, anchors=anchors)),
         "crossovers": by_run(runs, sections.crossovers),
         "fits": by_run(runs, sections.fits),
         "verdicts": by_run(runs, sections.verdicts),
         "machine": sections.machines(runs, anchors),
         "environment": by_run(runs, sections.environment),
-        "raw": all_rows(runs, ROWS),
+        "raw": all_rows(runs, commands, ROWS),
+        "table": True,
     }
     return parts | {
-        "title": title_of(runs),
+        "title": title_of(runs, commands),
         "runs": [about(run) for run in runs],
-        "nav": [(part, title) for part, title in SECTIONS.items() if parts.get(part, True)],
-        "titles": SECTIONS,
+        "nav": [(name, titles[name]) for name, part in parts.items() if part and name in titles],
+        "titles": titles,
+        "said": said,
         "in_verdict": FIRST,
         "chart": chart,
         "data": data_block(chart),

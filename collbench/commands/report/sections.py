@@ -7,7 +7,6 @@ import base64
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, disturbed_rivals, format_span, in_words, rivals, winners
@@ -16,28 +15,19 @@ from collbench.analysis.interconnects import Table, left_out, of_run, tables
 from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
-from collbench.commands.step import columns as step_tables
-from collbench.commands.step import overlap, scaling, stragglers
-from collbench.commands.step import trained as strategies
-from collbench.commands.step.columns import StepResult
-from collbench.commands.step.rows import StepPrediction, StepTimes, Trained
-from collbench.commands.train import plans as analysis
-from collbench.commands.train.rows import PlannedStep
 from collbench.errors import CollbenchError
 from collbench.plots.kinds import PLAIN, kinds
-from collbench.present.columns import Column, Row
+from collbench.plots.sections import MOST, Part, Picture, Section, TextTable
 from collbench.present.figures import Figure
-from collbench.results import PARTS, Explanation, Result, by_key
+from collbench.results import PARTS, Explanation, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
-from collbench.units import format_figure, format_seconds, format_size
+from collbench.units import format_seconds, format_size
 
 SECTIONS = {
     "verdict": "Verdict",
     "curves": "Curves",
     "which": "Which interconnect",
-    "steps": "Steps and training",
-    "plans": "Plans of a training run",
     "spent": "Where the time goes",
     "crossovers": "Crossovers",
     "fits": "Latency and bandwidth",
@@ -46,21 +36,20 @@ SECTIONS = {
     "environment": "Environment",
     "table": "All rows",
 }
-"""Titles of the parts of the page by their names, in its order."""
-MOST = 60  # rows of a table, sentences and explanations of a run
+"""Titles of the parts of the page by their names, in its order; those of commands stand after `which`."""
 _MOST_TABLES = 40  # of crossovers or interconnects
 _LONGEST_ANCHOR = 80
 _WIDEST = 84  # columns of a topology in words
 _MOST_LINES = 200  # of a topology in words
 _MOST_MACHINES = 4  # with a picture
-STEPPED = (StepTimes, StepPrediction, Trained)
 
 
 class Anchors:
     """Names of places that can be linked to: of plain letters, and no two alike; the same texts give the same names."""
 
-    def __init__(self) -> None:
-        self._taken = {*SECTIONS}
+    def __init__(self, taken: Iterable[str] = SECTIONS) -> None:
+        """Start with the names of the page's parts."""
+        self._taken = set(taken)
 
     def new(self, *words: str) -> str:
         """Return a name made of these words, numbered where it is taken."""
@@ -71,45 +60,6 @@ class Anchors:
             name = f"{plain}-{count}"
         self._taken.add(name)
         return name
-
-
-class TextTable(NamedTuple):
-    """A caption, the names of the columns, and rows of texts unless the template knows better."""
-
-    caption: str
-    heading: Sequence[str]
-    rows: Sequence[Any]
-
-    @classmethod
-    def of(cls, caption: str, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> "TextTable":
-        """Return the table of rows, whose texts may come from any file."""
-        cells = [tuple(safe_text(column.cell(row), 120) for column in columns) for row in rows]
-        return cls(safe_text(caption, 120), [column.name or column.key for column in columns], cells)
-
-    @property
-    def dense(self) -> "TextTable":
-        """The table without columns in which no row has anything; the first, which names the rows, always stays."""
-        filled = [place for place in range(len(self.heading)) if not place or any(row[place] for row in self.rows)]
-        rows = [tuple(row[place] for place in filled) for row in self.rows]
-        return TextTable(self.caption, [self.heading[place] for place in filled], rows)
-
-
-class Picture(NamedTuple):
-    """A figure as the page holds it."""
-
-    address: str  # that holds all of it
-    words: str
-    anchor: str
-
-
-class Part(NamedTuple):
-    """What a part of the page says of a run; nothing of it need be there."""
-
-    words: Sequence[str] = ()
-    tables: Sequence[Any] = ()  # a TextTable each
-    pictures: Sequence[Picture] = ()
-    left_out: int = 0  # for which there is no room
-    notes: Sequence[str] = ()
 
 
 def by_run(analysed: Sequence[AnalysedRun], part_of: Callable[[AnalysedRun], Part]) -> list[tuple[str, Part]]:
@@ -125,14 +75,22 @@ def listed(names: Iterable[str], between: str = ", ") -> str:
     return between.join(different[:3]) + more
 
 
-# ---- pictures that `collbench plot` draws
+# ---- what commands say, with the pictures that `collbench plot` draws
 
 
-def pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> tuple[list[Picture], int]:
+def said(analysed: AnalysedRun, section: Section, room: int, anchors: Anchors) -> Part:
+    """Return what a command says of a run, with pictures of at most *room* bytes."""
+    part = section.part(analysed.run.results)
+    drawn, left_out = _pictures(analysed.run, section.rows, room, anchors) if part.tables else ([], 0)
+    words = [safe_text(line, 600) for line in part.words[:MOST]]
+    return Part(words, part.tables[:MOST], drawn, left_out)
+
+
+def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> tuple[list[Picture], int]:
     """Return the figures that are drawn of such rows alone, as many as fit into `room` bytes, and how many do not."""
     drawn: list[Picture] = []
     left_out = 0
-    for kind in kinds().values():
+    for kind in kinds(frozenset(row.__name__ for row in rows)).values():
         if not set(kind.rows) <= set(rows):
             continue
         try:
@@ -260,91 +218,6 @@ def _interconnect_table(table: Table) -> TextTable:
             cells.append(f"{format_seconds(cell.row.typical)}{ratio}" if cell else "")
         rows.append((format_size(line.nbytes), *cells, str(line.ranking)))
     return TextTable(table.title, heading, rows)
-
-
-# ---- steps and training, in the commands' words
-
-
-def steps(analysed: AnalysedRun, room: int, anchors: Anchors) -> Part:
-    """Return what is said of the steps and the training of a run, with pictures of at most *room* bytes."""
-    tables: list[TextTable] = []
-    words: list[str] = []
-    for part in _OF_STEPS:
-        found = part(analysed.run.results)
-        tables += found.tables
-        words += found.words
-    drawn, left_out = pictures(analysed.run, STEPPED, room, anchors) if tables else ([], 0)
-    return Part([safe_text(line, 600) for line in words[:MOST]], tables[:MOST], drawn, left_out)
-
-
-def _scaling(results: Sequence[Result]) -> Part:
-    tables, words = [], []
-    for curve in scaling.curves(results):
-        rows = [StepResult(point.row, results) for point in curve.points[:MOST]]
-        tables.append(TextTable.of(f"{curve.mode} scaling, {curve.name}", step_tables.SCALING.columns, rows))
-        words += scaling.verdict(curve)
-    return Part(words, tables)
-
-
-def _overlap(results: Sequence[Result]) -> Part:
-    rows = [StepResult(found.row, results) for found in overlap.overlaps(results)[:MOST]]
-    return Part(overlap.verdicts(results), [TextTable.of("Overlap", step_tables.OVERLAP.columns, rows)] if rows else [])
-
-
-def _stragglers(results: Sequence[Result]) -> Part:
-    """Return the ranks that cost most, by each row alone; the verdict in words is by all rows."""
-    tables = []
-    for result, moments in stragglers.straggler_rows(results)[:MOST]:
-        ranks, most = stragglers.costliest(moments), step_tables.MOST_LATE
-        more = f"; {len(ranks) - most} ranks cost less" if len(ranks) > most else ""
-        caption = f"Late ranks, {result.label}: {moments.count:,} steps, {step_tables.noise(moments)}{more}"
-        tables.append(TextTable.of(caption, step_tables.LATE_RANKS, ranks[:most]))
-    return Part(stragglers.verdicts(results), tables)
-
-
-def _strategies(results: Sequence[Result]) -> Part:
-    if not (found := strategies.ranking(results)):
-        return Part()
-    caption, rows = f"Strategies: to loss {found.target:g}", strategies.ranked_rows(found)[:MOST]
-    return Part([*strategies.verdict(found)], [TextTable.of(caption, strategies.ranking_columns(found), rows)])
-
-
-_OF_STEPS = (_scaling, _overlap, _stragglers, _strategies)
-"""What is said of steps and training; another thing to say of them is one more function."""
-
-
-# ---- plans of a training run
-
-
-def plans(analysed: AnalysedRun, room: int, anchors: Anchors) -> Part:
-    """Return what a run plans, with pictures of so many bytes; nothing where it has no plans."""
-    results = analysed.run.results
-    layouts, scale, systems = (analysis.planned(results, name) for name in ("layout", "scale", "interconnect"))
-    priced = [row for row in analysis.planned(results, "cost") if row.price > 0]
-    curve, best = analysis.scaled(scale), analysis.front(priced)
-    least = min((row.typical / row.tokens for row in systems), default=1.0)
-    efficiency = Column("efficiency", curve.efficiency, "{:.1%}".format) if curve else None
-    slower = Column[PlannedStep]("time of a token", lambda row: f"{format_figure(row.typical / row.tokens / least)}x")
-    paid = [
-        Column("time", analysis.duration_text),
-        Column("cost", analysis.cost_text),
-        Column[PlannedStep]("worth it", lambda row: "yes" if row in best else "no"),
-    ]
-    tables = [
-        _planned("Layouts", layouts, analysis.columns("sent,memory")),
-        _planned("Scaling", curve.rows if curve else (), [efficiency] if efficiency else []),
-        _planned("Interconnects", systems, [*analysis.columns("sent"), slower]),
-        _planned("Cost", priced, paid),
-    ]
-    tables = [table for table in tables if table.rows]
-    drawn, left_out = pictures(analysed.run, (PlannedStep,), room, anchors) if tables else ([], 0)
-    return Part([safe_text(line, 600) for line in analysis.verdicts(results)[:MOST]], tables, drawn, left_out)
-
-
-def _planned(what: str, rows: Sequence[PlannedStep], more: Sequence[Column[PlannedStep]]) -> TextTable:
-    """Return a table of plans: the columns that all such tables have, and some of its own."""
-    columns = [*analysis.columns("layout,system,GPUs,step,nine in ten,MFU,tokens/s"), *more]
-    return TextTable.of(f"{what}, predicted", columns, rows[:MOST])
 
 
 # ---- the machine and its environment

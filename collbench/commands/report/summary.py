@@ -14,13 +14,13 @@ from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
 from collbench.analysis.matching import unread
 from collbench.analysis.verdict import Correctness, Health, status
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
-from collbench.commands.report.sections import Part, by_run, explained, listed
-from collbench.commands.train.rows import PlannedStep
+from collbench.commands.report.sections import by_run, explained, listed
+from collbench.plots.sections import Part, Section, section_of
 from collbench.results import PARTS, Timed, by_key
 from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
 
-FIRST = 6  # sentences of steps, plans or explanations in the verdict; later ones stay with their tables
+FIRST = 6  # sentences of a command's part, or of explanations, in the verdict; later ones stay with their tables
 _WORDS = {PASSED: "PASS", REGRESSION: "FAIL", INCONCLUSIVE: "UNKNOWN"}
 
 
@@ -35,11 +35,13 @@ class Claim(NamedTuple):
     sentence: str
 
 
-def title_of(runs: Sequence[AnalysedRun]) -> str:
-    """Return the title of the page: collectives and machines."""
-    every = [result for run in runs for result in run.every]
-    # The collective of a plan stands for its gradients only.
-    subjects = ["training plan" if isinstance(row, PlannedStep) else row.case.collective.name for row in every]
+def title_of(runs: Sequence[AnalysedRun], commands: Sequence[Section]) -> str:
+    """Return the title of the page: collectives, or what commands call their results, and machines."""
+    subjects = []
+    for run in runs:
+        for result in run.every:
+            section = section_of(result, commands)
+            subjects.append(section.subject if section and section.subject else result.case.collective.name)
     machines = [run.machine for run in runs]
     return f"{listed(subjects) or 'collectives'}: {listed(machines, '; ')}"
 
@@ -119,7 +121,7 @@ def verdict(
 
     Args:
         analysed: The runs.
-        parts: Steps and plans of the runs, by the labels that `by_run` gives them.
+        parts: What commands say of the runs, by the labels that `by_run` gives them.
         which: The interconnects of the runs.
 
     """

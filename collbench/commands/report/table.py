@@ -10,9 +10,8 @@ from collbench.analysis.crossover import handicaps
 from collbench.analysis.roofline import share_in_words
 from collbench.cases import Case
 from collbench.commands.report.analysed import SafeRun, safe_text
-from collbench.commands.step.rows import StepRow, Trained
-from collbench.commands.train.rows import PlannedStep
 from collbench.plots.panels import share_a_device
+from collbench.plots.sections import Section, section_of
 from collbench.results import PARTS, Explanation, Observed, Result, Timed, by_key, timed
 from collbench.units import format_range, format_rate, format_seconds, format_size
 
@@ -53,12 +52,12 @@ class AllRows(NamedTuple):
     meanings: list[str]  # of the columns
 
 
-def all_rows(runs: Sequence[SafeRun], room: int) -> AllRows:
+def all_rows(runs: Sequence[SafeRun], commands: Sequence[Section], room: int) -> AllRows:
     """Return every row of the runs until the room, in bytes, is used up."""
     operations = list(dict.fromkeys(result.case.title for run in runs for result in run.every))
     rows: list[TableRow] = []
     for run in runs:
-        for row in _rows(run, len(runs) > 1, len(operations) > 1):
+        for row in _rows(run, commands, len(runs) > 1, len(operations) > 1):
             room -= row.nbytes
             if room < 0:
                 break
@@ -73,12 +72,14 @@ def all_rows(runs: Sequence[SafeRun], room: int) -> AllRows:
     return AllRows(caption, ("implementation", "size", *shown, "check"), few, every - len(rows), meanings)
 
 
-def _rows(run: SafeRun, several_runs: bool, several_operations: bool) -> Iterable[TableRow]:
+def _rows(
+    run: SafeRun, commands: Sequence[Section], several_runs: bool, several_operations: bool
+) -> Iterable[TableRow]:
     """Yield the rows of a run; what is the same in all rows of the table is not said of each."""
     odd = set(map(id, run.odd))
     references = _references(run.run.results)
     for result in run.every:
-        status, numbers, words = _cells(run, result, id(result) in odd, references)
+        status, numbers, words = _cells(run, commands, result, id(result) in odd, references)
         size = format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
         title = safe_text(result.case.title, 120) if several_operations else ""
         about = ", ".join(filter(None, (run.label if several_runs else "", title)))
@@ -95,29 +96,22 @@ def _references(results: Iterable[Result]) -> dict[Case, Timed]:
     return {case: min(rows, key=lambda row: row.typical) for case, rows in by_case.items()}
 
 
-def _cells(run: SafeRun, result: Result, odd: bool, references: dict[Case, Timed]) -> tuple[str, tuple[str, ...], str]:
+def _cells(
+    run: SafeRun, commands: Sequence[Section], result: Result, odd: bool, references: dict[Case, Timed]
+) -> tuple[str, tuple[str, ...], str]:
     """Return a row's status, its numbers, and its check, which is the reason where there are no numbers."""
     if odd:
         return "bad", (), "not usable: it was checked, and not timed"
     if result.problem:
         return "bad" if result.outcome.bad else "plain", (), safe_text(result.problem, 310)
-    note = str(result.note.brief)
     if isinstance(result, Explanation):
         words = ["the inside of a library is not seen"]
         if result.tracks:
+            note = str(result.note.brief)
             words = [*(f"{part} {result.share(part):.0%}" for part in PARTS), *filter(None, [note])]
         return "plain", (format_seconds(result.seconds),), f"explained: {', '.join(words)}"
-    if isinstance(result, StepRow):
-        times = {"computing": result.computing(), "waiting": result.waiting(), "exposed": result.exposed()}
-        whole = sum(times.values())
-        shares = ", ".join(f"{name} {part / whole:.0%}" for name, part in times.items()) if whole > 0 else ""
-        kind = "predicted step" if result.predicted else "step, ok"
-        return "ok", (format_seconds(result.typical),), f"{kind}: {shares}{', ' if note else ''}{note}"
-    if isinstance(result, PlannedStep):
-        numbers = format_seconds(result.typical), format_range(*result.band, format_seconds)
-        return "ok", numbers, f"predicted {result.purpose} plan: MFU {result.utilisation:.0%}"
-    if isinstance(result, Trained):
-        return "ok", (format_seconds(result.seconds),), f"ok, training to loss {result.least:.4g}"
+    if section := section_of(result, commands):
+        return "ok", *section.cells(result)
     assert isinstance(result, Timed)
     return "ok", _numbers(run, result, references.get(result.case)), check(result)
 

@@ -40,7 +40,7 @@ from collbench.measure.disturbance import all_disturbed
 from collbench.measure.interleave import LEAST
 from collbench.measure.session import Session
 from collbench.platforms import find_platform, platforms
-from collbench.platforms.layout import Layout
+from collbench.platforms.layout import MemoryLayout
 from collbench.present.terminal import Table, lines
 from collbench.requests.declared import SIZE, Opt
 from collbench.requests.notices import RANKS, announced_if_slow
@@ -244,7 +244,7 @@ def scale_session(request: StepRequest) -> Session:
     counts = parse_ranks(request.counts or "1,2")
     platform, sweep = _measured_sweep(request, "4M", counts[-1])
     product = Step(1, request.matrix or find_platform(platform).matrix)
-    layout = Layout.of(replace(sweep, works=(product,)), needs(sweep.implementations, sweep.ranks, platform))
+    layout = MemoryLayout.of(replace(sweep, works=(product,)), needs(sweep.implementations, sweep.ranks, platform))
     find_platform(platform).refuse_too_large(layout.nbytes, sum(counts))  # all ranks are there at once
     scaling = Scaling(replace(sweep, works=(_measured_step(request, platform, sweep),)), counts, modes)
     folder = request.folder or default_folder(sweep, "scale")

@@ -8,7 +8,8 @@ import pytest
 
 from collbench.commands.report import page as reports
 from collbench.commands.report.chart import VIEWS
-from collbench.commands.report.sections import SECTIONS, Anchors, TextTable
+from collbench.commands.report.sections import SECTIONS, Anchors
+from collbench.plots.sections import TextTable
 from collbench.results import Measurement, Note, Prediction, Reported, Result, Skipped
 from collbench.runfile.store import read
 from tests.commands.report.pages import (

@@ -161,17 +161,6 @@ def test_whoever_computes_alone_needs_no_implementation_that_works(opened: Open)
     assert isinstance(outcomes[COMMUNICATE], Skipped)
 
 
-def test_a_product_that_is_made_twice_is_seen(opened: Open) -> None:
-    platform = opened(Machine(2), 2)
-    products = platform.compute.products(8)
-    products.reset()
-    products.enqueue(0, 3)
-    products.enqueue(1, 3)
-    assert products.check() is None
-    products._of[1]._made -= 1
-    assert (products.check().rank, products.check().products) == (1, 2)
-
-
 def test_one_wrong_element_is_seen_on_the_device_and_named_until_the_chain_starts_anew(opened: Open) -> None:
     """A product that leaves its result as it was, too, and NaN, which is equal to nothing."""
     machine = Machine(2)
