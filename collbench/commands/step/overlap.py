@@ -112,12 +112,6 @@ def overlaps(results: Iterable[Result]) -> list[Overlap]:
     return found
 
 
-def best_of_schedules(found: Sequence[Overlap]) -> list[Overlap]:
-    """Return the fastest of every implementation and schedule."""
-    schedules = by_key(found, lambda overlap: (overlap.row.implementation, overlap.step.schedule)).values()
-    return [min(alike, key=lambda overlap: overlap.row.typical) for alike in schedules]
-
-
 def as_good(fastest: Overlap, others: Iterable[Overlap]) -> list[Overlap]:
     """Return the others not distinguishable from the fastest: 1 is in the ratio's interval; of predictions by bands."""
     found = []
