@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from collbench.commands.step.rows import Point, StepPrediction, StepTimes, Trained
+from collbench.commands.step.rows import LossPoint, StepPrediction, StepTimes, Trained
 from collbench.commands.step.work import Step
 from collbench.commands.train.rows import PURPOSES, PlannedStep
 from collbench.datatypes import DATATYPES
@@ -145,7 +145,7 @@ def test_a_plan_a_step_or_a_training_run_that_cannot_be_costs_its_row_with_the_r
 
 
 def test_a_loss_that_was_no_number_is_read_as_infinite() -> None:
-    again = through_json(replace(TRAINED, points=(Point(0, 0.0, float("nan")),)))
+    again = through_json(replace(TRAINED, points=(LossPoint(0, 0.0, float("nan")),)))
     assert isinstance(again, Trained)
     assert again.points[0].loss == float("inf")
 

@@ -33,7 +33,7 @@ from collbench.commands.step.predicted import PredictedSteps
 from collbench.commands.step.rows import StepTimes
 from collbench.commands.step.runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
 from collbench.commands.step.trained import verdicts
-from collbench.commands.step.work import BUCKET_UNIT, WEAK, Job, Step
+from collbench.commands.step.work import BUCKET_UNIT, WEAK, SgdJob, Step
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import all_disturbed
@@ -309,7 +309,7 @@ def strategies_session(request: StepRequest, joined: tuple[int, int] | None) -> 
     *joined* is the rank and the number of processes of an outside launcher.
     """
     names = synchronisation.choose(request.strategy)
-    job = Job(steps=request.updates, staleness=request.staleness, target=request.target or 0.0)
+    job = SgdJob(steps=request.updates, staleness=request.staleness, target=request.target or 0.0)
     wanted = _request(request, job.nbytes, on=synchronisation.PLATFORM, impl="ladder")
     platform, sweep = measured_sweep(wanted, joined)
     job = replace(job, slow=parse_slow(request.slow_rank, sweep.ranks, SLOW_TRAINER))

@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 from statistics import fmean
 from typing import NamedTuple, Self
 
-from collbench.commands.step.work import Job, Step, job_of
+from collbench.commands.step.work import SgdJob, Step, job_of
 from collbench.results.base import CaseResult, Expected, Sampled, Timed
 from collbench.results.facts import Scheduling
 from collbench.units import FASTEST, SLOWEST, Count, Duration, Moment, Seconds, counted
@@ -166,7 +166,7 @@ StepRow = StepTimes | StepPrediction
 """A step with a time, measured or predicted."""
 
 
-class Point(NamedTuple):
+class LossPoint(NamedTuple):
     """The loss of weights that all ranks shared."""
 
     batches: Count  # that went into them, of all ranks
@@ -178,7 +178,7 @@ class Trained(CaseResult, frozen=True, tag="training"):
     """One checked training run; the implementation is its synchronisation strategy."""
 
     platform: str
-    points: tuple[Point, ...]  # from the first weights to the last
+    points: tuple[LossPoint, ...]  # from the first weights to the last
     seconds: Duration  # until the last update
     steps: tuple[Count, ...]  # of every rank, those that went into the weights
     computing: tuple[Duration, ...]  # seconds of every rank, for those steps
@@ -209,7 +209,7 @@ class Trained(CaseResult, frozen=True, tag="training"):
         """The lowest loss at any point; infinite where no loss is a number."""
         return min((point.loss for point in self.points if not math.isnan(point.loss)), default=math.inf)
 
-    def reached(self, target: float) -> Point | None:
+    def reached(self, target: float) -> LossPoint | None:
         """Return where the loss is first as low as *target*, on a line between two points; None if it never is."""
         if self.points and self.points[0].loss <= target:
             return self.points[0]
@@ -218,9 +218,9 @@ class Trained(CaseResult, frozen=True, tag="training"):
                 # Losses of noisy samples go up and down: the first crossing counts.
                 share = (before.loss - target) / (before.loss - after.loss)
                 batches = before.batches + share * (after.batches - before.batches)
-                return Point(round(batches), before.seconds + share * (after.seconds - before.seconds), target)
+                return LossPoint(round(batches), before.seconds + share * (after.seconds - before.seconds), target)
         return None
 
 
 ROWS = (StepTimes, StepPrediction, Trained)
-WORKS = (Step, Job)
+WORKS = (Step, SgdJob)

@@ -45,7 +45,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class StepSchedule:
     """One way to carry out a step."""
 
     name: str
@@ -226,12 +226,12 @@ def _cores_shared(ranks: int) -> str:
 
 _GPU, _CPU = ("gpu",), ("cpu",)
 _EVERY = (
-    Schedule(COMMUNICATE, _communicate, computes=False),
-    Schedule(COMPUTE, _compute, communicates=False),
-    Schedule("nonblocking", _begin_and_finish, _CPU, overlaps=True),
-    Schedule(SEQUENTIAL, _sequential),
-    Schedule("stream", _stream, _GPU, overlaps=True),
-    Schedule("thread", _thread, _CPU, overlaps=True, remark=_cores_shared),
+    StepSchedule(COMMUNICATE, _communicate, computes=False),
+    StepSchedule(COMPUTE, _compute, communicates=False),
+    StepSchedule("nonblocking", _begin_and_finish, _CPU, overlaps=True),
+    StepSchedule(SEQUENTIAL, _sequential),
+    StepSchedule("stream", _stream, _GPU, overlaps=True),
+    StepSchedule("thread", _thread, _CPU, overlaps=True, remark=_cores_shared),
 )
 SCHEDULES = {schedule.name: schedule for schedule in _EVERY}
 """Every schedule by name."""

@@ -16,7 +16,7 @@ from collbench.algorithms import find
 from collbench.analysis.fit import measured
 from collbench.analysis.machine import machine
 from collbench.collectives import find_collective
-from collbench.commands.train.curves import HIGH, LOW, TYPICAL, Curve, Group, TabulatedCurve
+from collbench.commands.train.curves import HIGH, LOW, TYPICAL, Curve, GpuGroup, TabulatedCurve
 from collbench.errors import CollbenchError, UsageError
 from collbench.results import Observed, by_key
 from collbench.runfile.store import Run
@@ -55,7 +55,7 @@ class RunCurves:
                 f"{run.path} has no curve of {LEAST} sizes or more; measure one with `collbench sweep --op allreduce`"
             )
 
-    def curve(self, collective: str, group: Group) -> Curve:
+    def curve(self, collective: str, group: GpuGroup) -> Curve:
         """Return the curve of the measured number of ranks that is nearest, scaled to the group."""
         points, share = _nearest(self._curves, collective, group.ranks)
         meaning = find_collective(points.collective)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from collbench.commands.train.layouts import Choices, layout_of, parse_layout
 from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.search import Plan, best_of, evaluate_layout, resized
-from collbench.commands.train.setting import Setting
+from collbench.commands.train.setting import PlanSetting
 from collbench.errors import UsageError
 from collbench.units import duration
 
@@ -46,7 +46,7 @@ def parse_anchor(text: str) -> Anchor:
     return Anchor(value, bool(share), **known)  # type: ignore[arg-type]
 
 
-def anchored(given: Setting, anchor: Anchor, fixed: Choices) -> tuple[Setting, PlannedStep]:
+def anchored(given: PlanSetting, anchor: Anchor, fixed: Choices) -> tuple[PlanSetting, PlannedStep]:
     """Return the setting with computing as fast as the anchor implies, and the plan of the anchor's layout.
 
     UsageError where no speed of computing explains the anchor.
@@ -82,14 +82,14 @@ class Gain:
     twice: float
 
 
-def _product(given: Setting, factor: float, *names: str) -> Setting:
+def _product(given: PlanSetting, factor: float, *names: str) -> PlanSetting:
     """Return the setting with these figures of a GPU multiplied."""
     product = given.machine.product
     more = replace(product, **{name: getattr(product, name) * factor for name in names})
     return replace(given, machine=replace(given.machine, product=more))
 
 
-RESOURCES: dict[str, Callable[[Setting, float], Setting]] = {
+RESOURCES: dict[str, Callable[[PlanSetting, float], PlanSetting]] = {
     "FLOP/s": lambda given, factor: _product(given, factor, "flops", "flops_fp8"),
     "memory bandwidth": lambda given, factor: _product(given, factor, "memory_rate"),
     "links inside a node": lambda given, factor: replace(given, inside=factor),

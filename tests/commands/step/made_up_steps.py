@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from collbench.commands.step.rows import Point, Series, StepTimes, Trained
+from collbench.commands.step.rows import LossPoint, Series, StepTimes, Trained
 from collbench.commands.step.stragglers import Finding, Floats, RankStatistics, StepArrays
-from collbench.commands.step.work import Job, Step
+from collbench.commands.step.work import SgdJob, Step
 from collbench.results import Result
 from tests.conftest import case
 
@@ -93,8 +93,10 @@ def raced() -> list[Result]:
     """The ring is twice as slow."""
 
     def one(style: str, seed: int, step: float) -> Trained:
-        points = [Point(2 * n, n * step * (1 + seed / 100), max(0.1, 4 * 0.5 ** (n / 10))) for n in range(0, 101, 2)]
-        job = Job(seed=seed, steps=100)
+        points = [
+            LossPoint(2 * n, n * step * (1 + seed / 100), max(0.1, 4 * 0.5 ** (n / 10))) for n in range(0, 101, 2)
+        ]
+        job = SgdJob(seed=seed, steps=100)
         return Trained(case(work=job), style, "cpu", tuple(points), 100 * step, (100, 100), (0.4, 0.8))
 
     return [one(style, seed, step) for style, step in (("ring", 4e-3), ("local-sgd", 2e-3)) for seed in range(1, 5)]
