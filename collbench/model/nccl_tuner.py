@@ -77,9 +77,10 @@ class Option:
         latency = self.base + self.intra + self.inter + self.risen(sizes)
         reached = np.ones_like(sizes)
         if self.correction:
-            place = np.frexp(np.floor(sizes / 64))[1] - 1  # floor(log2), exactly
-            known = (place >= 0) & (place < len(self.correction))
-            reached = np.where(known, np.asarray(self.correction)[np.clip(place, 0, len(self.correction) - 1)], 1.0)
+            # floor(log2), exactly; the table ends at 1 on both sides.
+            place = np.frexp(np.floor(sizes / 64))[1]
+            table = np.array([1.0, *self.correction, 1.0])
+            reached = table[np.clip(place, 0, len(table) - 1)]
         return latency + sizes / (self.rate * reached)
 
     def risen(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -176,12 +177,12 @@ class _Tuner:
         plateau = self.both_ways and self.nodes > 1
         if self.release.domain_plateau and self.generation == "blackwell" and self.nodes == 1:
             plateau = self.rounds == 1 and self.graphs.node.nvlink
+        higher = 1.9 if self.generation == "volta" else 1.4
         cells = []
         for number, protocol in self.protocols:
             latency = self._ring_latency(number)
             option = self._option("ring", protocol, graph.channels, busbw[protocol], self.ratio, latency)
             if plateau and protocol == "simple":
-                higher = 1.9 if self.generation == "volta" else 1.4
                 option = replace(option, plateau=higher, plateau_from=PLATEAU_BYTES * option.running * self.ranks)
             cells.append(option)
         return cells
@@ -193,16 +194,19 @@ class _Tuner:
             same = self.graphs.node.same
             kind = "ring" if same or number != SIMPLE else "tree"
             times = 1 if same else self.ranks
-            within, net = (self.inside[kind][number], 0.0) if self.nodes == 1 else (0.0, self.release.net[kind][number])
-            return _Latency(base, times * within, times * net, self.nodes - 1)
+            if self.nodes == 1:
+                return _Latency(base, times * self.inside[kind][number], 0.0, 0)
+            return _Latency(base, 0.0, times * self.release.net[kind][number], self.nodes - 1)
         hops = self.schedule.steps(self.nodes)
-        closing = 2 if self.release.counts_closing_hop and self.both_ways and self.nodes > 1 else 0
-        counted = hops + closing
+        counted = hops
+        if self.release.counts_closing_hop and self.both_ways and self.nodes > 1:
+            counted += 2
         step = within = self.inside["ring"][number]
         if self.nodes > 1:
             within = max(step, NET_OVERHEAD.get(self.system.cpu, 1.0) * (3 if number == SIMPLE else 1))
         inside = self.steps - counted
-        hidden = 0.0 if number == SIMPLE else inside * (within - step)  # Simple's steps do show it
+        # Machines show what NCCL adds to Simple's steps, and not what it adds to the others'.
+        hidden = 0.0 if number == SIMPLE else inside * (within - step)
         return _Latency(base, inside * within, counted * between, hops, hidden)
 
     def trees(self) -> list[Option]:
@@ -237,15 +241,20 @@ class _Tuner:
             return []
         if not (self.both_ways or self.release.nvls_gather):
             return []
-        speed, ratio = self._nvls_efficient(graph) if self.release.nvls_efficiency else self._nvls_plain(graph)
+        rated = self._nvls_efficient if self.release.nvls_efficiency else self._nvls_plain
+        speed, ratio = rated(graph)
         counted = self.nodes - 1 if self.release.nvlstree_chain else self.levels
         latency = _Latency(0.0, self.inside[name][SIMPLE], 2 * counted * self._net(name, SIMPLE), 2 * self.levels)
         option = self._option(name, "simple", graph.channels, graph.channels * speed, ratio, latency)
+        if self.nodes > 1 and self.generation == "blackwell" and self._corrects_nvlstree():
+            option = replace(option, correction=TREE_CORRECTION["simple"])
+        return [option]
+
+    def _corrects_nvlstree(self) -> bool:
+        """Whether a release corrects Blackwell's NVLSTree: with Arm, only for four GPUs with fast cards."""
         cpu, cards = self.system.cpu, self.system.nics
-        fast_arm = cpu != "arm" or (self.gpus == 4 and cards is not None and cards.rate >= FAST_CARD)
-        corrected = self.nodes > 1 and self.generation == "blackwell" and fast_arm
-        corrected = corrected and cpu in self.release.nvlstree_correction
-        return [replace(option, correction=TREE_CORRECTION["simple"] if corrected else ())]
+        fast = self.gpus == 4 and cards is not None and cards.rate >= FAST_CARD
+        return cpu in self.release.nvlstree_correction and (cpu != "arm" or fast)
 
     def _nvls_efficient(self, graph: Graph) -> tuple[float, float]:
         """Speed of a channel, and the ratio of the array's rate to it: by what GPUs of a generation reach."""

@@ -12,7 +12,7 @@ import pytest
 from collbench.errors import PlatformError
 from collbench.topology import discover_cpu, discover_gpu
 from collbench.topology.discover_gpu import normalize
-from collbench.topology.discovered import Cache, DriverInfo, FabricInfo, Gpu, Kind, NumaNode, NvLink, Pcie, Socket
+from collbench.topology.discovered import Cache, DriverInfo, FabricInfo, Gpu, LinkKind, NumaNode, NvLink, Pcie, Socket
 from tools.stand_in.nvml import SWITCH, FakeGpu, FakeNvml, Slice, bus
 
 XEON = "model name\t: Intel(R) Xeon(R) Platinum 8480C CPU @ 2.00GHz"
@@ -44,7 +44,7 @@ def test_sockets_cores_threads_caches_and_memory_are_counted(tree):
     topology = discover_cpu.discover(root=tree(dual_socket()), usable=range(8))
     assert topology.sockets == (Socket("Intel Xeon Platinum 8480C", cores=2, threads=4),) * 2
     (link,) = topology.links
-    assert (link.kind, link.p2p) == (Kind.SHARED_MEMORY, "yes")
+    assert (link.kind, link.p2p) == (LinkKind.SHARED_MEMORY, "yes")
     host = topology.host
     assert host.caches == (
         Cache("L1d", 48 * 1024, 4, 2),
@@ -114,13 +114,13 @@ def test_this_machine_has_a_topology_that_json_brings_back():
 def test_nvswitch_joins_every_pair(dgx_h100):
     topology = discover_gpu.discover(nvml=dgx_h100)
     assert len(topology.links) == 28
-    assert {(link.kind, link.nvlink.count, link.rate) for link in topology.links} == {(Kind.NVSWITCH, 18, 450e9)}
+    assert {(link.kind, link.nvlink.count, link.rate) for link in topology.links} == {(LinkKind.NVSWITCH, 18, 450e9)}
     assert {(link.p2p, link.reason) for link in topology.links} == {("unprobed", "the driver claims it")}
     assert topology.name == "8 x NVIDIA H100 80GB HBM3, NVSwitch"
     assert len(discover_gpu.discover(2, nvml=dgx_h100).gpus) == 2, "GPUs without a rank are left out"
     second = dgx_h100.gpus[1]
     dgx_h100.gpus = [dgx_h100.gpus[0], replace(second, fabric=(3, 1))]
-    assert discover_gpu.discover(nvml=dgx_h100).links[0].kind == Kind.PCIE, "another clique of the fabric"
+    assert discover_gpu.discover(nvml=dgx_h100).links[0].kind == LinkKind.PCIE, "another clique of the fabric"
 
 
 def test_facts_of_a_gpu_are_in_si_units_and_cudas_spelling(dgx_h100):
@@ -138,12 +138,12 @@ def test_facts_of_a_gpu_are_in_si_units_and_cudas_spelling(dgx_h100):
 
 def test_direct_links_join_only_the_gpus_at_their_ends_and_pcie_has_the_slower_slot(pairs, pcie_box):
     links = {(link.a, link.b): link for link in discover_gpu.discover(nvml=pairs).links}
-    assert {pair for pair, link in links.items() if link.kind == Kind.NVLINK} == {(0, 1), (2, 3)}
+    assert {pair for pair, link in links.items() if link.kind == LinkKind.NVLINK} == {(0, 1), (2, 3)}
     assert links[0, 1].nvlink == NvLink(3, 4, 14.062e9)
     assert links[0, 1].rate == pytest.approx(56.248e9)
-    assert (links[0, 2].kind, links[0, 2].path) == (Kind.PCIE, "between NUMA nodes")
+    assert (links[0, 2].kind, links[0, 2].path) == (LinkKind.PCIE, "between NUMA nodes")
     (link,) = discover_gpu.discover(nvml=pcie_box).links
-    assert (link.kind, link.path, link.pcie.width) == (Kind.PCIE, "through one CPU host bridge", 8)
+    assert (link.kind, link.path, link.pcie.width) == (LinkKind.PCIE, "through one CPU host bridge", 8)
     assert (link.p2p, link.reason) == ("no", "the driver says: chipset not supported")
 
 
@@ -183,7 +183,7 @@ def test_a_mig_slice_has_its_name_uuid_and_memory_and_no_nvlink(mig):
 def test_mig_slices_have_no_peer_access(mig):
     mig.p2p = {0: 0, 1: 0, 2: 0}
     found = discover_gpu.discover(bus_ids=["0000:01:00.0"] * 2 + ["0000:02:00.0"], uuids=[A, B, "ff"], nvml=mig)
-    assert [link.kind for link in found.links] == [Kind.SAME_GPU, Kind.PCIE, Kind.PCIE]
+    assert [link.kind for link in found.links] == [LinkKind.SAME_GPU, LinkKind.PCIE, LinkKind.PCIE]
     assert {(link.p2p, link.reason) for link in found.links} == {("no", "MIG slices reach no other GPU's memory")}
     assert not found.shared
     assert found.name == "1 x NVIDIA H200 MIG 1g.18gb + 1 x NVIDIA H200 MIG 1g.35gb + 1 x NVIDIA H200, same gpu + PCIe"
@@ -197,20 +197,20 @@ def test_what_is_not_supported_is_none(dgx_h100):
     topology = discover_gpu.discover(nvml=dgx_h100)
     assert topology.gpus[0] == Gpu(topology.gpus[0].name, "0000:0a:00.0", "GPU-00000000:0A:00.0", pcie=Pcie())
     (link,) = topology.links
-    assert (link.kind, link.rate, link.p2p, link.reason) == (Kind.PCIE, None, "unprobed", "")
+    assert (link.kind, link.rate, link.p2p, link.reason) == (LinkKind.PCIE, None, "unprobed", "")
 
 
 def test_nvlink_that_a_virtual_machine_hides_has_no_count(pairs):
     pairs.gpus = [replace(device, links=((None, "ffff:ff:ff.f"),) * 4) for device in pairs.gpus[:2]]
     pairs.p2p[2] = pynvml.NVML_P2P_STATUS_OK
     (link,) = discover_gpu.discover(nvml=pairs).links
-    assert (link.kind, link.nvlink.count, link.rate) == (Kind.NVLINK, None, None)
+    assert (link.kind, link.nvlink.count, link.rate) == (LinkKind.NVLINK, None, None)
 
 
 def test_the_state_of_a_fabric_is_a_word_and_ranks_share_a_single_gpu(h200):
     shared = discover_gpu.discover(4, nvml=h200)
     assert (shared.name, shared.links) == ("4 ranks sharing 1 x NVIDIA H200", ())
-    assert shared.link(0, 3).kind == Kind.SAME_GPU
+    assert shared.link(0, 3).kind == LinkKind.SAME_GPU
     for state, word in ((1, "not started"), (2, "in progress"), (3, "completed"), (0, None)):
         h200.gpus = [replace(h200.gpus[0], fabric=(state, 0))]
         fabric = discover_gpu.discover(nvml=h200).gpus[0].fabric

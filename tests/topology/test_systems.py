@@ -9,7 +9,7 @@ import pytest
 from collbench.errors import UsageError
 from collbench.topology import files
 from collbench.topology.discover_gpu import discover
-from collbench.topology.discovered import SLICE, Gpu, Kind, Link, NvLink, Pcie, Socket, Topology, join, named
+from collbench.topology.discovered import SLICE, Gpu, LinkKind, Link, NvLink, Pcie, Socket, Topology, join, named
 from collbench.topology.products import ARCHITECTURES, pcie_rate, pcie_spec, socket_rate
 from collbench.topology.system import CUBE, CUBE_RINGS, System, as_system
 
@@ -123,9 +123,9 @@ def machine(count, joined):
     for a, b in combinations(range(count), 2):
         number = joined(a, b)
         if number == 0:
-            links.append(Link(a, b, Kind.PCIE, "between NUMA nodes", pcie=Pcie(3, 16, 3, 16), p2p="yes"))
+            links.append(Link(a, b, LinkKind.PCIE, "between NUMA nodes", pcie=Pcie(3, 16, 3, 16), p2p="yes"))
         else:
-            links.append(Link(a, b, Kind.NVLINK, nvlink=NvLink(2, number), p2p="yes"))
+            links.append(Link(a, b, LinkKind.NVLINK, nvlink=NvLink(2, number), p2p="yes"))
     gpu = Gpu("Tesla V100-SXM2-16GB", capability="7.0", nvlink=NvLink(2, 6), pcie=Pcie(3, 16, 3, 16))
     return Topology("gpu", count, (gpu,) * count, links=tuple(links))
 
@@ -181,7 +181,7 @@ def test_links_whose_ends_are_hidden_are_a_guess():
 
 def test_gpus_under_one_switch_are_grouped_and_only_consumer_cards_are_taken_to_refuse_peer_access():
     links = tuple(
-        Link(a, b, Kind.PCIE, "through one PCIe switch" if a // 2 == b // 2 else "between NUMA nodes", p2p="yes")
+        Link(a, b, LinkKind.PCIE, "through one PCIe switch" if a // 2 == b // 2 else "between NUMA nodes", p2p="yes")
         for a, b in combinations(range(4), 2)
     )
     gpus = tuple(Gpu("NVIDIA L40S", capability="8.9", numa=i // 2) for i in range(4))
@@ -190,7 +190,7 @@ def test_gpus_under_one_switch_are_grouped_and_only_consumer_cards_are_taken_to_
     assert (found.per_socket, found.sockets, found.p2p) == (2, 2, True)
     assert "PCIe 4 x16, as sm89 has" in assumed(found)
     for name, able in (("NVIDIA GeForce RTX 4090", False), ("NVIDIA L40S", True)):
-        untried = Topology("gpu", 2, (Gpu(name, capability="8.9"),) * 2, links=(Link(0, 1, Kind.PCIE),))
+        untried = Topology("gpu", 2, (Gpu(name, capability="8.9"),) * 2, links=(Link(0, 1, LinkKind.PCIE),))
         found = as_system(untried)
         assert found.p2p == able, name
         assert "since nobody has tried it" in assumed(found)
@@ -222,10 +222,10 @@ def test_what_no_system_describes_is_an_error_that_says_what_to_do():
             "4 ranks share 1 GPU. The model knows one rank per GPU, .*; give 1 rank, or name a system",
         ),
         (Topology("gpu", 1, (Gpu("H100 MIG 1g.10gb", uuid=f"{SLICE}0"),)), "MIG slices, .*; measure on whole GPUs"),
-        (Topology("gpu", 2, (Gpu("H100"),) * 2, links=(Link(0, 1, Kind.SAME_GPU),)), "no system has MIG slices"),
+        (Topology("gpu", 2, (Gpu("H100"),) * 2, links=(Link(0, 1, LinkKind.SAME_GPU),)), "no system has MIG slices"),
         (Topology("gpu", 1, (Gpu("Voodoo 2"),)), "the architecture of Voodoo 2 is unknown"),
         (Topology("gpu", 1, (Gpu("Jetson", capability="8.7"),)), "Jetson is sm87, which no system may be"),
-        (Topology("gpu", 2, (two[0], Gpu("NVIDIA A100")), links=(Link(0, 1, Kind.PCIE),)), "the GPUs differ"),
+        (Topology("gpu", 2, (two[0], Gpu("NVIDIA A100")), links=(Link(0, 1, LinkKind.PCIE),)), "the GPUs differ"),
         (named(list(two), "NVML is away"), "links and slots of the GPUs are not known: NVML is away; write"),
         (Topology("gpu", 2, two), "what joins the GPUs is not known; write a system's file"),
         (join(apart, [0, 1]), "the network between the nodes is not discovered"),
