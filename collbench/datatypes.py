@@ -122,10 +122,10 @@ def find_datatype(name: str) -> Datatype:
 
 def find_reduction(name: str) -> Reduction:
     """Return the reduction of that name, also a foreign reduction; the error lists those of a sweep."""
-    known = REDUCTIONS | FOREIGN_REDUCTIONS
-    if name not in known:
+    reductions = REDUCTIONS | FOREIGN_REDUCTIONS
+    if name not in reductions:
         raise unknown("reduction", name, REDUCTIONS)
-    return known[name]
+    return reductions[name]
 
 
 def _reduction_or_none(name: str) -> Reduction:
@@ -189,10 +189,9 @@ def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, fi
         return stored
     if reduction.name == "prod":
         return _product_terms(how, rank, element, noise)
-    value = _signed(noise, how.bits)
+    values = _signed(noise, how.bits).astype(np.float64)
     if how.stride > 1:
-        value[(np.uint32(rank) + element) % np.uint32(how.stride) != 0] = 0
-    values = value.astype(np.float64)
+        values[(np.uint32(rank) + element) % np.uint32(how.stride) != 0] = 0
     if not how.grades:
         return values
     # Up to seven bits less in a group of one rank, and six less still but for one of eight.
@@ -203,7 +202,8 @@ def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, fi
 
 
 def _average_terms(datatype: Datatype, how: Recipe, rank: int, element: Words) -> Array:
-    """Two neighbouring ranks share n times a small integer, so that sum and quotient are exact."""
+    """Return the terms of an average."""
+    # Two neighbouring ranks share n times a small integer, so that sum and quotient are exact.
     chosen = _pick(element, how.ranks)
     share = (chosen == rank) * (how.ranks - 1) + ((chosen + 1) % how.ranks == rank)
     noise = _mix(element + np.uint32(1))
@@ -336,16 +336,17 @@ def below(size: float) -> float:
 
 
 def bound(wire: Wire, terms: Numbers) -> Numbers:
-    """Return how far sums of a group's terms may be off, shape (elements,); `terms` has shape (ranks, elements).
-
-    All inputs but the owner's own pass through the wire, are added in fp32, and the sum passes through it again.
-    """
+    """Return how far sums of a group's terms may be off, shape (elements,); `terms` has shape (ranks, elements)."""
     ranks, sizes = len(terms), np.abs(terms)
     most, behind = sizes.max(axis=1), [wire.behind(row) for row in sizes]
+
+    # All inputs but the owner's own pass through the wire and are added in fp32.
     errors = np.array([wire.lost(*row) for row in zip(sizes, most, behind, strict=True)])
-    noise = sum(behind) if wire.top_k else sum(float(wire.lost(top, top, 0.0)) for top in most)
     off = errors.sum(axis=0) - errors.min(axis=0) + ranks * ROUNDING * (sizes + errors).sum(axis=0)
+    noise = sum(behind) if wire.top_k else sum(float(wire.lost(top, top, 0.0)) for top in most)
     noise += ranks * ROUNDING * 2 * most.sum()
+
+    # The sum passes through it again: what it loses there, its own errors change.
     exact = np.abs(terms.sum(axis=0))
     if wire.top_k:
         dropped = exact - off <= (wire.behind(exact) + noise) * SLACK
@@ -378,7 +379,5 @@ EARLIER_WIRES = {"half": 2 + 1 / GROUP, "int8": 1 + 1 / GROUP}
 
 def wire_nbytes(implementation: str) -> float | None:
     """Return the bytes for each element that a narrow implementation sends; None for one that is exact."""
-    _, found, name = implementation.partition(PREFIX)
-    if not found:
-        return None
+    _, _, name = implementation.partition(PREFIX)
     return WIRES[name].nbytes if name in WIRES else EARLIER_WIRES.get(name)

@@ -49,16 +49,17 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
 @lru_cache(maxsize=4096)
 def _tail_count(count: int, doubt: float) -> int:
     """How many samples may be cut from each end so that the median is outside with at most `doubt`; -1 if none."""
-    if count > 1000:  # the normal approximation is off by less than one order statistic here
+    # The normal approximation is off by less than one order statistic here.
+    if count > 1000:
         return math.floor(count / 2 - NormalDist().inv_cdf(1 - doubt / 2) * math.sqrt(count) / 2) - 1
-    probability, total, below = 0.5**count, 0.0, -1
+    # The probability that so many of the samples lie below the median, and that at most so many do.
+    probability, total = 0.5**count, 0.0
     for cut in range(count // 2):
         total += probability
         if 2 * total > doubt:
-            break
-        below = cut
+            return cut - 1
         probability *= (count - cut) / (cut + 1)
-    return below
+    return count // 2 - 1
 
 
 def relative_halfwidth(samples: Sequence[float]) -> float:

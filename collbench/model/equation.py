@@ -31,15 +31,12 @@ from collbench.topology.system import System
 
 Floats = NDArray[np.float64]
 
-TINY = 1e-30
-"""Seconds that stand for none in a denominator."""
-ENDLESS = 1e9
-"""Of filling that is not limited."""
+TINY = 1e-30  # seconds that stand for none in a denominator
+ENDLESS = 1e9  # a limit of filling that is none
 PER_OCTAVE = 8
 SIZES: Floats = 2.0 ** (np.arange(44 * PER_OCTAVE + 1) / PER_OCTAVE)
 """Bytes at which a curve is evaluated: 1 B to 16 TiB; between them it is straight in logarithms."""
-OCTAVES = 6.0
-"""Over which the correlation of a machine's errors falls by e."""
+OCTAVES = 6.0  # of sizes, over which the correlation of a machine's errors falls by e
 
 
 @dataclass(frozen=True)
@@ -119,8 +116,7 @@ def monotone(times: Floats) -> Floats:
 
 SPREAD = {"launch": 0.4, "latency": 0.6, "network": 1.0, "filling": 0.6, "rate": 0.3}
 """Standard deviation of a factor's logarithm between machines, in the order of Calibration's fields."""
-NOISE = 0.05
-"""Standard deviation of a measured time's logarithm against the calibrated equation."""
+NOISE = 0.05  # standard deviation of a measured time's logarithm against the calibrated equation
 
 
 def calibrate(curves: Sequence[tuple[Terms, Sequence[tuple[float, float]]]]) -> Calibration:

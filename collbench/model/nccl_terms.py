@@ -38,10 +38,8 @@ from collbench.model.schedule import NcclSchedule, schedule_of
 from collbench.topology.products import capability
 from collbench.topology.system import System
 
-PACKED = {"simple": 1.0, "ll128": 120 / 128, "ll": 0.5}
-"""Fraction of the bytes on a link that are data, by protocol."""
-COPY = 3e-6
-"""Seconds until a copy of nothing is done, its launch hidden."""
+PACKED = {"simple": 1.0, "ll128": 120 / 128, "ll": 0.5}  # fraction of the bytes on a link that are data, by protocol
+COPY = 3e-6  # seconds until a copy of nothing is done, its launch hidden
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +109,7 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
 
 
 def _slower(first: Floats, second: Floats) -> Floats:
-    """Return the rate of what two resources pass on, (P^-5 + N^-5)^(-1/5): the slower's, or less where they are alike."""
+    """Return the rate of two resources together, (P^-5 + N^-5)^(-1/5): the slower's, or less where they are alike."""
     # By products, since powers take several times as long.
     slower = np.minimum(first, second)
     ratio = slower / np.maximum(first, second)

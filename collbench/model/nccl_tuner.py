@@ -8,7 +8,6 @@ tells what NCCL selects rather than how long that takes.
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,7 +117,8 @@ def options(system: System, collective: str) -> tuple[Option, ...]:
 
 
 def _usable(system: System, collective: str, option: Option) -> bool:
-    """Whether NCCL may take the option, as set up: what it does not support has cells in its table all the same."""
+    """Whether NCCL may take the option, as set up."""
+    # What NCCL does not support has cells in its table all the same.
     if option.algorithm in ("nvls", "nvlstree"):
         most = inf if schedule_of(collective).both_ways else MAX_NVLS_HEADS
         apart = system.nodes > 1 and (system.is_rack or transport(system) == "tcpx")
@@ -139,14 +139,8 @@ def table(system: System, collective: str) -> tuple[Option, ...]:
     return tuple(option for option in cells if option.rate > 0)
 
 
-class _Latency(NamedTuple):
-    """What an empty message takes, in microseconds, and its steps between nodes."""
-
-    base: float
-    intra: float
-    inter: float
-    hops: int
-    overhead: float = 0.0  # of intra
+Latency = tuple[float, float, float, int, float]
+"""What an empty message takes, as the fields of Option but in microseconds: base, intra, inter, hops, overhead."""
 
 
 class _Tuner:
@@ -187,7 +181,7 @@ class _Tuner:
             cells.append(option)
         return cells
 
-    def _ring_latency(self, number: int) -> _Latency:
+    def _ring_latency(self, number: int) -> Latency:
         """Return the latency of a ring's steps; broadcasts and reductions are pipelined, and NCCL counts one step."""
         base, between = self.release.base["ring"][number], self._net("ring", number)
         if not self.rounds:
@@ -195,8 +189,8 @@ class _Tuner:
             kind = "ring" if same or number != SIMPLE else "tree"
             times = 1 if same else self.ranks
             if self.nodes == 1:
-                return _Latency(base, times * self.inside[kind][number], 0.0, 0)
-            return _Latency(base, 0.0, times * self.release.net[kind][number], self.nodes - 1)
+                return base, times * self.inside[kind][number], 0.0, 0, 0.0
+            return base, 0.0, times * self.release.net[kind][number], self.nodes - 1, 0.0
         hops = self.schedule.steps(self.nodes)
         counted = hops
         if self.release.counts_closing_hop and self.both_ways and self.nodes > 1:
@@ -207,7 +201,7 @@ class _Tuner:
         inside = self.steps - counted
         # Machines show what NCCL adds to Simple's steps, and not what it adds to the others'.
         hidden = 0.0 if number == SIMPLE else inside * (within - step)
-        return _Latency(base, inside * within, counted * between, hops, hidden)
+        return base, inside * within, counted * between, hops, hidden
 
     def trees(self) -> list[Option]:
         """Return the trees, which only an all-reduce has."""
@@ -223,12 +217,9 @@ class _Tuner:
         cells = []
         for number, protocol in self.protocols:
             favoured = self.system.cpu == "power" and number == SIMPLE and not self.graphs.node.nvlink
-            latency = _Latency(
-                self.release.base["tree"][number],
-                2 * (self.gpus - 1) * self.inside["ring" if favoured else "tree"][number],
-                2 * self.levels * self._net("tree", number),
-                2 * self.levels,
-            )
+            intra = 2 * (self.gpus - 1) * self.inside["ring" if favoured else "tree"][number]
+            inter = 2 * self.levels * self._net("tree", number)
+            latency = self.release.base["tree"][number], intra, inter, 2 * self.levels, 0.0
             option = self._option("tree", protocol, graph.channels, plain * busbw[protocol], 0.5, latency)
             cells.append(replace(option, correction=TREE_CORRECTION[protocol]))
         return cells
@@ -244,7 +235,7 @@ class _Tuner:
         rated = self._nvls_efficient if self.release.nvls_efficiency else self._nvls_plain
         speed, ratio = rated(graph)
         counted = self.nodes - 1 if self.release.nvlstree_chain else self.levels
-        latency = _Latency(0.0, self.inside[name][SIMPLE], 2 * counted * self._net(name, SIMPLE), 2 * self.levels)
+        latency = 0.0, self.inside[name][SIMPLE], 2 * counted * self._net(name, SIMPLE), 2 * self.levels, 0.0
         option = self._option(name, "simple", graph.channels, graph.channels * speed, ratio, latency)
         if self.nodes > 1 and self.generation == "blackwell" and self._corrects_nvlstree():
             option = replace(option, correction=TREE_CORRECTION["simple"])
@@ -282,25 +273,26 @@ class _Tuner:
         graph = self.graphs.tree
         speed = self._tree_speed(graph)
         between = self.levels * self._net("pat", SIMPLE) / 3.5
-        latency = _Latency(self.release.base["pat"][SIMPLE], 2.8 * self.ranks, between, self.levels)
+        latency = self.release.base["pat"][SIMPLE], 2.8 * self.ranks, between, self.levels, 0.0
         return [self._option("pat", "simple", graph.channels, self.release.pat * graph.channels * speed, 1.0, latency)]
 
     def _option(
-        self, algorithm: str, protocol: str, channels: int, busbw: float, ratio: float, latency: _Latency
+        self, algorithm: str, protocol: str, channels: int, busbw: float, ratio: float, latency: Latency
     ) -> Option:
+        base, intra, inter, hops, overhead = latency
         in_switch = algorithm.startswith("nvls")  # whose channels are not doubled, and run all whatever the size
         each = self.ranks if (algorithm, protocol) == ("ring", "ll") else 1
         return Option(
             algorithm,
             protocol,
             channels,
-            base=latency.base * MICROSECOND,
-            intra=latency.intra * MICROSECOND,
-            inter=latency.inter * MICROSECOND,
+            base=base * MICROSECOND,
+            intra=intra * MICROSECOND,
+            inter=inter * MICROSECOND,
             rate=busbw * ratio * 1e9,
             busbw=busbw * 1e9,
-            hops=latency.hops,
-            overhead=latency.overhead * MICROSECOND,
+            hops=hops,
+            overhead=overhead * MICROSECOND,
             running=min(channels if in_switch else 2 * channels, self.system.channels or 2 * self.release.max_channels),
             fed=0.0 if in_switch else float(FED[protocol] * each),
         )

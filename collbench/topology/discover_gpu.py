@@ -14,7 +14,7 @@ from itertools import combinations, zip_longest
 from typing import Any
 
 from collbench.errors import PlatformError
-from collbench.topology.discovered import SLICE, DriverInfo, FabricInfo, Gpu, LinkKind, Link, NvLink, Pcie, Topology
+from collbench.topology.discovered import SLICE, DriverInfo, FabricInfo, Gpu, Link, LinkKind, NvLink, Pcie, Topology
 from collbench.topology.products import ARCHITECTURES
 
 NVLINK_GENERATIONS = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8: 6}
@@ -202,7 +202,7 @@ def _numa(nvml: Any, handle: Any) -> int | None:
     mask = ask(nvml, "nvmlDeviceGetMemoryAffinity", handle, 16, nvml.NVML_AFFINITY_SCOPE_NODE)
     for index, word in enumerate(mask or ()):
         if word:
-            return 64 * index + (word & -word).bit_length() - 1
+            return 64 * index + int(word & -word).bit_length() - 1
     return None
 
 

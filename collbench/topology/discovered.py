@@ -206,7 +206,11 @@ class Host(Shown, Record, frozen=True):
 Probed = Mapping[tuple[int, int], tuple[bool, str]]
 """For a pair of devices, in one direction: whether the first could use the second's memory, and why (not)."""
 
-_WORDS: dict[str, str] = {LinkKind.NVLINK: "NVLink", LinkKind.NVSWITCH: "NVSwitch", LinkKind.PCIE: "PCIe"}  # else as the kind
+_WORDS: dict[str, str] = {
+    LinkKind.NVLINK: "NVLink",
+    LinkKind.NVSWITCH: "NVSwitch",
+    LinkKind.PCIE: "PCIe",
+}  # else as the kind
 
 
 class Topology(Record, frozen=True):

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -205,7 +206,7 @@ def parse(fields: Mapping[str, Any], path: Path) -> System:
     architecture = ARCHITECTURES[gpu.arch]
     links = (node.nvlinks or architecture.nvlinks) if node.fabric in NVLINKED else 0
     generation = node.pcie_generation or architecture.pcie
-    values = {"name": described.name, "nics": Nics(**nic.values()) if nic else None}
+    values: dict[str, Any] = {"name": described.name, "nics": Nics(**nic.values()) if nic else None}
     for table in (gpu, node, described.scale, described.host, described.nccl):
         values |= table.values()
     values |= {"nvlinks": links, "pcie_generation": generation, "switches": tuple(map(tuple, node.switches))}
@@ -240,7 +241,7 @@ def _node_problems(described: Description) -> Iterator[str]:
         yield "[node] gpus = 1 cannot be nvlink-pairs; give 2 or more"
     if node.multicast and not _can_add(described):
         yield f"[node] multicast = true is impossible here; only NVSwitches of {', '.join(ADDING)} add"
-    if node.switches and sorted(sum(node.switches, [])) != list(range(size)):
+    if node.switches and sorted(chain(*node.switches)) != list(range(size)):
         yield f"[node] switches must name each GPU from 0 to {size - 1} once"
     if node.sockets > size:
         yield f"[node] sockets = {node.sockets} is impossible; at most one for each GPU"

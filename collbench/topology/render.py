@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from collbench.topology.discovered import Gpu, Host, LinkKind, Link, Socket, Topology, caveats
+from collbench.topology.discovered import Gpu, Host, Link, LinkKind, Socket, Topology, caveats
 from collbench.topology.products import ARCHITECTURES
 from collbench.topology.system import System, Tier
 from collbench.units import counted, format_rate, format_size

@@ -16,7 +16,7 @@ from msgspec import Meta, field
 from collbench.errors import UsageError
 from collbench.notebook import Shown
 from collbench.records import Record
-from collbench.topology.discovered import Gpu, LinkKind, Link, Topology
+from collbench.topology.discovered import Gpu, Link, LinkKind, Topology
 from collbench.topology.products import (
     ADDING,
     ARCHITECTURES,
@@ -42,8 +42,7 @@ UpTo1024 = Annotated[int, Meta(ge=1, le=1024)]
 Ratio = Annotated[float, Meta(ge=1, le=1000, examples=["2.0 for twice as much from below as goes up"])]
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 PROTOCOLS: tuple[str, ...] = get_args(Protocol)
-BOARD = 16
-"""GPUs behind the NVSwitches of one board or two."""
+BOARD = 16  # GPUs behind the NVSwitches of one board or two
 MOST_NODES = 1_000_000
 UNDER_SWITCHES = ("through one PCIe switch", "through several PCIe switches")
 ALONE = "The model knows one rank per GPU, so there is nothing to compare with"
@@ -226,7 +225,8 @@ class System(Shown):
             )
         if ranks >= self.gpus:
             return replace(self, nodes=ranks // self.gpus)
-        switches = (tuple(gpu for gpu in group if gpu < ranks) for group in self.switches)
+        inside = range(ranks)
+        switches = [tuple(filter(inside.__contains__, group)) for group in self.switches]
         part = replace(
             self,
             gpus=ranks,
@@ -365,35 +365,16 @@ class _Machine:
             return "nvswitch", fewest
         if not counts:
             return "pcie", 0
-        if not all(counts.values()):
-            return self._hidden(len(counts) == len(pairs), fewest)
-        return self._direct(counts, len(counts) == len(pairs))
-
-    def _hidden(self, everywhere: bool, fewest: int) -> tuple[str, int]:
-        """NVLinks whose ends a virtual machine does not show."""
-        links = fewest or ARCHITECTURES[self._arch].nvlinks
-        if not everywhere:
-            self._guesses.append("PCIe alone, since only some GPUs are joined by NVLinks, and how is hidden")
-            return "pcie", 0
-        size = len(self._gpus)
-        fabric = "nvswitch"
-        if size == 2:
-            fabric = "nvlink-pairs"
-        elif size <= 4 and links % (size - 1) == 0:
-            fabric = "mesh"
-        self._guesses.append(f"{fabric} with {links} NVLinks for each GPU, since where they lead is hidden")
-        return fabric, links
-
-    def _direct(self, counts: dict[tuple[int, int], int], everywhere: bool) -> tuple[str, int]:
-        """NVLinks from GPU to GPU."""
         size, least = len(self._gpus), min(counts.values())
-        # The first GPUs of a DGX-1 with V100.
-        cube = {(a, b): CUBE[a].get(b, 0) for a, b in combinations(range(min(size, 8)), 2)}
-        if size <= 8 and counts == {pair: count for pair, count in cube.items() if count}:
+        if not least:
+            raise UsageError(f"{self._name}: a virtual machine hides where the NVLinks lead; {FILE}")
+
+        # NVLinks from GPU to GPU: the first GPUs of a DGX-1 with V100, pairs, or from each to each.
+        if size <= 8 and all(counts.get((a, b), 0) == CUBE[a].get(b, 0) for a, b in pairs):
             return ("hybrid-cube", CUBE_RINGS[size]) if CUBE_RINGS[size] else ("pcie", 0)
         if size % 2 == 0 and all(a ^ 1 == b for a, b in counts) and len(counts) == size // 2:
             return "nvlink-pairs", least
-        if everywhere:
+        if len(counts) == len(pairs):
             return "mesh", least * (size - 1)
         self._guesses.append("PCIe alone, since NVLinks join some GPUs only, in no known pattern")
         return "pcie", 0

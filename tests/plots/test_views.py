@@ -19,7 +19,7 @@ from collbench.present.figures import STYLES
 from collbench.results import Measurement, Prediction
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
-from collbench.topology.discovered import SLICE, Gpu, LinkKind, Link, NvLink, Pcie, Topology
+from collbench.topology.discovered import SLICE, Gpu, Link, LinkKind, NvLink, Pcie, Topology
 from collbench.topology.files import load
 from tests.plots.made_up_sweeps import (
     SIZES,

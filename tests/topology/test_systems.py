@@ -9,7 +9,7 @@ import pytest
 from collbench.errors import UsageError
 from collbench.topology import files
 from collbench.topology.discover_gpu import discover
-from collbench.topology.discovered import SLICE, Gpu, LinkKind, Link, NvLink, Pcie, Socket, Topology, join, named
+from collbench.topology.discovered import SLICE, Gpu, Link, LinkKind, NvLink, Pcie, Socket, Topology, join, named
 from collbench.topology.products import ARCHITECTURES, pcie_rate, pcie_spec, socket_rate
 from collbench.topology.system import CUBE, CUBE_RINGS, System, as_system
 

@@ -7,7 +7,7 @@ import pytest
 
 from collbench.runfile.header import TopologyPart
 from collbench.topology import discovered
-from collbench.topology.discovered import Gpu, Host, LinkKind, Link, NvLink, Pcie, Socket, Topology, join
+from collbench.topology.discovered import Gpu, Host, Link, LinkKind, NvLink, Pcie, Socket, Topology, join
 from collbench.topology.products import pcie_spec
 
 PCIE, FABRIC = Pcie(1, 16, 5, 16), discovered.FabricInfo("completed", "00", 1)
