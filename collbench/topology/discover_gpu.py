@@ -187,6 +187,7 @@ def _slice(nvml: Any, handle: Any, gpu: Gpu, uuid: str) -> Gpu:
         if part_uuid and _digits(part_uuid).startswith(uuid):
             full_uuid, memory = part_uuid, ask(nvml, "nvmlDeviceGetMemoryInfo", part)
             name = ask(nvml, "nvmlDeviceGetName", part) or name
+            break
     nbytes = memory.total if memory else None
     return replace(gpu, name=name, uuid=full_uuid, memory=nbytes, nvlink=None, switch_links=0, fabric=None)
 
