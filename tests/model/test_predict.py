@@ -97,7 +97,6 @@ def test_bridged_pairs_meet_over_pcie_and_a_mesh_has_a_part_of_its_links_for_eac
     assert predict(mesh, case(4, 1 << 32, "sendrecv")).seconds > (1 << 32) / (mesh.gpu_rate / 3)
     assert limit(A100, "allreduce", "ring") == pytest.approx(240e9 / (2 * 7 / 8))
     assert limit(H100, "allreduce", "nvls") == pytest.approx(370.8e9 / (1 + 1 / 8))
-    assert limit(H100.of(10), "allreduce", "tree") == pytest.approx(370.8e9 / (2 * 79 / 80))
     assert limit(H100.of(10), "allgather", "ring") == pytest.approx(370.8e9 / (79 / 80))
     assert limit(replace(H100, gpu_rate=1e15).of(10), "allgather") == pytest.approx(400e9 / 0.9)
 
