@@ -231,11 +231,9 @@ def find_collective(name: str) -> Collective:
 
 
 def chunk_elements(count: int, ranks: int, itemsize: int) -> int:
-    """Return the elements in each of the chunks that a ring passes round; the last chunks may be shorter or empty.
-
-    Chunks start at multiples of 128 bytes, so that every 16-byte access of a kernel is aligned and no two ranks
-    write to one cache line.
-    """
+    """Return the elements in each of the chunks that a ring passes round; the last chunks may be shorter or empty."""
+    # Chunks start at multiples of 128 bytes, so that every 16-byte access of a kernel is aligned and no two ranks write
+    # to one cache line.
     line = max(1, 128 // itemsize)
     return -(-count // (ranks * line)) * line
 

@@ -88,11 +88,8 @@ class Reduction:
     code: int  # ncclRedOp_t; NONE moves raw bits
 
     def ulps(self, datatype: Datatype) -> int:
-        """Return the allowed distance from the exact result, in units in the last place.
-
-        Zero everywhere but for the floating-point average, which libraries may form by multiplying with a rounded
-        1/n beforehand; nccl-tests allows the same two.
-        """
+        """Return the allowed distance from the exact result, in units in the last place."""
+        # Libraries may form an average by multiplying with a rounded 1/n beforehand; nccl-tests allows the same two.
         return 2 if self.name == "avg" and datatype.kind == "float" else 0
 
 
@@ -145,7 +142,8 @@ class Recipe:
 
 def recipe(datatype: Datatype, reduction: Reduction, ranks: int, seed: int) -> Recipe:
     """Return the recipe of the widest random integers that keep this reduction over `ranks` ranks exact."""
-    growth = (ranks - 1).bit_length()  # a sum over the ranks needs this many more bits than a term
+    # A sum over the ranks needs this many more bits than a term.
+    growth = (ranks - 1).bit_length()
     signed = datatype.kind != "uint"
     bits, stride = datatype.precision + signed, 1
     if reduction.name == "avg" or (reduction.name == "sum" and datatype.kind == "float"):
@@ -213,7 +211,8 @@ def _average_terms(datatype: Datatype, how: Recipe, rank: int, element: Words) -
 
 
 def _product_terms(how: Recipe, rank: int, element: Words, noise: Words) -> Array:
-    """Return the terms of a product: a rank has a mantissa, its next four neighbours a factor 2 or 1/2, all a sign."""
+    """Return the terms of a product."""
+    # A rank has a mantissa, its next four neighbours a factor 2 or 1/2, and all have a sign.
     distance = (rank - _pick(element, how.ranks)) % how.ranks
     mantissa = 1.0 + _unsigned(noise, how.bits)
     factor = np.where(noise & 2, 2.0, 0.5)

@@ -65,7 +65,8 @@ def encoded(record: object) -> bytes:
     """Return a record, or whatever holds records, as a line of JSON."""
     try:
         return msgspec.json.encode(record, enc_hook=_name) + b"\n"
-    except UnicodeEncodeError:  # a path, say, whose bytes are not UTF-8
+    except UnicodeEncodeError:
+        # A path, say, whose bytes are not UTF-8.
         return json.dumps(msgspec.to_builtins(record, enc_hook=_name)).encode() + b"\n"
 
 

@@ -76,6 +76,7 @@ def parse_numbers(text: str) -> list[int]:
         number, last = int(match[1]), int(match[2] or match[1])
         if match[2] and not 0 < number <= last:
             return []
+        # A range doubles from its first number on.
         numbers.add(number)
         while 0 < 2 * number <= last:
             number *= 2
@@ -108,6 +109,7 @@ def significant(value: float, count: int, most: int = 12) -> str:
         return f"{value:.0f}"
     place = count - 1 - math.floor(math.log10(abs(value)))
     rounded = round(value, place)
+    # Rounding may have added a digit in front: 0.996 of two digits is 1.0.
     decimals = count - 1 - math.floor(math.log10(abs(rounded))) if rounded else place
     return f"{rounded:.{min(most, max(0, decimals))}f}"
 
@@ -123,10 +125,7 @@ def format_seconds(seconds: float, count: int = MOST_DIGITS) -> str:
 
 
 def format_rate(rate: float, count: int = MOST_DIGITS) -> str:
-    """Bytes per second in GB/s (1e9, as nccl-tests counts), with the decimals that a column of them needs.
-
-    Fewer digits than three leave out decimals that nobody knows.
-    """
+    """Bytes per second in GB/s (1e9, as nccl-tests counts), with the decimals that a column of them needs."""
     gigabytes = rate / 1e9
     decimals = 1
     if gigabytes < 10:

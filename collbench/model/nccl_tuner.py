@@ -94,17 +94,22 @@ class Option:
 def protocols(system: System, release: Release, nvlink: bool) -> list[tuple[int, str]]:
     """Return the place in NCCL's tables and the name of the protocols that a system can use, or asks for.
 
-    LL128 only over NVLink and past no host bridge, where its 128 bytes arrive at once: cards of Slingshot are below the
-    CPU.  LL neither where the network does not keep bytes in order: over EFA before Hopper or without GPUDirect, AWS's
-    plugin sets NCCL_PROTO=simple (github.com/aws/aws-ofi-nccl, issues 76, 280 and 850), and so do Google's profiles for
-    TCPX and TCPXO, with NCCL_NVLS_ENABLE=0.  `nvlink` says whether all GPUs of a node have NVLinks.
+    `nvlink` says whether all GPUs of a node have NVLinks.
     """
-    whole = nvlink or (system.gpus == 1 and system.fabric not in ("pcie", "nvlink-pairs"))
     kind = transport(system) if system.nodes > 1 else ""
-    tested = not release.ll128_on or capability(system.arch) in release.ll128_on
+
+    # LL only where the network keeps bytes in order.  Over EFA before Hopper or without GPUDirect, AWS's plugin sets
+    # NCCL_PROTO=simple (github.com/aws/aws-ofi-nccl, issues 76, 280 and 850); so do Google's profiles for TCPX and
+    # TCPXO, with NCCL_NVLS_ENABLE=0.
     hopper = capability(system.arch) >= 90 and system.nics is not None and system.nics.gdr
     ordered = kind != "tcpx" and (kind != "efa" or hopper)
-    usable = {"ll": ordered, "ll128": ordered and whole and kind not in ("tcp", "slingshot") and tested, "simple": True}
+
+    # LL128 only over NVLink and past no host bridge, where its 128 bytes arrive at once: cards of Slingshot are below
+    # the CPU.
+    at_once = nvlink or (system.gpus == 1 and system.fabric not in ("pcie", "nvlink-pairs"))
+    tested = not release.ll128_on or capability(system.arch) in release.ll128_on
+    ll128 = ordered and at_once and tested and kind not in ("tcp", "slingshot")
+    usable = {"ll": ordered, "ll128": ll128, "simple": True}
     return [(number, name) for number, name in enumerate(PROTOCOLS) if usable[name] or system.protocol == name]
 
 
@@ -182,8 +187,9 @@ class _Tuner:
         return cells
 
     def _ring_latency(self, number: int) -> Latency:
-        """Return the latency of a ring's steps; broadcasts and reductions are pipelined, and NCCL counts one step."""
+        """Return the latency of a ring's steps."""
         base, between = self.release.base["ring"][number], self._net("ring", number)
+        # Broadcasts and reductions are pipelined, and NCCL counts one step; or all where rings differ in their order.
         if not self.rounds:
             same = self.graphs.node.same
             kind = "ring" if same or number != SIMPLE else "tree"
@@ -213,7 +219,8 @@ class _Tuner:
         capped = graph.channels * self.release.tree_ll128[self.generation][self.column]
         part = 7 / 9 if self.nodes == 1 else 15 / 16
         busbw = {"ll": min(full / 3.8, self._ll_max()), "ll128": min(full * part, capped), "simple": full}
-        plain = 0.85 if self.gpus == 1 else 1.0  # one GPU can only be both ends of its tree
+        # One GPU can only be both ends of its tree.
+        plain = 0.85 if self.gpus == 1 else 1.0
         cells = []
         for number, protocol in self.protocols:
             favoured = self.system.cpu == "power" and number == SIMPLE and not self.graphs.node.nvlink
@@ -280,7 +287,8 @@ class _Tuner:
         self, algorithm: str, protocol: str, channels: int, busbw: float, ratio: float, latency: Latency
     ) -> Option:
         base, intra, inter, hops, overhead = latency
-        in_switch = algorithm.startswith("nvls")  # whose channels are not doubled, and run all whatever the size
+        # The channels of sums in switches are not doubled, and all run whatever the size.
+        in_switch = algorithm.startswith("nvls")
         each = self.ranks if (algorithm, protocol) == ("ring", "ll") else 1
         return Option(
             algorithm,

@@ -57,10 +57,8 @@ class NvLink(Record, frozen=True):
 
     @property
     def rate(self) -> float | None:
-        """Bytes/s in one direction, all links together; None if the driver does not say enough.
-
-        The lower of data sheet and line rate: GPUs of one generation differ (A100 25 GB/s, RTX A6000 14).
-        """
+        """Bytes/s in one direction, all links together; None if the driver does not say enough."""
+        # The lower of data sheet and line rate: GPUs of one generation differ (A100 25 GB/s, RTX A6000 14).
         rates = list(filter(None, (NVLINK_RATES.get(self.generation or 0), self.line_rate)))
         return self.count * min(rates) if self.count and rates else None
 
@@ -276,7 +274,8 @@ class Topology(Record, frozen=True):
         return replace(self, links=tuple(_probed(link, results, otherwise) for link in self.links))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record for a run file's header; `name` and `shared` are for readers without this module."""
+        """Return the record for a run file's header."""
+        # Name and whether it is shared are for readers without this module.
         record: dict[str, Any] = plain(asdict(self))
         return {"name": self.name, "shared": self.shared} | record
 
@@ -289,7 +288,8 @@ def _several(count: int, noun: str) -> str:
 def _probed(link: Link, results: Probed, otherwise: str) -> Link:
     answers = [results[pair] for pair in ((link.a, link.b), (link.b, link.a)) if pair in results]
     if answers:
-        worked, reason = min(answers, key=lambda answer: answer[0])  # a failure, if one direction failed
+        # The answer of the direction that failed, if one did.
+        worked, reason = min(answers, key=lambda answer: answer[0])
         return replace(link, p2p="yes" if worked else "no", reason=reason)
     return replace(link, reason=otherwise or link.reason) if link.p2p == "unprobed" else link
 
@@ -304,6 +304,7 @@ def join(nodes: Sequence[Topology], places: Sequence[int]) -> Topology:
     gpus: tuple[Gpu, ...] = ()
     inside: list[Link] = []
     across: list[Link] = []
+    # The GPUs of a node follow those of the nodes before it, and have a network between them.
     for node in nodes:
         start, end = len(gpus), len(gpus) + len(node.gpus)
         inside += [replace(link, a=start + link.a, b=start + link.b) for link in node.links]
@@ -355,6 +356,7 @@ def _gpu_caveats(topology: Topology) -> Iterator[str]:
     narrow = [str(i) for i, gpu in enumerate(topology.gpus) if gpu.pcie and gpu.pcie.narrow]
     if narrow:
         yield f"GPU {', '.join(narrow)}: fewer PCIe lanes in use than slot and GPU allow; check the riser"
+    # A GPU with fewer NVLinks than the others has lost some.
     most = max((gpu.links for gpu in topology.gpus), default=0)
     for i, gpu in enumerate(topology.gpus):
         if gpu.links < most:

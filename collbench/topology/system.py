@@ -215,8 +215,7 @@ class System(Shown):
     def part(self, ranks: int) -> "System":
         """Return the part of the system that so many ranks use: some GPUs of one node, or whole nodes.
 
-        Some GPUs are the first of the node, in CUDA's order, with the NVLinks that join them to each other and their
-        share of the network cards.  UsageError where the ranks fill neither.
+        UsageError where the ranks fill neither.
         """
         if ranks < 1 or ranks > self.ranks or (ranks > self.gpus and ranks % self.gpus):
             raise UsageError(
@@ -226,6 +225,8 @@ class System(Shown):
         if ranks >= self.gpus:
             return replace(self, nodes=ranks // self.gpus)
         inside = range(ranks)
+
+        # The first GPUs of the node, in CUDA's order, with their share of the network cards.
         switches = [tuple(filter(inside.__contains__, group)) for group in self.switches]
         part = replace(
             self,
@@ -315,6 +316,7 @@ class _Machine:
         fabric, links = self._fabric()
         generation, lanes = self._slot()
         gpu, name = ARCHITECTURES[self._arch], self._gpus[0].name
+        # Grace is soldered to its GPUs; of other hosts nothing is said.
         is_arm = re.search(r"G[HB]\d00", name) is not None
         if not is_arm:
             self._guesses.append("CPUs by Intel")
