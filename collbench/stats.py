@@ -157,8 +157,8 @@ class Pool:
 
     def add(self, seconds: Sequence[float]) -> Spread:
         """Add the medians of the starts of the next size, and return how far its starts are apart."""
-        # Neighbouring sizes meet the same placement of memory, so what their starts say counts too, by a fifth less from
-        # size to size; and what is usual of starts anywhere counts as PRIOR.
+        # Neighbouring sizes meet the same placement of memory, so what their starts say counts too, by a fifth less
+        # from size to size; and what is usual of starts anywhere counts as PRIOR.
         degrees = len(seconds) - 1
         self.squares = FADING * self.squares + degrees * variance(map(math.log, seconds))
         self.freedom = FADING * self.freedom + degrees
