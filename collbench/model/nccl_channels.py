@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import ceil, floor, inf
+from typing import NamedTuple
 
 from collbench.model.nccl_releases import INTEL_P2P_OVERHEAD, Release, known_generation
 from collbench.topology.products import socket_rate
@@ -157,8 +158,7 @@ def meets_a_bridge(system: System) -> bool:
 _FABRICS = {"nvswitch": _switch, "mesh": _mesh, "hybrid-cube": _cube, "nvlink-pairs": _pairs, "pcie": _pcie}
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(NamedTuple):
     """What the search settles on for one pattern; 0 channels where it finds none."""
 
     channels: int
@@ -166,8 +166,7 @@ class Graph:
     inter: float = 0.0  # and to the network
 
 
-@dataclass(frozen=True)
-class Graphs:
+class Graphs(NamedTuple):
     """What the tuner needs to know of a system's links."""
 
     node: NodeLinks

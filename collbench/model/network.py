@@ -177,11 +177,6 @@ class Level:
     lanes: int  # separate links of a group: switches * paths, or 1 where traffic spreads over all
     first: int  # link going up; those coming down follow after all that go up
 
-    @property
-    def tiers(self) -> tuple[str, str]:
-        """Names of both tiers."""
-        return self.low, self.high
-
     def up(self, nic: Integers, nics: int, rails: int, choice: Integers) -> Integers:
         """Return the link above a NIC, given a number that chooses the path."""
         group = nic % nics % rails * self.per_rail + nic // nics // self.span
@@ -221,7 +216,7 @@ class Clos:
             capacity += [each_way, each_way]
             self.levels.append(level)
         self.capacity = np.concatenate(capacity)  # bytes/s of each link
-        tiers = [level.tiers for level in self.levels]
+        tiers = [(level.low, level.high) for level in self.levels]
         for fault in faults:
             if not fault.nic() and fault.ends()[0] not in tiers:
                 forms = [f"{level.low}I:{level.high}J" for level in self.levels]
@@ -301,10 +296,10 @@ def _nic_rates(system: System, nics: int, faults: Sequence[Fault]) -> Reals:
 
 def _apply_faults(lanes: Reals, level: Level, faults: Sequence[Fault]) -> None:
     """Take the rate of faulty links away, in place."""
-    low, high = level.tiers
+    low, high = level.low, level.high
     for fault in faults:
         tiers, switch, path = fault.ends()
-        if tiers != level.tiers:
+        if tiers != (low, high):
             continue
         group, place = divmod(switch, level.switches)
         if group >= level.groups or path >= level.paths:

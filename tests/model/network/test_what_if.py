@@ -10,7 +10,7 @@ from collbench.cases import Case, SizeRange
 from collbench.errors import UsageError
 from collbench.model.network import PATTERNS
 from collbench.model.predict import curve, network_curve, network_effect
-from collbench.model.what_if import WHAT_IFS, effect, scenario
+from collbench.model.what_if import WHAT_IFS, effect, pattern_of, scenario
 from collbench.topology.files import NicTable, load, names
 from collbench.topology.system import Nics, System, Tier
 from tests.conftest import case
@@ -78,6 +78,8 @@ def test_queue_pairs_oversubscription_and_the_order_of_nodes_change_the_factor()
     assert factor(SYSTEM, "oversubscription=4", "in-order") == pytest.approx(1)
     assert factor(SYSTEM, "oversubscription=4") < 0.3
     assert factor(replace(SYSTEM, nodes=12500), "fat-tree", "ecmp") < 1
+    assert [pattern_of("allreduce", name) for name in ("ring", "tree", "nvlstree")] == ["ring", "tree", "tree"]
+    assert pattern_of("alltoall") == "alltoall"
 
 
 def test_a_what_if_that_cannot_be_is_refused_in_one_line_with_the_choices() -> None:
