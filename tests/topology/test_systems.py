@@ -159,13 +159,13 @@ def test_the_fabric_is_recognised_by_how_many_links_lead_where(h200):
 
 def test_gpus_under_one_switch_are_grouped_and_only_consumer_cards_are_taken_to_refuse_peer_access():
     links = tuple(
-        Link(a, b, LinkKind.PCIE, "through one PCIe switch" if a // 2 == b // 2 else "between NUMA nodes", p2p="yes")
-        for a, b in combinations(range(4), 2)
+        Link(a, b, LinkKind.PCIE, "through one PCIe switch" if a // 3 == b // 3 else "between NUMA nodes", p2p="yes")
+        for a, b in combinations(range(6), 2)
     )
-    gpus = tuple(Gpu("NVIDIA L40S", capability="8.9", numa=i // 2) for i in range(4))
-    found = as_system(Topology("gpu", 4, gpus, links=links))
-    assert found.switches == ((0, 1), (2, 3))
-    assert (found.per_socket, found.sockets, found.p2p) == (2, 2, True)
+    gpus = tuple(Gpu("NVIDIA L40S", capability="8.9", numa=i // 3) for i in range(6))
+    found = as_system(Topology("gpu", 6, gpus, links=links))
+    assert found.switches == ((0, 1, 2), (3, 4, 5))
+    assert (found.per_socket, found.sockets, found.p2p) == (3, 2, True)
     assert "PCIe 4 x16, as sm89 has" in assumed(found)
     for name, able in (("NVIDIA GeForce RTX 4090", False), ("NVIDIA L40S", True)):
         untried = Topology("gpu", 2, (Gpu(name, capability="8.9"),) * 2, links=(Link(0, 1, LinkKind.PCIE),))

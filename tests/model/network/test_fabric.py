@@ -186,6 +186,7 @@ def test_two_trees_have_two_children_a_node_an_all_to_all_every_pair_and_transfe
         assert sorted(zip(sender, receiver, strict=True)) == sorted(zip(receiver, sender, strict=True)), nodes
         assert np.bincount(sender).max() <= 4 + nodes % 2, nodes
         assert len(sender) == 4 * (nodes - 1), nodes
+        assert (sender != receiver).all(), nodes
         parents = dict(zip(sender[: nodes - 1].tolist(), receiver[: nodes - 1].tolist(), strict=True))
         place, depth = nodes - 1, 0
         while place:
