@@ -16,10 +16,9 @@ H100 = load("dgx-h100")
 GIB = 2**30
 
 
-def step(
-    ranks: int, schedule: str = "sequential", nbytes: int = GIB, seconds: float = 0.1, bucket: int = 0
-) -> StepPrediction:
-    return step_time(H100, case(nbytes=nbytes, ranks=ranks, work=Step(0, 0, schedule, bucket, (), seconds)), "nccl")
+def step(ranks: int, schedule: str = "sequential", seconds: float = 0.1, bucket: int = 0) -> StepPrediction:
+    plan = Step(0, 0, schedule, bucket, (), seconds)
+    return step_time(H100, case(nbytes=GIB, ranks=ranks, work=plan), "nccl")
 
 
 def test_one_after_the_other_adds_up_and_a_rank_alone_only_computes() -> None:

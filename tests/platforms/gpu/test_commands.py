@@ -10,7 +10,7 @@ from collbench.analysis.machine import discovered
 from collbench.platforms.cost import gpus
 from collbench.results import Explanation, Failed
 from collbench.runfile.store import read
-from collbench.topology.discovered import Kind, Topology
+from collbench.topology.discovered import LinkKind, Topology
 from tools.stand_in.whole_commands import on_gpus
 
 SWEEP = ("sweep", "--impl", "nccl", "-b", "64", "-e", "64", "-n", "2", "--no-plot", "--out", "out")
@@ -29,7 +29,7 @@ def test_the_header_of_a_sweep_says_what_joins_the_gpus(tmp_path: Path) -> None:
     done = on_gpus(tmp_path, *SWEEP, devices=2)
     assert done.returncode == 0, done.stderr
     topology = joined(tmp_path / "out")
-    assert [(link.kind, link.p2p) for link in topology.links] == [(Kind.PCIE, "yes")]
+    assert [(link.kind, link.p2p) for link in topology.links] == [(LinkKind.PCIE, "yes")]
     assert [(gpu.bus_id, gpu.capability) for gpu in topology.gpus] == [("0000:00:00.0", "9.0"), ("0000:01:00.0", "9.0")]
 
 
