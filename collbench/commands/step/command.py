@@ -293,6 +293,7 @@ def stragglers_session(request: StepRequest, joined: tuple[int, int] | None) -> 
     slow = parse_slow(request.slow_rank, sweep.ranks)
     with announced_if_slow(TRIAL):
         step = replace(calibrated(work, platform, sweep, joined), slow=slow)
+
     # A few long series, none so long that the ranks seem to hang.
     count = steps or min(STEPS, most)
     slowest = max([1.0, *(factor for _, factor in slow)])
@@ -313,6 +314,7 @@ def strategies_session(request: StepRequest, joined: tuple[int, int] | None) -> 
     wanted = _request(request, job.nbytes, on=synchronisation.PLATFORM, impl="ladder")
     platform, sweep = measured_sweep(wanted, joined)
     job = replace(job, slow=parse_slow(request.slow_rank, sweep.ranks, SLOW_TRAINER))
+    # All strategies carry out the same seeds, so they are compared seed by seed.
     jobs = tuple(replace(job, seed=seed) for seed in range(1, request.seeds + 1))
     sweep = replace(sweep, implementations=names, works=jobs)
     return Session(platform, sweep, joined, request.folder or new_folder(["strategies"], socket.gethostname()))

@@ -60,6 +60,7 @@ def measure(
             runs.append((strategies()[name], tried))
         else:
             yield tried
+    # A B B A: in two turns either is first once.
     order = list(runs)
     for until in (*range(TURN, steps, TURN), steps):
         for strategy, training in order:
@@ -103,7 +104,7 @@ def _go(training: Training, until: int) -> None:
     The moments of kept weights become seconds of training: the time between two turns does not count.
     """
     platform, first = training.platform, len(training.kept)
-    gc.collect()
+    gc.collect()  # now rather than in the turn
     platform.launcher.synchronize()
     begun = time.perf_counter()
     platform.launcher.synchronize()

@@ -51,6 +51,7 @@ def gradient(job: SgdJob, weights: Floats, inputs: Floats, targets: Floats, resu
     """Write into *result* the gradient of the loss, flat as the weights are."""
     first, first_offset, second, second_offset = layers(job, weights)
     to_first, to_first_offset, to_second, to_second_offset = layers(job, result)
+    # softsign(h) = h / (1 + |h|) has the derivative 1 / (1 + |h|)**2: one division serves both ways.
     hidden = inputs @ first + first_offset
     inverse = 1 / (1 + np.abs(hidden))
     active = hidden * inverse
