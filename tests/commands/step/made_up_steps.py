@@ -6,14 +6,32 @@ from typing import Any
 
 import numpy as np
 
-from collbench.commands.step.rows import LossPoint, Series, StepTimes, Trained
+from collbench.commands.step.rows import LossPoint, Series, StepPrediction, StepTimes, Trained
 from collbench.commands.step.stragglers import Finding, Floats, RankStatistics, StepArrays
 from collbench.commands.step.work import SgdJob, Step
-from collbench.results import Result
+from collbench.results import Note, Result
+from collbench.results.facts import GemmMismatch
 from tests.conftest import case
 
 USUAL = 1e-3  # seconds of computing
 LEAVING = 1e-4  # seconds of communication
+
+LATE = Series(begun=(0.0, 0.5), computed=((2.0, 6.0), (3.0, 8.0)), done=((4.0, 9.0), (5.0, 9.5)))
+"""Rank 1 computes last in both steps, a second and two after rank 0."""
+STEP = Step(12, 256, "thread", 4096, ((1, 1.5),))
+MEASURED = StepTimes(
+    case(nbytes=65536, work=STEP),
+    "two-shot",
+    "cpu",
+    series=(LATE, LATE),
+    note=Note.of("4 threads on 2 cores"),
+    rounds=(1, 1),
+    clock=1e-7,
+    library="MPICH 5",
+)
+LATER = StepPrediction(case(ranks=8, work=Step(0, 0, seconds=0.1)), "nccl", (0.1, 1e-4, 3e-3), 0.1, 0.2, "ring", "ll")
+WRONG = StepTimes(case(work=STEP), "mpi", "cpu", series=(), mismatch=GemmMismatch(1, 9, 2, 3, "1", "2", wrong=4))
+"""Rows as run files have them: measured, predicted, and wrong."""
 
 
 def series(computing: Floats, late_to_leave: Floats | float = 0.0) -> Series:
