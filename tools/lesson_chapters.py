@@ -21,7 +21,7 @@ from collbench.commands.step import command as step
 from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.trained import Effort, ranking
-from collbench.commands.step.work import Job
+from collbench.commands.step.work import SgdJob
 from collbench.runfile.store import Run, read
 from collbench.units import format_seconds, format_size
 from tools import ROOT
@@ -111,7 +111,7 @@ def _asynchronous(run: Run, text: Text) -> Facts:
     names = [choice.partition(",")[0] for choice in text["choices"]]
     case = next(iter(entries[names[0]].runs.values())).case
     seconds = {name: entries[name].mean(Effort.SECONDS).value for name in names}
-    slowed = max((factor for _, factor in case.work.slow), default=1) if isinstance(case.work, Job) else 1
+    slowed = max((factor for _, factor in case.work.slow), default=1) if isinstance(case.work, SgdJob) else 1
     numbers = {name: format_seconds(took) for name, took in seconds.items()}
     numbers |= {f"{name}-steps": f"{entries[name].mean(Effort.STEPS).value:.0f}" for name in names}
     numbers |= {"ranks": str(case.ranks), "factor": f"{slowed:g}", "target": f"{ranked.target:g}"}

@@ -105,18 +105,13 @@ PHASES: Mapping[str, str] = {
     "published": "#D55E00",
 }
 """By the part of an explained operation's time: every name of results.PARTS."""
-ACTIVITIES: Mapping[str, tuple[str, str]] = {
-    "computed": ("#0072B2", "#56B4E9"),
-    "communicated": ("#D55E00", "#E69F00"),
-}
-"""By what a rank does in a step: two shades, which buckets take in turn; the first stands for the activity."""
 STEP_PARTS: Mapping[str, str] = {
-    "computing": ACTIVITIES["computed"][0],
+    "computing": "#0072B2",
     "tensor_parallel": "#E69F00",
     "context_parallel": "#F0A3C0",
     "expert_parallel": "#CC79A7",
     "pipeline_parallel": "#882255",
-    "data_parallel": ACTIVITIES["communicated"][0],
+    "data_parallel": "#D55E00",
     "bubble": PHASES["waited"],
     "optimiser": "#009E73",
     "stragglers": "#F0E442",

@@ -25,8 +25,9 @@ from collbench.present.figures import LOOKS
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Note, Prediction, Reported, Skipped
 from collbench.runfile.store import NAME, BadRow, read
 from tests.commands.report.pages import SCRIPT, SIZES, Text, built, data_of, times, without_library, write
+from tests.commands.step.made_up_steps import late
 from tests.conftest import ROOT, Command, case, measurement
-from tests.plots.made_up_runs import MADE_UP, late
+from tests.plots.made_up_runs import MADE_UP
 from tests.runfile.test_store import RESULTS
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
