@@ -198,7 +198,7 @@ class Content:
     runs: tuple[Run, ...] = ()  # that the curves are of
     sources: tuple[tuple[str, str], ...] = ()  # of published numbers: name and where they stand
     constants_of: str = "here"  # where latency and bandwidth were measured: "here", or "on" another machine
-    figures: Mapping[str, str] | None = None  # SVG by name, of plots
+    figures: Mapping[str, str] | None = None  # plots by name: the addresses of their pictures
     formula: str = ""  # the text before the numbers that can be dragged
     here: str = ""  # what to keep in mind of numbers that were measured here
     training: str = ""  # the text before the chapters

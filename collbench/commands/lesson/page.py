@@ -4,7 +4,6 @@
 script everything can be read, and there is nothing to guess.
 """
 
-import base64
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
@@ -43,7 +42,6 @@ def build(content: Content) -> str:
         "size": format_size,
         "seconds": format_seconds,
         "rate": lambda rate: f"{format_figure(rate / 1e9)} GB/s",
-        "picture": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}",  # nothing runs
         "badge": _badge,
     }
     page = environment.get_template("lesson.html").render(

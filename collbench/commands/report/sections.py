@@ -3,7 +3,6 @@
 `templates/sections.html` lays it out.
 """
 
-import base64
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -18,7 +17,7 @@ from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.errors import CollbenchError
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.plots.sections import MOST, Part, Picture, Section, TextTable
-from collbench.present.figures import Figure
+from collbench.present.figures import page_svg
 from collbench.results import PARTS, Explanation, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
@@ -95,7 +94,7 @@ def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> 
             continue
         try:
             for stem, figure in kind.figures([run], PLAIN, lambda reason: None):
-                address = _address(figure)
+                address = page_svg(figure)
                 room -= len(address)
                 if room >= 0:
                     drawn.append(Picture(address, stem, anchors.new("figure", stem)))
@@ -104,13 +103,6 @@ def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> 
         except CollbenchError:  # what cannot be drawn has its tables
             continue
     return drawn, left_out
-
-
-def _address(figure: Figure) -> str:
-    """Return the address that holds a figure."""
-    from collbench.present.figures import page_png
-
-    return f"data:image/png;base64,{base64.b64encode(page_png(figure)).decode()}"
 
 
 # ---- crossovers, explained operations, fits, verdicts
@@ -236,7 +228,7 @@ def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[st
         name, drawn = run.machine, []
         notes = [f"No picture: {run.why_not}."] if run.why_not else []
         if run.system and len(parts) < _MOST_MACHINES:
-            drawn.append(Picture(_address(figure(run.system)), name, anchors.new("figure", name)))
+            drawn.append(Picture(page_svg(figure(run.system)), name, anchors.new("figure", name)))
         if run.system and run.system.guesses:
             notes.append(f"Assumed: {'; '.join(map(safe_text, run.system.guesses))}.")
         parts[key] = name, Part([words] if words else [], pictures=drawn, notes=notes)

@@ -141,7 +141,7 @@ def test_predictions_have_the_pictures_of_their_systems(tmp_path: Path, here: Co
         done = here("sweep", "--on", name, "--impl", "library", "--no-plot", "--out", name)
         assert done.returncode == 0, done.stderr
     page = built(tmp_path / "dgx-h100", tmp_path / "dgx-a100")
-    assert page.count('<img src="data:image/png;base64,') == 2
+    assert page.count('<img src="data:image/svg+xml,') == 2
     assert "8 x InfiniBand, 50 GB/s each way" in Text(page).text
     ids = re.findall(r' id="([^"]+)"', without_library(page))
     assert len(ids) == len(set(ids)), "names of several pictures do not meet"
