@@ -2,6 +2,7 @@
 
 import re
 
+from collbench.analysis.wires import tradeoffs
 from collbench.commands.lesson import elsewhere
 from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.scaling import curves
@@ -12,11 +13,13 @@ from collbench.stats import Estimate
 from tests.commands.step.made_up_steps import ranks_that_are
 from tests.conftest import ROOT
 from tools import lesson, lesson_chapters, lesson_page, lesson_places
-from tools.lesson_scaling import RESULTS, raced, wires
+
+RESULTS = ROOT / "results"
 
 
-def test_the_text_of_the_lesson_is_what_its_page_says_of_the_committed_runs() -> None:
+def test_the_texts_of_both_lessons_are_what_their_chapters_say_of_the_committed_runs() -> None:
     assert lesson.WRITTEN.read_text(encoding="utf-8") == lesson_page.page(), "python -m tools.lesson"
+    assert lesson_chapters.PAGE.read_text(encoding="utf-8") == lesson_chapters.page(), "python -m tools.lesson"
 
 
 def test_the_package_brings_the_times_of_other_machines_and_the_chapters_on_training_steps() -> None:
@@ -40,9 +43,8 @@ def test_every_number_is_what_its_run_says_and_names_its_run() -> None:
 
 
 def test_the_second_lesson_has_no_number_without_a_run() -> None:
-    text = (ROOT / "docs" / "lesson-scaling.md").read_text(encoding="utf-8")
-    bare = re.sub(r"\[[^\]]*\]\([^)]*\)", "", lesson.BLOCK.sub("", text))
-    assert not re.findall(r"\b\d+(?:\.\d+)? ?(?:us|ms|ns|x|%|GB/s)(?!\w)", bare)
+    for text in lesson_chapters.TEXTS["chapter"]:
+        assert not re.findall(r"\b\d+(?:\.\d+)? ?(?:us|ms|ns|x|%|GB/s)(?!\w)", text["here"])
 
 
 def test_four_ranks_on_two_cores_compute_no_more_than_two() -> None:
@@ -58,7 +60,7 @@ def test_overlap_is_sure_of_nothing_and_no_narrow_wire_pays_on_two_cores() -> No
     found = overlaps(read(RESULTS / "cpu-2-ranks-overlap").results)
     assert found
     assert all(one.gain.low <= 1 <= one.gain.high for one in found)
-    narrow = wires(RESULTS / "cpu-2-ranks-narrow")
+    narrow = tradeoffs(read(RESULTS / "cpu-2-ranks-narrow").results)
     assert len(narrow) == 5
     assert all(one.pays_from(one.exact) is None for one in narrow)
 
@@ -74,7 +76,7 @@ def test_only_the_slow_rank_is_accused() -> None:
 
 
 def test_the_asynchronous_strategy_is_ahead_in_time_and_behind_in_steps_only_if_a_rank_is_slow() -> None:
-    slow, even = (raced(RESULTS / run) for run in ("cpu-2-ranks-styles", "cpu-2-ranks-styles-even"))
+    slow, even = map(lesson_chapters.strategies, ("cpu-2-ranks-styles", "cpu-2-ranks-styles-even"))
     assert slow.target == even.target == 0.28
 
     def ratio(found: Ranking, above: str, effort: Effort = Effort.SECONDS) -> Estimate:

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -19,7 +20,7 @@ from collbench.cli.options import HERE, PATH, made, option, out_option
 from collbench.cli.progress import LiveTable, waiting
 from collbench.cli.running import refuse_launcher, run_session
 from collbench.commands.explain import command as explain
-from collbench.commands.lesson.content import Break
+from collbench.commands.lesson.content import Part
 from collbench.commands.lesson.numbers import judged
 from collbench.commands.sweep import command as sweep
 from collbench.errors import RunFileError, UsageError, writing
@@ -144,24 +145,27 @@ def _existing(place: Path) -> Run | None:
         raise UsageError(f"{error}; --fresh measures it again") from None
 
 
-def _breaks(folder: Path) -> tuple[Break, ...]:
+def _breaks(folder: Path) -> tuple[Part, ...]:
     """Return what breaking kernels showed here, now or when the lesson was written before."""
-    from collbench.commands.lesson.breaks import tried
+    from collbench.commands.lesson.breaks import KEYS, tried
 
     place = folder / BREAKS
     if place.exists():
+        # Anything may lie in the folder, also what another release wrote.
         with contextlib.suppress(msgspec.MsgspecError):
-            return msgspec.json.decode(place.read_bytes(), type=tuple[Break, ...])
+            known = msgspec.json.decode(place.read_bytes(), type=tuple[dict[str, Any], ...])
+            if all(set(each) >= KEYS for each in known):
+                return known
     click.echo("breaking kernels on purpose, to see who notices", err=True)
     with waiting("compiling and running them"):
-        found = tried()
+        breaks = tried()
     folder.mkdir(parents=True, exist_ok=True)
     with writing(place, "--out"):
-        place.write_bytes(msgspec.json.encode(found))
-    return found
+        place.write_bytes(msgspec.json.encode(breaks))
+    return breaks
 
 
-def _write(runs: Sequence[Run], breaks: tuple[Break, ...], folder: Path, kit: bool) -> Iterator[Path]:
+def _write(runs: Sequence[Run], breaks: tuple[Part, ...], folder: Path, kit: bool) -> Iterator[Path]:
     """Write the page, and the kit if it is asked for; yield the files."""
     from collbench.commands.lesson import kit as teaching
     from collbench.commands.lesson import page, screens

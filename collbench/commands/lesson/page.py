@@ -34,7 +34,7 @@ def build(content: Content) -> str:
     Texts are Markdown without HTML and without pictures; nothing in them becomes an element that loads or runs.
     """
     script = pages.asset("views.js") + asset("lesson.js")
-    traces = {screen.name: screen.trace for screen in content.screens if screen.trace}
+    traces = {screen["name"]: screen["trace"] for screen in content.screens if screen["trace"]}
     environment = pages.templates("collbench.commands.lesson", "assets")
     environment.filters |= {
         "markdown": partial(_markdown, inline=False),

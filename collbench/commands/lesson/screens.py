@@ -8,7 +8,7 @@ import msgspec
 
 from collbench.algorithms import implementations, is_library
 from collbench.commands.lesson import asset, elsewhere, table
-from collbench.commands.lesson.content import HERE, Break, Chapter, Code, Content, Formula, Place, Reason, Screen
+from collbench.commands.lesson.content import HERE, Code, Content, Formula, Part, Place
 from collbench.commands.lesson.numbers import Numbers, judged, titles
 from collbench.commands.lesson.sentences import Voice, Voices, number, question, rendered, voices_of
 from collbench.commands.lesson.traces import trace
@@ -60,34 +60,40 @@ def formulas(here: Numbers, name: str, constants: tuple[float, float]) -> Iterat
         yield Formula(nbytes, counts.steps, counts.link * nbytes, *constants, row.typical)
 
 
-def screen(voices: Voices, text: Mapping[str, Any], constants: tuple[float, float] | None) -> Screen:
+def screen(voices: Voices, text: Mapping[str, Any], constants: tuple[float, float] | None) -> Part:
     """Return the screen of a rung; without the terms of the formula where its constants are not known here."""
-    name, shown, here = text["name"], code(text["code"]), voices[0].numbers
+    name, shown, before, here = text["name"], code(text["code"]), code(text.get("before", ())), voices[0].numbers
     explained = {nbytes: row for (rung, nbytes), row in here.explained.items() if rung == name}
     sizes = sorted(explained, key=lambda nbytes: abs(nbytes - _TRACED))
     traces = [trace(explained[size], lit(shown, text["lit"])) for size in sizes]
     figure, number_says, _ = number(voices, text, "number_says")
     asked, answering = question(voices, text)
-    return Screen(
-        name=name,
-        title=text["title"],
-        idea=rendered(voices, text["idea"]),
-        number=figure,
-        number_says=number_says,
-        command=text["command"],
-        after=rendered(answering, text["after"], asked.answer),
-        code=shown,
-        before=code(text.get("before", ())),
-        question=asked,
-        formulas=tuple(formulas(here, name, constants)) if constants else (),
-        trace=next(filter(None, traces), None),
-    )
+    return {
+        **asked,
+        "idea": rendered(voices, text["idea"]),
+        "number": figure,
+        "number_says": number_says,
+        "after": rendered(answering, text["after"], asked["answer"]),
+        "code": shown,
+        "before": before,
+        "unchanged": unchanged(before, shown),
+        "formulas": tuple(formulas(here, name, constants)) if constants else (),
+        "trace": next(filter(None, traces), None),
+    }
+
+
+def unchanged(before: Iterable[Code], now: Iterable[Code]) -> set[str]:
+    """Return the lines without indentation that stand in the code before and now."""
+    stripped = []
+    for parts in (before, now):
+        stripped.append({line.strip() for part in parts for line in part.lines})
+    return stripped[0] & stripped[1]
 
 
 # ---- the whole ----
 
 
-def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voice] = Voice) -> Content:
+def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voice] = Voice) -> Content:
     """Return a lesson from runs that were measured or explained, and from what was broken.
 
     *voice* fills numbers of the runs into texts: docs/lesson.md links each to its run.
@@ -125,7 +131,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
         losing=tuple(_reasons(voices, texts["losing"])),
         winning=tuple(_reasons(voices, texts["winning"])),
         breaks=breaks,
-        chapters=msgspec.json.decode(asset("chapters.json"), type=tuple[Chapter, ...]),
+        chapters=msgspec.json.decode(asset("chapters.json"), type=tuple[dict[str, Any], ...]),
         sources=tuple(_sources(texts)),
         figures=_figures(first) if here.timed else {},
         formula=rendered(voices, texts["formula"]),
@@ -136,7 +142,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
     )
 
 
-def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
+def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Part]:
     for each in texts:
         figure, says, source = number(voices, each, "says")
         text, words = rendered(voices, each["text"]), f"{figure} {says}".strip()

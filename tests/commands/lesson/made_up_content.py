@@ -8,19 +8,16 @@ from collbench.commands.lesson.content import (
     HERE,
     MODEL,
     PUBLISHED,
-    Break,
-    Chapter,
     Code,
     Content,
     Event,
-    Experiment,
     Formula,
     Litmus,
+    Part,
     Place,
-    Question,
-    Screen,
     Trace,
 )
+from collbench.commands.lesson.screens import unchanged
 from collbench.results import Explanation, Measurement
 from collbench.results.collectives import PUBLISHED as FLAGGED
 from collbench.results.collectives import WAITED, Track
@@ -40,10 +37,17 @@ LADDER = ("ring-host", "ring-events", "ring-flags", "ring-pipelined", "ring-ll",
 PICTURE = "data:image/svg+xml,%3Csvg xmlns=%22http://www.w3.org/2000/svg%22 viewBox=%220 0 400 160%22/%3E"
 
 
-def question(name: str, ask: str = "Which is the fastest at 8 B?", source: str = HERE) -> Question:
+def question(name: str, ask: str = "Which is the fastest at 8 B?", source: str = HERE) -> Part:
     """A guess whose second choice is right."""
-    choices = ("the library", "`ring-flags`", "`one-shot-ll`")
-    return Question(name, ask, choices, 1, "It has the **fewest** steps.", source, "collbench sweep -b 8 -e 8")
+    return {
+        "name": name,
+        "ask": ask,
+        "choices": ("the library", "`ring-flags`", "`one-shot-ll`"),
+        "answer": 1,
+        "because": "It has the **fewest** steps.",
+        "source": source,
+        "command": "collbench sweep -b 8 -e 8",
+    }
 
 
 def events(tracks: tuple[Track, ...]) -> Iterator[Event]:
@@ -85,20 +89,29 @@ def formula(name: str, nbytes: int) -> Formula:
     return Formula(nbytes, steps, link * nbytes, 144e-9, 5.4e9, curves()[name][nbytes])
 
 
-def screen(name: str) -> Screen:
+def screen(name: str) -> Part:
     """A rung with the trace of 2 KiB where there is any."""
     traces = {
         row.implementation: Trace(name, 2048, 2, row.seconds, row.traced, tuple(events(row.tracks)))
         for row in read(ROOT / "results" / "cpu-2-ranks-explained").results
         if isinstance(row, Explanation) and row.case.nbytes == 2048 and row.tracks
     }
-    formulas = tuple(formula(name, size) for size in (8, 2**21) if size in curves().get(name, ()))
     says = "An idea in a sentence or two, with `code`, and **the point** of it. It is about as long as a paragraph is."
-    idea = f"{implementations()[name].summary.capitalize()}. {says}"
-    parts = ("27x", "as long as `ring-flags` at 8 B", "collbench explain")
-    asked, before = question(f"about-{name}"), code("ring-flags") if name != "ring-host" else ()
-    said = (name, f"About {name}", idea, *parts, code(name), asked, "After.")
-    return Screen(*said, formulas, traces.get(name), before)
+    before = code("ring-flags") if name != "ring-host" else ()
+    return {
+        **question(f"about-{name}"),
+        "name": name,
+        "title": f"About {name}",
+        "idea": f"{implementations()[name].summary.capitalize()}. {says}",
+        "number": "27x",
+        "number_says": "as long as `ring-flags` at 8 B",
+        "code": code(name),
+        "before": before,
+        "unchanged": unchanged(before, code(name)),
+        "after": "After.",
+        "formulas": tuple(formula(name, size) for size in (8, 2**21) if size in curves().get(name, ())),
+        "trace": traces.get(name),
+    }
 
 
 def litmus() -> Litmus:
@@ -114,22 +127,24 @@ def litmus() -> Litmus:
     return {"threads": threads, "steps": moments, "outcome": "the flag is 1 and the data are 0"}
 
 
-def broken(name: str) -> Break:
+def broken(name: str) -> Part:
     """A change that breaks a kernel."""
-    experiment = Experiment(
-        name,
-        title="Weaken a fence",
-        text="The flag is stored without a fence.",
-        change="the store is relaxed.",
-        file="flags.cuh",
-        old="  store_release(flag, number);",
-        new="  store_relaxed(flag, number);",
-        rung="ring-flags",
-        ranks=2,
-        because="Nothing orders the two.",
-    )
-    said = ("0 of 20 runs wrong", "a race: rank 1 reads what rank 0 writes", question(f"about-{name}"))
-    return Break(experiment, *said, "allowed: the flag may overtake the data", litmus())
+    experiment = {
+        "name": name,
+        "title": "Weaken a fence",
+        "text": "The flag is stored without a fence.",
+        "file": "flags.cuh",
+        "old": "  store_release(flag, number);",
+        "new": "  store_relaxed(flag, number);",
+    }
+    return {
+        "experiment": experiment,
+        "checker": "0 of 20 runs wrong",
+        "races": "a race: rank 1 reads what rank 0 writes",
+        "question": question(f"about-{name}"),
+        "model": "allowed: the flag may overtake the data",
+        "litmus": litmus(),
+    }
 
 
 def content() -> Content:
@@ -138,12 +153,10 @@ def content() -> Content:
     waits = ("host", "The host synchronises", "A step costs a launch, a copy and a **wait**.", "27x", HERE)
     launches = ("launches", "Launches", "A launch takes long.", "2.5 us", f"{PUBLISHED}: a paper")
     reasons = tuple(dict(zip(keys, words, strict=True)) for words in (waits, launches))
-    chapter = Chapter(
-        *("speed-up", "Speed-up", "Twice the ranks.", question("speed-up", source=f"{MODEL}: DGX H100")),
-        "**Bytes** count.",
-    )
+    texts = {"title": "Speed-up", "idea": "Twice the ranks.", "after": "After."}
     h100 = {size: 5e-6 + size / 370e9 for size in curves()["mpi"]}
     place = Place("8 H100, in a graph", f"{MODEL}: dgx-h100", 8, 1e-6, 370e9, "nccl", {"nccl": h100})
+    chapter = {**question("speed-up", source=f"{MODEL}: DGX H100"), **texts}
     return Content(
         title="Why hand-written synchronisation loses, and when it wins",
         intro="All ranks have an array, and all want the **sum**.\n\nGuess first.",

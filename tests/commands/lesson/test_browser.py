@@ -64,7 +64,7 @@ def opened(page: Lesson) -> Iterator[Lesson]:
 
 
 def test_a_guess_is_judged_once_counted_and_kept_until_the_page_is_closed(opened: Lesson) -> None:
-    first, second = (f"#q-{name}" for name in ("wins-here", "about-ring-flags"))
+    first, second = (f"#q-{name}" for name in ("wins-here", "ring-flags"))
     assert not opened.find(f"{first} details").get_property("open")
     for question, choice, verdict in ((first, 1, "Right"), (second, 2, "ring-flags")):
         opened.all(f"{question} .choices button")[choice].send_keys(Keys.ENTER)
@@ -140,7 +140,7 @@ def test_lines_of_code_are_lit_as_they_run(opened: Lesson) -> None:
     rung = "#ring-flags"
     lit = f"return [...document.querySelectorAll('{rung} .lit')].map((each) => Number(each.dataset.line))"
     slider = opened.find(f"{rung} .player input")
-    trace = next(screen.trace for screen in content().screens if screen.name == "ring-flags")
+    trace = next(screen["trace"] for screen in content().screens if screen["name"] == "ring-flags")
     assert trace
     starts = sorted({event.start for event in trace.events})
     for start in starts[1:4]:
