@@ -20,8 +20,8 @@ from collbench.plots.kinds import PLAIN, Kind, Named, PlotRequest, Say
 from collbench.plots.panels import (
     Combination,
     Drawn,
-    Line,
     Panel,
+    PlotLine,
     coloured,
     one_topology,
     only,
@@ -39,16 +39,16 @@ _NEUTRAL = "#505050"  # of lines in the legend whose colour says nothing of the 
 _WIDTH = 21  # letters in a line of the legend that is wrapped
 
 
-class Curves(NamedTuple):
+class PanelCurves(NamedTuple):
     """What is drawn of one panel in one view."""
 
     panel: Panel
     view: View
-    lines: dict[Line, list[Drawn]]  # the results that have a value, by size
+    lines: dict[PlotLine, list[Drawn]]  # the results that have a value, by size
     bound: Limit | None
 
 
-Cell = list[Curves]
+Cell = list[PanelCurves]
 """What shares its axes: one panel, or several in an overlay."""
 
 
@@ -67,7 +67,7 @@ def figures(runs: Sequence[Run], request: PlotRequest = PLAIN, say: Say = lambda
 
 
 def _of_row(
-    combination: Combination, row: list[Panel], known: dict[Line, Look], request: PlotRequest, say: Say
+    combination: Combination, row: list[Panel], known: dict[PlotLine, Look], request: PlotRequest, say: Say
 ) -> Named:
     """Yield the figures of one combination, a view each."""
     if request.overlay:
@@ -94,15 +94,15 @@ def _of_row(
         yield from samples.figures(row, known, say)
 
 
-def _curves(panel: Panel, view: View) -> Curves:
-    lines: dict[Line, list[Drawn]] = {}
+def _curves(panel: Panel, view: View) -> PanelCurves:
+    lines: dict[PlotLine, list[Drawn]] = {}
     for (line, _), result in sorted(panel.points.items()):
         if math.isfinite(view.middle(panel, result)):
             lines.setdefault(line, []).append(result)
-    return Curves(panel, view, lines, limit(panel, view))
+    return PanelCurves(panel, view, lines, limit(panel, view))
 
 
-def _looks(lines: Iterable[Line]) -> dict[Line, Look]:
+def _looks(lines: Iterable[PlotLine]) -> dict[PlotLine, Look]:
     """Return a look for each line: those of one implementation differ only in being predicted, or in their library.
 
     Of several libraries the first has the implementation's own look, and the others the looks that clash least.
@@ -123,7 +123,7 @@ def _looks(lines: Iterable[Line]) -> dict[Line, Look]:
     return found
 
 
-def _muted(known: dict[Line, Look], row: Sequence[Panel], most: int) -> dict[Line, Look]:
+def _muted(known: dict[PlotLine, Look], row: Sequence[Panel], most: int) -> dict[PlotLine, Look]:
     """Return the looks in one figure: grey but for `most` lines; marks where a line lies on those that it picked."""
     with_colour, drawn = coloured(row, most), {line for panel in row for line, _ in panel.points}
     found = {}
@@ -144,7 +144,7 @@ def _distinction(combination: Combination, drawn: Collection[Combination]) -> li
 # ---- the figure
 
 
-def _figure(combination: Combination, cells: Sequence[Cell], known: dict[Line, Look], plot_style: Style) -> Figure:
+def _figure(combination: Combination, cells: Sequence[Cell], known: dict[PlotLine, Look], plot_style: Style) -> Figure:
     columns = len(cells) if len(cells) <= 3 else math.ceil(math.sqrt(len(cells)))
     rows = math.ceil(len(cells) / columns)
     every = [curves for cell in cells for curves in cell]
@@ -175,7 +175,7 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[Line, L
     return figure
 
 
-def _heading(combination: Combination, every: Sequence[Curves], width: int) -> str:
+def _heading(combination: Combination, every: Sequence[PanelCurves], width: int) -> str:
     """Return what is seen: what stands along y, of which collective, and what was the fastest, where that is known."""
     view, panel = every[0].view, every[0].panel
     predicted = all(curves.panel.predicted for curves in every)
@@ -198,7 +198,7 @@ def fastest(panel: Panel) -> str:
     return f"fastest: {', '.join(map(str, sorted(longest)))}" if longest else ""
 
 
-def _draw(axes: Axes, curves: Curves, known: dict[Line, Look], write_bound: bool, plot_style: Style) -> None:
+def _draw(axes: Axes, curves: PanelCurves, known: dict[PlotLine, Look], write_bound: bool, plot_style: Style) -> None:
     """Draw lines with their bands, those in grey behind and marks in front, and what bounds them."""
     panel, view, lines, bound = curves
     for line in (line for line in known if line in lines):
@@ -224,7 +224,7 @@ def _draw(axes: Axes, curves: Curves, known: dict[Line, Look], write_bound: bool
         _draw_bound(axes, bound, words, panel.color or GREY, plot_style)
 
 
-def _name(line: Line, everything_predicted: bool) -> str:
+def _name(line: PlotLine, everything_predicted: bool) -> str:
     """Return a line's name, which says that it is predicted unless everything is."""
     return f"{line.label}, predicted" if line.predicted and not everything_predicted else line.label
 
@@ -308,7 +308,7 @@ def _title(cell: Cell, cells: Sequence[Cell], width: int) -> str:
 # ---- the legend
 
 
-def _legend_entries(every: Sequence[Curves], known: dict[Line, Look], plot_style: Style) -> list[Artist]:
+def _legend_entries(every: Sequence[PanelCurves], known: dict[PlotLine, Look], plot_style: Style) -> list[Artist]:
     """Return what the legend explains: topologies by colour, implementations by the rest, bounds, bands."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -334,18 +334,18 @@ def _legend_entries(every: Sequence[Curves], known: dict[Line, Look], plot_style
     return entries
 
 
-def _ordered(every: Sequence[Curves], known: dict[Line, Look]) -> list[Line]:
+def _ordered(every: Sequence[PanelCurves], known: dict[PlotLine, Look]) -> list[PlotLine]:
     """Return the lines that are drawn in the order in which they end at the right, the topmost first.
 
     Those in grey come after the others, and marks on other lines last.
     """
-    ends: dict[Line, list[tuple[int, float]]] = {}
+    ends: dict[PlotLine, list[tuple[int, float]]] = {}
     for panel, view, lines, _ in every:
         for line, results in lines.items():
             ends.setdefault(line, []).append((results[-1].case.nbytes, view.middle(panel, results[-1])))
     largest = max((size for places in ends.values() for size, _ in places), default=0)
 
-    def place(line: Line) -> tuple[bool, bool, bool, float]:
+    def place(line: PlotLine) -> tuple[bool, bool, bool, float]:
         sizes, values = zip(*ends[line], strict=True)
         height = math.fsum(math.log(max(value, 1e-300)) for value in values) / len(values)
         return not known[line].linestyle, known[line].color == MUTED, max(sizes) < largest, -height
@@ -353,7 +353,7 @@ def _ordered(every: Sequence[Curves], known: dict[Line, Look]) -> list[Line]:
     return sorted((line for line in known if line in ends), key=place)
 
 
-def _band_name(every: Sequence[Curves], known: dict[Line, Look], predicted: bool) -> str:
+def _band_name(every: Sequence[PanelCurves], known: dict[PlotLine, Look], predicted: bool) -> str:
     """Return what the bands of measured or predicted lines are called; empty if there is none."""
     names = []
     for panel, view, lines, _ in every:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from collbench.plots.axes import grid_along_x, heading, name_rows, panel_grid
-from collbench.plots.panels import Drawn, Line, Panel
+from collbench.plots.panels import Drawn, Panel, PlotLine
 from collbench.plots.views import SAMPLES
 from collbench.present.figures import DARK, SCREEN, Axes, Figure, Look, new_figure, style
 from collbench.results import Measurement, Reported
@@ -23,7 +23,7 @@ _FEW = 400  # points that a vector picture holds one by one
 
 
 def figures(
-    row: Sequence[Panel], looks: Mapping[Line, Look], say: Callable[[str], None]
+    row: Sequence[Panel], looks: Mapping[PlotLine, Look], say: Callable[[str], None]
 ) -> Iterator[tuple[str, Figure]]:
     """Yield a figure for each topology with samples; `say` gets why another has none, and how many sizes lack.
 
@@ -66,7 +66,7 @@ def spaced(sizes: Sequence[int], most: int) -> list[int]:
 
 @style()
 def _figure(
-    panel: Panel, sampled: Mapping[tuple[Line, int], Drawn], sizes: list[int], looks: Mapping[Line, Look]
+    panel: Panel, sampled: Mapping[tuple[PlotLine, int], Drawn], sizes: list[int], looks: Mapping[PlotLine, Look]
 ) -> Figure:
     from matplotlib.ticker import MaxNLocator
 

@@ -45,7 +45,7 @@ class Picture(NamedTuple):
     anchor: str
 
 
-class Part(NamedTuple):
+class PagePart(NamedTuple):
     """What a part of the page says of a run; nothing of it need be there."""
 
     words: Sequence[str] = ()
@@ -70,7 +70,7 @@ class Section:
     title: str
     order: int  # place among the sections
     rows: tuple[type, ...]  # the results that it is of; figures that are drawn of these alone stand in its part
-    part: Callable[[Sequence[Any]], Part]  # of all results of a run
+    part: Callable[[Sequence[Any]], PagePart]  # of all results of a run
     cells: Callable[[Any], Cells]  # of one of its results, which is right
     note: str  # below the part
     subject: str = ""  # of its results in the page's title; empty: their collective

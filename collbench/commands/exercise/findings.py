@@ -30,7 +30,7 @@ def words() -> Mapping[str, Mapping[str, str]]:
 
 
 @dataclass(frozen=True)
-class Source:
+class StudentFile:
     """A student's file."""
 
     name: str
@@ -69,7 +69,7 @@ class Access:
 class Findings:
     """What some runs with as many ranks, in one stage, came to."""
 
-    source: Source
+    source: StudentFile
     stage: str
     ranks: int
     outcomes: Sequence[Outcome]
@@ -145,7 +145,7 @@ class Findings:
                 yield show[doing].format(rank=each.rank)
 
 
-def _races(source: Source, outcome: Outcome) -> Iterator[tuple[Access, ...]]:
+def _races(source: StudentFile, outcome: Outcome) -> Iterator[tuple[Access, ...]]:
     """Yield both accesses of every race of a run; the harness printed where which memory begins."""
     places = [
         (int(base, 16), what, int(rank))
@@ -159,7 +159,7 @@ def _races(source: Source, outcome: Outcome) -> Iterator[tuple[Access, ...]]:
         yield tuple(both)
 
 
-def _access(source: Source, places: Sequence[tuple[int, str, int]], verb: str, address: int, stack: str) -> Access:
+def _access(source: StudentFile, places: Sequence[tuple[int, str, int]], verb: str, address: int, stack: str) -> Access:
     _, what, rank = max(place for place in places if place[0] <= address)
     verb = f"{verb}s"
     if "Rank::launch" in stack:

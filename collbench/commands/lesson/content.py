@@ -90,7 +90,7 @@ Litmus = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Place:
+class LessonMachine:
     """A machine, as the model has it, or as it was measured."""
 
     name: str  # "DGX H100, replayed from a graph"
@@ -111,8 +111,8 @@ class Content:
     title: str
     intro: str
     machine: str  # what was measured
-    measured: Place  # ranks, library and curves of what was measured
-    places: tuple[Place, ...]  # other machines, by the model or measured there
+    measured: LessonMachine  # ranks, library and curves of what was measured
+    places: tuple[LessonMachine, ...]  # other machines, by the model or measured there
     questions: tuple[Part, ...]  # which wins where
     screens: tuple[Part, ...]  # rungs of the ladder: what changes, what that costs or saves
     losing: tuple[Part, ...]  # reasons

@@ -11,7 +11,7 @@ from collbench.algorithms import implementations
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.commands.lesson import asset, table
-from collbench.commands.lesson.content import Place
+from collbench.commands.lesson.content import LessonMachine
 from collbench.commands.lesson.numbers import Numbers
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.results import Measurement
@@ -28,9 +28,9 @@ def published() -> Mapping[str, Mapping[str, str]]:
 
 
 @cache
-def places() -> Mapping[str, Place]:
+def places() -> Mapping[str, LessonMachine]:
     """Return the other machines by their names in the texts (assets/places.json, by tools/lesson_places.py)."""
-    return msgspec.json.decode(asset("places.json"), type=dict[str, Place])
+    return msgspec.json.decode(asset("places.json"), type=dict[str, LessonMachine])
 
 
 @cache

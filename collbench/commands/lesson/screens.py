@@ -8,7 +8,7 @@ import msgspec
 
 from collbench.algorithms import implementations, is_library
 from collbench.commands.lesson import asset, elsewhere, table
-from collbench.commands.lesson.content import HERE, Code, Content, Formula, Part, Place
+from collbench.commands.lesson.content import HERE, Code, Content, Formula, LessonMachine, Part
 from collbench.commands.lesson.numbers import Numbers, judged, titles
 from collbench.commands.lesson.sentences import Voice, Voices, number, question, rendered, voices_of
 from collbench.commands.lesson.traces import trace
@@ -123,7 +123,7 @@ def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voic
         title=texts["title"],
         intro=rendered(voices, texts["intro"]),
         machine=machine,
-        measured=Place(name, HERE, ranks, latency, bandwidth, next(libraries, "none"), here.curves()),
+        measured=LessonMachine(name, HERE, ranks, latency, bandwidth, next(libraries, "none"), here.curves()),
         constants_of="here" if constants else f"on {committed.name}",
         places=tuple(elsewhere.places().values()),
         questions=tuple(question(voices, each)[0] for each in texts["question"]),

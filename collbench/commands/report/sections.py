@@ -16,7 +16,7 @@ from collbench.analysis.matching import several_machines
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.errors import CollbenchError
 from collbench.plots.kinds import PLAIN, kinds
-from collbench.plots.sections import MOST, Part, Picture, Section, TextTable
+from collbench.plots.sections import MOST, PagePart, Picture, Section, TextTable
 from collbench.present.figures import page_svg
 from collbench.results import PARTS, Explanation, by_key
 from collbench.runfile.store import Run
@@ -61,7 +61,7 @@ class Anchors:
         return name
 
 
-def by_run(analysed: Sequence[AnalysedRun], part_of: Callable[[AnalysedRun], Part]) -> list[tuple[str, Part]]:
+def by_run(analysed: Sequence[AnalysedRun], part_of: Callable[[AnalysedRun], PagePart]) -> list[tuple[str, PagePart]]:
     """Return a part of the page for each run of which it has anything to say, with its label if there are several."""
     parts = [(run.label if len(analysed) > 1 else "", part_of(run)) for run in analysed]
     return [(label, part) for label, part in parts if any(part)]
@@ -77,12 +77,12 @@ def listed(names: Iterable[str], between: str = ", ") -> str:
 # ---- what commands say, with the pictures that `collbench plot` draws
 
 
-def said(analysed: AnalysedRun, section: Section, room: int, anchors: Anchors) -> Part:
+def said(analysed: AnalysedRun, section: Section, room: int, anchors: Anchors) -> PagePart:
     """Return what a command says of a run, with pictures of at most *room* bytes."""
     part = section.part(analysed.run.results)
     drawn, left_out = _pictures(analysed.run, section.rows, room, anchors) if part.tables else ([], 0)
     words = [safe_text(line, 600) for line in part.words[:MOST]]
-    return Part(words, part.tables[:MOST], drawn, left_out)
+    return PagePart(words, part.tables[:MOST], drawn, left_out)
 
 
 def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> tuple[list[Picture], int]:
@@ -108,7 +108,7 @@ def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> 
 # ---- crossovers, explained operations, fits, verdicts
 
 
-def crossovers(analysed: AnalysedRun) -> Part:
+def crossovers(analysed: AnalysedRun) -> PagePart:
     """Return who is fastest where, and each hand-written implementation against the library in words."""
     timed = rivals(analysed.run.results)
     rows_of = by_key(timed, lambda row: row.case.kind)
@@ -120,7 +120,7 @@ def crossovers(analysed: AnalysedRun) -> Part:
             found.append(TextTable(f"Fastest: {case.title}", ("size", "implementation"), rows))
     words = [in_words(contest) for contest in contests(timed, libraries())]
     left_out = max(0, len(words) - MOST) + max(0, len(found) - _MOST_TABLES)
-    return Part(words[:MOST], found[:_MOST_TABLES], left_out=left_out)
+    return PagePart(words[:MOST], found[:_MOST_TABLES], left_out=left_out)
 
 
 def explained(analysed: AnalysedRun) -> list[Explanation]:
@@ -128,7 +128,7 @@ def explained(analysed: AnalysedRun) -> list[Explanation]:
     return [result for result in analysed.run.results if isinstance(result, Explanation) and result.tracks]
 
 
-def spent(analysed: AnalysedRun, anchors: Anchors) -> Part:
+def spent(analysed: AnalysedRun, anchors: Anchors) -> PagePart:
     """Return a table for each case of the first explanations, after its anchor: where the time of operations goes."""
     tables = []
     for case, results in by_key(explained(analysed)[:MOST], lambda result: result.case).items():
@@ -140,10 +140,10 @@ def spent(analysed: AnalysedRun, anchors: Anchors) -> Part:
         caption = f"{case.title}, {format_size(case.nbytes)}"
         table = TextTable(caption, ("implementation", "time", "shares", *PARTS), rows)
         tables.append((anchors.new("spent", caption), table))
-    return Part(tables=tables)
+    return PagePart(tables=tables)
 
 
-def fits(analysed: AnalysedRun) -> Part:
+def fits(analysed: AnalysedRun) -> PagePart:
     """Return latency and bandwidth of each curve that has a fit, its pieces if it has any, and why others have none."""
     fitted = by_key((curve for curve in analysed.curves if curve.fit), lambda curve: curve.case.title)
     unfit = [curve for curve in analysed.curves if not curve.fit]
@@ -152,13 +152,13 @@ def fits(analysed: AnalysedRun) -> Part:
         if pieces := [*pieces_in_words(curve)]:
             reasons.append(f"{curve.case.title}, {pieces[0]}:{';'.join(pieces[1:])}.")
     tables = [TextTable.of(f"Fitted: {title}", COLUMNS, of_kind) for title, of_kind in fitted.items()]
-    return Part(reasons, tables)
+    return PagePart(reasons, tables)
 
 
-def verdicts(analysed: AnalysedRun) -> Part:
+def verdicts(analysed: AnalysedRun) -> PagePart:
     """Return what `collbench diagnose` says of each curve: rows are CurveVerdict; words, why it has no machine."""
     if not analysed.verdicts:  # nothing was measured, as the run's status says
-        return Part(notes=analysed.notes)
+        return PagePart(notes=analysed.notes)
     curves = []
     for curve in analysed.verdicts:
         # The reason for no system stands above the table already.
@@ -169,13 +169,13 @@ def verdicts(analysed: AnalysedRun) -> Part:
     for (kind, against), alike in by_key(curves, lambda curve: (curve.diagnosis.title, curve.against)).items():
         tables.append(TextTable(f"{kind}, against {against}" if against else kind, heading, alike))
     unknown = [] if analysed.system else [f"{analysed.why_not}."]
-    return Part(unknown, tables, notes=analysed.notes)
+    return PagePart(unknown, tables, notes=analysed.notes)
 
 
 # ---- interconnects side by side
 
 
-def which(runs: Sequence[SafeRun]) -> Part | None:
+def which(runs: Sequence[SafeRun]) -> PagePart | None:
     """Return runs of several machines side by side: which is fastest, tables, and what is compared in the notes.
 
     None where all runs are of one machine, or have no size of a case in common.
@@ -195,7 +195,7 @@ def which(runs: Sequence[SafeRun]) -> Part | None:
     for one in every:
         if any(one in table.interconnects for table in found):
             who.append(f"{one.name}, {one.origin}: {safe_text('; '.join((one.title, *one.remarks)))}")
-    return Part(sentences, [_interconnect_table(table) for table in found], notes=who)
+    return PagePart(sentences, [_interconnect_table(table) for table in found], notes=who)
 
 
 def _interconnect_table(table: Table) -> TextTable:
@@ -215,11 +215,11 @@ def _interconnect_table(table: Table) -> TextTable:
 # ---- the machine and its environment
 
 
-def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[str, Part]]:
+def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[str, PagePart]]:
     """Return every machine of the runs once, after its name: a picture of the first few, what is not known, words."""
     from collbench.plots.system import figure
 
-    parts: dict[object, tuple[str, Part]] = {}
+    parts: dict[object, tuple[str, PagePart]] = {}
     for run in analysed:
         words = "\n".join(_topology_lines(run))
         key = (run.system, words, run.why_not)
@@ -231,7 +231,7 @@ def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[st
             drawn.append(Picture(page_svg(figure(run.system)), name, anchors.new("figure", name)))
         if run.system and run.system.guesses:
             notes.append(f"Assumed: {'; '.join(map(safe_text, run.system.guesses))}.")
-        parts[key] = name, Part([words] if words else [], pictures=drawn, notes=notes)
+        parts[key] = name, PagePart([words] if words else [], pictures=drawn, notes=notes)
     return list(parts.values())
 
 
@@ -247,7 +247,7 @@ def _topology_lines(run: AnalysedRun) -> list[str]:
         return []
 
 
-def environment(analysed: AnalysedRun) -> Part:
+def environment(analysed: AnalysedRun) -> PagePart:
     """Return host, versions and variables of a run; nothing where its file says nothing."""
     header = analysed.run.header
     known = header.environment
@@ -256,4 +256,4 @@ def environment(analysed: AnalysedRun) -> Part:
     rows += [(f"${name}", value) for name, value in list(known.variables.items())[:MOST]]
     rows.append(("command", safe_text(" ".join(header.command))))
     rows = [(name, value) for name, value in rows if value]
-    return Part(tables=[TextTable(f"Environment of {analysed.label}", ("what", "value"), rows)] if rows else [])
+    return PagePart(tables=[TextTable(f"Environment of {analysed.label}", ("what", "value"), rows)] if rows else [])

@@ -15,7 +15,7 @@ from collbench.analysis.matching import unread
 from collbench.analysis.verdict import Correctness, Health, status
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.commands.report.sections import by_run, explained, listed
-from collbench.plots.sections import Part, Section, section_of
+from collbench.plots.sections import PagePart, Section, section_of
 from collbench.results import PARTS, Timed, by_key
 from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
@@ -115,8 +115,8 @@ def _speed(run: AnalysedRun) -> Claim:
 
 
 def verdict(
-    analysed: Sequence[AnalysedRun], parts: Sequence[tuple[str, Part]], which: Part | None
-) -> list[tuple[str, Part]]:
+    analysed: Sequence[AnalysedRun], parts: Sequence[tuple[str, PagePart]], which: PagePart | None
+) -> list[tuple[str, PagePart]]:
     """Return sentences about all runs side by side, then about each.
 
     Args:
@@ -126,13 +126,13 @@ def verdict(
 
     """
 
-    def of_run(run: AnalysedRun) -> Part:
+    def of_run(run: AnalysedRun) -> PagePart:
         label = run.label if len(analysed) > 1 else ""
         stepped = [word for name, part in parts if name == label for word in part.words[:FIRST]]
         sentences = [*stepped, *_fastest(run), *_spent(run)]
-        return Part(sentences or ["no row has a time that is known to be right"])
+        return PagePart(sentences or ["no row has a time that is known to be right"])
 
-    together = [("all runs", Part(which.words[:1]))] if which else []
+    together = [("all runs", PagePart(which.words[:1]))] if which else []
     return together + by_run(analysed, of_run)
 
 

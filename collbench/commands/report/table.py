@@ -25,7 +25,7 @@ _MEANINGS = {
 _CELL_BYTES, _ROW_BYTES = 4, 80  # of the page around the text of a cell, and around a row
 
 
-class TableRow(NamedTuple):
+class ReportRow(NamedTuple):
     """A row of the table; it has as many of the numbers as are known, from the first on."""
 
     implementation: str
@@ -47,7 +47,7 @@ class AllRows(NamedTuple):
 
     caption: str
     heading: Sequence[str]
-    rows: list[TableRow]
+    rows: list[ReportRow]
     left_out: int
     meanings: list[str]  # of the columns
 
@@ -55,7 +55,7 @@ class AllRows(NamedTuple):
 def all_rows(runs: Sequence[SafeRun], commands: Sequence[Section], room: int) -> AllRows:
     """Return every row of the runs until the room, in bytes, is used up."""
     operations = list(dict.fromkeys(result.case.title for run in runs for result in run.every))
-    rows: list[TableRow] = []
+    rows: list[ReportRow] = []
     for run in runs:
         for row in _rows(run, commands, len(runs) > 1, len(operations) > 1):
             room -= row.nbytes
@@ -74,7 +74,7 @@ def all_rows(runs: Sequence[SafeRun], commands: Sequence[Section], room: int) ->
 
 def _rows(
     run: SafeRun, commands: Sequence[Section], several_runs: bool, several_operations: bool
-) -> Iterable[TableRow]:
+) -> Iterable[ReportRow]:
     """Yield the rows of a run; what is the same in all rows of the table is not said of each."""
     odd = set(map(id, run.odd))
     references = _references(run.run.results)
@@ -83,10 +83,10 @@ def _rows(
         size = format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
         title = safe_text(result.case.title, 120) if several_operations else ""
         about = ", ".join(filter(None, (run.label if several_runs else "", title)))
-        yield TableRow(result.label, about, size, numbers, words, status)
+        yield ReportRow(result.label, about, size, numbers, words, status)
     label = run.label if several_runs else ""
     for why in run.unread:
-        yield TableRow("?", label, "?", (), f"not usable: line {why}", "bad")
+        yield ReportRow("?", label, "?", (), f"not usable: line {why}", "bad")
 
 
 def _references(results: Iterable[Result]) -> dict[Case, Timed]:

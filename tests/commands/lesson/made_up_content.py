@@ -12,9 +12,9 @@ from collbench.commands.lesson.content import (
     Content,
     Event,
     Formula,
+    LessonMachine,
     Litmus,
     Part,
-    Place,
     Trace,
 )
 from collbench.commands.lesson.screens import unchanged
@@ -155,13 +155,13 @@ def content() -> Content:
     reasons = tuple(dict(zip(keys, words, strict=True)) for words in (waits, launches))
     texts = {"title": "Speed-up", "idea": "Twice the ranks.", "after": "After."}
     h100 = {size: 5e-6 + size / 370e9 for size in curves()["mpi"]}
-    place = Place("8 H100, in a graph", f"{MODEL}: dgx-h100", 8, 1e-6, 370e9, "nccl", {"nccl": h100})
+    place = LessonMachine("8 H100, in a graph", f"{MODEL}: dgx-h100", 8, 1e-6, 370e9, "nccl", {"nccl": h100})
     chapter = {**question("speed-up", source=f"{MODEL}: DGX H100"), **texts}
     return Content(
         title="Why hand-written synchronisation loses, and when it wins",
         intro="All ranks have an array, and all want the **sum**.\n\nGuess first.",
         machine="2 virtual cores of an Intel Xeon",
-        measured=Place("this machine", HERE, 2, 144e-9, 5.4e9, "mpi: MPICH", curves()),
+        measured=LessonMachine("this machine", HERE, 2, 144e-9, 5.4e9, "mpi: MPICH", curves()),
         places=(place,),
         questions=(question("wins-here"), question("wins-graph", "And in a graph?", f"{PUBLISHED}: vLLM")),
         screens=tuple(screen(name) for name in LADDER),

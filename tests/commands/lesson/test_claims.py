@@ -165,7 +165,7 @@ def test_of_the_fastest_the_next_is_told_if_it_is_even_and_the_best_if_it_was_no
         (even, "not among the choices", False),
         (server, "not among the choices, is `parameter-server`", True),
     ):
-        assert (words in content.questions[1].because) is there, words
+        assert (words in content.questions[1]["because"]) is there, words
 
 
 def test_a_disturbed_row_is_no_number_and_the_committed_run_stands_in_and_says_so() -> None:
