@@ -52,11 +52,14 @@ def chart_of(runs: Sequence[AnalysedRun], anchors: Anchors) -> dict[str, Any]:
     for kind, figure in figures.items():
         views = [view for view in VIEWS if kind.collective.sized or view != "bandwidth"]
         figure["anchors"] = {view: anchors.new(view, figure["title"]) for view in views}
+
     # Those that others are compared with, of the first run first.
-    found = [result.label for run in runs for result in timed(run.run.results) if is_library(result.implementation)]
+    compared = []
+    for run in runs:
+        compared += [row.label for row in timed(run.run.results) if is_library(row.implementation)]
     return {
         "runs": [{"label": run.label, "machine": run.machine, "status": " and ".join(statuses(run))} for run in runs],
-        "libraries": list(dict.fromkeys([*found, *libraries()])),
+        "libraries": list(dict.fromkeys([*compared, *libraries()])),
         "figures": [*figures.values()],
         "left_out": left_out,
     }

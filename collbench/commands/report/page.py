@@ -29,7 +29,7 @@ LARGEST = 1_500_000
 """Bytes of a page, but for dozens of runs.  Rows of the table that have no room are left out, and it says so."""
 ROWS = 700_000
 """Bytes of all rows together."""
-PICTURES = 320_000
+PICTURES = 500_000
 """Bytes of all pictures together; of more, whole pictures are left out, and it says so."""
 
 
@@ -74,16 +74,18 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
         for section in commands:
             illustrated += any(isinstance(row, section.rows) for row in run.run.results)
     room = PICTURES // max(1, illustrated)
-    said = []
+    said, all_said = [], []
     for section in commands:
-        said.append((section, by_run(runs, partial(sections.said, section=section, room=room, anchors=anchors))))
+        said_of_runs = by_run(runs, partial(sections.said, section=section, room=room, anchors=anchors))
+        said.append((section, said_of_runs))
+        all_said += said_of_runs
 
     which = sections.which(runs)
     parts = {
-        "verdict": verdict(runs, [part for _, parts in said for part in parts], which),
+        "verdict": verdict(runs, all_said, which),
         "curves": chart["figures"],
         "which": which,
-        **{section.name: parts for section, parts in said},
+        **{section.name: said_of_runs for section, said_of_runs in said},
         "spent": by_run(runs, partial(sections.spent, anchors=anchors)),
         "crossovers": by_run(runs, sections.crossovers),
         "fits": by_run(runs, sections.fits),

@@ -100,8 +100,8 @@ def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> 
                     drawn.append(Picture(address, stem, anchors.new("figure", stem)))
                 else:
                     left_out += 1
-        except CollbenchError:  # what cannot be drawn has its tables
-            continue
+        except CollbenchError:
+            continue  # what cannot be drawn has its tables
     return drawn, left_out
 
 
@@ -112,15 +112,15 @@ def crossovers(analysed: AnalysedRun) -> PagePart:
     """Return who is fastest where, and each hand-written implementation against the library in words."""
     timed = rivals(analysed.run.results)
     rows_of = by_key(timed, lambda row: row.case.kind)
-    found = []
+    fastest = []
     for case, ranges in winners(timed, disturbed_rivals(analysed.run.results)):
         # An implementation without rivals is fastest everywhere, which says nothing.
         if len({row.implementation for row in rows_of[case.kind]}) > 1:
             rows = [(format_span(span.first, span.last), " or ".join(span.names)) for span in ranges]
-            found.append(TextTable(f"Fastest: {case.title}", ("size", "implementation"), rows))
+            fastest.append(TextTable(f"Fastest: {case.title}", ("size", "implementation"), rows))
     words = [in_words(contest) for contest in contests(timed, libraries())]
-    left_out = max(0, len(words) - MOST) + max(0, len(found) - _MOST_TABLES)
-    return PagePart(words[:MOST], found[:_MOST_TABLES], left_out=left_out)
+    left_out = max(0, len(words) - MOST) + max(0, len(fastest) - _MOST_TABLES)
+    return PagePart(words[:MOST], fastest[:_MOST_TABLES], left_out=left_out)
 
 
 def explained(analysed: AnalysedRun) -> list[Explanation]:
@@ -183,24 +183,25 @@ def which(runs: Sequence[SafeRun]) -> PagePart | None:
     if not several_machines(run.run.header for run in runs):
         return None
     every = [of_run(run.label, run.run) for run in runs]
-    found = tables(every)[:_MOST_TABLES]
-    if not found:
+    compared = tables(every)[:_MOST_TABLES]
+    if not compared:
         return None
     sentences = []
-    for table in found:
-        sentences += [f"{table.title}: {line}" if len(found) > 1 else line for line in table.verdict()]
-    sentences += dict.fromkeys(table.unlike for table in found if table.unlike)
-    sentences += [f"left out: {safe_text(reason)}" for reason in left_out(every, found)]
-    who = []
-    for one in every:
-        if any(one in table.interconnects for table in found):
-            who.append(f"{one.name}, {one.origin}: {safe_text('; '.join((one.title, *one.remarks)))}")
-    return PagePart(sentences, [_interconnect_table(table) for table in found], notes=who)
+    for table in compared:
+        start = f"{table.title}: " if len(compared) > 1 else ""
+        sentences += [f"{start}{line}" for line in table.verdict()]
+    sentences += dict.fromkeys(table.unlike for table in compared if table.unlike)
+    sentences += [f"left out: {safe_text(reason)}" for reason in left_out(every, compared)]
+    notes = []
+    for run in every:
+        if any(run in table.interconnects for table in compared):
+            notes.append(f"{run.name}, {run.origin}: {safe_text('; '.join((run.title, *run.remarks)))}")
+    return PagePart(sentences, [_interconnect_table(table) for table in compared], notes=notes)
 
 
 def _interconnect_table(table: Table) -> TextTable:
     """Return a row for each size: the time of each, after the first with its ratio to that: `13.2 us (0.9x)`."""
-    first, *others = (one.name for one in table.interconnects)
+    first, *others = (interconnect.name for interconnect in table.interconnects)
     heading = ("size", first, *(f"{name} (vs {first})" for name in others), "fastest")
     rows = []
     for line in table.lines[:MOST]:
@@ -243,17 +244,17 @@ def _topology_lines(run: AnalysedRun) -> list[str]:
             lines = islice(render.topology_lines(topology, _WIDEST), _MOST_LINES)
             return [line[: 2 * _WIDEST] for line in lines]
         return list(render.system_lines(run.system, _WIDEST)) if run.system else []
-    except Exception:  # any type may stand in a foreign header
+    except Exception:  # a foreign header may join devices that it does not have
         return []
 
 
 def environment(analysed: AnalysedRun) -> PagePart:
     """Return host, versions and variables of a run; nothing where its file says nothing."""
     header = analysed.run.header
-    known = header.environment
-    rows = [("host", known.host), ("system", known.system)]
-    rows += list(known.versions.items())[:MOST]
-    rows += [(f"${name}", value) for name, value in list(known.variables.items())[:MOST]]
+    environment = header.environment
+    rows = [("host", environment.host), ("system", environment.system)]
+    rows += list(environment.versions.items())[:MOST]
+    rows += [(f"${name}", value) for name, value in list(environment.variables.items())[:MOST]]
     rows.append(("command", safe_text(" ".join(header.command))))
     rows = [(name, value) for name, value in rows if value]
     return PagePart(tables=[TextTable(f"Environment of {analysed.label}", ("what", "value"), rows)] if rows else [])

@@ -75,15 +75,15 @@ def statuses(run: SafeRun) -> list[str]:
 
 def _claims(run: AnalysedRun) -> list[Claim]:
     """Return whether all results are right, as far as they could be read, and as fast as expected."""
-    found = Correctness.of(run.every)
-    if not found.total:
+    correctness = Correctness.of(run.every)
+    if not correctness.total:
         return [Claim("Results", "UNKNOWN", "not judged: nothing was measured")]
     lost = [reason for reason in (run.run.cut_off, unread(run.run)) if reason]
     if run.odd:
         lost.append(f"{len(run.odd)} not usable, without a time")
-    word = "UNKNOWN" if found.unchecked or lost else "PASS"
-    sentence = safe_text("; ".join([found.in_words(), *lost]), 600)
-    return [Claim("Results", "FAIL" if found.faults else word, sentence), _speed(run)]
+    word = "UNKNOWN" if correctness.unchecked or lost else "PASS"
+    sentence = safe_text("; ".join([correctness.in_words(), *lost]), 600)
+    return [Claim("Results", "FAIL" if correctness.faults else word, sentence), _speed(run)]
 
 
 def _speed(run: AnalysedRun) -> Claim:
@@ -92,6 +92,8 @@ def _speed(run: AnalysedRun) -> Claim:
     if not run.system or not curves:
         none = "no time of these rows can be held against the model"
         return Claim("Speed", "UNKNOWN", f"not judged: {run.why_not if curves else none}")
+
+    # The sentence is of the curve that is off most among those that are worst.
     worst = min((curve.diagnosis.speed for curve in curves), key=[*Health].index)
     alike = [curve for curve in curves if curve.diagnosis.speed is worst]
     telling = max(alike, key=lambda curve: (bool(curve.diagnosis.exceptions), curve.diagnosis.off))
@@ -105,10 +107,12 @@ def _speed(run: AnalysedRun) -> Claim:
     against = f", against {telling.against}" if telling.against else ""
     words += f" ({diagnosis.implementation}, {diagnosis.title}{against}{count})"
     words = "; ".join([words, *run.assumed])
-    found = [(curve.diagnosis.speed, bool(curve.diagnosis.exceptions)) for curve in curves]
+
+    # Curves that were not judged leave it open whether the run is as fast as expected.
+    healths = [(curve.diagnosis.speed, bool(curve.diagnosis.exceptions)) for curve in curves]
     if run.measured > len(curves):
-        found.append((Health.UNKNOWN, False))
-    return Claim("Speed", _WORDS[status(found)], safe_text(words, 600))
+        healths.append((Health.UNKNOWN, False))
+    return Claim("Speed", _WORDS[status(healths)], safe_text(words, 600))
 
 
 # ---- the verdict
@@ -128,8 +132,11 @@ def verdict(
 
     def of_run(run: AnalysedRun) -> PagePart:
         label = run.label if len(analysed) > 1 else ""
-        stepped = [word for name, part in parts if name == label for word in part.words[:FIRST]]
-        sentences = [*stepped, *_fastest(run), *_spent(run)]
+        sentences: list[str] = []
+        for name, part in parts:
+            if name == label:
+                sentences += part.words[:FIRST]
+        sentences += [*_fastest(run), *_spent(run)]
         return PagePart(sentences or ["no row has a time that is known to be right"])
 
     together = [("all runs", PagePart(which.words[:1]))] if which else []

@@ -63,9 +63,14 @@ def all_rows(runs: Sequence[SafeRun], commands: Sequence[Section], room: int) ->
                 break
             rows.append(row)
     every = sum(len(run.every) + len(run.unread) for run in runs)
-    filled = [place for place in range(len(_NUMBERS)) if any(any(row.numbers[place : place + 1]) for row in rows)]
-    few = [row._replace(numbers=tuple(row.numbers[place] for place in filled if row.numbers[place:])) for row in rows]
-    shown = [_NUMBERS[place] for place in filled]
+
+    # Only columns that have a number in some row.
+    filled = sorted({column for row in rows for column, number in enumerate(row.numbers) if number})
+    few = []
+    for row in rows:
+        numbers = tuple(row.numbers[column] for column in filled if column < len(row.numbers))
+        few.append(row._replace(numbers=numbers))
+    shown = [_NUMBERS[column] for column in filled]
     meanings = [_MEANINGS[name] for name in shown if name in _MEANINGS]
     meanings += handicaps(result for run in runs for result in run.every)
     caption = safe_text(operations[0], 120) if len(operations) == 1 else "Every row"
