@@ -67,7 +67,9 @@ def safe_runs(runs: Sequence[Run]) -> list[SafeRun]:
     safe = []
     for number, (run, name) in enumerate(zip(runs, names, strict=True), 1):
         label = f"{name} ({names[:number].count(name)})" if names.count(name) > 1 else name
-        every, usable, odd = [], [], []
+        every: list[Result] = []
+        usable: list[Result] = []
+        odd: list[Result] = []
         for result in run.results:
             # A column has room for so much of a name.
             row = replace(result, implementation=safe_text(result.implementation, 60) or "(no name)")

@@ -123,7 +123,7 @@ def test_a_trace_is_walked_through_by_keyboard(opened: Lesson) -> None:
         slider.send_keys(Keys.PAGE_UP)
         seen.append(opened.run(now))
     assert any(rank_1.startswith("raises a flag of rank 0") for _, rank_1 in seen)
-    for words in ("waits for chunk 0 of rank 1", "adds its part of chunk 0"):
+    for words in ("waits for chunk 0 of rank 1", "adds the last part of chunk 0"):
         assert any(rank_0.startswith(words) for rank_0, _ in seen), words
     slider.send_keys(Keys.END)
     spoken = f"document.querySelector('{rung} .player input').getAttribute('aria-valuetext')"
