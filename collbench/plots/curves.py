@@ -78,8 +78,10 @@ def _of_row(
         for panel in row:
             if lacking := view.lacking(panel):
                 say(f"{view.name} not drawn for {panel.place}: {lacking}")
-        cells = [[_curves(panel, view) for panel in shared if not view.lacking(panel)] for shared in sharing]
-        cells = [cell for cell in cells if cell]
+        cells = []
+        for shared in sharing:
+            if cell := [_curves(panel, view) for panel in shared if not view.lacking(panel)]:
+                cells.append(cell)
         if cells:
             # Where there is one topology, a second view stands right of the first, if it can be drawn.
             other = next((other for other in VIEWS if other.name == view.companion), None)
@@ -116,21 +118,22 @@ def _looks(lines: Iterable[PlotLine]) -> dict[PlotLine, Look]:
     chosen_looks = looks(names.values())
     order = list(chosen_looks)
     distinct.sort(key=lambda line: (order.index(names[line]), line.predicted))
-    found = {}
+    by_line = {}
     for line in distinct:
         look = chosen_looks[names[line]]
-        found[line] = look.predicted if line.predicted else look
-    return found
+        by_line[line] = look.predicted if line.predicted else look
+    return by_line
 
 
 def _muted(known: dict[PlotLine, Look], row: Sequence[Panel], most: int) -> dict[PlotLine, Look]:
     """Return the looks in one figure: grey but for `most` lines; marks where a line lies on those that it picked."""
     with_colour, drawn = coloured(row, most), {line for panel in row for line, _ in panel.points}
-    found = {}
-    for line in (line for line in known if line in drawn):
-        look = known[line] if line in with_colour else known[line].muted
-        found[line] = look.marks if only_marks(row, line) else look
-    return found
+    shown = {}
+    for line, own_look in known.items():
+        if line in drawn:
+            look = own_look if line in with_colour else own_look.muted
+            shown[line] = look.marks if only_marks(row, line) else look
+    return shown
 
 
 def _distinction(combination: Combination, drawn: Collection[Combination]) -> list[str]:
@@ -214,7 +217,11 @@ def _draw(axes: Axes, curves: PanelCurves, known: dict[PlotLine, Look], write_bo
                 axes.fill_between(sizes, low, high, color=look.color, alpha=opacity, linewidth=0)
             else:  # a band of one point has no area
                 axes.vlines(sizes, low, high, color=look.color, alpha=0.4, linewidth=4 * plot_style.lines)
-        front = 1.9 if look.color == MUTED else 2.0 if look.linestyle else 2.1
+
+        # Lines in grey lie behind the others, marks in front of them.
+        front = 2.0 if look.linestyle else 2.1
+        if look.color == MUTED:
+            front = 1.9
         axes.plot(sizes, middle, label=_name(line, panel.predicted), zorder=front, **plot_style.drawn(look))
         if unsure := [place for place, result in enumerate(lines[line]) if result.disturbed]:
             hollow = plot_style.drawn(look) | {"linestyle": "", "markerfacecolor": "white"}
@@ -281,7 +288,12 @@ def _comparable(cells: Sequence[Cell]) -> bool:
         return False
     if view.scale == "log" or view.level is not None:
         return True
-    peaks = [max(view.middle(one.panel, row) for one in cell for row in one.panel.results) for cell in cells]
+    peaks = []
+    for cell in cells:
+        values: list[float] = []
+        for curves in cell:
+            values += [view.middle(curves.panel, row) for row in curves.panel.results]
+        peaks.append(max(values))
     return max(peaks) < 4 * min(peaks)
 
 
@@ -320,12 +332,22 @@ def _legend_entries(every: Sequence[PanelCurves], known: dict[PlotLine, Look], p
     for line in _ordered([curves for curves in every if curves.view == every[0].view], known):
         look = known[line]._replace(color=_NEUTRAL) if every[0].panel.color else known[line]
         entries.append(Line2D([], [], label=_name(line, everything_predicted), **plot_style.drawn(look)))
-    bounds = [(one.bound.name if one.panel.color else one.bound.legend, one) for one in every if one.bound]
-    for words, one in dict(bounds).items():
-        value = f": {one.view.tick(one.bound.last)}" if one.bound and len(bounds) == 1 else ""
-        label = textwrap.fill(f"{words}{value}", _WIDTH)
+
+    # The value of a single bound; of several, each panel has its own.
+    bounded = [curves for curves in every if curves.bound]
+    words = {}
+    for curves in bounded:
+        assert curves.bound
+        name = curves.bound.name if curves.panel.color else curves.bound.legend
+        words[name] = f": {curves.view.tick(curves.bound.last)}" if len(bounded) == 1 else ""
+    for name, value in words.items():
+        label = textwrap.fill(f"{name}{value}", _WIDTH)
         entries.append(Line2D([], [], color=GREY, linestyle=":", linewidth=1.5, label=label))
-    if any(row.disturbed for one in every for rows in one.lines.values() for row in rows):
+    drawn: list[Drawn] = []
+    for curves in every:
+        for rows in curves.lines.values():
+            drawn += rows
+    if any(row.disturbed for row in drawn):
         hollow: dict[str, Any] = {"color": _NEUTRAL, "marker": "o", "linestyle": "", "markerfacecolor": "white"}
         entries.append(Line2D([], [], label="hollow: disturbed", **hollow))
     for predicted, alpha in ((False, 0.3), (True, 0.15)):
@@ -357,8 +379,10 @@ def _band_name(every: Sequence[PanelCurves], known: dict[PlotLine, Look], predic
     """Return what the bands of measured or predicted lines are called; empty if there is none."""
     names = []
     for panel, view, lines, _ in every:
-        banded = [line for line in lines if line.predicted == predicted and _has_band(known[line])]
-        results = [result for line in banded for result in lines[line]]
+        results: list[Drawn] = []
+        for line, rows in lines.items():
+            if line.predicted == predicted and _has_band(known[line]):
+                results += rows
         repeated = any(isinstance(result, Reported) and result.rounds for result in results)
         if any(math.isfinite(view.band(panel, result)[1]) for result in results):
             names.append("nine in ten, predicted" if predicted else "all rounds" if repeated else view.interval)

@@ -70,7 +70,8 @@ def _figure(
 ) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
-    names = [line for line in looks if any(line == other for other, _ in sampled)]
+    shown = {line for line, _ in sampled}
+    names = [line for line in looks if line in shown]
     columns = min(_COLUMNS, len(sizes))
     rows = math.ceil(len(sizes) / columns)
     height = rows * (len(names) * _ROW + 5) * SCREEN.font / 72 + 4 * SCREEN.font / 72

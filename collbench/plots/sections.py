@@ -26,15 +26,20 @@ class TextTable(NamedTuple):
     @classmethod
     def of(cls, caption: str, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> "TextTable":
         """Return the table of the first rows, whose texts may come from any file."""
-        cells = [tuple(text(column.cell(row), _LONGEST) for column in columns) for row in rows[:MOST]]
+        cells = []
+        for row in rows[:MOST]:
+            cells.append(tuple(text(column.cell(row), _LONGEST) for column in columns))
         return cls(text(caption, _LONGEST), [column.name or column.key for column in columns], cells)
 
     @property
     def dense(self) -> "TextTable":
         """The table without columns in which no row has anything; the first, which names the rows, always stays."""
-        filled = [place for place in range(len(self.heading)) if not place or any(row[place] for row in self.rows)]
-        rows = [tuple(row[place] for place in filled) for row in self.rows]
-        return TextTable(self.caption, [self.heading[place] for place in filled], rows)
+        filled = {0}
+        for row in self.rows:
+            filled |= {column for column, cell in enumerate(row) if cell}
+        shown = sorted(filled)
+        rows = [tuple(row[column] for column in shown) for row in self.rows]
+        return TextTable(self.caption, [self.heading[column] for column in shown], rows)
 
 
 class Picture(NamedTuple):

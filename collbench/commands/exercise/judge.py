@@ -97,7 +97,9 @@ def _unbuilt(exercise: Exercise, source: StudentFile, said: str) -> Judgement:
     if not errors:
         first = next((line for line in said.splitlines() if "error" in line), said.strip()[:200])
         raise PlatformError(f"{source.name} could not be compiled: {first}")
-    evidence = [text for number, why in errors[:2] for text in (source.line(int(number)), f"  {why}")]
+    evidence = []
+    for number, why in errors[:2]:
+        evidence += [source.line(int(number)), f"  {why}"]
     return Judgement("builds", caught="builds", says=words()["caught"]["builds"], evidence=tuple(evidence))
 
 
@@ -150,6 +152,8 @@ def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Judgement:
     table: dict[str, Mapping[str, Any]] = {}
     wins: Counter[str] = Counter()
     unsure: set[str] = set()
+
+    # After the first race only sizes that were won are raced again: the second win decides.
     for _ in range(_RACES if exercise.beats else 1):
         for size in [size for size in exercise.sizes if wins[size]] or exercise.sizes:
             times, problem = _times(exercise, folder, size, budget)
@@ -162,14 +166,14 @@ def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Judgement:
             unsure |= set() if sign else {size}
         if _WINS in wins.values():
             break
-    found = tuple(table.values())
+    rows = tuple(table.values())
     if not exercise.beats or _WINS in wins.values():
-        return Judgement(table=found)
+        return Judgement(table=rows)
     source = StudentFile("", (folder / f"{exercise.kernel}.cu").read_text(encoding="utf-8"))
     slow = [each.says for each in exercise.mistake if each.caught == "slow" and source.fits(each)]
     sizes = format_list(size for size in exercise.sizes if size in unsure)
     evidence = (words()["show"]["unsure"].format(sizes=sizes),) if unsure else ()
-    return Judgement("speed", "timed", "slow", words()["caught"]["slow"], "".join(slow[:1]), evidence, table=found)
+    return Judgement("speed", "timed", "slow", words()["caught"]["slow"], "".join(slow[:1]), evidence, table=rows)
 
 
 def _times(exercise: Exercise, folder: Path, size: str, budget: float) -> tuple[Mapping[str, Timed], str]:

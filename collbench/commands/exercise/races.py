@@ -100,10 +100,12 @@ class Run:
 
     def parts(self) -> tuple[str, ...]:
         """Return the parts of the harness that these kernels need."""
-        found = {next(part for start, part in _PARTS.items() if name.startswith(start)) for name in self.kernels}
-        if any(name.startswith("ring-") and name not in _PARTS for name in self.kernels):
-            found.add(_OTHERS)
-        return tuple(sorted(found))
+        parts = set()
+        for name in self.kernels:
+            parts.add(next(part for start, part in _PARTS.items() if name.startswith(start)))
+            if name.startswith("ring-") and name not in _PARTS:
+                parts.add(_OTHERS)
+        return tuple(sorted(parts))
 
 
 USER_KERNEL = "user-kernel"
@@ -131,9 +133,12 @@ class Outcome:
     @property
     def sides(self) -> list[list[tuple[str, int, str]]]:
         """Both sides of every race: `read` or `write`, the address, and where in the sources that was done."""
-        reports = [each for each in self.stderr.split("==================") if "data race" in each]
-        sides = [_SIDE.findall(report) for report in reports]
-        return [[(verb.lower(), int(address, 16), stack) for verb, address, stack in both] for both in sides if both]
+        races = []
+        for report in self.stderr.split("=================="):
+            sides = _SIDE.findall(report) if "data race" in report else []
+            if sides:
+                races.append([(verb.lower(), int(address, 16), stack) for verb, address, stack in sides])
+        return races
 
     @property
     def catchers(self) -> set[str]:

@@ -72,7 +72,9 @@ def checked(experiment: Part) -> Detection:
     result = next((each for each in found if each.implementation == experiment["rung"]), None)
     if result is None:
         return None, _SENTENCES["checker"]["untried"].format(words=complaint)
-    kind = "failed" if result.reason else "wrong" if result.wrong else "ok"
+    kind = "wrong" if result.wrong else "ok"
+    if result.reason:
+        kind = "failed"
     words = _SENTENCES["checker"][kind].format(words=result.reason or result.wrong, ranks=experiment["ranks"])
     return kind != "ok", words
 

@@ -61,11 +61,10 @@ class Numbers:
                 explained[key] = result
             elif isinstance(result, Timed) and (result.right or result.predicted):
                 timed[key] = result
-        shares = {
-            key: {part: row.share(part) for part in PARTS}
-            for key, row in explained.items()
-            if row.tracks and not row.altered
-        }
+        shares = {}
+        for key, row in explained.items():
+            if row.tracks and not row.altered:
+                shares[key] = {part: row.share(part) for part in PARTS}
         return cls(timed, explained, shares, disturbed.difference(timed))
 
     @property

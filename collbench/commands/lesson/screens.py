@@ -16,7 +16,6 @@ from collbench.errors import UsageError
 from collbench.platforms.compiler import own_folder
 from collbench.presence import PACKAGE
 from collbench.results.base import Timed
-from collbench.results.collectives import PHASES
 from collbench.runfile.store import Run
 from collbench.units import format_list
 
@@ -29,24 +28,27 @@ MEASURE = "run collbench lesson without a run, which measures, or collbench swee
 
 def code(excerpts: Iterable[Mapping[str, Any]]) -> tuple[Code, ...]:
     """Return lines of the package's files: so many, from the first that holds a text."""
-    found = []
+    parts = []
     for excerpt in excerpts:
         folder, _, rest = excerpt["file"].partition("/")
         path = own_folder() / rest if folder == "kernels" else PACKAGE.parent / excerpt["file"]
         lines = path.read_text(encoding="utf-8").splitlines()
         first = next(number for number, line in enumerate(lines) if excerpt["from"] in line)
-        found.append(Code(excerpt["file"], first + 1, tuple(lines[first : first + excerpt["lines"]])))
-    return tuple(found)
+        parts.append(Code(excerpt["file"], first + 1, tuple(lines[first : first + excerpt["lines"]])))
+    return tuple(parts)
 
 
 def lit(shown: Iterable[Code], words: Mapping[str, Sequence[str]]) -> dict[str, tuple[int, ...]]:
     """Return by phase the lines that run in it, counted over all excerpts: those that hold one of its texts."""
-    lines = [line for part in shown for line in part.lines]
-    return {
-        phase: tuple(number for number, line in enumerate(lines) if any(text in line for text in words[phase]))
-        for phase in PHASES
-        if phase in words
-    }
+    lines: list[str] = []
+    for part in shown:
+        lines += part.lines
+    by_phase = {}
+    for phase in words:
+        by_phase[phase] = tuple(
+            number for number, line in enumerate(lines) if any(text in line for text in words[phase])
+        )
+    return by_phase
 
 
 def formulas(here: Numbers, name: str, constants: tuple[float, float]) -> Iterator[Formula]:
