@@ -151,9 +151,13 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[PlotLin
     columns = len(cells) if len(cells) <= 3 else math.ceil(math.sqrt(len(cells)))
     rows = math.ceil(len(cells) / columns)
     every = [curves for cell in cells for curves in cell]
+
+    # Texts are measured while they are placed, so that the plot style must hold from here on.
     with style(plot_style):
         size = plot_style.width(columns), plot_style.height(rows)
         figure = new_figure(*size, dpi=plot_style.dpi)
+
+        # The legend comes first: what it leaves is the panels' room.
         room = place_legend(figure, _legend_entries(every, known, plot_style), plot_style)
         shared = _comparable(cells)
         grid = panel_grid(figure, len(cells), columns, sharex=True, sharey=shared)

@@ -140,6 +140,8 @@ def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None)
     for run in runs:
         for combination, panel in _panels_of(run, machine):
             row = rows.setdefault(combination, [])
+
+            # A run that complements an earlier one of the same topology goes into its panel.
             for place, other in enumerate(row):
                 same = _alike(other, panel) and (other.topology, other.predicted) == (panel.topology, panel.predicted)
                 if same and other.points.keys().isdisjoint(panel.points):
@@ -155,6 +157,8 @@ def _laid_over(row: list[Panel]) -> list[Panel]:
     for panel in row:
         alike = [other for other in row if _alike(other, panel)]
         predictions = [other for other in alike if other.predicted]
+
+        # A prediction is laid over measurements only where it is the only one of its kind.
         if len(predictions) != 1 or len(alike) == 1:
             selected.append(panel)
         elif not panel.predicted:
@@ -204,6 +208,8 @@ def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Pan
             libraries=tuple(result for result in right if is_library(result.implementation)),
             tools=frozenset(filter(None, [run.header.imported.tool])),
         )
+
+        # The bound depends on the machine, which a run file may not know.
         try:
             yield combination, replace(panel, bound=roofline(run, right[0].case, machine))
         except UsageError as reason:

@@ -105,6 +105,8 @@ def _figure(
 def _limits(results: Sequence[Drawn]) -> tuple[float, float]:
     """Return the ends of the axis: nearly all samples, and every interval as far as it is below twice the median."""
     ratios = np.concatenate([np.array(_samples(result)) / result.typical for result in results])
+
+    # Nearly all samples, and every interval, but no more than twice the median.
     least, most = np.percentile(ratios, [_TAILS, 100 - _TAILS])
     ends = [end / result.typical for result in results for end in result.band if math.isfinite(end)]
     low, high = min(least, *ends, 0.98), max(most, *ends, 1.02)
@@ -129,6 +131,8 @@ def _strip(axes: Axes, row: int, result: Drawn, look: Look, limits: tuple[float,
         (bar,) = axes.barh(row, high - low, left=low, height=0.72, color=look.color, alpha=0.25, linewidth=0)
         bar.set_label("_interval")
     axes.plot((1, 1), (row - 0.4, row + 0.4), color=DARK, linewidth=1.2 * SCREEN.lines, label="_median")
+
+    # Samples beyond the axis are counted beside their strip.
     beyond = int((~inside).sum())
     said = format_seconds(result.typical) + (f", {beyond:,} outside" if beyond else "")
     axes.text(1.01, row, said, transform=axes.get_yaxis_transform(), va="center", fontsize=0.75 * SCREEN.font)

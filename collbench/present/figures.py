@@ -366,10 +366,14 @@ def png(figure: Figure, dpi: int) -> bytes:
     figure.savefig(drawn, format="raw", dpi=dpi)
     width, height = (int(dpi * inches + 1e-8) for inches in figure.get_size_inches())
     whole = Image.frombytes("RGBA", (width, height), drawn.getvalue()).convert("RGB")
+
+    # One number for each colour, so that colours can be counted.
     numbers = np.asarray(whole, np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
     found, place_of, counts = np.unique(numbers, return_inverse=True, return_counts=True)
     every = found[:, None] >> np.array([16, 8, 0]) & 255
     palette = every[np.argsort(-counts, kind="stable")[:_COLOURS]]
+
+    # In parts, since the table of distances of all colours to the palette would be large.
     nearest = np.concatenate([((part[:, None] - palette) ** 2).sum(2).argmin(1) for part in np.array_split(every, 32)])
     small = Image.fromarray(nearest.astype(np.uint8)[place_of].reshape(numbers.shape))
     small.putpalette(palette.astype(np.uint8).tobytes())

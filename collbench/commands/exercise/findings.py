@@ -173,6 +173,7 @@ def _races(source: StudentFile, outcome: Outcome) -> Iterator[tuple[Access, ...]
 
 
 def _access(source: StudentFile, places: Sequence[tuple[int, str, int]], verb: str, address: int, stack: str) -> Access:
+    # The memory that begins last before the address is the one that holds it.
     _, what, rank = max(place for place in places if place[0] <= address)
     verb = f"{verb}s"
     if "Rank::launch" in stack:

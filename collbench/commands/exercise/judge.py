@@ -80,6 +80,8 @@ def judge(exercise: Exercise, folder: Path) -> Judgement:
     except ValueError as error:
         return _unbuilt(exercise, source, str(error))
     notes = () if detector else (words()["show"]["blind"],)
+
+    # The first stage in which anything shows is the one to speak of: later ones mix several mistakes.
     for stage in _STAGES:
         for ranks in exercise.ranks:
             outcomes = _outcomes(exercise, stage, ranks, partial(races.outcome, binary, before=prefix))

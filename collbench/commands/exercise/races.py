@@ -163,6 +163,8 @@ def outcome(binary: Path, run: Run, before: tuple[str, ...] | None = None) -> Ou
         raise PlatformError(
             f"a run of the kernel did not end in {_LONGEST} s; try again on a quieter machine"
         ) from None
+
+    # A program that crashed has printed no outcome.
     races = done.stderr.count("ThreadSanitizer: data race")
     if not done.stdout.startswith("{"):
         return Outcome(0, 0, False, races, done.stderr, crashed=True)
@@ -217,6 +219,8 @@ def _program(texts: Mapping[str, str], options: tuple[str, ...]) -> Path:
 
 def _compiled(source: str, texts: Mapping[str, str], options: tuple[str, ...], other: Path | None = None) -> Path:
     command = [*compiler.compiler(), *_FLAGS, *options]
+
+    # The name says all that the program depends on, so that an unchanged one is compiled once.
     pieces = (source, *texts.values(), *command, other.name if other else "", compiler.compiler_version())
     stem = f"streams-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
     sources = [source, *([str(other)] if other else [])]

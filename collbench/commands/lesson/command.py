@@ -92,6 +92,7 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
 
 def _measure(session: Session, quiet: bool) -> int:
     """Measure what a part lacks, without its table; the exit status of an interruption, else 0."""
+    # The table of a sweep would bury what the lesson says, so only its progress is shown.
     planned = len(list(session.sweep.cases())) * len(session.sweep.implementations)
     with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):  # noqa: PTH123
         return run_session(session, LiveTable(planned), quiet=quiet)
@@ -126,6 +127,8 @@ def _opened(part: str, place: Path, on: str, ranks: int | None) -> Session | Non
         return resuming_session(found.path)
     (place / NAME).unlink(missing_ok=True)
     platform = on_auto() if on == "auto" else on
+
+    # On a CPU a rank for each core, as many as a drawing has room for.
     cores = max(2, min(MOST_RANKS, len(os.sched_getaffinity(0))))
     count = ranks or (cores if platform == "cpu" else None)
     words = [*PARTS[part].split()[1:], "--out", str(place), "--on", platform]

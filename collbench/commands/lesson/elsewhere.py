@@ -61,6 +61,8 @@ def constants(measured: Numbers) -> tuple[float, float] | None:
     if not rows or min(disturbed, default=math.inf) < min(single, default=math.inf):
         return None
     least = min(single.values() or [row.typical for _, row in rows])
+
+    # The least time is that of a single step, and the best rate that of a link.
     rates = [row.case.nbytes * link_of(name, row.case) / row.typical for (name, _), row in rows]
     return least, max(rates)
 

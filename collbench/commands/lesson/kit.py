@@ -33,6 +33,8 @@ def write(content: Content, folder: Path) -> list[Path]:
     with style(PAPER):
         for name, solved in (("sheet.pdf", False), ("answers.pdf", True)):
             paths.append(save_pages(sheet(content, solved), folder / name))
+
+    # The plan names the first slide of each part.
     first: dict[str, int] = {}
     for number, page in enumerate(pages, 1):
         first.setdefault(page.part, number)

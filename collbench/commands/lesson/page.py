@@ -35,6 +35,8 @@ def build(content: Content) -> str:
     """
     script = pages.asset("views.js") + asset("lesson.js")
     traces = {screen["name"]: screen["trace"] for screen in content.screens if screen["trace"]}
+
+    # Texts are escaped by the templates; Markdown becomes elements by these filters alone.
     environment = pages.templates("collbench.commands.lesson", "assets")
     environment.filters |= {
         "markdown": partial(_markdown, inline=False),

@@ -67,6 +67,8 @@ def screen(voices: Voices, text: Mapping[str, Any], constants: tuple[float, floa
     name, shown, before, here = text["name"], code(text["code"]), code(text.get("before", ())), voices[0].numbers
     explained = {nbytes: row for (rung, nbytes), row in here.explained.items() if rung == name}
     sizes = sorted(explained, key=lambda nbytes: abs(nbytes - _TRACED))
+
+    # The operation nearest to 2 KiB of which there is a trace that a drawing has room for.
     traces = [trace(explained[size], lit(shown, text["lit"])) for size in sizes]
     figure, number_says, _ = number(voices, text, "number_says")
     asked, answering = question(voices, text)
@@ -115,6 +117,8 @@ def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voic
     latency, bandwidth = constants or (committed.latency, committed.bandwidth)
     name = "this machine" if constants else f"this machine, step and link as on {committed.name}"
     disturbed, measured = sum(result.disturbed for result in results), sum(not result.problem for result in results)
+
+    # What the reader must be warned of: rows that were disturbed, and rungs that were not measured.
     cautions = [texts["caution"].format(disturbed, measured, committed.name)] if disturbed else []
     platform, timed = first.header.topology.platform, {name for name, _ in (*here.timed, *here.disturbed)}
     rungs = [each["name"] for each in texts["screen"] if platform in implementations()[each["name"]].platforms]

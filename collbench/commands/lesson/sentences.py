@@ -68,6 +68,7 @@ def voices_of(here: Voice) -> Voices:
 
 def rendered(voices: Voices, text: Text, answer: int = 0) -> str:
     """Return a text: each sentence by the first voice that knows its numbers, without those that none knows."""
+    # The reader's machine says what it can; what it does not know, the committed run says.
     sentences = []
     for sentence in [text] if isinstance(text, str) else text:
         for voice in voices:

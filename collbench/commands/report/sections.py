@@ -222,6 +222,7 @@ def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[st
 
     parts: dict[object, tuple[str, PagePart]] = {}
     for run in analysed:
+        # Runs of one machine share its part.
         words = "\n".join(_topology_lines(run))
         key = (run.system, words, run.why_not)
         if key in parts:

@@ -97,6 +97,8 @@ def _rows(
 def _references(results: Iterable[Result]) -> dict[Case, Timed]:
     """Return the library's last result for each case; of several libraries that of the fastest."""
     last = {(result.case, result.implementation): result for result in timed(results)}
+
+    # Of a case that was measured twice the later result counts.
     by_case = by_key((row for row in last.values() if is_library(row.implementation)), lambda row: row.case)
     return {case: min(rows, key=lambda row: row.typical) for case, rows in by_case.items()}
 
