@@ -1,11 +1,10 @@
-"""The numbers of runs in pages, docs/lesson.md, and what the package brings of committed runs: times, chapters.
+"""The numbers of runs in pages, both lessons in docs/, and what the package brings of committed runs: times, chapters.
 
 `python -m tools.lesson` writes all of them anew.
 
 In a page such a number is a link to the run that it comes from, whose title says what it is, such as
-[7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  A title is one of collbench/commands/lesson/numbers.py.
-The tables between the marks of BLOCKS are computed: from the textbooks' closed
-forms, or from runs.
+[7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  A title is one of `lesson`'s numbers.py.  The tables
+between the marks of BLOCKS are computed: from the textbooks' closed forms, or from runs.
 """
 
 import re
@@ -22,7 +21,8 @@ from collbench.units import format_seconds, format_size
 from tools import ROOT, lesson_chapters, lesson_page, lesson_places
 from tools.model import closed_forms as forms
 
-WRITTEN = ROOT / "docs" / "lesson.md"  # from the texts of `collbench lesson`
+WRITTEN = {"lesson": lesson_page.page, "lesson-scaling": lesson_page.scaling_page}
+"""Pages in docs/ that are written from the texts of `collbench lesson`."""
 WITH_NUMBERS = ("kernels", "lesson", "measuring", "model")
 PAGES = ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in WITH_NUMBERS)
 NUMBER = re.compile(r'\[([^\]\n]+)\]\((\.\./results/[\w-]+) "([^"]+)"\)')
@@ -145,8 +145,8 @@ def rewritten(text: str, root: Path = ROOT) -> str:
 if __name__ == "__main__":
     lesson_places.ASSET.write_text(lesson_places.written())  # which the page's texts read
     lesson_chapters.ASSET.write_text(lesson_chapters.written())
-    lesson_chapters.PAGE.write_text(lesson_chapters.page())
-    WRITTEN.write_text(lesson_page.page())
+    for name, text in WRITTEN.items():
+        (ROOT / "docs" / f"{name}.md").write_text(text())
     for page in PAGES:
         page.write_text(rewritten(page.read_text()))
         print(f"{len(NUMBER.findall(page.read_text()))} numbers in {page.relative_to(ROOT)}")

@@ -79,7 +79,7 @@ def _ending(error: BaseException) -> tuple[str, int]:
 
 def _leave(how: str) -> None:
     """Tell the watchdog of a launcher's processes that this process leaves: others may wait for it."""
-    if watching := sys.modules.get("collbench.measure.watchdog"):
+    if watching := sys.modules.get("collbench.measure.launcher_watchdog"):
         getattr(watching.WATCHDOG, how)()
 
 

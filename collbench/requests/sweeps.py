@@ -23,7 +23,7 @@ from collbench.collectives import COLLECTIVES, Collective, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, Datatype, Reduction, find_datatype, find_reduction
 from collbench.errors import PlatformError, Unsupported, UsageError, unknown
 from collbench.platforms import find_platform, on_auto, platforms
-from collbench.platforms.layout import Layout
+from collbench.platforms.layout import MemoryLayout
 from collbench.requests.declared import TIME, Opt, Request, declared
 from collbench.requests.notices import DRIVER, announced_if_slow, is_leader, say
 from collbench.requests.words import (
@@ -394,7 +394,7 @@ def _largest_that_fits(sweep_to: Callable[[int], Sweep], platform: str, copies: 
 
 def _needed_memory(sweep: Sweep, platform: str, copies: int) -> int:
     """Return the bytes that each rank needs; PlatformError if there is not as much."""
-    nbytes = copies * Layout.of(sweep, needs(sweep.implementations, sweep.ranks, platform)).nbytes
+    nbytes = copies * MemoryLayout.of(sweep, needs(sweep.implementations, sweep.ranks, platform)).nbytes
     find_platform(platform).refuse_too_large(nbytes, sweep.ranks)
     return nbytes
 

@@ -21,7 +21,7 @@ def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest] = ()) ->
     """Return one result for each case and implementation, given the tests of an imported run.
 
     A row that is wrong or failed stands for its case whatever the others say.  Else the rounds that have a time are
-    joined, without disturbed ones if there are others.  Explanations, predictions and steps stay as they are.
+    joined, without disturbed ones if there are others.  Explanations, predictions and rows of work stay as they are.
     """
     results = tuple(results)
     if len({(result.case, result.implementation) for result in results}) == len(results):
@@ -33,7 +33,7 @@ def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest] = ()) ->
 
 
 def _of_case(rows: Sequence[Result]) -> Sequence[Result]:
-    if rows[0].case.step or rows[0].case.job or isinstance(rows[0], Explanation | Prediction):
+    if rows[0].case.work or isinstance(rows[0], Explanation | Prediction):
         return rows
     bad = [row for row in rows if row.outcome.bad]
     timed = [row for row in rows if isinstance(row, Observed) and row.right]

@@ -14,9 +14,9 @@ from collbench.cli.results_table import (
     spread_legend,
     timed_table,
 )
+from collbench.cli.sweeping import findings
 from collbench.collectives import COLLECTIVES
 from collbench.commands.sweep.ab import paired_rows
-from collbench.commands.sweep.command import findings
 from collbench.results import Failed, Mismatch, Note, Prediction, Skipped
 from collbench.results.facts import Sharing
 from tests.conftest import case, measurement

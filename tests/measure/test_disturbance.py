@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.commands.sweep.command import noise
+from collbench.cli.sweeping import noise
 from collbench.measure.disturbance import Watch
 from tests.conftest import measurement
 

@@ -20,6 +20,7 @@ from collbench.platforms import find_platform, platforms
 from collbench.records import plain
 from collbench.results import Result
 from collbench.results.collectives import Skipped
+from collbench.runfile.schema import sweep_part
 from tests.commands.sweep.test_command import alive
 from tests.conftest import case
 from tests.test_cases import sweep
@@ -96,7 +97,7 @@ def test_an_order_says_all_that_ranks_must_know(ranks: Ranks) -> None:
         assert first == json.loads(
             json.dumps(
                 {
-                    "sweep": plain(one.sweep),
+                    "sweep": plain(sweep_part(one.sweep)),
                     "named": ["A"],
                     "cores": find_platform("cpu").cores(one.sweep.ranks),
                 }

@@ -16,9 +16,9 @@ from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, Unsupported
 from collbench.measure.checks import left_out, too_fast
 from collbench.measure.sampling import Reference, measure
-from collbench.platforms.checking import Plan
+from collbench.platforms.checking import StressPlan
 from collbench.platforms.interface import Limits, Prepared
-from collbench.platforms.scheduling import Watch
+from collbench.platforms.scheduling import SchedulingWatch
 from collbench.results.collectives import Measurement, Skipped
 from collbench.results.facts import Mismatch, Note, Overrun
 from tests.conftest import case
@@ -45,7 +45,7 @@ class ToyPlatform:
     together: bool = False
     floors: tuple[str, ...] = ()  # names of the ways that move the fewest bytes
     limits: Limits = LIMITS
-    scheduled: Watch = field(default_factory=Watch)
+    scheduled: SchedulingWatch = field(default_factory=SchedulingWatch)
     stressed: Callable[[str], Mismatch | None] = lambda name: None
     delays: bool = False
     written: Callable[[str], Overrun | None] = lambda name: None
@@ -98,7 +98,7 @@ class ToyPlatform:
         self.log.append(("check", seed))
         return MISMATCH if self.wrong(self.running, seed) else None
 
-    def stress(self, case: Any, prepared: Prepared, plan: Plan) -> Mismatch | None:
+    def stress(self, case: Any, prepared: Prepared, plan: StressPlan) -> Mismatch | None:
         prepared.launch(1)
         self.log.append(("stress", plan))
         return self.stressed(self.running)
@@ -146,7 +146,7 @@ def carried_out(
     return list(measure(case(collective, nbytes=nbytes), every, platform, Sampling(**sampling)))  # type: ignore[arg-type]
 
 
-def stressed(platform: ToyPlatform, rung: int) -> tuple[list[Any], list[Plan]]:
+def stressed(platform: ToyPlatform, rung: int) -> tuple[list[Any], list[StressPlan]]:
     """The results of a check alone, and the plans of calls back to back."""
     results = carried_out(platform, rung=rung, check_only=True)
     return results, [plan for what, plan in platform.log if what == "stress"]

@@ -253,7 +253,7 @@ def _verdict(
 ) -> CheckResult:
     """Return the verdict of all rows so far: against what is expected, or else against the model of their system."""
     header, nodes = run.header, request.nodes
-    rows = [row for row in run.results if isinstance(row, Observed) and row.right and not row.case.step]
+    rows = [row for row in run.results if isinstance(row, Observed) and row.right and not row.case.work]
     if expected:
         test = SequentialTest(request.share or usual_slower(header.topology.platform))
         name, remarks, curves = expected.name, assumptions(run), judge_rounds(rows, expected, test)

@@ -10,7 +10,6 @@ import math
 import os
 import re
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from collbench.errors import StorageError, writing
 from collbench.present.columns import Column, data, record
 from collbench.results.base import CaseResult
 from collbench.runfile.schema import case_fields
+from collbench.runfile.store import replace_whole
 from collbench.units import format_rate, format_seconds, format_size, printable, significant
 
 EXITS: Mapping[str, Mapping[Status, int]] = {
@@ -243,17 +243,3 @@ def write(output: str, path: Path, result: CheckResult) -> None:
             replace_whole(path, text.encode())
         else:
             path.write_text(text, encoding="utf-8")
-
-
-def replace_whole(path: Path, content: bytes) -> None:
-    """Write a file under another name first, so that a reader never meets half of it."""
-    # The other name does not end in .prom, or it would be read too.
-    handle, half = tempfile.mkstemp(dir=path.parent, prefix=".collbench.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(half).chmod(0o644)
-        Path(half).replace(path)
-    except BaseException:
-        Path(half).unlink(missing_ok=True)
-        raise

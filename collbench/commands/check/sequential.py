@@ -7,7 +7,7 @@ is held against two bounds, which are the stated error rates; between them the a
 What rounds scatter by is not known beforehand, and some rounds are disturbed.  So the statistic is the median of the
 rounds; its variance comes from the rounds' median distance to it, together with those of the curve's other sizes and
 with what repeats usually scatter by (a moderated variance: G. Smyth, 2004).  How often that is wrong is simulated
-(tools/check_errors.py, docs/checking.md).
+(docs/checking.md).
 """
 
 import math

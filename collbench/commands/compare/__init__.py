@@ -1,1 +1,1 @@
-"""`collbench compare`."""
+"""Runs compared case by case: which became faster or slower, with intervals, and a gate."""

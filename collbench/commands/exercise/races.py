@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from collbench.algorithms.records import Record
+from collbench.algorithms.records import KernelRecord
 from collbench.algorithms.ring_ll import slots
 from collbench.errors import PlatformError
 from collbench.host.cache import cached_file
@@ -199,7 +199,7 @@ def build(parts: tuple[str, ...], changes: tuple[Change, ...] = (), options: tup
     return _program(changed((*_MORE_STALLS, *changes)), (*defines, *_DETECTOR))
 
 
-def build_user_kernel(file: Path, entry: str, record: Record, detector: bool = True) -> Path:
+def build_user_kernel(file: Path, entry: str, record: KernelRecord, detector: bool = True) -> Path:
     """Return the program with a user's kernel; ValueError with the compiler's words if that is no C++."""
     arguments = "".join(f", call.{name}" for name in record.arguments)
     names = {"USER_KERNEL": f'"{file.name}"', "USER_ENTRY": entry, "USER_ARGUMENTS": arguments}

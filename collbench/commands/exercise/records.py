@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from collbench.algorithms.records import Record
+from collbench.algorithms.records import KernelRecord
 from collbench.errors import UsageError
 from collbench.host.cache import state_folder
 
@@ -45,7 +45,7 @@ class Exercise(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     rung: str  # of the ladder, to compare with
     sizes: tuple[str, ...]  # that are timed
     ranks: tuple[int, ...]  # judged with
-    record: Record  # as of every kernel in a folder of one's own
+    record: KernelRecord  # as of every kernel in a folder of one's own
     hints: dict[str, str]  # for each level of a check: builds, right, races, speed
     mistake: tuple[Mistake, ...] = ()
     beats: Literal["", "library"] = ""  # what it must be faster than at one of the sizes

@@ -1,1 +1,1 @@
-"""`collbench fit`."""
+"""Curves fitted: latency, bandwidth, crossovers, and a calibration for the model."""

@@ -1,1 +1,1 @@
-"""`collbench help`."""
+"""The help of a command, or the list of all."""

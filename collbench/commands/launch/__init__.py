@@ -1,1 +1,1 @@
-"""`collbench launch`."""
+"""The command that starts ranks, for each launcher."""

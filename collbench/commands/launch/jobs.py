@@ -19,7 +19,7 @@ from subprocess import PIPE, STDOUT, run
 from collbench.errors import PlatformError, UsageError, unknown
 from collbench.host.launcher import launched
 from collbench.platforms import find_platform, on_auto
-from collbench.platforms.cpu.mpi_libraries import ALIASES, KINDS, Kind, find, own
+from collbench.platforms.cpu.mpi_libraries import ALIASES, KINDS, MpiKind, find, own
 from collbench.runfile.environment import variables
 from collbench.topology.discover_cpu import read_text
 
@@ -61,7 +61,7 @@ def _srun(job: Job, program: str) -> list[str]:
     return words + (job.without_mpi() if pmi == "none" else [*job.program])
 
 
-def _mpi(kind: Kind, job: Job, program: str) -> list[str]:
+def _mpi(kind: MpiKind, job: Job, program: str) -> list[str]:
     """Ranks by the launcher of an MPI library, with the variables that matter where it passes on none by itself."""
     flags, local = kind.flags, [*job.hosts] == ["localhost"]
     if not job.each and not flags.slots:
@@ -109,7 +109,7 @@ def commands(job: Job, word: str = "auto") -> dict[str, list[str] | str]:
     return made
 
 
-def _usual(environment: Mapping[str, str]) -> Kind:
+def _usual(environment: Mapping[str, str]) -> MpiKind:
     """Return the MPI library that ranks load; where no launcher is here, the library whose folder is named."""
     with suppress(PlatformError):
         return own(environment).kind

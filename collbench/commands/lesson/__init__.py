@@ -1,8 +1,4 @@
-"""The lesson: a page whose numbers are this machine's, and what a teacher needs.
-
-`screens` gathers what a page says from runs and from the texts in `assets/`; `page` writes it as an HTML file, `kit`
-as slides, a sheet and a plan.
-"""
+"""A lesson with this machine's numbers: an offline page, slides, a plan and a sheet; its texts are in `assets/`."""
 
 import tomllib
 from collections.abc import Mapping

@@ -51,7 +51,7 @@ class Numbers:
         explained: dict[tuple[str, int], Explanation] = {}
         disturbed = set()
         for result in results:
-            if result.case.collective.name != "allreduce" or result.case.step or result.case.job:
+            if result.case.collective.name != "allreduce" or result.case.work:
                 continue
             key = result.implementation, result.case.nbytes
             if result.disturbed:

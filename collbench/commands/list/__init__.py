@@ -1,1 +1,1 @@
-"""`collbench list`."""
+"""What there is: collectives, implementations, platforms, systems."""

@@ -1,1 +1,1 @@
-"""`collbench plot`."""
+"""Figures of runs, drawn by the kinds of figures that are there."""

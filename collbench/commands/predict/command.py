@@ -16,7 +16,7 @@ from collbench.cli.options import QUIET, completed, csv_option, json_option, mad
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import remarks, row
 from collbench.cli.running import Outputs
-from collbench.commands.sweep.command import PLOT, print_end, show_prediction
+from collbench.cli.sweeping import PLOT, print_end, show_prediction
 from collbench.errors import UsageError
 from collbench.present.columns import Column
 from collbench.present.terminal import Table

@@ -1,1 +1,1 @@
-"""`collbench report`."""
+"""Runs as one HTML file that fetches nothing."""

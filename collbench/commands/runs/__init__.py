@@ -1,1 +1,1 @@
-"""`collbench runs`."""
+"""The runs of a folder, and the checks of a fleet of nodes."""

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import click
 
 from collbench.cli.options import STANDARD, write_json
-from collbench.commands.check.outputs import replace_whole
 from collbench.commands.runs.fleet import FEWEST, SLOWER, Group, Outlier, changes, groups, outdated
 from collbench.commands.runs.fleet_files import FAIL, STATUSES, Curve, Node, read_fleet
 from collbench.errors import StorageError, writing
 from collbench.present.columns import Column, csv_text
 from collbench.present.terminal import lines, room, wrapped
+from collbench.runfile.store import replace_whole
 from collbench.units import counted, format_duration, format_rate, format_seconds, format_size
 
 _LISTED = 60  # lines of a kind, or names, that are printed; JSON has all

@@ -1,1 +1,1 @@
-"""`collbench step`."""
+"""Training steps: scaling, overlap, stragglers, and strategies of synchronisation."""

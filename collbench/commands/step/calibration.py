@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from collbench.algorithms import is_library
-from collbench.cases import COMPUTE, SEQUENTIAL, Sampling, Step, Sweep, flops_of
+from collbench.cases import Sampling, Sweep
+from collbench.commands.step.rows import Series, StepTimes
+from collbench.commands.step.work import COMPUTE, SEQUENTIAL, Step, flops_of, step_of
 from collbench.errors import PlatformError
 from collbench.measure.session import Session
 from collbench.results.collectives import Failed
-from collbench.results.steps import Series, StepTimes
 from collbench.stats import percentile
 
 SIZES = (32, 64, 128, 256, 512, 1024, 2048)
@@ -27,14 +28,14 @@ _SAMPLES, _SERIES, _PRODUCTS = 5, 0.01, 4  # of a size, with series of so many s
 
 
 @dataclass(frozen=True)
-class Work:
+class Amount:
     """How much a step is to compute, as the user says it: one of the two is set."""
 
     seconds: float = 0.0
     flops: float = 0.0
 
 
-def products_for(work: Work, seconds: Mapping[int, float], sizes: Sequence[int] = SIZES) -> Step:
+def products_for(work: Amount, seconds: Mapping[int, float], sizes: Sequence[int] = SIZES) -> Step:
     """Return the step, of matrices as large as leaves LEAST products; `seconds` of a product by size."""
     costs = {size: flops_of(1, size) for size in sizes} if work.flops else seconds
     amount = work.flops or work.seconds
@@ -44,7 +45,7 @@ def products_for(work: Work, seconds: Mapping[int, float], sizes: Sequence[int] 
 
 
 def calibrated(
-    work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None = None, sizes: Sequence[int] = SIZES
+    work: Amount, platform: str, sweep: Sweep, launched: tuple[int, int] | None = None, sizes: Sequence[int] = SIZES
 ) -> Step:
     """*Collective* under a launcher: return that work as a step of the sweep's ranks.
 
@@ -57,7 +58,7 @@ def calibrated(
 
 
 def _seconds_of_products(
-    work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None, sizes: Sequence[int]
+    work: Amount, platform: str, sweep: Sweep, launched: tuple[int, int] | None, sizes: Sequence[int]
 ) -> dict[int, float]:
     """Return the seconds of a product by size, up to sizes of which a step has no room for LEAST."""
     names = sorted(sweep.implementations, key=is_library)
@@ -68,14 +69,13 @@ def _seconds_of_products(
         sizes=sweep.sizes[:1],
         implementations=tuple(names[-1:] if several else names[:1]),  # one rank alone communicates nothing
         sampling=Sampling(iters=_SAMPLES, region=_SERIES, timeout=sweep.sampling.timeout),
-        steps=tuple(Step(_PRODUCTS, size, schedule) for size in sizes),
+        works=tuple(Step(_PRODUCTS, size, schedule) for size in sizes),
     )
     seconds: dict[int, float] = {}
     reason = "no implementation carried a step out"
     with Session(platform, trials, launched, None) as session:
         for result in session.run():
-            step = result.case.step
-            assert step
+            step = step_of(result.case)
             if isinstance(result, StepTimes) and result.right:
                 seconds[step.size] = min(map(_typical_computing, result.series)) / step.products
                 if LEAST * seconds[step.size] > work.seconds:

@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from collbench.commands.step.overlap import Overlap, overlaps
+from collbench.commands.step.rows import StepRow, StepTimes, Trained
 from collbench.commands.step.runs import MODES
 from collbench.commands.step.scaling import curves, find_point
 from collbench.commands.step.stragglers import (
@@ -18,9 +19,10 @@ from collbench.commands.step.stragglers import (
     tail,
 )
 from collbench.commands.step.trained import ranked_rows, ranking, ranking_columns
+from collbench.commands.step.work import job_of, step_of
 from collbench.present.columns import USEFUL, Column
 from collbench.present.terminal import lines
-from collbench.results import Result, StepRow, StepTimes, Trained
+from collbench.results import Result
 from collbench.units import format_range, format_seconds, format_size
 
 PREDICTED = (
@@ -104,7 +106,7 @@ def _compared(of: Callable[[Overlap], str]) -> Callable[[StepResult], str]:
 
 
 def _bucket(row: StepResult) -> str:
-    nbytes = row.result.case.step.bucket
+    nbytes = step_of(row.result.case).bucket
     return format_size(nbytes) if nbytes else "all"
 
 
@@ -130,8 +132,7 @@ _PARTS_LEGEND = (
 
 def _scaling_title(result: Result) -> str:
     case = result.case
-    assert case.step
-    mode = case.step.mode
+    mode = step_of(case).mode
     return f"{mode} scaling ({MODES[mode]}); {format_size(case.nbytes)} of {case.dtype.name} all-reduced every step"
 
 
@@ -154,15 +155,14 @@ SCALING = StepTable(
 
 def _overlap_title(result: Result) -> str:
     case = result.case
-    assert case.step
-    return f"{case.step.words[0]}; {format_size(case.nbytes)} of {case.dtype.name} all-reduced, {case.ranks} ranks"
+    return f"{step_of(case).words[0]}; {format_size(case.nbytes)} of {case.dtype.name} all-reduced, {case.ranks} ranks"
 
 
 OVERLAP = StepTable(
     _overlap_title,
     (
         _NAMES,
-        Column("schedule", lambda row: row.result.case.step.schedule, form="<"),
+        Column("schedule", lambda row: step_of(row.result.case).schedule, form="<"),
         Column("bucket", _bucket, form=">"),
         _STEP,
         _BAND,
@@ -199,7 +199,7 @@ def _steps(row: StepResult) -> str:
 STRATEGIES = StepTable(
     lambda result: result.case.title,
     (
-        Column("seed", lambda row: row.result.case.job and row.result.case.job.seed, form=">5"),
+        Column("seed", lambda row: row.result.case.work and job_of(row.result.case).seed, form=">5"),
         Column("", lambda row: row.result.implementation, form="<17"),
         Column("time", lambda row: row.result.seconds, format_seconds, form=">9"),
         Column("samples/s", lambda row: row.result.rate, "{:,.0f}".format, 2, ">11"),
@@ -209,7 +209,7 @@ STRATEGIES = StepTable(
         _CHECK,
     ),
     "time: of the slowest rank; samples/s: of all ranks; steps: fewest and most of a rank; loss: on samples held out\n"
-    "age: of a gradient: updates since its weights were read, mean; check: all updates, in float64",
+    "age: of a gradient: updates since its weights were read, mean; check: equal weights, and all gradients in them",
 )
 
 

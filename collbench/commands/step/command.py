@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import click
 
 from collbench.algorithms import choose, implementations, needs
-from collbench.cases import BUCKET_UNIT, WEAK, Job, Step, Sweep
+from collbench.cases import Sweep
 from collbench.cli.options import ANYWHERE, HERE, RENDEZVOUS_FOLDER, made, options_of
 from collbench.cli.progress import LiveTable, ResultTable
 from collbench.cli.running import finish, refuse_launcher, run_session, say_where
@@ -26,25 +26,27 @@ from collbench.commands.step import overlap as overlaps
 from collbench.commands.step import scaling
 from collbench.commands.step import stragglers as stragglers_of
 from collbench.commands.step import strategies as synchronisation
-from collbench.commands.step.calibration import Work, calibrated
+from collbench.commands.step.calibration import Amount, calibrated
 from collbench.commands.step.columns import PROBLEM, StepResult, StepTable
 from collbench.commands.step.measured import LONGEST
+from collbench.commands.step.predicted import PredictedSteps
+from collbench.commands.step.rows import StepTimes
 from collbench.commands.step.runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
 from collbench.commands.step.trained import verdicts
-from collbench.errors import PlatformError, UsageError
+from collbench.commands.step.work import BUCKET_UNIT, WEAK, Job, Step
+from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import all_disturbed
 from collbench.measure.interleave import LEAST
-from collbench.measure.predicted import PredictedSteps
 from collbench.measure.session import Session
 from collbench.platforms import find_platform, platforms
-from collbench.platforms.layout import Layout
+from collbench.platforms.layout import MemoryLayout
 from collbench.present.terminal import Table, lines
 from collbench.requests.declared import SIZE, Opt
 from collbench.requests.notices import RANKS, announced_if_slow
 from collbench.requests.sweeps import SweepRequest, default_folder, find_system, folder_name, measured_sweep, new_folder
 from collbench.requests.words import MOST_RANKS, Size
-from collbench.results import Result, StepTimes, by_key
+from collbench.results import Result, by_key
 from collbench.topology.system import System
 from collbench.units import QUANTITY, counted, duration, format_size, parse_numbers, parse_size
 
@@ -58,7 +60,6 @@ _LONGEST_WORK, _MOST_FLOPS = 1e4, 1e21  # of computing in a step
 _SLOWEST = 1000.0
 _MOST_COUNTS = 64  # numbers of ranks in one scaling
 _MOST_BUCKETS = 1024  # of a step
-_WEIGHT_COPIES = 4  # of all updates on every rank: its own, all ranks', and those on their way
 SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # of a slow rank in steps and in training, if none is given
 
 
@@ -178,7 +179,7 @@ def strategies(**options: Any) -> int:
     A small network is trained on every rank; `--slow-rank 1` makes one compute four times as much.
     """
     session = strategies_session(made(StepRequest, options), launched())
-    total = len(session.sweep.jobs) * len(session.sweep.implementations)
+    total = len(session.sweep.works) * len(session.sweep.implementations)
     return _run(session, step_tables.STRATEGIES, verdicts, step_tables.ranking_table, total)
 
 
@@ -243,9 +244,9 @@ def scale_session(request: StepRequest) -> Session:
     counts = parse_ranks(request.counts or "1,2")
     platform, sweep = _measured_sweep(request, "4M", counts[-1])
     product = Step(1, request.matrix or find_platform(platform).matrix)
-    layout = Layout.of(replace(sweep, steps=(product,)), needs(sweep.implementations, sweep.ranks, platform))
+    layout = MemoryLayout.of(replace(sweep, works=(product,)), needs(sweep.implementations, sweep.ranks, platform))
     find_platform(platform).refuse_too_large(layout.nbytes, sum(counts))  # all ranks are there at once
-    scaling = Scaling(replace(sweep, steps=(_measured_step(request, platform, sweep),)), counts, modes)
+    scaling = Scaling(replace(sweep, works=(_measured_step(request, platform, sweep),)), counts, modes)
     folder = request.folder or default_folder(sweep, "scale")
     return Session(scaling_run(platform, scaling, folder), scaling.sweep, None, folder)
 
@@ -261,8 +262,10 @@ def overlap_session(request: StepRequest) -> Session:
         platform, sweep = _measured_sweep(request, "8M", request.ranks)
         _two_or_more(sweep.ranks)
     sizes = parse_buckets(request.buckets, sweep.sizes[0])
-    step = sweep.steps[0] or _measured_step(request, platform, sweep)
-    sweep = replace(sweep, steps=overlap_steps(step, platform, sizes))
+    step = sweep.works[0]
+    if not isinstance(step, Step):
+        step = _measured_step(request, platform, sweep)
+    sweep = replace(sweep, works=overlap_steps(step, platform, sizes))
     where = f"-{folder_name(system, sweep.ranks)}" if system else ""
     folder = request.folder or default_folder(sweep, f"overlap{where}")
     run = PredictedSteps(system, sweep) if system else overlap_run(platform, sweep, folder)
@@ -296,7 +299,7 @@ def stragglers_session(request: StepRequest, joined: tuple[int, int] | None) -> 
     longest = int(LONGEST / (work.seconds * slowest)) if work.seconds else count
     each = max(1, min(math.ceil(count / SERIES), longest))
     sampling = replace(sweep.sampling, steps=each, iters=math.ceil(count / each))
-    sweep = replace(sweep, steps=(step,), sampling=sampling)
+    sweep = replace(sweep, works=(step,), sampling=sampling)
     return Session(platform, sweep, joined, request.folder or default_folder(sweep))
 
 
@@ -310,14 +313,8 @@ def strategies_session(request: StepRequest, joined: tuple[int, int] | None) -> 
     wanted = _request(request, job.nbytes, on=synchronisation.PLATFORM, impl="ladder")
     platform, sweep = measured_sweep(wanted, joined)
     job = replace(job, slow=parse_slow(request.slow_rank, sweep.ranks, SLOW_TRAINER))
-    try:
-        # The weights of all updates stay in memory until they are checked.
-        nbytes = _WEIGHT_COPIES * job.nbytes * job.steps * sweep.ranks
-        find_platform(platform).refuse_too_large(nbytes, sweep.ranks)
-    except PlatformError as error:
-        raise UsageError(f"--steps {job.steps}: all weights stay in memory; {error}; lower --steps") from None
     jobs = tuple(replace(job, seed=seed) for seed in range(1, request.seeds + 1))
-    sweep = replace(sweep, implementations=names, jobs=jobs)
+    sweep = replace(sweep, implementations=names, works=jobs)
     return Session(platform, sweep, joined, request.folder or new_folder(["strategies"], socket.gethostname()))
 
 
@@ -366,19 +363,19 @@ def _described_sweep(request: StepRequest, system: System, ranks: int) -> Sweep:
     if request.slow_rank:
         raise UsageError("--slow-rank goes with ranks that are measured; on a described system leave it out")
     sweep = _request(request, "1G").on_ranks(ranks, choose(request.impl or "nccl", system.platform), 0)
-    return replace(sweep, steps=(Step(0, 0, seconds=work.seconds),))
+    return replace(sweep, works=(Step(0, 0, seconds=work.seconds),))
 
 
-def parse_work(text: str) -> Work:
+def parse_work(text: str) -> Amount:
     """Return the work of `10ms` or `2GFLOP`; UsageError with the choices otherwise."""
     seconds = duration(text.lower())
     if 0 < seconds <= _LONGEST_WORK:
-        return Work(seconds=seconds)
+        return Amount(seconds=seconds)
     match = QUANTITY.fullmatch(text)
     number, unit = (float(match[1]), match[2]) if match else (0.0, "")
     flops = number * _FLOPS.get(unit.upper().removesuffix("S"), 0.0)  # GFLOPS are taken for GFLOP
     if 0 < flops <= _MOST_FLOPS:
-        return Work(flops=flops)
+        return Amount(flops=flops)
     units = ", ".join(("us, ms, s", *_FLOPS))
     raise UsageError(
         f"--compute {text} is no amount of computing; give one above 0 with a unit ({units}), such as 10ms"

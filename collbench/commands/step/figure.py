@@ -6,20 +6,19 @@ Matplotlib is imported at the first figure.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 import numpy as np
 
-from collbench.commands.step.overlap import Overlap, best_of_schedules, overlaps
+from collbench.commands.step.overlap import Overlap, overlaps
+from collbench.commands.step.rows import StepPrediction, StepTimes, Trained
 from collbench.commands.step.scaling import Curve, curves, fit_law
 from collbench.commands.step.stragglers import Floats, StepArrays, straggler_rows
 from collbench.commands.step.trained import Effort, Ranking, StrategyRuns, geometric_mean, ranking
-from collbench.plots.axes import bars_in_words, efficiency_axes, heading, name_rows, patch_legend, seconds_tick
+from collbench.plots.axes import bars_in_words, efficiency_axes, heading, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.present.figures import ACTIVITIES, COLORS, GREY, SCREEN, Axes, Figure, Look, looks, new_figure, style
-from collbench.results import StepPrediction, StepTimes, Trained, family
-from collbench.results.steps import COMMUNICATED, COMPUTED
+from collbench.present.figures import COLORS, GREY, SCREEN, Axes, Figure, Look, looks, new_figure, style
+from collbench.results import family
 from collbench.runfile.store import Run
 from collbench.units import counted, format_seconds, format_size
 
@@ -80,21 +79,16 @@ def _efficiency(axes: Axes, curve: Curve, look: Look) -> None:
 
 # Overlap.
 
-_MOST_RANKS = 8  # in a timeline: more are too thin to read
 _MARKERS = "osD^vPX"
 
 
 def overlap_figures(run: Run, request: PlotRequest) -> Named:
-    """Yield both pictures of every implementation; a timeline only where steps were looked at closely."""
+    """Yield a figure of the sizes of buckets for every implementation."""
     topology = run.header.topology.name
     found = [one for one in overlaps(run.results) if request.shows(one.row.implementation)]
     for name in dict.fromkeys(one.row.implementation for one in found):
         own = [one for one in found if one.row.implementation == name]
         yield f"buckets-{name}", _buckets(own, topology)
-        shown = [row for one in best_of_schedules(own) for row in (one.sequential, one.row)]
-        rows = [row for row in dict.fromkeys(shown) if isinstance(row, StepTimes) and row.activities]
-        if rows:
-            yield f"overlap-{name}", _timeline(rows, topology)
 
 
 @style()
@@ -125,38 +119,6 @@ def _buckets(own: Sequence[Overlap], topology: str) -> Figure:
     return drawn
 
 
-@style()
-def _timeline(rows: Sequence[StepTimes], topology: str) -> Figure:
-    """Draw a panel for every method on one time axis, with two lanes a rank."""
-    lanes = 2 * min(_MOST_RANKS, rows[0].case.ranks)
-    drawn = new_figure(SCREEN.width(1), 1.4 + len(rows) * (0.55 + 0.26 * lanes))
-    grid = drawn.subplots(len(rows), 1, squeeze=False, sharex=True)
-    for axes, row in zip(grid[:, 0], rows, strict=True):
-        _lanes(axes, row)
-    end = max(one.start + one.seconds for row in rows for one in row.activities)
-    grid[-1, 0].set(xlim=(0, 1e3 * end), xlabel="time since the step began, ms")
-    heading(drawn, f"A step of {rows[0].label}: {topology}")
-    patch_legend(drawn, {what: shades[0] for what, shades in ACTIVITIES.items()}, place="outside lower left")
-    return drawn
-
-
-def _lanes(axes: Axes, row: StepTimes) -> None:
-    step = row.case.step
-    assert step
-    labels: list[str] = []
-    for rank, what in product(range(min(_MOST_RANKS, row.case.ranks)), (COMPUTED, COMMUNICATED)):
-        own = [one for one in row.activities if one.rank == rank and one.what == what]
-        spans = [(1e3 * one.start, 1e3 * one.seconds) for one in own]
-        shades = [ACTIVITIES[what][one.bucket % 2] for one in own]
-        axes.broken_barh(spans, (len(labels) - 0.38, 0.76), facecolors=shades, edgecolor="white", linewidth=0.3)
-        labels.append(f"rank {rank} {what}")
-    axes.set_yticks(range(len(labels)), labels)
-    axes.invert_yaxis()
-    axes.grid(visible=False)
-    bucket = f", buckets of {format_size(step.bucket)}" if step.bucket else ""
-    axes.set_title(f"{step.schedule}{bucket}: a step takes {format_seconds(row.typical)}")
-
-
 # Stragglers.
 
 _MOST_COLUMNS = 400  # of the map: more are narrower than the eye tells apart
@@ -164,7 +126,6 @@ _SCALE = 98.0  # percentile of the lateness shown that has the full colour
 _ROWS, _TALLEST = 0.32, 7.0  # inches of a rank, and of all of them
 _HEAT = "RdBu_r"  # late is red and early is blue, which all who see colours tell apart
 _LAST = "#D55E00"
-_USUAL, _LONGEST = "#0072B2", "#A9CBE3"
 
 
 @dataclass(frozen=True)
@@ -173,26 +134,22 @@ class Binned:
 
     edges: Floats  # seconds of measuring, all series one behind the other; one more than columns
     late: Floats  # (ranks, columns): the mean
-    usual: Floats  # seconds of a step by column, the median
-    longest: Floats  # the most
     joints: tuple[float, ...]  # where series meet
     size: int  # steps of a column at most
 
     @classmethod
     def of(cls, steps: StepArrays) -> "Binned":
         """Whole steps in every column."""
-        each = max(1, -(-steps.count // _MOST_COLUMNS))
-        starts = [start for own in steps.slices for start in range(own.start, own.stop, each)]
-        counts = np.diff([*starts, steps.count])
+        size = max(1, -(-steps.count // _MOST_COLUMNS))
+        starts: list[int] = []
+        for series in steps.slices:
+            starts += range(series.start, series.stop, size)
         ends = np.cumsum(steps.seconds)
-        pieces = np.split(steps.seconds, starts[1:])
         return cls(
             edges=np.concatenate([[0.0], ends[np.array([*starts[1:], steps.count]) - 1]]),
-            late=np.add.reduceat(steps.late, starts, axis=1) / counts,
-            usual=np.array([np.median(piece) for piece in pieces]),
-            longest=np.maximum.reduceat(steps.seconds, starts),
-            joints=tuple(float(ends[own.stop - 1]) for own in steps.slices[:-1]),
-            size=each,
+            late=np.add.reduceat(steps.late, starts, axis=1) / np.diff([*starts, steps.count]),
+            joints=tuple(float(ends[series.stop - 1]) for series in steps.slices[:-1]),
+            size=size,
         )
 
 
@@ -209,20 +166,14 @@ def lateness_figures(run: Run, request: PlotRequest) -> Named:
 def _lateness(result: StepTimes, steps: StepArrays) -> Figure:
     binned = Binned.of(steps)
     tall = min(_TALLEST, max(1.0, _ROWS * steps.ranks))
-    drawn = new_figure(10, tall + 3.6)
-    shape: dict[str, Any] = {"width_ratios": (8, 1.3), "height_ratios": (tall, 1.5)}
-    (heat, last), (trace, empty) = drawn.subplots(2, 2, sharex="col", sharey="row", squeeze=False, **shape)
-    empty.remove()
+    drawn = new_figure(10, tall + 2.4)
+    heat, last = drawn.subplots(1, 2, sharey=True, width_ratios=(8, 1.3))
     shown = _heat(heat, steps, binned)
     shares = [steps.last_share(rank) for rank in range(steps.ranks)]
     last.barh(range(steps.ranks), shares, height=0.8, color=_LAST)
     last.set(xlim=(0, max(shares) * 1.15), title="was the last")
     last.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
-    last.xaxis.set_tick_params(labelbottom=True)
     last.grid(visible=False, axis="y")
-    _trace(trace, binned)
-    for joint, axes in product(binned.joints, (heat, trace)):
-        axes.axvline(joint, color="black", linewidth=0.5)
     bar = drawn.colorbar(shown, ax=[heat, last], pad=0.01, aspect=8 * max(1.0, tall), extend="both")
     bar.ax.yaxis.set_major_formatter(_signed)
     bar.set_label("behind the median\nof the others")
@@ -248,22 +199,11 @@ def _heat(axes: Axes, steps: StepArrays, binned: Binned) -> Any:
     every = max(1, -(-steps.ranks // 16))
     axes.set(ylim=(steps.ranks - 0.5, -0.5), yticks=range(0, steps.ranks, every), ylabel="rank")
     axes.grid(visible=False)
-    return shown
-
-
-def _trace(axes: Axes, binned: Binned) -> None:
-    """The times of steps."""
-    axes.stairs(binned.longest, binned.edges, color=_LONGEST, label="longest", fill=True)
-    axes.stairs(binned.usual, binned.edges, color=_USUAL, label="median", linewidth=1.2)
-    most, usual = float(binned.longest.max()), float(np.median(binned.usual))
-    if most > 10 * usual:
-        axes.set(yscale="log", ylim=(float(binned.usual.min()) * 0.8, most * 1.3))
-    else:
-        axes.set_ylim(0, most * 1.05)
-    axes.yaxis.set_major_formatter(seconds_tick)
     axes.xaxis.set_major_formatter(seconds_tick)
-    axes.set(xlim=(0, float(binned.edges[-1])), xlabel="time of measuring; lines part series", ylabel="a step")
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.97), ncols=2, borderaxespad=0.0)
+    axes.set_xlabel("time of measuring; lines part series")
+    for joint in binned.joints:
+        axes.axvline(joint, color="black", linewidth=0.5)
+    return shown
 
 
 def _signed(seconds: float, position: float) -> str:
@@ -295,28 +235,26 @@ def loss_figures(run: Run, request: PlotRequest) -> Named:
 
 @style()
 def losses(found: Ranking) -> Figure:
-    """Loss in time and in steps, and below where the target is reached, with intervals."""
+    """Loss in time and in steps, with the target and where it is reached."""
     from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator
 
-    low = 0.24 * len(found.entries)
-    drawn = new_figure(SCREEN.width(2), 4.6 + low)
-    panels = drawn.subplots(2, 2, sharex="col", sharey="row", height_ratios=(3.6, low))
-    for column, effort in enumerate(Effort):
-        _column(panels[:, column], found, effort)
+    drawn = new_figure(SCREEN.width(2), 4.6)
+    left, right = drawn.subplots(1, 2, sharey=True)
+    for axes, effort in zip((left, right), Effort, strict=True):
+        _column(axes, found, effort)
     case = next(iter(found.entries[0].runs.values())).case
     seeds = max(len(entry.runs) for entry in found.entries)
-    words = (f"{case.ranks} ranks", *(case.job.words if case.job else ()), counted(seeds, "seed"))
+    words = (f"{case.ranks} ranks", *(case.work.words if case.work else ()), counted(seeds, "seed"))
     heading(drawn, ", ".join(words), fontsize=SCREEN.title)
-    (left, right), (below, steps) = panels
     left.set(title="Loss in time", ylabel="loss on samples held out")
     right.set_title("Loss in steps; those that add all gradients after each are on one line")
     left.yaxis.set_major_formatter(lambda value, position: f"{value:g}")
     left.yaxis.set_minor_formatter(lambda value, position: f"{value:g}" if f"{value:.0e}"[0] in "235" else "")
-    below.xaxis.set_major_locator(MaxNLocator(6))
-    below.xaxis.set_major_formatter(seconds_tick)
-    below.set(xlabel="wall time", ylabel=f"{found.target:g} reached")
-    steps.set_xlabel("steps (samples seen over ranks and batch)")
+    left.xaxis.set_major_locator(MaxNLocator(6))
+    left.xaxis.set_major_formatter(seconds_tick)
+    left.set_xlabel("wall time")
+    right.set_xlabel("steps (samples seen over ranks and batch)")
     handles = []
     for entry in found.entries:
         color, dashes = _look(entry.name)
@@ -325,26 +263,26 @@ def losses(found: Ranking) -> Figure:
     return drawn
 
 
-def _column(panels: Sequence[Axes], found: Ranking, effort: Effort) -> None:
-    """Draw a panel of curves above a panel of intervals."""
-    above, below = panels
+def _column(axes: Axes, found: Ranking, effort: Effort) -> None:
+    """Draw a panel of curves; a line on the target spans the interval in which a strategy reaches it."""
     for entry in found.entries:
-        _curve(above, entry, effort)
-    above.set_yscale("log")
+        _curve(axes, entry, effort)
+    axes.set_yscale("log")
     # The highest loss after the first few steps, whose fall would take all the room.
-    runs = [run for entry in found.entries for run in entry.runs.values()]
-    early = (point.loss for run in runs for point in run.points[1:2] if math.isfinite(point.loss))
-    above.set_ylim(top=1.15 * max(early, default=found.target))
-    above.axhline(found.target, color="#606060", linewidth=1, linestyle=":", zorder=1)
-    above.set_xlim(left=0)
-    for row, entry in enumerate(found.entries):
+    early = []
+    for entry in found.entries:
+        for run in entry.runs.values():
+            early += [point.loss for point in run.points[1:2] if math.isfinite(point.loss)]
+    axes.set_ylim(top=1.15 * max(early, default=found.target))
+    axes.axhline(found.target, color="#606060", linewidth=1, linestyle=":", zorder=1)
+    axes.set_xlim(left=0)
+    for entry in found.entries:
         if entry.arrived:
             reached, color = entry.mean(effort), _look(entry.name)[0]
             if reached.known:
-                below.plot(reached.interval, [row, row], color=color, linewidth=3, alpha=0.5, solid_capstyle="butt")
-            below.plot([reached.value], [row], "o", color=color, markersize=6, markeredgecolor="white")
-    name_rows(below, [entry.name for entry in found.entries], 0.6)
-    below.grid(visible=True, axis="x")
+                ends = reached.interval
+                axes.plot(ends, [found.target] * 2, color=color, linewidth=3, alpha=0.5, solid_capstyle="butt")
+            axes.plot([reached.value], [found.target], "o", color=color, markersize=6, markeredgecolor="white")
 
 
 def _curve(axes: Axes, entry: StrategyRuns, effort: Effort) -> None:

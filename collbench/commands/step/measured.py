@@ -12,27 +12,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import Any
 
+from collbench import algorithms
 from collbench.algorithms import Implementation
-from collbench.cases import Case, Sampling
-from collbench.commands.step.schedules import SCHEDULES, Moments, Parts, Recorder, RunStep, refuse
+from collbench.cases import Case, Sampling, Sweep
+from collbench.commands.step.rows import Series, StepTimes
+from collbench.commands.step.schedules import SCHEDULES, Moments, Parts, RunStep, refuse
+from collbench.commands.step.work import buckets, step_of
 from collbench.measure.checks import SEEDS
-from collbench.measure.clocks import DIGITS, Clocks, Taken
+from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.sampling import Candidate, Heartbeat, Subject, sample_in_turn
 from collbench.platforms.interface import Platform, Prepared
+from collbench.platforms.layout import Needs
 from collbench.platforms.products import at
 from collbench.platforms.scheduling import RunQueue
-from collbench.results import CheckFailure, Note, Result, StepTimes
+from collbench.results import CheckFailure, Note, Result
 from collbench.results.facts import Scheduling
-from collbench.results.steps import Activity
 
 SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: the moments of each step are stored
 LONGEST = 2.0  # seconds that a series lasts about at most, so that implementations take turns and a budget can be met
 _HEARTBEAT = 0.5  # seconds between two signs of life in a series
-_TRACED_STEPS = 7  # at most, of which the step of median length is stored
-_TRACED_SECONDS = 2.0  # that they last about at most: they give no sign of life
-_MOST_ACTIVITIES = 4096  # of a traced step
 
 
 # Series of steps.
@@ -85,10 +86,10 @@ def take_series(parts: Parts, step: RunStep, steps: Iterable[object]) -> TakenSe
 def _run_steps(step: RunStep, steps: Iterable[object], queued: bool) -> tuple[list[Moments], list[float]]:
     """Return the moments of all steps, and when they were enqueued; not on a CPU, where a step may last for 20 us."""
     if not queued:
-        return [step(None) for _ in steps], []
+        return [step() for _ in steps], []
     moments, enqueued = [], []
     for _ in steps:
-        moments.append(step(None))
+        moments.append(step())
         enqueued.append(time.perf_counter())
     return moments, enqueued
 
@@ -115,42 +116,18 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-# One traced step.
-
-_Noted = tuple[int, str, int, float, float]  # rank, what, bucket, begun, ended
-
-
-def trace_step(step: RunStep, platform: Platform, seconds: float) -> tuple[Activity, ...]:
-    """*Collective*: return what all ranks did in a step of median length; nothing where that would be too much.
-
-    *seconds* is about what a step takes, the same on every process.
-    """
-
-    def length(step: Sequence[_Noted]) -> float:
-        return max((ended for *_, ended in step), default=0.0) - min((begun for *_, begun, _ in step), default=0.0)
-
-    recorders: list[Recorder] = [[] for _ in range(min(_TRACED_STEPS, max(1, int(_TRACED_SECONDS / seconds))))]
-    platform.launcher.synchronize()
-    with platform.compute.stepping():
-        for recorder in recorders:
-            step(recorder)
-    platform.launcher.synchronize()
-    noted = []
-    for recorder in recorders:
-        noted.append([(rank, what, bucket, at(begun), at(ended)) for rank, what, bucket, begun, ended in recorder])
-    every = platform.team.exchange(noted)
-    steps = [list(chain.from_iterable(ranks)) for ranks in zip(*every, strict=True)]
-    median = sorted(steps, key=length)[len(steps) // 2]
-    if len(median) > _MOST_ACTIVITIES:
-        return ()
-    origin = min((begun for *_, begun, _ in median), default=0.0)
-    found = []
-    for rank, what, bucket, begun, ended in median:
-        found.append(Activity(rank, what, bucket, round(begun - origin, DIGITS), round(ended - begun, DIGITS)))
-    return tuple(found)
-
-
 # Implementations in turn.
+
+
+def needs(sweep: Sweep, platform: str) -> Needs:
+    """Return what steps want of memory: what their implementations want."""
+    return algorithms.needs(sweep.implementations, sweep.ranks, platform)
+
+
+def measure(case: Case, names: Sequence[str], platform: Platform, *how: Any) -> Iterator[Result]:
+    """*Collective*: measure the steps of a case by these implementations, as `measure_steps` does."""
+    known = algorithms.implementations()
+    return measure_steps(case, [known[name] for name in names], platform, *how)
 
 
 def measure_steps(
@@ -179,14 +156,13 @@ class _Steps(Subject):
     def __init__(
         self, case: Case, platform: Platform, sampling: Sampling, known: Mapping[str, int], heartbeat: Heartbeat
     ) -> None:
-        assert case.step
         self.case, self.platform, self.sampling, self.known = case, platform, sampling, known
         self.heartbeat = heartbeat
         with platform.team.agreeing():
-            self.products = platform.compute.products(case.step.size, partial(heartbeat, ""))
+            self.products = platform.compute.products(step_of(case).size, partial(heartbeat, ""))
         self.clocks = Clocks(platform.team)
         self.clocks.read()
-        self.schedule = SCHEDULES[case.step.schedule]
+        self.schedule = SCHEDULES[step_of(case).schedule]
 
     def prepare(self, implementation: Implementation) -> Candidate | Result:
         case, platform, schedule = self.case, self.platform, self.schedule
@@ -194,7 +170,7 @@ class _Steps(Subject):
         with platform.team.agreeing():
             # Computing alone needs no implementation that works here.
             prepare = implementation.prepare if schedule.communicates else lambda *_: Prepared(lambda launches: None)
-            operations = [prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
+            operations = [prepare(part, platform.shifted(offset)) for offset, part in buckets(case)]
             parts = Parts(case, platform, self.products, operations)
             note = Note.of(schedule.remark(case.ranks))
             candidate = _StepCandidate(self, implementation.name, parts, schedule.prepare(parts), note)
@@ -205,6 +181,10 @@ class _Steps(Subject):
     def after_samples(self) -> None:
         self.clocks.read()
 
+    def series(self, taken: TakenSeries) -> Series:
+        """Return a series on the clock of rank 0."""
+        return Series(*self.clocks.moments(taken.taken))
+
 
 class _StepCandidate(Candidate):
     """One way to communicate in the steps; a sample is a series of them."""
@@ -214,7 +194,6 @@ class _StepCandidate(Candidate):
         self._subject, self._parts, self._step, self._note = subject, parts, step, note
         self._steps = 1  # of a series
         self._taken: list[TakenSeries] = []
-        self._activities: tuple[Activity, ...] = ()
 
     def calibrate(self) -> Result | None:
         """*Collective*: find out how many steps last as long as a series should."""
@@ -226,7 +205,7 @@ class _StepCandidate(Candidate):
         duration = LONGEST if sampling.steps else duration
         steps, most = 1, sampling.steps or MOST_STEPS
         while steps < most:
-            tried = [self._subject.clocks.series(self._take(steps, "calibration").taken).seconds for _ in range(2)]
+            tried = [self._subject.series(self._take(steps, "calibration")).seconds for _ in range(2)]
             elapsed = min(tried) * steps
             if elapsed >= duration:
                 break
@@ -254,18 +233,14 @@ class _StepCandidate(Candidate):
 
     def _keep(self, taken: TakenSeries) -> float:
         """Keep a series as a sample; return its seconds, all steps together."""
-        series = self._subject.clocks.series(taken.taken)
+        series = self._subject.series(taken)
         self._taken.append(taken)
         self.samples.append(series.seconds)
         return series.seconds * series.steps
 
     def close(self) -> Result:
-        subject = self._subject
         taken, failure = self.check(SEEDS[3], "last check")
         self._keep(taken)
-        if self.name not in subject.known:  # a trace of the first round is enough
-            subject.heartbeat(self.name, "trace")
-            self._activities = trace_step(self._step, subject.platform, min(self.samples))
         return self.result(failure)
 
     def check(self, seed: int, phase: str) -> tuple[TakenSeries, CheckFailure | None]:
@@ -299,10 +274,9 @@ class _StepCandidate(Candidate):
             case=subject.case,
             implementation=self.name,
             platform=platform.name,
-            series=() if failure else tuple(subject.clocks.series(series.taken) for series in self._taken),
+            series=() if failure else tuple(map(subject.series, self._taken)),
             mismatch=failure,
             note=platform.note | first.note | self._note | Note(paced=2 * sum(paced) > len(paced)),
-            activities=() if failure else self._activities,
             library=first.library,
             clock=subject.clocks.error,
             scheduling=None if failure or platform.compute.queued else Scheduling.of_ranks([spoiled]),

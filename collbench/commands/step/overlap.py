@@ -1,12 +1,14 @@
 """What overlap hides: communication that is exposed with it and without, and what computing pays for it."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
-from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
-from collbench.commands.step.scaling import by_round, in_rounds, is_timed, step_of
-from collbench.results import Result, StepPrediction, StepRow, by_key
+from collbench.cases import Case
+from collbench.commands.step.rows import StepPrediction, StepRow
+from collbench.commands.step.scaling import by_round, in_rounds, is_timed
+from collbench.commands.step.work import COMMUNICATE, COMPUTE, SEQUENTIAL, Step, step_of
+from collbench.results import Result, by_key
 from collbench.stats import Estimate
 from collbench.units import format_seconds, format_size
 
@@ -25,7 +27,7 @@ class Overlap:
     @property
     def step(self) -> Step:
         """Return the step as it was carried out."""
-        return step_of(self.row)
+        return step_of(self.row.case)
 
     def _rounds(self) -> Iterator[tuple[float, float, float, float]]:
         """Yield the seconds of a step in every round: overlapped, sequential, computing alone, communicating alone."""
@@ -81,19 +83,24 @@ def _computing(result: StepRow) -> list[float]:
     return in_rounds(means, result.rounds)
 
 
+def kind_of_step(case: Case) -> Case:
+    """Return a case without how its step is executed: what steps have in common that are compared."""
+    return replace(case, work=replace(step_of(case), schedule="", bucket=0))
+
+
 def overlaps(results: Iterable[Result]) -> list[Overlap]:
     """Return all overlapped steps whose parts alone were measured too, in the order of the rows."""
-    rows = [row for row in filter(is_timed, results) if row.case.step]
+    rows = [row for row in filter(is_timed, results) if row.case.work]
     by_schedule: dict[object, StepRow] = {}
     for row in rows:
-        schedule = step_of(row).schedule
+        schedule = step_of(row.case).schedule
         communicator = "" if schedule == COMPUTE else row.implementation
-        by_schedule[row.case.kind_of_step, communicator, schedule] = row
+        by_schedule[kind_of_step(row.case), communicator, schedule] = row
     found = []
     for row in rows:
-        if step_of(row).schedule in (COMPUTE, COMMUNICATE, SEQUENTIAL):
+        if step_of(row.case).schedule in (COMPUTE, COMMUNICATE, SEQUENTIAL):
             continue
-        kind, name = row.case.kind_of_step, row.implementation
+        kind, name = kind_of_step(row.case), row.implementation
         sequential = by_schedule.get((kind, name, SEQUENTIAL))
         compute = by_schedule.get((kind, "", COMPUTE))
         communicate = by_schedule.get((kind, name, COMMUNICATE))

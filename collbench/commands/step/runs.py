@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, STRONG, WEAK, Case, Step, Sweep
+from collbench.cases import Case, Sweep
 from collbench.commands.step.schedules import overlapping
+from collbench.commands.step.work import COMMUNICATE, COMPUTE, SEQUENTIAL, STRONG, WEAK, Step
 from collbench.measure.interleave import Arm, Interleaving
 from collbench.measure.supervisor import Supervisor
 from collbench.units import counted
@@ -29,11 +30,11 @@ class Scaling:
 
     def sweep_of(self, ranks: int, modes: Sequence[str]) -> Sweep:
         """Return what so many ranks measure, in the order of the modes."""
-        alone = self.sweep.steps[0]
-        assert alone
+        alone = self.sweep.works[0]
+        assert isinstance(alone, Step)
         steps = tuple(dict.fromkeys(step_on(alone, ranks, mode) for mode in modes))
         names = communicators(steps[0], self.sweep.implementations)
-        return replace(self.sweep, ranks=ranks, implementations=names, steps=steps)
+        return replace(self.sweep, ranks=ranks, implementations=names, works=steps)
 
     def cases(self) -> list[tuple[Case, ...]]:
         """Return the cases that are compared: for every mode and size, one for each number of ranks."""
@@ -81,10 +82,10 @@ def overlap_steps(step: Step, platform: str, buckets: Sequence[int]) -> tuple[St
 def overlap_run(platform: str, sweep: Sweep, folder: Path | None = None) -> Interleaving:
     """Return the ranks of a sweep whose steps take turns, as a Session needs them; each has a share of the budget."""
     ranks = Supervisor(platform, sweep, folder=folder)
-    share = replace(sweep.sampling, budget=sweep.sampling.budget / len(sweep.steps))
+    share = replace(sweep.sampling, budget=sweep.sampling.budget / len(sweep.works))
     arms = []
-    for step in sweep.steps:
-        assert step
-        part = replace(sweep, steps=(step,), implementations=communicators(step, sweep.implementations), sampling=share)
+    for step in sweep.works:
+        assert isinstance(step, Step)
+        part = replace(sweep, works=(step,), implementations=communicators(step, sweep.implementations), sampling=share)
         arms.append(Arm((ranks,), part))
     return Interleaving(platform, arms)

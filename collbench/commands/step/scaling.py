@@ -12,9 +12,10 @@ from typing import NamedTuple, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.cases import STRONG, WEAK, Step
+from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes
+from collbench.commands.step.work import STRONG, WEAK, Step, step_of
 from collbench.platforms import platforms
-from collbench.results import Result, StepPrediction, StepRow, StepTimes
+from collbench.results import Result
 from collbench.stats import Estimate, median_interval
 
 THRESHOLD = 0.75
@@ -117,7 +118,7 @@ def _passes(results: Iterable[Result]) -> Iterator[list[StepRow]]:
     rows: list[StepRow] = []
     before = 0
     for result in results:
-        if not result.case.step:
+        if not isinstance(result.case.work, Step):
             continue
         if result.case.ranks < before and rows:
             yield rows
@@ -142,20 +143,14 @@ def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[Curve]:
         more = [row for row in rows if row.implementation == name and row.case.ranks > fewest]
         points = (Point(base, Estimate(1.0, 1.0, 1.0)), *(_point(base, row) for row in more))
         # Older run files do not say the mode: equal work of every rank counts as weak.
-        first, last = step_of(base), step_of(more[-1])
+        first, last = step_of(base.case), step_of(more[-1].case)
         equal = (first.products, first.seconds) == (last.products, last.seconds)
         yield Curve(more[0].label, last.mode or (WEAK if equal else STRONG), points)
 
 
-def step_of(row: StepRow) -> Step:
-    """Return the step of a row, which has one."""
-    assert row.case.step
-    return row.case.step
-
-
 def share_of(base: StepRow, row: StepRow) -> float:
     """Return the work of a rank over that of a rank in the base; not every number of ranks divides the products."""
-    first, step = step_of(base), step_of(row)
+    first, step = step_of(base.case), step_of(row.case)
     return step.products / first.products if first.products else step.seconds / first.seconds
 
 
@@ -317,7 +312,7 @@ def _efficiency_line(curve: Curve) -> str:
     slower = parts.computing / parts.alone - 1
     if slower > 0.02:
         remarks.append(f"computing takes {slower:.0%} longer than alone")
-    first, step = step_of(curve.base.row), step_of(point.row)
+    first, step = step_of(curve.base.row.case), step_of(point.row.case)
     if curve.mode == STRONG and step.products:
         fair = first.products * curve.base.ranks / point.ranks
         if abs(step.products / fair - 1) > _UNEVEN:

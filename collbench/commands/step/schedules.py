@@ -9,22 +9,18 @@ from dataclasses import dataclass
 from functools import cache
 
 from collbench.algorithms import Implementation
-from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Case
+from collbench.cases import Case
+from collbench.commands.step.work import COMMUNICATE, COMPUTE, SEQUENTIAL, buckets, step_of
 from collbench.errors import Unsupported
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.processes import usable_cores
 from collbench.platforms.products import Moment, Products
-from collbench.results.steps import COMMUNICATED, COMPUTED
 from collbench.units import counted
 
 Moments = tuple[list[Moment], list[Moment]]
 """When local ranks had computed, and when they were done, in their order."""
 
-
-Recorder = list[tuple[int, str, int, Moment, Moment]]
-"""What local ranks did in a step that is traced: rank, COMPUTED or COMMUNICATED, bucket, begun, ended."""
-
-RunStep = Callable[[Recorder | None], Moments]
+RunStep = Callable[[], Moments]
 """Carries out one step, or enqueues it."""
 
 
@@ -40,8 +36,7 @@ class Parts:
     @property
     def shares(self) -> list[tuple[int, list[int]]]:
         """Return every local rank with its products by bucket, which must be computed before that bucket goes out."""
-        step = self.case.step
-        assert step
+        step = step_of(self.case)
         return [(rank, list(step.shares(len(self.operations), rank))) for rank in self.platform.local]
 
     def moments(self) -> list[Moment]:
@@ -62,7 +57,7 @@ class Schedule:
     remark: Callable[[int], str] = lambda ranks: ""  # what a reader must know with so many ranks
 
 
-def _sender(parts: Parts) -> Callable[[int, Recorder | None], None]:
+def _sender(parts: Parts) -> Callable[[int], None]:
     """Return a function that sends a bucket once all local ranks' streams have handed it over.
 
     All that it needs is looked up here, as steps may be short.
@@ -70,29 +65,21 @@ def _sender(parts: Parts) -> Callable[[int, Recorder | None], None]:
     join = parts.platform.compute.join_streams
     launches = [operation.launch for operation in parts.operations]
 
-    def send(bucket: int, recorder: Recorder | None) -> None:
-        begun = parts.moments() if recorder is not None else []
+    def send(bucket: int) -> None:
         join()
         launches[bucket](1)
         join()
-        if recorder is not None:
-            for rank, start, end in zip(parts.platform.local, begun, parts.moments(), strict=True):
-                recorder.append((rank, COMMUNICATED, bucket, start, end))
 
     return send
 
 
-def _computer(parts: Parts) -> Callable[[int, int, int, Recorder | None], Moment]:
-    """Return a function that has a rank compute so many products, which a bucket waits for."""
+def _computer(parts: Parts) -> Callable[[int, int], Moment]:
+    """Return a function that has a rank compute so many products, and returns when that is done."""
     products = parts.products
 
-    def compute(rank: int, bucket: int, count: int, recorder: Recorder | None) -> Moment:
-        begun = products.moment(rank) if recorder is not None else 0.0
+    def compute(rank: int, count: int) -> Moment:
         products.enqueue(rank, count)
-        computed = products.moment(rank)
-        if recorder is not None:
-            recorder.append((rank, COMPUTED, bucket, begun, computed))
-        return computed
+        return products.moment(rank)
 
     return compute
 
@@ -107,8 +94,8 @@ def _compute(parts: Parts) -> RunStep:
     compute = _computer(parts)
     work = [(rank, sum(counts)) for rank, counts in parts.shares]
 
-    def step(recorder: Recorder | None) -> Moments:
-        computed = [compute(rank, 0, count, recorder) for rank, count in work]
+    def step() -> Moments:
+        computed = [compute(rank, count) for rank, count in work]
         return computed, computed
 
     return step
@@ -118,14 +105,14 @@ def _in_order(parts: Parts, work: Sequence[Sequence[tuple[int, int]]]) -> RunSte
     """Enqueue for each bucket the products that it waits for, by rank, and then the bucket."""
     products, compute, send, idle = parts.products, _computer(parts), _sender(parts), not any(work)
 
-    def step(recorder: Recorder | None) -> Moments:
+    def step() -> Moments:
         begun = parts.moments() if idle else []
         computed: dict[int, Moment] = {}
         for bucket, counts in enumerate(work):
             for rank, count in counts:
-                computed[rank] = compute(rank, bucket, count, recorder)
+                computed[rank] = compute(rank, count)
                 products.hand_over(rank)
-            send(bucket, recorder)
+            send(bucket)
         done = parts.moments()
         for rank in computed:
             products.take_over(rank)
@@ -137,19 +124,18 @@ def _in_order(parts: Parts, work: Sequence[Sequence[tuple[int, int]]]) -> RunSte
 def _sequential(parts: Parts) -> RunStep:
     """Compute everything, then communicate."""
     everything = [(rank, sum(counts)) for rank, counts in parts.shares]
-    step = _in_order(parts, [everything, *([] for _ in parts.operations[1:])])
-    return step if parts.platform.compute.queued else _sequential_at_once(parts, step)
+    if parts.platform.compute.queued:
+        return _in_order(parts, [everything, *([] for _ in parts.operations[1:])])
+    return _sequential_at_once(parts)
 
 
-def _sequential_at_once(parts: Parts, traced: RunStep) -> RunStep:
+def _sequential_at_once(parts: Parts) -> RunStep:
     """Return the sequential step with little Python: steps of a CPU may last 20 us, and a call takes 0.3."""
     ((rank, shares),) = parts.shares
     enqueue, count, clock = parts.products.enqueue, sum(shares), time.perf_counter
     launches = [operation.launch for operation in parts.operations]
 
-    def step(recorder: Recorder | None) -> Moments:
-        if recorder is not None:
-            return traced(recorder)
+    def step() -> Moments:
         enqueue(rank, count)
         computed = clock()
         for launch in launches:
@@ -183,16 +169,14 @@ def _begin_and_finish(parts: Parts) -> RunStep:
     compute, products = _computer(parts), parts.products
     ((rank, shares),) = parts.shares
 
-    def step(recorder: Recorder | None) -> Moments:
-        sent = []
-        for bucket, operation in enumerate(pending):
-            sent.append(compute(rank, bucket, shares[bucket], recorder))
+    def step() -> Moments:
+        computed: Moment = 0.0
+        for share, operation in zip(shares, pending, strict=True):
+            computed = compute(rank, share)
             operation.begin()
-        for bucket, operation in enumerate(pending):
+        for operation in pending:
             operation.finish()
-            if recorder is not None:
-                recorder.append((rank, COMMUNICATED, bucket, sent[bucket], products.moment(rank)))
-        return [sent[-1]], [products.moment(rank)]
+        return [computed], [products.moment(rank)]
 
     return step
 
@@ -215,28 +199,25 @@ def _thread(parts: Parts) -> RunStep:
     """Compute in a second thread, and communicate in the first, which started MPI: MPI need not know of any other."""
     tasks, products, send = _computing_thread(), parts.products, _sender(parts)
     ((rank, shares),) = parts.shares
-    ready: queue.SimpleQueue[tuple[float, float] | Exception] = queue.SimpleQueue()
+    ready: queue.SimpleQueue[float | Exception] = queue.SimpleQueue()
 
     def compute() -> None:
         try:
             for share in shares:
-                begun = time.perf_counter()
                 products.enqueue(rank, share)
-                ready.put((begun, time.perf_counter()))
+                ready.put(time.perf_counter())
         except Exception as error:  # raised by the first thread
             ready.put(error)
 
-    def step(recorder: Recorder | None) -> Moments:
+    def step() -> Moments:
         tasks.put(compute)
         computed = 0.0
         for bucket, _ in enumerate(parts.operations):
             answer = ready.get()
             if isinstance(answer, Exception):
                 raise answer
-            begun, computed = answer
-            if recorder is not None:
-                recorder.append((rank, COMPUTED, bucket, begun, computed))
-            send(bucket, recorder)
+            computed = answer
+            send(bucket)
         return [computed], [parts.platform.clock.moment(rank)]
 
     return step
@@ -268,9 +249,8 @@ def overlapping(platform: str) -> list[str]:
 
 def refuse(case: Case, implementation: Implementation, platform: str) -> None:
     """Raise Unsupported if the case's step cannot be carried out like that."""
-    assert case.step
-    schedule = SCHEDULES[case.step.schedule]
+    schedule = SCHEDULES[step_of(case).schedule]
     if platform not in schedule.platforms:
         raise Unsupported(f"{schedule.name} runs on {', '.join(schedule.platforms)} only")
-    for _, bucket in case.buckets() if schedule.communicates else ():
+    for _, bucket in buckets(case) if schedule.communicates else ():
         implementation.refuse(bucket)

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from collbench.commands.step import columns, overlap, scaling, stragglers
 from collbench.commands.step import trained as strategies
 from collbench.commands.step.columns import StepResult
+from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes, Trained
 from collbench.plots.sections import MOST, Cells, PagePart, Section, TextTable
-from collbench.results import Result, StepPrediction, StepRow, StepTimes, Trained
+from collbench.results import Result
 from collbench.units import format_seconds
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from collbench.analysis.bootstrap import autocorrelation_time, memory
-from collbench.cases import SEQUENTIAL
-from collbench.results import Result, StepTimes
+from collbench.commands.step.rows import Series, StepTimes
+from collbench.commands.step.work import SEQUENTIAL, Step
+from collbench.results import Result
 from collbench.results.facts import PACED
-from collbench.results.steps import Series
 from collbench.stats import Estimate
 from collbench.units import format_seconds
 
@@ -101,7 +101,7 @@ def straggler_rows(results: Iterable[Result]) -> list[tuple[StepTimes, StepArray
 
     All rows must have the same number of ranks, two at least, and do one part of a step after the other.
     """
-    rows = [(result, result.case.step) for result in results if result.case.step]
+    rows = [(result, result.case.work) for result in results if isinstance(result.case.work, Step)]
     if {step.schedule for _, step in rows} != {SEQUENTIAL} or any(step.mode for _, step in rows):
         return []
     if len({result.case.ranks for result, _ in rows}) > 1:

@@ -12,10 +12,11 @@ from enum import Enum
 from functools import cached_property
 from statistics import fmean, stdev
 
+from collbench.commands.step.rows import Point, Trained
 from collbench.commands.step.strategies import strategies
+from collbench.commands.step.work import job_of
 from collbench.present.columns import Column
-from collbench.results import Result, Trained, by_key
-from collbench.results.steps import Point
+from collbench.results import Result, by_key
 from collbench.stats import Estimate, student
 from collbench.units import format_list, format_seconds
 
@@ -133,10 +134,9 @@ def ranking(results: Sequence[Result]) -> Ranking | None:
     runs: dict[str, dict[int, Trained]] = {}
     for result in results:
         if isinstance(result, Trained) and result.right and not result.disturbed and _usable(result):
-            assert result.case.job
-            runs.setdefault(result.implementation, {})[result.case.job.seed] = result
+            runs.setdefault(result.implementation, {})[job_of(result.case).seed] = result
     every = [run for by_seed in runs.values() for run in by_seed.values()]
-    chosen = next((run.case.job.target for run in every if run.case.job and run.case.job.target), None)
+    chosen = next((target for run in every if (target := job_of(run.case).target)), None)
     if not chosen:
         # The lowest loss that all strategies reach which learn with every seed.
         least: list[float] = []
@@ -153,7 +153,7 @@ def ranking(results: Sequence[Result]) -> Ranking | None:
 
 def _usable(run: Trained) -> bool:
     """Return whether it can be compared: a run file may have a loss of 0, or say that nothing was learnt from."""
-    return bool(run.case.job) and run.rate > 0 and run.least > 0 and run.points[0].batches < run.points[-1].batches
+    return bool(run.case.work) and run.rate > 0 and run.least > 0 and run.points[0].batches < run.points[-1].batches
 
 
 def round_up(value: float) -> float:

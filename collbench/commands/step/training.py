@@ -1,34 +1,48 @@
-"""Carries training jobs out: every strategy once for a seed, a few steps first, and every update checked afterwards."""
+"""Carries training jobs out: every strategy once for a seed, after a few steps that are held against plain SGD."""
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
-from collbench.cases import Case, Job, Sampling
+from collbench.cases import Case, Sampling, Sweep
+from collbench.commands.step import strategies as of_training
+from collbench.commands.step.rows import Point, Trained
 from collbench.commands.step.strategies import Strategy, strategies
 from collbench.commands.step.strategies.network import first_weights, held_out, loss
-from collbench.commands.step.strategies.trainer import Training, Update, check_copies, check_order, check_update
+from collbench.commands.step.strategies.trainer import Kept, Training, check_weights, plain_sgd
+from collbench.commands.step.work import Job, job_of
 from collbench.errors import Unsupported
 from collbench.measure.checks import SEEDS
 from collbench.measure.clocks import DIGITS
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.interface import Platform
+from collbench.platforms.layout import Needs
 from collbench.platforms.scheduling import RunQueue
-from collbench.results import CheckFailure, Note, Result, Skipped, Trained
+from collbench.results import Note, Result, Skipped
 from collbench.results.facts import Scheduling
-from collbench.results.steps import Point
 
-FIRST = 4  # steps that are made and checked before any that count
+FIRST = 4  # steps that are made and held against plain SGD before any that count
 TURN = 15  # steps of a turn: a slow rank makes some in it, and a machine's load hardly changes
-POINTS = 50  # of a loss curve, about
 
 
-def train(
-    case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, heartbeat: Heartbeat
+def needs(sweep: Sweep, platform: str) -> Needs:
+    """Return what a sweep's strategies want of memory."""
+    return of_training.needs(sweep.implementations, map(job_of, sweep.cases()), sweep.ranks, platform)
+
+
+def measure(
+    case: Case,
+    names: Sequence[str],
+    platform: Platform,
+    sampling: Sampling,
+    heartbeat: Heartbeat,
+    launches: Mapping[str, int] | None = None,
 ) -> Iterator[Result]:
     """*Collective*: yield a result of each strategy, in an order that turns with the seed, as drift should favour none.
 
@@ -38,8 +52,7 @@ def train(
         CaseFailed: Ranks waited in vain; the platform must then be opened anew.
 
     """
-    assert case.job
-    start, steps = case.job.seed % len(names), case.job.steps
+    start, steps = job_of(case).seed % len(names), job_of(case).steps
     runs: list[tuple[Strategy, Training]] = []
     for name in (*names[start:], *names[:start]):
         tried = _try(case, strategies()[name], platform, sampling, partial(heartbeat, name))
@@ -62,13 +75,13 @@ def _try(
     case: Case, strategy: Strategy, platform: Platform, sampling: Sampling, alive: Callable[[], None]
 ) -> Training | Trained | Skipped:
     """Return a run that is ready to train, after a few steps that were right; a result where nothing is left to do."""
-    assert case.job
     alive()
-    short = replace(case, job=replace(case.job, steps=min(FIRST, case.job.steps)))
+    # Ranks that average after every step, and wait for each other, make one step together, whatever the strategy.
+    together = replace(job_of(case), steps=min(FIRST, job_of(case).steps), every=1, staleness=0)
     try:
-        training = _prepare(short, strategy, platform, sampling, alive)
-        _go(training, training.job.steps)
-        result = _finish(strategy, training)
+        training = _prepare(replace(case, work=together), strategy, platform, sampling, alive)
+        _go(training, together.steps)
+        result = _finish(strategy, training, plain_sgd(together, case.ranks))
         if result.wrong or sampling.check_only:
             return replace(result, case=case)
         return _prepare(case, strategy, platform, sampling, alive)
@@ -87,9 +100,9 @@ def _prepare(
 def _go(training: Training, until: int) -> None:
     """*Collective*: train from a meeting on; the second one lets no rank compute before all have begun.
 
-    The moments of updates become seconds of training: the time between two turns does not count.
+    The moments of kept weights become seconds of training: the time between two turns does not count.
     """
-    platform, first = training.platform, len(training.updates)
+    platform, first = training.platform, len(training.kept)
     gc.collect()
     platform.launcher.synchronize()
     begun = time.perf_counter()
@@ -105,63 +118,43 @@ def _go(training: Training, until: int) -> None:
     # Ranks with copies may be on several machines, and have a clock each; those that share one copy have one clock.
     turns = [(begun, ended)] if training.copied else platform.team.exchange((begun, ended))
     start = min(begun for begun, _ in turns)
-    for number, update in enumerate(training.updates[first:], first):
-        training.updates[number] = update._replace(moment=training.seconds + update.moment - start)
+    for number, kept in enumerate(training.kept[first:], first):
+        training.kept[number] = kept._replace(moment=training.seconds + kept.moment - start)
     training.seconds += max(ended for _, ended in turns) - start
 
 
-def _finish(strategy: Strategy, training: Training) -> Trained:
-    """*Collective*: check what became of a run, and return its result."""
-    platform = training.platform
-    updates = [] if training.copied and training.rank else training.updates  # rank 0 speaks for all copies
-    reports = platform.team.exchange((updates, training.digests(), sum(training.computed), training.spoils))
-    lists, copies, computing, spoils = zip(*reports, strict=True)
-    updates = sorted((update for own in lists for update in own), key=lambda update: update.version)
-    failure = platform.checker.overrun(training.case) or _check(strategy, training, updates, copies)
+def _finish(strategy: Strategy, training: Training, expected: NDArray[np.float64] | None = None) -> Trained:
+    """*Collective*: check what became of a run, and return its result.
+
+    The weights must be the expected ones; where those are not known, the first ones less all gradients.
+    """
+    platform, job = training.platform, training.job
+    kept = [] if training.copied and training.rank else training.kept  # rank 0 speaks for all copies
+    own = (kept, training.digest(), training.gradients, training.age, training.computed, training.spoils)
+    lists, digests, gradients, ages, computed, spoils = zip(*platform.team.exchange(own), strict=True)
+    kept = sorted(chain.from_iterable(lists), key=lambda weights: weights.version)
+    if expected is None:
+        expected = first_weights(job) - job.rate / training.ranks * sum(gradients)
+    steps = tuple(map(len, computed))
+    failure = platform.checker.overrun(training.case) or check_weights(job, kept, steps, digests, expected)
     training.closing.close()
-    steps = [0] * training.ranks
-    ages: list[int] = []
-    for update in updates:
-        ages += [update.before - update.read] * len(update.ranks)
-        for rank in update.ranks:
-            steps[rank] += update.steps
     return Trained(
         case=training.case,
         implementation=strategy.name,
         platform=platform.name,
-        points=() if failure else tuple(_loss_curve(training.job, updates)),
-        seconds=updates[-1].moment,
-        steps=tuple(steps),
-        computing=tuple(round(seconds, DIGITS) for seconds in computing),
-        age=float(np.mean(ages)) if ages else 0.0,
+        points=() if failure else tuple(_loss_curve(job, kept)),
+        seconds=kept[-1].moment if kept else 0.0,
+        steps=steps,
+        computing=tuple(round(sum(seconds), DIGITS) for seconds in computed),
+        age=sum(ages) / max(1, sum(steps)),
         mismatch=failure,
         note=platform.note | Note.of(*(operation.library for operation in training.operations)),
         scheduling=None if failure else Scheduling.of_ranks(spoils),
     )
 
 
-def _check(
-    strategy: Strategy, training: Training, updates: Sequence[Update], copies: Sequence[Sequence[bytes]]
-) -> CheckFailure | None:
-    """*Collective*: return the first update that is not what it must be; the ranks share the work."""
-    job, ranks, team = training.job, training.ranks, training.platform.team
-    failure = check_order(job, ranks, updates, strategy.lag(job))
-    failure = failure or check_copies(updates, copies)
-    if failure:
-        return failure
-    versions = {0: first_weights(job)} | {update.version: update.weights for update in updates}
-    found = None
-    with team.agreeing():
-        for update in updates[training.rank :: ranks]:
-            if found := check_update(job, ranks, update, versions):
-                break
-    every = [failure for failure in team.exchange(found) if failure]
-    return min(every, key=lambda failure: int(failure.update), default=None)
-
-
-def _loss_curve(job: Job, updates: Sequence[Update]) -> Iterator[Point]:
-    """Yield losses of the first weights and of others spread evenly to the last."""
+def _loss_curve(job: Job, kept: Sequence[Kept]) -> Iterator[Point]:
+    """Yield losses of the first weights and of those that were kept."""
     yield Point(0, 0.0, loss(job, first_weights(job), *held_out(job)))
-    for place in sorted(set(np.linspace(0, len(updates), POINTS + 1).round().astype(int).tolist()))[1:]:
-        update = updates[place - 1]
-        yield Point(update.version, round(update.moment, DIGITS), loss(job, update.weights, *held_out(job)))
+    for version, moment, weights in kept:
+        yield Point(version, round(moment, DIGITS), loss(job, weights, *held_out(job)))

@@ -1,1 +1,1 @@
-"""`collbench sweep`."""
+"""Collectives measured over message sizes, in one setting or in two by turns."""

@@ -1,1 +1,1 @@
-"""`collbench topo`."""
+"""What connects the ranks, here or in a described system."""

@@ -1,1 +1,1 @@
-"""`collbench train`."""
+"""Plans of a training run: layouts that fit, their step time, memory and cost, from curves of collectives."""

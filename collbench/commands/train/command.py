@@ -16,12 +16,12 @@ from collbench.cli.options import folder_option, options_of
 from collbench.cli.running import say_where
 from collbench.commands.train import plans as analysis
 from collbench.commands.train.library import TrainingPlan, TrainRequest, train
+from collbench.commands.train.rows import PlannedStep, words
 from collbench.commands.train.search import OnSystem, Plan
 from collbench.commands.train.sensitivity import Gain, sensitivities
 from collbench.present.columns import USEFUL, Column
 from collbench.present.terminal import lines
 from collbench.requests.sweeps import new_folder
-from collbench.results import PlannedStep, words
 from collbench.topology.products import GIB
 from collbench.topology.system import is_named
 from collbench.units import counted, format_duration, format_rounded

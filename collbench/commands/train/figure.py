@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from collbench.commands.train.plans import Scaled, planned, scaled
+from collbench.commands.train.rows import PlannedStep, words
 from collbench.host.sanitize import text
 from collbench.plots.axes import (
     efficiency_axes,
@@ -16,7 +17,6 @@ from collbench.plots.axes import (
 )
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.present.figures import COLORS, DARK, GREY, OTHERS, SCREEN, STEP_PARTS, Figure, new_figure, style
-from collbench.results import PlannedStep, words
 from collbench.runfile.store import Run
 from collbench.units import counted, format_seconds
 

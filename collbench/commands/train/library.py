@@ -11,6 +11,7 @@ from collbench.commands.train.curves import ModelCurves
 from collbench.commands.train.job import MOST_GPUS, STACKS, Job
 from collbench.commands.train.layouts import parse_layout
 from collbench.commands.train.models import Model, load_model, parse_count, usual_tokens
+from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.run_curves import RunCurves, machine_of_run
 from collbench.commands.train.search import OnSystem, Plan, best_on, plan_on
 from collbench.commands.train.sensitivity import anchored, parse_anchor
@@ -24,7 +25,6 @@ from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.runs import RunOrPath, read
 from collbench.requests.sweeps import find_system, split_names
 from collbench.requests.words import Names
-from collbench.results import PlannedStep
 from collbench.runfile.header import TopologyPart
 from collbench.runfile.store import NAME, Run
 from collbench.units import parse_duration, parse_numbers

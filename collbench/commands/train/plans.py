@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from collbench.commands.train.rows import PlannedStep
 from collbench.present.columns import USEFUL, Column
-from collbench.results import PlannedStep
 from collbench.results.base import CaseResult
 from collbench.topology.products import GIB
 from collbench.units import (

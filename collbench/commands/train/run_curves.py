@@ -83,7 +83,7 @@ def _nearest(curves: Sequence[Points], collective: str, ranks: int) -> tuple[Poi
 
 def _points(rows: Sequence[Observed]) -> Iterator[Points]:
     """Yield every curve of LEAST sizes or more: at each the fastest library, or implementation where there is none."""
-    collectives = [row for row in rows if row.case.ranks > 1 and not row.case.step and not row.case.job]
+    collectives = [row for row in rows if row.case.ranks > 1 and not row.case.work]
     for (name, ranks), own in by_key(collectives, lambda row: (row.case.collective.name, row.case.ranks)).items():
         libraries = [row for row in own if (way := find(row.implementation)) and way.library]
         by_size = by_key(libraries or own, lambda row: row.case.nbytes)

@@ -16,11 +16,11 @@ from collbench.collectives import find_collective
 from collbench.commands.train import communication, compute, memory, step
 from collbench.commands.train.curves import HIGH, LOW, TYPICAL, Array, ModelCurves, Network
 from collbench.commands.train.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts
+from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.setting import Setting, choices, inputs, machine_of
 from collbench.datatypes import find_datatype, find_reduction
 from collbench.errors import CollbenchError, UsageError
 from collbench.notebook import Shown
-from collbench.results import PlannedStep
 from collbench.topology.system import System
 from collbench.units import counted, format_size
 

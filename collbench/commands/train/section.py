@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from collbench.commands.train import plans
+from collbench.commands.train.rows import PlannedStep
 from collbench.plots.sections import Cells, PagePart, Section, TextTable
 from collbench.present.columns import Column
-from collbench.results import PlannedStep, Result
+from collbench.results import Result
 from collbench.units import format_figure, format_range, format_seconds
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from collbench.commands.train.layouts import Choices, layout_of, parse_layout
+from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.search import Plan, best_of, evaluate_layout, resized
 from collbench.commands.train.setting import Setting
 from collbench.errors import UsageError
-from collbench.results import PlannedStep
 from collbench.units import duration
 
 FASTEST, SLOWEST = 0.05, 5.0

@@ -1,1 +1,1 @@
-"""`collbench verify`."""
+"""Every implementation checked at odd sizes."""

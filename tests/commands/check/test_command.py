@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from collbench.commands.check import library as checking
 from collbench.errors import UsageError
-from collbench.requests import checking
 from collbench.results.facts import Scheduling
 from collbench.runfile.store import Writer, read
 from collbench.units import format_rate, format_seconds

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from collbench.commands.step.rows import Series
 from collbench.commands.step.stragglers import Finding, Floats, RankStatistics, StepArrays
-from collbench.results.steps import Series
 
 USUAL = 1e-3  # seconds of computing
 LEAVING = 1e-4  # seconds of communication

@@ -1,7 +1,6 @@
 """`collbench step` as a user meets it: real ranks in step, and predicted ones; also by the names of before."""
 
 import re
-from itertools import product
 from pathlib import Path
 from statistics import fmean
 
@@ -9,17 +8,16 @@ import pytest
 
 from collbench.commands.step.columns import straggler_sections
 from collbench.commands.step.overlap import overlaps
+from collbench.commands.step.rows import StepPrediction, StepTimes, Trained
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.schedules import overlapping
 from collbench.commands.step.stragglers import Finding, StepArrays, straggler_test, verdicts
-from collbench.results import StepPrediction, StepTimes, Trained
-from collbench.results.steps import COMMUNICATED, COMPUTED
-from collbench.runfile.header import Header
-from collbench.runfile.store import Run, Writer, read
+from collbench.commands.step.work import job_of, step_of
+from collbench.runfile.store import Run, read
 from tests.commands.conftest import RIGHT
 from tests.commands.step.made_up_steps import ranks_that_are
 from tests.conftest import Command
-from tests.plots.made_up_runs import MADE_UP, late
+from tests.plots.made_up_runs import late
 
 SMALL = ("--compute", "4MFLOP", "--matrix", "64", "--budget", "0.05", "--out", "out")
 STEPS = ("--compute", "300us", "--steps", "1600", "--budget", "10", "--out", "out")
@@ -53,7 +51,7 @@ def test_one_and_two_ranks_compute_and_those_that_share_work_have_half_of_it(her
     _, run = carried_out(here, tmp_path, *words)
     assert run.complete
     assert all(isinstance(result, StepTimes) and result.right for result in run.results)
-    products = {(result.case.ranks, step.products) for result in run.results if (step := result.case.step)}
+    products = {(result.case.ranks, step_of(result.case).products) for result in run.results}
     assert products == {(1, 8), (2, 8), (2, 4)}
 
 
@@ -80,13 +78,11 @@ def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: P
 def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, tmp_path: Path) -> None:
     words = ("--impl", "mpi", "--gradients", "16K", "--buckets", "16K", *SMALL)
     _, run = carried_out(here, tmp_path, "step", "overlap", "--on", "cpu", "--ranks", "2", *words)
-    rows = [result for result in timed(run) if result.case.step and result.case.step.schedule in overlapping("cpu")]
-    assert {(one.implementation, one.case.step.schedule, one.case.step.bucket) for one in rows if one.case.step} == {
+    rows = [result for result in timed(run) if step_of(result.case).schedule in overlapping("cpu")]
+    assert {(one.implementation, step_of(one.case).schedule, step_of(one.case).bucket) for one in rows} == {
         ("mpi", name, 16384) for name in overlapping("cpu")
     }
     assert all(result.right for result in rows)
-    traced = {(one.rank, one.what) for row in rows for one in row.activities}
-    assert traced == set(product((0, 1), (COMPUTED, COMMUNICATED))), "what either rank did is in the run file"
 
 
 def test_a_narrow_table_of_steps_keeps_what_it_is_about_and_its_headings_are_one_line(here: Command) -> None:
@@ -113,15 +109,6 @@ def test_an_overlap_of_a_described_system_is_predicted(here: Command, tmp_path: 
     (answer,) = (line for line in said.splitlines() if line.startswith("answer: "))
     assert "overlap helps" in answer
     assert "may be as fast" not in answer
-
-
-def test_bands_of_predicted_steps_have_two_ends(here: Command) -> None:
-    """That of a step on a slow network ends far above it."""
-    words = ("--on", "ethernet-100g-tcp", "--ranks", "16", "--out", "out")
-    done = here("step", "overlap", *words)
-    assert re.search(r"stream +64 MiB +406 ms +\d+ ms \.\. [\d.]+ s ", done.stdout)
-    assert "%  predicted" not in done.stdout
-    assert not re.search(r"-0%|\d{3}\.\d%", done.stdout)
 
 
 def timed(run: Run) -> list[StepTimes]:
@@ -161,8 +148,7 @@ def test_a_rank_that_computes_twice_as_much_is_named(here: Command, tmp_path: Pa
     rows = [StepArrays.of(result.series) for result in timed(run)]
     assert ranks_that_are(Finding.LATE, straggler_test(rows)) == [1]
     (row,) = timed(run)
-    assert row.case.step
-    assert row.case.step.slow == ((1, 2.0),)
+    assert step_of(row.case).slow == ((1, 2.0),)
     assert 0 < row.clock < 0.05
 
 
@@ -184,7 +170,7 @@ def test_strategies_are_compared_over_seeds(here: Command, tmp_path: Path) -> No
         "1:2",
     )
     results = run.results
-    assert {(result.implementation, result.case.job.seed) for result in results if result.case.job} == {
+    assert {(result.implementation, job_of(result.case).seed) for result in results} == {
         (name, seed) for name in COMPARED for seed in (1, 2)
     }
     assert all(isinstance(result, Trained) and result.right for result in results)
@@ -192,19 +178,3 @@ def test_strategies_are_compared_over_seeds(here: Command, tmp_path: Path) -> No
     assert "rank 1 2 times as slow" in said
     for name in COMPARED:
         assert len(re.findall(rf"^ +[12]  {name} .* {RIGHT}", said, re.MULTILINE)) == 2
-
-
-def test_other_commands_read_a_race(here: Command, tmp_path: Path) -> None:
-    """A report has its rows, the list has the run; nothing breaks where there is nothing to compare."""
-    with Writer(tmp_path / "out") as writer:
-        writer.header(Header())
-        for row in MADE_UP["losses"]:
-            writer.append(row)
-    assert here("report", "out", "-o", "report.html").returncode == 0
-    assert "training to loss" in (tmp_path / "report.html").read_text()
-    assert "out" in here("runs", ".").stdout
-    for words in (("compare", "out", "out"), ("export", "out", "--to", "csv"), ("diagnose", "out"), ("fit", "out")):
-        done = here(*words)
-        assert "Traceback" not in done.stderr
-        assert "not foreseen" not in done.stderr
-        assert done.returncode in (0, 2, 4), done.stderr

@@ -2,17 +2,16 @@
 
 import pytest
 
-from collbench.cases import Step
 from collbench.commands.step.overlap import COSTS, HELPS, INCONCLUSIVE, as_good, overlaps, verdicts
-from collbench.results import StepPrediction, StepTimes
-from collbench.results.steps import Series
+from collbench.commands.step.rows import Series, StepPrediction, StepTimes
+from collbench.commands.step.work import Step
 from tests.conftest import case
 
 
 def row(schedule: str, *seconds: float, computing: float = 0.0, bucket: int = 0, name: str = "mpi") -> StepTimes:
     """Rounds of one series, whose steps took so long; so many seconds of it computing."""
     series = tuple(Series((0.0, 0.0), ((computing,),) * 2, ((each,),) * 2) for each in seconds)
-    whole = case(nbytes=4096, step=Step(8, 64, schedule, bucket))
+    whole = case(nbytes=4096, work=Step(8, 64, schedule, bucket))
     return StepTimes(whole, name, "cpu", series=series, rounds=(1,) * len(seconds))
 
 
@@ -71,7 +70,7 @@ def test_of_predictions_those_are_as_good_whose_bands_overlap() -> None:
     """And where nothing is hidden, the share is 0 without a sign."""
 
     def predicted(schedule: str, low: float, seconds: float, high: float, bucket: int = 0) -> StepPrediction:
-        whole = case(nbytes=4096, step=Step(8, 64, schedule, bucket))
+        whole = case(nbytes=4096, work=Step(8, 64, schedule, bucket))
         return StepPrediction(whole, "nccl", (seconds, 0.0, 0.0), low, high)
 
     parts = [predicted("compute", 6, 6, 6), predicted("communicate", 3, 4, 5), predicted("sequential", 9, 10, 11)]

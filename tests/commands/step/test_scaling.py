@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collbench.cases import STRONG, WEAK, Step
+from collbench.commands.step.rows import Series, StepPrediction, StepTimes
 from collbench.commands.step.scaling import (
     HEALTHY,
     INCONCLUSIVE,
@@ -21,15 +21,15 @@ from collbench.commands.step.scaling import (
     remedies,
     verdict,
 )
-from collbench.results import Failed, Result, StepPrediction, StepTimes
-from collbench.results.steps import Series
+from collbench.commands.step.work import STRONG, WEAK, Step, step_of
+from collbench.results import Failed, Result
 from tests.conftest import case
 
 
 def row(ranks: int, *seconds: float, products: int = 12, name: str = "mpi") -> StepTimes:
     """A row whose rounds of one series took so long a step; half of it computing."""
     series = tuple(Series((0.0,) * ranks, ((each / 2,),) * ranks, ((each,),) * ranks) for each in seconds)
-    whole = case(ranks=ranks, step=Step(products, 64, "compute" if ranks == 1 else "sequential"))
+    whole = case(ranks=ranks, work=Step(products, 64, "compute" if ranks == 1 else "sequential"))
     return StepTimes(whole, name, "cpu", series=series, rounds=(1,) * len(seconds))
 
 
@@ -66,8 +66,7 @@ def test_the_mode_is_that_of_the_run_file_and_follows_from_the_work_where_an_old
 
 
 def in_mode(result: StepTimes, mode: str) -> StepTimes:
-    assert result.case.step
-    return replace(result, case=replace(result.case, step=replace(result.case.step, mode=mode)))
+    return replace(result, case=replace(result.case, work=replace(step_of(result.case), mode=mode)))
 
 
 def test_every_implementation_and_mode_has_a_curve_of_what_has_times() -> None:
@@ -76,7 +75,7 @@ def test_every_implementation_and_mode_has_a_curve_of_what_has_times() -> None:
     found = curves([*weak, *strong])
     assert [(curve.name, curve.mode) for curve in found] == [("mpi", WEAK), ("auto", WEAK), ("mpi", STRONG)]
     assert found[2].base.row is strong[0]
-    lost: Result = Failed(case(ranks=2, step=Step(12, 64)), "mpi", "cpu", "killed")
+    lost: Result = Failed(case(ranks=2, work=Step(12, 64)), "mpi", "cpu", "killed")
     (curve,) = curves([row(1, *[1.0] * 8), lost, row(4, *[2.0] * 8)])
     assert [point.ranks for point in curve.points] == [1, 4]
     assert curves([lost, row(4, *[2.0] * 8)]) == []
@@ -85,8 +84,8 @@ def test_every_implementation_and_mode_has_a_curve_of_what_has_times() -> None:
 
 
 def test_a_prediction_has_its_band() -> None:
-    one = StepPrediction(case(ranks=1, step=Step(0, 0, seconds=1.0)), "nccl", (1.0, 0, 0), 1.0, 1.0)
-    many = StepPrediction(case(ranks=8, step=Step(0, 0, seconds=1.0)), "nccl", (1.0, 0.1, 0.15), 1.2, 2.0)
+    one = StepPrediction(case(ranks=1, work=Step(0, 0, seconds=1.0)), "nccl", (1.0, 0, 0), 1.0, 1.0)
+    many = StepPrediction(case(ranks=8, work=Step(0, 0, seconds=1.0)), "nccl", (1.0, 0.1, 0.15), 1.2, 2.0)
     (curve,) = curves([one, many])
     assert curve.mode == WEAK
     assert curve.last.efficiency.value == pytest.approx(0.8)
@@ -175,10 +174,10 @@ def test_the_whole_interval_decides() -> None:
 
 def predicted(computing: float, waiting: float, exposed: float) -> list[StepPrediction]:
     """One rank alone that computes for a second, and four."""
-    alone = StepPrediction(case(ranks=1, step=Step(0, 0, seconds=1.0)), "nccl", (1.0, 0, 0), 1.0, 1.0)
+    alone = StepPrediction(case(ranks=1, work=Step(0, 0, seconds=1.0)), "nccl", (1.0, 0, 0), 1.0, 1.0)
     total = computing + waiting + exposed
     step = Step(0, 0, seconds=1.0)
-    return [alone, StepPrediction(case(ranks=4, step=step), "nccl", (computing, waiting, exposed), total, total)]
+    return [alone, StepPrediction(case(ranks=4, work=step), "nccl", (computing, waiting, exposed), total, total)]
 
 
 def test_a_healthy_scaling_is_one_sentence_and_a_poor_one_says_what_would_help_most() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.cases import BUCKET_UNIT, Step, flops_of
-from collbench.results import StepTimes
-from collbench.results.steps import Series
+from collbench.commands.step.overlap import kind_of_step
+from collbench.commands.step.rows import Series, StepTimes
+from collbench.commands.step.work import BUCKET_UNIT, Step, buckets, flops_of
 from tests.conftest import case
 
 STEP = Step(products=10, size=64)
@@ -18,7 +18,7 @@ LATE = Series(begun=(0.0, 0.5), computed=((2.0, 6.0), (3.0, 8.0)), done=((4.0, 9
 
 def steps(*series: Series, **changes: object) -> StepTimes:
     """A row of these."""
-    return StepTimes(case(step=Step(1, 8)), "mpi", "cpu", series=series, **changes)  # type: ignore[arg-type]
+    return StepTimes(case(work=Step(1, 8)), "mpi", "cpu", series=series, **changes)  # type: ignore[arg-type]
 
 
 def test_a_step_lasts_until_the_last_rank_is_done_and_its_time_is_of_three_parts() -> None:
@@ -75,20 +75,20 @@ def test_the_parts_of_a_step_are_all_of_its_products(products: int, parts: int, 
 @settings(derandomize=True, max_examples=40)
 @given(st.integers(1, 40_000), st.integers(0, 50_000))
 def test_buckets_are_the_whole_array_piece_by_piece(elements: int, bucket: int) -> None:
-    whole = case(nbytes=4 * elements, step=replace(STEP, bucket=bucket))
+    whole = case(nbytes=4 * elements, work=replace(STEP, bucket=bucket))
     end = 0
-    for start, part in whole.buckets():
+    for start, part in buckets(whole):
         assert start == end
         assert start % BUCKET_UNIT == 0
         assert part.nbytes > 0
-        assert part == replace(whole, step=None, nbytes=part.nbytes)
+        assert part == replace(whole, work=None, nbytes=part.nbytes)
         end = start + part.nbytes
     assert end == whole.nbytes
 
 
 def test_what_is_one_block_for_every_rank_is_not_cut() -> None:
-    whole = case("allgather", 4096, step=replace(STEP, bucket=128))
-    assert whole.buckets() == [(0, replace(whole, step=None))]
+    whole = case("allgather", 4096, work=replace(STEP, bucket=128))
+    assert buckets(whole) == [(0, replace(whole, work=None))]
 
 
 def test_a_title_says_what_is_computed_and_how_and_a_product_has_two_operations_for_each_term() -> None:
@@ -101,11 +101,10 @@ def test_a_title_says_what_is_computed_and_how_and_a_product_has_two_operations_
         "100 ms of computing, sequential": Step(0, 0, seconds=0.1),
     }
     for end, step in titles.items():
-        assert case(step=step).title.endswith(end)
+        assert case(work=step).title.endswith(end)
     assert flops_of(3, 100) == 6e6
-    assert STEP.flops == 10 * 2 * 64**3
 
 
 def test_cases_of_different_steps_are_of_different_kinds() -> None:
-    assert len({one.kind for one in (case(), case(step=STEP), case(step=replace(STEP, products=11)))}) == 3
-    assert len({case(step=replace(STEP, schedule=name)).kind_of_step for name in ("compute", "sequential")}) == 1
+    assert len({one.kind for one in (case(), case(work=STEP), case(work=replace(STEP, products=11)))}) == 3
+    assert len({kind_of_step(case(work=replace(STEP, schedule=name))) for name in ("compute", "sequential")}) == 1

@@ -10,9 +10,10 @@ from typing import Any, cast
 import pytest
 
 from collbench.algorithms import Implementation
-from collbench.cases import COMMUNICATE, SEQUENTIAL, Case, Sampling, Step
+from collbench.cases import Case, Sampling
 from collbench.commands.step import measured as steps
 from collbench.commands.step.measured import measure_steps
+from collbench.commands.step.work import COMMUNICATE, SEQUENTIAL, Step
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.processes import Alone
 from collbench.results.facts import Note
@@ -70,7 +71,7 @@ def measured(
 
         return Implementation(name, "", ("cpu",), ("allreduce",), prepared)
 
-    wanted = replace(case(), step=Step(1, 32, schedule=schedule))
+    wanted = replace(case(), work=Step(1, 32, schedule=schedule))
     ways = [way(name) for name in seconds]
     return list(measure_steps(wanted, ways, cast(Any, platform), Sampling(**sampling), launches=launches)), log
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from collbench.cases import Step
+from collbench.commands.step.rows import Series, StepTimes
 from collbench.commands.step.stragglers import (
     Finding,
     StepArrays,
@@ -18,8 +18,8 @@ from collbench.commands.step.stragglers import (
     tail,
     verdicts,
 )
-from collbench.results import Note, StepTimes
-from collbench.results.steps import Series
+from collbench.commands.step.work import Step
+from collbench.results import Note
 from tests.commands.step.made_up_steps import USUAL, disturbed, quiet, ranks_that_are, series, steps_of
 from tests.conftest import case
 
@@ -133,7 +133,7 @@ def test_nobody_is_accused_where_the_host_made_the_ranks_wait() -> None:
     computing = quiet(np.random.default_rng(3), 2, 800)
     computing[1] *= 1.5
     steps = tuple(series(part) for part in np.array_split(computing, 16, axis=1))
-    row = StepTimes(case=case(step=Step(20, 64)), implementation="nccl", platform="gpu", series=steps)
+    row = StepTimes(case=case(work=Step(20, 64)), implementation="nccl", platform="gpu", series=steps)
     paced, sure = replace(row, note=Note(paced=True)), replace(row, implementation="two-shot")
     assert verdicts([row])[0].startswith("rank 1 is late: last in 100%")
     assert verdicts([paced])[0].startswith("inconclusive: the GPUs waited for the host")
@@ -145,7 +145,7 @@ def test_where_nobody_is_late_the_latest_is_named_without_blame() -> None:
     computing = quiet(np.random.default_rng(3), 4, 2000)
     computing[2] *= 1.002
     steps = tuple(series(part) for part in np.array_split(computing, 16, axis=1))
-    row = StepTimes(case=case(ranks=4, step=Step(20, 64)), implementation="nccl", platform="gpu", series=steps)
+    row = StepTimes(case=case(ranks=4, work=Step(20, 64)), implementation="nccl", platform="gpu", series=steps)
     (line,) = verdicts([row])
     arrays = StepArrays.of(steps)
     latest = max(range(4), key=arrays.last_share)
@@ -158,7 +158,7 @@ def test_lateness_is_a_share_of_a_step() -> None:
     computing[1] *= 1.5
     row, slow = (
         StepTimes(
-            case=case(step=Step(20, 64)),
+            case=case(work=Step(20, 64)),
             implementation=f"{scale}",
             platform="cpu",
             series=tuple(series(part) for part in np.array_split(scale * computing, 16, axis=1)),
@@ -167,10 +167,3 @@ def test_lateness_is_a_share_of_a_step() -> None:
     )
     (line,) = verdicts([row, slow])
     assert re.search(r", by (29|3\d)\.\d% \(.* of a step; ", line), line
-
-
-def test_too_few_steps_have_no_interval_instead_of_question_marks() -> None:
-    few = StepTimes(case=case(step=Step(20, 64)), implementation="nccl", platform="gpu", series=(TWO,))
-    (line,) = verdicts([few])
-    assert line.startswith("inconclusive: rank ")
-    assert "?" not in line

@@ -1,25 +1,25 @@
 """Strategies of synchronisation: real ranks learn what one rank would, and every wrong update is found."""
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from collbench.cases import Job, Sampling, Sweep
+from collbench.cases import Sampling, Sweep
 from collbench.collectives import COLLECTIVES
+from collbench.commands.step.rows import Trained
 from collbench.commands.step.strategies import choose, strategies
 from collbench.commands.step.strategies.network import batch, first_weights, gradient, held_out, loss, samples_of
-from collbench.commands.step.strategies.trainer import Update, Weights, check_copies, check_order, check_update
+from collbench.commands.step.strategies.trainer import Kept, check_weights, plain_sgd
+from collbench.commands.step.work import Job
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import UsageError
 from collbench.measure.session import Session
-from collbench.results import Result, Trained
-from collbench.results.facts import WeightMismatch
+from collbench.results import Result
 from collbench.runfile.store import read
-from tests.conftest import Command
+from tests.conftest import ROOT, Command
 
 SMALL = Job(inputs=5, hidden=7, outputs=3, samples=24, batch=12)
 JOB = Job(inputs=6, hidden=16, outputs=3, samples=64, batch=32, steps=12, every=4, staleness=3)
@@ -51,104 +51,22 @@ def test_data_are_the_same_everywhere_and_only_weights_and_order_are_of_the_seed
     assert np.array_equal(batch(SMALL, 0, 2)[0], batch(SMALL, 0, 0)[0])
 
 
-def learnt(weights: Weights, rank: int, step: int) -> Weights:
-    result = np.empty_like(weights)
-    gradient(TINY, weights, *batch(TINY, rank, step), result)
-    return result
-
-
-Change = Callable[[int, list[Weights], list[Weights]], None]
-
-
-def synchronous(change: Change = lambda step, made, weights: None) -> list[Update]:
-    """Updates of two ranks that add all gradients after every step; `change` may spoil gradients and weights."""
-    weights, updates = first_weights(TINY).copy(), []
-    for step in range(TINY.steps):
-        before = step * RANKS
-        made, held = [learnt(weights, rank, step) for rank in range(RANKS)], [weights]
-        change(step, made, held)
-        weights = held[0] - np.float32(TINY.rate / RANKS) * (made[0] + made[1])
-        updates.append(Update(before + RANKS, float(step), weights.copy(), range(RANKS), step, 1, before))
-    return updates
-
-
-def flaw(updates: list[Update]) -> WeightMismatch | None:
-    """The first that a run would find."""
-    versions = {0: first_weights(TINY)} | {update.version: update.weights for update in updates}
-    found = check_order(TINY, RANKS, updates, 0)
-    for update in updates:
-        found = found or check_update(TINY, RANKS, update, versions)
-    return found
-
-
-def test_a_wrong_update_is_found_where_it_is_and_a_right_one_has_no_flaw() -> None:
-    """The third one, and nothing before it."""
-    assert flaw(synchronous()) is None
-
-    def one_element(made: list[Weights], weights: list[Weights]) -> None:
-        made[0][int(np.abs(made[0]).argmax())] *= 1.01
-
-    def not_a_number(made: list[Weights], weights: list[Weights]) -> None:
-        made[0][3] = np.nan
-
-    spoils: dict[str, Callable[[list[Weights], list[Weights]], None]] = {
-        "a lost contribution": lambda made, weights: made[1].fill(0),
-        "a doubled contribution": lambda made, weights: np.multiply(made[1], 2, out=made[1]),
-        "one element": one_element,
-        "not a number": not_a_number,
-        "another batch": lambda made, weights: np.copyto(made[1], learnt(weights[0], 1, 3)),
-        "stale weights": lambda made, weights: np.copyto(made[1], learnt(first_weights(TINY), 1, 2)),
-        "forgotten weights": lambda made, weights: weights.__setitem__(0, first_weights(TINY)),
-    }
-    for name, spoil in spoils.items():
-        found = flaw(synchronous(lambda step, made, held, spoil=spoil: spoil(made, held) if step == 2 else None))  # type: ignore[misc]
-        assert found, name
-        assert (found.rank, found.update) == (0, "6"), name
-
-
-def test_own_steps_between_two_averages_are_one_contribution() -> None:
-    """The average of two ranks that made three steps each is right, and that of other weights is not."""
-    ends = []
-    for rank in range(RANKS):
-        weights = first_weights(TINY).copy()
-        for step in range(3):
-            weights -= np.float32(TINY.rate) * learnt(weights, rank, step)
-        ends.append(weights)
-    right = Update(6, 0.0, (ends[0] + ends[1]) / 2, range(RANKS), 0, 3, 0)
-    versions = {0: first_weights(TINY)}
-    assert check_update(TINY, RANKS, right, versions) is None
-    assert check_update(TINY, RANKS, right._replace(weights=ends[0]), versions)
-    read_nowhere = right._replace(read=5)
-    assert "which nobody has" in str(check_update(TINY, RANKS, read_nowhere, versions))
-
-
-def test_a_rank_that_holds_other_weights_is_found() -> None:
-    updates = synchronous()
-    right = [b"1", b"2", b"3", b"4"]
-    assert check_copies(updates, [right, right]) is None
-    assert check_copies(updates, [[], []]) is None, "one copy of the weights"
-    found = check_copies(updates, [right, [b"1", b"other", b"3", b"4"]])
-    assert found
-    assert (found.rank, found.update) == (1, "4")
-    assert "3 updates instead of 4" in str(check_copies(updates, [right, right[:3]]))
-
-
-def test_updates_that_are_missing_twice_or_out_of_order_are_found() -> None:
-    whole = synchronous()
-    assert "instead of 8" in str(check_order(TINY, RANKS, whole[:3], 0))
-    assert "step 3 of rank 0 after 1 steps of it" in str(check_order(TINY, RANKS, [whole[0], *whole[2:]], 0))
-    assert "step 1 of rank 0 after 1 steps of it" in str(check_order(TINY, RANKS, [whole[0], *whole], 0))
-
-
-def test_weights_that_are_too_old_are_found() -> None:
-    """Rank 0 makes its second step on weights that lack rank 1's first: allowed one step behind, not none."""
-    order = [(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 2), (0, 2, 4), (1, 2, 4), (0, 3, 6), (1, 3, 6)]
-    updates = [
-        Update(place + 1, 0.0, first_weights(TINY), (rank,), step, 1, read)
-        for place, (rank, step, read) in enumerate(order)
-    ]
-    assert check_order(TINY, RANKS, updates, 1) is None
-    assert "rank 0 on weights that are too old" in str(check_order(TINY, RANKS, updates, 0))
+def test_weights_that_are_wrong_differ_or_lack_a_batch_are_found() -> None:
+    expected = plain_sgd(TINY, RANKS)
+    kept = [Kept(8, 1.0, expected.astype(np.float32))]
+    assert check_weights(TINY, kept, (4, 4), (b"same", b"same"), expected) is None
+    for value in (1.001, np.nan):
+        weights = expected.astype(np.float32)
+        weights[3] *= value
+        found = check_weights(TINY, [Kept(8, 1.0, weights)], (4, 4), (b"same", b"same"), expected)
+        assert found
+        assert (found.index, found.wrong) == (3, 1)
+    other = check_weights(TINY, kept, (4, 4), (b"same", b"other"), expected)
+    assert other
+    assert other.rank == 1
+    for steps, last in (((4, 3), 8), ((4, 4), 7)):
+        assert "instead of 8" in str(check_weights(TINY, [Kept(last, 1.0, kept[0].weights)], steps, (), expected))
+    assert check_weights(TINY, [], (0, 0), (), expected)
 
 
 def trained(ranks: int, *names: str, jobs: tuple[Job, ...] = (JOB,), check_only: bool = False) -> list[Result]:
@@ -160,7 +78,7 @@ def trained(ranks: int, *names: str, jobs: tuple[Job, ...] = (JOB,), check_only:
         (REDUCTIONS["sum"],),
         ranks,
         names or tuple(strategies()),
-        jobs=jobs,
+        works=jobs,
         sampling=Sampling(check_only=check_only),
     )
     with Session("cpu", sweep, None, None) as session:
@@ -249,31 +167,31 @@ if "COLLBENCH_LINK" in os.environ and os.environ.get("PMI_RANK") == "1":
     from collbench.commands.step.strategies.trainer import Training
     learn = Training.gradient
     def changed(self, weights, step, result):
-        learn(self, weights, step, result)
-        if step == 2 and self.job.steps == 12:
-            BREAK
+        if step != 2:
+            return learn(self, weights, step, result)
+        BREAK
     Training.gradient = changed
 """
 BROKEN = {
-    "a contribution is lost": "result[:] = 0",
-    "a contribution is doubled": "result *= 2",
+    "a contribution is lost": "learn(self, weights, step, result); result *= self.job.steps != 12",
+    "a contribution is doubled": "learn(self, weights, step, result); result *= 1 + (self.job.steps == 12)",
     "stale weights": "learn(self, first_weights(self.job), step, result)",
     "another batch": "learn(self, weights, step + 1, result)",
-    "weights beside the gradient": "weights[3] += 1e-3",
+    "weights beside the gradient": "learn(self, weights, step, result); weights[3] += 1e-3",
 }
 
 
 def cheats(here: Command, folder: Path, code: str) -> None:
-    """One step of twelve of one rank makes every strategy wrong; the row says where, and the exit status is 1."""
+    """One step of one rank makes every strategy wrong, and the exit status is 1."""
     (folder / "sitecustomize.py").write_text(SITE.replace("BREAK", code))
-    paths = os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", ""), str(Path(__file__).parents[2])))
+    paths = os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", ""), str(ROOT)))
     words = ("--ranks", "2", "--seeds", "1", "--steps", "12", "--staleness", "2")
     out = str(len(list(folder.iterdir())))
     done = here(
         "step", "strategies", *words, "--strategy", "ring,local-sgd,asynchronous", "--out", out, PYTHONPATH=paths
     )
     results = read(folder / out).results
-    unseen = {"asynchronous"} if code.startswith("weights") else set()  # whose weights are the server's
+    unseen = {"asynchronous"} if "weights[3]" in code else set()  # whose weights are the server's
     assert len(results) == 3
     wrong = {result.implementation for result in results if isinstance(result, Trained) and result.wrong}
     assert wrong == {"ring", "local-sgd", "asynchronous"} - unseen, (code, done.stdout)

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.cases import Job
 from collbench.commands.step.columns import ranking_table
 from collbench.commands.step.figure import losses
+from collbench.commands.step.rows import Point, Trained
 from collbench.commands.step.trained import Effort, geometric_mean, ranking, round_up, verdicts
-from collbench.results import Trained
+from collbench.commands.step.work import Job, job_of
 from collbench.results.facts import WeightMismatch
-from collbench.results.steps import Point
 from tests.conftest import case
 
 NOISE = (1.0, 1.05, 0.97, 1.02)
@@ -22,7 +21,7 @@ def run(style: str, seed: int, step: float, progress: float = 1.0, floor: float 
     """A run whose loss halves with every 10 / progress steps down to a floor, and whose steps take so many seconds."""
     points = [Point(2 * n, n * step, max(floor, 4 * 0.5 ** (n * progress / 10))) for n in range(0, 101, 2)]
     job = Job(seed=seed, steps=100, slow=((1, 4.0),))
-    return Trained(case(job=job), style, "cpu", tuple(points), 100 * step, (100, 100), (0.4, 0.8))
+    return Trained(case(work=job), style, "cpu", tuple(points), 100 * step, (100, 100), (0.4, 0.8))
 
 
 def runs(
@@ -32,7 +31,7 @@ def runs(
 
 
 def racing_to(target: float, results: list[Trained]) -> list[Trained]:
-    return [replace(one, case=case(job=replace(one.case.job, target=target))) for one in results if one.case.job]
+    return [replace(one, case=case(work=replace(job_of(one.case), target=target))) for one in results]
 
 
 def told(*results: Trained, target: float = 0.0) -> tuple[list[str], list[str]]:
@@ -106,11 +105,13 @@ def test_an_estimate_is_a_geometric_mean_with_student_s_interval_and_targets_hav
 def test_the_picture_has_both_axes_a_target_and_a_row_for_every_strategy() -> None:
     found = ranking([*runs("ring", 2e-3), *runs("asynchronous", 1e-3, floor=3.0)])
     assert found
-    time, steps, below, _ = losses(found).axes
-    assert (below.get_xlabel(), time.get_yscale()) == ("wall time", "log")
+    figure = losses(found)
+    time, steps = figure.axes
+    assert (time.get_xlabel(), time.get_yscale()) == ("wall time", "log")
     assert [line.get_ydata()[0] for line in time.lines if line.get_linestyle() == ":"] == [0.11]
-    assert [label.get_text() for label in below.get_yticklabels()] == ["ring", "asynchronous"]
-    assert {line.get_ydata()[0] for line in below.lines} == {0}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ring", "asynchronous"]
+    ((reached,),) = (line.get_xdata() for line in time.lines if line.get_marker() == "o")
+    assert reached == pytest.approx(found.entries[0].mean(Effort.SECONDS).value)
     assert max(steps.lines[0].get_xdata()) == 100
 
 

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from collbench.commands.train.memory import PARTS as MEMORY_PARTS
+from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.step import PARTS as STEP_PARTS
 from collbench.datatypes import DATATYPES
-from collbench.results import PlannedStep, Result
+from collbench.results import Result
 from tests.conftest import case
 
 GIB = 2.0**30

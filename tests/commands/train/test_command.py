@@ -2,13 +2,13 @@
 
 import re
 from itertools import pairwise
-from math import prod
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from collbench.results import PlannedStep, Reported
+from collbench.commands.train.rows import PlannedStep
+from collbench.results import Reported
 from collbench.runfile.store import read
 from tests.commands.compare.test_command import write
 from tests.conftest import ROOT, Command, case, drawn_again
@@ -37,18 +37,6 @@ def test_the_published_layout_is_among_the_best_three(here: Command, tmp_path: P
     assert re.search(r"^[123]  tp8 pp16 dp8 .* 31\.\d s", done.stdout, re.M), done.stdout
     assert "nothing here is measured" in done.stderr
     assert drawn_again(here, tmp_path / "out") == ["layouts.png"]
-
-
-def test_every_row_adds_up_and_fits(here: Command, tmp_path: Path) -> None:
-    done = here("train", *SMALL, "--top", "30", "--out", "out")
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = planned(tmp_path / "out")
-    assert len(rows) > 10
-    for row in rows:
-        assert row.needed <= row.capacity == 80 * 2**30
-        assert row.gpus == 16
-        sizes = [int(size) for size in re.findall(r"\b(?:tp|pp|cp|dp)(\d+)", row.implementation)]
-        assert prod(sizes) == 16, row.implementation
 
 
 def test_a_scaling_says_what_it_keeps_of_the_rate(here: Command, tmp_path: Path) -> None:
@@ -120,18 +108,6 @@ def test_an_anchor_moves_computing_alone(here: Command, tmp_path: Path) -> None:
     assert "anchored on tp8 pp16 dp8 mb1 ddp full" in anchored.stdout
 
 
-def test_a_precision_of_32_bits_takes_twice_as_long(here: Command, tmp_path: Path) -> None:
-    """Products have half the rate, and everything else twice the bytes, but for scores of words and gradients."""
-    for precision in ("bf16", "tf32"):
-        words = ("--layout", "tp2 zero1 mb1", "--precision", precision, "--out", precision)
-        done = here("train", *SMALL, *words)
-        assert done.returncode == 0, done.stderr
-    half, whole = (planned(tmp_path / name)[0] for name in ("bf16", "tf32"))
-    for part in ("computing", "tensor_parallel"):
-        assert 1.8 * half.parts[part] < whole.parts[part] < 2.05 * half.parts[part], part
-    assert whole.memory["weights"] == 2 * half.memory["weights"]
-
-
 def test_a_run_is_planned_on_with_its_own_curves_and_ranks_on_a_cpu_are_not(here: Command, tmp_path: Path) -> None:
     """Of an imported log the machine has to be named."""
     log = [
@@ -148,18 +124,6 @@ def test_a_run_is_planned_on_with_its_own_curves_and_ranks_on_a_cpu_are_not(here
     for run, said in (("log", "--machine"), (RUN, "is of ranks on a CPU")):
         done = here("train", *model, "--on", run)
         assert (done.returncode, said in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr
-
-
-def test_what_does_not_fit_says_by_how_much_and_what_would(here: Command) -> None:
-    """And what is named does."""
-    words = ("train", "--model", "megatron-1t", "--on", "dgx-a100", "--gpus", "64", "--batch", "512")
-    done = here(*words)
-    assert done.returncode == 2
-    assert re.search(r"fits 80 GiB: [\d.]+ GiB short with tp", done.stderr)
-    way = re.search(r"these fit: (?:.*, )?(--gpus \d+)", done.stderr)
-    assert way, done.stderr
-    again = here(*words, *way[1].split(), "--out", "out")
-    assert again.returncode == 0, again.stderr
 
 
 def test_the_first_line_answers_as_the_first_row_does_and_rows_stand_in_the_order_that_they_show(here: Command) -> None:

@@ -7,9 +7,9 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.step import PARTS as STEP_PARTS
 from collbench.plots.kinds import PLAIN, kinds, lacking
-from collbench.results import PlannedStep
 from tests.commands.train.made_up_plans import grown, plan, ranked
 from tests.plots.made_up_runs import run
 from tests.plots.made_up_sweeps import labels as legend

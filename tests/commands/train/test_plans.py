@@ -17,9 +17,8 @@ from collbench.commands.train.plans import (
     scaled,
     verdicts,
 )
+from collbench.commands.train.rows import PART_WORDS, PlannedStep, words
 from collbench.commands.train.step import PARTS as STEP_PARTS
-from collbench.results import PlannedStep, words
-from collbench.results.steps import PART_WORDS
 from tests.commands.train.made_up_plans import compared, grown, paid, plan, ranked
 from tests.conftest import measurement
 

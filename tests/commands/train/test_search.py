@@ -209,29 +209,6 @@ def gpt3(**more: str) -> Plan:
     return plan("gpt3-175b", load("dgx-a100"), 1024, 1536, **more)  # type: ignore[arg-type]
 
 
-def small(**more: str) -> Plan:
-    return plan("gpt3-1.3b", load("dgx-h100"), 16, 64, **more)  # type: ignore[arg-type]
-
-
-def test_models_of_every_kind_are_planned() -> None:
-    for model in ("gpt2-small", "gpt3-175b", "llama3-8b", "mixtral-8x7b", "megatron-1t"):
-        answer = plan(model, load("gb200-nvl72"), 512, 512)
-        assert 0 < answer.best.utilisation < 1, model
-        assert answer.best.needed <= answer.setting.capacity, model
-
-
-def test_choices_are_taken_and_change_what_they_should() -> None:
-    layout = "dp16 zero1 mb1"
-    choices = {"precision": PRECISIONS, "optimiser": OPTIMISERS, "gradients": GRADIENTS, "stack": STACKS}
-    for name, table in choices.items():
-        for value in table:
-            assert getattr(small(layout=layout, **{name: value}).setting.job, name) == value
-    plain = small(layout=layout).best
-    assert small(precision="fp8", layout=layout).best.parts["computing"] < plain.parts["computing"]
-    assert small(optimiser="adam8bit", layout=layout).best.memory["optimiser_states"] < plain.memory["optimiser_states"]
-    assert small(gradients="bf16", layout=layout).best.memory["gradients"] == plain.memory["gradients"] / 2
-
-
 def test_the_ranking_is_by_step_and_equal_ones_by_memory() -> None:
     """By the columns that a table shows, and so also where links are unsure or stages uneven."""
     unsure = plan("gpt3-175b", load("gcp-a3-ultra"), 1024, 2048)

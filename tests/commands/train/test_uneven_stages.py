@@ -12,10 +12,10 @@ from collbench.commands.train.curves import ModelCurves
 from collbench.commands.train.job import Job
 from collbench.commands.train.layouts import CODES, FIELDS, Layout, coded, layout_of, parse_layout, uneven
 from collbench.commands.train.models import MODELS, divisors, load_model
+from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.search import Plan, best_of, evaluate_layout, plan_on, search, values_of
 from collbench.commands.train.setting import Setting, machine_of
 from collbench.errors import UsageError
-from collbench.results import PlannedStep
 from collbench.topology.files import load
 from collbench.units import format_seconds
 from tests.commands.train.layouts_on_lines import GATED, Lines, evaluated, request

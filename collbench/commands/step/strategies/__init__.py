@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from collbench import algorithms
-from collbench.cases import Case, Job
+from collbench.cases import Case
 from collbench.commands.step.strategies.trainer import Training
+from collbench.commands.step.work import Job
 from collbench.errors import UsageError, unknown
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
@@ -26,7 +27,6 @@ class Strategy:
     order: int  # place in tables
     uses: tuple[str, ...] = ()  # implementations of the all-reduce
     window_nbytes: Callable[[Job], int] = lambda job: 0  # requested in each rank's window
-    lag: Callable[[Job], int] = lambda job: 0  # steps of other ranks that may be missing in weights that are read
 
 
 @cache
@@ -56,11 +56,11 @@ def choose(names: str) -> tuple[str, ...]:
 
 def needs(names: Iterable[str], jobs: Iterable[Job], ranks: int, platform: str) -> Needs:
     """Return the memory that strategies want, each for itself and for the implementations that it uses."""
-    chosen = [strategies()[name] for name in names]
+    chosen, every = [strategies()[name] for name in names], list(jobs)
     used = {name for strategy in chosen for name in strategy.uses}
     requested = algorithms.needs(sorted(used), ranks, platform)
     fifos = dict(requested.fifos)
     for strategy in chosen:
-        if nbytes := max(map(strategy.window_nbytes, jobs)):
+        if nbytes := max(map(strategy.window_nbytes, every)):
             fifos[strategy.name] = nbytes
     return Needs(fifos, requested.multicast)

@@ -40,7 +40,8 @@ class Asynchronous(Training):
         self._total = counts[:1]
         self._begun, self._made = counts[LINE // 8 :].reshape(2, MAX_RANKS)[:, : self.ranks]
         self._shared = view(start + _HEAD, self.job.nbytes).view(np.float32)
-        self._change, self._rate = np.empty_like(self.weights), np.float32(self.job.rate / self.ranks)
+        self._gradient, self._change = np.empty_like(self.weights), np.empty_like(self.weights)
+        self._rate = np.float32(self.job.rate / self.ranks)
         self.platform.team.meet()
         if self.rank == 0:
             self._monitor.prepare()
@@ -52,13 +53,13 @@ class Asynchronous(Training):
         """*Collective*: train until the ranks together have made so many steps each; a late gradient does not count."""
         ended = time.perf_counter()
         self._last = until * self.ranks
-        while (read := self._read(step := len(self.updates))) is not None:
-            self.gradient(self.weights, step, self._change)
-            self._change *= self._rate
+        while (read := self._read(step := self.steps)) is not None:
+            self.gradient(self.weights, step, self._gradient)
+            np.multiply(self._gradient, self._rate, out=self._change)
             if not self._subtract(step, read):
-                self.computed.pop()  # too late: the gradient is computed again when training goes on
+                self.withdraw(self._gradient)  # too late: it is computed again when training goes on
                 break
-            ended = self.updates[-1].moment
+            ended = time.perf_counter()
         return ended
 
     def _read(self, step: int) -> int | None:
@@ -77,8 +78,10 @@ class Asynchronous(Training):
             if not self._goes_on(lambda: bool(self._begun.min() > step - self.job.staleness)):
                 return False
             np.subtract(self._shared, self._change, out=self._shared)
+            before = int(self._total[0])
             self._total += 1
-            self.keep(self._shared, (self.rank,), step, 1, read, int(self._total[0]))
+            self.age += before - read
+            self.keep(self._shared, before, before + 1)
             self._made[self.rank] = step + 1
             self._monitor.wake()
             return True
@@ -96,6 +99,5 @@ STRATEGIES = (
         Asynchronous,
         order=5,
         window_nbytes=lambda job: LINE + _HEAD + -(-job.nbytes // LINE) * LINE,  # with room to start at a line
-        lag=lambda job: job.staleness,
     ),
 )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.cases import Job
+from collbench.commands.step.work import Job
 
 HELD_OUT = 1024  # samples that no rank learns from: the loss is that on these
 _NOISE = 0.3  # standard deviation of what is added to every output that is learnt from

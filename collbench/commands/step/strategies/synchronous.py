@@ -29,12 +29,11 @@ class Synchronous(Training):
 
     def go(self, until: int) -> float:
         """*Collective*: make steps until each rank has made so many."""
-        ranks = range(self.ranks)
-        for step in range(len(self.updates), until):
+        for step in range(self.steps, until):
             self.gradient(self.weights, step, self.sent)
             self._add()
             self.weights -= self._rate * self.received
-            self.keep(self.weights, ranks, step, 1, step * len(ranks), (step + 1) * len(ranks))
+            self.keep(self.weights, step * self.ranks, (step + 1) * self.ranks)
         return time.perf_counter()
 
 
@@ -68,22 +67,19 @@ class LocalSgd(Training):
         self._add = self.adder("ring-flags")
         self._change = np.empty_like(self.weights)
         self._rate, self._share = np.float32(self.job.rate), np.float32(1 / self.ranks)
-        self._made = 0  # steps
+        self._averaged = 0  # steps in the shared weights
 
     def go(self, until: int) -> float:
         """*Collective*: make steps until each rank has made so many."""
-        ranks, job = range(self.ranks), self.job
-        while self._made < until:
-            self.gradient(self.weights, self._made, self._change)
+        while self.steps < until:
+            self.gradient(self.weights, self.steps, self._change)
             self.weights -= self._rate * self._change
-            self._made += 1
-            if self._made % job.every == 0 or self._made == job.steps:
+            if self.steps % self.job.every == 0 or self.steps == self.job.steps:
                 self.sent[:] = self.weights
                 self._add()
                 self.weights[:] = self._share * self.received
-                first = len(self.updates) * job.every
-                read, version = first * len(ranks), self._made * len(ranks)
-                self.keep(self.weights, ranks, first, self._made - first, read, version)
+                self.keep(self.weights, self._averaged * self.ranks, self.steps * self.ranks)
+                self._averaged = self.steps
         return time.perf_counter()
 
 

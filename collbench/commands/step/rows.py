@@ -1,31 +1,17 @@
-"""Results of training steps: moments of every rank in series of steps, predictions, training runs, and plans."""
+"""Rows of run files: moments of every rank in series of steps, predicted steps, and training runs."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
-from typing import Annotated, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from msgspec import Meta
-
-from collbench.results.base import CaseResult, Expected, Observed, Timed
+from collbench.commands.step.work import Job, Step, job_of
+from collbench.results.base import CaseResult, Expected, Sampled, Timed
 from collbench.results.facts import Scheduling
 from collbench.units import FASTEST, SLOWEST, Count, Duration, Moment, Seconds, counted
-
-COMPUTED, COMMUNICATED = "computed", "communicated"
-"""What a rank does in a step; both may go on at once."""
-
-
-class Activity(NamedTuple):
-    """What a rank did for a bucket of a step that was traced; seconds since the step's first moment."""
-
-    rank: Count
-    what: Annotated[str, Meta(pattern="^(computed|communicated)$")]
-    bucket: Count
-    start: Moment
-    seconds: Moment
 
 
 @dataclass(frozen=True)
@@ -83,7 +69,7 @@ class Series:
         return max(0.0, fmean(self.done[rank]) - fmean(self.computed[rank]) - self.waiting(rank))
 
 
-class StepTimes(Observed, frozen=True, tag="steps"):
+class StepTimes(Sampled, frozen=True, tag="steps"):
     """Checked steps of one case by one implementation, in series that take turns with those of others.
 
     A sample is the mean of a series, so that what a step leaves to the next step counts.
@@ -91,7 +77,6 @@ class StepTimes(Observed, frozen=True, tag="steps"):
 
     series: tuple[Series, ...]
     rounds: tuple[int, ...] = ()  # series in each round of an interleaved run, in order
-    activities: tuple[Activity, ...] = ()  # of the step of median length among those that were traced
     clock: Duration = 0.0  # seconds by which moments of different ranks may be off against each other
 
     @property
@@ -142,7 +127,6 @@ class StepTimes(Observed, frozen=True, tag="steps"):
             self,
             series=tuple(series for result in results for series in result.series),
             rounds=tuple(len(result.series) for result in results),
-            activities=next((result.activities for result in results if result.activities), ()),
             scheduling=Scheduling.joined((result.scheduling, len(result.times)) for result in results),
         )
 
@@ -215,8 +199,7 @@ class Trained(CaseResult, frozen=True, tag="training"):
     @property
     def rate(self) -> float:
         """Samples per second that were trained with, by all ranks together."""
-        assert self.case.job
-        return sum(self.steps) * self.case.job.batch / self.seconds
+        return sum(self.steps) * job_of(self.case).batch / self.seconds
 
     @property
     def least(self) -> float:
@@ -235,78 +218,5 @@ class Trained(CaseResult, frozen=True, tag="training"):
         return None
 
 
-PURPOSES = ("layout", "scale", "interconnect", "cost")
-"""The question that a plan answers: how to lay a run out, how it scales, on which system, for how much money."""
-
-PART_WORDS = {
-    "end_activations": "embedding and output",
-    "context_memory": "CUDA context",
-}
-"""Descriptions of what a step is spent on, or a GPU's memory needed for, where the name of the part does not tell."""
-
-MOST_BYTES = 2**62
-
-_Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
-_SecondsByPart = Annotated[Mapping[_Name, Duration], Meta(max_length=32)]
-_BytesByPart = Annotated[Mapping[_Name, Annotated[float, Meta(ge=0, le=MOST_BYTES)]], Meta(max_length=32)]
-
-
-def words(part: str) -> str:
-    """Return the words for a part of a step or of a memory, also for a part that a newer version wrote."""
-    return PART_WORDS.get(part) or part.replace("_parallel", " parallelism").replace("_", " ")
-
-
-class PlannedStep(Expected, Timed, frozen=True, tag="planned"):
-    """The expected step of a layout of a training run.
-
-    The case stands for its gradients: bytes that its replicas add up, and as many ranks as GPUs.  The implementation
-    is the layout's name.
-    """
-
-    SHOWN = ("implementation", "typical", "low", "high", "utilisation", "needed")
-
-    purpose: Annotated[str, Meta(pattern=f"^({'|'.join(PURPOSES)})$")]
-    system: str  # that the run is planned for
-    parts: _SecondsByPart  # seconds of the step by what they are spent on
-    memory: _BytesByPart  # bytes of a GPU by what they are needed for
-    capacity: Annotated[float, Meta(gt=0, le=MOST_BYTES)]  # bytes of a GPU
-    low: Duration
-    high: Seconds
-    tokens: Annotated[float, Meta(gt=0, le=1e30)]  # of a step, all GPUs together
-    utilisation: Annotated[
-        float, Meta(ge=0, le=10)
-    ]  # of the data sheet's FLOP/s (MFU); its precision may be a slow one
-    price: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # of an hour of a GPU; 0: not known
-    total: Annotated[float, Meta(ge=0, le=1e30)] = 0.0  # tokens of the whole run; 0: not known
-    currency: Annotated[str, Meta(pattern="^([A-Z]{3})?$")] = ""  # of the price, by ISO 4217; empty: not known
-    platform: str = "model"
-
-    @property
-    def typical(self) -> float:
-        """Seconds of a step."""
-        return sum(self.parts.values())
-
-    @property
-    def check(self) -> str:
-        """The word `planned`."""
-        return "planned"
-
-    @property
-    def gpus(self) -> int:
-        """Number of GPUs."""
-        return self.case.ranks
-
-    @property
-    def needed(self) -> float:
-        """Bytes of a GPU that the layout needs."""
-        return sum(self.memory.values())
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of the whole run; of a step where the length of the run is not known."""
-        return self.typical * (self.total / self.tokens if self.total else 1.0)
-
-    @property
-    def cost(self) -> float:
-        """Cost of the same, in the price's currency."""
-        return self.seconds / 3600 * self.gpus * self.price
+ROWS = (StepTimes, StepPrediction, Trained)
+WORKS = (Step, Job)

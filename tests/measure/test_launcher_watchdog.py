@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from collbench.measure import watchdog
-from collbench.measure.watchdog import Watchdog
+from collbench.measure import launcher_watchdog as watchdog
+from collbench.measure.launcher_watchdog import Watchdog
 from tests.commands.sweep.test_command import wait_for
 from tests.conftest import ROOT
 
@@ -126,7 +126,7 @@ def ended(steps: str) -> tuple[int, str]:
     """Status and errors of a process that does that and would then sleep."""
     script = (
         "import sys, time\nsys.modules['mpi4py.MPI'] = None  # as if it had started\n"
-        f"from collbench.measure import watchdog as watchdog\nwatchdog._ABORT = 0.3\n{steps}\ntime.sleep(100)"
+        f"from collbench.measure import launcher_watchdog as watchdog\nwatchdog._ABORT = 0.3\n{steps}\ntime.sleep(100)"
     )
     command, surroundings = [sys.executable, "-c", script], os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
