@@ -2,7 +2,6 @@
 
 from functools import cache
 from itertools import combinations, pairwise
-from pathlib import Path
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -10,7 +9,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from collbench.commands.train.step import PARTS as STEP_PARTS
-from collbench.plots.kinds import PLAIN, PlotRequest, draw, kinds, lacking
+from collbench.plots.kinds import PLAIN, PlotRequest, kinds, lacking
 from collbench.present import figures as palette
 from collbench.results import PARTS, Failed
 from tests.conftest import case
@@ -77,11 +76,6 @@ def test_what_is_held_against_others_stays_as_it_is_when_one_is_chosen() -> None
     ]
     assert [*map(list, targets[0])] == [*map(list, targets[1])] != [], "a target is that of all strategies"
     assert [text.get_text() for text in ring.legends[0].get_texts()] == ["ring"]
-
-
-def test_every_drawn_kind_is_written(tmp_path: Path) -> None:
-    paths = draw([run(*MADE_UP["layouts"])], tmp_path, ("svg",))
-    assert [path.stem for path in paths] == [*drawn("layouts")]
 
 
 def test_why_nothing_is_drawn_is_one_line() -> None:

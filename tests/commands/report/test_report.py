@@ -151,18 +151,6 @@ def test_predictions_have_the_pictures_of_their_systems(tmp_path: Path, here: Co
     assert all(line["predicted"] and line["open"] for line in figure["lines"])
 
 
-def test_verdicts_come_with_the_name_of_the_machine(tmp_path: Path) -> None:
-    rows = [
-        Reported(case(nbytes=2**power, ranks=8), "nccl", "gpu", 2**power / 1e9 + 1e-3, "mean", wrong_elements=0)
-        for power in range(10, 30)
-    ]
-    page = reports.build([read(write(tmp_path / "run", *rows))], "dgx-h100")
-    assert "against DGX H100, 8 GPUs" in Text(page).text
-    assert '<span class="verdict slow">slow</span>' in page
-    with pytest.raises(UsageError, match="unknown system"):
-        reports.build([read(tmp_path / "run")], "no-such-machine")
-
-
 def test_the_verdict_says_who_is_fastest_where_and_by_how_much(tmp_path: Path) -> None:
     slow_start, quick_start = times(8e-6, 10e9, "mpi"), times(1e-6, 1e9, "ring-flags")
     who = Text(built(write(tmp_path / "run", *slow_start, *quick_start))).text
