@@ -8,7 +8,6 @@ compressed.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib import resources
 from typing import Any
 
 from markupsafe import Markup
@@ -46,15 +45,15 @@ def build(runs: Sequence[Run], name: str | None = None, nodes: int | None = None
 
     """
     library = asset("plotly/plotly-basic.min.js")
-    script = asset("fflate/fflate.js") + asset("views.js") + _own("report.js")
+    script = asset("fflate/fflate.js") + asset("views.js") + asset("report.js", __package__)
     return (
-        templates(str(__package__), "templates")
+        templates(__package__, "templates")
         .get_template("page.html")
         .render(
             **_content([analysed(run, name, nodes) for run in safe_runs(runs)]),
             version=__version__,
             policy=policy(library, script),
-            style=Markup(asset("colours.css") + _own("report.css") + phase_css(".part.")),
+            style=Markup(asset("colours.css") + asset("report.css", __package__) + phase_css(".part.")),
             library=packed(library),
             script=Markup(script),
         )
@@ -105,8 +104,3 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
         "chart": chart,
         "data": data_block(chart),
     }
-
-
-def _own(name: str) -> str:
-    """Return the text of a file of the report's own."""
-    return (resources.files(str(__package__)) / name).read_text(encoding="utf-8")

@@ -22,6 +22,7 @@ from collbench.commands.report.chart import data_block
 from collbench.commands.report.command import command
 from collbench.errors import UsageError
 from collbench.present.figures import LOOKS
+from collbench.present.page import asset
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Note, Prediction, Reported, Skipped
 from collbench.runfile.store import NAME, BadRow, read
 from tests.commands.report.pages import SCRIPT, SIZES, Text, built, data_of, times, without_library, write
@@ -233,7 +234,7 @@ def test_colours_can_be_seen_at_night_and_plotly_knows_every_marker() -> None:
     """By the contrast of 4.5 that WCAG 2 demands, on the card at night (colours.css)."""
     for name, look in LOOKS.items():
         assert (luminance(chart.for_dark(look.color)) + 0.05) / (luminance("#161a20") + 0.05) >= 4.5, name
-        assert f'"{look.marker}": ' in reports._own("report.js"), name
+        assert f'"{look.marker}": ' in asset("report.js", "collbench.commands.report"), name
         assert look.linestyle in chart.DASHES, name
 
 
