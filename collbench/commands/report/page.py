@@ -71,7 +71,7 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
     illustrated = 0
     for run in runs:
         for section in commands:
-            illustrated += any(isinstance(row, section.rows) for row in run.run.results)
+            illustrated += section.drawn and any(isinstance(row, section.rows) for row in run.run.results)
     room = PICTURES // max(1, illustrated)
     said, all_said = [], []
     for section in commands:
@@ -85,7 +85,6 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
         "curves": chart["figures"],
         "which": which,
         **{section.name: said_of_runs for section, said_of_runs in said},
-        "spent": by_run(runs, partial(sections.spent, anchors=anchors)),
         "crossovers": by_run(runs, sections.crossovers),
         "fits": by_run(runs, sections.fits),
         "verdicts": by_run(runs, sections.verdicts),

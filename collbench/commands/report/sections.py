@@ -18,7 +18,7 @@ from collbench.errors import CollbenchError
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.plots.sections import MOST, PagePart, Picture, Section, TextTable
 from collbench.present.figures import page_svg
-from collbench.results import PARTS, Explanation, by_key
+from collbench.results import by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
 from collbench.units import format_seconds, format_size
@@ -27,7 +27,6 @@ SECTIONS = {
     "verdict": "Verdict",
     "curves": "Curves",
     "which": "Which interconnect",
-    "spent": "Where the time goes",
     "crossovers": "Crossovers",
     "fits": "Latency and bandwidth",
     "verdicts": "Are the numbers right?",
@@ -78,11 +77,17 @@ def listed(names: Iterable[str], between: str = ", ") -> str:
 
 
 def said(analysed: AnalysedRun, section: Section, room: int, anchors: Anchors) -> PagePart:
-    """Return what a command says of a run, with pictures of at most *room* bytes."""
+    """Return what a command says of a run: each table after its anchor, and pictures of at most *room* bytes."""
     part = section.part(analysed.run.results)
-    drawn, left_out = _pictures(analysed.run, section.rows, room, anchors) if part.tables else ([], 0)
+    drawn: list[Picture] = []
+    left_out = 0
+    if part.tables and section.drawn:
+        drawn, left_out = _pictures(analysed.run, section.rows, room, anchors)
     words = [safe_text(line, 600) for line in part.words[:MOST]]
-    return PagePart(words, part.tables[:MOST], drawn, left_out)
+    tables = []
+    for table in part.tables[:MOST]:
+        tables.append((anchors.new(section.name, table.caption) if table.linked else "", table))
+    return PagePart(words, tables, drawn, left_out)
 
 
 def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> tuple[list[Picture], int]:
@@ -105,7 +110,7 @@ def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> 
     return drawn, left_out
 
 
-# ---- crossovers, explained operations, fits, verdicts
+# ---- crossovers, fits, verdicts
 
 
 def crossovers(analysed: AnalysedRun) -> PagePart:
@@ -121,26 +126,6 @@ def crossovers(analysed: AnalysedRun) -> PagePart:
     words = [in_words(contest) for contest in contests(timed, libraries())]
     left_out = max(0, len(words) - MOST) + max(0, len(fastest) - _MOST_TABLES)
     return PagePart(words[:MOST], fastest[:_MOST_TABLES], left_out=left_out)
-
-
-def explained(analysed: AnalysedRun) -> list[Explanation]:
-    """Return the explanations of a run that are more than a time."""
-    return [result for result in analysed.run.results if isinstance(result, Explanation) and result.tracks]
-
-
-def spent(analysed: AnalysedRun, anchors: Anchors) -> PagePart:
-    """Return a table for each case of the first explanations, after its anchor: where the time of operations goes."""
-    tables = []
-    for case, results in by_key(explained(analysed)[:MOST], lambda result: result.case).items():
-        rows = []
-        for result in results:
-            shares = {part: result.share(part) for part in PARTS}
-            name = ", ".join(filter(None, (result.implementation, result.altered)))
-            rows.append((name, format_seconds(result.seconds), shares))
-        caption = f"{case.title}, {format_size(case.nbytes)}"
-        table = TextTable(caption, ("implementation", "time", "shares", *PARTS), rows)
-        tables.append((anchors.new("spent", caption), table))
-    return PagePart(tables=tables)
 
 
 def fits(analysed: AnalysedRun) -> PagePart:

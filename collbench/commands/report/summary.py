@@ -14,13 +14,13 @@ from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
 from collbench.analysis.matching import unread
 from collbench.analysis.verdict import Correctness, Health, status
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
-from collbench.commands.report.sections import by_run, explained, listed
+from collbench.commands.report.sections import by_run, listed
 from collbench.plots.sections import PagePart, Section, section_of
-from collbench.results import PARTS, Timed, by_key
+from collbench.results import Timed, by_key
 from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
 
-FIRST = 6  # sentences of a command's part, or of explanations, in the verdict; later ones stay with their tables
+FIRST = 6  # sentences of a command's part in the verdict; later ones stay with their tables
 _WORDS = {PASSED: "PASS", REGRESSION: "FAIL", INCONCLUSIVE: "UNKNOWN"}
 
 
@@ -136,7 +136,7 @@ def verdict(
         for name, part in parts:
             if name == label:
                 sentences += part.words[:FIRST]
-        sentences += [*_fastest(run), *_spent(run)]
+        sentences += _fastest(run)
         return PagePart(sentences or ["no row has a time that is known to be right"])
 
     together = [("all runs", PagePart(which.words[:1]))] if which else []
@@ -171,12 +171,3 @@ def _alone(rows: Sequence[Timed]) -> str:
     case, last = rows[0].case, ends[-1]
     rate = f" ({format_rate(last.algbw)} GB/s algorithm bandwidth)" if case.collective.sized else ""
     return f"{case.title}: {last.implementation} {'should take' if last.predicted else 'takes'} {times}{rate}"
-
-
-def _spent(run: AnalysedRun) -> Iterator[str]:
-    """Yield what takes most of the time of the first explained operations."""
-    for result in explained(run)[:FIRST]:
-        most = max(PARTS, key=result.share)
-        operation = f"{result.implementation}, {format_size(result.case.nbytes)}: {format_seconds(result.seconds)}"
-        altered = f"; {result.altered}" if result.altered else ""
-        yield f"{operation}, of which most goes to {most}, {result.share(most):.0%}{altered}"

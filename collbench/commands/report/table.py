@@ -12,7 +12,7 @@ from collbench.cases import Case
 from collbench.commands.report.analysed import SafeRun, safe_text
 from collbench.plots.panels import share_a_device
 from collbench.plots.sections import Section, section_of
-from collbench.results import PARTS, Explanation, Observed, Result, Timed, by_key, timed
+from collbench.results import Observed, Result, Timed, by_key, timed
 from collbench.units import format_range, format_rate, format_seconds, format_size
 
 _NUMBERS = ("time", "interval", "min", "p95", "max", "algbw", "busbw", "vs library")
@@ -111,15 +111,11 @@ def _cells(
         return "bad", (), "not usable: it was checked, and not timed"
     if result.problem:
         return "bad" if result.outcome.bad else "plain", (), safe_text(result.problem, 310)
-    if isinstance(result, Explanation):
-        words = ["the inside of a library is not seen"]
-        if result.tracks:
-            note = str(result.note.brief)
-            words = [*(f"{part} {result.share(part):.0%}" for part in PARTS), *filter(None, [note])]
-        return "plain", (format_seconds(result.seconds),), f"explained: {', '.join(words)}"
     if section := section_of(result, commands):
-        return "ok", *section.cells(result)
-    assert isinstance(result, Timed)
+        cells = section.cells(result)
+        return cells.status, cells.numbers, cells.check
+    if not isinstance(result, Timed):
+        return "plain", (), "not shown: the command that makes such rows is not installed"
     return "ok", _numbers(run, result, references.get(result.case)), check(result)
 
 
