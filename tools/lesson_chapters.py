@@ -9,13 +9,13 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from collbench.cli.options import made
 from collbench.commands.lesson import ASSETS, elsewhere
-from collbench.commands.lesson.content import MODEL, Chapter, Question
+from collbench.commands.lesson.content import MODEL, Part
 from collbench.commands.lesson.numbers import nearest
 from collbench.commands.step import command as step
 from collbench.commands.step.overlap import overlaps
@@ -29,7 +29,7 @@ from tools import ROOT
 ASSET = ASSETS / "chapters.json"
 MEASURED = ROOT / "results" / "cpu-2-ranks-styles"
 TEXTS = Path(__file__).with_suffix(".toml")
-Text = Mapping[str, Any]
+_SHOWN = ("name", "title", "choices", "after", "command")  # of a chapter's texts, as they are on the page
 
 
 class Facts(NamedTuple):
@@ -45,14 +45,13 @@ def written() -> str:
     return msgspec.json.format(msgspec.json.encode(chapters), indent=1).decode() + "\n"
 
 
-def chapter(text: Text) -> Chapter:
+def chapter(text: Part) -> Part:
     """Return a chapter with the numbers of its run: the committed one, or what its command predicts."""
     run = read(MEASURED) if text["name"] == "asynchronous" else predicted(text["command"])
     facts, topology = FACTS[text["name"]](run, text), run.header.topology
-    idea, ask, because = (text[key].format_map(facts.numbers) for key in ("idea", "ask", "because"))
+    said = {key: text[key].format_map(facts.numbers) for key in ("idea", "ask", "because")}
     source = f"{MODEL}: {topology.name}" if topology.model else elsewhere.places()[elsewhere.COMMITTED].source
-    question = Question(text["name"], ask, tuple(text["choices"]), facts.answer, because, source, text["command"])
-    return Chapter(text["name"], text["title"], idea, question, text["after"])
+    return {**{key: text[key] for key in _SHOWN}, **said, "answer": facts.answer, "source": source}
 
 
 def predicted(command: str) -> Run:
@@ -66,7 +65,7 @@ def predicted(command: str) -> Run:
         return read(Path(folder, "run"))
 
 
-def _speed_up(run: Run, text: Text) -> Facts:
+def _speed_up(run: Run, text: Part) -> Facts:
     """Return what a scaling says of its most ranks."""
     curve = curves(run.results)[0]
     point = curve.last
@@ -84,7 +83,7 @@ def _speed_up(run: Run, text: Text) -> Facts:
     return Facts(numbers, nearest(point.efficiency.value, choices))
 
 
-def _overlap(run: Run, text: Text) -> Facts:
+def _overlap(run: Run, text: Part) -> Facts:
     """Return what the fastest step with overlap says."""
     known = [each for each in overlaps(run.results) if math.isfinite(each.hidden.value)]
     best = min(known, key=lambda each: each.row.typical)
@@ -103,7 +102,7 @@ def _overlap(run: Run, text: Text) -> Facts:
     return Facts(numbers, nearest(hidden, text["shares"]))
 
 
-def _asynchronous(run: Run, text: Text) -> Facts:
+def _asynchronous(run: Run, text: Part) -> Facts:
     """Return who of ring and asynchronous reaches the loss first."""
     ranked = ranking(run.results)
     assert ranked
@@ -118,7 +117,7 @@ def _asynchronous(run: Run, text: Text) -> Facts:
     return Facts(numbers, names.index(min(seconds, key=seconds.__getitem__)))
 
 
-FACTS: Mapping[str, Callable[[Run, Text], Facts]] = {
+FACTS: Mapping[str, Callable[[Run, Part], Facts]] = {
     "speed-up": _speed_up,
     "overlap": _overlap,
     "asynchronous": _asynchronous,
