@@ -2,6 +2,7 @@
 
 from functools import cache
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
