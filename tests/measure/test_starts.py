@@ -61,17 +61,13 @@ class MadeUpRanks:
             seconds = (self.factor * 1e-6,) * sampling.minimum
             yield Measurement(case, name, self.platform, 4, seconds, scheduling=Scheduling(self.off_core))
 
-    def run(self) -> Iterator[Result]:
-        for case in self.sweep.cases():
-            yield from self.measure(case, self.sweep.implementations, self.sweep.sampling)
-
 
 def started(
     monkeypatch: pytest.MonkeyPatch, count: int, *changes: dict[str, Any], there: Sequence[Result] = ()
 ) -> tuple[interleave.Starts, list[MadeUpRanks]]:
     made: list[MadeUpRanks] = []
 
-    def make(platform: str, wanted: Sweep, existing: Sequence[Result] = (), folder: Path | None = None) -> MadeUpRanks:
+    def make(platform: str, wanted: Sweep, folder: Path | None = None) -> MadeUpRanks:
         made.append(MadeUpRanks(platform, wanted, **(changes[len(made)] if len(made) < len(changes) else {})))
         return made[-1]
 
