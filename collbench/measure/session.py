@@ -21,7 +21,7 @@ from collbench.measure.watchdog import WATCHDOG
 from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.results import Outcome, Result
 from collbench.results.facts import labelled
-from collbench.runfile.environment import Setting, describe
+from collbench.runfile.environment import Changes, describe
 from collbench.runfile.header import Header, Interleaved
 from collbench.runfile.schema import sweep_part
 from collbench.runfile.store import NAME, Reopened, Run, Writer
@@ -218,11 +218,13 @@ class PairedSession:
     are each a change of the environment, what to call it in the header, and the folder of its run file.
     """
 
-    def __init__(self, platform: str, sweep: Sweep, settings: Sequence[tuple[Setting, str, Path]]) -> None:
-        named = tuple({name: None for setting, _, _ in settings for name in setting.names})
+    def __init__(self, platform: str, sweep: Sweep, settings: Sequence[tuple[Changes, str, Path]]) -> None:
+        named: dict[str, None] = {}
+        for changes, _, _ in settings:
+            named |= dict.fromkeys(changes)
         arms = []
-        for setting, name, folder in settings:
-            starts = [Supervisor(platform, sweep, setting, named, folder=folder) for _ in range(sweep.starts)]
+        for changes, name, folder in settings:
+            starts = [Supervisor(platform, sweep, changes, tuple(named), folder=folder) for _ in range(sweep.starts)]
             arms.append(Arm(starts, sweep, name))
         self.sweep = sweep
         self._pair = Interleaving(platform, arms)

@@ -35,7 +35,7 @@ from collbench.platforms.cpu.mpi_libraries import Library, own
 from collbench.records import convert
 from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped
-from collbench.runfile.environment import UNCHANGED, Setting
+from collbench.runfile.environment import Changes, changed
 from collbench.runfile.schema import to_result
 from collbench.topology.discover_cpu import free
 from collbench.topology.discovered import small_shared_memory
@@ -79,7 +79,7 @@ def rank_command(platform: str, ranks: int, library: Library | None = None) -> l
     return [*(library or own()).command(ranks), *python] if find_platform(platform).process_per_rank else python
 
 
-def rank_environment(platform: str, folder: Path, setting: Setting, library: Library | None = None) -> dict[str, str]:
+def rank_environment(platform: str, folder: Path, changes: Changes, library: Library | None = None) -> dict[str, str]:
     """Return the environment of ranks: how they find their supervisor, and which MPI library to load."""
     environment = unlaunched(os.environ)
     by_mpi = find_platform(platform).process_per_rank
@@ -90,7 +90,7 @@ def rank_environment(platform: str, folder: Path, setting: Setting, library: Lib
         for name, value in LOCAL_ONLY.items():
             if name.partition("_")[0] not in chosen:
                 environment.setdefault(name, value)
-    environment = setting.applied(environment | {"OMP_NUM_THREADS": "1"})
+    environment = changed(environment | {"OMP_NUM_THREADS": "1"}, changes)
     if by_mpi:
         environment = (library or own()).environment(environment)
     environment = isolated(environment)
@@ -147,7 +147,7 @@ class Workers:
     """One set of rank processes: how they are started, spoken to, and ended."""
 
     def __init__(
-        self, platform: str, sweep: Sweep, setting: Setting, library: Library | None, folder: Path | None
+        self, platform: str, sweep: Sweep, changes: Changes, library: Library | None, folder: Path | None
     ) -> None:
         self._sweep = sweep
         self._startup = find_platform(platform).startup
@@ -163,7 +163,7 @@ class Workers:
                 self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
                 undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
                 (self._folder / SCRATCH).mkdir()
-                environment = rank_environment(platform, self._folder, setting, library)
+                environment = rank_environment(platform, self._folder, changes, library)
 
                 # What a library prints since the user asked for it goes to the folder of the run, and stays.
                 self._log, self.messages = self._folder / "log", ""
@@ -318,14 +318,14 @@ class Workers:
 class Supervisor:
     """One set of ranks, restarted as needed; a context manager that leaves none behind.
 
-    `setting` changes the environment of the ranks; their hello tells of the variables that are `named` too.  On a CPU
+    `changes` are those of the ranks' environment; their hello tells of the variables that are `named` too.  On a CPU
     they load that MPI `library`, or the one that mpi4py finds.  What a library prints because the user has asked for it
     (NCCL_DEBUG) goes to a file in the `folder` of the run.
     """
 
     platform: str
     sweep: Sweep
-    setting: Setting = UNCHANGED
+    changes: Changes = field(default_factory=dict)
     named: tuple[str, ...] = ()
     library: Library | None = None
     folder: Path | None = None
@@ -348,7 +348,7 @@ class Supervisor:
         if self.sweep.bind == "core":  # the same ones whenever ranks are started
             cores = find_platform(self.platform).cores(self.sweep.ranks)
         try:
-            self._workers = Workers(self.platform, self.sweep, self.setting, self.library, self.folder)
+            self._workers = Workers(self.platform, self.sweep, self.changes, self.library, self.folder)
             return self._workers.greet(self.named, cores)
         except BaseException:
             self._kill()

@@ -47,6 +47,8 @@ def to_sweep(part: SweepPart) -> Sweep:
 def to_line(result: Result) -> dict[str, Any]:
     """Return a result as the fields of its line; those of its case are among its own, for who reads it without us."""
     fields = result.to_json()
+    if not fields.get("note"):  # nothing is out of the ordinary
+        fields.pop("note", None)
     return {"kind": fields["kind"], **fields.pop("case"), **fields}
 
 
