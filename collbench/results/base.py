@@ -191,7 +191,7 @@ class Observed(Timed, frozen=True):
         return (low, high) if math.isfinite(high) else (math.nan, math.nan)
 
 
-class Expected(Answers):
+class FromModel(Answers):
     """A Timed result that a model predicts, with the band in which nine of ten should lie."""
 
     origin = "predicted"

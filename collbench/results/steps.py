@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple, Self
 
 from msgspec import Meta
 
-from collbench.results.base import CaseResult, Expected, Observed, Timed
+from collbench.results.base import CaseResult, FromModel, Observed, Timed
 from collbench.results.facts import Scheduling
 from collbench.units import FASTEST, SLOWEST, Count, Duration, Moment, Seconds, counted
 
@@ -147,7 +147,7 @@ class StepTimes(Observed, frozen=True, tag="steps"):
         )
 
 
-class StepPrediction(Expected, Timed, frozen=True, tag="predicted-steps"):
+class StepPrediction(FromModel, Timed, frozen=True, tag="predicted-steps"):
     """What a step should take by the model, and the band in which nine of ten should lie; all in seconds."""
 
     parts: tuple[Moment, Moment, Moment]  # computing, waiting for the slowest rank, exposed communication
@@ -256,7 +256,7 @@ def words(part: str) -> str:
     return PART_WORDS.get(part) or part.replace("_parallel", " parallelism").replace("_", " ")
 
 
-class PlannedStep(Expected, Timed, frozen=True, tag="planned"):
+class PlannedStep(FromModel, Timed, frozen=True, tag="planned"):
     """The expected step of a layout of a training run.
 
     The case stands for its gradients: bytes that its replicas add up, and as many ranks as GPUs.  The implementation
