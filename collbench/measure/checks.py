@@ -75,12 +75,11 @@ def checked(
 
 
 def plan(case: Case, seconds: float, sampling: Sampling, seed: int) -> Plan:
-    """Return the plan for operations of so many seconds, the same on every process.
-
-    Every rank is late once at least, and calls are odd and even; so two calls are the fewest.  Of small cases there are
-    more, however slow a busy machine seems.
-    """
+    """Return the plan for operations of so many seconds, the same on every process."""
     small = case.nbytes <= SMALL
+
+    # Every rank is late once at least, and calls are odd and even, so two are the fewest.  Of small cases there are
+    # more, however slow a busy machine seems.
     large = 2 if sampling.check_only or seconds > _SLOW else _LEAST_LARGE
     least = max(_LEAST[sampling.check_only] if small else large, min(case.ranks, 8))
     late = min(max(seconds, _LATE[0]), _LATE_SMALL if small else _LATE[1])
@@ -113,10 +112,8 @@ def too_fast(case: Case, seconds: float, limits: Limits) -> Implausible | None:
 
 
 def left_out(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
-    """*Collective*: return what is wrong if a sample of so many launches seems to leave some of them out.
-
-    Whatever else runs on a machine makes times longer, so the shortest of several count, and more are taken in doubt.
-    """
+    """*Collective*: return what is wrong if a sample of so many launches seems to leave some of them out."""
+    # Whatever else runs on a machine makes times longer: the shortest of several count, and more are taken in doubt.
     return _constant(prepared, platform, launches) or _skipping(prepared, platform, launches)
 
 

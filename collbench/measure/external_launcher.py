@@ -90,7 +90,9 @@ class Joined(Ranks):
         WATCHDOG.trouble = lambda: self._world.trouble
         with self.agreeing():
             self._world.local(sweep.ranks)  # refuses another number of processes
-        versions = self._world.exchange(__version__)  # nodes may have installs of their own
+
+        # Nodes may have installs of their own.
+        versions = self._world.exchange(__version__)
         with self.agreeing():
             for rank, version in enumerate(versions):
                 if version != versions[0]:
@@ -114,6 +116,8 @@ class Joined(Ranks):
         """*Collective*: give the ranks their memory."""
         kind = find_platform(self._name)
         WATCHDOG.feed(max(self._limit, kind.cold_start))
+
+        # Compilers and cores before memory is touched, which lies near the core that touches it first.
         requested = needs(self._sweep, self._name)
         cores: list[int] = []
         if kind.process_per_rank:
@@ -173,7 +177,9 @@ class Joined(Ranks):
         case, before = self._current
         self._current = case, name or before
         limit = seconds_for(case, self._sweep.sampling)
-        if name not in self._started:  # its library starts
+
+        # With its first operation a library starts.
+        if name not in self._started:
             limit = max(limit, find_platform(self._name).cold_start)
         WATCHDOG.feed(limit, phase)
 

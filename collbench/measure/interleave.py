@@ -54,10 +54,8 @@ def order(rounds: int, arms: int = 2) -> Iterator[tuple[int, ...]]:
 
 
 def shares(sampling: Sampling, rounds: int = ROUNDS) -> list[Sampling]:
-    """Return how to sample in each round, so that all rounds together are one case's worth for each arm.
-
-    There are as many rounds as there are samples to take, if those are fewer.
-    """
+    """Return how to sample in each round, so that all rounds together are one case's worth for each arm."""
+    # No round without a sample: where fewer samples were asked for, there are fewer rounds.
     if sampling.iters is not None:
         rounds = min(rounds, sampling.iters)
         counts = [len(range(number, sampling.iters, rounds)) for number in range(rounds)]
@@ -175,6 +173,7 @@ class Interleaving(Ranks):
         started: list[Supervisor] = []
         for arm in self.arms:
             for ranks in arm.ranks:
+                # Arms may share their ranks.
                 if any(ranks is other for other in started):
                     continue
                 try:
@@ -192,8 +191,9 @@ class Interleaving(Ranks):
 
     def results(self, number: int, arm: int) -> list[Result]:
         """Return those of the case with that number, of one of the arms; the first call measures it for all arms."""
+        # Sessions of the arms ask in turn: nobody asks for an earlier case.
         if number not in self._done:
-            self._done = {number: self._measure(self.cases[number])}  # nobody asks for an earlier case
+            self._done = {number: self._measure(self.cases[number])}
         return self._done[number][arm]
 
     def _measure(self, cases: Sequence[Case]) -> list[list[Result]]:
@@ -250,6 +250,8 @@ class Starts(Ranks):
         stack.enter_context(self._starts[0])
         quick = time.monotonic() - begun < _QUICK and find_platform(self._platform).process_per_rank
         starts = self._sweep.starts or (USUAL_STARTS if quick else 1)
+
+        # Starts that nobody asked for may fail: memory may have no room for all.
         with suppress(PlatformError) if not self._sweep.starts else ExitStack():
             for _ in range(1, starts):
                 another = Supervisor(self._platform, self._sweep, folder=self._folder)
@@ -273,20 +275,19 @@ class Starts(Ranks):
                 return
 
     def _in_turn(self, case: Case, names: Sequence[str], sampling: Sampling) -> Iterator[Result]:
-        """Yield the results of a case once all starts have measured it; RanksLost with the last start.
-
-        A start whose ranks end and cannot be had again is left out from then on.
-        """
+        """Yield the results of a case once all starts have measured it; RanksLost with the last start."""
         results = ArmResults(case, self._platform, names)
         lost = None
         for ranks, share in zip(tuple(self._starts), shares(sampling, len(self._starts)), strict=False):
             try:
                 results.measure(ranks, share)
             except RanksLost as loss:
-                self._starts.remove(ranks)
+                self._starts.remove(ranks)  # the other starts go on without it
                 lost = loss
+
+            # The other starts would meet the same program on the same cores.
             if results.disturbed:
-                break  # the other starts would meet the same program on the same cores
+                break
         yield from map(self._with_spread, results.merged())
         if lost and not self._starts:
             raise lost

@@ -134,6 +134,8 @@ class Heartbeat:
 
     def __init__(self, folder: Path) -> None:
         path = folder / "heartbeat"
+
+        # The supervisor comes first, and makes the page.
         if not path.exists():
             path.write_bytes(bytes(_PAGE.size))
         with path.open("r+b") as file:
@@ -190,6 +192,7 @@ class Ranks(ABC):
         """Yield every result of the sweep."""
 
     def __enter__(self) -> Self:
+        # What was entered before something fails is left again.
         with ExitStack() as stack:
             self.greeting = self.start(stack)
             self._open = stack.pop_all()

@@ -198,6 +198,8 @@ class _Collective(Subject):
         with platform.team.agreeing():
             prepared = implementation.prepare(case, platform)
         candidate = _CollectiveCandidate(self, implementation.name, prepared)
+
+        # Earlier rounds of the same ranks have checked it already.
         if self.sampling.check_only or implementation.name not in self.launches:
             delayed = None if implementation.library else implementation
             failure = checked(case, prepared, platform, self.sampling, delayed)
@@ -296,6 +298,8 @@ class _CollectiveCandidate(Candidate):
             platform.clock.time(self._prepared, 1)
         failure = platform.checker.check(case, CLOSING_SEED, wire) or platform.checker.overrun(case)
         result = self.result(failure or too_fast(case, statistics.median(self.samples), platform.clock.limits))
+
+        # After the samples, since it overwrites the buffers.
         if wire and result.right:
             result = replace(result, errors=wire_errors(platform, wire))
         reference = self._subject.reference
@@ -321,6 +325,8 @@ class _CollectiveCandidate(Candidate):
     def _scheduling(self) -> Scheduling | None:
         """*Collective*: return what the operating system did to the ranks, where they have cores."""
         ranks = self._platform.team.exchange((self._switches, tuple(sorted(self._cores))))
+
+        # Ranks on GPUs have no cores of their own.
         if not any(cores for _, cores in ranks):
             return None
         return Scheduling(
@@ -393,11 +399,8 @@ def calibrate(prepared: Prepared, platform: Platform, sampling: Sampling, launch
 
 
 def steady_launches(prepared: Prepared, platform: Platform, launches: int) -> tuple[int, bool]:
-    """*Collective*: return as many launches as do not make one longer, at most those given, and whether there are any.
-
-    The time of an operation must not depend on how many are in a sample.  It does where launches fill a queue, for
-    example, and then the fewer are right.
-    """
+    """*Collective*: return how many launches, at most these, do not make one longer, and whether any do not."""
+    # An operation must not take longer for being one of many.  Where launches fill a queue it does: fewer are right.
     steady = True
     while launches >= _QUARTER:
         steady = not _longer(prepared, platform, launches)
@@ -408,10 +411,8 @@ def steady_launches(prepared: Prepared, platform: Platform, launches: int) -> tu
 
 
 def _longer(prepared: Prepared, platform: Platform, launches: int) -> bool:
-    """Return whether an operation takes longer among so many than among a quarter of them, in every one of some turns.
-
-    The first turn in which it does not is the last one: that is nearly always the first.
-    """
+    """Return whether an operation takes longer among so many than among a quarter of them, in each of some turns."""
+    # One turn in which it does not is enough, and is nearly always the first.
     for _ in range(_TURNS):
         few = _steady(prepared, platform, launches // _QUARTER)
         if _steady(prepared, platform, launches) <= _LONGER * few:
@@ -435,20 +436,17 @@ def _steady(prepared: Prepared, platform: Platform, launches: int) -> float:
 
 
 def _repeatable(platform: Platform, lasted: float) -> bool:
-    """Return whether a rank was off its core in what was timed last, and trying again may help.
-
-    What takes longer than a time slice on the core meets the other program again.
-    """
+    """Return whether a rank was off its core in what was timed last, and trying again may help."""
+    # What takes longer than a time slice on the core meets the other program again.
     return platform.clock.scheduled.spoiled and lasted * (1 - platform.clock.scheduled.off_core) < _SLICE
 
 
 def _held_up(prepared: Prepared, platform: Platform, launches: int, elapsed: float, nbytes: int) -> bool:
-    """Return whether ranks waited for a core, which takes as long before many operations as before one.
-
-    Samples of one operation would show nothing but that wait.
-    """
+    """Return whether ranks waited for a core, which takes as long before many operations as before one."""
     least, most = _WAIT
     if not least + nbytes / _SLOWEST < elapsed < most:
         return False
+
+    # Then so many times the launches take hardly longer, and a sample of few would show nothing but that wait.
     many = _MORE * launches
     return min(platform.clock.time(prepared, many) for _ in range(2)) * many < _GROWTH * elapsed

@@ -148,6 +148,8 @@ class Session:
         for result in self._existing.results if self._existing else ():
             self.results.append(result)
             yield result
+
+        # On disk before it is shown, and before the next case starts.
         for result in self._ranks.run():
             self.results.append(result)
             if self._writer:
@@ -219,6 +221,7 @@ class PairedSession:
     """
 
     def __init__(self, platform: str, sweep: Sweep, settings: Sequence[tuple[Changes, str, Path]]) -> None:
+        # Each setting's header tells of all variables that differ.
         named: dict[str, None] = {}
         for changes, _, _ in settings:
             named |= dict.fromkeys(changes)
@@ -231,6 +234,8 @@ class PairedSession:
         self._open = ExitStack()
         run = str(uuid.uuid4())
         self.sessions: list[Session] = []
+
+        # Both files are made at once, or none: the second folder may be taken.
         with ExitStack() as undo:
             for number, (_, name, folder) in enumerate(settings):
                 arm = _OneArm(self._pair, number, Interleaved(id=run, setting=name))

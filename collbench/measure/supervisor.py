@@ -193,6 +193,7 @@ class Workers:
 
     def greet(self, named: Sequence[str], cores: Sequence[int]) -> WorkerHello:
         """Wait for the ranks' hello to the sweep; PlatformError with their reason if they cannot start."""
+        # One deadline for all of it: compiling kernels on a cold machine takes most.
         deadline = time.monotonic() + self._startup
         self._channel = self._accept(deadline)
         try:
@@ -281,18 +282,19 @@ class Workers:
         return f": {lines[-1]}" if lines else ""
 
     def stop(self) -> None:
-        """Tell the ranks to end, and wait until they have left nothing behind, unless a signal is waiting.
-
-        The launcher is not waited for: MPICH's gforker spins for a second or more where two ranks end at once.
-        """
+        """Tell the ranks to end, and wait until they have left nothing behind, unless a signal is waiting."""
         assert self._channel
+
+        # Nobody waits for the launcher: MPICH's gforker spins for a second or more where two ranks end at once.
         with contextlib.suppress(protocol.Closed):
             self._channel.send({"stop": True})
             deadline = time.monotonic() + _STOPPING
             while any(map(processes.is_alive, self._pids)) and time.monotonic() < deadline and not signals.pending():
                 time.sleep(0.02)
+
+        # Ranks that are gone in good order have removed their names, which may soon be others'.
         if not any(map(processes.is_alive, self._pids)):
-            self._files = []  # gone in good order; the names may soon be others'
+            self._files = []
 
     def kill(self) -> None:
         """End every process at once, and remove what a killed process cannot."""
@@ -309,8 +311,10 @@ class Workers:
             self._channel.close()
         self._server.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+        # A log in the folder of the run stays, unless nothing was printed.
         with contextlib.suppress(OSError):
-            if not self._log.stat().st_size:  # nothing was printed
+            if not self._log.stat().st_size:
                 self._log.unlink()
 
 
@@ -417,10 +421,8 @@ class Supervisor:
                     warnings.warn(notice, Notice, stacklevel=2)
 
     def _charge(self, loss: WorkersLost, waiting: list[str], messages: str) -> Failed:
-        """Return the row of the implementation that cost the ranks, which waits no more.
-
-        The heartbeat names who ran.  If the result of that one had come, the next one pays.
-        """
+        """Return the row of the implementation that cost the ranks, which waits no more."""
+        # The heartbeat names who ran.  If the result of that one had come, the next one pays.
         if loss.implementation not in waiting:
             loss.implementation = waiting[0]
         waiting.remove(loss.implementation)

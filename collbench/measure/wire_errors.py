@@ -34,6 +34,8 @@ def wire_errors(platform: Platform, wire: Wire) -> Study:
     if key not in _KNOWN:
         dtype, redop = DATATYPES["float"], REDUCTIONS["sum"]
         case = Case(find_collective("allreduce"), LEARNT * dtype.itemsize, dtype, redop, 0, platform.ranks, False)
+
+        # Without feedback and with it, on the same numbers.
         plain = _Rounds(platform, case, wire, narrow.prepare(wire, case, platform))
         fed = _Rounds(platform, case, wire, narrow.prepare(wire, case, platform, narrow.FEEDBACK))
 

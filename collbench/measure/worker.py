@@ -167,6 +167,8 @@ def _die_with(supervisor: int, folder: Path) -> None:
         lock = os.open(folder, os.O_RDONLY)
     except OSError:
         os._exit(1)  # somebody has tidied up
+
+    # It may have ended before this process could watch it.
     try:
         wait = processes.watch_end(supervisor)
     except ProcessLookupError:

@@ -237,6 +237,8 @@ class Explanation(CaseResult, frozen=True, tag="explanation"):
             return math.nan
         if part == LAUNCH:
             return max(0.0, self.traced - sum(map(self.spent, PHASES)))
+
+        # Of a rank's blocks the slowest counts: sorted last, it stays.
         longest = {track.rank: track for track in sorted(self.tracks, key=lambda track: track.seconds)}
         return fmean(track.spent[part] for track in longest.values())
 

@@ -42,6 +42,8 @@ def labelled(implementation: str, library: str) -> str:
         return implementation
     name = family(implementation)
     product, _, version = library.partition(" ")
+
+    # An implementation that has its library's name needs no second one.
     if product.lower() == name and version:
         return f"{name}: {version}"
     return f"{name}: {library}"
@@ -82,6 +84,7 @@ class Note(Record, frozen=True):
         """Return the facts of both notes."""
         if other == NO_NOTE:
             return self
+        # Of either note what it has, and the remarks of both.
         either = {field.name: getattr(self, field.name) or getattr(other, field.name) for field in fields(self)}
         return Note(**either | {"remarks": self.remarks + other.remarks})
 

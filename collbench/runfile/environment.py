@@ -23,10 +23,8 @@ def changed(environment: Mapping[str, str], changes: Changes) -> dict[str, str]:
 
 
 def variables(environment: Mapping[str, str] = os.environ, named: Collection[str] = ()) -> dict[str, str]:
-    """Return the variables that matter, as they are in the process that measures: a platform may have set some itself.
-
-    `named` are other variables that the user named on the command line, so they are no secret.
-    """
+    """Return the variables that matter, of the process that measures: a platform may have set some itself."""
+    # What the user named on the command line is no secret.
     return {name: value for name, value in sorted(environment.items()) if name.startswith(_PREFIXES) or name in named}
 
 

@@ -109,6 +109,8 @@ def list_runs(folder: Path) -> list[Entry]:
 def _entry(path: Path, modified: float) -> Entry:
     try:
         header = read_header(path)
+
+        # The last line alone: files may be long.
         with sanitize.safe_read(path, RunFileError) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
             last = file.read(_END).splitlines()[-1:]
@@ -148,6 +150,8 @@ def last_before(new: Run, folder: Path) -> Path:
     cases = _cases(new.results)
     if not cases:
         raise UsageError(f"{shown(new.path)} has no right result with a time, so there is nothing to compare")
+
+    # A run that is in memory only comes after all.
     modified = new.path.stat().st_mtime if new.path.exists() else math.inf
     age = started(new.header, modified), modified
     entries = [entry for entry in list_runs(folder) if not (new.path.exists() and entry.path.samefile(new.path))]

@@ -18,11 +18,7 @@ _PRINTED = ("algo", "proto")  # columns in which rccl-tests says how the library
 
 
 def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest] = ()) -> tuple[Result, ...]:
-    """Return one result for each case and implementation, given the tests of an imported run.
-
-    A row that is wrong or failed stands for its case whatever the others say.  Else the rounds that have a time are
-    joined, without disturbed ones if there are others.  Explanations, predictions and steps stay as they are.
-    """
+    """Return one result for each case and implementation, given the tests of an imported run."""
     results = tuple(results)
     if len({(result.case, result.implementation) for result in results}) == len(results):
         return results
@@ -36,6 +32,8 @@ def _of_case(rows: Sequence[Result]) -> Sequence[Result]:
     """Return the one row that stands for these; all of them where rows are no rounds."""
     if rows[0].case.step or rows[0].case.job or isinstance(rows[0], Explanation | Prediction):
         return rows
+
+    # A row that is wrong or failed stands for its case whatever the others say; else rounds with a time are joined.
     bad = [row for row in rows if row.outcome.bad]
     timed = [row for row in rows if isinstance(row, Observed) and row.right]
     return bad[:1] or ([cast(Result, joined(timed))] if timed else rows[-1:])

@@ -62,8 +62,12 @@ def to_result(line: Mapping[str, Any]) -> Result | None:
     kind = line.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         return None
+
+    # JSON has no word for a loss that is no number.
     if kind == "training" and isinstance(points := line.get("points"), list):
         line = {**line, "points": [_with_loss(point) for point in points]}
+
+    # The fields of the case are among those of the row.
     fields = {name: value for name, value in line.items() if name not in _CASE}
     case = to_case({name: line[name] for name in line.keys() & _CASE})
     result = convert({**fields, "case": case}, KINDS[kind])

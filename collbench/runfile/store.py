@@ -162,7 +162,8 @@ class Writer:
 
     def discard(self) -> None:
         """Remove the file and the folders that were made for it, because no measurement could be started."""
-        with contextlib.suppress(OSError):  # others may have put something there, or taken it away
+        # Others may have put something there, or taken it away.
+        with contextlib.suppress(OSError):
             if self._gone() is None:
                 self.path.unlink()
             for folder in self._made:
@@ -188,6 +189,8 @@ class Writer:
     def _failure(self, line: bytes) -> str | None:
         """Write a line; return why that failed, after which the file ends where it did before."""
         before = os.lseek(self._file, 0, os.SEEK_END)
+
+        # A disk that becomes full takes part of a line, and fails at the rest.
         try:
             rest = memoryview(line)
             while rest:

@@ -8,8 +8,8 @@ import pytest
 
 from collbench.algorithms import choose
 from collbench.cases import Sampling, Step, Sweep
+from collbench.measure.interleave import Starts
 from collbench.measure.schedules import SCHEDULES, overlapping
-from collbench.measure.supervisor import Supervisor
 from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped
 from collbench.results.steps import COMMUNICATED, COMPUTED, StepTimes
@@ -27,7 +27,7 @@ def stepped(*steps: Step, implementations: tuple[str, ...] = ("mpi",), nbytes: i
 
 def measured(wanted: Sweep) -> list[Result]:
     """What ranks make of it."""
-    with Supervisor("cpu", wanted) as ranks:
+    with Starts("cpu", wanted) as ranks:
         return list(ranks.run())
 
 
