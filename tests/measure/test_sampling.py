@@ -351,10 +351,11 @@ def test_short_operations_are_repeated_until_a_sample_is_long_enough() -> None:
 
 def test_a_wait_for_a_core_is_no_operation() -> None:
     """Samples have so many operations that a wait of 4 ms is little; long operations are timed by themselves."""
-    waits = timed_with(ToyPlatform({"a": constant(0.0)}), lambda _, launches, __: 1e-6 + 4e-3 / launches)
-    (result,) = run(waits, iters=3)
-    assert 4096 <= result.launches <= 2**16
-    assert result.typical < 2e-6
+    for own, least in ((1e-6, 4096), (2e-9, 2**16)):
+        waits = timed_with(ToyPlatform({"a": constant(own)}), lambda _, launches, seconds: seconds + 4e-3 / launches)
+        (result,) = run(waits, iters=3)
+        assert least <= result.launches <= 2**16
+        assert result.typical < own + 1e-6
     for seconds, nbytes, tried in ((5e-3, 1024, True), (5e-3, 2**24, False), (50e-3, 1024, False)):
         platform = ToyPlatform({"a": constant(seconds)})
         (result,) = run(platform, nbytes=nbytes, iters=3)
