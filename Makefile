@@ -134,24 +134,22 @@ model-report: $(VENV)/.dev
 	$(RUN)/python -m tools.model.report
 	$(RUN)/python -m tools.confusion
 
-## Fits the planner's constants and writes the tables of docs/training.md: minutes.
+## Fits the planner's constants and writes the tables of docs/training.md and docs/training-runs.csv: minutes.
 train-report: $(VENV)/.dev
 	$(CHECKOUT) $(RUN)/python -m tools.training.report
 
 ## Runs the tests on this machine's GPU.
 # On a machine with a GPU these use whatever python has CuPy there (GPU_PYTHON), from the plain checkout.
 test-gpu: cupy
-	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.campaign --stage tests,sweeps --budget 7200
+	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.campaign --stage tests --budget 7200
 
 ## Measures collbench against its speed targets on this machine's GPU.
 bench-gpu: cupy
 	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.bench
-	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.nccl_arrangements || [ $$? -eq 77 ]
-	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.measure
 
 ## Runs what a GPU lent for BUDGET=720 seconds is to show, the most valuable first.
-# The same command again does what is left.  STAGE=name[,name] (what tools.gpu.stages lists), LIMIT=seconds for any
-# stage, CAMPAIGN=FOLDER for the results, OUT=FOLDER for archives of them (CONTRIBUTING.md).
+# The same command again does what is left.  STAGE=name[,name] (tools/gpu/stages.py has them), CAMPAIGN=FOLDER for the
+# results (CONTRIBUTING.md).
 gpu-campaign: cupy
 	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.campaign
 

@@ -9,38 +9,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collbench.api.checking import check
-    from collbench.api.importing import import_
-    from collbench.api.measuring import predict, sweep
-    from collbench.api.reading import compare, diagnose, plot, read
-    from collbench.api.reporting import report
-    from collbench.api.training import train
+    from collbench.commands.check.library import check as check
+    from collbench.commands.compare.library import compare as compare
+    from collbench.commands.diagnose.library import diagnose as diagnose
+    from collbench.commands.formats.importing import import_ as import_
+    from collbench.commands.plot.library import plot as plot
+    from collbench.commands.predict.library import predict as predict
+    from collbench.commands.report.library import report as report
+    from collbench.commands.sweep.library import sweep as sweep
+    from collbench.commands.train.library import train as train
+    from collbench.requests.runs import read as read
 
 __version__ = "0.2.0.dev0"
-__all__ = ["check", "compare", "diagnose", "import_", "plot", "predict", "read", "report", "sweep", "train"]
-
-_MODULES = {
-    "check": "checking",
-    "compare": "reading",
-    "diagnose": "reading",
-    "import_": "importing",
-    "plot": "reading",
-    "predict": "measuring",
-    "read": "reading",
-    "report": "reporting",
-    "sweep": "measuring",
-    "train": "training",
-}
 
 
 def __getattr__(name: str) -> object:
     """Import a function of the library when it is first used: NumPy and Matplotlib take their time."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = getattr(import_module(f"{__name__}.api.{_MODULES[name]}"), name)
-    globals()[name] = import_module(f"{__name__}.api").of_library(function)
-    return globals()[name]
+    if name == "__all__" or not name.startswith("__"):  # Python itself looks for other names with underscores
+        library = import_module(f"{__name__}.requests")
+        if name == "__all__":
+            return sorted(library.functions())
+        if name in library.functions():
+            globals()[name] = library.function(name)
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*globals(), *__getattr__("__all__")])  # type: ignore[misc]

@@ -1,9 +1,10 @@
-"""What to measure: a case, the step or training job that may be part of it, how to sample it, and a sweep over many."""
+"""What to measure: a case, the work that may be part of it, how to sample it, and a sweep over many."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -12,118 +13,26 @@ from collbench.datatypes import GRADES, NONE, Datatype, Recipe, Reduction, Wire,
 from collbench.errors import UsageError
 from collbench.notebook import Shown
 from collbench.records import Record
-from collbench.units import Count, Duration, Factor, format_seconds, format_size
+from collbench.units import Count
 
 MOST_SIZES = 10_000  # of a sweep
 PACK = 16  # bytes of a kernel's widest access, and of what libraries align
-BUCKET_UNIT = 128  # bytes: buckets start at multiples of it, as buffers do
-ITEM = 4  # bytes of a weight: float32
-
-SEQUENTIAL, COMPUTE, COMMUNICATE = "sequential", "compute", "communicate"
-WEAK, STRONG = "weak", "strong"
-"""What stays the same on more ranks: the work of every rank, or that of all together."""
-
-SlowRanks = tuple[tuple[int, Factor], ...]
-"""Ranks that compute so many times as much, on purpose."""
 
 
 @dataclass(frozen=True)
-class Step:
-    """What every rank does in a step besides the collective of its case.
+class Work(ABC):
+    """What ranks do besides the collective of a case: a step of training, say.
 
-    A step is a part of a Case: its matrix products make what the collective reduces.  Products are counted, not
-    seconds: the same step is the same work on any machine and on any number of ranks.
+    Commands define kinds of work; run files know them by `WORKS` in `rows.py` of a command's folder.
     """
 
-    products: Count  # of square matrices of float32, on every rank
-    size: Count  # rows of such a matrix
-    schedule: str = SEQUENTIAL  # how computing and communication overlap: a name of collbench.schedules
-    bucket: Count = 0  # bytes of the array that are handed over at once; 0: all of it
-    slow: SlowRanks = ()
-    seconds: Duration = 0.0  # of computing, where nothing is executed and products are not counted
-    mode: Annotated[str, Meta(pattern="^(weak|strong)?$")] = field(default="", compare=False)  # of a scaling
+    FIELD: ClassVar[str]  # that has it in lines of cases; the sweep of a header has several in the plural, with an s
+    MODULE: ClassVar[str]  # whose `measure` and `needs` carry it out; imported where it is needed
 
     @property
-    def flops(self) -> float:
-        """Floating-point operations of a rank that is not slowed."""
-        return flops_of(self.products, self.size)
-
-    def products_of(self, rank: int) -> int:
-        """Return the number of products that a rank computes."""
-        return round(self.products * dict(self.slow).get(rank, 1.0))
-
-    def shares(self, parts: int, rank: int) -> Iterator[int]:
-        """Yield the products of a rank in so many consecutive parts; no two parts differ by more than one product."""
-        products = self.products_of(rank)
-        for part in range(parts):
-            yield products * (part + 1) // parts - products * part // parts
-
-    @property
+    @abstractmethod
     def words(self) -> tuple[str, ...]:
-        """The work, how it is executed, and what is out of the ordinary."""
-        work = f"{self.products} product{'s' if self.products != 1 else ''} of {self.size} x {self.size}"
-        if self.seconds:
-            work = f"{format_seconds(self.seconds)} of computing"
-        bucket = f"buckets of {format_size(self.bucket)}" if self.bucket else ""
-        return tuple(filter(None, (work, self.schedule, bucket, *_slow_words(self.slow))))
-
-
-def flops_of(products: float, size: int) -> float:
-    """Return the floating-point operations of matrix products: each multiplies and adds size**3 times."""
-    return 2.0 * products * size**3
-
-
-def _slow_words(slow: SlowRanks) -> Iterator[str]:
-    return (f"rank {rank} {factor:g} times as slow" for rank, factor in slow)
-
-
-@dataclass(frozen=True)
-class Job:
-    """A small training job by stochastic gradient descent: `steps` steps of each rank, if all make as many.
-
-    A network of two layers learns what another network, the teacher, makes of random inputs; every rank has samples of
-    its own.  Work is counted, not timed: the same job is the same work on any machine.  What only some strategies of
-    synchronisation need (`every`, `staleness`, `group`) is here too, so that the case says everything.
-    """
-
-    seed: Count = 1  # of the first weights and the order of the samples; the samples are the same for all
-    steps: Count = 120  # of each rank, if all make as many
-    rate: Factor = 0.4  # of learning: a step of all ranks together subtracts that times their mean gradient
-    inputs: Count = 16
-    hidden: Count = 128  # units between the two layers
-    outputs: Count = 8
-    samples: Count = 384  # to learn from, of every rank
-    batch: Count = 192  # samples of a step of one rank
-    every: Count = 8  # steps between two averages, where weights are averaged and not gradients
-    staleness: Count = 256  # steps that a rank may be ahead of the slowest, where ranks do not wait otherwise
-    group: Count = 2  # ranks that reduce among themselves first, where there are groups
-    slow: SlowRanks = ()
-    target: Duration = field(default=0.0, compare=False)  # loss to race to, no part of the work; 0: the lowest of all
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the weights: matrix and offsets of the first layer, then of the second."""
-        return (self.inputs, self.hidden), (self.hidden,), (self.hidden, self.outputs), (self.outputs,)
-
-    @property
-    def weights(self) -> int:
-        """Number of weights."""
-        return (self.inputs + 1) * self.hidden + (self.hidden + 1) * self.outputs
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all weights, or of a gradient."""
-        return self.weights * ITEM
-
-    def slowness(self, rank: int) -> float:
-        """Return how many times a rank does what the others do once."""
-        return dict(self.slow).get(rank, 1.0)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The network and its batches, and what is out of the ordinary; not the seed."""
-        network = f"{self.steps} steps of a network {self.inputs}-{self.hidden}-{self.outputs}"
-        return network, f"batches of {self.batch}", *_slow_words(self.slow)
+        """The work for titles; what comes after the first word tells ways to carry the same work out apart."""
 
 
 class Case(Shown, Record, frozen=True):
@@ -140,18 +49,12 @@ class Case(Shown, Record, frozen=True):
     root: Count
     ranks: Annotated[int, Meta(ge=1, le=2**30)]
     in_place: bool
-    step: Step | None = None  # what ranks compute meanwhile; None for the collective alone
-    job: Job | None = None  # what ranks train, where the collective adds their gradients
+    work: Work | None = None  # what ranks do besides; None for the collective alone
 
     @property
     def kind(self) -> "Case":
         """The case without its size: what all points of a curve have in common."""
         return replace(self, nbytes=0)
-
-    @property
-    def kind_of_step(self) -> "Case":
-        """The case without how its step is executed: what steps have in common that are compared."""
-        return replace(self, step=replace(self.step, schedule="", bucket=0)) if self.step else self
 
     @property
     def title(self) -> str:
@@ -162,20 +65,7 @@ class Case(Shown, Record, frozen=True):
         words += ["in place"] if self.in_place else []
         words += [f"{count} in flight" for count in {flight.count for flight in self.collective.flights} if count > 1]
         words += [f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"]
-        return ", ".join([*words, *(part for more in (self.step, self.job) if more for part in more.words)])
-
-    def buckets(self) -> list[tuple[int, "Case"]]:
-        """Return the buckets of a step in order: the offset in bytes from the start of the buffers, and the collective.
-
-        Only collectives whose whole array is one block can be cut.
-        """
-        alone = replace(self, step=None, job=None)
-        if not self.step or not self.step.bucket or self.collective.sharded:
-            return [(0, alone)]
-        whole = max(1, self.step.bucket // BUCKET_UNIT) * BUCKET_UNIT
-        return [
-            (start, replace(alone, nbytes=min(whole, self.nbytes - start))) for start in range(0, self.nbytes, whole)
-        ]
+        return ", ".join([*words, *(self.work.words if self.work else ())])
 
     @property
     def block(self) -> int:
@@ -244,7 +134,7 @@ class Sampling:
     minimum: int = 7  # samples of each implementation, however slow; six are needed for a 95 % interval
     region: float | None = None  # seconds that one sample should last; by default what the platform needs
     iters: int | None = None  # exactly this many samples instead
-    # Steps of a series of a case with a step, unless that lasts too long; None: until the budget is spent.
+    # Steps of a series of a case with work, unless that lasts too long; None: until the budget is spent.
     steps: int | None = None
     warmup: int = 1  # untimed samples of each implementation first
     timeout: float = 30.0  # seconds without progress after which a case counts as hung
@@ -304,8 +194,7 @@ class Sweep(Shown):
     spin: str = "auto"  # on a CPU, how a waiting rank spins: SPINS
     bind: str = "core"  # on a CPU, what ranks are bound to: BINDS
     starts: int = 1  # how often the ranks are started, to see what a start changes; 0: as often as is usual
-    steps: tuple[Step | None, ...] = (None,)  # what ranks compute meanwhile, of every size one after the other
-    jobs: tuple[Job | None, ...] = (None,)  # what they train
+    works: tuple[Work | None, ...] = (None,)  # what ranks do besides, of every size one after the other
     requested: SizeRange | None = None  # the range that the sizes are of
 
     def cases(self) -> Iterator[Case]:
@@ -341,5 +230,5 @@ class Sweep(Shown):
             nbytes = max(block, 1) * case.granule
             if nbytes not in seen:
                 seen.add(nbytes)
-                for place, step, job in product(places, self.steps, self.jobs):
-                    yield Case(collective, nbytes, dtype, redop, root, self.ranks, place, step, job)
+                for place, work in product(places, self.works):
+                    yield Case(collective, nbytes, dtype, redop, root, self.ranks, place, work)

@@ -19,8 +19,7 @@ from collbench.records import written_by_name
 
 REDUCED = -1  # as a source: the reduction over all ranks
 
-Move = tuple[int, int, int]
-"""Receive block, source rank (or REDUCED), block of the source's send buffer."""
+Move = tuple[int, int, int]  # receive block, source rank (or REDUCED), block of the source's send buffer
 
 WINDOW = 64  # messages in flight: OSU's default (-W)
 
@@ -55,8 +54,12 @@ MANY_PAIRS = (
 
 def arrivals(flights: tuple[Flight, ...], rank: int, ranks: int) -> list[Move]:
     """Return what a rank's receive buffer holds after these flights, as the moves of a Collective."""
-    sources = (flight.source(rank, ranks) for flight in flights if not flight.bare)
-    return [(0, source, 0) for source in sources if source is not None]
+    moves = []
+    for flight in flights:
+        source = flight.source(rank, ranks)
+        if source is not None and not flight.bare:
+            moves.append((0, source, 0))
+    return moves
 
 
 def _all(ranks: int) -> int:
@@ -228,11 +231,9 @@ def find_collective(name: str) -> Collective:
 
 
 def chunk_elements(count: int, ranks: int, itemsize: int) -> int:
-    """Return the elements in each of the chunks that a ring passes round; the last chunks may be shorter or empty.
-
-    Chunks start at multiples of 128 bytes, so that every 16-byte access of a kernel is aligned and no two ranks
-    write to one cache line.
-    """
+    """Return the elements in each of the chunks that a ring passes round; the last chunks may be shorter or empty."""
+    # Chunks start at multiples of 128 bytes, so that every 16-byte access of a kernel is aligned and no two ranks write
+    # to one cache line.
     line = max(1, 128 // itemsize)
     return -(-count // (ranks * line)) * line
 

@@ -88,11 +88,8 @@ class Reduction:
     code: int  # ncclRedOp_t; NONE moves raw bits
 
     def ulps(self, datatype: Datatype) -> int:
-        """Return the allowed distance from the exact result, in units in the last place.
-
-        Zero everywhere but for the floating-point average, which libraries may form by multiplying with a rounded
-        1/n beforehand; nccl-tests allows the same two.
-        """
+        """Return the allowed distance from the exact result, in units in the last place."""
+        # Libraries may form an average by multiplying with a rounded 1/n beforehand; nccl-tests allows the same two.
         return 2 if self.name == "avg" and datatype.kind == "float" else 0
 
 
@@ -122,10 +119,10 @@ def find_datatype(name: str) -> Datatype:
 
 def find_reduction(name: str) -> Reduction:
     """Return the reduction of that name, also a foreign reduction; the error lists those of a sweep."""
-    known = REDUCTIONS | FOREIGN_REDUCTIONS
-    if name not in known:
+    reductions = REDUCTIONS | FOREIGN_REDUCTIONS
+    if name not in reductions:
         raise unknown("reduction", name, REDUCTIONS)
-    return known[name]
+    return reductions[name]
 
 
 def _reduction_or_none(name: str) -> Reduction:
@@ -145,7 +142,8 @@ class Recipe:
 
 def recipe(datatype: Datatype, reduction: Reduction, ranks: int, seed: int) -> Recipe:
     """Return the recipe of the widest random integers that keep this reduction over `ranks` ranks exact."""
-    growth = (ranks - 1).bit_length()  # a sum over the ranks needs this many more bits than a term
+    # A sum over the ranks needs this many more bits than a term.
+    growth = (ranks - 1).bit_length()
     signed = datatype.kind != "uint"
     bits, stride = datatype.precision + signed, 1
     if reduction.name == "avg" or (reduction.name == "sum" and datatype.kind == "float"):
@@ -189,10 +187,9 @@ def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, fi
         return stored
     if reduction.name == "prod":
         return _product_terms(how, rank, element, noise)
-    value = _signed(noise, how.bits)
+    values = _signed(noise, how.bits).astype(np.float64)
     if how.stride > 1:
-        value[(np.uint32(rank) + element) % np.uint32(how.stride) != 0] = 0
-    values = value.astype(np.float64)
+        values[(np.uint32(rank) + element) % np.uint32(how.stride) != 0] = 0
     if not how.grades:
         return values
     # Up to seven bits less in a group of one rank, and six less still but for one of eight.
@@ -203,7 +200,8 @@ def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, fi
 
 
 def _average_terms(datatype: Datatype, how: Recipe, rank: int, element: Words) -> Array:
-    """Two neighbouring ranks share n times a small integer, so that sum and quotient are exact."""
+    """Return the terms of an average."""
+    # Two neighbouring ranks share n times a small integer, so that sum and quotient are exact.
     chosen = _pick(element, how.ranks)
     share = (chosen == rank) * (how.ranks - 1) + ((chosen + 1) % how.ranks == rank)
     noise = _mix(element + np.uint32(1))
@@ -213,7 +211,8 @@ def _average_terms(datatype: Datatype, how: Recipe, rank: int, element: Words) -
 
 
 def _product_terms(how: Recipe, rank: int, element: Words, noise: Words) -> Array:
-    """Return the terms of a product: a rank has a mantissa, its next four neighbours a factor 2 or 1/2, all a sign."""
+    """Return the terms of a product."""
+    # A rank has a mantissa, its next four neighbours a factor 2 or 1/2, and all have a sign.
     distance = (rank - _pick(element, how.ranks)) % how.ranks
     mantissa = 1.0 + _unsigned(noise, how.bits)
     factor = np.where(noise & 2, 2.0, 0.5)
@@ -336,16 +335,17 @@ def below(size: float) -> float:
 
 
 def bound(wire: Wire, terms: Numbers) -> Numbers:
-    """Return how far sums of a group's terms may be off, shape (elements,); `terms` has shape (ranks, elements).
-
-    All inputs but the owner's own pass through the wire, are added in fp32, and the sum passes through it again.
-    """
+    """Return how far sums of a group's terms may be off, shape (elements,); `terms` has shape (ranks, elements)."""
     ranks, sizes = len(terms), np.abs(terms)
     most, behind = sizes.max(axis=1), [wire.behind(row) for row in sizes]
+
+    # All inputs but the owner's own pass through the wire and are added in fp32.
     errors = np.array([wire.lost(*row) for row in zip(sizes, most, behind, strict=True)])
-    noise = sum(behind) if wire.top_k else sum(float(wire.lost(top, top, 0.0)) for top in most)
     off = errors.sum(axis=0) - errors.min(axis=0) + ranks * ROUNDING * (sizes + errors).sum(axis=0)
+    noise = sum(behind) if wire.top_k else sum(float(wire.lost(top, top, 0.0)) for top in most)
     noise += ranks * ROUNDING * 2 * most.sum()
+
+    # The sum passes through it again: what it loses there, its own errors change.
     exact = np.abs(terms.sum(axis=0))
     if wire.top_k:
         dropped = exact - off <= (wire.behind(exact) + noise) * SLACK
@@ -378,7 +378,5 @@ EARLIER_WIRES = {"half": 2 + 1 / GROUP, "int8": 1 + 1 / GROUP}
 
 def wire_nbytes(implementation: str) -> float | None:
     """Return the bytes for each element that a narrow implementation sends; None for one that is exact."""
-    _, found, name = implementation.partition(PREFIX)
-    if not found:
-        return None
+    _, _, name = implementation.partition(PREFIX)
     return WIRES[name].nbytes if name in WIRES else EARLIER_WIRES.get(name)

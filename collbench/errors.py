@@ -87,7 +87,9 @@ def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
     import difflib
 
     names, small = list(choices), name.lower()
-    near = difflib.get_close_matches(small, names) or [one for one in names if len(name) > 1 and small in one][:_NEAR]
+    near = difflib.get_close_matches(small, names)
+    if not near and len(name) > 1:
+        near = [choice for choice in names if small in choice][:_NEAR]
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(names)}{hint}")
 

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from functools import partial
 from html import escape
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, ClassVar
 
 from collbench.present.columns import Column, html
@@ -32,8 +33,8 @@ class Shown:
         cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # of its own, so that @dataclass writes none
 
     def __repr__(self) -> str:
-        texts = {name: _text(name, value) for name, value in self.shown().items()}
-        line = f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in texts.items() if text)})"
+        texts = [(name, _text(name, value)) for name, value in self.shown().items()]
+        line = f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in texts if text)})"
         return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 4]}...)"
 
     def shown(self) -> dict[str, Any]:
@@ -43,7 +44,8 @@ class Shown:
 
     def records(self) -> Iterable[Mapping[str, Any]]:
         """Return the rows that a notebook shows."""
-        return [each.shown() for each in (getattr(self, self.TABLE) if self.TABLE else [self])]
+        rows = getattr(self, self.TABLE) if self.TABLE else [self]
+        return [row.shown() for row in rows]
 
     def _repr_html_(self) -> str:
         """Return the object as notebooks show it; a run file may hold anything, so every text is escaped."""
@@ -52,8 +54,6 @@ class Shown:
 
 def _text(name: str, value: Any) -> str:
     """Return a value in a few characters: a name, a number, or how many of what there are; "" if it says nothing."""
-    if value is None or callable(value):
-        return ""
     if isinstance(value, int | float):
         if not value or not math.isfinite(value):
             return ""
@@ -61,24 +61,21 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, Enum):
         value = value.value
     value = getattr(value, "name", value)
-    if isinstance(value, str | list | tuple | Mapping) and not value:
+    if value is None or callable(value) or (isinstance(value, str | list | tuple | Mapping) and not value):
         return ""
     text = printable(str(value))
     if len(text) <= _LONGEST_TEXT:
         return text
     if isinstance(value, str):
         return f"{text[: _LONGEST_TEXT - 3]}..."
-    count = f"{len(value)} {type(next(iter(value))).__name__}" if isinstance(value, list | tuple | Mapping) else ""
-    return f"<{count or type(value).__name__}>"
+    if isinstance(value, list | tuple | Mapping):
+        return f"<{len(value)} {type(next(iter(value))).__name__}>"
+    return f"<{type(value).__name__}>"
 
 
 def _table(records: Iterable[Mapping[str, Any]]) -> str:
     """Return the first records as a table in HTML, and how many more there are."""
     every = list(records)
-    columns = [Column[Mapping[str, Any]](name, _shown_in(name)) for name in next(iter(every), {})]
+    columns = [Column[Mapping[str, Any]](name, itemgetter(name), partial(_text, name)) for name in (every or [{}])[0]]
     more = f"<p>and {len(every) - _MOST} more</p>" if len(every) > _MOST else ""
     return html(columns, every[:_MOST]) + more
-
-
-def _shown_in(name: str) -> Callable[[Mapping[str, Any]], str]:
-    return lambda row: _text(name, row[name])

@@ -25,7 +25,7 @@ def _fields(record: type[msgspec.Struct]) -> dict[str, Field[Any]]:
 
 
 class _DataclassFields:
-    """The fields of a struct as dataclasses have them."""
+    """The fields of a struct as dataclasses have them, so that `replace`, `fields` and `asdict` take it."""
 
     def __get__(self, record: object, kind: type[msgspec.Struct]) -> dict[str, Field[Any]]:
         return _fields(kind)
@@ -36,14 +36,14 @@ def written_by_name(find: Callable[[str], Named]) -> Callable[[type[Named]], typ
 
     def register(kind: type[Named]) -> type[Named]:
         _REGISTRIES[kind] = find
-        kind.__reduce__ = lambda self: (_found, (kind, self.name))  # type: ignore[method-assign, attr-defined]
+        kind.__reduce__ = lambda self: (_by_name, (kind, self.name))  # type: ignore[method-assign, attr-defined]
         del kind.__dataclass_fields__  # type: ignore[attr-defined]  # else msgspec would write the fields
         return kind
 
     return register
 
 
-def _found(kind: type, name: object) -> Any:
+def _by_name(kind: type, name: object) -> Any:
     if not isinstance(name, str):
         raise ValueError(f"expected a name, got {type(name).__name__}")
     try:
@@ -65,18 +65,19 @@ def encoded(record: object) -> bytes:
     """Return a record, or whatever holds records, as a line of JSON."""
     try:
         return msgspec.json.encode(record, enc_hook=_name) + b"\n"
-    except UnicodeEncodeError:  # a path, say, whose bytes are not UTF-8
+    except UnicodeEncodeError:
+        # A path, say, whose bytes are not UTF-8.
         return json.dumps(msgspec.to_builtins(record, enc_hook=_name)).encode() + b"\n"
 
 
 def convert(value: Any, kind: type[T]) -> T:
     """Return a JSON value as that type; ValueError in one line, with the name of the field, where it is none."""
     try:
-        return msgspec.convert(value, kind, dec_hook=_found)
+        return msgspec.convert(value, kind, dec_hook=_by_name)
     except msgspec.ValidationError as error:
-        words, _, place = str(error).replace("`", "").partition(" - at $")
-        where = f"field {place.removeprefix('.')!r}: " if place else ""
-        raise ValueError(f"{where}{words[0].lower()}{words[1:]}") from None
+        message, _, path = str(error).replace("`", "").partition(" - at $")
+        where = f"field {path.removeprefix('.')!r}: " if path else ""
+        raise ValueError(f"{where}{message[0].lower()}{message[1:]}") from None
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -22,10 +22,8 @@ FIGURES = {
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """The percentile by linear interpolation between order statistics: NumPy's default.
-
-    NumPy itself takes 100 us for a row's samples, 50 times as long; the ranks ask between two samples.
-    """
+    """The percentile by linear interpolation between order statistics: NumPy's default."""
+    # NumPy itself takes 100 us for a row's samples, 50 times as long; the ranks ask between two samples.
     ordered = sorted(samples)
     place = (len(ordered) - 1) * percent / 100
     low = math.floor(place)
@@ -49,16 +47,17 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
 @lru_cache(maxsize=4096)
 def _tail_count(count: int, doubt: float) -> int:
     """How many samples may be cut from each end so that the median is outside with at most `doubt`; -1 if none."""
-    if count > 1000:  # the normal approximation is off by less than one order statistic here
+    # The normal approximation is off by less than one order statistic here.
+    if count > 1000:
         return math.floor(count / 2 - NormalDist().inv_cdf(1 - doubt / 2) * math.sqrt(count) / 2) - 1
-    probability, total, below = 0.5**count, 0.0, -1
+    # The probability that so many of the samples lie below the median, and that at most so many do.
+    probability, total = 0.5**count, 0.0
     for cut in range(count // 2):
         total += probability
         if 2 * total > doubt:
-            break
-        below = cut
+            return cut - 1
         probability *= (count - cut) / (cut + 1)
-    return below
+    return count // 2 - 1
 
 
 def relative_halfwidth(samples: Sequence[float]) -> float:
@@ -148,11 +147,9 @@ FADING = 0.8  # weight of a size's own starts against those of the next smaller 
 
 @dataclass
 class Pool:
-    """What the starts of a curve's sizes so far say of how far starts are apart.
+    """What the starts of a curve's sizes say of how far starts are apart (a moderated variance: G. Smyth, 2004).
 
-    Three starts alone would say so little that an interval is four times as wide as it need be.  Neighbouring sizes
-    meet the same placement of memory, so what their starts say counts too, by a fifth less from size to size; and what
-    is usual of starts anywhere counts as PRIOR (a moderated variance: G. Smyth, 2004).
+    Three starts alone would say so little that an interval is four times as wide as it need be.
     """
 
     squares: float = 0.0  # sum of squared distances of logarithms from the mean of their size
@@ -160,6 +157,8 @@ class Pool:
 
     def add(self, seconds: Sequence[float]) -> Spread:
         """Add the medians of the starts of the next size, and return how far its starts are apart."""
+        # Neighbouring sizes meet the same placement of memory, so what their starts say counts too, by a fifth less
+        # from size to size; and what is usual of starts anywhere counts as PRIOR.
         degrees = len(seconds) - 1
         self.squares = FADING * self.squares + degrees * variance(map(math.log, seconds))
         self.freedom = FADING * self.freedom + degrees
@@ -168,10 +167,8 @@ class Pool:
 
 
 def student_95(freedom: float) -> float:
-    """Return the 97.5 % quantile of Student's t, within 1 % from three degrees of freedom on.
-
-    The expansion of R. Fisher and E. Cornish (1960): SciPy, which has the quantile, takes a tenth of a second to load.
-    """
+    """Return the 97.5 % quantile of Student's t, within 1 % from three degrees of freedom on."""
+    # The expansion of R. Fisher and E. Cornish (1960): SciPy, which has the quantile, takes 0.1 s to load.
     z = NormalDist().inv_cdf(0.975)
     terms = (
         z,
@@ -184,6 +181,7 @@ def student_95(freedom: float) -> float:
 
 def student(probability: float, freedom: float) -> float:
     """The quantile of Student's t with so many degrees of freedom."""
-    from scipy.special import stdtrit  # 0.1 s, which no sweep and no help should wait for
+    # SciPy takes 0.1 s to load, which no sweep and no help should wait for.
+    from scipy.special import stdtrit
 
     return float(stdtrit(freedom, probability))

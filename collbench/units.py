@@ -11,16 +11,11 @@ from collbench.errors import UsageError
 
 FASTEST, SLOWEST = 1e-15, 1e9  # seconds; whatever an operation takes lies between
 
-Seconds = Annotated[float, Meta(gt=FASTEST, lt=SLOWEST)]
-"""A time that an operation can take."""
-Duration = Annotated[float, Meta(ge=0, lt=SLOWEST)]
-"""The time of a part, which may be none."""
-Moment = Annotated[float, Meta(gt=-SLOWEST, lt=SLOWEST)]
-"""A moment on some clock, or a difference of two."""
-Factor = Annotated[float, Meta(gt=0, lt=SLOWEST)]
-"""How many times as much."""
-Count = Annotated[int, Meta(ge=0)]
-"""A number of things."""
+Seconds = Annotated[float, Meta(gt=FASTEST, lt=SLOWEST)]  # a time that an operation can take
+Duration = Annotated[float, Meta(ge=0, lt=SLOWEST)]  # the time of a part, which may be none
+Moment = Annotated[float, Meta(gt=-SLOWEST, lt=SLOWEST)]  # a moment on some clock, or a difference of two
+Factor = Annotated[float, Meta(gt=0, lt=SLOWEST)]  # how many times as much
+Count = Annotated[int, Meta(ge=0)]  # a number of things
 
 _BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 LARGEST = 2**60  # bytes that a size may have
@@ -46,7 +41,9 @@ QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re
 def duration(text: str, alone: str = "") -> float:
     """Return the seconds of `500ms`, `5s` or `2min`, with `alone` as the unit of a number alone; 0 of other text."""
     match = QUANTITY.fullmatch(text)
-    seconds = float(match[1]) * SECONDS.get(match[2] or alone, 0.0) if match else 0.0
+    if not match:
+        return 0.0
+    seconds = float(match[1]) * SECONDS.get(match[2] or alone, 0.0)
     return seconds if seconds < SLOWEST else 0.0
 
 
@@ -61,7 +58,9 @@ def parse_duration(text: str | float, option: str, alone: str = "s") -> float:
 def parse_share(text: str | float, option: str) -> float:
     """Return the number between 0 and 1, neither included, of `5%` or `0.05`; UsageError of another."""
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*(%?)\s*", str(text))
-    share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    share = float(match[1]) if match else 0.0
+    if match and match[2]:
+        share /= 100
     if not 0 < share < 1:
         raise UsageError(f"{option} {text!r} is no share; write it like 5% or 0.05")
     return share
@@ -69,19 +68,20 @@ def parse_share(text: str | float, option: str) -> float:
 
 def parse_numbers(text: str) -> list[int]:
     """Return the numbers of `64,96` or `8..8192`, which doubles, each once and ascending; none of any other text."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for word in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,12})(?:\.\.(\d{1,12}))?\s*", word, re.ASCII)
         if not match:
             return []
-        count, last = int(match[1]), int(match[2] or match[1])
-        if match[2] and not 0 < count <= last:
+        number, last = int(match[1]), int(match[2] or match[1])
+        if match[2] and not 0 < number <= last:
             return []
-        found.add(count)
-        while 0 < 2 * count <= last:
-            count *= 2
-            found.add(count)
-    return sorted(found)
+        # A range doubles from its first number on.
+        numbers.add(number)
+        while 0 < 2 * number <= last:
+            number *= 2
+            numbers.add(number)
+    return sorted(numbers)
 
 
 def format_size(nbytes: float) -> str:
@@ -97,7 +97,7 @@ MOST_DIGITS = 3  # that a time or a rate is printed with
 
 
 def digits(halfwidth: float) -> int:
-    """Significant digits of a number, half of whose interval is so much of it: of 0.01 three, of 0.15 two, of 1 one."""
+    """Return how many digits of a number are sure, by half of its interval over it: 0.01 three, 0.15 two, 1 one."""
     if not halfwidth > 0:
         return MOST_DIGITS
     return min(MOST_DIGITS, max(1, 1 + math.ceil(-math.log10(halfwidth))))
@@ -109,25 +109,27 @@ def significant(value: float, count: int, most: int = 12) -> str:
         return f"{value:.0f}"
     place = count - 1 - math.floor(math.log10(abs(value)))
     rounded = round(value, place)
+    # Rounding may have added a digit in front: 0.996 of two digits is 1.0.
     decimals = count - 1 - math.floor(math.log10(abs(rounded))) if rounded else place
     return f"{rounded:.{min(most, max(0, decimals))}f}"
 
 
 def format_seconds(seconds: float, count: int = MOST_DIGITS) -> str:
     """So many significant digits in the unit that suits: `310 ns`, `4.21 us`, `1.5 ms`, `2 s`; of two `25 ms`."""
-    units = ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"))
-    scale, name = next((unit for unit in units if abs(seconds) < 999.5 * unit[0]), (1.0, "s"))
+    scale, unit = 1.0, "s"
+    for smaller, name in ((1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")):
+        if abs(seconds) < 999.5 * smaller:
+            scale, unit = smaller, name
     value = seconds / scale
-    return f"{format_figure(value)} {name}" if count == MOST_DIGITS else f"{significant(value, count)} {name}"
+    return f"{format_figure(value) if count == MOST_DIGITS else significant(value, count)} {unit}"
 
 
 def format_rate(rate: float, count: int = MOST_DIGITS) -> str:
-    """Bytes per second in GB/s (1e9, as nccl-tests counts), with the decimals that a column of them needs.
-
-    Fewer digits than three leave out decimals that nobody knows.
-    """
+    """Bytes per second in GB/s (1e9, as nccl-tests counts), with the decimals that a column of them needs."""
     gigabytes = rate / 1e9
-    decimals = 4 if gigabytes < 0.1 else 3 if gigabytes < 10 else 1
+    decimals = 1
+    if gigabytes < 10:
+        decimals = 3 if gigabytes >= 0.1 else 4
     return f"{gigabytes:.{decimals}f}" if count == MOST_DIGITS else significant(gigabytes, count, decimals)
 
 
@@ -138,8 +140,7 @@ def format_figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
-RANGE = " .. "
-"""The sign of a range, in every output."""
+RANGE = " .. "  # the sign of a range, in every output
 
 
 def format_range(low: float, high: float, form: Callable[[float], str] = format_figure) -> str:
@@ -165,7 +166,7 @@ def format_interval(low: float, high: float, form: Callable[[float], str] = form
 
 def printable(text: str) -> str:
     """Return the text with a reversible escape for each character that no line of text should hold."""
-    return text if text.isprintable() else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def unit_of(seconds: float) -> tuple[float, str]:
@@ -187,7 +188,8 @@ def format_rounded(value: float, count: int) -> str:
 
 def format_count(value: float, count: int = MOST_DIGITS) -> str:
     """Return a large number in three digits, or in fewer: `950`, `12.3 k`, `1.23 M`, `4.5 bn`, `2 tn`."""
-    value = value if count == MOST_DIGITS else float(significant(value, count))
+    if count != MOST_DIGITS:
+        value = float(significant(value, count))
     for scale, unit in ((1e12, " tn"), (1e9, " bn"), (1e6, " M"), (1e3, " k")):
         if value >= 0.9995 * scale:
             return f"{format_figure(value / scale)}{unit}"
@@ -196,5 +198,5 @@ def format_count(value: float, count: int = MOST_DIGITS) -> str:
 
 def format_list(items: Iterable[object]) -> str:
     """Return `2, 3 and 4` of several items; nothing of none."""
-    *most, last = [*map(str, items)] or [""]
-    return f"{', '.join(most)} and {last}" if most else last
+    words = list(map(str, items))
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

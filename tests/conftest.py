@@ -3,10 +3,12 @@
 import contextlib
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
@@ -17,12 +19,15 @@ from collbench.cases import Case
 from collbench.cli import main
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
-from collbench.exercises import races
 from collbench.host.signals import ENDING
 from collbench.platforms.cpu.mpi_libraries import own
 from collbench.results import Measurement
 
 ROOT = Path(__file__).parents[1]
+BUDGETS = ROOT / "tests" / "budgets.toml"
+_FOLDERS = [ROOT / name for name in tomllib.loads(BUDGETS.read_text()) if "/commands/" in name]
+DELETED = {folder.name for folder in _FOLDERS if not folder.is_dir()}
+"""Commands whose folder somebody has taken away (`python -m tools.without`); of a whole checkout none."""
 Tree = Callable[[dict[str, str]], Path]
 
 # Users' Pythons keep what they compile of our modules: every command that a test starts would compile them anew.
@@ -34,6 +39,22 @@ if threading.current_thread() is threading.main_thread():
     for deaf, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(deaf) is signal.SIG_IGN:
             signal.signal(deaf, handler)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out a file of tests that imports a command which was taken away."""
+    if not DELETED or collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    named = re.findall(r"(?:collbench|tests)\.commands(?:\.| import )(\w+)", text)
+    return True if DELETED & {*named} else None
+
+
+def needs_command(name: str) -> None:
+    """Leave out the rest of a test that carries out a command which was taken away."""
+    folder = "formats" if name in ("import", "export") or name.endswith("_perf") else name
+    if folder in DELETED:
+        pytest.skip(f"there is no command {name}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -90,6 +111,8 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="session")
 def sanitizer() -> None:
     """Without ThreadSanitizer no race is found: a reason to skip on a user's machine, a failure in CI."""
+    from collbench.commands.exercise import races
+
     try:
         races.launcher()
     except races.NoSanitizer as error:
@@ -110,6 +133,7 @@ def collbench(tmp_path: Path, environment: dict[str, str]) -> Command:
 
 def carried_out(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """`collbench ...` in that folder, to its end."""
+    needs_command(*arguments[:1] or ("help",))
     return subprocess.run(
         [sys.executable, "-m", "collbench", *arguments],
         cwd=folder,
@@ -126,6 +150,7 @@ def here(tmp_path: Path, environment: dict[str, str]) -> Command:
     """The same with the command in this process, and its ranks in theirs: without an interpreter's start."""
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        needs_command(*arguments[:1] or ("help",))
         status, output, errors = 0, io.StringIO(), io.StringIO()
         handlers = {number: signal.getsignal(number) for number in ENDING}  # the command sets its own
         with pytest.MonkeyPatch.context() as patch:
@@ -150,6 +175,7 @@ def start(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[...,
     started = []
 
     def run(*arguments: str, **variables: str) -> subprocess.Popen[str]:
+        needs_command(*arguments[:1] or ("help",))
         process = subprocess.Popen(
             [sys.executable, "-u", "-m", "collbench", *arguments],
             cwd=tmp_path,

@@ -9,10 +9,10 @@ from pathlib import Path
 from tests.conftest import ROOT
 
 ORDER = (  # from the bottom; a part imports only from those before it
-    *("host", "errors", "records", "units", "stats", "present", "notebook"),
+    *("presence", "host", "errors", "records", "units", "stats", "present", "notebook"),
     *("collectives", "datatypes", "cases", "results", "topology"),
-    *("runfile", "formats", "platforms", "algorithms", "model", "measure"),
-    *("analysis", "planner", "plots", "reports", "exercises", "lesson", "api", "cli"),
+    *("runfile", "platforms", "algorithms", "model", "measure"),
+    *("analysis", "plots", "requests", "cli", "commands"),
 )
 ENTRIES = {"__init__", "__main__"}  # the version, which everything may know; and the door
 

@@ -13,7 +13,7 @@ import click
 import pytest
 
 import collbench
-from collbench.cli.commands import group
+from collbench.cli.group import group
 from tests.conftest import ROOT
 from tools import file_map
 from tools.shown import LOG, LOG_NAME, RUN, Shown, shown, with_own

@@ -1,5 +1,6 @@
 """What CONTRIBUTING.md promises: one file or one record more in a copy of the package, and it is found and used."""
 
+import json
 import os
 import re
 import shutil
@@ -11,23 +12,12 @@ import pytest
 
 from collbench.algorithms import choose
 from collbench.algorithms.records import recorded
-from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.platforms import compiler
 from tests.conftest import ROOT, carried_out, of_a_user
 from tools.kernels import nvrtc
 
-COMMAND = '''"""Say how many collectives there are."""
-
-import click
-
-from collbench.collectives import COLLECTIVES
-
-
-@click.command(help="")
-def command() -> None:
-    click.echo(f"{len(COLLECTIVES)} collectives")
-'''
+(COMMAND,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
 COLLECTIVE = """        Collective(
             name="rotate",
             aliases=("shift",),
@@ -74,8 +64,8 @@ IMPLEMENTATION = Implementation(
 FORMAT = '''"""The log of a stopwatch: `stopwatch RANKS`, then bytes and microseconds a line."""
 
 from collbench.collectives import find_collective
-from collbench.formats import Format
-from collbench.formats.imported import ImportedTest, Machine, make_case
+from collbench.commands.formats.registry import Format
+from collbench.commands.formats.imported import ImportedTest, Machine, make_case
 from collbench.results.collectives import Reported
 
 
@@ -257,10 +247,10 @@ def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
     for folder in ("collbench", "kernels"):
         shutil.copytree(ROOT / folder, home / folder)
     package = home / "collbench"
-    put(package / "cli" / "count.py", COMMAND)
+    put(package / "commands" / "fastest" / "command.py", COMMAND)
     put(package / "algorithms" / "copies.py", IMPLEMENTATION)
     put(package / "platforms" / "spare" / "__init__.py", PLATFORM)
-    put(package / "formats" / "stopwatch.py", FORMAT)
+    put(package / "commands" / "formats" / "stopwatch.py", FORMAT)
     put(package / "topology" / "presets" / "tomorrow.toml", PRESET)
     add(package / "collectives.py", "    for collective in (\n", COLLECTIVE)
     architectures = package / "topology" / "products.toml"
@@ -282,8 +272,7 @@ def row(text: str, name: str) -> str:
 
 
 def test_all_are_listed_and_offered_by_their_names(collbench: Collbench) -> None:
-    assert "Say how many collectives there are." in row(collbench("--help"), "count")
-    assert collbench("count") == f"{len(COLLECTIVES) + 1} collectives\n"
+    assert "Say which implementation was fastest" in row(collbench("--help"), "fastest")
     listed = collbench("list")
     (line,) = (line for line in listed.splitlines() if line.startswith("rotate") and "shift_perf" in line)
     assert line.split()[-1] == "1"
@@ -291,6 +280,15 @@ def test_all_are_listed_and_offered_by_their_names(collbench: Collbench) -> None
     assert "cpu, spare" in row(listed, "copies")
     assert "4 x Rubin" in row(listed, "tomorrow")
     assert "spare" in collbench("sweep", "--on", "nowhere", status=2)
+
+
+def test_the_command_of_contributing_answers_refuses_and_is_short(collbench: Collbench) -> None:
+    run = str(ROOT / "results" / "cpu-2-ranks")
+    assert len(COMMAND.splitlines()) < 60
+    assert collbench("fastest", run, "--least", "1M").count("MiB") < collbench("fastest", run).count("iB")
+    rows = json.loads(collbench("fastest", run, "--json"))
+    assert [each["nbytes"] for each in rows] == sorted({each["nbytes"] for each in rows})
+    assert "give a smaller --least" in collbench("fastest", run, "--least", "1T", status=2)
 
 
 def test_a_format_is_told_by_its_content_and_offered_for_export(collbench: Collbench, tmp_path: Path) -> None:

@@ -1,22 +1,23 @@
 """The lessons say what the committed runs say, in numbers and in words."""
 
-import re
-
-from collbench.analysis.overlap import overlaps
-from collbench.analysis.scaling import curves
-from collbench.analysis.stragglers import Finding, straggler_rows, straggler_test
-from collbench.analysis.strategies import Effort, Ranking
-from collbench.lesson import elsewhere
+from collbench.analysis.wires import tradeoffs
+from collbench.commands.lesson import elsewhere
+from collbench.commands.step.overlap import overlaps
+from collbench.commands.step.scaling import curves
+from collbench.commands.step.stragglers import Finding, straggler_rows, straggler_test
+from collbench.commands.step.trained import Effort, Ranking, ranking
 from collbench.runfile.store import read
 from collbench.stats import Estimate
-from tests.analysis.made_up_steps import ranks_that_are
+from tests.commands.step.made_up_steps import ranks_that_are
 from tests.conftest import ROOT
-from tools import lesson, lesson_chapters, lesson_page, lesson_places
-from tools.lesson_scaling import RESULTS, raced, wires
+from tools import lesson, lesson_chapters, lesson_places
+
+RESULTS = ROOT / "results"
 
 
-def test_the_text_of_the_lesson_is_what_its_page_says_of_the_committed_runs() -> None:
-    assert lesson.WRITTEN.read_text(encoding="utf-8") == lesson_page.page(), "python -m tools.lesson"
+def test_the_texts_of_the_lessons_are_what_the_page_says_of_the_committed_runs() -> None:
+    for name, text in lesson.WRITTEN.items():
+        assert (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") == text(), f"{name}: python -m tools.lesson"
 
 
 def test_the_package_brings_the_times_of_other_machines_and_the_chapters_on_training_steps() -> None:
@@ -39,12 +40,6 @@ def test_every_number_is_what_its_run_says_and_names_its_run() -> None:
     assert numbers > 70
 
 
-def test_the_second_lesson_has_no_number_without_a_run() -> None:
-    text = (ROOT / "docs" / "lesson-scaling.md").read_text(encoding="utf-8")
-    bare = re.sub(r"\[[^\]]*\]\([^)]*\)", "", lesson.BLOCK.sub("", text))
-    assert not re.findall(r"\b\d+(?:\.\d+)? ?(?:us|ms|ns|x|%|GB/s)(?!\w)", bare)
-
-
 def test_four_ranks_on_two_cores_compute_no_more_than_two() -> None:
     for curve in curves(read(RESULTS / "cpu-4-ranks-scale").results):
         two, four = curve.more
@@ -58,7 +53,7 @@ def test_overlap_is_sure_of_nothing_and_no_narrow_wire_pays_on_two_cores() -> No
     found = overlaps(read(RESULTS / "cpu-2-ranks-overlap").results)
     assert found
     assert all(one.gain.low <= 1 <= one.gain.high for one in found)
-    narrow = wires(RESULTS / "cpu-2-ranks-narrow")
+    narrow = tradeoffs(read(RESULTS / "cpu-2-ranks-narrow").results)
     assert len(narrow) == 5
     assert all(one.pays_from(one.exact) is None for one in narrow)
 
@@ -74,7 +69,9 @@ def test_only_the_slow_rank_is_accused() -> None:
 
 
 def test_the_asynchronous_strategy_is_ahead_in_time_and_behind_in_steps_only_if_a_rank_is_slow() -> None:
-    slow, even = (raced(RESULTS / run) for run in ("cpu-2-ranks-styles", "cpu-2-ranks-styles-even"))
+    slow, even = (ranking(read(RESULTS / run).results) for run in ("cpu-2-ranks-styles", "cpu-2-ranks-styles-even"))
+    assert slow
+    assert even
     assert slow.target == even.target == 0.28
 
     def ratio(found: Ranking, above: str, effort: Effort = Effort.SECONDS) -> Estimate:

@@ -10,6 +10,7 @@ from collbench.errors import UsageError
 from collbench.units import (
     counted,
     format_interval,
+    format_list,
     format_range,
     format_rate,
     format_seconds,
@@ -23,6 +24,9 @@ def test_sizes_are_binary_however_they_are_written() -> None:
     """Every suffix means powers of 1024, as in nccl-tests."""
     sizes = {"8": 8, "64K": 65536, "64k": 65536, "128KB": 131072, "2MiB": 2**21, "1.5G": 3 * 2**29, "1T": 2**40}
     assert {text: parse_size(text) for text in sizes} == sizes
+    for text in ("", "K", "-8", "8X", "1e6", "8 8", "0x10"):
+        with pytest.raises(UsageError, match="such as 8, 64K"):
+            parse_size(text)
 
 
 def test_an_end_of_an_interval_that_is_not_known_is_not_shown() -> None:
@@ -34,38 +38,14 @@ def test_an_end_of_an_interval_that_is_not_known_is_not_shown() -> None:
         ((math.nan, math.nan), ""),
     ):
         assert format_interval(*ends) == text, ends
-
-
-def test_a_range_has_one_sign_and_ends_that_read_alike_stand_once() -> None:
     for ends, text in (((1e-3, 2e-3), "1 ms .. 2 ms"), ((1e-3, 1.0001e-3), "1 ms"), ((1e-3, math.inf), "")):
         assert format_range(*ends, format_seconds) == text
 
 
-def test_one_thing_is_no_plural() -> None:
-    for count, text in ((0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (2048, "2,048 nodes")):
-        assert counted(count, "node") == text
-
-
-def test_what_is_no_size_is_refused_with_an_example() -> None:
-    for text in ("", "K", "-8", "8X", "1e6", "8 8", "0x10"):
-        with pytest.raises(UsageError, match="such as 8, 64K"):
-            parse_size(text)
-
-
 def test_durations_are_seconds_however_they_are_written() -> None:
     """A number alone is seconds, unless nobody could guess that."""
-    known = {
-        "500ms": 0.5,
-        "5s": 5,
-        "5": 5,
-        "0.5": 0.5,
-        "2m": 120,
-        "2 min": 120,
-        "1.5h": 5400,
-        "30d": 2592e3,
-        "20us": 2e-5,
-    }
-    for text, seconds in known.items():
+    durations = {"500ms": 0.5, "5": 5, "2m": 120, "2 min": 120, "1.5h": 5400, "30d": 2592e3, "20us": 2e-5}
+    for text, seconds in durations.items():
         assert parse_duration(text, "--budget") == pytest.approx(seconds), text
     assert parse_duration(7.5, "--budget") == 7.5  # of the library
     for wrong in ("", "s", "0", "0d", "-1", "nan", "inf", "1e99", "5x", "5 s s", "5M"):
@@ -81,15 +61,7 @@ def test_durations_are_seconds_however_they_are_written() -> None:
 )
 def test_a_formatted_size_reads_back(nbytes: int) -> None:
     assert parse_size(format_size(nbytes).replace(" ", "")) == nbytes
-
-
-def test_a_unit_changes_at_its_power_of_two() -> None:
-    assert [format_size(nbytes) for nbytes in (1023, 1024, 2**20, 1.5 * 2**30)] == [
-        "1023 B",
-        "1 KiB",
-        "1 MiB",
-        "1.5 GiB",
-    ]
+    assert [format_size(size) for size in (1023, 1024, 1.5 * 2**30)] == ["1023 B", "1 KiB", "1.5 GiB"]
 
 
 def test_times_have_three_digits_and_a_unit_that_changes_before_a_fourth() -> None:
@@ -100,3 +72,8 @@ def test_times_have_three_digits_and_a_unit_that_changes_before_a_fourth() -> No
 
 def test_rates_are_decimal_gigabytes() -> None:
     assert [format_rate(rate) for rate in (9.33e5, 1.234e9, 2.04e10)] == ["0.0009", "1.234", "20.4"]
+
+
+def test_things_are_counted_and_listed() -> None:
+    assert [counted(count, "node") for count in (0, 1, 2048)] == ["0 nodes", "1 node", "2,048 nodes"]
+    assert [format_list(items) for items in ((), (1,), (1, 2, "x"))] == ["", "1", "1, 2 and x"]

@@ -51,7 +51,7 @@ def test_the_wheel_is_the_package_its_kernels_and_its_licences_and_nothing_else(
     assert held == files(ROOT / "collbench", "collbench") | files(ROOT / "kernels", "collbench/_kernels") | about
     for licence in PROJECT["license-files"]:
         assert about[f"{BUILT}.dist-info/licenses/{licence}"] == (ROOT / licence).read_bytes(), licence
-    assert {"collbench/reports/plotly/plotly-basic.min.js", "collbench/py.typed"} <= set(held)
+    assert {"collbench/present/assets/plotly/plotly-basic.min.js", "collbench/py.typed"} <= set(held)
 
 
 @pytest.mark.full

@@ -44,26 +44,28 @@ platform.close()
 """
 STEPS = """
 import statistics, sys, time
+from dataclasses import replace
 import numpy as np
 from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.algorithms import implementations
 from collbench.measure.clocks import Clocks
-from collbench.measure.schedules import SCHEDULES, Parts
-from collbench.measure.steps import take_series
+from collbench.commands.step.schedules import SCHEDULES, Parts
+from collbench.commands.step.measured import take_series
 from collbench.platforms import open_platform
 from collbench.platforms.layout import Needs
 from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.platforms.products import Chain
-from collbench.cases import Step
+from collbench.commands.step.rows import Series
+from collbench.commands.step.work import Step
 world = MpiProcesses.of_world()
 products, size = int(sys.argv[1]), int(sys.argv[2])
 step = Step(products, size)
 allreduce, types = COLLECTIVES["allreduce"], ((DATATYPES["float"],), (REDUCTIONS["sum"],))
-sweep = Sweep((allreduce,), (4096,), *types, world.size, ("mpi",), steps=(step,))
+sweep = Sweep((allreduce,), (4096,), *types, world.size, ("mpi",), works=(step,))
 platform, (case,) = open_platform(sweep, Needs(), "cpu", world), sweep.cases()
-operation = implementations()["mpi"].prepare(case.buckets()[0][1], platform)
+operation = implementations()["mpi"].prepare(replace(case, work=None), platform)
 parts = Parts(case, platform, platform.compute.products(size), [operation])
 harness = SCHEDULES["sequential"].prepare(parts)
 chain = Chain(size, world.rank)
@@ -82,7 +84,11 @@ def bare(steps):
 
 clocks = Clocks(world)
 clocks.read()
-ways = {"bare": bare, "steps": lambda steps: clocks.series(take_series(parts, harness, range(steps)).taken).seconds}
+
+def measured(steps):
+    return Series(*clocks.moments(take_series(parts, harness, range(steps)).taken)).seconds
+
+ways = {"bare": bare, "steps": measured}
 times = {name: [] for name in ways}
 for turn in range(201):
     for name in list(ways)[:: 1 if turn % 2 else -1]:

@@ -2,8 +2,9 @@
 
     python -m tools.breaks
 
-The file is collbench/lesson/assets/breaks.json: of each change an execution that goes wrong, which the model allows
-with the change and never without it, in the words of breaks.toml.  A test holds the file against what this writes.
+The file is collbench/commands/lesson/assets/breaks.json: of each change an execution that goes wrong, which the model
+allows with the change and never without it, in the words of breaks.toml.  A test holds the file against what this
+writes.
 """
 
 import re
@@ -14,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from collbench.lesson import ASSETS
-from collbench.lesson.breaks import TEXTS
-from collbench.lesson.content import Litmus
+from collbench.commands.lesson import ASSETS
+from collbench.commands.lesson.breaks import TEXTS
+from collbench.commands.lesson.content import Litmus
 from tools.memory_model.fragments import FRAGMENTS, WEAKENINGS, Fragment, in_one_thread
 from tools.memory_model.program import ACQUIRES, RELEASES, Operation
 from tools.memory_model.ptx import Witness, reachable, witness

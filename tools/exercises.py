@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from collbench.exercises.records import exercises
-from tests.exercises.answers import Answer, answers
+from collbench.commands.exercise.records import exercises
+from tests.commands.exercise.answers import Answer, answers
 
 
 def tried(answer: Answer, times: int) -> tuple[int, float, str]:

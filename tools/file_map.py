@@ -1,4 +1,4 @@
-"""docs/files.md, from the first line of every module's docstring: `python -m tools.file_map` writes it anew."""
+"""docs/files.md, from the docstrings of all packages and modules: `python -m tools.file_map` writes it anew."""
 
 import ast
 import re
@@ -8,11 +8,13 @@ from pathlib import Path
 from tests.layers import ORDER, modules, tree
 from tools import ROOT
 
+SHORTEST = 30  # characters of a clause that says enough
 PAGE = ROOT / "docs" / "files.md"
 HEAD = """# Where everything is
 
-Every module with the first line of its docstring, by package, from the bottom of the package to its top: a package
-imports only from those above it on this page. `python -m tools.file_map` writes this page; edit the docstrings.
+Every module with the begin of its docstring, by package, from the bottom of the package to its top: a package imports
+only from those above it on this page, and a command (`commands/`) from no other command. `python -m tools.file_map`
+writes this page; edit the docstrings. [Architecture](architecture.md) follows `--ranks` and a measured time.
 """
 
 
@@ -39,8 +41,9 @@ def section(name: str) -> Iterator[str]:
 
 
 def entry(path: Path) -> str:
-    """A module and its line."""
-    return f"* `{path.name}`: {line(path)}"
+    """A module and the first clause of its line."""
+    clause = re.split(r"(?<=\w{3})(?:[:;.] | \()", line(path))[0].rstrip(".")
+    return f"* `{path.name}`: {clause}" if len(clause) > SHORTEST else f"* `{path.name}`: {line(path).rstrip('.')}"
 
 
 def first_sentence(path: Path) -> str:

@@ -3,7 +3,7 @@
 `python -m tools.fleet make DIR` writes a folder with 2,000 nodes' checks, three of them 10 % slow from 1 MiB on;
 `python -m tools.fleet errors` draws 100 fleets of each kind and prints the table of docs/fleet.md (a minute).
 A node differs from others by a lognormal factor of 1 %; a sample varies by 2 %, one in fifty takes longer; a round of a
-size is disturbed as often and as much as starts of published sweeps on a node are (tools/check_errors.py).
+size is disturbed as often and as much as starts of published sweeps on a node are.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from collbench.analysis.fleet import SLOWER, changes, groups
-from collbench.runfile.fleet import STATUSES, Curve, Node
+from collbench.commands.runs.fleet import SLOWER, changes, groups
+from collbench.commands.runs.fleet_files import STATUSES, Curve, Node
 
 WHERE = "8 x NVIDIA H100 80GB HBM3, NVSwitch"
 CASE = {"collective": "allreduce", "dtype": "float", "redop": "sum", "root": 0, "ranks": 8, "in_place": False}

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from collbench.cli.results_table import row
+from collbench.commands.formats.exported import select
+from collbench.commands.formats.imported import Hints, grouped, remarks
+from collbench.commands.formats.registry import read_tests, written
+from collbench.commands.formats.source import decode
 from collbench.errors import CollbenchError
-from collbench.formats import read_tests, written
-from collbench.formats.exported import select
-from collbench.formats.imported import Hints, grouped, remarks
-from collbench.formats.source import decode
 from collbench.plots.panels import panels
 from collbench.runfile.header import Header
 from collbench.runfile.schema import to_line, to_result
@@ -27,7 +27,7 @@ from collbench.runfile.store import Run
 from tools import ROOT
 
 LONGEST = 2.0  # seconds for one input
-DATA = ROOT / "tests" / "formats" / "data"
+DATA = ROOT / "tests" / "commands" / "formats" / "data"
 GOLDENS = {path.name: path.read_bytes() for path in sorted(DATA.iterdir())}
 WORDS = (
     *(b"N/A", b"nan", b"inf", b"-inf", b"1e999", b"1e-999", b"-1", b"0", b"0.00", b"9" * 25, b"9" * 5000, b"1.2e+07"),

@@ -1,7 +1,7 @@
 """`make gallery`: docs/gallery.md with a picture of every kind, drawn by collbench's own commands from committed runs.
 
-Each picture knows the run files that it was drawn from (by their hash, in the PNG), so a test says which is out of
-date.  Nothing is measured.
+gallery.toml lists them.  Each picture knows the run files that it was drawn from (by their hash, in the PNG), so a test
+says which is out of date.  Nothing is measured.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -52,173 +53,8 @@ class Shown(NamedTuple):
         return digest.hexdigest()
 
 
-CPU, PLAN = "results/cpu-2-ranks", "results/dgx-a100-train"
-H100, PCIE = "results/dgx-h100-narrow", "results/pcie4-4090-p2p-narrow"
-SLOWED = "results/cpu-ab-slowed-ring"
-GPU = "results/nvidia-h100-1-gpu-4-ranks-later"
-LADDER = "ring-host,ring-events,ring-flags,ring-pipelined,ring-ll,one-shot,one-shot-ll,two-shot"
-
-
-def _plot(shows: str, file: str, title: str, words: str, rest: str) -> Shown:
-    return Shown(shows, f"{file}.png", title, words, f"plot {rest} -o {{out}}")
-
-
-PICTURES = (
-    _plot(
-        "bandwidth",
-        "bandwidth",
-        "Bandwidth",
-        "What `collbench sweep` draws. Both axes are logarithmic, so that a message of 8 bytes is seen as well as one "
-        "of 128 MiB; the speed-up over the library stands beside it. The dotted line is a copy in memory, measured in "
-        "the same run. Diamonds are on what `auto` picked. Seven lines have a colour.",
-        f"{CPU} --view bandwidth",
-    ),
-    _plot(
-        "bandwidth",
-        "bandwidth",
-        "All lines on a linear axis",
-        "`--linear` for how far apart the plateaus are, `--lines all` for a colour each.",
-        f"{CPU} --view bandwidth --linear --lines all",
-    ),
-    _plot(
-        "latency",
-        "latency",
-        "Latency",
-        "Seconds of an operation; the bound is below the curves.",
-        f"{CPU} --view latency",
-    ),
-    _plot(
-        "ratio",
-        "ratio",
-        "Speed-up over the library",
-        "Above 1 is faster. The band is wide rather than narrow. A panel for each machine, here two cores and one H100 "
-        "that 4 ranks share, where NCCL runs without NVLS, without clusters and with 32 CTAs a rank.",
-        f"{CPU} {GPU} --view ratio --lines all --impl mpi,nccl,{LADDER}",
-    ),
-    _plot(
-        "bound",
-        "bound",
-        "Share of the bound",
-        "How near each comes to what the line rate allows. Predicted, here.",
-        f"{H100} --view bound",
-    ),
-    _plot(
-        "samples",
-        "samples",
-        "Samples",
-        "Every sample over the median of its row, in the order in which they were taken, from above; the bar is the "
-        "interval of the median. Noise, drift and rows with two humps are seen here.",
-        f"{CPU} --view samples --impl mpi,ring-flags,ring-ll,two-shot",
-    ),
-    _plot(
-        "curves",
-        "overlay-bandwidth",
-        "Two interconnects in one panel",
-        "A colour is a topology, a marker an implementation.",
-        f"{H100} {PCIE} --overlay --impl nccl,two-shot --view bandwidth",
-    ),
-    _plot(
-        "curves",
-        "bandwidth",
-        "For a slide",
-        "`--style slide`: 16:9, large letters.",
-        f"{CPU} --style slide --impl mpi,ring-flags,two-shot --view bandwidth",
-    ),
-    _plot(
-        "curves",
-        "latency",
-        "For a paper",
-        "`--style paper`: a column wide, no title, the legend below.",
-        f"{CPU} --style paper --impl mpi,ring-flags,two-shot --view latency",
-    ),
-    _plot(
-        "timeline",
-        "timeline-allreduce-float-sum-8B-ring-flags",
-        "Timeline of a small operation",
-        "Of `collbench explain`: what each rank did when, piece by piece.",
-        f"{CPU}-explained --impl ring-flags",
-    ),
-    _plot(
-        "timeline",
-        "timeline-allreduce-float-sum-134217728B-ring-flags",
-        "Timeline of a large operation",
-        "Of 640 hops: shares of time above, and below a stretch of them one by one.",
-        f"{CPU}-explained --impl ring-flags",
-    ),
-    _plot(
-        "timeline",
-        "timeline-allreduce-float-sum-16777216B-ring-pipelined",
-        "Timeline of a ring on a GPU",
-        "`ring-pipelined` on one H100 that 4 ranks share: the first 4 of each rank's 33 blocks, in 16 MiB.",
-        "results/nvidia-h100-1-gpu-4-ranks-explained --impl ring-pipelined",
-    ),
-    _plot(
-        "timeline",
-        "shares-allreduce-float-sum-134217728B",
-        "Where the time goes",
-        "Bars as long as their time, and the same in per cent.",
-        f"{CPU}-explained",
-    ),
-    _plot(
-        "scaling",
-        "scaling",
-        "Scaling",
-        "Of `collbench step scale`: efficiency against ranks.",
-        "results/cpu-4-ranks-scale",
-    ),
-    _plot(
-        "overlap",
-        "overlap-mpi",
-        "Overlap",
-        "Of `collbench step overlap`: who computed and communicated when.",
-        "results/cpu-2-ranks-overlap",
-    ),
-    _plot(
-        "lateness",
-        "lateness-allreduce-float-65536B-auto",
-        "Lateness",
-        "Of `collbench step stragglers`: who was late when, who was last, how long steps took. Rank 1 was slowed.",
-        "results/cpu-2-ranks-jitter-slow",
-    ),
-    _plot(
-        "losses",
-        "losses",
-        "A race of styles",
-        "Of `collbench step strategies`: loss against time and against steps.",
-        "results/cpu-2-ranks-styles",
-    ),
-    _plot(
-        "wires",
-        "wires-allreduce-float-sum",
-        "Narrow wires",
-        "Time saved over the error that each introduces.",
-        "results/cpu-2-ranks-narrow",
-    ),
-    _plot(
-        "layouts",
-        "layouts",
-        "Layouts of a training run",
-        "Of `collbench train`: where the time of a planned step goes.",
-        PLAN,
-    ),
-    _plot(
-        "efficiency", "efficiency", "Efficiency of a training run", "Tokens of a GPU and second, against GPUs.", PLAN
-    ),
-    Shown(
-        "ratios",
-        "ratios.png",
-        "A comparison",
-        "Of `collbench compare`: time of NEW over BASE, with intervals.",
-        f"compare {SLOWED}/as-is {SLOWED}/COLLBENCH_KERNELS=my-kernels -o {{out}}/ratios.png",
-    ),
-    Shown(
-        "system",
-        "fabric.png",
-        "A fabric",
-        "Of `collbench topo`: network cards meet CPUs or PCIe switches, and each has its own way up.",
-        "topo dgx-h100 --nodes 64 -o {out}/fabric.png",
-    ),
-)
+_RECORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["picture"]
+PICTURES = tuple(Shown(**record) for record in _RECORDS)
 
 
 def drawn(command: str) -> dict[str, bytes]:

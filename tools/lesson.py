@@ -1,11 +1,10 @@
-"""The numbers of runs in pages, docs/lesson.md, and what the package brings of committed runs: times, chapters.
+"""The numbers of runs in pages, both lessons in docs/, and what the package brings of committed runs: times, chapters.
 
 `python -m tools.lesson` writes all of them anew.
 
 In a page such a number is a link to the run that it comes from, whose title says what it is, such as
-[7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  A title is one of collbench/lesson/numbers.py, or of
-steps (tools/lesson_scaling.py).  The tables between the marks of BLOCKS are computed: from the textbooks' closed
-forms, or from runs.
+[7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  A title is one of `lesson`'s numbers.py.  The tables
+between the marks of BLOCKS are computed: from the textbooks' closed forms, or from runs.
 """
 
 import re
@@ -15,15 +14,16 @@ from pathlib import Path
 
 from collbench.algorithms import implementations, is_library
 from collbench.cases import Case
-from collbench.lesson.numbers import Numbers, ratio
+from collbench.commands.lesson.numbers import Numbers, ratio
 from collbench.results import family
 from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size
-from tools import ROOT, lesson_chapters, lesson_page, lesson_places, lesson_scaling
+from tools import ROOT, lesson_chapters, lesson_page, lesson_places
 from tools.model import closed_forms as forms
 
-WRITTEN = ROOT / "docs" / "lesson.md"  # from the texts of `collbench lesson`
-WITH_NUMBERS = ("kernels", "lesson", "lesson-scaling", "measuring", "model")
+WRITTEN = {"lesson": lesson_page.page, "lesson-scaling": lesson_page.scaling_page}
+"""Pages in docs/ that are written from the texts of `collbench lesson`."""
+WITH_NUMBERS = ("kernels", "lesson", "measuring", "model")
 PAGES = ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in WITH_NUMBERS)
 NUMBER = re.compile(r'\[([^\]\n]+)\]\((\.\./results/[\w-]+) "([^"]+)"\)')
 
@@ -55,7 +55,7 @@ def numbers(folder: Path) -> Numbers:
 
 def value(folder: Path, title: str) -> str:
     """What a title says; KeyError if the run has no such thing."""
-    return lesson_scaling.value(folder, title) or numbers(folder).value(title)
+    return numbers(folder).value(title)
 
 
 def textbook() -> str:
@@ -130,8 +130,7 @@ def _over_the_library(measured: Numbers, name: str, size: int) -> str:
     return f"{'' if name else f'`{found}` '}{format_seconds(seconds)}{faster}"
 
 
-BLOCKS = {"textbook": textbook, "libraries": several_libraries} | lesson_scaling.BLOCKS
-BLOCKS |= {"one_h100": one_h100, "on_a_gpu": on_a_gpu}
+BLOCKS = {"textbook": textbook, "libraries": several_libraries, "one_h100": one_h100, "on_a_gpu": on_a_gpu}
 BLOCK = re.compile(r"(<!-- (\w+) -->\n)(?:(?!<!--).)*(<!-- end -->)", re.DOTALL)
 
 
@@ -146,7 +145,8 @@ def rewritten(text: str, root: Path = ROOT) -> str:
 if __name__ == "__main__":
     lesson_places.ASSET.write_text(lesson_places.written())  # which the page's texts read
     lesson_chapters.ASSET.write_text(lesson_chapters.written())
-    WRITTEN.write_text(lesson_page.page())
+    for name, text in WRITTEN.items():
+        (ROOT / "docs" / f"{name}.md").write_text(text())
     for page in PAGES:
         page.write_text(rewritten(page.read_text()))
         print(f"{len(NUMBER.findall(page.read_text()))} numbers in {page.relative_to(ROOT)}")

@@ -1,6 +1,7 @@
 """The chapters on training steps that the lesson's page brings: what `collbench step` says in them.
 
-`python -m tools.lesson` writes them into collbench/lesson/assets/chapters.json, from the texts in lesson_chapters.toml.
+`python -m tools.lesson` writes them into collbench/commands/lesson/assets/chapters.json, from the texts in
+lesson_chapters.toml.
 """
 
 import math
@@ -12,14 +13,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from collbench.analysis.overlap import overlaps
-from collbench.analysis.scaling import curves
-from collbench.analysis.strategies import Effort, ranking
-from collbench.cli import step
 from collbench.cli.options import made
-from collbench.lesson import ASSETS, elsewhere
-from collbench.lesson.content import MODEL, Chapter, Question
-from collbench.lesson.numbers import nearest
+from collbench.commands.lesson import ASSETS, elsewhere
+from collbench.commands.lesson.content import MODEL, Chapter, Question
+from collbench.commands.lesson.numbers import nearest
+from collbench.commands.step import command as step
+from collbench.commands.step.overlap import overlaps
+from collbench.commands.step.scaling import curves
+from collbench.commands.step.trained import Effort, ranking
+from collbench.commands.step.work import Job
 from collbench.runfile.store import Run, read
 from collbench.units import format_seconds, format_size
 from tools import ROOT
@@ -109,7 +111,7 @@ def _asynchronous(run: Run, text: Text) -> Facts:
     names = [choice.partition(",")[0] for choice in text["choices"]]
     case = next(iter(entries[names[0]].runs.values())).case
     seconds = {name: entries[name].mean(Effort.SECONDS).value for name in names}
-    slowed = max((factor for _, factor in case.job.slow), default=1) if case.job else 1
+    slowed = max((factor for _, factor in case.work.slow), default=1) if isinstance(case.work, Job) else 1
     numbers = {name: format_seconds(took) for name, took in seconds.items()}
     numbers |= {f"{name}-steps": f"{entries[name].mean(Effort.STEPS).value:.0f}" for name in names}
     numbers |= {"ranks": str(case.ranks), "factor": f"{slowed:g}", "target": f"{ranked.target:g}"}

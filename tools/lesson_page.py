@@ -1,13 +1,13 @@
-"""docs/lesson.md, from the texts of `collbench lesson` and the committed runs: what the page says, without a browser.
+"""docs/lesson.md and docs/lesson-scaling.md, from the texts of `collbench lesson` and the committed runs.
 
 Numbers of runs are links to their run, whose titles tools/lesson.py holds against it.
 """
 
 from collections.abc import Iterator
 
-from collbench.lesson import breaks, elsewhere, screens
-from collbench.lesson.content import Content, Question, Reason, Screen
-from collbench.lesson.sentences import Voice
+from collbench.commands.lesson import breaks, elsewhere, screens
+from collbench.commands.lesson.content import Content, Question, Reason, Screen
+from collbench.commands.lesson.sentences import Voice
 from collbench.results import PARTS
 from collbench.runfile.store import read
 from collbench.units import format_rate, format_seconds, format_size
@@ -20,6 +20,17 @@ PICTURES = {  # below the text of a screen
     "timeline-allreduce-float-sum-8B-ring-flags.png)",
     "two-shot": f"![Where the time goes at 128 MiB](../results/{EXPLAINED}/shares-allreduce-float-sum-134217728B.png)",
 }
+
+STEPS = {
+    "cpu-4-ranks-scale": "a step on one, two and four ranks",
+    "cpu-2-ranks-overlap": "every way to overlap, none of which surely gains",
+    "cpu-2-ranks-narrow": "narrower wires: their times and their errors",
+    "cpu-2-ranks-jitter-slow": "who comes last where rank 1 computes half as much again",
+    "cpu-2-ranks-jitter": "the same with nobody slowed, where nobody is accused",
+    "cpu-2-ranks-styles": "strategies where rank 1 computes four times as much",
+    "cpu-2-ranks-styles-even": "the same with nobody slowed",
+}
+"""The committed runs of training steps, and what each shows."""
 
 
 class Linked(Voice):
@@ -50,6 +61,22 @@ def page() -> str:
     """Return the text of docs/lesson.md."""
     lesson = content()
     return "\n".join(line.rstrip() for line in "\n\n".join(_parts(lesson)).splitlines()) + "\n"
+
+
+def scaling_page() -> str:
+    """Return the text of docs/lesson-scaling.md: the chapters on training steps, and the runs that measured them."""
+    parts = [
+        "# The second lesson: what more ranks bring",
+        "For whoever trains on several GPUs and asks what more of them bring. The [first lesson](lesson.md) takes one "
+        "all-reduce apart. Here ranks compute and add up their gradients, which is a [step](steps.md). These are the "
+        "last chapters of `collbench lesson`. Guess before you open an answer.",
+    ]
+    for number, chapter in enumerate(content().chapters, 1):
+        parts += [f"## {number}. {chapter.title}\n\n{chapter.idea}", _question(chapter.question)]
+        parts += [f"`{chapter.question.command}`", chapter.after]
+    runs = "\n".join(f"* [{run}](../results/{run}): {shows}" for run, shows in STEPS.items())
+    parts.append(f"## Measured on two cores\n\n`collbench report results/RUN` shows all of a run.\n\n{runs}")
+    return "\n\n".join(parts) + "\n"
 
 
 def _parts(lesson: Content) -> Iterator[str]:

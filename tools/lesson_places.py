@@ -1,6 +1,7 @@
 """The other machines that the lesson's page brings: what the model says of them, or what was measured there.
 
-`python -m tools.lesson` writes them into collbench/lesson/assets/places.json, so that a lesson takes no time for them.
+`python -m tools.lesson` writes them into collbench/commands/lesson/assets/places.json, so that a lesson takes no time
+for them.
 """
 
 from collections.abc import Iterator
@@ -9,11 +10,11 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from collbench.algorithms import choose, implementations
+from collbench.commands.lesson import ASSETS
+from collbench.commands.lesson.content import MODEL, Place
+from collbench.commands.lesson.elsewhere import COMMITTED, allreduce, constants
+from collbench.commands.lesson.numbers import Numbers
 from collbench.errors import Unsupported
-from collbench.lesson import ASSETS
-from collbench.lesson.content import MODEL, Place
-from collbench.lesson.elsewhere import COMMITTED, allreduce, constants
-from collbench.lesson.numbers import Numbers
 from collbench.model.predict import network_curve
 from collbench.model.steps import on_ranks
 from collbench.results import Prediction

@@ -3,13 +3,9 @@
 In a copy of the package `two-shot-b` is `two-shot` once more, as a library, so that the summary holds a contest of the
 two.  Beside each sweep as many processes as there are cores do nothing but run.  Counted are the sentences of the
 summary that name a winner or a ratio: with any the exit status is 1.
-
-Told besides are the rows of `collbench compare` of one sweep with the next that are faster or slower.  They need not be
-false: a busy machine is another one a minute later, which only an interleaved run (`sweep --ab`) tells from a change.
 """
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -17,7 +13,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools import ROOT
@@ -33,24 +28,6 @@ IMPLEMENTATION = replace(TWO_SHOT, name="two-shot-b", order=0)
 '''
 SAMPLING = (("-n", "7"), ("-n", "15"), ("--budget", "0.1"))
 """One after the other: as few samples as an interval can be made of, some more, and what a short time allows."""
-APART = ("faster", "slower")
-
-
-@dataclass
-class Found:
-    """What tells the twins apart, in the words in which it was printed, and how much was looked at."""
-
-    facts: list[str] = field(default_factory=list)  # of summaries
-    verdicts: list[str] = field(default_factory=list)  # of comparisons
-    sweeps: int = 0
-    rows: int = 0  # of comparisons
-
-    def __str__(self) -> str:
-        """In three lines or more."""
-        lines = [f"{self.sweeps} sweeps: {len(self.facts)} false facts in their summaries"]
-        lines += [f"  false: {line}" for line in self.facts]
-        lines += [f"{self.rows} rows of comparisons of each with the next: {len(self.verdicts)} faster or slower"]
-        return "\n".join([*lines, *(f"  {line}" for line in self.verdicts)])
 
 
 @contextmanager
@@ -111,32 +88,14 @@ def sweep(copy: Path, folder: Path, number: int, sampling: tuple[str, ...]) -> l
     return [f"sweep {number}: {line}" for line in false_facts(printed)]
 
 
-def compared(copy: Path, folder: Path, one: int, other: int) -> tuple[int, list[str]]:
-    """How many rows a comparison of two sweeps has, and those that are said to have changed."""
-    told = json.loads(collbench(copy, folder, "compare", str(one), str(other), "--json"))
-    (comparison,) = told["comparisons"]
-    rows = [*comparison["rows"], *comparison["all_sizes"]]
-    apart = [row for row in rows if row["verdict"] in APART]
-    return len(rows), [
-        f"compare {one} {other}: {row['implementation']} at {row.get('nbytes', 'all sizes')} is {row['verdict']}, "
-        f"{row['ratio']:.3f} ({row['low']:.3f} .. {row['high']:.3f})"
-        for row in apart
-    ]
-
-
-def tried(sweeps: int, folder: Path) -> Found:
-    """So many sweeps into a folder, each compared with the one before."""
-    found = Found()
+def tried(sweeps: int, folder: Path) -> list[str]:
+    """What is false in the summaries of so many sweeps."""
+    found = []
     copy = twins(folder / "copy")
     collbench(copy, folder, "verify", "--on", "cpu", "--impl", NAMES[0], "-q")  # compiles the kernels
     for number in range(sweeps):
         with busy(os.cpu_count() or 2):
-            found.facts += sweep(copy, folder, number, SAMPLING[number * len(SAMPLING) // sweeps])
-        found.sweeps += 1
-        if number:
-            rows, verdicts = compared(copy, folder, number - 1, number)
-            found.rows += rows
-            found.verdicts += verdicts
+            found += sweep(copy, folder, number, SAMPLING[number * len(SAMPLING) // sweeps])
     return found
 
 
@@ -148,8 +107,8 @@ def main(words: Sequence[str]) -> int:
     chosen = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as scratch:
         found = tried(chosen.sweeps, chosen.out or Path(scratch))
-    sys.stdout.write(f"{found}\n")
-    return int(bool(found.facts))
+    print(f"{chosen.sweeps} sweeps: {len(found)} false facts in their summaries", *found, sep="\n  false: ")
+    return int(bool(found))
 
 
 if __name__ == "__main__":

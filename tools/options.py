@@ -4,19 +4,18 @@ from collections.abc import Iterator
 
 import click
 
-from collbench.cli.commands import SECTIONS, group
+from collbench.cli.group import SECTIONS, group
 from tools import ROOT
 
 PAGE = ROOT / "docs" / "options.md"
 HEAD = """# Options
 
-Every command with its options, written by `python -m tools.options` from the commands; `collbench help COMMAND` shows
-the same, with examples. What an option means is the same in every command that has it: `--redop` is the
-reduction, `-o` or `--out` the place to write, `--on` names a platform, a described system or the machine that a run
-is of, `--json FILE` writes what is printed as JSON, and `--json -` prints it instead. TIME is written as `500ms`, `5s`,
-`2min` or `12h` (a number alone is seconds), SHARE as `5%` or `0.05`, SIZE in bytes or as `64K`, `1.5G`. [Variables of
-the environment and exit statuses](measuring.md#variables-of-the-environment) and [the programs of
-nccl-tests](formats.md) stand elsewhere.
+Written by `python -m tools.options` from the commands; `collbench help COMMAND` shows the same, with examples. An
+option means the same in every command that has it. TIME is written as `500ms`, `5s`, `2min` or `12h` (a number alone is
+seconds), SHARE as `5%` or `0.05`, SIZE in bytes or as `64K`, `1.5G`. What stands in an earlier table of this page
+in the same words is named below a table, and not said again. Elsewhere stand [variables of the
+environment](measuring.md#variables-of-the-environment), [exit statuses](measuring.md#exit-statuses) and [the programs
+of nccl-tests](formats.md#the-programs-of-nccl-tests).
 """
 
 
@@ -26,6 +25,7 @@ def page() -> str:
 
 
 def _sections() -> Iterator[str]:
+    said: set[tuple[str, str]] = set()
     context = click.Context(group, info_name="collbench", max_content_width=100)
     left = group.list_commands(context)
     for title, names in {**SECTIONS, "More": left}.items():
@@ -36,10 +36,11 @@ def _sections() -> Iterator[str]:
         for name in shown:
             command = group.get_command(context, name)
             assert command
-            yield from _command(command, context, name)
+            yield from _command(command, context, name, said)
 
 
-def _command(command: click.Command, above: click.Context, name: str) -> Iterator[str]:
+def _command(command: click.Command, above: click.Context, name: str, said: set[tuple[str, str]]) -> Iterator[str]:
+    """The heading of a command, options that no command before has in the same words, and the names of the others."""
     context = click.Context(command, info_name=name, parent=above, **command.context_settings)
     if isinstance(command, click.Group):
         yield f"### `collbench {name}`\n"
@@ -47,17 +48,22 @@ def _command(command: click.Command, above: click.Context, name: str) -> Iterato
         for below in command.list_commands(context):
             found = command.get_command(context, below)
             assert found
-            yield from _command(found, above, f"{name} {below}")
+            yield from _command(found, above, f"{name} {below}", said)
         return
     yield f"### `{' '.join(['collbench', name, *command.collect_usage_pieces(context)])}`\n"
     yield f"{command.get_short_help_str(200)}\n"
-    rows = []
+    rows, again = [], []
     for option in command.params:
         record = _record(option, context)
-        if record:
+        if record in said:
+            again.append(f"`{max(option.opts, key=len)}`")
+        elif record:
+            said.add(record)
             rows.append(f"| `{_cell(record[0])}` | {_cell(record[1])} |")
     if rows:
         yield from ("| option | means |", "|---|---|", *rows, "")
+    if again:
+        yield f"As above: {', '.join(again)}.\n"
 
 
 def _record(option: click.Parameter, context: click.Context) -> tuple[str, str] | None:

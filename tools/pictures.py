@@ -21,9 +21,9 @@ from PIL import Image, PngImagePlugin
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from collbench.exercises.records import find
+from collbench.commands.exercise.records import find
 from tests.browser import ARGUMENTS, CHROMIUM, DRIVER, show
-from tests.exercises.answers import answers
+from tests.commands.exercise.answers import answers
 from tools import ROOT
 
 FOLDER = ROOT / "docs" / "pictures"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from collbench.analysis.crossover import library_of
 from collbench.cli.results_table import row, timed_table
-from collbench.cli.sweep import findings
+from collbench.cli.sweeping import findings
 from collbench.results import family
 from collbench.runfile.store import read
 from tools import ROOT

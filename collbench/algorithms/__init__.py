@@ -65,8 +65,8 @@ class Implementation:
 def implementations() -> dict[str, Implementation]:
     """Return every implementation by name, libraries first; UsageError if a record is wrong."""
     records: list[Implementation] = []
-    for found in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{found.name}")
+    for file in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{file.name}")
         records += getattr(module, "IMPLEMENTATIONS", ())
         if hasattr(module, "IMPLEMENTATION"):
             records.append(module.IMPLEMENTATION)
@@ -77,7 +77,7 @@ def implementations() -> dict[str, Implementation]:
 
 def libraries() -> list[str]:
     """Return the names of the libraries that hand-written implementations are compared with."""
-    return [name for name, found in implementations().items() if found.library and not found.calls]
+    return [name for name, way in implementations().items() if way.library and not way.calls]
 
 
 def is_library(name: str) -> bool:
@@ -95,13 +95,14 @@ def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:
 
     Each has a FIFO of its own: what one leaves there must not pass for another's packets.
     """
-    known = implementations()
-    used = {other for name in names for other in (name, *known[name].uses())}
-    chosen = [found for name, found in known.items() if name in used and platform in found.platforms]
+    used: set[str] = set()
+    for name in names:
+        used.update((name, *implementations()[name].uses()))
+    chosen = [way for name, way in implementations().items() if name in used and platform in way.platforms]
     return Needs(
-        {found.name: found.fifo(ranks, platform) for found in chosen},
-        tuple(found.name for found in chosen if found.multicast),
-        LEARNT * 4 if any(found.wire for found in chosen) else 0,
+        {way.name: way.fifo(ranks, platform) for way in chosen},
+        tuple(way.name for way in chosen if way.multicast),
+        LEARNT * 4 if any(way.wire for way in chosen) else 0,
     )
 
 
@@ -110,12 +111,14 @@ def choose(names: str, platform: str) -> tuple[str, ...]:
 
     `all` is `library` and `ladder` (the hand-written ones), whose results are exact; `narrow` are those that are not.
     """
-    here = {name: found for name, found in implementations().items() if platform in found.platforms}
+    here = {name: way for name, way in implementations().items() if platform in way.platforms}
     groups: dict[str, list[str]] = {group: [] for group in _GROUPS}
-    for name, found in here.items():
-        groups["narrow" if found.wire else "all"].append(name)
-        if not found.wire:
-            groups["library" if found.library else "ladder"].append(name)
+
+    # Results of narrow wires are not exact, so `all` leaves them out.
+    for name, way in here.items():
+        groups["narrow" if way.wire else "all"].append(name)
+        if not way.wire:
+            groups["library" if way.library else "ladder"].append(name)
     chosen: set[str] = set()
     for word in names.split(","):
         name = word.strip()

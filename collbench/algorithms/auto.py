@@ -15,7 +15,7 @@ from collbench.results import Note
 
 def _candidates() -> list[Implementation]:
     """Return the implementations with a known cost and exact sums."""
-    return [found for found in implementations().values() if found.cost and not found.wire]
+    return [way for way in implementations().values() if way.cost and not way.wire]
 
 
 def expected(case: Case, platform: Platform) -> dict[str, float]:
@@ -35,8 +35,9 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     """Prepare the first that the hardware supports."""
     refused = []
     for name in expected(case, platform):
+        # One process may find no room for a grid that the others have: all must try the next one then.
         try:
-            with platform.team.agreeing():  # one process may find no room for a grid that the others have
+            with platform.team.agreeing():
                 prepared = implementations()[name].prepare(case, platform)
         except Unsupported as reason:
             refused.append(f"{name}: {reason}")

@@ -36,7 +36,7 @@ _OPERATIONS = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN", "avg": 
 
 
 @dataclass(frozen=True)
-class _Ends:
+class _CallEnds:
     """One rank's end of a collective in words for C: addresses, handles and counts; `own` is its input, or in place."""
 
     case: Case
@@ -68,28 +68,28 @@ class _Ends:
         return (self.receive, *self.block) if self.at_root else (0, 0, self.element)
 
 
-def _gather(end: _Ends) -> Arguments:
+def _gather(end: _CallEnds) -> Arguments:
     send = end.own if end.at_root else end.send
     return send, *end.block, *end.gathered, end.case.root, end.comm
 
 
-def _reduce(end: _Ends) -> Arguments:
+def _reduce(end: _CallEnds) -> Arguments:
     send, receive = (end.own, end.receive) if end.at_root else (end.send, 0)
     return send, receive, *end.block, end.operation, end.case.root, end.comm
 
 
-def _scatter(end: _Ends) -> Arguments:
+def _scatter(end: _CallEnds) -> Arguments:
     send = (end.send, *end.block) if end.at_root else (0, 0, end.element)
     receive = end.own if end.at_root and end.case.in_place else end.receive
     return *send, receive, *end.block, end.case.root, end.comm
 
 
-def _sendrecv(end: _Ends) -> Arguments:
+def _sendrecv(end: _CallEnds) -> Arguments:
     right, left = (end.rank + 1) % end.case.ranks, (end.rank - 1) % end.case.ranks
     return end.send, *end.block, right, 0, end.receive, *end.block, left, 0, end.comm, mpi.statuses()
 
 
-_CALLS: dict[str, tuple[str, Callable[[_Ends], Arguments]]] = {
+_CALLS: dict[str, tuple[str, Callable[[_CallEnds], Arguments]]] = {
     "allreduce": ("MPI_Allreduce", lambda end: (end.own, end.receive, *end.block, end.operation, end.comm)),
     "broadcast": ("MPI_Bcast", lambda end: (end.receive, *end.block, end.case.root, end.comm)),
     "allgather": ("MPI_Allgather", lambda end: (end.own, *end.block, end.receive, *end.block, end.comm)),
@@ -131,11 +131,12 @@ def communicator(platform: Platform) -> Any:
 
 
 def element(dtype: Datatype) -> Any:
-    """MPI's type, or bits of the same size where the library cannot add it."""
+    """Return MPI's type, or bits of the same size where the library cannot add it."""
     from mpi4py import MPI
 
-    known = dtype.name != "half" or mpi_libraries.adds_half(_said())
-    return getattr(MPI, ELEMENTS[dtype.name] if known else _BITS)
+    if dtype.name == "half" and not mpi_libraries.adds_half(_said()):
+        return getattr(MPI, _BITS)
+    return getattr(MPI, ELEMENTS[dtype.name])
 
 
 def operation(case: Case) -> Any:
@@ -165,8 +166,10 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
 
     (rank,) = platform.local
     send, receive = buffers(platform.memory, case, rank)
+
+    # The compiled loop calls the functions as C does: by addresses and the library's handles.
     handles = (MPI._handleof(handle) for handle in (element(case.dtype), operation(case), comm))
-    end = _Ends(case, rank, send, receive, int(MPI.IN_PLACE) if case.in_place else send, *handles)
+    end = _CallEnds(case, rank, send, receive, int(MPI.IN_PLACE) if case.in_place else send, *handles)
     sequence = list(_sequence(end, platform))
     division = _division(case, platform, rank, receive)
     repeated = mpi.Repeated([*sequence, *division])
@@ -182,13 +185,15 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     return Prepared(launch, note=note, library=library(), loop=repeated.loop, pending=pending, refuse=refuse)
 
 
-def _sequence(end: _Ends, platform: Platform) -> Iterator[mpi.Call]:
+def _sequence(end: _CallEnds, platform: Platform) -> Iterator[mpi.Call]:
     """Yield the calls of an operation of a rank, in order."""
     case, rank = end.case, end.rank
     if case.collective.flights:
         for flight in case.collective.flights:
             yield from _messages(end, flight)
-    elif case.collective.name == "barrier":  # two, and between them what must be seen after the second
+
+    # Two barriers, and between them a store that must be seen after the second.
+    elif case.collective.name == "barrier":
         neighbour = buffers(platform.memory, case, (rank + 1) % case.ranks)[1]
         yield mpi.mpi_call("MPI_Barrier", (end.comm,))
         yield mpi.memcpy_call(neighbour, end.send, case.nbytes)
@@ -200,7 +205,7 @@ def _sequence(end: _Ends, platform: Platform) -> Iterator[mpi.Call]:
         yield mpi.mpi_call(name, arguments(end), end.large)
 
 
-def _messages(end: _Ends, flight: Flight) -> Iterator[mpi.Call]:
+def _messages(end: _CallEnds, flight: Flight) -> Iterator[mpi.Call]:
     """Yield the calls of a flight, as OSU's tests make them: of a single message, or of several begun and awaited."""
     ranks, count = end.case.ranks, 0 if flight.bare else end.case.block
     source, target = flight.source(end.rank, ranks), flight.to(end.rank, ranks)
@@ -212,6 +217,8 @@ def _messages(end: _Ends, flight: Flight) -> Iterator[mpi.Call]:
         if received:
             yield mpi.mpi_call("MPI_Recv", (*received, mpi.statuses()), end.large)
         return
+
+    # Receives first: a message that comes before its receive has to be buffered.
     begun = [("MPI_Irecv", received)] * flight.count if received else []
     begun += [("MPI_Isend", sent)] * flight.count if sent else []
     if begun:
@@ -221,16 +228,17 @@ def _messages(end: _Ends, flight: Flight) -> Iterator[mpi.Call]:
         yield mpi.mpi_call("MPI_Waitall", (len(begun), places[0], mpi.statuses(len(begun))), held=memory)
 
 
-def _pending(end: _Ends, division: list[mpi.Call]) -> Pending | None:
-    """The non-blocking form, MPI_Iallreduce and the like; None where the library has none, or C is not called so."""
+def _pending(end: _CallEnds, division: list[mpi.Call]) -> Pending | None:
+    """Return the non-blocking form, MPI_Iallreduce and the like; None where there is none."""
     case = end.case
     name, arguments = _CALLS[case.collective.name][0], _CALLS[case.collective.name][1](end)
+    # The loop in C passes so many arguments at most, and the request is one more.
     if len(arguments) >= mpi.MOST_ARGUMENTS:
         return None
     request = np.zeros(1, np.uint64)
-    own = (*arguments, request.ctypes.data)
+    arguments = (*arguments, request.ctypes.data)
     try:
-        begin = mpi.mpi_call(f"MPI_I{name.removeprefix('MPI_').lower()}", own, end.large, request)
+        begin = mpi.mpi_call(f"MPI_I{name.removeprefix('MPI_').lower()}", arguments, end.large, request)
     except Unsupported:
         return None
     finish = mpi.mpi_call("MPI_Wait", (request.ctypes.data, mpi.statuses()), held=request)

@@ -22,7 +22,7 @@ Action = Callable[[], Any]
 
 
 @dataclass(frozen=True)
-class _Ends:
+class _BufferEnds:
     """One rank's end of a collective, in mpi4py's terms; `own` is its input, or MPI.IN_PLACE."""
 
     comm: Any
@@ -38,28 +38,28 @@ class _Ends:
         return self.rank == self.case.root
 
 
-def _reduce(end: _Ends) -> Action:
+def _reduce(end: _BufferEnds) -> Action:
     send, receive = (end.own, end.receive) if end.at_root else (end.send, None)
     return partial(end.comm.Reduce, send, receive, end.operation, end.case.root)
 
 
-def _gather(end: _Ends) -> Action:
+def _gather(end: _BufferEnds) -> Action:
     send, receive = (end.own, end.receive) if end.at_root else (end.send, None)
     return partial(end.comm.Gather, send, receive, end.case.root)
 
 
-def _scatter(end: _Ends) -> Action:
+def _scatter(end: _BufferEnds) -> Action:
     send = end.send if end.at_root else None
     receive = end.own if end.at_root and end.case.in_place else end.receive
     return partial(end.comm.Scatter, send, receive, end.case.root)
 
 
-def _sendrecv(end: _Ends) -> Action:
+def _sendrecv(end: _BufferEnds) -> Action:
     right, left = (end.rank + 1) % end.case.ranks, (end.rank - 1) % end.case.ranks
     return partial(end.comm.Sendrecv, end.send, right, 0, end.receive, left, 0)
 
 
-def _messages(end: _Ends, flight: Flight) -> Iterator[Action]:
+def _messages(end: _BufferEnds, flight: Flight) -> Iterator[Action]:
     """Yield the actions of a flight: a single message by Send or Recv, several begun and then waited for."""
     source, target = flight.source(end.rank, end.case.ranks), flight.to(end.rank, end.case.ranks)
     received, sent = end.receive, end.send
@@ -79,14 +79,16 @@ def _messages(end: _Ends, flight: Flight) -> Iterator[Action]:
         yield lambda: MPI.Request.Waitall([begin() for begin in begun])
 
 
-def _actions(end: _Ends, platform: Platform) -> Iterator[Action]:
+def _actions(end: _BufferEnds, platform: Platform) -> Iterator[Action]:
     """Yield the actions of an operation, in order."""
     case = end.case
     send, receive = buffers(platform.memory, case, end.rank)
     if case.collective.flights:
         for flight in case.collective.flights:
             yield from _messages(end, flight)
-    elif case.collective.name == "barrier":  # two, and between them what must be seen after the second
+
+    # Two barriers, and between them a store that must be seen after the second.
+    elif case.collective.name == "barrier":
         neighbour = buffers(platform.memory, case, (end.rank + 1) % case.ranks)[1]
         yield end.comm.Barrier
         yield partial(platform.launcher.copy, end.rank, neighbour, send, case.nbytes)
@@ -95,13 +97,15 @@ def _actions(end: _Ends, platform: Platform) -> Iterator[Action]:
         if case.collective.name == "broadcast" and end.at_root and not case.in_place:
             yield partial(platform.launcher.copy, end.rank, receive, send, case.nbytes)
         yield _CALLS[case.collective.name](end)
-    if case.redop.name == "avg" and any(case.pieces(end.rank)):  # the sum becomes the average where it is held
+
+    # MPI has no average: the sum is divided by each rank that holds it.
+    if case.redop.name == "avg" and any(case.pieces(end.rank)):
         complete = platform.launcher.kernel("steps.cu", "complete", case.dtype, case.redop)
         arguments = np.uint64(receive), np.uint64(case.receive_count), np.uint32(case.ranks)
         yield platform.launcher.bind_one(complete, end.rank, case.receive_count, *arguments)
 
 
-_CALLS: dict[str, Callable[[_Ends], Action]] = {
+_CALLS: dict[str, Callable[[_BufferEnds], Action]] = {
     "allreduce": lambda end: partial(end.comm.Allreduce, end.own, end.receive, end.operation),
     "broadcast": lambda end: partial(end.comm.Bcast, end.receive, end.case.root),
     "allgather": lambda end: partial(end.comm.Allgather, end.own, end.receive),
@@ -125,14 +129,15 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     send = [view(send_address, case.send_count * size), case.block, datatype]
     receive = [view(receive_address, case.receive_count * size), case.block, datatype]
     own = MPI.IN_PLACE if case.in_place else send
-    end = _Ends(comm, case, rank, send, receive, own, operation(case))
+    end = _BufferEnds(comm, case, rank, send, receive, own, operation(case))
     actions = list(_actions(end, platform))
     note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
     return Prepared(_repeat(actions), note=note, library=library())
 
 
 def _repeat(actions: list[Action]) -> Callable[[int], None]:
-    """The loop that is timed: as lean as a hand-written one, since MPI takes a few microseconds a call."""
+    """Return the loop that is timed."""
+    # As lean as a hand-written loop, since MPI takes a few microseconds a call.
     if len(actions) == 1:
         (action,) = actions
 

@@ -49,6 +49,8 @@ def prepare(wire: Wire, case: Case, platform: Platform, *options: str) -> Prepar
     )
     fifo, most = platform.layout.fifos[name], size // wire.group
     groups = -(-case.block // GROUP)
+
+    # Eight threads share a group on a GPU, and no rank has more groups in a round than fit into its box.
     grid = platform.launcher.grid(TEAM * min(most, -(-groups // case.ranks)), THREADS, BLOCKS)
     numbers = fifo, size, most, case.block, private(wire, case.ranks, platform)
     return Prepared(platform.launcher.bind(kernel, case, *grid, *map(np.uint64, numbers)), wire=wire)

@@ -112,10 +112,20 @@ def _groups(case: Case, ends: Sequence[_End]) -> list[list[Call]]:
     Messages without data are left out: a stream goes on with its next group when this one is done.
     """
     flights = [flight for flight in case.collective.flights if not flight.bare]
-    if flights:
-        groups = [[call for end in ends for call in _flight(end, flight)] for flight in flights]
-        return [group for group in groups if group]
-    return [[call for end in ends for call in _CALLS[case.collective.name](end)]]
+    if not flights:
+        return [[call for end in ends for call in _CALLS[case.collective.name](end)]]
+    groups = []
+    for flight in flights:
+        calls = [call for end in ends for call in _flight(end, flight)]
+        if calls:
+            groups.append(calls)
+    return groups
+
+
+def _takes_part(end: _End) -> bool:
+    """Whether a rank has anything to do."""
+    flights = end.case.collective.flights
+    return not flights or any(call for flight in flights for call in _flight(end, flight))
 
 
 def _supports(case: Case) -> None:
@@ -125,14 +135,16 @@ def _supports(case: Case) -> None:
 
 def _prepare(case: Case, platform: Platform) -> Prepared:
     comm = platform.comm
-    ends = [
-        _End(comm.ranks[rank], case, rank, *buffers(platform.memory, case, rank), comm.stream(rank))
-        for rank in platform.local
-    ]
-    groups, flights = _groups(case, ends), case.collective.flights
+    ends = []
+    for rank in platform.local:
+        send, receive = buffers(platform.memory, case, rank)
+        ends.append(_End(comm.ranks[rank], case, rank, send, receive, comm.stream(rank)))
+    groups = _groups(case, ends)
+
     # A pair leaves the other ranks alone.
-    busy = [end.rank for end in ends if not flights or any(any(_flight(end, flight)) for flight in flights)]
+    busy = [end.rank for end in ends if _takes_part(end)]
     launch = partial(comm.launch, groups, busy)
+
     # The first operation of a kind connects the ranks, which allocates memory: nothing for a graph to capture.
     comm.first(launch)
     estimate = comm.estimate(groups[0]) if case.collective.name in _WHOLE else None

@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _ORDER = 100  # behind all others in lists
 
 
-class Record(Struct, forbid_unknown_fields=True):
+class KernelRecord(Struct, forbid_unknown_fields=True):
     """What a record says of the kernel next to it."""
 
     collectives: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -37,6 +37,7 @@ class Record(Struct, forbid_unknown_fields=True):
 
 def recorded(taken: Collection[str]) -> Iterator[Implementation]:
     """Yield an implementation for each record; UsageError for a record that is wrong or has a name that is taken."""
+    # A record in the folder on trial takes the place of the package's of that name.
     folders = dict.fromkeys((compiler.folder(), compiler.own_folder()))
     files = {path.stem: path for folder in reversed(folders) for path in sorted(folder.glob("*.toml"))}
     for name, path in files.items():
@@ -58,38 +59,40 @@ def recorded(taken: Collection[str]) -> Iterator[Implementation]:
 
 def lacking(word: str) -> str:
     """Return what a kernel of that name lacks to be an implementation; "" where there is no such kernel."""
-    place, own = compiler.folder(), compiler.own_folder()
-    name = Path(word).name.removesuffix(".cu")
-    for folder in (place, Path(word).parent):
+    kernels, name = compiler.folder(), Path(word).name.removesuffix(".cu")
+    for folder in (kernels, Path(word).parent):
         file, record = folder / f"{name}.cu", folder / f"{name}.toml"
-        if file.is_file() and not (own / file.name).exists():
-            steps = [] if record.exists() else [f'write {record} with the line collectives = ["allreduce"]']
-            steps += [] if folder == place else [f"set COLLBENCH_KERNELS={folder}"]
+        if file.is_file() and not (compiler.own_folder() / file.name).exists():
+            steps = []
+            if not record.exists():
+                steps.append(f'write {record} with the line collectives = ["allreduce"]')
+            if folder != kernels:
+                steps.append(f"set COLLBENCH_KERNELS={folder}")
             if steps:
                 return f"{file} is no implementation yet: {', '.join(steps)} (docs/kernels.md, Kernels of your own)"
     return ""
 
 
-def _read(path: Path) -> Record:
+def _read(path: Path) -> KernelRecord:
     try:
-        record = msgspec.convert(read_toml(path, UsageError), Record)
+        record = msgspec.convert(read_toml(path, UsageError), KernelRecord)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {error}; the keys are {', '.join(Record.__struct_fields__)}") from None
+        raise UsageError(f"{path}: {error}; the keys are {', '.join(KernelRecord.__struct_fields__)}") from None
     if unknown := [name for name in record.collectives if name not in COLLECTIVES]:
         raise UsageError(f"{path}: unknown collective {unknown[0]!r}; choose from: {', '.join(COLLECTIVES)}")
     return record
 
 
-def _supports(record: Record, case: Case) -> None:
+def _supports(record: KernelRecord, case: Case) -> None:
     if case.in_place and not record.in_place:
         raise Unsupported("its record says that it does not work in place")
 
 
-def _fifo(record: Record, ranks: int, platform: str) -> int:
+def _fifo(record: KernelRecord, ranks: int, platform: str) -> int:
     return -(-record.fifo // LINE) * LINE
 
 
-def _prepare(name: str, record: Record, case: Case, platform: Platform) -> Prepared:
+def _prepare(name: str, record: KernelRecord, case: Case, platform: Platform) -> Prepared:
     """Prepare the kernel that is called as the record, or of several collectives as the record and the collective."""
     entry = name.replace("-", "_")
     if len(record.collectives) > 1:

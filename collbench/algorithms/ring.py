@@ -71,15 +71,18 @@ class Pipe(NamedTuple):
 def pipe(platform: Platform) -> Pipe:
     """Return the pipe with as many slots as fit into half of the cache; the other half is for the streamed data.
 
-    Then what passes through a FIFO never goes to memory.  A block's flags and moves follow each other, so a second slot
-    matters more than a third, and the length of a piece more than either.  A rank with fewer multiprocessors than
-    BLOCKS has two blocks of half the threads on each: one moves while the other waits.
+    Then what passes through a FIFO never goes to memory.
     """
     blocks, threads = platform.launcher.blocks(BLOCKS), THREADS
     if platform.cache is None:
         return Pipe(blocks, threads, 8, FIFO_BYTES[platform.name] // 8)
+
+    # On few multiprocessors two blocks of half the threads on each: one moves while the other waits.
     if 1 < blocks < BLOCKS:
         blocks, threads = min(BLOCKS, 2 * blocks), THREADS // 2
+
+    # A block's flags and moves follow each other, so a second slot matters more than a third, and the length of a piece
+    # more than either.
     room, least = platform.cache // 2 // blocks, threads * PACK
     slots = 4 if 4 * threads * PIECE <= room else 2
     return Pipe(blocks, threads, slots, max(least, min(threads * PIECE, room // slots // least * least)))

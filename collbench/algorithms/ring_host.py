@@ -92,6 +92,7 @@ class Ring:
         """Return the step in which each rank adds the chunk that its left neighbour finished, or takes it over."""
         actions: Step = {}
         for rank in self.platform.local:
+            # A chunk goes on by one rank a step, so the chunk of a rank goes back by one.
             source, count = self.chunk((rank - 1) % self.case.ranks, rank - step)
             target, _ = self.chunk(rank, rank - step)
             if adds:
@@ -131,7 +132,12 @@ def under(watch: Watch, steps: Sequence[Step]) -> list[Step]:
 
         return Action(action.phase, run)
 
-    return [{rank: [watched(rank, action) for action in actions] for rank, actions in step.items()} for step in steps]
+    watched_steps: list[Step] = []
+    for step in steps:
+        watched_steps.append({})
+        for rank, actions in step.items():
+            watched_steps[-1][rank] = [watched(rank, action) for action in actions]
+    return watched_steps
 
 
 def _prepare_host(case: Case, platform: Platform) -> Prepared:

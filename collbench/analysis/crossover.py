@@ -205,7 +205,7 @@ def rivals(results: Iterable[Result]) -> list[Timed]:
 def disturbed_rivals(results: Iterable[Result]) -> list[Observed]:
     """Return the results that might be the fastest, had nothing disturbed them: such a time is an upper bound."""
     disturbed = (row for row in results if isinstance(row, Observed) and row.right and row.disturbed)
-    return [row for row in disturbed if row.case.nbytes and not row.case.step and _exact(row)]
+    return [row for row in disturbed if row.case.nbytes and not row.case.work and _exact(row)]
 
 
 def _exact(result: Timed) -> bool:

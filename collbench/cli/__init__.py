@@ -56,7 +56,7 @@ def _run() -> int:
             raise UsageError(wrong)
         joined = launched()
     with _process.agreed(joined):
-        from collbench.cli.commands import group
+        from collbench.cli.group import group
 
         return group.main(sys.argv[1:] or ["--help"], prog_name="collbench", standalone_mode=False) or 0
 
@@ -79,7 +79,7 @@ def _ending(error: BaseException) -> tuple[str, int]:
 
 def _leave(how: str) -> None:
     """Tell the watchdog of a launcher's processes that this process leaves: others may wait for it."""
-    if watching := sys.modules.get("collbench.measure.watchdog"):
+    if watching := sys.modules.get("collbench.measure.launcher_watchdog"):
         getattr(watching.WATCHDOG, how)()
 
 

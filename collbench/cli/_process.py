@@ -165,7 +165,7 @@ def agreed(launched: tuple[int, int] | None) -> Iterator[None]:
     if not launched:
         yield
         return
-    from collbench.measure.watchdog import WATCHDOG
+    from collbench.measure.launcher_watchdog import WATCHDOG
 
     WATCHDOG.start(launched[0])
     try:

@@ -21,14 +21,14 @@ from collbench.analysis.interconnects import (
     short_names,
     tables,
 )
-from collbench.api.notices import is_leader
-from collbench.api.requests import SweepRequest, find_system, predicted_sweep
 from collbench.cli.options import STANDARD, given, made, print_answer
 from collbench.cli.running import say_where
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.present.terminal import lines
+from collbench.requests.notices import is_leader
+from collbench.requests.sweeps import SweepRequest, find_system, predicted_sweep
 from collbench.results import timed
 from collbench.topology.system import System, launched_in_graph
 from collbench.units import counted, printable

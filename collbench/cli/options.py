@@ -11,14 +11,14 @@ from typing import Any, TypeVar, get_args, get_origin
 import click
 from click.core import ParameterSource
 
-from collbench.api.declared import NAMES, Opt, Word, declared
-from collbench.api.declared import SHARE as FRACTION
-from collbench.api.declared import TIME as DURATION
-from collbench.api.requests import SweepRequest
-from collbench.api.words import places
 from collbench.errors import StorageError, UsageError, writing
 from collbench.host.launcher import RENDEZVOUS, launched
 from collbench.present.columns import csv_text
+from collbench.requests.declared import NAMES, Opt, Word, declared
+from collbench.requests.declared import SHARE as FRACTION
+from collbench.requests.declared import TIME as DURATION
+from collbench.requests.sweeps import SweepRequest
+from collbench.requests.words import places
 
 T = TypeVar("T")
 

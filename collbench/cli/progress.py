@@ -12,11 +12,11 @@ from typing import Any, Generic
 
 import click
 
-from collbench.api.notices import SECONDS, is_leader, say
 from collbench.cli._process import coloured, obeys
 from collbench.host.launcher import launched
 from collbench.present.columns import Row
 from collbench.present.terminal import Table
+from collbench.requests.notices import SECONDS, is_leader, say
 from collbench.results import Result, Skipped
 
 

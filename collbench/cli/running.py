@@ -10,7 +10,6 @@ from typing import Any, TextIO
 
 import click
 
-from collbench.api.notices import started
 from collbench.cli._process import obeys
 from collbench.cli.options import STANDARD, try_output, write_text
 from collbench.cli.progress import LiveTable, waiting
@@ -19,6 +18,7 @@ from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import PairedSession, Session, all_skipped, exit_status
+from collbench.requests.notices import started
 
 FIRST = "waiting for the first row: kernels are compiled once, then checked"
 

@@ -26,9 +26,9 @@ def cache_folder() -> Path:
 
 
 def state_folder(error: type[Exception]) -> Path:
-    """Return $COLLBENCH_STATE, else collbench under the user's folder of state; raise *error* if none is known.
+    """Return $COLLBENCH_STATE, else collbench under the user's folder of state; it need not exist.
 
-    It need not exist.
+    Raises *error* if no home folder is known.
     """
     if chosen := os.environ.get("COLLBENCH_STATE"):
         return Path(chosen)
@@ -62,8 +62,6 @@ def private_folder(error: type[Exception]) -> Path:
 def cached_file(stem: str, suffix: str, error: type[Exception], make: Callable[[Path], object]) -> Path:
     """Return a compiled file of the cache; where it is not there yet, one process makes it and the others wait.
 
-    It gets its name once it is whole.
-
     Args:
         stem: Name of the file, with a hash of all that it is made of.
         suffix: What its name ends in.
@@ -75,15 +73,19 @@ def cached_file(stem: str, suffix: str, error: type[Exception], make: Callable[[
     path = folder / f"{stem}{suffix}"
     if path.is_file():
         return path
+
+    # All ranks want the same kernel at once: one makes it, in a folder of its own, and the others wait.
     with (folder / f"{stem}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.is_file():
-            with tempfile.TemporaryDirectory(prefix="collbench-") as scratch:  # of ranks, in the folder of their run
+            with tempfile.TemporaryDirectory(prefix="collbench-") as scratch:
                 product = Path(scratch, path.name)
                 make(product)
+
+                # It gets its name once it is whole and on disk: a crash may else leave the name without the content.
                 half = folder / f"{stem}.new"
                 with half.open("wb") as file:
                     file.write(product.read_bytes())
-                    os.fsync(file.fileno())  # else a crash may leave the name without the content
+                    os.fsync(file.fileno())
             half.replace(path)
     return path

@@ -45,9 +45,10 @@ _NAMES = re.compile(
 def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
     """Return rank and number of processes of an outside launcher that started several, else None.
 
-    One process alone does not count as launched: a shell by `srun --pty bash` has all variables of a step, and
-    `mpirun -n 1 collbench` does what `collbench` does.  Of nested launchers the one counts that started several.
+    Of nested launchers the one counts that started several.
     """
+    # One process alone does not count as launched: a shell by `srun --pty bash` has all variables of a step, and
+    # `mpirun -n 1 collbench` does what `collbench` does.
     return next(((rank, count) for rank, count, _ in _launchers(environment)), None)
 
 
@@ -82,10 +83,7 @@ def _launchers(environment: Mapping[str, str]) -> Iterator[tuple[int, int, _Laun
 
 
 def complaint(environment: Mapping[str, str] = os.environ) -> str:
-    """Return what no launcher sets its variables to, and the fix; empty if there is nothing of the kind.
-
-    Behind the launcher that started several processes nothing is looked at.
-    """
+    """Return what no launcher sets its variables to, and the fix; empty if there is nothing of the kind."""
     for size_name, rank_name, _, marks, _ in _LAUNCHERS:
         if marks and not any(mark in environment for mark in marks):
             continue
@@ -94,6 +92,8 @@ def complaint(environment: Mapping[str, str] = os.environ) -> str:
             return f"{size_name}={size} is no number of processes, which is 1 or more; {_FIX}"
         if size and rank and _number(rank) is None:
             return f"{rank_name}={rank} is no rank of {size_name}={size} processes, which is 0 or more; {_FIX}"
+
+        # Behind the launcher that started several processes nothing is looked at.
         if rank and size not in ("", "1"):
             break
     return ""
@@ -104,8 +104,6 @@ def _number(word: str) -> int | None:
 
 
 def unlaunched(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without what a launcher or batch system put there, for an mpiexec that starts ranks here.
-
-    With it mpiexec would ask the batch system for hosts and have its own launcher (srun) start the ranks there.
-    """
+    """Return the environment without what a launcher or batch system put there, to start ranks on this machine."""
+    # With it mpiexec would ask the batch system for hosts and have its own launcher (srun) start the ranks there.
     return {name: value for name, value in environment.items() if not _NAMES.match(name)}

@@ -31,22 +31,20 @@ def is_alive(process: "int | psutil.Process") -> bool:
     import psutil
 
     try:
-        found = psutil.Process(process) if isinstance(process, int) else process
-        return found.is_running() and found.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+        process = psutil.Process(process) if isinstance(process, int) else process
+        return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.NoSuchProcess:
         return False
 
 
 def watch_end(pid: int) -> Callable[[], object]:
-    """Return a function that sleeps until that process has ended; ProcessLookupError if there is none now.
-
-    It sleeps on the process's handle.  Kernels before 5.3, sandboxes and some containers' filters have no handles:
-    there it looks every 0.2 s.
-    """
+    """Return a function that sleeps until that process has ended; ProcessLookupError if there is none now."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         raise
+
+    # Kernels before 5.3, sandboxes and filters of some containers have no handles of processes: looks instead.
     except (OSError, AttributeError):
         import psutil
 
@@ -108,30 +106,28 @@ def unlink_orphans(since: float) -> None:
 
 
 def marked(name: str, value: str) -> "list[psutil.Process]":
-    """Return all living processes, but for this one, that were started with this variable in their environment.
-
-    A process that is about to run another program shows no environment for a moment: it counts as its parent does.
-    """
+    """Return all living processes, but for this one, that were started with this variable in their environment."""
     import psutil
 
-    found, silent = {}, []
+    with_mark, silent = {}, []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):  # another user's process, or one that has ended
             environment = process.environ()
             if environment.get(name) == value and process.pid != os.getpid():
-                found[process.pid] = process
+                with_mark[process.pid] = process
             elif not environment:
                 silent.append((process.ppid(), process))
-    return [*found.values(), *(process for parent, process in silent if parent in found)]
+
+    # A process that is about to run another program shows no environment for a moment: it counts as its parent does.
+    return [*with_mark.values(), *(process for parent, process in silent if parent in with_mark)]
 
 
 def end_marked(name: str, value: str, known: Collection[str] = ()) -> None:
-    """Kill all processes that have this variable, and remove their shared memory and what was *known* of it.
-
-    All are stopped before any is killed: the death of one makes its launcher kill the others, whose maps are then gone.
-    """
+    """Kill all processes that have this variable, and remove their shared memory and what was *known* of it."""
     deadline = time.monotonic() + _ENDING
     paths = set(known)
+
+    # All are stopped before any is killed: the death of one makes its launcher kill the others, whose maps are gone.
     while victims := _stop_marked(name, value):  # again, for processes that showed no environment
         end(victims, paths)
         while any(map(is_alive, victims.values())):

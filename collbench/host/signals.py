@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, ClassVar, Self
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_SECOND = 1.0  # seconds after which another signal is a second one: launchers pass on what a terminal has sent already
+_SECOND = 1.0  # seconds after which another signal is a second one
 
 
 class Interrupted(KeyboardInterrupt):
@@ -71,13 +71,16 @@ def check() -> None:
 class deferred:  # noqa: N801
     """A context in which a signal waits for `check`; at its end it is raised, unless an exception is on its way.
 
-    Contexts may be nested.  Only Python's main thread can set handlers; in another thread signals do what they did.
+    Contexts may be nested.
     """
 
     def __enter__(self) -> Self:
+        # Only Python's main thread can set handlers; in another thread signals do what they did.
         if threading.current_thread() is threading.main_thread():
             if not _State.depth:
                 _State.number = _State.since = None
+
+                # The kernel's handler writes into the pipe even while this thread waits in C.
                 _State.pipe = _State.pipe or os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
                 with suppress(BlockingIOError):
                     os.read(_State.pipe[0], select.PIPE_BUF)
@@ -105,6 +108,7 @@ def _heeded() -> list[int]:
 
 
 def _remember(number: int, frame: FrameType | None) -> None:
+    # Launchers pass on what a terminal has sent already: only a signal some time later is a second one.
     now = time.monotonic()
     if _State.since is None:
         _State.number, _State.since = number, now

@@ -10,7 +10,7 @@ from dataclasses import replace
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import CaseFailed, Unsupported
-from collbench.platforms.checking import Plan
+from collbench.platforms.checking import StressPlan
 from collbench.platforms.interface import Limits, Platform, Prepared
 from collbench.results.facts import CheckFailure, Implausible
 from collbench.units import format_seconds, format_size
@@ -74,7 +74,7 @@ def checked(
     return platform.checker.overrun(case)
 
 
-def plan(case: Case, seconds: float, sampling: Sampling, seed: int) -> Plan:
+def plan(case: Case, seconds: float, sampling: Sampling, seed: int) -> StressPlan:
     """Return the plan for operations of so many seconds, the same on every process."""
     small = case.nbytes <= SMALL
 
@@ -85,10 +85,10 @@ def plan(case: Case, seconds: float, sampling: Sampling, seed: int) -> Plan:
     late = min(max(seconds, _LATE[0]), _LATE_SMALL if small else _LATE[1])
     spend = _CHECK_SECONDS if sampling.check_only else _SECONDS
     affordable = int(spend / (seconds + (_TURNS - 1) * late + _BESIDES))
-    return Plan(max(least, min(MOST, affordable)), late, seed)
+    return StressPlan(max(least, min(MOST, affordable)), late, seed)
 
 
-def delayed_plan(plan: Plan) -> Plan:
+def delayed_plan(plan: StressPlan) -> StressPlan:
     """Return the plan for kernels that are delayed in every call, with other seeds."""
     return replace(plan, calls=min(plan.calls, _DELAYED), seed=plan.seed + MOST)
 

@@ -14,13 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from collbench.platforms.processes import Team
-from collbench.results.steps import Series
 
 _TRIPS, _SECONDS = 200, 0.05  # round trips of a reading at most, and how long they may take where ranks share a core
 _ASKED, _ENOUGH = 1.0, 0.0  # what rank 0 sends
 
 Taken = Sequence[tuple[float, Sequence[float], Sequence[float]]]
 """Of every rank by its own clock: when it began, when it had computed every step and when it was done with it."""
+
+Moments = tuple[float, ...]
 
 
 class Trip(NamedTuple):
@@ -123,8 +124,8 @@ class Clocks:
         worst = sorted((clock.error for clock in self.clocks), reverse=True)
         return sum(worst[:2]) + 2 * self.origins
 
-    def series(self, taken: Taken) -> Series:
-        """Return the series on rank 0's clock, from its first moment on."""
+    def moments(self, taken: Taken) -> tuple[Moments, tuple[Moments, ...], tuple[Moments, ...]]:
+        """Return moments on rank 0's clock, from the first on: begun by rank; computed and done by rank and step."""
         clocks = self.clocks if len(self.clocks) == len(taken) else (REFERENCE,) * len(taken)  # one holds all ranks
         begins = [clock.on_reference([begun])[0] for clock, (begun, _, _) in zip(clocks, taken, strict=True)]
         origin = min(begins)
@@ -132,7 +133,7 @@ class Clocks:
         def shifted(clock: Clock, moments: Sequence[float]) -> tuple[float, ...]:
             return tuple(round(moment - origin, DIGITS) for moment in clock.on_reference(moments))
 
-        return Series(
+        return (
             tuple(round(begun - origin, DIGITS) for begun in begins),
             tuple(shifted(clock, computed) for clock, (_, computed, _) in zip(clocks, taken, strict=True)),
             tuple(shifted(clock, done) for clock, (_, _, done) in zip(clocks, taken, strict=True)),

@@ -2,7 +2,7 @@
 
 Until all are open, whatever any of them refuses is refused by all: one that simply ended would leave the others waiting
 for it.  Afterwards there is no supervisor to restart ranks, so a case that fails ends the run, and a watchdog in each
-process (watchdog.py) ends it where nothing goes on.
+process (launcher_watchdog.py) ends it where nothing goes on.
 """
 
 import os
@@ -16,10 +16,10 @@ from collbench.cases import Case, Sweep
 from collbench.errors import CaseFailed, CollbenchError, PlatformError
 from collbench.host import processes, signals
 from collbench.host.launcher import launched, starts_mpi
+from collbench.measure.launcher_watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measure.protocol import Ranks, WorkerHello
 from collbench.measure.resumed import tasks
 from collbench.measure.supervisor import seconds_for
-from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measure.worker import execute_case, needs
 from collbench.platforms import compiler, find_platform, open_platform
 from collbench.platforms.cpu import mpi_libraries

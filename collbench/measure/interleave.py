@@ -24,12 +24,9 @@ from collbench.measure.resumed import tasks
 from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library
-from collbench.results import Failed, Measurement, Result, StepTimes
+from collbench.results import Failed, Measurement, Result, Sampled
 from collbench.stats import Pool
 from collbench.units import counted, format_seconds
-
-Sampled = Measurement | StepTimes
-"""What was sampled here, in rounds that can be joined."""
 
 ROUNDS = 8  # of each arm
 LEAST = 6  # however slow the case: with fewer, ratios have no 95 % interval (the least to the greatest of six is one)
@@ -129,8 +126,8 @@ class ArmResults:
     @property
     def title(self) -> str:
         """What is measured here, as far as arms differ."""
-        step = self.case.step.words[1:] if self.case.step else ()
-        return ", ".join((counted(self.case.ranks, "rank"), *step))
+        work = self.case.work.words[1:] if self.case.work else ()
+        return ", ".join((counted(self.case.ranks, "rank"), *work))
 
     @property
     def progress(self) -> str:
@@ -204,9 +201,9 @@ class Interleaving(Ranks):
         for case, arm in zip(cases, self.arms, strict=True):
             so_far.append(ArmResults(case, self.platform, arm.sweep.implementations))
 
-        # Steps are as long as a user likes: then no round but the first two ends after twice the budgets of all arms.
+        # Work is as long as a user likes: then no round but the first two ends after twice the budgets of all arms.
         last = time.monotonic()
-        end = last + 2 * sum(sampling.budget for sampling in samplings) if cases[0].step else math.inf
+        end = last + 2 * sum(sampling.budget for sampling in samplings) if cases[0].work else math.inf
         for number, turns in enumerate(order(len(parts[0]), len(parts))):
             before, last = last, time.monotonic()
 

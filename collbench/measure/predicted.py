@@ -1,6 +1,6 @@
-"""Runs that nobody carries out: a model says what each case, or each step, should take on a described system."""
+"""Runs that nobody carries out: a model says what each case should take on a described system."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 
@@ -10,9 +10,7 @@ from collbench.algorithms import implementations
 from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
 from collbench.measure.protocol import Ranks, WorkerHello
-from collbench.measure.step_runs import communicators
 from collbench.model.predict import network_curve
-from collbench.model.steps import on_ranks, step_time
 from collbench.model.what_if import with_other_cards
 from collbench.results import Result
 from collbench.results.collectives import Skipped
@@ -70,27 +68,6 @@ def _curve(system: System, cases: Sequence[Case], name: str, what_ifs: tuple[str
 
         # Perhaps some sizes are possible.
         return [_curve(system, [case], name, what_ifs)[0] for case in cases]
-
-
-class PredictedSteps(Predicted):
-    """The steps of a sweep, or in these cases by what the sweep names, on as much of a described system."""
-
-    def __init__(self, system: System, sweep: Sweep, cases: Iterable[Case] = ()) -> None:
-        results = []
-        for case in cases or sweep.cases():
-            assert case.step
-            for name in communicators(case.step, sweep.implementations):
-                results.append(_step(system, case, name))
-        super().__init__(topology_record(on_ranks(system, sweep.ranks)), results)
-
-
-def _step(system: System, case: Case, name: str) -> Result:
-    try:
-        for _, bucket in case.buckets():
-            implementations()[name].refuse(bucket)
-        return step_time(system, case, name)
-    except Unsupported as error:
-        return Skipped(case, name, NAME, str(error))
 
 
 def topology_record(system: System, what_ifs: tuple[str, ...] = ()) -> TopologyPart:

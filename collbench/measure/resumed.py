@@ -121,7 +121,7 @@ def _sweep(path: Path, header: Header) -> Sweep:
     except ValueError as error:
         raise RunFileError(f"{path}: its header has no whole sweep ({error}); {ANEW}") from None
     how = sweep.sampling
-    if any((*sweep.steps, *sweep.jobs, how.traced, how.check_only)):
+    if any((*sweep.works, how.traced, how.check_only)):
         raise UsageError(f"{path} is not of collbench sweep, whose runs alone can be resumed; run its command again")
     return sweep
 

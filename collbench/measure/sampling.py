@@ -1,8 +1,8 @@
 """Samples implementations in turn: check, calibrate, warm up, samples A B B A, and check again.
 
 `sample_in_turn` is the sampler: it takes a Subject, which says what is prepared, timed and checked.  `measure` samples
-a collective by it, and `measure_steps` in collbench/measure/steps.py training steps.  All run alike on every process
-of the run: each decision is taken from numbers that are the same everywhere, so no process needs a message.
+a collective by it, and `collbench step` training steps.  All run alike on every process of the run: each decision is
+taken from numbers that are the same everywhere, so no process needs a message.
 """
 
 import math

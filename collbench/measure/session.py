@@ -14,10 +14,10 @@ from collbench.algorithms import find
 from collbench.cases import Sweep
 from collbench.host import signals
 from collbench.measure.interleave import Arm, Interleaving, Starts
+from collbench.measure.launcher_watchdog import WATCHDOG
 from collbench.measure.protocol import Ranks, Tell, WorkerHello, tell_nobody
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.supervisor import Supervisor
-from collbench.measure.watchdog import WATCHDOG
 from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.results import Outcome, Result
 from collbench.results.facts import labelled

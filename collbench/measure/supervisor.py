@@ -28,15 +28,15 @@ from collbench.host import processes, signals
 from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
 from collbench.measure import protocol
+from collbench.measure.launcher_watchdog import no_progress
 from collbench.measure.protocol import Tell, WorkerHello, tell_nobody
-from collbench.measure.watchdog import no_progress
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library, own
 from collbench.records import convert
 from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped
 from collbench.runfile.environment import Changes, changed
-from collbench.runfile.schema import to_result
+from collbench.runfile.schema import case_fields, sweep_part, to_result
 from collbench.topology.discover_cpu import free
 from collbench.topology.discovered import small_shared_memory
 from collbench.units import format_size
@@ -197,7 +197,7 @@ class Workers:
         deadline = time.monotonic() + self._startup
         self._channel = self._accept(deadline)
         try:
-            self._channel.send({"sweep": self._sweep, "named": list(named), "cores": list(cores)})
+            self._channel.send({"sweep": sweep_part(self._sweep), "named": list(named), "cores": list(cores)})
             hello = self._channel.receive(max(0.0, deadline - time.monotonic()))
         except protocol.Closed:
             raise PlatformError(f"the ranks did not start: {self._last_words()}") from None
@@ -225,7 +225,7 @@ class Workers:
     ) -> Iterator[Result]:
         """Yield results as they come, and tell what is at work; WorkersLost if the ranks die, hang or give up."""
         assert self._channel
-        order = {"case": case, "implementations": names, "sampling": sampling, "launches": launches}
+        order = {"case": case_fields(case), "implementations": names, "sampling": sampling, "launches": launches}
         try:
             self._channel.send(order)
             self._seen = self._heartbeat.read()[0], time.monotonic()

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,18 +31,18 @@ from collbench.platforms.processes import Alone, Team
 from collbench.records import convert
 from collbench.results import Result
 from collbench.runfile.environment import variables
-from collbench.runfile.schema import to_case, to_line
+from collbench.runfile.header import SweepPart
+from collbench.runfile.schema import to_case, to_line, to_sweep
 
 _TIDYING = threading.Event()  # once the supervisor is gone: a thread tidies up, and then ends this process
 _GRACE = 3.0  # seconds that a failing rank waits to be ended: its abort could overtake what rank 0 has to say
 
 
 def needs(sweep: Sweep, platform: str) -> Needs:
-    """Return what a sweep wants of memory: its implementations, or where there are jobs, its strategies of training."""
-    if jobs := list(filter(None, sweep.jobs)):
-        from collbench.measure import strategies
-
-        return strategies.needs(sweep.implementations, jobs, sweep.ranks, platform)
+    """Return what a sweep wants of memory: its implementations, or its work."""
+    for work in filter(None, sweep.works):
+        wanted: Needs = import_module(work.MODULE).needs(sweep, platform)
+        return wanted
     return algorithms.needs(sweep.implementations, sweep.ranks, platform)
 
 
@@ -53,26 +54,23 @@ def execute_case(
     heartbeat: Heartbeat,
     launches: Mapping[str, int] | None = None,
 ) -> Iterator[Result]:
-    """*Collective*: measure a case, its steps or its training, or trace it; yield a result of each implementation.
+    """*Collective*: measure a case, carry its work out, or trace it; yield a result of each implementation.
 
     Raises:
         CaseFailed: The platform must be opened anew.
 
     """
-    # Imported where they are needed: most runs measure collectives.
-    if case.job:
-        from collbench.measure.training_run import train
-
-        return train(case, names, platform, sampling, heartbeat)
+    # Imported where it is needed: most runs measure collectives.
+    if case.work:
+        results: Iterator[Result] = import_module(case.work.MODULE).measure(
+            case, names, platform, sampling, heartbeat, launches
+        )
+        return results
     chosen = [algorithms.implementations()[name] for name in names]
     if sampling.traced:
         from collbench.measure.tracing import explain
 
         return explain(case, chosen, platform, sampling, heartbeat)
-    if case.step:
-        from collbench.measure.steps import measure_steps
-
-        return measure_steps(case, chosen, platform, sampling, heartbeat, launches)
     return measure(case, chosen, platform, sampling, heartbeat, launches)
 
 
@@ -122,7 +120,7 @@ def _say_why(error: CollbenchError, channel: protocol.Channel | None) -> None:
 def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Heartbeat) -> None:
     """*Collective*: carry out what the supervisor orders, until it says stop; rank 0 has the channel to it."""
     first = _next_order(world, channel)
-    sweep = convert(first["sweep"], Sweep)
+    sweep = to_sweep(SweepPart.from_json(first["sweep"]))
     requested = needs(sweep, os.environ[PLATFORM])
     if isinstance(world, MpiProcesses):  # whose kernels are compiled
         compiler.prove_compiler(world)

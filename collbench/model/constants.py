@@ -1,7 +1,7 @@
 """The equation's constants that NCCL's table does not know, fitted to published sweeps.
 
-Every value holds for a kind of hardware or algorithm, none for a single machine; the comment next to it is its meaning
-in docs/model.md, too.  `make model-report` fits them to all healthy sweeps of tools/model/published: least squares of
+Every value holds for a kind of hardware or algorithm, none for a single machine; the comment next to it is its meaning.
+`make model-report` fits them to all healthy sweeps of tools/model/published: least squares of
 softened logarithms of ratios, every machine with the same weight.  docs/model.md has the errors that are left when a
 machine is left out of the fit.
 """
@@ -14,16 +14,14 @@ from collbench.model.equation import Floats
 from collbench.topology.products import ARCHITECTURES, capability
 from collbench.topology.system import System
 
-Constants = Mapping[str, float]
-"""Seconds, and factors without unit, by name; their meaning is in constants.toml."""
+Constants = Mapping[str, float]  # seconds, and factors without unit, by name; their meaning is in constants.toml
 CONSTANTS: Constants = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 OLD = tuple(arch for arch, gpus in ARCHITECTURES.items() if gpus.nvlinks and capability(arch) < 90)
 """Architectures before Hopper, of those with NVLink."""
 
 
-EAGER = 4096
-"""Bytes from which on Slingshot's messages wait for their receiver (a published figure, not fitted)."""
+EAGER = 4096  # bytes from which on Slingshot's messages wait for their receiver (a published figure, not fitted)
 RDMA = ("ib", "roce", "slingshot")
 """Transports whose cards read and write memory by themselves, with little to do for the host."""
 
@@ -38,16 +36,22 @@ def alpha_net(
 ) -> tuple[float, float]:
     """Return the seconds that steps between nodes take longer than NCCL counts: of eager messages, and of others.
 
-    `counted` is what NCCL counts for the steps.  It takes LL's for much shorter than
-    Simple's; over EFA they last as long.
+    `counted` is what NCCL counts for the steps.
     """
     kind = transport(system)
-    place = "rdma" if kind in ("ib", "roce") else kind
-    start = constants[f"start_{place}"] if kind in RDMA else 0.0
-    start += constants["wait_old"] if system.arch in OLD and place == "rdma" else 0.0
-    steps = hops * constants[f"hop_{place}{_later(system)}"]
-    eager = start + (max(0.0, steps - counted) if kind == "efa" else steps)
-    return eager, eager + (hops * constants["rendezvous"] if kind == "slingshot" else 0.0)
+    network = "rdma" if kind in ("ib", "roce") else kind
+    eager = hops * constants[f"hop_{network}{_later(system)}"]
+    if kind == "efa":
+        # NCCL takes LL's steps for much shorter than Simple's; over EFA they last as long.
+        eager = max(0.0, eager - counted)
+    if kind in RDMA:
+        eager += constants[f"start_{network}"]
+    if system.arch in OLD and network == "rdma":
+        eager += constants["wait_old"]
+    later = eager
+    if kind == "slingshot":
+        later += hops * constants["rendezvous"]
+    return eager, later
 
 
 def issue(system: System, channels: Floats, constants: Constants = CONSTANTS) -> Floats:
@@ -55,11 +59,11 @@ def issue(system: System, channels: Floats, constants: Constants = CONSTANTS) ->
 
     The host launches a kernel for each of its GPUs; `channels` is how many channels each kernel has.
     """
-    kernel = constants["issue_old"] if capability(system.arch) < 75 else constants["issue"]
-    if system.launch == "torch":
-        kernel = constants["eager"]
     if system.launch == "graph":
         return 0 * channels
+    kernel = constants["issue_old" if capability(system.arch) < 75 else "issue"]
+    if system.launch == "torch":
+        kernel = constants["eager"]
     return (kernel + constants["issue_channel"] * channels) * driven(system)
 
 
@@ -74,10 +78,8 @@ def wait(system: System, constants: Constants = CONSTANTS) -> float:
 
 
 def launch(system: System, constants: Constants = CONSTANTS) -> float:
-    """Return the seconds that starting an operation adds, not hidden behind the operation before.
-
-    In a CUDA graph a kernel follows the kernel before sooner on Blackwell; elsewhere NCCL was seen to take as long.
-    """
+    """Return the seconds that starting an operation adds, not hidden behind the operation before."""
+    # In a CUDA graph a kernel follows the kernel before sooner on Blackwell; elsewhere NCCL was seen to take as long.
     if system.launch == "graph" and place(system) == "_new":
         return -constants["graph_new"]
     return constants["torch"] if system.launch == "torch" else 0.0
@@ -87,9 +89,10 @@ def kappa(system: System, algorithm: str, protocol: str, constants: Constants = 
     """Return the factor on what filling an algorithm's pipeline costs."""
     if protocol != "simple":
         return constants[f"kappa_low{_net_place(system)}"] if system.nodes > 1 else 0.0
+    if algorithm == "tree" and _net_place(system) == "_slingshot":
+        return constants["kappa_tree_slingshot"]
     if algorithm in ("nvls", "nvlstree", "tree"):
-        slow = "_slingshot" if algorithm == "tree" and _net_place(system) == "_slingshot" else ""
-        return constants[f"kappa_{algorithm}{slow}"]
+        return constants[f"kappa_{algorithm}"]
     return constants["kappa_ring" + ("_net" if system.nodes > 1 else place(system))]
 
 
@@ -97,8 +100,9 @@ def place(system: System) -> str:
     """Suffix of the constants for the generation of GPUs, or within a node without NVLinks for how they meet."""
     if system.meets_over_pcie and system.nodes == 1:
         return "_pcie" if system.p2p else "_host"
-    number = capability(system.arch)
-    return "_old" if number < 90 else "" if number < 100 else "_new"
+    if capability(system.arch) < 90:
+        return "_old"
+    return "_new" if capability(system.arch) >= 100 else ""
 
 
 def _net_place(system: System) -> str:

@@ -17,7 +17,7 @@ spoiled does not decide.  What no factor explains stays as it was measured, and 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -31,13 +31,12 @@ from collbench.topology.system import System
 
 Floats = NDArray[np.float64]
 
-TINY = 1e-30
-"""Seconds that stand for none in a denominator."""
+TINY = 1e-30  # seconds that stand for none in a denominator
+ENDLESS = 1e9  # a limit of filling that is none
 PER_OCTAVE = 8
 SIZES: Floats = 2.0 ** (np.arange(44 * PER_OCTAVE + 1) / PER_OCTAVE)
 """Bytes at which a curve is evaluated: 1 B to 16 TiB; between them it is straight in logarithms."""
-OCTAVES = 6.0
-"""Over which the correlation of a machine's errors falls by e."""
+OCTAVES = 6.0  # of sizes, over which the correlation of a machine's errors falls by e
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,10 @@ class Calibration:
 DEFAULT = Calibration()
 
 
+def _nothing() -> Floats:
+    return np.zeros_like(SIZES)
+
+
 @dataclass(frozen=True)
 class Terms:
     """The parts of the equation at each of SIZES: seconds, and bytes of the array per second."""
@@ -68,26 +71,29 @@ class Terms:
     issue: Floats
     launch: float
     latency: Floats
-    network: Floats
-    fill: Floats  # kappa * sqrt(seconds until the pipeline's last rank has its first bytes)
-    full: float  # the most that filling takes is this * fill^2: chunks grow no further
     rate: Floats
     limit: Floats  # bytes/s of the array that the hardware can carry at most
-    sliced: Floats  # of the latency: what half of the transfer hides
-    algorithms: tuple[str, ...] = ()
-    protocols: tuple[str, ...] = ()
+    algorithms: tuple[str, ...]
+    protocols: tuple[str, ...]
+    network: Floats = field(default_factory=_nothing)
+    fill: Floats = field(default_factory=_nothing)  # kappa * sqrt(seconds until the last rank has its first bytes)
+    full: float = ENDLESS  # the most that filling takes is this * fill^2: chunks grow no further
+    sliced: Floats = field(default_factory=_nothing)  # of the latency: what half of the transfer hides
 
     def seconds(self, calibration: Calibration = DEFAULT) -> Floats:
         """Return the time at each of SIZES; never less for more bytes, unless it was measured to be less."""
         waiting = self.latency * calibration.latency + self.network * calibration.network
         transferring = SIZES / np.minimum(self.rate * calibration.rate, self.limit)
+
+        # Filling the pipeline, in chunks that grow with the root of the bytes up to a largest one.
         filling = self.fill * calibration.filling * np.sqrt(transferring)
         filling /= np.sqrt(1 + transferring / np.maximum((self.full * self.fill) ** 2, TINY))
+
+        # While half of a slice waits, the other half moves.
         sliced = self.sliced * calibration.latency
-        moving = transferring
-        if np.any(sliced):
-            hidden = together(sliced + transferring / 2, transferring) - sliced
-            moving = np.where(sliced > 0, hidden, transferring)
+        hidden = together(sliced + transferring / 2, transferring) - sliced
+        moving = np.where(sliced > 0, hidden, transferring)
+
         working = self.launch * calibration.launch + waiting + filling + moving
         times = monotone(together(self.issue * calibration.launch, working))
         return times * calibration.remaining() if calibration.ratios else times
@@ -110,8 +116,7 @@ def monotone(times: Floats) -> Floats:
 
 SPREAD = {"launch": 0.4, "latency": 0.6, "network": 1.0, "filling": 0.6, "rate": 0.3}
 """Standard deviation of a factor's logarithm between machines, in the order of Calibration's fields."""
-NOISE = 0.05
-"""Standard deviation of a measured time's logarithm against the calibrated equation."""
+NOISE = 0.05  # standard deviation of a measured time's logarithm against the calibrated equation
 
 
 def calibrate(curves: Sequence[tuple[Terms, Sequence[tuple[float, float]]]]) -> Calibration:
@@ -119,22 +124,22 @@ def calibrate(curves: Sequence[tuple[Terms, Sequence[tuple[float, float]]]]) -> 
 
     What they leave at a measured size is the mean of all curves there.  Without a measurement all factors are 1.
     """
-    known = [(terms, np.array(rows, np.float64).reshape(-1, 2)) for terms, rows in curves]
+    measured = [(terms, np.array(rows, np.float64).reshape(-1, 2)) for terms, rows in curves]
     spread = np.array(list(SPREAD.values()))
 
+    def unexplained(factors: Calibration) -> list[Floats]:
+        return [np.log(rows[:, 1] / terms.at(rows[:, 0], factors)) for terms, rows in measured]
+
     def residuals(logs: Floats) -> Floats:
-        factors = Calibration(*np.exp(logs))
-        parts = []
-        for terms, rows in known:
-            if len(rows):
-                parts.append(soft(np.log(rows[:, 1] / terms.at(rows[:, 0], factors)) / NOISE))
+        # The last residuals hold every factor at 1, by how much machines differ in it.
+        parts = [soft(left / NOISE) for left in unexplained(Calibration(*np.exp(logs)))]
         return np.concatenate([*parts, logs / spread])
 
-    found = Calibration(*np.exp(least_squares(residuals, np.zeros(len(spread)))).tolist())
-    left = [(rows[:, 0], np.log(rows[:, 1] / terms.at(rows[:, 0], found))) for terms, rows in known]
-    nbytes, logs = np.concatenate(left, axis=1)
+    factors = Calibration(*np.exp(least_squares(residuals, np.zeros(len(spread)))).tolist())
+    nbytes = np.concatenate([rows[:, 0] for _, rows in measured])
+    logs = np.concatenate(unexplained(factors))
     ratios = tuple((size, float(np.exp(logs[nbytes == size].mean()))) for size in np.unique(nbytes).tolist())
-    return replace(found, ratios=ratios)
+    return replace(factors, ratios=ratios)
 
 
 def soft(residuals: Floats) -> Floats:
@@ -144,7 +149,8 @@ def soft(residuals: Floats) -> Floats:
 
 def least_squares(residuals: Callable[[Floats], Floats], start: Floats, rounds: int = 60) -> Floats:
     """Minimise the sum of the residuals' squares in so many trials at most (Levenberg and Marquardt)."""
-    from scipy import optimize  # takes 0.3 s to import, which no prediction should wait for
+    # SciPy takes 0.3 s to import, which no prediction should wait for.
+    from scipy import optimize
 
     def slopes(here: Floats) -> Floats:
         # Differences to both sides: a limit that is just reached has a kink there.
@@ -168,7 +174,7 @@ def calibration_of(system: System) -> Calibration | None:
 
 @lru_cache(maxsize=16)
 def _read(path: Path, _changed: int) -> Calibration:
-    files.load(str(path))  # which says what is wrong with it, if anything is
+    files.load(str(path))  # raises if anything is wrong with it
     factors = read_toml(path, UsageError).get("calibration", {})
     if not factors or "file" in factors:
         raise UsageError(f"{path} has no factors in [calibration]; write them with `collbench fit RUN -o {path}`")

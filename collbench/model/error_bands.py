@@ -25,8 +25,7 @@ from collbench.model.schedule import schedule_of
 from collbench.topology.render import TRANSPORTS
 from collbench.topology.system import System
 
-SMALL, LARGE = 64 << 10, 64 << 20
-"""Bytes below which latency decides, and above which bandwidth does."""
+SMALL, LARGE = 64 << 10, 64 << 20  # bytes below which latency decides, and above which bandwidth does
 Pair = tuple[float, float]
 Levels = tuple[Pair, Pair, Pair]  # below SMALL, between, above LARGE
 
@@ -44,23 +43,18 @@ LEVELS, CALIBRATED_LEVELS = _table("levels"), _table("calibrated_levels")
 HANDWRITTEN, ESTIMATED = (0.75, 1.4), (0.5, 2.0)
 """Factors for hand-written implementations of which times are published, and an estimate for all others."""
 HANDWRITTEN_LEVELS: Levels = ((0.0, 0.18),) * 3
-ESTIMATED_LEVELS: Levels = ((0.0, 0.42),) * 3
-"""The same as standard deviations."""
+ESTIMATED_LEVELS: Levels = ((0.0, 0.42),) * 3  # the same as standard deviations
 
-KINDS = TRANSPORTS | {"tcpx": "TCP"}
-"""Row of the tables by transport between nodes."""
+KINDS = TRANSPORTS | {"tcpx": "TCP"}  # row of the tables by transport between nodes
 KNOWN = {"slingshot": 32}
 FEW = 16
 """Nodes up to which the model is as sure as its tables say; KNOWN by transport.
 
 More were hardly published; or, over Slingshot, transfers hinder each other and those of other jobs, now less, now more.
 """
-WIDER = 0.1
-"""How much each doubling of the nodes beyond widens the band above, and adds to the spread of errors."""
-ALONE = 0.05
-"""Fraction of a size's variance that it shares with no other: how times scatter."""
-WINDOW = 5
-"""Sizes of which the median counts: two neighbours out of line say nothing of the machine."""
+WIDER = 0.1  # how much each doubling of the nodes beyond widens the band above, and adds to the spread of errors
+ALONE = 0.05  # fraction of a size's variance that it shares with no other: how times scatter
+WINDOW = 5  # sizes of which the median counts: two neighbours out of line say nothing of the machine
 
 
 def kind_of(system: System, collective: str) -> str:
@@ -71,8 +65,8 @@ def kind_of(system: System, collective: str) -> str:
         return "racks" if system.is_rack else KINDS[transport(system)]
     if system.meets_over_pcie:
         return "PCIe"
-    added = collective == "allreduce" and system.adds and system.gpus > 1 and not system.is_rack
-    if added and choose(system, collective).algorithms[-1] == "nvls":
+    may_add = collective == "allreduce" and system.adds and system.gpus > 1 and not system.is_rack
+    if may_add and choose(system, collective).algorithms[-1] == "nvls":
         return "one node, NVLS"
     return {"_old": "one node, before Hopper", "_new": "one node, Blackwell"}.get(place(system), "one node")
 
@@ -111,14 +105,16 @@ def error_levels(system: System, collective: str, implementation: str = "nccl") 
 
 def widened(levels: Levels, system: System) -> Levels:
     """Widen the levels for more nodes than the model is sure of."""
-    small, middle, large = ((mean, hypot(spread, WIDER * beyond(system))) for mean, spread in levels)
-    return small, middle, large
+    wider = WIDER * beyond(system)
+    (a, small), (b, middle), (c, large) = levels
+    return (a, hypot(small, wider)), (b, hypot(middle, wider)), (c, hypot(large, wider))
 
 
 def error_model(sizes: Sequence[int], levels: Levels) -> ErrorModel:
     """Return the error model of a curve at these sizes, in bytes."""
     mean, spread = np.array([levels[regime(size)] for size in sizes]).T
     octaves = np.log2(np.maximum(sizes, 1))
+    # Neighbouring sizes are off alike, but for a part of each that it shares with no other.
     together = (1 - ALONE) * np.exp(-np.abs(octaves[:, None] - octaves) / OCTAVES) + ALONE * np.eye(len(octaves))
     return ErrorModel(mean, spread[:, None] * together * spread)
 

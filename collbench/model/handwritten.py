@@ -64,16 +64,18 @@ def estimate(system: System, case: Case, name: str) -> HandwrittenTime:
 
     Unsupported, with the reason, where no implementation can carry the case out.
     """
-    exact = (candidate for candidate, implementation in modelled().items() if not implementation.wire)
-    found, reason = [], Unsupported("no hand-written implementation carries it out")
-    for candidate in exact if name == "auto" else (name,):
+    candidates = [name]
+    if name == "auto":
+        candidates = [each for each, implementation in modelled().items() if not implementation.wire]
+    times, reason = [], Unsupported("no hand-written implementation carries it out")
+    for candidate in candidates:
         try:
-            found.append(_estimate(system, case, candidate))
+            times.append(_estimate(system, case, candidate))
         except Unsupported as refused:
             reason = refused
-    if not found:
+    if not times:
         raise reason
-    best = min(found, key=lambda candidate: candidate.seconds)
+    best = min(times, key=lambda time: time.seconds)
     return best._replace(seconds=max(best.seconds, host(system)))
 
 

@@ -11,7 +11,9 @@ a log: meshes, the hybrid cube, pairs, PCIe.  GB/s (1e9 bytes/s) throughout, as 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from math import ceil, floor, inf
+from typing import NamedTuple
 
 from collbench.model.nccl_releases import INTEL_P2P_OVERHEAD, Release, known_generation
 from collbench.topology.products import socket_rate
@@ -36,7 +38,7 @@ def count(capacity: float, speed: float) -> int:
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeLinks:
     """What the search counts with."""
 
     gpus: int
@@ -64,49 +66,48 @@ class Node:
         return self.cards(inter) >= channels and self.chains(intra) >= channels and loaded
 
 
-def node_of(system: System, merges_ports: bool) -> Node:
+def _node_links(system: System, merges_ports: bool) -> NodeLinks:
     """Return the node of a system; its network cards only if there are other nodes."""
-    cards = system.nics
+    cards, slot = system.nics, system.pcie_rate / 1e9
     if system.nodes == 1 or cards is None:
         return _FABRICS[system.fabric](system, False)
     number, rate = cards.per_node, cards.rate / 1e9
+
     # EFA's plugin shows one card for each GPU.  Twice as many as GPUs are the ports of cards that have two.
     two_ports = merges_ports and cards.transport in ("ib", "roce") and cards.per_node == 2 * system.gpus
     if two_ports or (cards.transport == "efa" and cards.per_node > system.gpus):
         number, rate = system.gpus, rate * cards.per_node / system.gpus
-    nic = min(rate, system.pcie_rate / 1e9)
     node = _FABRICS[system.fabric](system, number % system.gpus == 0)
     if system.gpus == 1:
         node = replace(node, chains=lambda speed: PLENTY)
-    slots = system.gpus * system.pcie_rate / 1e9 if number >= system.gpus else inf
-    return replace(node, nics=number, nic=nic, slots=slots, widest=nic)
+    slots = system.gpus * slot if number >= system.gpus else inf
+    return replace(node, nics=number, nic=min(rate, slot), slots=slots, widest=min(rate, slot))
 
 
-def _switch(system: System, spread: bool) -> Node:
-    """NVSwitch; `spread`: every GPU has a card; then chains, whose ends load one way only, load all alike."""
+def _switch(system: System, spread: bool) -> NodeLinks:
+    """NVSwitch; `spread`: every GPU has a card."""
     gpus, port = system.gpus, system.gpu_rate / 1e9
+    # The ends of a chain load one way only; with a card at every GPU, chains load all GPUs alike.
     shared = port * gpus / (gpus - 1) if spread and gpus > 1 else port
-    return Node(gpus, port, gpus > 1, lambda speed: count(port, speed), lambda speed: count(shared, speed), port)
+    return NodeLinks(gpus, port, gpus > 1, lambda speed: count(port, speed), lambda speed: count(shared, speed), port)
 
 
-def _mesh(system: System, spread: bool) -> Node:
-    """NVLinks from each GPU to each other.
-
-    The arcs of a mesh divide into one ring fewer than it has GPUs, but for 4, where that takes two of each arc.
-    """
+def _mesh(system: System, spread: bool) -> NodeLinks:
+    """NVLinks from each GPU to each other."""
     gpus, port = system.gpus, system.gpu_rate / 1e9
     if gpus <= 2:
         return _switch(system, spread)
     link = port / (gpus - 1)
 
+    # The arcs of a mesh divide into one ring fewer than it has GPUs, but for 4, where that takes two of each arc.
     def rings(speed: float) -> int:
         times = count(link, speed)
         return 6 * (times // 2) + 2 * (times % 2) if gpus == 4 else (gpus - 1) * times
 
-    return Node(gpus, port, True, rings, lambda speed: gpus * count(link, speed), link, same=False)
+    return NodeLinks(gpus, port, True, rings, lambda speed: gpus * count(link, speed), link, same=False)
 
 
-def _cube(system: System, spread: bool) -> Node:
+def _cube(system: System, spread: bool) -> NodeLinks:
     """The NVLinks of a DGX-1V (V100), as many rings as go through its first GPUs."""
     rings, port = CUBE_RINGS.get(system.gpus, 0), system.gpu_rate / 1e9
     if not rings:
@@ -115,45 +116,49 @@ def _cube(system: System, spread: bool) -> Node:
     def fit(speed: float) -> int:
         return rings * count(port / rings, speed)
 
-    return Node(system.gpus, port, True, fit, fit, 2 * port / rings, same=system.gpus == 2)
+    return NodeLinks(system.gpus, port, True, fit, fit, 2 * port / rings, same=system.gpus == 2)
 
 
-def _pairs(system: System, spread: bool) -> Node:
+def _pairs(system: System, spread: bool) -> NodeLinks:
     """Bridges between pairs; more than one pair meet over PCIe, which then sets the pace of all."""
     if system.gpus <= 2:
         return _switch(system, spread)
     return replace(_pcie(system, spread), fewest=2 if system.gpus == 4 else 1)
 
 
-def _pcie(system: System, spread: bool) -> Node:
+def _pcie(system: System, spread: bool) -> NodeLinks:
     """PCIe.  Without P2P, NCCL copies through the host: the same links, all the way up to the CPU."""
     port = (system.gpu_rate if system.fabric == "pcie" else system.pcie_rate) / 1e9
-    if not system.p2p:  # all the GPUs under a switch share its way up
+    # All the GPUs under a switch share its way up.
+    if not system.p2p:
         port /= system.sharing
     load = INTEL_P2P_OVERHEAD if system.cpu == "intel" and meets_a_bridge(system) else 1.0
-    counted = socket_rate(system.cpu, system.pcie_generation or NEWEST_SLOT)  # whatever the link carries
-    between = counted / 1e9 if system.sockets > 1 else inf
+    # NCCL's figure for the kind of CPU, whatever the link carries.
+    between = inf
+    if system.sockets > 1:
+        between = socket_rate(system.cpu, system.pcie_generation or NEWEST_SLOT) / 1e9
 
     def fit(speed: float) -> int:
         return min(count(port, speed * load), count(between, speed))
 
-    return Node(system.gpus, port, False, fit, fit, min(port, between), tree_port=port / load)
+    return NodeLinks(system.gpus, port, False, fit, fit, min(port, between), tree_port=port / load)
 
 
 def meets_a_bridge(system: System) -> bool:
     """Return whether two GPUs of one socket meet at its host bridge, not at a switch below."""
     if not system.p2p:
         return True
-    under = {gpu: group for group in system.switches for gpu in group}
-    places = [(system.socket(gpu), under.get(gpu, (gpu,))) for gpu in range(system.gpus)]
-    return any(a[0] == b[0] and a[1] != b[1] for a in places for b in places)
+    switch = {gpu: group for group in system.switches for gpu in group}
+    for a, b in combinations(range(system.gpus), 2):
+        if system.socket(a) == system.socket(b) and switch.get(a, a) != switch.get(b, b):
+            return True
+    return False
 
 
 _FABRICS = {"nvswitch": _switch, "mesh": _mesh, "hybrid-cube": _cube, "nvlink-pairs": _pairs, "pcie": _pcie}
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(NamedTuple):
     """What the search settles on for one pattern; 0 channels where it finds none."""
 
     channels: int
@@ -161,11 +166,10 @@ class Graph:
     inter: float = 0.0  # and to the network
 
 
-@dataclass(frozen=True)
-class Graphs:
+class Graphs(NamedTuple):
     """What the tuner needs to know of a system's links."""
 
-    node: Node
+    node: NodeLinks
     ring: Graph
     tree: Graph
     nvls: Graph
@@ -173,17 +177,17 @@ class Graphs:
 
 def search(system: System, release: Release) -> Graphs:
     """Return rings, trees and NVLS heads of a system."""
-    node, known = node_of(system, release.merges_ports), known_generation(system.arch, release)
+    node, generation = _node_links(system, release.merges_ports), known_generation(system.arch, release)
     if not release.two_rings_over_pairs:
         node = replace(node, fewest=1)
     tables = release.inter if node.nics else release.intra
-    speeds = tables.get(known, tables["ampere"])
-    ring = _ring_graph(node, speeds, known, release.max_channels)
-    nvls = _nvls_graph(node, speeds, release.raises_nvls) if system.multicast and known in LATE else Graph(0)
+    speeds = tables.get(generation, tables["ampere"])
+    ring = _ring_graph(node, speeds, generation, release.max_channels)
+    nvls = _nvls_graph(node, speeds, release.raises_nvls) if system.multicast and generation in LATE else Graph(0)
     return Graphs(node, ring, _tree_graph(node, speeds, ring.channels), nvls)
 
 
-def _ring_graph(node: Node, speeds: Sequence[float], known: str, most: int) -> Graph:
+def _ring_graph(node: NodeLinks, speeds: Sequence[float], generation: str, most: int) -> Graph:
     """Return as many rings, as fast as fit; wide rings are split in two."""
     best = Graph(0)
     for speed in speeds:
@@ -199,25 +203,26 @@ def _ring_graph(node: Node, speeds: Sequence[float], known: str, most: int) -> G
             break
     if not best.channels:
         return Graph(1, PLACEHOLDER, PLACEHOLDER)
-    if best.intra < WIDE or (known in LATE and best.intra < NARROW_ENOUGH and best.channels > 4):
+
+    # Wide rings are split in two, from Hopper on only the widest if there are many.
+    if best.intra < WIDE or (generation in LATE and best.intra < NARROW_ENOUGH and best.channels > 4):
         return best
     channels = min(2 * best.channels, most)
     speed = best.intra / ceil(channels / best.channels)
     return Graph(channels, speed, speed)
 
 
-def _tree_graph(node: Node, speeds: Sequence[float], channels: int) -> Graph:
+def _tree_graph(node: NodeLinks, speeds: Sequence[float], channels: int) -> Graph:
     """Return as many trees as rings, as fast as fit; over several nodes up to twice as fast within the node."""
-    speed = next(
-        (speed for speed in speeds if speed <= node.widest and node.trees(channels, speed, speed)), PLACEHOLDER
-    )
-    intra = speed
-    if node.nics:
-        intra = _raised(speeds, speed, 2 * speed, lambda raised: node.trees(channels, raised, speed))
+    fit = (speed for speed in speeds if speed <= node.widest and node.trees(channels, speed, speed))
+    speed = next(fit, PLACEHOLDER)
+    if not node.nics:
+        return Graph(channels, speed, speed)
+    intra = _raised(speeds, speed, 2 * speed, lambda raised: node.trees(channels, raised, speed))
     return Graph(channels, intra, speed)
 
 
-def _nvls_graph(node: Node, speeds: Sequence[float], raises: bool) -> Graph:
+def _nvls_graph(node: NodeLinks, speeds: Sequence[float], raises: bool) -> Graph:
     """Return a channel for every GPU that reduces a share; it crosses that GPU's port twice, and all others once."""
     heads = min(MAX_NVLS_HEADS, node.gpus)
     best = Graph(0)
@@ -227,10 +232,11 @@ def _nvls_graph(node: Node, speeds: Sequence[float], raises: bool) -> Graph:
         if best.channels and speed / best.inter <= STOP:
             break
         channels = min(heads, count(node.port, speed) - 1)
+        # Within a node all GPUs must share the work evenly.
         if node.nics:
             channels = min(channels, node.nics, node.cards(speed))
         elif channels < heads:
-            continue  # within a node all GPUs must share the work evenly
+            continue
         if channels > best.channels or channels * speed > best.channels * best.inter:
             best = Graph(channels, speed, speed)
         if best.channels == heads:

@@ -34,11 +34,9 @@ TREE_CORRECTION: Mapping[str, tuple[float, ...]] = {
 LL_MAX_BY_CPU = {"intel": (39.0, 20.4), "amd": (22.5, 19.0)}
 """Most that LL moves over 2 and more nodes; Arm and Power count as Intel."""
 NVLS_EFFICIENCY = {"volta": 0.0, "ampere": 0.0, "hopper": 0.85, "blackwell": 0.74}
-NET_OVERHEAD = {"intel": 1.0, "amd": 2.0}
-"""Microseconds to post to the network; Arm and Power count as Intel."""
+NET_OVERHEAD = {"intel": 1.0, "amd": 2.0}  # microseconds to post to the network; Arm and Power count as Intel
 
-NVLS_SHARE = 5 / 6
-"""Of its channels' speed, what NVLS was thought to reduce and distribute before NVLS_EFFICIENCY."""
+NVLS_SHARE = 5 / 6  # of its channels' speed, what NVLS was thought to reduce and distribute before NVLS_EFFICIENCY
 
 INTEL_P2P_OVERHEAD = 6 / 5
 """Load that traffic between GPUs puts on PCIe when it passes an Intel CPU."""

@@ -8,7 +8,6 @@ tells what NCCL selects rather than how long that takes.
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,9 +76,10 @@ class Option:
         latency = self.base + self.intra + self.inter + self.risen(sizes)
         reached = np.ones_like(sizes)
         if self.correction:
-            place = np.frexp(np.floor(sizes / 64))[1] - 1  # floor(log2), exactly
-            known = (place >= 0) & (place < len(self.correction))
-            reached = np.where(known, np.asarray(self.correction)[np.clip(place, 0, len(self.correction) - 1)], 1.0)
+            # floor(log2), exactly; the table ends at 1 on both sides.
+            place = np.frexp(np.floor(sizes / 64))[1]
+            table = np.array([1.0, *self.correction, 1.0])
+            reached = table[np.clip(place, 0, len(table) - 1)]
         return latency + sizes / (self.rate * reached)
 
     def risen(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -94,17 +94,22 @@ class Option:
 def protocols(system: System, release: Release, nvlink: bool) -> list[tuple[int, str]]:
     """Return the place in NCCL's tables and the name of the protocols that a system can use, or asks for.
 
-    LL128 only over NVLink and past no host bridge, where its 128 bytes arrive at once: cards of Slingshot are below the
-    CPU.  LL neither where the network does not keep bytes in order: over EFA before Hopper or without GPUDirect, AWS's
-    plugin sets NCCL_PROTO=simple (github.com/aws/aws-ofi-nccl, issues 76, 280 and 850), and so do Google's profiles for
-    TCPX and TCPXO, with NCCL_NVLS_ENABLE=0.  `nvlink` says whether all GPUs of a node have NVLinks.
+    `nvlink` says whether all GPUs of a node have NVLinks.
     """
-    whole = nvlink or (system.gpus == 1 and system.fabric not in ("pcie", "nvlink-pairs"))
     kind = transport(system) if system.nodes > 1 else ""
-    tested = not release.ll128_on or capability(system.arch) in release.ll128_on
+
+    # LL only where the network keeps bytes in order.  Over EFA before Hopper or without GPUDirect, AWS's plugin sets
+    # NCCL_PROTO=simple (github.com/aws/aws-ofi-nccl, issues 76, 280 and 850); so do Google's profiles for TCPX and
+    # TCPXO, with NCCL_NVLS_ENABLE=0.
     hopper = capability(system.arch) >= 90 and system.nics is not None and system.nics.gdr
     ordered = kind != "tcpx" and (kind != "efa" or hopper)
-    usable = {"ll": ordered, "ll128": ordered and whole and kind not in ("tcp", "slingshot") and tested, "simple": True}
+
+    # LL128 only over NVLink and past no host bridge, where its 128 bytes arrive at once: cards of Slingshot are below
+    # the CPU.
+    at_once = nvlink or (system.gpus == 1 and system.fabric not in ("pcie", "nvlink-pairs"))
+    tested = not release.ll128_on or capability(system.arch) in release.ll128_on
+    ll128 = ordered and at_once and tested and kind not in ("tcp", "slingshot")
+    usable = {"ll": ordered, "ll128": ll128, "simple": True}
     return [(number, name) for number, name in enumerate(PROTOCOLS) if usable[name] or system.protocol == name]
 
 
@@ -117,7 +122,8 @@ def options(system: System, collective: str) -> tuple[Option, ...]:
 
 
 def _usable(system: System, collective: str, option: Option) -> bool:
-    """Whether NCCL may take the option, as set up: what it does not support has cells in its table all the same."""
+    """Whether NCCL may take the option, as set up."""
+    # What NCCL does not support has cells in its table all the same.
     if option.algorithm in ("nvls", "nvlstree"):
         most = inf if schedule_of(collective).both_ways else MAX_NVLS_HEADS
         apart = system.nodes > 1 and (system.is_rack or transport(system) == "tcpx")
@@ -138,14 +144,8 @@ def table(system: System, collective: str) -> tuple[Option, ...]:
     return tuple(option for option in cells if option.rate > 0)
 
 
-class _Latency(NamedTuple):
-    """What an empty message takes, in microseconds, and its steps between nodes."""
-
-    base: float
-    intra: float
-    inter: float
-    hops: int
-    overhead: float = 0.0  # of intra
+Latency = tuple[float, float, float, int, float]
+"""What an empty message takes, as the fields of Option but in microseconds: base, intra, inter, hops, overhead."""
 
 
 class _Tuner:
@@ -176,34 +176,38 @@ class _Tuner:
         plateau = self.both_ways and self.nodes > 1
         if self.release.domain_plateau and self.generation == "blackwell" and self.nodes == 1:
             plateau = self.rounds == 1 and self.graphs.node.nvlink
+        higher = 1.9 if self.generation == "volta" else 1.4
         cells = []
         for number, protocol in self.protocols:
             latency = self._ring_latency(number)
             option = self._option("ring", protocol, graph.channels, busbw[protocol], self.ratio, latency)
             if plateau and protocol == "simple":
-                higher = 1.9 if self.generation == "volta" else 1.4
                 option = replace(option, plateau=higher, plateau_from=PLATEAU_BYTES * option.running * self.ranks)
             cells.append(option)
         return cells
 
-    def _ring_latency(self, number: int) -> _Latency:
-        """Return the latency of a ring's steps; broadcasts and reductions are pipelined, and NCCL counts one step."""
+    def _ring_latency(self, number: int) -> Latency:
+        """Return the latency of a ring's steps."""
         base, between = self.release.base["ring"][number], self._net("ring", number)
+        # Broadcasts and reductions are pipelined, and NCCL counts one step; or all where rings differ in their order.
         if not self.rounds:
             same = self.graphs.node.same
             kind = "ring" if same or number != SIMPLE else "tree"
             times = 1 if same else self.ranks
-            within, net = (self.inside[kind][number], 0.0) if self.nodes == 1 else (0.0, self.release.net[kind][number])
-            return _Latency(base, times * within, times * net, self.nodes - 1)
+            if self.nodes == 1:
+                return base, times * self.inside[kind][number], 0.0, 0, 0.0
+            return base, 0.0, times * self.release.net[kind][number], self.nodes - 1, 0.0
         hops = self.schedule.steps(self.nodes)
-        closing = 2 if self.release.counts_closing_hop and self.both_ways and self.nodes > 1 else 0
-        counted = hops + closing
+        counted = hops
+        if self.release.counts_closing_hop and self.both_ways and self.nodes > 1:
+            counted += 2
         step = within = self.inside["ring"][number]
         if self.nodes > 1:
             within = max(step, NET_OVERHEAD.get(self.system.cpu, 1.0) * (3 if number == SIMPLE else 1))
         inside = self.steps - counted
-        hidden = 0.0 if number == SIMPLE else inside * (within - step)  # Simple's steps do show it
-        return _Latency(base, inside * within, counted * between, hops, hidden)
+        # Machines show what NCCL adds to Simple's steps, and not what it adds to the others'.
+        hidden = 0.0 if number == SIMPLE else inside * (within - step)
+        return base, inside * within, counted * between, hops, hidden
 
     def trees(self) -> list[Option]:
         """Return the trees, which only an all-reduce has."""
@@ -215,16 +219,14 @@ class _Tuner:
         capped = graph.channels * self.release.tree_ll128[self.generation][self.column]
         part = 7 / 9 if self.nodes == 1 else 15 / 16
         busbw = {"ll": min(full / 3.8, self._ll_max()), "ll128": min(full * part, capped), "simple": full}
-        plain = 0.85 if self.gpus == 1 else 1.0  # one GPU can only be both ends of its tree
+        # One GPU can only be both ends of its tree.
+        plain = 0.85 if self.gpus == 1 else 1.0
         cells = []
         for number, protocol in self.protocols:
             favoured = self.system.cpu == "power" and number == SIMPLE and not self.graphs.node.nvlink
-            latency = _Latency(
-                self.release.base["tree"][number],
-                2 * (self.gpus - 1) * self.inside["ring" if favoured else "tree"][number],
-                2 * self.levels * self._net("tree", number),
-                2 * self.levels,
-            )
+            intra = 2 * (self.gpus - 1) * self.inside["ring" if favoured else "tree"][number]
+            inter = 2 * self.levels * self._net("tree", number)
+            latency = self.release.base["tree"][number], intra, inter, 2 * self.levels, 0.0
             option = self._option("tree", protocol, graph.channels, plain * busbw[protocol], 0.5, latency)
             cells.append(replace(option, correction=TREE_CORRECTION[protocol]))
         return cells
@@ -237,15 +239,20 @@ class _Tuner:
             return []
         if not (self.both_ways or self.release.nvls_gather):
             return []
-        speed, ratio = self._nvls_efficient(graph) if self.release.nvls_efficiency else self._nvls_plain(graph)
+        rated = self._nvls_efficient if self.release.nvls_efficiency else self._nvls_plain
+        speed, ratio = rated(graph)
         counted = self.nodes - 1 if self.release.nvlstree_chain else self.levels
-        latency = _Latency(0.0, self.inside[name][SIMPLE], 2 * counted * self._net(name, SIMPLE), 2 * self.levels)
+        latency = 0.0, self.inside[name][SIMPLE], 2 * counted * self._net(name, SIMPLE), 2 * self.levels, 0.0
         option = self._option(name, "simple", graph.channels, graph.channels * speed, ratio, latency)
+        if self.nodes > 1 and self.generation == "blackwell" and self._corrects_nvlstree():
+            option = replace(option, correction=TREE_CORRECTION["simple"])
+        return [option]
+
+    def _corrects_nvlstree(self) -> bool:
+        """Whether a release corrects Blackwell's NVLSTree: with Arm, only for four GPUs with fast cards."""
         cpu, cards = self.system.cpu, self.system.nics
-        fast_arm = cpu != "arm" or (self.gpus == 4 and cards is not None and cards.rate >= FAST_CARD)
-        corrected = self.nodes > 1 and self.generation == "blackwell" and fast_arm
-        corrected = corrected and cpu in self.release.nvlstree_correction
-        return [replace(option, correction=TREE_CORRECTION["simple"] if corrected else ())]
+        fast = self.gpus == 4 and cards is not None and cards.rate >= FAST_CARD
+        return cpu in self.release.nvlstree_correction and (cpu != "arm" or fast)
 
     def _nvls_efficient(self, graph: Graph) -> tuple[float, float]:
         """Speed of a channel, and the ratio of the array's rate to it: by what GPUs of a generation reach."""
@@ -273,25 +280,27 @@ class _Tuner:
         graph = self.graphs.tree
         speed = self._tree_speed(graph)
         between = self.levels * self._net("pat", SIMPLE) / 3.5
-        latency = _Latency(self.release.base["pat"][SIMPLE], 2.8 * self.ranks, between, self.levels)
+        latency = self.release.base["pat"][SIMPLE], 2.8 * self.ranks, between, self.levels, 0.0
         return [self._option("pat", "simple", graph.channels, self.release.pat * graph.channels * speed, 1.0, latency)]
 
     def _option(
-        self, algorithm: str, protocol: str, channels: int, busbw: float, ratio: float, latency: _Latency
+        self, algorithm: str, protocol: str, channels: int, busbw: float, ratio: float, latency: Latency
     ) -> Option:
-        in_switch = algorithm.startswith("nvls")  # whose channels are not doubled, and run all whatever the size
+        base, intra, inter, hops, overhead = latency
+        # The channels of sums in switches are not doubled, and all run whatever the size.
+        in_switch = algorithm.startswith("nvls")
         each = self.ranks if (algorithm, protocol) == ("ring", "ll") else 1
         return Option(
             algorithm,
             protocol,
             channels,
-            base=latency.base * MICROSECOND,
-            intra=latency.intra * MICROSECOND,
-            inter=latency.inter * MICROSECOND,
+            base=base * MICROSECOND,
+            intra=intra * MICROSECOND,
+            inter=inter * MICROSECOND,
             rate=busbw * ratio * 1e9,
             busbw=busbw * 1e9,
-            hops=latency.hops,
-            overhead=latency.overhead * MICROSECOND,
+            hops=hops,
+            overhead=overhead * MICROSECOND,
             running=min(channels if in_switch else 2 * channels, self.system.channels or 2 * self.release.max_channels),
             fed=0.0 if in_switch else float(FED[protocol] * each),
         )

@@ -41,36 +41,24 @@ _LINK = re.compile(r"([^:]*?)(\d+):([^:]*?)(\d+)")
 _NIC = re.compile(r"nic:(\d+)\.(\d+)")
 
 
-@dataclass(frozen=True)
-class Paths:
-    """The links that each flow takes: those of flow f are links[starts[f] : starts[f + 1]]."""
-
-    starts: Integers  # one more than there are flows
-    links: Integers
-
-    @classmethod
-    def of(cls, columns: Sequence[Integers]) -> "Paths":
-        """Build paths from one array for each hop, with an entry for each flow; -1 where a flow has no such hop."""
-        table = np.stack(columns, axis=1)
-        taken = table >= 0
-        starts = np.concatenate([[0], np.cumsum(taken.sum(axis=1))])
-        return cls(starts.astype(np.int64), table[taken])
-
-
-@dataclass(frozen=True)
-class Rates:
+class Rates(NamedTuple):
     """The rate of each flow, and the link that allows it no more."""
 
     rates: Reals  # in the unit of the capacities
     bottleneck: Integers  # a link for each flow
 
 
-def max_min(paths: Paths, capacity: Reals) -> Rates:
-    """Return the only allocation in which no flow could get more without taking from a flow that has less."""
+def max_min(hops: Sequence[Integers], capacity: Reals) -> Rates:
+    """Return the only allocation in which no flow could get more without taking from a flow that has less.
+
+    The flows' paths are an array for each hop, with a link for each flow; -1 where a flow has no such hop.
+    """
+    table = np.stack(hops, axis=1)
+    taken = table >= 0
+    links, lengths = table[taken], taken.sum(axis=1)  # the links of the flows, one flow after the other
     room = np.array(capacity, dtype=np.float64)
-    count = len(paths.starts) - 1
-    rates, bottleneck = np.zeros(count), np.full(count, -1)
-    flows, lengths, links = np.arange(count), np.diff(paths.starts), paths.links
+    flows = np.arange(len(table))
+    rates, bottleneck = np.zeros(len(table)), np.full(len(table), -1)
     while len(flows):
         demand = np.bincount(links, minlength=len(room))
         level = np.divide(room, demand, out=np.full(len(room), np.inf), where=demand > 0)
@@ -78,6 +66,8 @@ def max_min(paths: Paths, capacity: Reals) -> Rates:
         done = link >= 0
         rates[flows[done]] = least[done]
         bottleneck[flows[done]] = link[done]
+
+        # What is settled leaves the network, with what it takes of its links.
         gone = np.repeat(done, lengths)
         spent = np.bincount(links[gone], np.repeat(least[done], lengths[done]), len(room))
         room = np.maximum(room - spent, 0.0)
@@ -86,14 +76,12 @@ def max_min(paths: Paths, capacity: Reals) -> Rates:
 
 
 def _settled(level: Reals, lengths: Integers, links: Integers) -> tuple[Reals, Integers]:
-    """Return for each flow the lowest level on its path, and the link that holds all its flows there or -1.
-
-    A link does so when none of its flows is held lower elsewhere.  The levels of other links only rise as flows are
-    settled, so nothing that comes later can hold these flows lower.
-    """
+    """Return for each flow the lowest level on its path, and the link that holds all its flows there or -1."""
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     here = level[links]
     least = np.minimum.reduceat(here, starts)
+    # A link holds its flows when none of them is held lower elsewhere.  The levels of other links only rise as flows
+    # are settled, so nothing that comes later can hold these flows lower.
     lower_elsewhere = np.repeat(least, lengths) < here * (1 - _SAME)
     waits = np.bincount(links[lower_elsewhere], minlength=len(level)) > 0
     return least, np.maximum.reduceat(np.where(waits[links], -1, links), starts)
@@ -116,11 +104,8 @@ def double_tree(nodes: int, most: int) -> Pairs:
     """Return the edges of two binary trees, up and down; an inner node of one is a leaf of the other (even `nodes`)."""
     child = np.arange(1, nodes)
     parent = (child - 1) // 2
-    mirrored = nodes - 1 - child, nodes - 1 - parent
-    return (
-        np.concatenate([child, parent, mirrored[0], mirrored[1]]),
-        np.concatenate([parent, child, mirrored[1], mirrored[0]]),
-    )
+    sender, receiver = np.concatenate([child, parent]), np.concatenate([parent, child])
+    return np.concatenate([sender, nodes - 1 - sender]), np.concatenate([receiver, nodes - 1 - receiver])
 
 
 def _alltoall(nodes: int, most: int) -> Pairs:
@@ -147,20 +132,17 @@ def on_nics(pairs: Pairs, order: Integers, nics: int) -> Pairs:
 def avoid_dead_nics(pairs: Pairs, nics: int, dead: Integers) -> Pairs:
     """Move what a dead NIC would carry to the node's next NIC, and at the other end to the same rail.
 
-    That is how NCCL stays on a rail: a GPU hands its data to another GPU of the node (PXN).  UsageError where a node
-    has no NIC left that works at both ends.
+    UsageError where a node has no NIC left that works at both ends.
     """
-    if not len(dead):
-        return pairs
+    # That is how NCCL stays on a rail: a GPU hands its data to another GPU of the node (PXN).
     sender, receiver = pairs
-    for _ in range(nics):
+    for _ in range(nics + 1):
         hit = np.isin(sender, dead) | np.isin(receiver, dead)
+        if not hit.any():
+            return sender, receiver
         sender, receiver = (np.where(hit, nic // nics * nics + (nic + 1) % nics, nic) for nic in (sender, receiver))
-    hit = np.isin(sender, dead) | np.isin(receiver, dead)
-    if hit.any():
-        node = int(dead[0]) // nics
-        raise UsageError(f"node {node} is cut off: no NIC is left that works there and at its neighbour")
-    return sender, receiver
+    node = int(dead[0]) // nics
+    raise UsageError(f"node {node} is cut off: no NIC is left that works there and at its neighbour")
 
 
 @dataclass(frozen=True)
@@ -175,10 +157,10 @@ class Fault:
         match = _NIC.fullmatch(self.link)
         return (int(match[1]), int(match[2])) if match else None
 
-    def ends(self) -> tuple[str, int, int]:
-        """Return ("leaf:spine", 3, 1) of "leaf3:spine1"; an empty name if it is written otherwise."""
+    def ends(self) -> tuple[tuple[str, str], int, int]:
+        """Return (("leaf", "spine"), 3, 1) of "leaf3:spine1"; empty names if it is written otherwise."""
         match = _LINK.fullmatch(self.link)
-        return (f"{match[1]}:{match[3]}", int(match[2]), int(match[4])) if match else ("", 0, 0)
+        return ((match[1], match[3]), int(match[2]), int(match[4])) if match else (("", ""), 0, 0)
 
 
 @dataclass(frozen=True)
@@ -225,21 +207,22 @@ class Clos:
             rate /= prod(tier.oversubscription for tier in system.tiers[: index + 1])
             lanes = np.full((level.groups, level.switches * level.paths), rate / (level.switches * level.paths))
             _apply_faults(lanes, level, faults)
-            each_way = lanes.ravel()
-            if self.spread:
-                each_way = lanes.sum(axis=1)
-                if not adaptive:
-                    # Every path that works gets the same, so the slowest of them decides.
-                    alive = lanes > 0
-                    slowest = np.where(alive, lanes, lanes.max(axis=1, keepdims=True)).min(axis=1)
-                    each_way = slowest * alive.sum(axis=1)
+            each_way = lanes.sum(axis=1) if adaptive else lanes.ravel()
+            if even and not adaptive:
+                # Every path that works gets the same, so the slowest of them decides.
+                alive = lanes > 0
+                slowest = np.where(alive, lanes, lanes.max(axis=1, keepdims=True)).min(axis=1)
+                each_way = slowest * alive.sum(axis=1)
             capacity += [each_way, each_way]
             self.levels.append(level)
         self.capacity = np.concatenate(capacity)  # bytes/s of each link
+        tiers = [(level.low, level.high) for level in self.levels]
         for fault in faults:
-            if not fault.nic() and fault.ends()[0] not in {f"{level.low}:{level.high}" for level in self.levels}:
-                forms = [*(f"{level.low}I:{level.high}J" for level in self.levels), "nic:NODE.NIC"]
-                raise UsageError(f"no link {fault.link!r}; write {' or '.join(forms)}, numbers from 0")
+            if not fault.nic() and fault.ends()[0] not in tiers:
+                forms = [f"{level.low}I:{level.high}J" for level in self.levels]
+                raise UsageError(
+                    f"no link {fault.link!r}; write {' or '.join([*forms, 'nic:NODE.NIC'])}, numbers from 0"
+                )
 
     def _level(self, tiers: Sequence[Tier], index: int, first: int) -> Level:
         span = prod(tier.radix or self.nodes for tier in tiers[: index + 1])
@@ -256,10 +239,13 @@ class Clos:
         where none works.
         """
         hops = self._draw(source, target, random)
+        dead = np.append(self.capacity == 0, False)  # the last entry is what -1 finds
         for _ in range(_TRIES):
-            broken = self._broken(hops)
+            cut = [dead[column] for column in hops[2:]]
+            broken = np.flatnonzero(np.any(cut, axis=0)) if cut else np.zeros(0, int)
             if not len(broken):
                 return hops
+            # These draw once more; what they get may be broken again.
             for column, again in zip(hops, self._draw(source[broken], target[broken], random), strict=True):
                 column[broken] = again
         raise UsageError(f"node {source[broken[0]] // self.nics} is cut off from others: too many links are down")
@@ -276,13 +262,6 @@ class Clos:
             hops += [np.where(apart, up, -1), np.where(apart, down, -1)]
         return hops
 
-    def _broken(self, hops: Sequence[Integers]) -> Integers:
-        """Return the flows that take a link without capacity, NICs apart."""
-        if not hops[2:]:
-            return np.zeros(0, int)
-        dead = np.append(self.capacity == 0, False)  # the last entry is what -1 finds
-        return np.flatnonzero(np.any([dead[column] for column in hops[2:]], axis=0))
-
     def is_nic(self, link: int) -> bool:
         """Return whether a link is that of a NIC, and not between two switches."""
         return link < 2 * self.nodes * self.nics
@@ -296,7 +275,7 @@ class Clos:
         group, lane = divmod((link - level.first) % (level.groups * level.lanes), level.lanes)
         if self.spread:
             first, last = group * level.switches, (group + 1) * level.switches - 1
-            return f"{level.low} {first}" + (f"-{last}" if last > first else "")
+            return f"{level.low} {first}-{last}" if last > first else f"{level.low} {first}"
         switch, path = divmod(lane, level.paths)
         return f"{level.low} {group * level.switches + switch} - {level.high} {path}"
 
@@ -306,11 +285,12 @@ def _nic_rates(system: System, nics: int, faults: Sequence[Fault]) -> Reals:
     assert system.nics
     rates = np.full((2, system.nodes, nics), system.nics.rate)
     for fault in faults:
-        where = fault.nic()
-        if where and (where[0] >= system.nodes or where[1] >= nics):
-            raise UsageError(f"no NIC {where[0]}.{where[1]}; nodes are 0 to {system.nodes - 1}, NICs 0 to {nics - 1}")
-        if where:
-            rates[:, where[0], where[1]] *= fault.left
+        if not (where := fault.nic()):
+            continue
+        node, nic = where
+        if node >= system.nodes or nic >= nics:
+            raise UsageError(f"no NIC {node}.{nic}; nodes are 0 to {system.nodes - 1}, NICs 0 to {nics - 1}")
+        rates[:, node, nic] *= fault.left
     return rates.ravel()
 
 
@@ -318,14 +298,14 @@ def _apply_faults(lanes: Reals, level: Level, faults: Sequence[Fault]) -> None:
     """Take the rate of faulty links away, in place."""
     low, high = level.low, level.high
     for fault in faults:
-        name, switch, path = fault.ends()
-        if name != f"{low}:{high}":
+        tiers, switch, path = fault.ends()
+        if tiers != (low, high):
             continue
         group, place = divmod(switch, level.switches)
         if group >= level.groups or path >= level.paths:
             last = level.groups * level.switches - 1
-            there = f"{low}0 to {low}{last}, each below {high}0 to {high}{level.paths - 1}"
-            raise UsageError(f"no link {fault.link!r}; there are {there}")
+            links = f"{low}0 to {low}{last}, each below {high}0 to {high}{level.paths - 1}"
+            raise UsageError(f"no link {fault.link!r}; there are {links}")
         lanes[group, place * level.paths + path] *= fault.left
 
 
@@ -374,26 +354,27 @@ def solve(scenario: Scenario, pattern: str, seed: int = 0) -> Slowest:
     flows = 1 if even else scenario.flows
     fabric = Clos(system, nics, scenario.faults, even)
     random = np.random.default_rng(seed)
+
+    # Who sends to whom, each transfer split into its flows; the fair rate of one is what only NICs would leave it.
     order = np.arange(system.nodes) if scenario.in_order else random.permutation(system.nodes)
     most = _MOST_EVEN if even else MOST_FLOWS
     pairs = on_nics(PATTERNS[pattern].pairs(system.nodes, most // (nics * flows)), order, nics)
     fair = system.nics.rate / max(int(np.bincount(end).max()) for end in pairs)
-    down = [nic for fault in scenario.faults if fault.left == 0 and (nic := fault.nic())]
-    dead = np.array([node * nics + nic for node, nic in down], dtype=np.int64)
+    dead = np.flatnonzero(fabric.capacity[: system.nodes * nics] == 0)
     sender, receiver = (np.repeat(end, flows) for end in avoid_dead_nics(pairs, nics, dead))
+
     hops = fabric.route(sender, receiver, random)
-    paths = Paths.of(hops)
-    rates = max_min(paths, fabric.capacity)
-    transfers = rates.rates.reshape(-1, flows)
-    slow = int(rates.rates.argmin())
-    link = int(rates.bottleneck[slow])
+    rates, bottlenecks = max_min(hops, fabric.capacity)
+    transfers = rates.reshape(-1, flows)
+    slow = int(rates.argmin())
+    link = int(bottlenecks[slow])
     crossing = np.any([hop >= 0 for hop in hops[2:]], axis=0).mean() if hops[2:] else 0.0
     return Slowest(
         share=min(1.0, float(transfers.min() * flows / fair)),
         mean=float(np.minimum(transfers.sum(axis=1) / fair, 1.0).mean()),
         sender=fabric.name(int(hops[0][slow])),
         bottleneck=_bottleneck(fabric, link, fabric.capacity[link] / fair * flows),
-        flows=int((paths.links == link).sum()),
+        flows=int(sum((hop == link).sum() for hop in hops)),
         apart=float(crossing),
         rails=fabric.nics,
         alike=even or not scenario.hashed or nics == system.nics.per_node,
@@ -420,13 +401,15 @@ def drawings(scenario: Scenario, pattern: str) -> int:
 def _extent(scenario: Scenario, pattern: str) -> tuple[bool, int]:
     """Return whether hashing is taken as even, and how many NICs of a node are followed: one where all are alike."""
     assert scenario.system.nics
-    every, count = scenario.system.nics.per_node, PATTERNS[pattern].count(scenario.system.nodes) * scenario.flows
+    nics, count = scenario.system.nics.per_node, PATTERNS[pattern].count(scenario.system.nodes) * scenario.flows
     even = PATTERNS[pattern].even and count > MOST_FLOWS
     if scenario.faults:
-        return even, every
-    return even, 1 if even or not scenario.hashed else max(1, min(every, MOST_FLOWS // count))
+        return even, nics
+    if even or not scenario.hashed:
+        return even, 1
+    return even, max(1, min(nics, MOST_FLOWS // count))
 
 
-def median_drawing(found: Sequence[Slowest]) -> Slowest:
+def median_drawing(drawings: Sequence[Slowest]) -> Slowest:
     """Return the drawing in the middle by share, which can be pointed at, unlike a mean."""
-    return sorted(found, key=lambda drawing: drawing.share)[len(found) // 2]
+    return sorted(drawings, key=lambda drawing: drawing.share)[len(drawings) // 2]

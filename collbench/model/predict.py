@@ -22,8 +22,7 @@ from collbench.results import Note, Prediction
 from collbench.topology.system import ALGORITHMS, PROTOCOLS, System
 
 _effect = lru_cache(maxsize=512)(effect)
-COPIES = "memcpy-"
-"""How the names of copies between two GPUs begin, which CUDA makes without NCCL."""
+COPIES = "memcpy-"  # how the names of copies between two GPUs begin, which CUDA makes without NCCL
 COPIED = 1.05
 COPIED_BAND = (0.85, 1.2)
 """What a copy reaches of a link as NCCL counts it (`System.to_next`), and the band of its time.
@@ -50,15 +49,20 @@ def curve(
     if implementation == "nccl":
         return _nccl(_adding(part, cases[0]), cases, calibration or calibration_of(system))
     if implementation.startswith(COPIES):
-        (low, high), times = COPIED_BAND, [case.nbytes / (COPIED * part.to_next) for case in cases]
-        return [Prediction(case, implementation, t, low * t, high * t) for case, t in zip(cases, times, strict=True)]
-    if implementation != "auto" and implementation not in handwritten.modelled():
-        if implementation in implementations():
-            raise Unsupported(
-                f"{implementation} has no model; nccl and the hand-written implementations of the package have"
-            )
-        raise unknown("implementation", implementation, ("nccl", "auto", *handwritten.modelled()))
+        return [_copy(part, case, implementation) for case in cases]
+    modelled = handwritten.modelled()
+    if implementation not in ("auto", *modelled, *implementations()):
+        raise unknown("implementation", implementation, ("nccl", "auto", *modelled))
+    if implementation not in ("auto", *modelled):
+        raise Unsupported(
+            f"{implementation} has no model; nccl and the hand-written implementations of the package have"
+        )
     return [_handwritten(part, case, implementation) for case in cases]
+
+
+def _copy(system: System, case: Case, name: str) -> Prediction:
+    seconds = case.nbytes / (COPIED * system.to_next)
+    return Prediction(case, name, seconds, COPIED_BAND[0] * seconds, COPIED_BAND[1] * seconds)
 
 
 def _nccl(system: System, cases: Sequence[Case], calibration: Calibration | None) -> list[Prediction]:
@@ -123,15 +127,18 @@ def _slowdown(system: System, case: Case, implementation: str, what_ifs: tuple[s
         factor = network_effect(system, case.collective.name, algorithm, what_ifs).factor
         if factor == 1:
             continue
-        there = np.array([choice == (algorithm, protocol) for choice in choices])
-        # Compared with itself: where choices change, curves are held up to be monotone.
+
+        # An algorithm is compared with itself: where choices change, curves are held up to be monotone.
         pinned = system
         if algorithm in ALGORITHMS and protocol in PROTOCOLS:
             pinned = replace(system, algorithm=algorithm, protocol=protocol)
-        full, slow = (curve(one, cases, implementation) for one in (pinned, slowed(pinned, factor)))
+        full = curve(pinned, cases, implementation)
+        slow = curve(slowed(pinned, factor), cases, implementation)
         taken = np.array([after.seconds / before.seconds for before, after in zip(full, slow, strict=True)])
+
         # Slower NICs may also get slower channels from NCCL's search, which knows a few rates only: not these.
-        ratios[there] = np.clip(taken[there], 1.0, 1 / factor)
+        chosen = np.array([choice == (algorithm, protocol) for choice in choices])
+        ratios[chosen] = np.clip(taken[chosen], 1.0, 1 / factor)
     return np.asarray(np.maximum.accumulate(without * ratios) / without, np.float64)
 
 

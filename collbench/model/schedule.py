@@ -7,7 +7,7 @@ from collbench.errors import Unsupported
 
 
 @dataclass(frozen=True)
-class Schedule:
+class NcclSchedule:
     """What the model knows of one collective.
 
     With `rounds`, every rank owns a share of the array, and all shares go around at once: once for an all-gather, twice
@@ -37,22 +37,22 @@ class Schedule:
 SCHEDULES = {
     schedule.collective: schedule
     for schedule in (
-        Schedule("allreduce", rounds=2),
-        Schedule("allgather", rounds=1),
-        Schedule("reducescatter", rounds=1),
-        Schedule("broadcast"),
-        Schedule("reduce"),
-        Schedule("alltoall", 0, "alltoall", "alltoall", leaving=lambda ranks, gpus: gpus * (ranks - gpus) / ranks),
-        Schedule("sendrecv", direct="sendrecv"),
-        Schedule("gather", direct="rooted"),
-        Schedule("scatter", direct="rooted"),
+        NcclSchedule("allreduce", rounds=2),
+        NcclSchedule("allgather", rounds=1),
+        NcclSchedule("reducescatter", rounds=1),
+        NcclSchedule("broadcast"),
+        NcclSchedule("reduce"),
+        NcclSchedule("alltoall", 0, "alltoall", "alltoall", leaving=lambda ranks, gpus: gpus * (ranks - gpus) / ranks),
+        NcclSchedule("sendrecv", direct="sendrecv"),
+        NcclSchedule("gather", direct="rooted"),
+        NcclSchedule("scatter", direct="rooted"),
     )
 }
 TABLED = tuple(name for name, schedule in SCHEDULES.items() if not schedule.direct)
 
 
-def schedule_of(collective: str) -> Schedule:
+def schedule_of(collective: str) -> NcclSchedule:
     """Return the record of a collective; Unsupported, saying where to add it, if there is none."""
     if collective not in SCHEDULES:
-        raise Unsupported(f"{collective} has no model; add its Schedule to collbench/model/schedule.py")
+        raise Unsupported(f"{collective} has no model; add its NcclSchedule to collbench/model/schedule.py")
     return SCHEDULES[collective]

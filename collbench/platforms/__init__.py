@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlatformKind:
-    """A kind of hardware that ranks run on."""
+    """A kind of hardware that ranks run on: what is known of it before any rank is started."""
 
     name: str
     preference: int  # `auto` takes the lowest that can be used
@@ -80,8 +80,8 @@ def on_auto() -> str:
 
 def open_platform(sweep: "Sweep", needs: "Needs", name: str, team: "Team") -> "Platform":
     """*Collective*: that platform, with memory for the sweep's cases and `needs` on every rank this process holds."""
-    from collbench.platforms.layout import Layout
+    from collbench.platforms.layout import MemoryLayout
 
     module = importlib.import_module(find_platform(name).module)
-    platform: Platform = module.open_platform(sweep, Layout.of(sweep, needs), team)
+    platform: Platform = module.open_platform(sweep, MemoryLayout.of(sweep, needs), team)
     return platform

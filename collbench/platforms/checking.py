@@ -136,11 +136,13 @@ def agreed(failures: Iterable[CheckFailure | None], digests: Mapping[int, int]) 
 
     `digests`: by rank; all 0 where results are exact.
     """
-    other = next((rank for rank, digest in sorted(digests.items()) if digest != digests[min(digests)]), None)
     for failure in failures:
         if failure:
             return failure
-    return Disagreement(other) if other is not None else None
+    for rank, digest in sorted(digests.items()):
+        if digest != digests[min(digests)]:
+            return Disagreement(rank)
+    return None
 
 
 def refuse_unseen(seen: int, expected: int) -> None:
@@ -150,7 +152,7 @@ def refuse_unseen(seen: int, expected: int) -> None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StressPlan:
     """So many calls with seeds from `seed` on; the rank whose turn it is comes `late` by so many seconds or more."""
 
     calls: int
@@ -158,15 +160,16 @@ class Plan:
     seed: int
 
     def stalls(self, rank: int, ranks: int, longest: float = 0.02) -> NDArray[np.uint64]:
-        """Return the nanoseconds by which a rank is late in each call, shape (calls,).
-
-        Turns go round all ranks and, if there are enough calls, once more for nobody; they are shifted from round to
-        round, so that no rank is late in odd calls only.  In one call of eight the rank is very late, so that others
-        may get several calls ahead; and now and then a rank is a little late out of turn.
-        """
+        """Return the nanoseconds by which a rank is late in each call, shape (calls,)."""
         numbers = np.arange(self.calls)
+
+        # Turns go round all ranks and, if there are enough calls, once more for nobody.  They are shifted from round to
+        # round, so that no rank is late in odd calls only.
         period = min(ranks + 1, self.calls)
         turn = (numbers + numbers // period) % period == rank % period
+
+        # In one call of eight the rank is very late, so that others may get several calls ahead; and now and then a
+        # rank is a little late out of turn.
         draws = np.random.default_rng((self.seed, rank)).random((3, self.calls))
         in_turn = np.where(draws[0] < 1 / _RARE, _LONG, 1.0)
         out_of_turn = np.where(draws[1] < 1 / _RARE, draws[2], 0.0)
@@ -188,6 +191,8 @@ def probe(case: Case, wire: Wire | None = None) -> NDArray[np.void]:
     blocks = max(case.send_count, case.receive_count) // case.block
     part = chunk_elements(case.block, 1 if case.collective.sharded else case.ranks, size)
     parts = -(-case.block // part)
+
+    # As many stretches as fit into what a call may look at, spread over all parts, but both ends of each.
     length = STRETCH // size
     runs = max(_FEWEST, LOOKED_AT // STRETCH // (blocks * parts))
     grain = GROUP if wire else 1
@@ -213,8 +218,8 @@ def stretches(where: NDArray[np.void]) -> int:
     return -(-int(where["block"]) // int(where["part"])) * int(where["runs"])
 
 
-def found(
-    case: Case, plan: Plan, rank: int, verdicts: NDArray[np.void], with_bits: bool, wire: Wire | None = None
+def first_mismatch(
+    case: Case, plan: StressPlan, rank: int, verdicts: NDArray[np.void], with_bits: bool, wire: Wire | None = None
 ) -> Mismatch | None:
     """Return the first wrong element of a rank in all calls.
 
@@ -225,6 +230,8 @@ def found(
 
     """
     expected = plan.calls * looked_at(probe(case, wire))
+
+    # A verdict's first wrong element has the number of its call in the upper bits, so the least is the first in time.
     wrong = []
     for piece, verdict in zip(case.pieces(rank), verdicts, strict=True):
         refuse_unseen(int(verdict["seen"]), expected)

@@ -75,18 +75,17 @@ def _folders(file: str) -> tuple[Path, ...]:
     return (own,) if file == JUDGE or Path(file).is_relative_to(own) else (folder(), own)
 
 
-def _place(name: str, folders: Sequence[Path]) -> Path:
-    """Return the file of that name within one of the folders, whether it exists or not."""
-    places = [each / name for each in folders]
-    return next((place for place in places if place.is_file()), places[0])
+def _path_of(name: str, folders: Sequence[Path]) -> Path:
+    """Return the file of that name in the first folder that has it; a path in the first folder if none has."""
+    paths = [folder / name for folder in folders]
+    return next((path for path in paths if path.is_file()), paths[0])
 
 
 @cache
 def source(file: str) -> str:
-    """The text of a kernel file with its headers in place, each once, and `#line` where another file begins.
+    """Return the text of a kernel file with its headers in place, each once, and `#line` where another file begins.
 
-    Files are called by their places within the folder, so that the text is the same wherever that lies.  What
-    the folder lacks is the package's.
+    What the folder on trial lacks is taken from the package.
 
     Raises:
         SourceError: The file, or one that it includes, cannot be read.
@@ -98,20 +97,23 @@ def source(file: str) -> str:
         if name in seen:
             return
         seen.add(name)
-        place = _place(name, folders)
+        path = _path_of(name, folders)
         try:
-            text = place.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise SourceError(f"{included_by}{place} cannot be read: {getattr(error, 'strerror', error)}") from None
+            raise SourceError(f"{included_by}{path} cannot be read: {getattr(error, 'strerror', error)}") from None
+
+        # Compilers name the file and line that a text was joined from.
         yield f'#line 1 "{name}"'
         for number, line in enumerate(text.split("\n"), 1):
             if include := _INCLUDE.fullmatch(line):
                 header = posixpath.normpath(posixpath.join(posixpath.dirname(name), include[1]))
-                yield from expand(header, f"{place}:{number}: ")
+                yield from expand(header, f"{path}:{number}: ")
                 yield f'#line {number + 1} "{name}"'
             else:
                 yield "" if line == "#pragma once" else line
 
+    # Files are called by their paths within the folder: the text, which is the key of caches, is the same everywhere.
     first = Path(file)
     own = first.is_relative_to(own_folder())
     return "\n".join(expand(first.relative_to(own_folder()).as_posix() if own else file, ""))
@@ -120,15 +122,15 @@ def source(file: str) -> str:
 def first_error(file: str, log: str) -> str:
     """Return place and words of the first error in the sources of a kernel file that a compiler's log names, or ""."""
     text = source(file)
-    for found in _ERROR.finditer(log):
-        if f'#line 1 "{found["name"]}"' in text:
-            place = _place(found["name"], _folders(file))
-            return f"{place}:{found['line']}: {found['words'].strip()[:_LONGEST]}"
+    for error in _ERROR.finditer(log):
+        if f'#line 1 "{error["name"]}"' in text:
+            path = _path_of(error["name"], _folders(file))
+            return f"{path}:{error['line']}: {error['words'].strip()[:_LONGEST]}"
     return ""
 
 
 def knows_ranks(file: str) -> bool:
-    """Whether the kernels of a file get the world of ranks, and are launched by `Platform.bind`."""
+    """Whether the kernels of a file get the world of ranks, and are launched by `Launcher.bind`."""
     return "PARAMETER(World)" in source(file)
 
 
@@ -140,8 +142,8 @@ def entries(file: str) -> list[str]:
 def require(file: str, entry: str) -> None:
     """Raise SourceError unless a file defines that kernel."""
     if entry not in entries(file):
-        place = _place(file, _folders(file))
-        raise SourceError(f'{place} has no kernel {entry}, which begins with `extern "C" __global__ void {entry}(`')
+        path = _path_of(file, _folders(file))
+        raise SourceError(f'{path} has no kernel {entry}, which begins with `extern "C" __global__ void {entry}(`')
 
 
 def defines(dtype: Datatype, redop: Reduction) -> tuple[str, ...]:
@@ -189,7 +191,8 @@ def loaded(file: str, options: Sequence[str] = ()) -> ctypes.CDLL:
     """Load the kernels of a file; OSError if not even what the compiler makes now can be loaded."""
     try:
         return ctypes.CDLL(str(host_library(file, tuple(options))))
-    except OSError:  # the file in the cache is damaged, as by a disk that was full: it is compiled anew
+    except OSError:
+        # The file in the cache is damaged, as by a disk that was full: it is compiled anew.
         host_library(file, tuple(options)).unlink(missing_ok=True)
         host_library.cache_clear()
         return ctypes.CDLL(str(host_library(file, tuple(options))))
@@ -198,6 +201,7 @@ def loaded(file: str, options: Sequence[str] = ()) -> ctypes.CDLL:
 @cache
 def host_library(file: str, options: tuple[str, ...]) -> Path:
     """The shared library with the kernels of that file, compiled once per source, options, compiler and CPU."""
+    # Each kernel gets a plain C function that launches it: what ctypes and other C code call.
     launchers = "".join(
         f'\nextern "C" void launch_{entry}(void** arguments, unsigned blocks, unsigned threads, unsigned launches) {{\n'
         f"  launch({entry}, arguments, blocks, threads, launches);\n}}\n"
@@ -205,20 +209,24 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
     )
     text = f'{source(file)}\n#line 1 "launchers"{launchers}'
     command = (*compiler(), *_FLAGS, *options)
+
+    # All that the result depends on: a cache in a home directory may serve several machines and compilers.
     key = hashlib.sha256("\0".join((text, *command, compiler_version(), _cpu())).encode()).hexdigest()
     stem = f"{Path(file).stem}-{key[:16]}"
     return cached_file(stem, ".so", PlatformError, lambda product: _compile(command, text, product, file))
 
 
 def _compile(command: Sequence[str], text: str, product: Path, file: str) -> None:
-    """In the folder of the product, which the compiler has to itself; SourceError if that file or a header is wrong."""
+    """Compile in the folder of the product; SourceError if that file or a header is wrong."""
     origin = product.with_suffix(".cpp")
     origin.write_text(text, encoding="utf-8")
-    names = ["-o", product.name, origin.name]  # within that folder, so that no other is looked into
+
+    # By names within that folder, which the compiler has to itself: no other folder is looked into.
+    names = ["-o", product.name, origin.name]
     status, _, errors = ask([*command, *names], _COMPILING, _HINT, product.parent)
     if status:
-        if place := first_error(file, errors):
-            raise SourceError(f"{file} could not be compiled: {place}")
+        if error := first_error(file, errors):
+            raise SourceError(f"{file} could not be compiled: {error}")
         complaint = errors.strip() or f"status {status}, and not a word"
         first = next((line for line in complaint.splitlines() if "error" in line), complaint)[:_LONGEST]
         raise PlatformError(f"{file} could not be compiled: {command[0]}: {first}; {_HINT}")
@@ -229,10 +237,11 @@ def _compile(command: Sequence[str], text: str, product: Path, file: str) -> Non
 def prove_compiler(team: Team) -> None:
     """*Collective*: PlatformError unless the compiler makes a library that loads: better now than in every case.
 
-    What it compiles is the package's, so that the compiler is not blamed for kernels on trial.  One process tries,
-    since the others would wait for it, and then try the same again.
+    What it compiles is the package's, so that the compiler is not blamed for kernels on trial.
     """
     complaint = ""
+
+    # One process tries: the others would wait for it, and then try the same again.
     if team.leader:
         try:
             loaded(str(own_folder() / _PROOF))
@@ -253,12 +262,14 @@ def prove_compiler(team: Team) -> None:
 def compiler() -> tuple[str, ...]:
     """The C++ compiler: $CXX, else c++, g++ or clang++ on the path, else the ziglang wheel."""
     if chosen := os.environ.get("CXX", "").split():
-        if found := shutil.which(chosen[0]):
-            return str(Path(found).absolute()), *chosen[1:]
+        if program := shutil.which(chosen[0]):
+            return str(Path(program).absolute()), *chosen[1:]
         raise PlatformError(f"the C++ compiler {chosen[0]!r} named by CXX is not on the path: unset CXX, or correct it")
     for name in ("c++", "g++", "clang++"):
         if shutil.which(name):
             return (name,)
+
+    # A compiler that pip can install where there is none.
     zig = (sys.executable, "-P", "-m", "ziglang")
     if ask([*zig, "version"], _ANSWERING, _HINT)[0] == 0:
         return *zig, "c++"
@@ -293,16 +304,17 @@ def ask(command: Sequence[str], seconds: float, hint: str, scratch: Path | None 
 
     """
     try:
+        # Files of a killed compiler go with its scratch folder, and its children with its process group.
         with subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             cwd=scratch,
-            env=os.environ | {"TMPDIR": str(scratch)} if scratch else None,  # a killed compiler's files go with it
+            env=os.environ | {"TMPDIR": str(scratch)} if scratch else None,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
-            process_group=0,  # to be killed with all its children
+            process_group=0,
         ) as process:
             try:
                 output, errors = process.communicate(timeout=seconds)

@@ -59,7 +59,8 @@ class Hardware:
     adds: float = 1.0  # the same through switches that add
 
     def moved(self, cost: Cost, mixed: float = 1.0) -> float:
-        """Seconds that memory or cache take for a byte of an operation: all goes through the cache, some no further."""
+        """Return the seconds that memory or cache take for a byte of an operation."""
+        # All goes through the cache, and what is `cached` goes no further.
         streamed = cost.memory if math.isinf(self.cache) else cost.memory - cost.cached
         return max(streamed / self.memory, cost.memory / (mixed * self.cache))
 
@@ -69,8 +70,14 @@ class Hardware:
         return nbytes * max(cost.link / self.link, self.moved(cost) / shares)
 
     def seconds(self, cost: Cost, nbytes: int) -> float:
-        """The time of an operation of that size; infinite for a wait that this hardware has not."""
-        reach = self.adds if cost.adds else self.reach if cost.wait is Wait.BARRIER else 1.0
+        """Return the time of an operation of that size; infinite for a wait that this hardware has not."""
+        reach = 1.0
+        if cost.adds:
+            reach = self.adds
+        elif cost.wait is Wait.BARRIER:
+            reach = self.reach
+
+        # The busiest resource decides: links, memory and packets are busy at the same time.
         resources = (
             cost.link / min(reach * self.link, cost.blocks * self.block),
             max(self.moved(cost, self.mixed), cost.memory / (cost.blocks * self.block)),
@@ -107,13 +114,19 @@ COSTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("gpu_costs.tom
 
 
 def gpus(ranks: int, devices: int, arch: str = "sm90", pcie: bool = False) -> Hardware:
-    """Ranks on so many GPUs of an architecture, joined by all its NVLinks or over PCIe alone, or all on one.
+    """Return the hardware of ranks on so many GPUs of an architecture.
 
-    Those that share a GPU share its memory and its links; within a GPU there are none.
+    GPUs are joined by all NVLinks of the architecture, or over PCIe alone.  Ranks that share a GPU share its memory and
+    its links; within a GPU there are none.
     """
-    rows = COSTS["shared" if ranks > devices == 1 else "pcie" if pcie else "nvlink"]
-    older = [known for known in rows if capability(known) <= capability(arch)]
+    kind = "pcie" if pcie else "nvlink"
+    rows = COSTS["shared" if ranks > devices == 1 else kind]
+
+    # An architecture without figures of its own has those of the newest before it.
+    older = [name for name in rows if capability(name) <= capability(arch)]
     costs, every, gpu = rows[max(older, key=capability, default=next(iter(rows)))], COSTS["any"], ARCHITECTURES[arch]
+
+    # Ranks that share a GPU have equal shares of its memory, its cache and its links.
     here = math.ceil(ranks / devices)
     link = (pcie_rate(gpu.pcie) if pcie else gpu.nvlinks * gpu.nvlink) / here if devices > 1 else math.inf
     return Hardware(
@@ -133,7 +146,7 @@ def gpus(ranks: int, devices: int, arch: str = "sm90", pcie: bool = False) -> Ha
 
 
 def of_product(name: str, ranks: int, devices: int) -> Hardware:
-    """Ranks on so many GPUs of a product, by its name; of one that is not known, as on H100s."""
-    known = (arch for arch, gpu in ARCHITECTURES.items() if gpu.products and re.search(gpu.products, name))
-    arch = next(known, "sm90")
+    """Return the hardware of ranks on so many GPUs of a product, by its name; of an unknown one, as on H100s."""
+    architectures = (arch for arch, gpu in ARCHITECTURES.items() if gpu.products and re.search(gpu.products, name))
+    arch = next(architectures, "sm90")
     return gpus(ranks, devices, arch, pcie="pcie" in name.lower() or not ARCHITECTURES[arch].nvlinks)

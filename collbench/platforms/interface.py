@@ -16,14 +16,14 @@ from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction, Wire
 from collbench.platforms import tracelog
 from collbench.platforms.cost import Hardware
-from collbench.platforms.layout import Layout, Memory, grid
+from collbench.platforms.layout import Memory, MemoryLayout, grid
 from collbench.platforms.processes import Team
-from collbench.platforms.scheduling import Watch as SchedulingWatch
+from collbench.platforms.scheduling import SchedulingWatch
 from collbench.results.facts import NO_NOTE, CheckFailure, Mismatch, Note, Overrun
 from collbench.runfile.header import TopologyPart
 
 if TYPE_CHECKING:  # the ranks' side, which what starts them never needs
-    from collbench.platforms.checking import Plan
+    from collbench.platforms.checking import StressPlan
     from collbench.platforms.products import Moment, Products
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
@@ -187,7 +187,7 @@ class Checker(Protocol):
         CaseFailed if the comparison did not look at every element.
         """
 
-    def stress(self, case: Case, prepared: Prepared, plan: "Plan") -> Mismatch | None:
+    def stress(self, case: Case, prepared: Prepared, plan: "StressPlan") -> Mismatch | None:
         """*Collective*: carry out calls back to back as planned; return the first mismatch over all ranks, or None.
 
         CaseFailed as in `Clock.time`, and as in `check`.
@@ -234,7 +234,7 @@ class Platform(Protocol):
     team: Team  # the processes of the run
     ranks: int
     local: Sequence[int]  # the ranks that this process holds
-    layout: Layout  # of the memory of every rank
+    layout: MemoryLayout  # of the memory of every rank
     note: Note  # what a reader of any number from here must know
     hardware: Hardware  # constants of the cost model; the same on every process
     cache: int | None  # bytes of a device's last cache that each rank can count on; None where that is not known

@@ -71,15 +71,17 @@ class Guard:
 
     def overrun(self, rank: int, held: bytes) -> Overrun | None:
         """Return what bytes of a rank show that were GUARDED before, or None."""
-        changed = [place for place, byte in enumerate(held) if byte != GUARDED] if held != UNTOUCHED else []
-        if not changed:
+        if held == UNTOUCHED:
             return None
-        near = changed[0] if self.start >= 0 else changed[-1] - GUARD
-        return Overrun(rank, self.buffer, near, len(changed))
+        changed = [offset for offset, byte in enumerate(held) if byte != GUARDED]
+
+        # The byte next to the buffer is named: behind it the first that changed, before it the last.
+        nearest = changed[0] if self.start >= 0 else changed[-1] - GUARD
+        return Overrun(rank, self.buffer, nearest, len(changed))
 
 
 @dataclass(frozen=True)
-class Layout:
+class MemoryLayout:
     """The regions of a rank, one behind the other, the same on every rank."""
 
     sizes: Mapping[Region, int]  # bytes, whole lines
@@ -95,10 +97,14 @@ class Layout:
         sizes = dict.fromkeys(Region, LINE)
         sizes[Region.SEND] = sizes[Region.RECEIVE] = max(LINE, needs.buffers)
         sizes[Region.WINDOW] = WINDOW_HEAD + sum(fifos.values()) + GUARD * len(fifos)
+
+        # A region is as large as the case that needs most of it.
         for case in sweep.cases():
             for region, nbytes in _sizes(case).items():
                 sizes[region] = max(sizes[region], nbytes)
         lines = {region: -(-nbytes // LINE) * LINE for region, nbytes in sizes.items()}
+
+        # A guard follows each FIFO.
         guarded = accumulate((nbytes + GUARD for nbytes in fifos.values()), initial=0)
         starts = dict(zip(fifos, guarded, strict=False))
         return cls(lines, starts, needs.multicast, {name: starts[name] + fifos[name] for name in fifos})
@@ -144,6 +150,7 @@ _ARRIVED = 2  # the first of the three; the previous rank writes there, and the 
 
 def awaited(place: int, rank: int, ranks: int) -> str:
     """Return who is to write so many bytes behind the start of a rank's window on a CPU, by what kernels keep there."""
+    # kernels/world.cuh: error and calls, the flags of each block's channel, the flags by which all meet, the FIFOs.
     line = place // LINE
     if line >= WINDOW_HEAD // LINE:
         return "a packet"
@@ -155,7 +162,7 @@ def awaited(place: int, rank: int, ranks: int) -> str:
 class Memory(Protocol):
     """Regions of memory on every rank, which kernels load and store."""
 
-    layout: Layout
+    layout: MemoryLayout
     _offset: int = 0  # bytes by which buffers start later, see `shifted`
 
     def address(self, region: Region, rank: int) -> int:

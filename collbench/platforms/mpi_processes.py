@@ -32,14 +32,12 @@ class MpiProcesses(Team):
 
     @classmethod
     def of_world(cls) -> Self:
-        """Return all processes that the launcher started; this starts MPI.
-
-        One thread calls it, as in most programs: if several might, MPI locks, and MPICH takes three times as
-        long for a small message.  But only then does it ever yield, without which ranks that share a core wait for the
-        scheduler's next tick, milliseconds.
-        """
+        """Return all processes that the launcher started; this starts MPI."""
         import mpi4py
 
+        # One thread calls MPI, as in most programs: if several might, MPI locks, and MPICH takes three times as long
+        # for a small message.  But only then does it ever yield, without which ranks that share a core wait for the
+        # scheduler's next tick, milliseconds.
         mpi4py.rc.thread_level = "multiple" if crowded() else "funneled"
         from mpi4py import MPI
 
@@ -52,10 +50,10 @@ class MpiProcesses(Team):
 
     def any_of(self, mine: bool) -> bool:
         """Add a number for each."""
-        own, all_of_them = self._failed
-        own[0] = mine
-        self.comm.Allreduce(own, all_of_them)
-        return bool(all_of_them[0])
+        failed, count = self._failed
+        failed[0] = mine
+        self.comm.Allreduce(failed, count)
+        return bool(count[0])
 
     def slowest(self, mine: Array) -> Array:
         """Return the largest of each number over all processes."""
@@ -99,11 +97,10 @@ class MpiProcesses(Team):
         """Return the leader's value on every process; a process that waits for it sleeps.
 
         A broadcast of MPI would spin instead, and take its core from other ranks that are measured now: those of
-        another start, or of another setting.  A nap ends when the bell rings, and MPI is looked at after each, since
-        most libraries go on with what other ranks wait for only while they are called.  Without bells (under an outside
-        launcher) naps are short; each rank gets a message of its own, which costs one nap, not one a step of a tree.
+        another start, or of another setting.
         """
         if self.leader:
+            # Each rank gets a message of its own, which costs one nap, where a tree would cost one at every step.
             # A message that is not small is only announced until its receiver is awake: ring before waiting for that.
             sends = [self._orders.isend(message, rank) for rank in range(1, self.size)]
             for bell in self._bells:
@@ -111,6 +108,9 @@ class MpiProcesses(Team):
             for request in sends:
                 request.wait()
             return message
+
+        # A nap ends when the bell rings; without bells (under an outside launcher) naps are short.  MPI is looked at
+        # after each, since most libraries go on with what other ranks wait for only while they are called.
         pause, longest = _SHORTEST_NAP, _LONGEST_SLEEP if self._bells else _LONGEST_NAP
         while not self._orders.iprobe(0):
             select.select(self._bells, (), (), pause)

@@ -121,6 +121,7 @@ class Team(ABC):
         try:
             yield
         except Exception as error:
+            # All processes have raised an agreed error already: another exchange would find nobody.
             if getattr(error, "agreed", False):
                 raise
             self._settle(error)
@@ -128,7 +129,9 @@ class Team(ABC):
             self._settle(None)
 
     def _settle(self, error: Exception | None) -> None:
-        """Exchange one bit first: nearly always nothing failed, and some operations are timed with this in them."""
+        """Raise the error of the lowest rank that failed, on every process; return if none did."""
+        # One bit first: nearly always nothing failed, and some operations are timed with this in them.
+        # Whoever watches this process can say why it failed, for as long as the others have not come to hear it.
         if error:
             self.trouble = str(error)
         failed = self.any_of(error is not None)
@@ -136,8 +139,9 @@ class Team(ABC):
         if not failed:
             return
         failures: list[SentError | None] = self.gather(_sendable(error))
+
+        # The lowest rank's error is raised by all, with its rank unless all errors are alike.
         rank, (kind, text) = next((rank, failure) for rank, failure in enumerate(failures) if failure)
-        # The lowest rank's error, with its rank unless all errors are alike.
         common = kind(text if len(set(failures)) == 1 else f"rank {rank}: {text}")
         common.agreed = True
         raise common from error
@@ -156,6 +160,7 @@ class Team(ABC):
         places = self.exchange((node_name(), sorted(os.sched_getaffinity(0))))
         here = [rank for rank, (node, _) in enumerate(places) if node == places[self.rank][0]]
         alike = all(places[rank] == places[self.rank] for rank in here)
+
         # The first rank of a machine chooses for all: each would see another load, and two might choose one core.
         chosen = self.exchange(choose(len(here)) if alike and here[0] == self.rank else ())[here[0]]
         cores = self.exchange(chosen[here.index(self.rank)] if chosen else None)
@@ -193,9 +198,6 @@ class Alone(Team):
     def agreeing(self) -> Iterator[None]:
         """Run what is inside; errors stay what they are."""
         yield
-
-    def bind(self, cores: Sequence[int]) -> None:
-        """Do nothing: the ranks of this process live on devices, which no scheduler moves."""
 
 
 def _sendable(error: Exception | None) -> SentError | None:

@@ -84,19 +84,23 @@ class Chain:
     def rows(self, count: int) -> NDArray[np.int32]:
         """Return which row of the start each row of the result is after so many products: from 1 on, times its sign."""
         order, signs, _ = self._random
-        place, sign = np.arange(self.size), np.ones(self.size, np.int64)
-        while count:  # by squaring: the permutation of 2, 4, 8, ... products
+        row, sign = np.arange(self.size), np.ones(self.size, np.int64)
+
+        # By squaring: `order` is the permutation of 1, 2, 4, 8, ... products.
+        while count:
             if count & 1:
-                place, sign = order[place], sign * signs[place]
+                row, sign = order[row], sign * signs[row]
             order, signs = order[order], signs * signs[order]
             count >>= 1
-        return (sign * (place + 1)).astype(np.int32)
+        return (sign * (row + 1)).astype(np.int32)
 
     def failure(self, count: int, got: Matrix) -> GemmMismatch | None:
         """Return what is wrong with a result after so many products, or None."""
         rows = self.rows(count)
         expected = np.sign(rows).astype(np.float32)[:, None] * self.start[np.abs(rows) - 1]
-        places: Sequence[NDArray[np.int64]] = np.nonzero(~(got == expected))  # so that NaN differs
+
+        # Not `!=`: NaN must differ, which is equal to nothing.
+        places: Sequence[NDArray[np.int64]] = np.nonzero(~(got == expected))
         if not len(places[0]):
             return None
         row, column = int(places[0][0]), int(places[1][0])

@@ -16,7 +16,7 @@ _LIBRARY = ctypes.CDLL(None)
 _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 
-class Watch:
+class SchedulingWatch:
     """What a rank sees of its scheduling while it is timed; `off_core` is of all ranks and the last region alone."""
 
     def __init__(self) -> None:
@@ -62,11 +62,9 @@ class RunQueue:
 
 
 def run_delay() -> float:
-    """Return the seconds in which this thread could have run and had no core; 0 where the kernel does not count them.
-
-    The second number of /proc/thread-self/schedstat (Documentation/scheduler/sched-stats.rst).  Unlike wall less CPU
-    time, it leaves out what a thread waits for by itself, in a lock or a sleep.
-    """
+    """Return the seconds in which this thread could have run and had no core; 0 where the kernel counts none."""
+    # The second number of schedstat (Documentation/scheduler/sched-stats.rst).  Unlike wall less CPU time, it leaves
+    # out what a thread waits for by itself, in a lock or a sleep.
     try:
         return int(_SCHEDSTAT.read_text().split()[1]) * 1e-9
     except (OSError, ValueError, IndexError):

@@ -72,6 +72,7 @@ class SocketProcesses(Team):
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
+        # The kernel tells at once that the other end is gone, even by kill -9.
         hung_up = select.poll()
         ranks = {link.fileno(): rank for rank, link in self.links.items()}
         for descriptor in ranks:
@@ -135,9 +136,12 @@ class SocketProcesses(Team):
 
 def _accept(size: int, place: "Rendezvous", deadline: float) -> dict[int, Connection]:
     """Listen, leave word where, and return a connection to each other rank."""
-    here = launcher.neighbours() == size  # nobody else has to reach this machine
+    # A connection to each of a thousand ranks.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection to each of a thousand ranks
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+    # Where all processes are on this machine, nobody else has to reach it.
+    here = launcher.neighbours() == size
     server = socket.create_server(("127.0.0.1" if here else "", 0), backlog=size)
     word = secrets.token_hex(16)
     hosts = [] if here else [*filter(None, [os.environ.get("MASTER_ADDR")]), *_addresses()]
@@ -154,7 +158,9 @@ def _accept(size: int, place: "Rendezvous", deadline: float) -> dict[int, Connec
                 raise PlatformError(
                     f"rank {missing} of {size} did not come to {place.what} in time: start all, or raise --timeout"
                 ) from None
-            with suppress(*_GONE), _opening(connection) as link:  # perhaps somebody else's
+
+            # Perhaps somebody else's connection: nothing is unpickled before both sides have shown the word.
+            with suppress(*_GONE), _opening(connection) as link:
                 deliver_challenge(link, word.encode())
                 answer_challenge(link, word.encode())
                 rank, other = link.recv()
@@ -180,15 +186,15 @@ def _connect(rank: int, size: int, place: "Rendezvous", deadline: float) -> Conn
             local = ["127.0.0.1"] if where["node"] == list(node_name()) else []
             for host in [*local, *where["hosts"]]:
                 tried = f"{host}:{where['port']}"
-                with suppress(*_GONE):  # left by an earlier start
+
+                # What an earlier start left is tried in vain.
+                with suppress(*_GONE):
                     return _introduce(host, rank, size, where)
         time.sleep(_PAUSE)
-    found = (
-        f"nobody answers at {tried}, where rank 0 should be by {place.what}"
-        if tried
-        else f"no word of rank 0 in {place.what}"
-    )
-    raise PlatformError(f"{found}: start all ranks, give each run a folder of its own, or raise --timeout")
+    reason = f"no word of rank 0 in {place.what}"
+    if tried:
+        reason = f"nobody answers at {tried}, where rank 0 should be by {place.what}"
+    raise PlatformError(f"{reason}: start all ranks, give each run a folder of its own, or raise --timeout")
 
 
 def _introduce(host: str, rank: int, size: int, where: Mapping[str, Any]) -> Connection:
@@ -204,6 +210,7 @@ def _introduce(host: str, rank: int, size: int, where: Mapping[str, Any]) -> Con
 @contextmanager
 def _opening(opened: socket.socket) -> Iterator[Connection]:
     """Yield messages over a socket, of which each has to come soon as long as the other process is not known."""
+    # The limit of time is the kernel's: a Connection reads from the descriptor, past Python's socket.
     with opened:
         opened.settimeout(None)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -270,8 +277,9 @@ class Folder:
             raise PlatformError(f"cannot write to {self.what}: {error.strerror}; choose another --rendezvous") from None
 
     def find(self) -> str:
-        """Read the file, if it is this user's; the folder is listed before, or a network's would not be asked again."""
+        """Read the file, if it is this user's."""
         with suppress(OSError):
+            # A folder of a network is not asked again unless it is listed.
             list(self._path.parent.iterdir())
             with self._path.open(encoding="utf-8") as file:
                 if os.fstat(file.fileno()).st_uid == os.getuid():
@@ -336,8 +344,8 @@ class TorchStore:
 
     def _refuse(self, child: "subprocess.Popen[str]", errors: str = "") -> NoReturn:
         errors = errors or child.communicate()[1]
-        found = re.search(r"^\S*(?:Error|Exception): (.*)", errors, re.MULTILINE)
-        raise PlatformError(f"{self.what} cannot be reached: {found[1] if found else errors.strip()[-200:]}")
+        error = re.search(r"^\S*(?:Error|Exception): (.*)", errors, re.MULTILINE)
+        raise PlatformError(f"{self.what} cannot be reached: {error[1] if error else errors.strip()[-200:]}")
 
     def close(self) -> None:
         """End the child that has the store."""

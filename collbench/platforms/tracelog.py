@@ -40,26 +40,30 @@ Logs = Mapping[int, Any]
 def tracks(logs: Logs) -> list[Track]:
     """Return a track for each block that did something, with times in seconds by the clock that these ranks share.
 
-    The fine clock's rate is taken from all their logs together, since the common clock may be coarse (a microsecond on
-    GPUs before Hopper) against one call.  Ranks of several GPUs share neither.
+    Ranks of several GPUs share no clock.
     """
-    used = [(rank, block, log) for rank, blocks in logs.items() for block, log in enumerate(blocks) if log["stamps"]]
+    used = []
+    for rank, blocks in logs.items():
+        used += [(rank, block, log) for block, log in enumerate(blocks) if log["stamps"]]
+
+    # One rate from all logs together: the common clock is too coarse for one call (a microsecond before Hopper).
     ticks = sum(_lasted(log["ticks"]) for _, _, log in used)
-    rate = 1e-9 * sum(_lasted(log["nanoseconds"]) for _, _, log in used) / ticks if ticks else 0.0
-    return [
-        Track(
-            rank=rank,
-            block=block,
-            start=1e-9 * float(log["nanoseconds"][0]),
-            seconds=rate * _lasted(log["ticks"]),
-            spent={
-                phase: rate * float(log["spent"][_PHASES.index(phase)]) for phase in (WAITED, MOVED, ADDED, PUBLISHED)
-            },
-            spans=tuple(_spans(log, rate)),
-            lost=max(0, int(log["stamps"]) - _STAMPS),
-        )
-        for rank, block, log in used
-    ]
+    nanoseconds = sum(_lasted(log["nanoseconds"]) for _, _, log in used)
+    rate = 1e-9 * nanoseconds / ticks if ticks else 0.0
+    return [_track(rank, block, log, rate) for rank, block, log in used]
+
+
+def _track(rank: int, block: int, log: Any, rate: float) -> Track:
+    phases = WAITED, MOVED, ADDED, PUBLISHED
+    return Track(
+        rank=rank,
+        block=block,
+        start=1e-9 * float(log["nanoseconds"][0]),
+        seconds=rate * _lasted(log["ticks"]),
+        spent={phase: rate * float(log["spent"][_PHASES.index(phase)]) for phase in phases},
+        spans=tuple(_spans(log, rate)),
+        lost=max(0, int(log["stamps"]) - _STAMPS),
+    )
 
 
 def _lasted(pair: Array) -> int:
@@ -67,9 +71,11 @@ def _lasted(pair: Array) -> int:
 
 
 def _spans(log: Any, rate: float) -> Iterator[Span]:
-    """Yield the span before each stamp; work whose kind the kernel did not log has that of the next stamp of work."""
+    """Yield the span before each stamp."""
     stamps = log["stamp"][: int(log["stamps"])]
     names = [_PHASES[int(phase)] for phase in stamps["phase"]]
+
+    # Backwards: work whose kind the kernel did not log is of the kind of the next stamp of work.
     following = MOVED
     for index in reversed(range(len(names))):
         if names[index] == _WORKED:

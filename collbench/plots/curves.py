@@ -367,10 +367,12 @@ def _band_name(every: Sequence[Curves], known: dict[Line, Look], predicted: bool
     return names[0] if names else ""
 
 
-KIND = Kind(
-    order=10,
-    rows=(Measurement, Reported, Prediction),
-    needs="times of messages that are larger than 0 bytes",
-    figures=figures,
-    styled=True,
-)
+KINDS = {
+    "curves": Kind(
+        order=10,
+        rows=(Measurement, Reported, Prediction),
+        needs="times of messages that are larger than 0 bytes",
+        figures=figures,
+        styled=True,
+    )
+}

@@ -1,10 +1,10 @@
-"""Kinds of figures: every module of this folder that defines KIND or KINDS, found by its presence; and drawing runs.
+"""Kinds of figures, found by being there: modules of this folder, or `figure` in a command's, that define KINDS.
 
-Another kind is one file dropped in: it says of which results it is drawn, and yields the figures of a run.  A command
-that measures and `collbench plot` draw by the same function, so a run file gives the same pictures again.
+`draw` draws runs.  Another kind is one file dropped in: it says of which results it is drawn, and yields the figures
+of a run.  A command that measures and `collbench plot` draw by the same function, so a run file gives the same
+pictures again.
 """
 
-import importlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from collbench.errors import UsageError
 from collbench.host.sanitize import text
 from collbench.plots.axes import heading
+from collbench.presence import imported, modules
 from collbench.present.figures import COLOURED, SCREEN, Figure, Style, save, save_as
 from collbench.runfile.store import Run, why_none
 
@@ -66,19 +67,15 @@ def run_by_run(drawn: Callable[[Run, PlotRequest], Named]) -> Callable[[Sequence
 
 @cache
 def kinds(rows: frozenset[str] = frozenset()) -> dict[str, Kind]:
-    """Return every kind by its name, in the order of the figures: KIND by the name of its module, KINDS by its keys.
+    """Return every kind by its name, in the order of the figures.
 
     With names of types of results, modules that name none of them are not imported, since some take long.
     """
     known: dict[str, Kind] = {}
-    for path in Path(__file__).parent.glob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        if "\nKIND" not in text or (rows and not any(name in text for name in rows)):
-            continue
-        module = importlib.import_module(f"{__package__}.{path.stem}")
-        known |= getattr(module, "KINDS", {})
-        if hasattr(module, "KIND"):
-            known[path.stem] = module.KIND
+    for pattern in ("plots/*.py", "commands/*/figure.py"):
+        for path, match in modules(pattern, r"^KINDS = "):
+            if not rows or any(name in match.string for name in rows):
+                known |= imported(path).KINDS
     return dict(sorted(known.items(), key=lambda item: item[1].order))
 
 

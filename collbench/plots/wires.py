@@ -50,9 +50,11 @@ def figure(found: Sequence[Tradeoff]) -> Figure:
     return drawn
 
 
-KIND = Kind(
-    order=20,
-    rows=(Measurement,),
-    needs="narrow wire formats whose error was studied, and an implementation that is exact",
-    figures=run_by_run(figures),
-)
+KINDS = {
+    "wires": Kind(
+        order=20,
+        rows=(Measurement,),
+        needs="narrow wire formats whose error was studied, and an implementation that is exact",
+        figures=run_by_run(figures),
+    )
+}

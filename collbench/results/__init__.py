@@ -1,15 +1,15 @@
-"""Results: what a case yields, as ten kinds that answer the same questions."""
+"""Results: what a case yields, as kinds that answer the same questions; commands have more of them (`rows.py`)."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar
 
-from collbench.results.base import Observed, Timed
+from collbench.results.base import CaseResult, Observed, Sampled, Timed
 from collbench.results.collectives import PARTS, Explanation, Failed, Measurement, Prediction, Reported, Skipped
 from collbench.results.facts import CheckFailure, Mismatch, Note, Outcome, family
-from collbench.results.steps import PlannedStep, StepPrediction, StepRow, StepTimes, Trained, words
 
 __all__ = [
     "PARTS",
+    "ROWS",
     "CheckFailure",
     "Explanation",
     "Failed",
@@ -18,25 +18,23 @@ __all__ = [
     "Note",
     "Observed",
     "Outcome",
-    "PlannedStep",
     "Prediction",
     "Reported",
     "Result",
+    "Sampled",
     "Skipped",
-    "StepPrediction",
-    "StepRow",
-    "StepTimes",
     "Timed",
-    "Trained",
     "by_key",
     "family",
     "observed",
     "timed",
-    "words",
 ]
 
-Result = Measurement | StepRow | Trained | PlannedStep | Reported | Skipped | Failed | Explanation | Prediction
+Result = CaseResult
 """Any result; in a run file the field `kind` tells which."""
+
+ROWS = (Measurement, Reported, Skipped, Failed, Explanation, Prediction)
+"""Kinds of results that several commands know."""
 
 Value = TypeVar("Value")
 Key = TypeVar("Key", bound=Hashable)
@@ -51,9 +49,9 @@ def by_key(values: Iterable[Value], key: Callable[[Value], Key]) -> dict[Key, li
 
 
 def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:
-    """Yield collectives that have a time: measured or reported, right and not disturbed; or predicted.  No steps."""
+    """Yield collectives that have a time: measured or reported, right and not disturbed; or predicted.  No work."""
     for result in results:
-        if not isinstance(result, Timed) or result.case.step:
+        if not isinstance(result, Timed) or result.case.work:
             continue
         if isinstance(result, Prediction) or (result.right and not result.disturbed):
             yield result

@@ -1,6 +1,7 @@
 """What all results have in common, and what results with a time have in common."""
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar, Self
 
 from collbench import stats
@@ -189,6 +190,19 @@ class Observed(Timed, frozen=True):
         """The interval; NaN, which Matplotlib leaves out, where too few samples were taken to have one."""
         low, high = self.interval
         return (low, high) if math.isfinite(high) else (math.nan, math.nan)
+
+
+class Sampled(Observed, frozen=True):
+    """A result that was sampled here, in rounds that can be joined."""
+
+    @property
+    def launches(self) -> int:
+        """Operations, or steps, that each sample is the mean of."""
+        raise NotImplementedError
+
+    def joined(self, results: Sequence[Self]) -> Self:
+        """Return all rounds of one implementation as one result; this is the last round."""
+        raise NotImplementedError
 
 
 class FromModel(Answers):

@@ -12,13 +12,13 @@ from msgspec import Meta
 from collbench import stats
 from collbench.datatypes import Study
 from collbench.records import Record
-from collbench.results.base import CaseResult, FromModel, Observed, Timed
+from collbench.results.base import CaseResult, FromModel, Observed, Sampled, Timed
 from collbench.results.facts import Outcome, Scheduling
 from collbench.stats import Spread
 from collbench.units import FASTEST, Count, Duration, Seconds
 
 
-class Measurement(Observed, frozen=True, tag="measurement"):
+class Measurement(Sampled, frozen=True, tag="measurement"):
     """Checked samples of one case by one implementation: seconds per operation of the slowest rank, in order."""
 
     launches: int  # operations that each sample is the mean of

@@ -1,7 +1,7 @@
 """Rows of a run as flat records, in bytes, seconds and bytes per second: for JSON, data frames and other programs.
 
-The names are those of the tidy CSV (collbench/formats/tidy.py) where it has them.  The samples themselves are in the
-run file; here are their number, their median with its 95 % interval, and percentiles.
+The names are those of the tidy CSV where it has them.  The samples themselves are in the run file; here are their
+number, their median with its 95 % interval, and percentiles.
 """
 
 import json

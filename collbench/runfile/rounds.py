@@ -30,7 +30,7 @@ def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest] = ()) ->
 
 def _of_case(rows: Sequence[Result]) -> Sequence[Result]:
     """Return the one row that stands for these; all of them where rows are no rounds."""
-    if rows[0].case.step or rows[0].case.job or isinstance(rows[0], Explanation | Prediction):
+    if rows[0].case.work or isinstance(rows[0], Explanation | Prediction):
         return rows
 
     # A row that is wrong or failed stands for its case whatever the others say; else rounds with a time are joined.

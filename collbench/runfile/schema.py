@@ -5,30 +5,49 @@ Types and limits stand at the classes themselves (collbench/results, collbench/c
 
 import math
 from collections.abc import Mapping
-from typing import Any, get_args
+from dataclasses import fields as fields_of
+from dataclasses import replace
+from types import GenericAlias
+from typing import Any
 
-from collbench.cases import Case, Sweep
+from msgspec import defstruct
+
+from collbench.cases import Case, Sweep, Work
+from collbench.presence import imported, modules
 from collbench.records import convert, plain
-from collbench.results import Result
+from collbench.results import ROWS, Result
 from collbench.runfile.header import SweepPart
 
-KINDS: dict[str, type[Result]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Result)}
+_ROWS: list[type[Result]] = [*ROWS]
+_WORKS: dict[str, type[Work]] = {}  # by the fields of cases that hold them
+for _path, _ in modules("commands/*/rows.py", "^ROWS = "):
+    _module = imported(_path)
+    _ROWS += _module.ROWS
+    _WORKS |= {kind.FIELD: kind for kind in getattr(_module, "WORKS", ())}
+KINDS = {str(kind.__struct_config__.tag): kind for kind in _ROWS}
 """Kinds of results by the field `kind` of their lines."""
-_CASE = frozenset(Case.__struct_fields__)
-_RARE = ("mode", "target")  # of a step or a job
+_CaseWork = defstruct("_CaseWork", [(name, kind | None, None) for name, kind in _WORKS.items()])
+_SweepWorks = defstruct(
+    "_SweepWorks", [(f"{name}s", GenericAlias(tuple, (kind | None, ...)), ()) for name, kind in _WORKS.items()]
+)
+_CASE = frozenset((*Case.__struct_fields__, *_WORKS))
 
 
 def case_fields(case: Case) -> dict[str, Any]:
-    """Return a case as flat fields; a step or a job in it without the fields that only some have."""
+    """Return a case as flat fields; work in it without the fields that only some have."""
     fields = case.to_json()
-    for part in fields.keys() & {"step", "job"}:
-        fields[part] = {name: value for name, value in fields[part].items() if value or name not in _RARE}
+    if work := case.work:
+        rare = {field.name for field in fields_of(work) if not field.compare}
+        fields[work.FIELD] = {name: value for name, value in fields.pop("work").items() if value or name not in rare}
     return fields
 
 
 def to_case(fields: Mapping[str, Any]) -> Case:
     """Return the case of these fields; ValueError that says what is wrong where there is none."""
-    case = convert(fields, Case)
+    case = convert({name: value for name, value in fields.items() if name != "work"}, Case)
+    if fields.keys() & _WORKS.keys():
+        works = convert(fields, _CaseWork)
+        case = replace(case, work=next(filter(None, (getattr(works, name) for name in _WORKS)), None))
     if case.root >= case.ranks:
         raise ValueError(f"no rank is the root {case.root}; choose from 0 to {case.ranks - 1}")
     return case
@@ -36,12 +55,20 @@ def to_case(fields: Mapping[str, Any]) -> Case:
 
 def sweep_part(sweep: Sweep) -> SweepPart:
     """Return a sweep as it stands in a header."""
-    return SweepPart.from_json({name: value for name, value in plain(sweep).items() if value not in (None, [None])})
+    fields = {name: value for name, value in plain(sweep).items() if value is not None}
+    works = fields.pop("works")
+    for work in filter(None, sweep.works):
+        fields[f"{work.FIELD}s"] = works
+    return SweepPart.from_json(fields)
 
 
 def to_sweep(part: SweepPart) -> Sweep:
     """Return the sweep of a header; ValueError that says what is wrong where there is none."""
-    return convert(part.to_json(), Sweep)
+    fields = part.to_json()
+    fields.pop("works", None)
+    kinds = convert(fields, _SweepWorks)
+    works = next(filter(None, (getattr(kinds, f"{name}s") for name in _WORKS)), (None,))
+    return replace(convert(fields, Sweep), works=works)
 
 
 def to_line(result: Result) -> dict[str, Any]:
@@ -49,7 +76,10 @@ def to_line(result: Result) -> dict[str, Any]:
     fields = result.to_json()
     if not fields.get("note"):  # nothing is out of the ordinary
         fields.pop("note", None)
-    return {"kind": fields["kind"], **fields.pop("case"), **fields}
+    case = fields.pop("case")
+    if result.case.work:
+        case[result.case.work.FIELD] = case.pop("work")
+    return {"kind": fields["kind"], **case, **fields}
 
 
 def to_result(line: Mapping[str, Any]) -> Result | None:

@@ -373,3 +373,17 @@ def parse_header(path: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header
         return Header.from_json(_of_today(fields, version)), version
     except ValueError as error:
         raise RunFileError(f"{path}:{number}: the header cannot be read: {error}") from None
+
+
+def replace_whole(path: Path, content: bytes) -> None:
+    """Write a file under another name first, so that a reader never meets half of it."""
+    # The other name does not end in .prom, or it would be read too.
+    handle, half = tempfile.mkstemp(dir=path.parent, prefix=".collbench.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(half).chmod(0o644)
+        Path(half).replace(path)
+    except BaseException:
+        Path(half).unlink(missing_ok=True)
+        raise

@@ -8,13 +8,12 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator
 from itertools import combinations
 from pathlib import Path
 
-from collbench.errors import CollbenchError
-from collbench.topology.discovered import Cache, Host, Kind, Link, NumaNode, Socket, Topology
-from collbench.units import parse_size
+from collbench.topology.discovered import Cache, Host, Link, LinkKind, NumaNode, Socket, Topology
 
 ARM_CORES = {
     ("0x41", "0xd08"): "Arm Cortex-A72",
@@ -35,16 +34,13 @@ def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collectio
     `usable` are the CPUs that all ranks together may run on.  The default is this process's affinity mask, which is too
     small in a rank that a launcher has bound to a core.
     """
-    records = _cpuinfo(root)
-    counted = tuple(int(record["processor"]) for record in records if record.get("processor", "").isdigit())
+    cpuinfo = read_text(root / "proc/cpuinfo")
+    counted = tuple(map(int, re.findall(r"^processor\s*: (\d+)$", cpuinfo, re.MULTILINE)))
     cpus = cpu_list(read_text(root / "sys/devices/system/cpu/online")) or counted or tuple(range(os.cpu_count() or 1))
     if usable is None:  # macOS has no such mask
         usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else cpus
-    sockets = _sockets(root, cpus, records)
-    shared = tuple(
-        Link(a, b, Kind.SHARED_MEMORY, "between CPU sockets", p2p="yes")
-        for a, b in combinations(range(len(sockets)), 2)
-    )
+    sockets = _sockets(root, cpus, _model_name(cpuinfo))
+    pairs = combinations(range(len(sockets)), 2)
     host = Host(
         usable=tuple(sorted(usable)),
         cpu_limit=_cpu_limit(root),
@@ -53,7 +49,8 @@ def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collectio
         memory=kilobytes(read_text(root / "proc/meminfo"), "MemTotal"),
         shm_free=free(root / "dev/shm"),
     )
-    return Topology("cpu", ranks or host.capacity, sockets=sockets, links=shared, host=host)
+    links = tuple(Link(a, b, LinkKind.SHARED_MEMORY, "between CPU sockets", p2p="yes") for a, b in pairs)
+    return Topology("cpu", ranks or host.capacity, sockets=sockets, links=links, host=host)
 
 
 def read_text(path: Path) -> str:
@@ -66,54 +63,38 @@ def read_text(path: Path) -> str:
 
 def cpu_list(text: str) -> tuple[int, ...]:
     """Return the CPUs of a list in the kernel's notation: `0-3,8` is 0, 1, 2, 3 and 8."""
-    spans = re.findall(r"(\d+)(?:-(\d+))?", text)
-    return tuple(cpu for first, last in spans for cpu in range(int(first), int(last or first) + 1))
+    cpus: list[int] = []
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
+        cpus += range(int(first), int(last or first) + 1)
+    return tuple(cpus)
 
 
-def _cpuinfo(root: Path) -> list[dict[str, str]]:
-    """The blocks of /proc/cpuinfo: a block for each CPU (on some systems followed by one for the board)."""
-    blocks = read_text(root / "proc/cpuinfo").split("\n\n")
-    pairs = ([line.partition(":") for line in block.splitlines() if ":" in line] for block in blocks)
-    return [{key.strip(): value.strip() for key, _, value in block} for block in pairs if block]
+def _sockets(root: Path, cpus: tuple[int, ...], name: str) -> tuple[Socket, ...]:
+    """The sockets in their order; where the kernel does not say which CPU is where, one socket of all CPUs."""
+    cores: dict[int, set[str]] = {}
+    threads: Counter[int] = Counter()
+    for cpu in cpus:
+        folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+        package = read_text(folder / "physical_package_id")
+        # The siblings rather than core_id: arm64 counts core_id anew in each cluster.
+        siblings = read_text(folder / "core_cpus_list") or read_text(folder / "thread_siblings_list")
+        core = siblings or read_text(folder / "core_id")
+        if not core or not re.fullmatch(r"-?\d+", package):
+            return (Socket(name, threads=len(cpus)),)
+        cores.setdefault(int(package), set()).add(core)
+        threads[int(package)] += 1
+    return tuple(Socket(name, cores=len(cores[package]), threads=threads[package]) for package in sorted(cores))
 
 
-def _sockets(root: Path, cpus: tuple[int, ...], records: list[dict[str, str]]) -> tuple[Socket, ...]:
-    name = _model_name(records)
-    of_cpu = {cpu: _place(root, cpu) for cpu in cpus}
-    if None in of_cpu.values():
-        of_cpu = {
-            int(record["processor"]): (int(record["physical id"]), record["core id"])
-            for record in records
-            if all(record.get(key, "").isdigit() for key in ("processor", "physical id", "core id"))
-        }
-    if set(of_cpu) != set(cpus) or None in of_cpu.values():
-        return (Socket(name, threads=len(cpus)),)
-    places = [place for place in of_cpu.values() if place]
-    return tuple(
-        Socket(
-            name,
-            cores=len({core for package, core in places if package == number}),
-            threads=sum(package == number for package, _ in places),
-        )
-        for number in sorted({package for package, _ in places})
-    )
-
-
-def _place(root: Path, cpu: int) -> tuple[int, str] | None:
-    """The package of a CPU, and an identifier of its core."""
-    folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
-    package = read_text(folder / "physical_package_id")
-    # The siblings rather than core_id: arm64 counts core_id anew in each cluster.
-    siblings = read_text(folder / "core_cpus_list") or read_text(folder / "thread_siblings_list")
-    core = siblings or read_text(folder / "core_id")
-    return (int(package), core) if core and re.fullmatch(r"-?\d+", package) else None
-
-
-def _model_name(records: list[dict[str, str]]) -> str:
+def _model_name(cpuinfo: str) -> str:
     """The processor's name without what every name has: `Intel Xeon Platinum 8480C`, `AMD EPYC 9654`."""
-    record: Mapping[str, str] = records[0] if records else {}
-    name = record.get("model name") or record.get("cpu model")
-    implementer, part = record.get("CPU implementer"), record.get("CPU part")
+
+    def line(key: str) -> str:
+        match = re.search(rf"^{key}\s*: (.+)$", cpuinfo, re.MULTILINE)
+        return match[1].strip() if match else ""
+
+    name = line("model name") or line("cpu model")
+    implementer, part = line("CPU implementer"), line("CPU part")
     if not name and implementer and part:
         name = ARM_CORES.get((implementer, part)) or f"arm64 (implementer {implementer}, part {part})"
     name = re.sub(r"\((?:R|TM|tm)\)| CPU\b| @ .*| \d+-Core Processor.*", "", name or platform.processor())
@@ -121,25 +102,21 @@ def _model_name(records: list[dict[str, str]]) -> str:
 
 
 def _caches(root: Path, cpus: tuple[int, ...]) -> tuple[Cache, ...]:
-    """Caches by level and type; entries with the same sharers are one cache."""
-    caches: dict[str, dict[str, int]] = {}
+    """Caches by level and type."""
+    # Every CPU lists the caches that it uses, so those with the same sharers are one cache.
+    sizes: dict[str, dict[str, int]] = {}
     for cpu in cpus:
         for folder in sorted((root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
             level, kind = read_text(folder / "level"), _CACHE_TYPES.get(read_text(folder / "type"))
-            sharers, size = read_text(folder / "shared_cpu_list"), _size(read_text(folder / "size"))
+            sharers, size = read_text(folder / "shared_cpu_list"), re.match(r"(\d+)([KM])", read_text(folder / "size"))
             if level and kind is not None and sharers and size:
-                caches.setdefault(f"L{level}{kind}", {})[sharers] = size
-    return tuple(
-        Cache(name, max(sizes.values()), len(sizes), max(len(cpu_list(sharers)) for sharers in sizes))
-        for name, sizes in sorted(caches.items())
-    )
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except CollbenchError:
-        return 0
+                nbytes = int(size[1]) * {"K": 2**10, "M": 2**20}[size[2]]
+                sizes.setdefault(f"L{level}{kind}", {})[sharers] = nbytes
+    caches = []
+    for name, by_sharers in sorted(sizes.items()):
+        shared_by = max(len(cpu_list(sharers)) for sharers in by_sharers)
+        caches.append(Cache(name, max(by_sharers.values()), len(by_sharers), shared_by))
+    return tuple(caches)
 
 
 def _numa(root: Path) -> tuple[NumaNode, ...]:
@@ -173,11 +150,13 @@ def control_groups(root: Path, controller: str) -> Iterator[Path]:
     for line in read_text(root / "proc/self/cgroup").splitlines() or ["0::/"]:
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
         group = Path(*(part for part in Path(path).parts if part not in ("/", "..")))
-        places = [mount] if not controllers else []
-        if controller in controllers.split(","):
-            places = [mount / controllers, mount / controller]  # one of them may be missing in a container
-        for place in places:
-            yield from (place / part for part in (group, *group.parents))
+        mounts = []
+        if not controllers:  # version 2
+            mounts = [mount]
+        elif controller in controllers.split(","):
+            mounts = [mount / controllers, mount / controller]  # one of them may be missing in a container
+        for top in mounts:
+            yield from (top / part for part in (group, *group.parents))
 
 
 def _cpu_limit(root: Path) -> float | None:

@@ -14,7 +14,7 @@ from itertools import combinations, zip_longest
 from typing import Any
 
 from collbench.errors import PlatformError
-from collbench.topology.discovered import SLICE, DriverInfo, FabricInfo, Gpu, Kind, Link, NvLink, Pcie, Topology
+from collbench.topology.discovered import SLICE, DriverInfo, FabricInfo, Gpu, Link, LinkKind, NvLink, Pcie, Topology
 from collbench.topology.products import ARCHITECTURES
 
 NVLINK_GENERATIONS = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8: 6}
@@ -108,9 +108,7 @@ def discover(
     """
     with session(nvml) as library:
         handles = _handles(library, bus_ids)
-        seen = [
-            _see(library, handle, uuid) for handle, uuid in zip_longest(handles[:ranks], uuids[:ranks], fillvalue="")
-        ]
+        seen = [_see(library, *known) for known in zip_longest(handles[:ranks], uuids[:ranks], fillvalue="")]
         if not seen:
             raise PlatformError("the NVIDIA driver shows no GPU: check `nvidia-smi`")
         cuda = ask(library, "nvmlSystemGetCudaDriverVersion_v2")
@@ -173,6 +171,8 @@ def _see(nvml: Any, handle: Any, uuid: str) -> _Seen:
         mig=mig[0] == nvml.NVML_FEATURE_ENABLED if mig else None,
         fabric=_fabric(nvml, handle),
     )
+
+    # CUDA's UUID is that of the whole GPU, or else of one of its slices.
     if gpu.mig and uuid and not _digits(gpu.uuid).startswith(uuid):
         return _Seen(handle, _slice(nvml, handle, gpu, uuid), ())
     return _Seen(handle, gpu, tuple(normalize(end.busId) for end in ends if end))
@@ -180,16 +180,16 @@ def _see(nvml: Any, handle: Any, uuid: str) -> _Seen:
 
 def _slice(nvml: Any, handle: Any, gpu: Gpu, uuid: str) -> Gpu:
     """The MIG slice of a GPU with that UUID; NVML may hide slices, and then only name and UUID are known."""
-    every = range(ask(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0)
-    slices = {index: ask(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index) for index in every}
-    names = {index: ask(nvml, "nvmlDeviceGetUUID", part) for index, part in slices.items() if part is not None}
-    mine = next((index for index, name in names.items() if name and _digits(name).startswith(uuid)), None)
-    mig = Gpu(f"{gpu.name} MIG slice", uuid=f"{SLICE}{uuid}")
-    if mine is not None:
-        memory = ask(nvml, "nvmlDeviceGetMemoryInfo", slices[mine])
-        name = ask(nvml, "nvmlDeviceGetName", slices[mine]) or mig.name
-        mig = Gpu(name, uuid=names[mine], memory=memory.total if memory else None)
-    return replace(gpu, name=mig.name, uuid=mig.uuid, memory=mig.memory, nvlink=None, switch_links=0, fabric=None)
+    name, full_uuid, memory = f"{gpu.name} MIG slice", f"{SLICE}{uuid}", None
+    for index in range(ask(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+        part = ask(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
+        part_uuid = ask(nvml, "nvmlDeviceGetUUID", part) if part is not None else None
+        if part_uuid and _digits(part_uuid).startswith(uuid):
+            full_uuid, memory = part_uuid, ask(nvml, "nvmlDeviceGetMemoryInfo", part)
+            name = ask(nvml, "nvmlDeviceGetName", part) or name
+            break
+    nbytes = memory.total if memory else None
+    return replace(gpu, name=name, uuid=full_uuid, memory=nbytes, nvlink=None, switch_links=0, fabric=None)
 
 
 def _digits(uuid: str) -> str:
@@ -198,21 +198,26 @@ def _digits(uuid: str) -> str:
 
 
 def _numa(nvml: Any, handle: Any) -> int | None:
-    """The nearest NUMA node; nvmlDeviceGetNumaNodeId is about GPUs that are NUMA nodes themselves."""
+    """The nearest NUMA node."""
+    # Not nvmlDeviceGetNumaNodeId, which is about GPUs that are NUMA nodes themselves.
     mask = ask(nvml, "nvmlDeviceGetMemoryAffinity", handle, 16, nvml.NVML_AFFINITY_SCOPE_NODE)
-    nodes = [64 * word + bit for word, bits in enumerate(mask or ()) for bit in range(64) if bits >> bit & 1]
-    return nodes[0] if nodes else None
+    for index, word in enumerate(mask or ()):
+        if word:
+            return 64 * index + int(word & -word).bit_length() - 1
+    return None
 
 
 def _nvlink(nvml: Any, handle: Any, links: list[int]) -> NvLink | None:
     if not links:
         return None
     version = ask(nvml, "nvmlDeviceGetNvLinkVersion", handle, links[0])
-    field = nvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON  # megabytes, not megabits, in spite of its name
+    # Megabytes, not megabits, in spite of its name.
+    field = nvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON
     answers = ask(nvml, "nvmlDeviceGetFieldValues", handle, [field])
-    answered = bool(answers) and answers[0].nvmlReturn == nvml.NVML_SUCCESS
-    line_rate = answers[0].value.uiVal * 1e6 if answered else None
-    return NvLink(NVLINK_GENERATIONS.get(version), len(links), line_rate or None)
+    line_rate = None
+    if answers and answers[0].nvmlReturn == nvml.NVML_SUCCESS:
+        line_rate = answers[0].value.uiVal * 1e6 or None
+    return NvLink(NVLINK_GENERATIONS.get(version), len(links), line_rate)
 
 
 def _fabric(nvml: Any, handle: Any) -> FabricInfo | None:
@@ -229,21 +234,19 @@ def _fabric(nvml: Any, handle: Any) -> FabricInfo | None:
 def _link(nvml: Any, seen: Sequence[_Seen], a: int, b: int) -> Link:
     first, second = seen[a], seen[b]
     if first.gpu.slice or second.gpu.slice:
-        kind = Kind.SAME_GPU if first.gpu.bus_id == second.gpu.bus_id else Kind.PCIE
+        kind = LinkKind.SAME_GPU if first.gpu.bus_id == second.gpu.bus_id else LinkKind.PCIE
         return Link(a, b, kind, p2p="no", reason="MIG slices reach no other GPU's memory")
-    level = ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", first.handle, second.handle)
-    path = PATHS.get(level, "")
     p2p, reason = _p2p(nvml, first.handle, second.handle)
     joined = _nvlink_between(nvml, first, second)
     if joined:
-        kind, nvlink = joined
-        return Link(a, b, kind, nvlink=nvlink, p2p=p2p, reason=reason)
+        return Link(a, b, joined[0], nvlink=joined[1], p2p=p2p, reason=reason)
+    path = PATHS.get(ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", first.handle, second.handle), "")
     ends = [device.gpu.pcie for device in (first, second) if device.gpu.pcie]
     slower = min(ends, key=lambda end: end.rate or float("inf"), default=None)
-    return Link(a, b, Kind.PCIE, path, pcie=slower, p2p=p2p, reason=reason)
+    return Link(a, b, LinkKind.PCIE, path, pcie=slower, p2p=p2p, reason=reason)
 
 
-def _nvlink_between(nvml: Any, first: _Seen, second: _Seen) -> tuple[Kind, NvLink] | None:
+def _nvlink_between(nvml: Any, first: _Seen, second: _Seen) -> tuple[LinkKind, NvLink] | None:
     """Links straight between the two, else through switches that both are joined to, else what the driver claims."""
     mine, other = first.gpu, second.gpu
     if not mine.nvlink or not other.nvlink:
@@ -251,22 +254,24 @@ def _nvlink_between(nvml: Any, first: _Seen, second: _Seen) -> tuple[Kind, NvLin
     generation, line_rate = mine.nvlink.generation, mine.nvlink.line_rate
     direct = first.remotes.count(other.bus_id)
     if direct:
-        return Kind.NVLINK, NvLink(generation, direct, line_rate)
+        return LinkKind.NVLINK, NvLink(generation, direct, line_rate)
     switched = min(mine.switch_links, other.switch_links)
     if switched:
         # Without a fabric, switches join all of a machine; with one, the GPUs of a clique.
         cliques = {(fabric.cluster, fabric.clique) for fabric in (mine.fabric, other.fabric) if fabric}
-        return None if len(cliques) > 1 else (Kind.NVSWITCH, NvLink(generation, switched, line_rate))
+        return None if len(cliques) > 1 else (LinkKind.NVSWITCH, NvLink(generation, switched, line_rate))
     if ask(nvml, "nvmlDeviceGetP2PStatus", first.handle, second.handle, P2P_NVLINK) == nvml.NVML_P2P_STATUS_OK:
-        return Kind.NVLINK, NvLink(generation, None, line_rate)  # joined, but a virtual machine hides how
+        # They are joined, but a virtual machine hides how.
+        return LinkKind.NVLINK, NvLink(generation, None, line_rate)
     return None
 
 
 def _p2p(nvml: Any, first: Any, second: Any) -> tuple[str, str]:
-    """Return what the driver says of peer access; its yes is no proof, which takes a probe."""
+    """Return what the driver says of peer access."""
     answers = [ask(nvml, "nvmlDeviceGetP2PStatus", first, second, index) for index in (P2P_READ, P2P_WRITE)]
     refused = [REFUSALS[answer] for answer in answers if answer in REFUSALS]
     if refused:
         return "no", f"the driver says: {refused[0]}"
+    # Its yes is no proof, which takes a probe.
     claimed = all(answer == nvml.NVML_P2P_STATUS_OK for answer in answers)
     return "unprobed", "the driver claims it" if claimed else ""

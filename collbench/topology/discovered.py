@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from enum import StrEnum
-from itertools import chain, pairwise
+from itertools import product
 from typing import Any
 
 from collbench.notebook import Shown
@@ -37,7 +37,7 @@ bytes of each 256-byte flit that are not link overhead and check codes, times on
 """
 
 
-class Kind(StrEnum):
+class LinkKind(StrEnum):
     """What carries bytes between two devices, or between two ranks on the same device."""
 
     NVLINK = "nvlink"
@@ -57,12 +57,10 @@ class NvLink(Record, frozen=True):
 
     @property
     def rate(self) -> float | None:
-        """Bytes/s in one direction, all links together; None if the driver does not say enough.
-
-        The lower of data sheet and line rate: GPUs of one generation differ (A100 25 GB/s, RTX A6000 14).
-        """
-        known = [rate for rate in (NVLINK_RATES.get(self.generation or 0), self.line_rate) if rate]
-        return self.count * min(known) if self.count and known else None
+        """Bytes/s in one direction, all links together; None if the driver does not say enough."""
+        # The lower of data sheet and line rate: GPUs of one generation differ (A100 25 GB/s, RTX A6000 14).
+        rates = list(filter(None, (NVLINK_RATES.get(self.generation or 0), self.line_rate)))
+        return self.count * min(rates) if self.count and rates else None
 
     def __str__(self) -> str:
         name = f"NVLink {self.generation}" if self.generation else "NVLink"
@@ -100,7 +98,7 @@ class Link(Record, frozen=True):
 
     a: int
     b: int
-    kind: str  # a Kind, or what a later collbench adds to it
+    kind: str  # a LinkKind, or what a later collbench adds to it
     path: str = ""  # in words: "between NUMA nodes"
     nvlink: NvLink | None = None
     pcie: Pcie | None = None  # of the slower end
@@ -110,7 +108,7 @@ class Link(Record, frozen=True):
     @property
     def rate(self) -> float | None:
         """Bytes/s in one direction that the connection is specified for; None where no table says it."""
-        carrier = self.pcie if self.kind == Kind.PCIE else self.nvlink
+        carrier = self.pcie if self.kind == LinkKind.PCIE else self.nvlink
         return carrier.rate if carrier else None
 
 
@@ -146,6 +144,11 @@ class Gpu(Record, frozen=True):
     def slice(self) -> bool:
         """Whether it is a MIG slice, which shares its bus id with other slices."""
         return self.uuid.startswith(SLICE)
+
+    @property
+    def links(self) -> int:
+        """Number of active NVLinks; 0 where their number is not known."""
+        return self.nvlink.count or 0 if self.nvlink else 0
 
 
 class DriverInfo(Record, frozen=True):
@@ -201,7 +204,11 @@ class Host(Shown, Record, frozen=True):
 Probed = Mapping[tuple[int, int], tuple[bool, str]]
 """For a pair of devices, in one direction: whether the first could use the second's memory, and why (not)."""
 
-_WORDS: dict[str, str] = {Kind.NVLINK: "NVLink", Kind.NVSWITCH: "NVSwitch", Kind.PCIE: "PCIe"}  # else as the kind
+_WORDS: dict[str, str] = {
+    LinkKind.NVLINK: "NVLink",
+    LinkKind.NVSWITCH: "NVSwitch",
+    LinkKind.PCIE: "PCIe",
+}  # else as the kind
 
 
 class Topology(Record, frozen=True):
@@ -230,25 +237,26 @@ class Topology(Record, frozen=True):
     @property
     def sliced(self) -> bool:
         """Whether ranks run on MIG slices: no data sheet says what of a GPU's memory and slot a slice has."""
-        return any(gpu.slice for gpu in self.gpus) or any(link.kind == Kind.SAME_GPU for link in self.links)
+        return any(gpu.slice for gpu in self.gpus) or any(link.kind == LinkKind.SAME_GPU for link in self.links)
 
     @property
     def name(self) -> str:
         """Title of plots and tables: `8 x NVIDIA H100 80GB HBM3, NVSwitch`."""
-        counted = Counter(device.name for device in self.devices)
-        what = " + ".join(f"{count} x {name}" for name, count in counted.items())
-        ranks = f"{self.ranks} rank" + ("s" if self.ranks > 1 else "")
+        devices = Counter(device.name for device in self.devices)
+        words = [" + ".join(f"{count} x {name}" for name, count in devices.items())]
         if self.sockets:
             count, unit = sum(socket.cores or 0 for socket in self.sockets), "core"
             if not count:
                 count, unit = sum(socket.threads or 0 for socket in self.sockets), "CPU"
-            cores = f", {count} {unit}{'s' if count > 1 else ''}" if count else ""
-            return f"{ranks} on {what}{cores}"
-        words = dict.fromkeys(_WORDS.get(link.kind, link.kind) for link in self.links)
-        joined = f", {' + '.join(words)}" if words else ""
+            if count:
+                words.append(_several(count, unit))
+            return f"{_several(self.ranks, 'rank')} on {', '.join(words)}"
+        if self.links:
+            words.append(" + ".join(dict.fromkeys(_WORDS.get(link.kind, link.kind) for link in self.links)))
         nodes = len({gpu.host for gpu in self.gpus})
-        joined += f", {nodes} nodes" if nodes > 1 else ""
-        return f"{ranks} sharing {what}{joined}" if self.shared else what + joined
+        if nodes > 1:
+            words.append(f"{nodes} nodes")
+        return f"{self.ranks} ranks sharing {', '.join(words)}" if self.shared else ", ".join(words)
 
     def place(self, rank: int) -> int:
         """Return the device of a rank."""
@@ -258,28 +266,32 @@ class Topology(Record, frozen=True):
         """Return what connects ranks `a` and `b`; its ends are devices, the same for ranks that share a device."""
         first, second = sorted(map(self.place, (a, b)))
         if first == second:
-            return Link(first, second, Kind.SAME_GPU if self.gpus else Kind.SHARED_MEMORY, p2p="yes")
+            return Link(first, second, LinkKind.SAME_GPU if self.gpus else LinkKind.SHARED_MEMORY, p2p="yes")
         return next(link for link in self.links if (link.a, link.b) == (first, second))
 
     def probed(self, results: Probed, otherwise: str = "") -> "Topology":
-        """Return the topology with what a probe found; a pair is "yes" if both directions are.
-
-        `otherwise` is the reason for pairs that stay unprobed.
-        """
+        """Return the topology with what a probe told; `otherwise` is the reason for pairs that stay unprobed."""
         return replace(self, links=tuple(_probed(link, results, otherwise) for link in self.links))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record for a run file's header; `name` and `shared` are for readers without this module."""
+        """Return the record for a run file's header."""
+        # Name and whether it is shared are for readers without this module.
         record: dict[str, Any] = plain(asdict(self))
         return {"name": self.name, "shared": self.shared} | record
 
 
+def _several(count: int, noun: str) -> str:
+    """As `counted`, but without commas in large numbers: run files hold these names."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def _probed(link: Link, results: Probed, otherwise: str) -> Link:
     answers = [results[pair] for pair in ((link.a, link.b), (link.b, link.a)) if pair in results]
-    if not answers:
-        return replace(link, reason=otherwise or link.reason) if link.p2p == "unprobed" else link
-    failed = [reason for ok, reason in answers if not ok]
-    return replace(link, p2p="no" if failed else "yes", reason=(failed or [reason for _, reason in answers])[0])
+    if answers:
+        # The answer of the direction that failed, if one did.
+        worked, reason = min(answers, key=lambda answer: answer[0])
+        return replace(link, p2p="yes" if worked else "no", reason=reason)
+    return replace(link, reason=otherwise or link.reason) if link.p2p == "unprobed" else link
 
 
 def named(gpus: Sequence[Gpu], reason: str) -> Topology:
@@ -289,19 +301,16 @@ def named(gpus: Sequence[Gpu], reason: str) -> Topology:
 
 def join(nodes: Sequence[Topology], places: Sequence[int]) -> Topology:
     """Join nodes by a network: all GPUs one after the other; `places` is each rank's GPU in that order."""
-    starts = [sum(len(node.gpus) for node in nodes[:index]) for index in range(len(nodes) + 1)]
-    inside = (
-        replace(link, a=start + link.a, b=start + link.b)
-        for start, node in zip(starts, nodes, strict=False)
-        for link in node.links
-    )
-    across = (
-        Link(a, b, Kind.NETWORK, p2p="no", reason="they are on two nodes")
-        for first, then in pairwise(starts)
-        for a in range(first, then)
-        for b in range(then, starts[-1])
-    )
-    gpus = tuple(chain.from_iterable(node.gpus for node in nodes))
+    gpus: tuple[Gpu, ...] = ()
+    inside: list[Link] = []
+    across: list[Link] = []
+    # The GPUs of a node follow those of the nodes before it, and have a network between them.
+    for node in nodes:
+        start, end = len(gpus), len(gpus) + len(node.gpus)
+        inside += [replace(link, a=start + link.a, b=start + link.b) for link in node.links]
+        for a, b in product(range(start), range(start, end)):
+            across.append(Link(a, b, LinkKind.NETWORK, p2p="no", reason="they are on two nodes"))
+        gpus += node.gpus
     in_turn = all(place == rank % len(gpus) for rank, place in enumerate(places))
     return Topology(
         nodes[0].platform,
@@ -321,17 +330,18 @@ def small_shared_memory(free: int | None) -> str:
     """Return a sentence on so many bytes free in /dev/shm, with what to do; none if they are enough or not known."""
     if free is None or free >= SMALL_SHM:
         return ""
-    where = f"only {format_size(free)} free in /dev/shm, where MPI libraries share memory"
-    return f"{where}; in Docker: --shm-size=1g, elsewhere: mount -o remount,size=1g /dev/shm"
+    return (
+        f"only {format_size(free)} free in /dev/shm, where MPI libraries share memory; "
+        "in Docker: --shm-size=1g, elsewhere: mount -o remount,size=1g /dev/shm"
+    )
 
 
 def caveats(topology: Topology) -> tuple[str, ...]:
     """Return sentences on what spoils numbers measured on a topology, the worst first."""
     sentences = [topology.unseen] if topology.unseen else []
     if topology.shared:
-        count = len(topology.gpus) or "a"
         sentences.append(
-            f"{topology.ranks} ranks share {count} GPU{'s' if len(topology.gpus) > 1 else ''}: "
+            f"{topology.ranks} ranks share {counted(len(topology.gpus), 'GPU')}: "
             "bus bandwidth means nothing between ranks of one GPU; read algbw"
         )
     sentences += _gpu_caveats(topology)
@@ -346,11 +356,11 @@ def _gpu_caveats(topology: Topology) -> Iterator[str]:
     narrow = [str(i) for i, gpu in enumerate(topology.gpus) if gpu.pcie and gpu.pcie.narrow]
     if narrow:
         yield f"GPU {', '.join(narrow)}: fewer PCIe lanes in use than slot and GPU allow; check the riser"
-    most = max((gpu.nvlink.count or 0 for gpu in topology.gpus if gpu.nvlink), default=0)
+    # A GPU with fewer NVLinks than the others has lost some.
+    most = max((gpu.links for gpu in topology.gpus), default=0)
     for i, gpu in enumerate(topology.gpus):
-        count = gpu.nvlink.count or 0 if gpu.nvlink else 0
-        if count < most:
-            yield f"GPU {i} has {count} active NVLinks, others have {most}; check `nvidia-smi nvlink -s`"
+        if gpu.links < most:
+            yield f"GPU {i} has {gpu.links} active NVLinks, others have {most}; check `nvidia-smi nvlink -s`"
         if gpu.mig:
             yield f"GPU {i} is in MIG mode: ranks get a slice of it, without peer access or NVLink"
         if gpu.fabric and gpu.fabric.state != "completed":
@@ -360,11 +370,10 @@ def _gpu_caveats(topology: Topology) -> Iterator[str]:
 def _host_caveats(topology: Topology, host: Host) -> Iterator[str]:
     cores = sum(socket.cores or 0 for socket in topology.sockets)
     if topology.ranks > host.capacity:
-        usable = f"{host.capacity} usable CPU{'s' if host.capacity > 1 else ''}"
+        usable = counted(host.capacity, "usable CPU")
         yield f"{topology.ranks} ranks on {usable}: they take turns, and times include the scheduler's"
     elif 0 < cores < topology.ranks:
         yield f"{topology.ranks} ranks on {counted(cores, 'core')}: some share one core's units and caches"
     if host.cpu_limit is not None and host.cpu_limit < len(host.usable):
         yield f"the control group allows {host.cpu_limit:.3g} CPUs' worth of time: ranks that spin get paused"
-    if sentence := small_shared_memory(host.shm_free):
-        yield sentence
+    yield from filter(None, [small_shared_memory(host.shm_free)])

@@ -82,7 +82,8 @@ class Product:
 
     @property
     def flops_tf32(self) -> float:
-        """FLOP/s of matrix products on TF32: half of those on 16 bits from Ampere on, before it those on 32 bits."""
+        """FLOP/s of matrix products on TF32."""
+        # Half of those on 16 bits from Ampere on, before it those on 32 bits.
         return self.flops_fp32 or self.flops / 2
 
 
@@ -102,7 +103,8 @@ def product_named(name: str) -> Product | None:
 def usual_product(arch: str) -> Product:
     """Return the usual product of an architecture, or of the newest before it that has one."""
     for older in sorted(ARCHITECTURES, key=capability, reverse=True):
-        product = product_named(ARCHITECTURES[older].usual) if ARCHITECTURES[older].usual else None
+        usual = ARCHITECTURES[older].usual
+        product = product_named(usual) if usual else None
         if product and capability(older) <= capability(arch):
             return product
     return PRODUCTS[0][1]

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from collbench.topology.discovered import Gpu, Host, Kind, Link, Socket, Topology, caveats
+from collbench.topology.discovered import Gpu, Host, Link, LinkKind, Socket, Topology, caveats
 from collbench.topology.products import ARCHITECTURES
 from collbench.topology.system import System, Tier
 from collbench.units import counted, format_rate, format_size
@@ -32,28 +32,32 @@ def _connections(topology: Topology, width: int) -> Iterator[str]:
     if topology.ranks == 1:
         yield "one rank: nothing to connect"
         return
-    labels = _labels(topology.links)
-    matrix = _kinds_matrix(topology, labels)
-    if len(topology.devices) > 1 and not labels:
+    pairs: dict[str, list[Link]] = {}
+    for link in topology.links:
+        pairs.setdefault(_words(link), []).append(link)
+    if len(topology.devices) > 1 and not pairs:
         yield "what joins them is not known"
-    fits = bool(labels) and max(map(len, matrix)) <= width
+
+    # A matrix of labels and what they mean; where the matrix is too wide, the pairs behind each meaning.
+    labels = _labels({words: links[0].kind for words, links in pairs.items()})
+    cells = {(link.a, link.b): labels[words] for words, links in pairs.items() for link in links}
+    device = "GPU" if topology.gpus else "CPU"
+    matrix = _matrix("", device, len(topology.devices), cells)
+    fits = bool(pairs) and max(map(len, matrix)) <= width
     if fits:
         yield from (*matrix, "")
     legend = {}
-    for words, label in labels.items():
-        pairs = [link for link in topology.links if _words(link) == words]
-        where = "every pair" if len(pairs) == len(topology.links) else ", ".join(f"{p.a}-{p.b}" for p in pairs)
-        legend[label] = words if fits else f"{words} ({where})"
+    for words, links in pairs.items():
+        where = "every pair" if len(pairs) == 1 else ", ".join(f"{link.a}-{link.b}" for link in links)
+        legend[labels[words]] = words if fits else f"{words} ({where})"
     if topology.ranks > len(topology.devices):
         alone = "every pair of ranks" if len(topology.devices) == 1 else "ranks on one device"
-        own = topology.link(0, len(topology.devices))
-        legend.setdefault(own.kind, f"{alone}: {SAME_MEMORY}")
+        legend.setdefault(topology.link(0, len(topology.devices)).kind, f"{alone}: {SAME_MEMORY}")
     yield from columns(legend, width)
 
 
-def _labels(links: tuple[Link, ...]) -> dict[str, str]:
+def _labels(kinds: Mapping[str, str]) -> dict[str, str]:
     """Return a short label for each kind of connection; lettered if there are several of a kind."""
-    kinds = {_words(link): link.kind for link in links}
     labels = {}
     for words, kind in kinds.items():
         alike = [other for other in kinds if kinds[other] == kind]
@@ -61,24 +65,25 @@ def _labels(links: tuple[Link, ...]) -> dict[str, str]:
     return labels
 
 
-def _kinds_matrix(topology: Topology, labels: Mapping[str, str]) -> list[str]:
-    """Return a row and a column for each device, each cell the label of what connects the two."""
-    count = len(topology.devices)
-    cells = {}
-    for link in topology.links:
-        cells[link.a, link.b] = cells[link.b, link.a] = labels[_words(link)]
-    names = [f"{'GPU' if topology.gpus else 'CPU'} {i}" for i in range(count)]
-    rows = [["", *names], *([names[a], *(cells.get((a, b), "-") for b in range(count))] for a in range(count))]
-    widths = [max(len(row[column]) for row in rows) for column in range(count + 1)]
-    return [" ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
+def _matrix(corner: str, device: str, count: int, cells: Mapping[tuple[int, int], str]) -> list[str]:
+    """Return a row and a column for each device, and in the cells what connects two of them."""
+    names = [f"{device} {number}" for number in range(count)]
+    rows = [[corner, *names]]
+    for a, name in enumerate(names):
+        rows.append([name, *(cells.get((min(a, b), max(a, b)), "-") for b in range(count))])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        lines.append(" ".join(map(str.ljust, row, widths)).rstrip())
+    return lines
 
 
 def _words(link: Link) -> str:
-    if link.kind == Kind.SHARED_MEMORY:
+    if link.kind == LinkKind.SHARED_MEMORY:
         return f"{SAME_MEMORY}, {link.path}"
-    carrier = link.pcie if link.kind == Kind.PCIE else link.nvlink
-    through = "through NVSwitch" if link.kind == Kind.NVSWITCH else link.path
-    words = " ".join(filter(None, (str(carrier) if carrier else link.kind, through)))
+    carrier = link.pcie if link.kind == LinkKind.PCIE else link.nvlink
+    through = "through NVSwitch" if link.kind == LinkKind.NVSWITCH else link.path
+    words = " ".join(filter(None, (str(carrier or link.kind), through)))
     if link.rate:
         words += f", {format_rate(link.rate)} GB/s each way"
     because = f" ({link.reason})" if link.reason else ""
@@ -87,7 +92,8 @@ def _words(link: Link) -> str:
 
 def _facts(topology: Topology) -> dict[str, str]:
     facts = _gpus(topology.gpus)
-    facts |= {f"CPU {i}": _socket(socket) for i, socket in enumerate(topology.sockets)}
+    for i, socket in enumerate(topology.sockets):
+        facts[f"CPU {i}"] = _socket(socket)
     if driver := topology.driver:
         facts["driver"] = f"{driver.version or 'unknown version'}, CUDA {driver.cuda or 'unknown'}"
     if topology.host:
@@ -100,11 +106,13 @@ def _gpus(gpus: tuple[Gpu, ...]) -> dict[str, str]:
     alike: dict[str, list[int]] = {}
     for i, gpu in enumerate(gpus):
         alike.setdefault(_gpu(gpu), []).append(i)
-    facts = {f"GPU {_spans(tuple(numbers))}": words for words, numbers in alike.items()}
+    facts = {f"GPU {_spans(numbers)}": words for words, numbers in alike.items()}
     for i, gpu in enumerate(gpus):
-        where = gpu.bus_id + (f", NUMA node {gpu.numa}" if gpu.numa is not None else "")
-        label = f"GPU {i}"
-        facts[label] = f"{facts[label]}, {where}" if label in facts else where
+        where = [facts[f"GPU {i}"]] if f"GPU {i}" in facts else []
+        where.append(gpu.bus_id)
+        if gpu.numa is not None:
+            where.append(f"NUMA node {gpu.numa}")
+        facts[f"GPU {i}"] = ", ".join(where)
     return facts
 
 
@@ -115,9 +123,9 @@ def _gpu(gpu: Gpu) -> str:
         facts.append(format_size(gpu.memory))
     if gpu.pcie and gpu.pcie.rate:
         now = gpu.pcie.generation
-        facts.append(f"{gpu.pcie}" + (f" (now at {now})" if now and now != gpu.pcie.max_generation else ""))
+        facts.append(f"{gpu.pcie} (now at {now})" if now and now != gpu.pcie.max_generation else f"{gpu.pcie}")
     if gpu.nvlink:
-        facts.append(f"{gpu.nvlink}" + (" to NVSwitch" if gpu.switch_links else ""))
+        facts.append(f"{gpu.nvlink} to NVSwitch" if gpu.switch_links else f"{gpu.nvlink}")
     if gpu.mig is not None:
         facts.append(f"MIG {'on' if gpu.mig else 'off'}")
     if gpu.fabric:
@@ -128,32 +136,34 @@ def _gpu(gpu: Gpu) -> str:
 def _socket(socket: Socket) -> str:
     facts = [socket.name]
     if socket.cores:
-        facts.append(f"{counted(socket.cores, 'core')}")
-    if socket.cores and socket.threads and socket.threads > socket.cores:
-        facts.append(f"{socket.threads / socket.cores:.3g} threads each")
-    elif socket.threads and not socket.cores:
+        facts.append(counted(socket.cores, "core"))
+        if (socket.threads or 0) > socket.cores:
+            facts.append(f"{(socket.threads or 0) / socket.cores:.3g} threads each")
+    elif socket.threads:
         facts.append(f"{socket.threads} CPUs")
     return ", ".join(facts)
 
 
 def _host(host: Host) -> dict[str, str]:
-    facts = {
-        cache.name: f"{cache.instances} x {format_size(cache.nbytes)}, one for "
-        + (f"{cache.shared_by} CPUs" if cache.shared_by > 1 else "each CPU")
-        for cache in host.caches
-    }
+    facts = {}
+    for cache in host.caches:
+        users = f"{cache.shared_by} CPUs" if cache.shared_by > 1 else "each CPU"
+        facts[cache.name] = f"{cache.instances} x {format_size(cache.nbytes)}, one for {users}"
     for node in host.numa:
         memory = f", {format_size(node.memory)}" if node.memory else ""
         facts[f"NUMA {node.number}"] = f"CPUs {_spans(node.cpus)}{memory}" if node.cpus else f"no CPUs{memory}"
-    facts["usable"] = f"{len(host.usable)} CPUs ({_spans(host.usable)})" + (
-        f", {host.cpu_limit:.3g} CPUs' worth of time" if host.cpu_limit is not None else ""
-    )
-    sizes = {"": host.memory, " free in /dev/shm": host.shm_free}
-    facts["memory"] = ", ".join(format_size(size) + what for what, size in sizes.items() if size is not None)
-    return {label: words for label, words in facts.items() if words}
+    facts["usable"] = f"{len(host.usable)} CPUs ({_spans(host.usable)})"
+    if host.cpu_limit is not None:
+        facts["usable"] += f", {host.cpu_limit:.3g} CPUs' worth of time"
+    sizes = []
+    if host.memory is not None:
+        sizes.append(format_size(host.memory))
+    if host.shm_free is not None:
+        sizes.append(f"{format_size(host.shm_free)} free in /dev/shm")
+    return facts | {"memory": ", ".join(sizes)} if sizes else facts
 
 
-def _spans(cpus: tuple[int, ...]) -> str:
+def _spans(cpus: Sequence[int]) -> str:
     """The kernel's notation for a set of CPUs: `0-3,8`."""
     starts = [cpu for cpu in cpus if cpu - 1 not in cpus]
     ends = [cpu for cpu in cpus if cpu + 1 not in cpus]
@@ -195,21 +205,24 @@ LAUNCHES = {
 def system_lines(system: System, width: int = WIDEST) -> Iterator[str]:
     """Return a described system in lines of at most `width` columns (40 at least, 80 at most)."""
     width = min(max(width, NARROWEST), WIDEST)
-    title = f"{system.title}: {system.ranks:,} GPUs" if system.nodes > 1 else system.title
-    yield from textwrap.wrap(title, width)
+    several = system.nodes > 1
+    yield from textwrap.wrap(f"{system.title}: {system.ranks:,} GPUs" if several else system.title, width)
     yield ""
-    if system.nodes > 1:
+    if several:
         # The topmost tier of switches comes first.
         yield from columns({tier.name: words for tier, words in reversed(tiers(system))}, width)
         yield ""
-    yield f"each of {system.nodes:,} nodes:" if system.nodes > 1 else "node:"
+    yield f"each of {system.nodes:,} nodes:" if several else "node:"
     for line in _node(system, width - 2):
         yield f"  {line}".rstrip()
     yield ""
     software = [f"modelled with NCCL {system.nccl}", LAUNCHES[system.launch]]
-    software += [f"algorithm {system.algorithm}"] if system.algorithm != "auto" else []
-    software += [f"protocol {system.protocol}"] if system.protocol != "auto" else []
-    software += [f"calibrated by {system.calibration}"] if system.calibration else []
+    if system.algorithm != "auto":
+        software.append(f"algorithm {system.algorithm}")
+    if system.protocol != "auto":
+        software.append(f"protocol {system.protocol}")
+    if system.calibration:
+        software.append(f"calibrated by {system.calibration}")
     for words in (", ".join(software), *(f"note: assumed: {guess}" for guess in system.guesses)):
         yield from textwrap.wrap(words, width, subsequent_indent="      ")
 
@@ -246,47 +259,56 @@ def nic_words(system: System) -> str:
     if not nics:
         return "none"
     words = [f"{nics.per_node} x {TRANSPORTS[nics.transport]}, {_rate(nics.rate)} GB/s each way"]
-    words += [f"{_rate(nics.rate * nics.per_node)} together"] if nics.per_node > 1 else []
-    words += [] if nics.gdr else ["through the memory of the host"]
+    if nics.per_node > 1:
+        words.append(f"{_rate(nics.rate * nics.per_node)} together")
+    if not nics.gdr:
+        words.append("through the memory of the host")
     return "; ".join(words)
 
 
 def fabric(system: System) -> str:
     """Return what joins a node's GPUs in a few words: `NVSwitch, 370.8 GB/s, NVLS`."""
     words = [FABRICS[system.fabric], f"{_rate(system.gpu_rate)} GB/s"]
-    words += ["NVLS"] if system.adds else []
-    words += [] if system.p2p else ["no peer access"]
+    if system.adds:
+        words.append("NVLS")
+    if not system.p2p:
+        words.append("no peer access")
     return ", ".join(words)
 
 
 def fabric_words(system: System) -> str:
     """Return what joins a node's GPUs, and how fast."""
     words = [FABRICS[system.fabric]]
+    refused = "peer access refused: through the memory of the host"
     if system.fabric == "pcie":
-        words = [f"PCIe {system.pcie_generation} x{system.pcie_lanes}"] if system.pcie_generation else words
-        words += [f"peer access {'works' if system.p2p else 'refused: through the memory of the host'}"]
+        if system.pcie_generation:
+            words = [f"PCIe {system.pcie_generation} x{system.pcie_lanes}"]
+        words.append("peer access works" if system.p2p else refused)
     elif system.nvlinks:
-        words += [f"{system.nvlinks} links from each GPU"]
+        words.append(f"{system.nvlinks} links from each GPU")
     promised = f", {_rate(system.spec_rate)} in the data sheet" if system.spec_rate else ""
-    words += [f"{_rate(system.gpu_rate)} GB/s each way{promised}"]
+    words.append(f"{_rate(system.gpu_rate)} GB/s each way{promised}")
     if system.multicast:
-        words += ["the switches add (NVLS)" if system.adds else "the switches could add, but NVLS is off"]
+        words.append("the switches add (NVLS)" if system.adds else "the switches could add, but NVLS is off")
     if system.fabric != "pcie" and not system.p2p:
-        words += ["peer access refused: through the memory of the host"]
+        words.append(refused)
     return "; ".join(words)
 
 
-def cpu_rows(system: System) -> list[tuple[str, str]]:
+def _cpu_rows(system: System) -> dict[str, str]:
     """Return the GPUs at each CPU, a row for each; of many CPUs the first, and how many there are."""
-    rows = []
+    rows = {}
     for socket in range(system.sockets):
         here = [gpu for gpu in range(system.gpus) if system.socket(gpu) == socket]
-        groups = [[gpu for gpu in group if gpu in here] for group in system.switches]
-        switches = "; ".join(f"PCIe switch: {_span(group)}" for group in groups if group)
-        rows.append((f"CPU {socket}", switches or _span(here)))
+        switches = []
+        for group in system.switches:
+            under = [gpu for gpu in group if gpu in here]
+            if under:
+                switches.append(f"PCIe switch: {_span(under)}")
+        rows[f"CPU {socket}"] = "; ".join(switches) or _span(here)
     if len(rows) <= MOST_ROWS:
         return rows
-    return [rows[0], ("...", f"x {len(rows)}, {_span(range(system.gpus))} in all")]
+    return {"CPU 0": rows["CPU 0"], "...": f"x {len(rows)}, {_span(range(system.gpus))} in all"}
 
 
 def _rate(rate: float) -> str:
@@ -301,10 +323,10 @@ def _span(gpus: Sequence[int]) -> str:
 
 
 def _node(system: System, width: int) -> Iterator[str]:
-    gpu = system.gpu or ARCHITECTURES[system.arch].name
-    rows = {"GPUs": f"{system.gpus} x {gpu} ({ARCHITECTURES[system.arch].name}, {system.arch})"}
+    architecture = ARCHITECTURES[system.arch].name
+    rows = {"GPUs": f"{system.gpus} x {system.gpu or architecture} ({architecture}, {system.arch})"}
     rows["fabric"] = fabric_words(system)
-    rows |= dict(cpu_rows(system))
+    rows |= _cpu_rows(system)
     if system.pcie_generation and system.fabric != "pcie":
         rows["PCIe"] = f"{system.pcie_generation} x{system.pcie_lanes}, {_rate(system.pcie_rate)} GB/s each way"
     if system.sockets > 1 and system.socket_rate:
@@ -312,20 +334,17 @@ def _node(system: System, width: int) -> Iterator[str]:
     if system.nics:
         rows["NICs"] = nic_words(system)
     yield from columns(rows, width)
-    if system.fabric in ("hybrid-cube", "nvlink-pairs", "mesh") and system.gpus > 1:
-        yield ""
-        yield from _nvlink_matrix(system, width)
-
-
-def _nvlink_matrix(system: System, width: int) -> Iterator[str]:
-    """NVLinks between each two GPUs; a list where a matrix is too wide."""
-    count = system.gpus
-    pairs = {(a, b): system.nvlinks_between(a, b) for a, b in combinations(range(count), 2)}
-    if 7 + 6 * count > width:
-        words = ", ".join(f"{a}-{b} NV{links}" for (a, b), links in pairs.items() if links)
-        yield from textwrap.wrap(words, width)
+    if system.fabric not in ("hybrid-cube", "nvlink-pairs", "mesh") or system.gpus == 1:
         return
-    yield "NVLinks" + "".join(f"GPU {gpu}".rjust(6) for gpu in range(count))
-    for a in range(count):
-        cells = [f"NV{pairs[min(a, b), max(a, b)]}" if a != b else "-" for b in range(count)]
-        yield f"GPU {a}".ljust(7) + "".join(("-" if cell == "NV0" else cell).rjust(6) for cell in cells)
+
+    # NVLinks between each two GPUs; a list where a matrix is too wide.
+    yield ""
+    links = {}
+    for a, b in combinations(range(system.gpus), 2):
+        if count := system.nvlinks_between(a, b):
+            links[a, b] = f"NV{count}"
+    matrix = _matrix("NVLinks", "GPU", system.gpus, links)
+    if max(map(len, matrix)) <= width:
+        yield from matrix
+    else:
+        yield from textwrap.wrap(", ".join(f"{a}-{b} {count}" for (a, b), count in links.items()), width)

@@ -5,9 +5,10 @@ predict for it without a file.  Bytes, seconds, bytes per second of one directio
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, groupby
+from itertools import combinations
 from typing import Annotated, ClassVar, Literal, get_args
 
 from msgspec import Meta, field
@@ -15,7 +16,7 @@ from msgspec import Meta, field
 from collbench.errors import UsageError
 from collbench.notebook import Shown
 from collbench.records import Record
-from collbench.topology.discovered import Gpu, Kind, Link, Topology
+from collbench.topology.discovered import Gpu, Link, LinkKind, Topology
 from collbench.topology.products import (
     ADDING,
     ARCHITECTURES,
@@ -41,8 +42,7 @@ UpTo1024 = Annotated[int, Meta(ge=1, le=1024)]
 Ratio = Annotated[float, Meta(ge=1, le=1000, examples=["2.0 for twice as much from below as goes up"])]
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 PROTOCOLS: tuple[str, ...] = get_args(Protocol)
-BOARD = 16
-"""GPUs behind the NVSwitches of one board or two."""
+BOARD = 16  # GPUs behind the NVSwitches of one board or two
 MOST_NODES = 1_000_000
 UNDER_SWITCHES = ("through one PCIe switch", "through several PCIe switches")
 ALONE = "The model knows one rank per GPU, so there is nothing to compare with"
@@ -131,8 +131,8 @@ class System(Shown):
     @property
     def title(self) -> str:
         """Title of plots and tables: `DGX H100, 2 nodes of 8 GPUs`."""
-        gpus = counted(self.gpus, "GPU")
-        return f"{self.name}, {self.nodes:,} nodes of {gpus}" if self.nodes > 1 else f"{self.name}, {gpus}"
+        nodes = f"{self.nodes:,} nodes of " if self.nodes > 1 else ""
+        return f"{self.name}, {nodes}{counted(self.gpus, 'GPU')}"
 
     @property
     def adds(self) -> bool:
@@ -141,7 +141,7 @@ class System(Shown):
 
     @property
     def pcie_rate(self) -> float:
-        """What a GPU can send over its slot, as NCCL counts it; an unknown slot is that of its architecture."""
+        """What a GPU can send over its slot, as NCCL counts it."""
         return pcie_rate(self.pcie_generation or ARCHITECTURES[self.arch].pcie, self.pcie_lanes)
 
     @property
@@ -151,12 +151,13 @@ class System(Shown):
 
     @property
     def pace(self) -> float:
-        """What each GPU can send while all of a node take part: `gpu_rate`, but between bridged pairs PCIe."""
+        """What each GPU can send while all of a node take part."""
         return self.pcie_rate if self.fabric == "nvlink-pairs" and self.gpus > 2 else self.gpu_rate
 
     @property
     def to_next(self) -> float:
-        """What a GPU can send to the next GPU alone: of links from each to each only those that lead there."""
+        """What a GPU can send to the next GPU alone."""
+        # Of links from each to each, only those that lead there.
         apart = {"mesh": self.gpus - 1, "hybrid-cube": self.nvlinks}.get(self.fabric, 1)
         return self.pace / max(1, apart)
 
@@ -169,7 +170,7 @@ class System(Shown):
 
     @property
     def is_rack(self) -> bool:
-        """Whether its NVLinks join the GPUs of a rack: more than one board or two have."""
+        """Whether its NVLinks join the GPUs of a rack."""
         return self.gpus > BOARD
 
     @property
@@ -180,7 +181,7 @@ class System(Shown):
     @property
     def sockets(self) -> int:
         """CPU sockets of a node that have GPUs."""
-        return -(-self.gpus // (self.per_socket or self.gpus))
+        return self.socket(self.gpus - 1) + 1
 
     @property
     def between_sockets(self) -> float:
@@ -214,8 +215,7 @@ class System(Shown):
     def part(self, ranks: int) -> "System":
         """Return the part of the system that so many ranks use: some GPUs of one node, or whole nodes.
 
-        Some GPUs are the first of the node, in CUDA's order, with the NVLinks that join them to each other and their
-        share of the network cards.  UsageError where the ranks fill neither.
+        UsageError where the ranks fill neither.
         """
         if ranks < 1 or ranks > self.ranks or (ranks > self.gpus and ranks % self.gpus):
             raise UsageError(
@@ -224,44 +224,46 @@ class System(Shown):
             )
         if ranks >= self.gpus:
             return replace(self, nodes=ranks // self.gpus)
-        inside = [tuple(gpu for gpu in group if gpu < ranks) for group in self.switches]
-        some = replace(
+        inside = range(ranks)
+
+        # The first GPUs of the node, in CUDA's order, with their share of the network cards.
+        switches = [tuple(filter(inside.__contains__, group)) for group in self.switches]
+        part = replace(
             self,
             gpus=ranks,
             nodes=1,
-            switches=tuple(filter(None, inside)),
+            switches=tuple(filter(None, switches)),
             per_socket=min(self.per_socket, ranks),
             nics=self.nics and replace(self.nics, per_node=-(-self.nics.per_node * ranks // self.gpus)),
         )
-        return some._joined(self)
+        if self.fabric in ("nvswitch", "pcie"):
+            return part
 
-    def _joined(self, whole: "System") -> "System":
-        """Return this part of a node with only those of the whole node's NVLinks that stay between its GPUs."""
-        if self.fabric not in ("mesh", "hybrid-cube", "nvlink-pairs"):
-            return self
+        # Only the NVLinks that stay between the GPUs of the part.
         links = self.nvlinks
         if self.fabric == "mesh":
-            links = whole.nvlinks * (self.gpus - 1) // (whole.gpus - 1)
+            links = self.nvlinks * (ranks - 1) // (self.gpus - 1)
         if self.fabric == "hybrid-cube":
-            links = CUBE_RINGS[self.gpus]
-        if links and self.gpus > 1:
+            links = CUBE_RINGS[ranks]
+        if links and ranks > 1:
             share = links / self.nvlinks
-            return replace(self, nvlinks=links, gpu_rate=self.gpu_rate * share, spec_rate=self.spec_rate * share)
+            return replace(part, nvlinks=links, gpu_rate=self.gpu_rate * share, spec_rate=self.spec_rate * share)
+
         # No ring of NVLinks goes through all of them (nor through one alone), so NCCL takes PCIe.
         promised = pcie_spec(self.pcie_generation, self.pcie_lanes) if self.pcie_generation else 0.0
-        return replace(self, fabric="pcie", nvlinks=0, gpu_rate=self.pcie_rate, spec_rate=promised)
+        return replace(part, fabric="pcie", nvlinks=0, gpu_rate=self.pcie_rate, spec_rate=promised)
 
 
 def product_of(system: System) -> Product:
     """Return what a GPU of the system can do: by its file, its product, or its architecture, in that order."""
-    known = product_named(system.gpu) or usual_product(system.arch)
-    doubled = 2 * system.flops if known.flops_fp8 > known.flops else system.flops
+    product = product_named(system.gpu) or usual_product(system.arch)
+    doubled = 2 * system.flops if product.flops_fp8 > product.flops else system.flops
     return Product(
-        system.flops or known.flops,
-        system.flops_fp8 or doubled or known.flops_fp8,
-        system.memory or known.memory,
-        system.memory_rate or known.memory_rate,
-        known.flops_fp32,
+        system.flops or product.flops,
+        system.flops_fp8 or doubled or product.flops_fp8,
+        system.memory or product.memory,
+        system.memory_rate or product.memory_rate,
+        product.flops_fp32,
     )
 
 
@@ -306,22 +308,22 @@ class _Machine:
     """A node; `_guesses` grows while its facts are gathered."""
 
     def __init__(self, topology: Topology) -> None:
-        self._gpus, self._links = topology.gpus, topology.links
-        self._name = topology.name
+        self._gpus, self._links, self._name = topology.gpus, topology.links, topology.name
         self._guesses: list[str] = []
         self._arch = self._architecture(topology.gpus[0])
 
     def system(self) -> System:
         fabric, links = self._fabric()
         generation, lanes = self._slot()
-        gpu = ARCHITECTURES[self._arch]
-        is_arm = re.search(r"G[HB]\d00", self._gpus[0].name) is not None
+        gpu, name = ARCHITECTURES[self._arch], self._gpus[0].name
+        # Grace is soldered to its GPUs; of other hosts nothing is said.
+        is_arm = re.search(r"G[HB]\d00", name) is not None
         if not is_arm:
             self._guesses.append("CPUs by Intel")
         system = System(
             name=self._name,
             arch=self._arch,
-            gpu=self._gpus[0].name,
+            gpu=name,
             gpus=len(self._gpus),
             fabric=fabric,
             nvlinks=links,
@@ -343,95 +345,83 @@ class _Machine:
             if arch not in ARCHITECTURES:
                 raise UsageError(f"{gpu.name} is {arch}, which no system may be; choices: {', '.join(ARCHITECTURES)}")
             return arch
-        for arch, known in ARCHITECTURES.items():
-            if known.products and re.search(known.products, gpu.name):
+        for arch, gpus in ARCHITECTURES.items():
+            if gpus.products and re.search(gpus.products, gpu.name):
                 self._guesses.append(f"{arch}, from the name {gpu.name}")
                 return arch
         raise UsageError(f"the architecture of {gpu.name} is unknown, and its driver does not say it; {FILE}")
 
     def _fabric(self) -> tuple[str, int]:
         """Return what joins the GPUs, and how many NVLinks of each take part."""
-        every = list(combinations(range(len(self._gpus)), 2))
-        counts = {(link.a, link.b): link.nvlink.count if link.nvlink else None for link in self._links}
-        kinds = {(link.a, link.b): link.kind for link in self._links}
-        joined = [pair for pair in every if kinds.get(pair) == Kind.NVLINK]
-        fewest = min((gpu.nvlink.count or 0 if gpu.nvlink else 0) for gpu in self._gpus)
-        switched = all(kinds.get(pair) == Kind.NVSWITCH for pair in every)
+        pairs = list(combinations(range(len(self._gpus)), 2))
+        kinds, counts = {}, {}
+        for link in self._links:
+            kinds[link.a, link.b] = link.kind
+            if link.kind == LinkKind.NVLINK:
+                counts[link.a, link.b] = link.nvlink.count or 0 if link.nvlink else 0
         if not ARCHITECTURES[self._arch].nvlinks:
             return "pcie", 0
-        if fewest and switched and (every or self._gpus[0].switch_links):
+        fewest = min(gpu.links for gpu in self._gpus)
+        switched = all(kinds.get(pair) == LinkKind.NVSWITCH for pair in pairs)
+        if fewest and switched and (pairs or self._gpus[0].switch_links):
             return "nvswitch", fewest
-        if not joined:
+        if not counts:
             return "pcie", 0
-        if any(not counts[pair] for pair in joined):
-            return self._hidden(joined == every, fewest)
-        return self._direct({pair: counts[pair] or 0 for pair in joined}, every)
+        size, least = len(self._gpus), min(counts.values())
+        if not least:
+            raise UsageError(f"{self._name}: a virtual machine hides where the NVLinks lead; {FILE}")
 
-    def _hidden(self, everywhere: bool, fewest: int) -> tuple[str, int]:
-        """NVLinks whose ends a virtual machine does not show."""
-        links = fewest or ARCHITECTURES[self._arch].nvlinks
-        if not everywhere:
-            self._guesses.append("PCIe alone, since only some GPUs are joined by NVLinks, and how is hidden")
-            return "pcie", 0
-        size = len(self._gpus)
-        fabric = "nvswitch"
-        if size == 2:
-            fabric = "nvlink-pairs"
-        elif size <= 4 and links % (size - 1) == 0:
-            fabric = "mesh"
-        self._guesses.append(f"{fabric} with {links} NVLinks for each GPU, since where they lead is hidden")
-        return fabric, links
-
-    def _direct(self, counts: dict[tuple[int, int], int], every: Sequence[tuple[int, int]]) -> tuple[str, int]:
-        """NVLinks from GPU to GPU."""
-        size = len(self._gpus)
-        cube = {(a, b): count for a, ends in enumerate(CUBE) for b, count in ends.items() if a < b < size}
-        if size <= 8 and counts == cube:  # the first GPUs of a DGX-1 with V100
+        # NVLinks from GPU to GPU: the first GPUs of a DGX-1 with V100, pairs, or from each to each.
+        if size <= 8 and all(counts.get((a, b), 0) == CUBE[a].get(b, 0) for a, b in pairs):
             return ("hybrid-cube", CUBE_RINGS[size]) if CUBE_RINGS[size] else ("pcie", 0)
-        least = min(counts.values())
         if size % 2 == 0 and all(a ^ 1 == b for a, b in counts) and len(counts) == size // 2:
             return "nvlink-pairs", least
-        if set(counts) == set(every):
+        if len(counts) == len(pairs):
             return "mesh", least * (size - 1)
         self._guesses.append("PCIe alone, since NVLinks join some GPUs only, in no known pattern")
         return "pcie", 0
 
     def _spec(self, links: int) -> float:
         """Return the rate that the driver states for so many of a GPU's NVLinks; 0 if none."""
-        known = [gpu.nvlink for gpu in self._gpus if gpu.nvlink]
-        rate = known[0].rate if known else None
-        return rate / (known[0].count or 1) * links if rate else 0.0
+        for gpu in self._gpus:
+            if gpu.nvlink:
+                return (gpu.nvlink.rate or 0.0) / (gpu.links or 1) * links
+        return 0.0
 
     def _slot(self) -> tuple[int, int]:
         """The generation and lanes of the narrowest slot."""
-        known = [gpu.pcie for gpu in self._gpus if gpu.pcie and gpu.pcie.rate]
-        if not known:
+        slots = [gpu.pcie for gpu in self._gpus if gpu.pcie and gpu.pcie.rate]
+        if not slots:
             generation = ARCHITECTURES[self._arch].pcie
             self._guesses.append(f"PCIe {generation} x16, as {self._arch} has")
             return generation, 16
-        slot = min(known, key=lambda pcie: pcie.rate or 0.0)
+        slot = min(slots, key=lambda pcie: pcie.rate or 0.0)
         return slot.max_generation or slot.generation or 0, slot.width or slot.max_width or 16
 
     def _p2p(self, fabric: str) -> bool:
         answers = {link.p2p for link in self._links}
-        if "no" in answers:
-            return False
-        if fabric == "pcie" and "unprobed" in answers:
-            able = "GeForce" not in self._gpus[0].name
-            self._guesses.append(f"peer access {'works' if able else 'is refused'}, since nobody has tried it")
-            return able
-        return True
+        if "no" in answers or "unprobed" not in answers or fabric != "pcie":
+            return "no" not in answers
+        # Nobody has tried it: NVIDIA's driver refuses consumer cards, and hardly any others.
+        works = "GeForce" not in self._gpus[0].name
+        self._guesses.append(f"peer access {'works' if works else 'is refused'}, since nobody has tried it")
+        return works
 
     def _per_socket(self) -> int:
         """GPUs at each NUMA node, if they come evenly and in order."""
-        nodes = [(node, len(list(gpus))) for node, gpus in groupby(gpu.numa for gpu in self._gpus)]
-        apart = len({node for node, _ in nodes}) < len(nodes) or None in dict(nodes)
-        return 0 if apart or len({count for _, count in nodes}) > 1 else nodes[0][1]
+        nodes = [gpu.numa for gpu in self._gpus]
+        counts = Counter(nodes)
+        even = len(set(counts.values())) == 1 and None not in counts
+        return counts[nodes[0]] if even and nodes == sorted(nodes, key=list(counts).index) else 0
 
 
 def _switches(gpus: int, links: Sequence[Link]) -> tuple[tuple[int, ...], ...]:
     """GPUs by the PCIe switches that they share; none if no two share one."""
-    shared = [(link.a, link.b) for link in links if link.path in UNDER_SWITCHES]
-    firsts = [min((a for a, b in shared if b == gpu), default=gpu) for gpu in range(gpus)]
-    groups = (tuple(gpu for gpu in range(gpus) if firsts[gpu] == first) for first in dict.fromkeys(firsts))
-    return tuple(groups) if shared else ()
+    firsts = list(range(gpus))
+    for link in links:
+        if link.path in UNDER_SWITCHES:
+            firsts[link.b] = min(firsts[link.b], link.a)
+    groups: dict[int, tuple[int, ...]] = {}
+    for gpu, first in enumerate(firsts):
+        groups[first] = (*groups.get(first, ()), gpu)
+    return tuple(groups.values()) if len(groups) < gpus else ()

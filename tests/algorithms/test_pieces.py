@@ -80,19 +80,3 @@ def test_pieces_give_every_block_of_a_chunk_its_share() -> None:
             busy = min(blocks, -(-chunk // piece))
             assert busy >= min(blocks, -(-chunk // (least * IN_FLIGHT))) // 2, (chunk, blocks)
             assert busy == 1 or piece >= least, (chunk, blocks)
-
-
-def test_packets_go_in_whole_accesses_of_all_threads_and_give_every_block_some() -> None:
-    for chunk, piece in {8: 4096, 16 * 4096: 4096, 64 * 4096: 4096, 2**28: 4096}.items():
-        assert ring_ll.pieces(4, "gpu", 64, THREADS, chunk)[1] == piece, chunk
-    assert ring_ll.pieces(4, "gpu", 64, THREADS // 2, 64 * 2048) == (4096, 2048)
-    assert ring_ll.pieces(4, "gpu", 64, THREADS // 2, 2**28) == (4096, 4096)
-
-
-def test_a_cpu_has_the_fifos_that_were_measured_to_be_best_there() -> None:
-    """256 KiB a piece, eight of them; packets of 32 KiB: docs/log.md."""
-    assert pipe(CPU) == Pipe(1, 512, slots=8, slot=256 * 1024)
-    assert pipe(CPU).piece(2**28) == 256 * 1024
-    assert implementations()["ring-flags"].fifo(2, "cpu") == 2 * 2**20
-    assert ring_ll.pieces(2, "cpu", 1, 512, 2**28) == (32 * 1024, 32 * 1024)
-    assert implementations()["ring-ll"].fifo(2, "cpu") == 2 * 2 * 32 * 1024

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 import collbench
-from collbench.analysis.check import CheckResult, Status
 from collbench.analysis.machine import machine, placed, sized, stated_nodes
 from collbench.analysis.roofline import roofline
-from collbench.analysis.sequential import Decision
-from collbench.api.reading import Diagnosed
+from collbench.commands.check.judge import CheckResult, Status
+from collbench.commands.check.sequential import Decision
+from collbench.commands.diagnose.library import Diagnosed
+from collbench.commands.formats.nccl_tests_write import devices
+from collbench.commands.report.analysed import SafeRun, analysed
 from collbench.errors import UsageError
-from collbench.formats.nccl_tests_write import devices
-from collbench.reports.analysed import SafeRun, analysed
 from collbench.results import Observed
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from collbench.topology import files
+from tests.commands.formats.goldens import DATA, golden_tests, parsed, run_of
 from tests.conftest import ROOT
-from tests.formats.goldens import DATA, golden_tests, parsed, run_of
 
 SHARED = ROOT / "results" / "nvidia-h100-1-gpu-4-ranks"
 GIB = 2**30

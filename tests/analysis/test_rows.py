@@ -10,8 +10,8 @@ import pytest
 
 from collbench.analysis.machine import as_it_ran, remarks
 from collbench.analysis.roofline import measured_roofline, share, share_in_words
-from collbench.cli.verify import cell, matrix
 from collbench.collectives import COLLECTIVES
+from collbench.commands.verify.command import cell, matrix
 from collbench.results import Failed, Measurement, Mismatch, Prediction, Skipped
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 from collbench.runfile.schema import to_line, to_result

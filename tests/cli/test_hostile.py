@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from collbench.cli.commands import group
+from collbench.cli.group import group
 from tests.conftest import Command
 from tools.hostile_files import ARGUMENTS, COMMANDS, FILE, GOOD, HOSTILE, THINGS, Hostile, run_text
 

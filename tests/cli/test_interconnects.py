@@ -8,7 +8,7 @@ from pathlib import Path
 
 from collbench.results import Failed, Prediction, Reported
 from collbench.runfile.store import read
-from tests.cli.test_compare import compare, sampled, write
+from tests.commands.compare.test_command import compare, sampled, write
 from tests.conftest import ROOT, Command, case
 from tools.readme import BLOCK, printed
 

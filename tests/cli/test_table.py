@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cli.ab import paired_rows
 from collbench.cli.results_table import (
     ESTIMATE,
     SHARED,
@@ -15,8 +14,9 @@ from collbench.cli.results_table import (
     spread_legend,
     timed_table,
 )
-from collbench.cli.sweep import findings
+from collbench.cli.sweeping import findings
 from collbench.collectives import COLLECTIVES
+from collbench.commands.sweep.ab import paired_rows
 from collbench.results import Failed, Mismatch, Note, Prediction, Skipped
 from collbench.results.facts import Sharing
 from tests.conftest import case, measurement

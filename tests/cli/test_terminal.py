@@ -22,10 +22,10 @@ from unittest import mock
 import pytest
 from click.testing import CliRunner
 
-from collbench.api import notices
 from collbench.cli import progress
 from collbench.cli.progress import LiveTable
 from collbench.present.terminal import wrapped
+from collbench.requests import notices
 from collbench.results import Failed, Mismatch, Reported, Result, Skipped
 from tests.conftest import ROOT, Command, case, measurement, of_a_user
 
@@ -93,7 +93,7 @@ def test_no_line_is_too_long_and_no_word_is_broken(
 
     Rows that are right have no escape codes, and JSON stays whole: a line of it is a program's, however long.
     """
-    program = [sys.executable, "-m", "tests.cli.made_up_ranks", *commands]
+    program = [sys.executable, "-m", "tests.commands.made_up_ranks", *commands]
     piped = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path, env=of_a_user(), check=True).stdout
     for width in widths:
         (folder := tmp_path / str(width)).mkdir()

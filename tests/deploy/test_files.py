@@ -7,7 +7,7 @@ import click
 import pytest
 import yaml
 
-from collbench.cli.commands import group
+from collbench.cli.group import group
 from tests.conftest import ROOT
 from tests.deploy.programs import DEPLOY, passes, program, run, written
 

@@ -1,26 +1,25 @@
 """The campaign's tests under pytest: each stage a child that is ended in time; skipped where it says that it cannot."""
 
-import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from collbench.platforms.gpu import probe
-from tools.gpu import bounded, said
-from tools.gpu.stages import MOST, STAGES, Stage
+from tools.gpu.campaign import LOG, PASSED, SKIPPED, Campaign
+from tools.gpu.stages import STAGES, Stage
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(MOST + 30)]
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("stage", [one for one in STAGES if one.part == "tests"], ids=lambda record: record.name)
+@pytest.mark.parametrize("stage", [stage for stage in STAGES if stage.tests], ids=lambda stage: stage.name)
 def test_on_a_gpu(stage: Stage, tmp_path: Path) -> None:
-    if not probe.available():
-        pytest.skip("no GPU here")
-    log = tmp_path / "log.txt"
-    program, *arguments = (word.format(folder=tmp_path) for word in stage.command)
-    command = [sys.executable, "-m", f"tools.gpu.{program}", *arguments]
-    ended = bounded.run(command, log, stage.limit, os.environ, lambda text: None)
-    if ended.status == said.SKIPPED:
-        pytest.skip(said.why_skipped(log.read_text()))
-    assert ended.status == said.GOOD, log.read_text()
+    gpus = len(probe.memories())
+    if gpus < stage.gpus:
+        pytest.skip(f"needs {stage.gpus} GPUs")
+    campaign = Campaign(tmp_path, [stage], stage.limit + 60.0, gpus)
+    campaign.run()
+    outcome = campaign.load(stage)
+    assert outcome
+    if outcome.outcome == SKIPPED:
+        pytest.skip("; ".join(outcome.lines))
+    assert outcome.outcome == PASSED, (tmp_path / stage.name / LOG).read_text()

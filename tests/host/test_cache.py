@@ -63,16 +63,6 @@ def test_a_file_that_could_not_be_made_has_no_name_and_one_that_was_made_is_not_
     assert cache.cached_file("ring", ".so", PlatformError, fail) == path
 
 
-def test_a_kernel_is_compiled_once(own: Path) -> None:
-    def compiled() -> int:
-        compiler.host_library.cache_clear()
-        compiler.host_kernel("check.cu", compiler.entries("check.cu")[0], ("-DELEMENT=float", "-DREDOP=0"))
-        (library,) = (own / "kernels").glob("*.so")
-        return library.stat().st_ino
-
-    assert compiled() == compiled()
-
-
 def test_a_damaged_kernel_in_the_cache_is_compiled_anew() -> None:
     """As a disk that was full may leave it; a kernel that is whole is not compiled again."""
     compiler.host_library.cache_clear()

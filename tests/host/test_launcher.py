@@ -1,6 +1,6 @@
 """Whether somebody else started the ranks."""
 
-from collbench.host.launcher import RENDEZVOUS, complaint, launched, neighbours, start, starts_mpi, unlaunched
+from collbench.host.launcher import RENDEZVOUS, complaint, launched, neighbours, starts_mpi, unlaunched
 
 SRUN = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "PMI_SIZE": "2", "PMI_RANK": "1"}
 STEP = {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}
@@ -72,14 +72,6 @@ def test_mpi_starts_where_its_own_launcher_or_a_pmi_is_and_no_folder_was_named()
         ({"WORLD_SIZE": "3", "JOB_COMPLETION_INDEX": "2"}, False),
     ):
         assert starts_mpi(environment) == can, environment
-
-
-def test_two_starts_have_different_names_that_are_names_of_files() -> None:
-    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
-    again = {"TORCHELASTIC_RUN_ID": "../a b", "TORCHELASTIC_RESTART_COUNT": "1"}
-    names = [start(step), start(step | {"SLURM_STEP_ID": "1"}), start(again), start({})]
-    assert len(set(names)) == len(names)
-    assert not any("/" in name or " " in name for name in names)
 
 
 def test_what_launchers_say_is_taken_away_and_nothing_else() -> None:

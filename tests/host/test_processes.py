@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from collbench.host import processes
-from tests.cli.test_sweep import alive, wait_for
+from tests.commands.sweep.test_command import alive, wait_for
 
 REFUSALS = (
     None,

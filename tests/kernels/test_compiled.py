@@ -197,10 +197,3 @@ def test_a_log_or_a_delay_spills_nothing_and_orders_nothing(programs: list[tuple
                 assert strong[0] == strong[1], (name, more, option)
             assert all(clock in other.ptx for clock in clocks), (file, more, option)
             assert "%globaltimer" not in plain.ptx, (file, more)
-
-
-@pytest.mark.full
-@pytest.mark.timeout(600)
-@pytest.mark.skipif(f"NVRTC {facts.version()}" not in PAGE, reason="another compiler may take other registers")
-def test_the_page_has_the_registers_of_every_kernel() -> None:
-    assert facts.registers_table() in PAGE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.cli.sweep import noise
+from collbench.cli.sweeping import noise
 from collbench.measure.disturbance import MachineWatch
 from tests.conftest import measurement
 

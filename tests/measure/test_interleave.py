@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from collbench.cases import COMPUTE, SEQUENTIAL, Case, Sampling, Step, Sweep
+from collbench.cases import Case, Sampling, Sweep
+from collbench.commands.step.work import COMPUTE, SEQUENTIAL, Step
 from collbench.errors import PlatformError, UsageError
 from collbench.measure import interleave
 from collbench.measure.interleave import (
@@ -86,7 +87,7 @@ def arms(*ranks: Acted) -> list[Arm]:
 def steps(*ranks: Acted) -> list[Arm]:
     """Each with the same step by another schedule."""
     ways = zip(ranks, (COMPUTE, SEQUENTIAL), strict=True)
-    return [Arm((one,), replace(asked_for(), steps=(Step(1, 8, schedule=way),))) for one, way in ways]
+    return [Arm((one,), replace(asked_for(), works=(Step(1, 8, schedule=way),))) for one, way in ways]
 
 
 def carried_out(**answers: Answer) -> tuple[list[list[Result]], list[Acted]]:

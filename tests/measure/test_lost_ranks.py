@@ -21,7 +21,8 @@ from collbench.platforms import find_platform, platforms
 from collbench.records import plain
 from collbench.results import Result
 from collbench.results.collectives import Skipped
-from tests.cli.test_sweep import alive
+from collbench.runfile.schema import sweep_part
+from tests.commands.sweep.test_command import alive
 from tests.conftest import case
 from tests.test_cases import sweep
 
@@ -100,7 +101,7 @@ def run(ranks: Supervisor, *names: str) -> list[tuple[str, str]]:
 def test_an_order_says_all_that_ranks_must_know(ranks: Ranks) -> None:
     with ranks() as one:
         first, (pid,) = json.loads(one.greeting.variables["first"]), one.greeting.pids
-        assert (first["sweep"], first["named"]) == (plain(one.sweep), ["A"])
+        assert (first["sweep"], first["named"]) == (plain(sweep_part(one.sweep)), ["A"])
         assert first["cores"] == list(find_platform("cpu").cores(one.sweep.ranks))
         assert os.getsid(pid) == pid
         (result,) = one.measure(case(), ["a"], Sampling(iters=5), {"a": 64})

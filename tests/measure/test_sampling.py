@@ -16,9 +16,9 @@ from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, Unsupported
 from collbench.measure.checks import SEEDS, left_out, too_fast
 from collbench.measure.sampling import Reference, measure
-from collbench.platforms.checking import Plan
+from collbench.platforms.checking import StressPlan
 from collbench.platforms.interface import Limits, Prepared
-from collbench.platforms.scheduling import Watch
+from collbench.platforms.scheduling import SchedulingWatch
 from collbench.results.collectives import Measurement, Skipped
 from collbench.results.facts import Mismatch, Note, Overrun
 from tests.conftest import case
@@ -49,8 +49,8 @@ class ToyPlatform:
     together: bool = False
     floors: tuple[str, ...] = ()  # names of the ways that move the fewest bytes
     limits: Limits = LIMITS
-    scheduled: Watch = field(default_factory=Watch)
-    plans: list[Plan] = field(default_factory=list)  # of calls back to back
+    scheduled: SchedulingWatch = field(default_factory=SchedulingWatch)
+    plans: list[StressPlan] = field(default_factory=list)  # of calls back to back
     stressed: Callable[[str], Mismatch | None] = lambda name: None
     delays: list[float] | None = None  # seconds of the operations whose delays were asked for, if there are delays
     written: Callable[[str], Overrun | None] = lambda name: None
@@ -103,7 +103,7 @@ class ToyPlatform:
         """In place a second launch has the result of the first as its input."""
         return None if self.output == seed or (self.output == -seed and not case.in_place) else MISMATCH
 
-    def stress(self, case: Any, prepared: Prepared, plan: Plan) -> Mismatch | None:
+    def stress(self, case: Any, prepared: Prepared, plan: StressPlan) -> Mismatch | None:
         prepared.launch(1)
         self.plans.append(plan)
         return self.stressed(self.running)
@@ -152,7 +152,7 @@ def carried_out(
     return list(measure(case(collective, nbytes=nbytes), every, platform, Sampling(**sampling)))  # type: ignore[arg-type]
 
 
-def stressed(platform: ToyPlatform, rung: int) -> tuple[list[Any], list[Plan]]:
+def stressed(platform: ToyPlatform, rung: int) -> tuple[list[Any], list[StressPlan]]:
     """The results of a check alone, and the plans of calls back to back."""
     return carried_out(platform, rung=rung, check_only=True), platform.plans
 

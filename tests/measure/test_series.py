@@ -10,16 +10,17 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from collbench.cases import Step, flops_of
+from collbench.commands.step import calibration
+from collbench.commands.step import measured as steps
+from collbench.commands.step.calibration import LEAST, Amount, calibrated, products_for
+from collbench.commands.step.measured import take_series
+from collbench.commands.step.rows import Series
+from collbench.commands.step.schedules import Moments, Parts
+from collbench.commands.step.work import Step, flops_of
 from collbench.errors import PlatformError
-from collbench.measure import calibration, steps
-from collbench.measure.calibration import LEAST, Work, calibrated, products_for
 from collbench.measure.clocks import Clock, Clocks, Reading, Trip
-from collbench.measure.schedules import Moments, Parts, Recorder
-from collbench.measure.steps import take_series, trace_step
 from collbench.platforms.processes import Alone
 from collbench.results.collectives import Failed
-from collbench.results.steps import COMPUTED
 from tests.conftest import case
 from tests.test_cases import sweep
 
@@ -38,21 +39,19 @@ def parts() -> Parts:
     return Parts(cast(Any, None), cast(Any, platform), cast(Any, nothing), [])
 
 
-def now(recorder: Recorder | None) -> Moments:
+def now() -> Moments:
     """A step that takes no time."""
-    if recorder is not None:
-        recorder.append((0, COMPUTED, 0, time.perf_counter(), time.perf_counter()))
     return [time.perf_counter()], [lambda: time.perf_counter()]
 
 
 def test_no_garbage_is_collected_while_a_series_runs_and_afterwards_all_is_as_before() -> None:
     seen = []
 
-    def step(recorder: Recorder | None) -> Moments:
+    def step() -> Moments:
         seen.append(gc.isenabled())
         if len(seen) == 6:
             raise ValueError("broken")
-        return now(recorder)
+        return now()
 
     assert gc.isenabled()
     take_series(parts(), step, range(3))
@@ -78,18 +77,6 @@ def test_moments_are_numbers_or_told_later_in_the_order_of_the_steps() -> None:
     assert not took.paced, "a host that computes itself is never waited for"
 
 
-def test_steps_that_take_long_are_traced_less_often() -> None:
-    for seconds, count in ((1e-4, 7), (0.2, 7), (0.5, 4), (4.0, 1)):
-        made = []
-
-        def step(recorder: Recorder | None, made: list[Recorder | None] = made) -> Moments:
-            made.append(recorder)
-            return now(recorder)
-
-        assert len(trace_step(step, parts().platform, seconds)) == 1
-        assert len(made) == count, seconds
-
-
 def test_devices_that_wait_for_the_host_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = parts()
     wanted.platform.compute.queued = True  # type: ignore[misc]
@@ -98,7 +85,7 @@ def test_devices_that_wait_for_the_host_are_noticed(monkeypatch: pytest.MonkeyPa
     for host, device, paced in ((1.0, 5.0, False), (5.0, 1.0, True), (1.0, 1.5, False), (1.5, 1.0, True)):
         clock[0] = through[0] = 0.0
 
-        def step(recorder: Recorder | None, host: float = host, device: float = device) -> Moments:
+        def step(host: float = host, device: float = device) -> Moments:
             begun, clock[0] = max(clock[0], through[0]), clock[0] + host
             through[0] = max(begun, clock[0] - host) + device
             return [through[0]], [through[0]]
@@ -163,13 +150,13 @@ def test_ranks_of_one_process_have_its_clock_and_the_two_known_worst_decide_the_
     clocks = Clocks(Alone())
     clocks.read()
     clocks.origins = 2e-6
-    series = clocks.series([(5.0, [6.0], [8.0]), (5.5, [7.0], [8.0])])
+    series = Series(*clocks.moments([(5.0, [6.0], [8.0]), (5.5, [7.0], [8.0])]))
     assert (series.begun, series.computed, series.done) == ((0.0, 0.5), ((1.0,), (2.0,)), ((3.0,), (3.0,)))
     assert clocks.error == 4e-6
     clocks = Clocks(Alone())
     clocks._readings.append((Reading(0, 0, 0), Reading(0, 5.0, 1e-6), Reading(0, 7.0, 3e-6)))
     assert clocks.error == pytest.approx(4e-6)
-    series = clocks.series([(1.0, [2.0], [3.0]), (6.0, [7.5], [8.0]), (8.5, [9.0], [10.0])])
+    series = Series(*clocks.moments([(1.0, [2.0], [3.0]), (6.0, [7.5], [8.0]), (8.5, [9.0], [10.0])]))
     assert series.begun == (0.0, 0.0, 0.5)
     assert series.computed == ((1.0,), (1.5,), (1.0,))
 
@@ -178,9 +165,9 @@ def test_matrices_are_as_large_as_leaves_room_for_enough_products() -> None:
     seconds_of = {32: 5e-6, 64: 10e-6, 128: 80e-6, 256: 600e-6}
     wanted = {1e-3: (100, 64), 2e-3: (25, 128), 20e-3: (33, 256), 20e-6: (4, 32), 1e-6: (1, 32)}
     for seconds, products in wanted.items():
-        step = products_for(Work(seconds=seconds), seconds_of)
+        step = products_for(Amount(seconds=seconds), seconds_of)
         assert (step.products, step.size) == products, seconds
-    step = products_for(Work(flops=200e6), {})  # operations are counted, not measured
+    step = products_for(Amount(flops=200e6), {})  # operations are counted, not measured
     assert step.products >= LEAST
     assert flops_of(step.products, step.size) == pytest.approx(200e6, rel=0.03)
 
@@ -195,8 +182,8 @@ def test_ranks_that_cannot_be_measured_say_why(monkeypatch: pytest.MonkeyPatch) 
         def __exit__(self, *_: object) -> None: ...
 
         def run(self) -> list[Failed]:
-            return [Failed(case(step=Step(4, 32)), "mpi", "cpu", "it broke")]
+            return [Failed(case(work=Step(4, 32)), "mpi", "cpu", "it broke")]
 
     monkeypatch.setattr(calibration, "Session", Broken)
     with pytest.raises(PlatformError, match=r"^how long a matrix product takes could not be measured: it broke$"):
-        calibrated(Work(seconds=1e-3), "cpu", sweep(1024), None)
+        calibrated(Amount(seconds=1e-3), "cpu", sweep(1024), None)

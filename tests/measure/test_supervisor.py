@@ -15,7 +15,7 @@ from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import own
 from collbench.results.collectives import Measurement
 from collbench.runfile.environment import changed, variables
-from tests.cli.test_sweep import alive
+from tests.commands.sweep.test_command import alive
 from tests.conftest import ROOT, case, mpiexec
 from tests.test_cases import sweep
 

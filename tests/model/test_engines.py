@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from itertools import product
-from statistics import fmean, median
+from statistics import fmean
 
 import pytest
 
@@ -12,7 +12,7 @@ from collbench.platforms.cost import COSTS, of_product
 from collbench.topology.files import load
 from tests.conftest import ROOT, case
 from tests.test_cost import place
-from tools.model.engines import MACHINES, TABLES, classes, fitted, gains, nccl_in_graphs, off, published
+from tools.model.engines import MACHINES, TABLES, classes, fitted, off, published
 
 KIB, MIB = 1 << 10, 1 << 20
 FAR = "`two-shot`, TensorRT-LLM"  # copies the array into a buffer and out again: a third longer than predicted
@@ -74,25 +74,6 @@ def test_a_platform_finds_the_costs_of_its_gpus_by_their_name() -> None:
     slots = {of_product(name, 2, 2).link < 100e9 for name in ("NVIDIA H100 PCIe", "NVIDIA A100-PCIE-40GB")}
     assert slots == {True}
     assert of_product("a GPU that nobody knows", 2, 2) == of_product("NVIDIA H100 80GB HBM3", 2, 2)
-
-
-def test_hand_written_kernels_win_in_graphs_by_nvlink_and_little_over_pcie() -> None:
-    small = [gain for gain in gains() if gain.nbytes == KIB]
-    for gain in small:
-        over_pcie = "PCIe" in MACHINES[gain.machine][0]
-        if gain.launch == "graph" and not over_pcie:
-            assert gain.ratio > (4 if gain.ranks == 8 else 2), gain
-        if over_pcie:
-            assert gain.ranks == 2, gain
-            assert gain.ratio < (1.6 if gain.launch == "graph" else 0.5), gain
-    eager = [gain.ratio for gain in small if gain.launch == "eager"]
-    assert median(eager) < 0.5
-    assert len([ratio for ratio in eager if ratio > 1]) == 1
-
-
-def test_a_graph_hardly_changes_nccl_where_both_are_known() -> None:
-    ratios = [row.graph / row.stream for row in nccl_in_graphs()]
-    assert 0.95 < median(ratios) < 1.05
 
 
 def test_the_page_has_the_tables() -> None:

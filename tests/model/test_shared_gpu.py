@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collbench.platforms.cost import COSTS, Wait, gpus
+from collbench.platforms.cost import COSTS, gpus
 from tools.model.shared_gpu import RUNS, choices, factors, fitted, measured
 
 SHARED = gpus(4, 1)
@@ -29,8 +29,3 @@ def test_auto_picks_what_is_fastest_within_a_sixteenth_at_every_size() -> None:
     assert {choice.run for choice in found} == set(RUNS)
     for choice in found:
         assert choice.regret < 1 + 1 / 16, choice
-
-
-def test_a_wait_in_a_kernel_is_cheaper_than_one_outside_of_it() -> None:
-    waits = SHARED.waits
-    assert waits[Wait.PACKET] < waits[Wait.BARRIER] < waits[Wait.FLAG] < waits[Wait.EVENT] < waits[Wait.HOST]

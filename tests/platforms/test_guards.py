@@ -8,7 +8,7 @@ from collbench.algorithms import needs
 from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.platforms.layout import GUARD, UNTOUCHED, WINDOW_HEAD, Guard, Layout, Region
+from collbench.platforms.layout import GUARD, UNTOUCHED, WINDOW_HEAD, Guard, MemoryLayout, Region
 from collbench.results.facts import Overrun
 from tests.conftest import case
 
@@ -18,7 +18,7 @@ SWEEP = Sweep((COLLECTIVES["allreduce"],), (1000, 4000), (DATATYPES["float"],), 
 @pytest.mark.parametrize("in_place", [False, True])
 def test_guards_lie_within_the_memory_and_beside_all_that_is_used(in_place: bool) -> None:
     """Two of them may share bytes, where a buffer ends close to the next region."""
-    layout = Layout.of(replace(SWEEP, in_place=in_place), needs(("ring-flags", "one-shot-ll"), 2, "cpu"))
+    layout = MemoryLayout.of(replace(SWEEP, in_place=in_place), needs(("ring-flags", "one-shot-ll"), 2, "cpu"))
     one = case(nbytes=1000, in_place=in_place)
     starts = [layout.starts[guard.region] + guard.start for guard in layout.guards(one)]
     assert min(starts) >= 0
@@ -34,7 +34,7 @@ def test_guards_lie_within_the_memory_and_beside_all_that_is_used(in_place: bool
 
 def test_a_buffer_is_guarded_where_it_ends_and_what_was_written_is_told_by_its_place() -> None:
     """Not where its region ends, which has room for the largest case; from the end of the buffer, or from its start."""
-    layout = Layout.of(SWEEP, needs((), 2, "cpu"))
+    layout = MemoryLayout.of(SWEEP, needs((), 2, "cpu"))
     guards = [guard for guard in layout.guards(case(nbytes=1000)) if guard.region is Region.RECEIVE]
     assert [guard.start for guard in guards] == [1000, -GUARD]
     behind, before = Guard("send buffer", Region.SEND, 1000), Guard("send buffer", Region.SEND, -GUARD)

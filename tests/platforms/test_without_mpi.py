@@ -110,18 +110,6 @@ def test_processes_find_each_other_in_a_folder_and_leave_nothing_there(tmp_path:
     assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_the_error_of_one_process_is_raised_by_all_with_its_rank(tmp_path: Path) -> None:
-    def fail(team: SocketProcesses) -> None:
-        with team.agreeing():
-            if team.rank == 1:
-                raise UsageError("no")
-
-    for error in together(lambda rank: Folder(tmp_path), fail):
-        assert isinstance(error, UsageError)
-        assert str(error) == "rank 1: no"
-        assert error.agreed
-
-
 def test_what_an_earlier_start_left_is_not_believed(tmp_path: Path) -> None:
     """Nobody listens there, or somebody else does who does not know the word: others wait for the first process."""
     with socket.create_server(("127.0.0.1", 0)) as other:

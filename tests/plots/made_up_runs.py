@@ -6,28 +6,26 @@ from pathlib import Path
 import numpy as np
 
 from collbench.algorithms import implementations
-from collbench.cases import Job, Step
 from collbench.collectives import find_collective
+from collbench.commands.step.rows import Point, Series, StepTimes, Trained
+from collbench.commands.step.work import Job, Step
 from collbench.datatypes import LEARNT, Lost, Study
-from collbench.results import Explanation, Measurement, Result, StepTimes, Trained
+from collbench.results import Explanation, Measurement, Result
 from collbench.results.collectives import MOVED, PHASES, WAITED, Span, Track
-from collbench.results.steps import COMMUNICATED, COMPUTED, Activity, Point, Series
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
-from tests.analysis.made_up_steps import quiet, series
+from tests.commands.step.made_up_steps import quiet, series
+from tests.commands.train.made_up_plans import PLANS
 from tests.conftest import case, measurement
-from tests.plots.made_up_plans import PLANS
 
 STUDY = Study(1000, LEARNT, Lost(0.5, 0.1, 0.02), Lost(0.6, 0.2, 0.0004))
 
 
-def steps(
-    name: str, ranks: int, seconds: float, step: Step, rounds: int = 8, activities: tuple[Activity, ...] = ()
-) -> StepTimes:
+def steps(name: str, ranks: int, seconds: float, step: Step, rounds: int = 8) -> StepTimes:
     """Rounds of one step, two thirds of which are computing."""
     one = Series((0.0,) * ranks, ((seconds / 1.5,),) * ranks, ((seconds,),) * ranks)
-    whole = case(nbytes=4096, ranks=ranks, step=step)
-    return StepTimes(whole, name, "cpu", series=(one,) * rounds, rounds=(1,) * rounds, activities=activities)
+    whole = case(nbytes=4096, ranks=ranks, work=step)
+    return StepTimes(whole, name, "cpu", series=(one,) * rounds, rounds=(1,) * rounds)
 
 
 def scaled() -> list[Result]:
@@ -37,12 +35,11 @@ def scaled() -> list[Result]:
 
 
 def overlapped() -> list[Result]:
-    """Two sizes of bucket, and steps that were looked at closely."""
-    closely = (Activity(0, COMPUTED, 0, 0.0, 4.0), Activity(1, COMMUNICATED, 0, 4.0, 2.0))
+    """Two sizes of bucket."""
     rows: list[Result] = [steps("mpi", 2, 6.0, Step(8, 64, "compute"))]
     for name in ("mpi", "auto"):
-        rows += [steps(name, 2, 4.0, Step(8, 64, "communicate")), steps(name, 2, 10.0, Step(8, 64), 8, closely)]
-        rows += [steps(name, 2, 7.0 + size / 4096, Step(8, 64, "thread", size), 8, closely) for size in (1024, 4096)]
+        rows += [steps(name, 2, 4.0, Step(8, 64, "communicate")), steps(name, 2, 10.0, Step(8, 64))]
+        rows += [steps(name, 2, 7.0 + size / 4096, Step(8, 64, "thread", size)) for size in (1024, 4096)]
     return rows
 
 
@@ -51,7 +48,7 @@ def late(ranks: int = 3, slow: float = 1.5, steps: int = 1600, parts: int = 16) 
     computing = quiet(np.random.default_rng(1), ranks, steps)
     computing[1] *= slow
     made = tuple(series(part) for part in np.array_split(computing, parts, axis=1))
-    row = StepTimes(case(ranks=ranks, step=Step(10, 64)), "mpi", "cpu", made, clock=2e-6)
+    row = StepTimes(case(ranks=ranks, work=Step(10, 64)), "mpi", "cpu", made, clock=2e-6)
     return [row, replace(row, implementation="auto")]
 
 
@@ -61,7 +58,7 @@ def raced() -> list[Result]:
     def one(style: str, seed: int, step: float) -> Trained:
         points = [Point(2 * n, n * step * (1 + seed / 100), max(0.1, 4 * 0.5 ** (n / 10))) for n in range(0, 101, 2)]
         job = Job(seed=seed, steps=100)
-        return Trained(case(job=job), style, "cpu", tuple(points), 100 * step, (100, 100), (0.4, 0.8))
+        return Trained(case(work=job), style, "cpu", tuple(points), 100 * step, (100, 100), (0.4, 0.8))
 
     return [one(style, seed, step) for style, step in (("ring", 4e-3), ("local-sgd", 2e-3)) for seed in range(1, 5)]
 

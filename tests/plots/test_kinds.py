@@ -9,11 +9,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from collbench.planner.step import PARTS as STEP_PARTS
+from collbench.commands.train.step import PARTS as STEP_PARTS
 from collbench.plots.kinds import PLAIN, PlotRequest, draw, kinds, lacking
 from collbench.present import figures as palette
 from collbench.results import PARTS, Failed
-from collbench.results.steps import COMMUNICATED, COMPUTED
 from tests.conftest import case
 from tests.plots.made_up_runs import MADE_UP, run, scaled
 
@@ -91,9 +90,8 @@ def test_why_nothing_is_drawn_is_one_line() -> None:
     assert "its other rows say why" in lacking([run(Failed(case(), "mpi", "cpu", "hung"))])
 
 
-def test_every_phase_part_and_activity_has_a_colour_and_no_two_look_alike() -> None:
+def test_every_phase_and_part_has_a_colour_and_no_two_look_alike() -> None:
     assert set(palette.PHASES) == set(PARTS)
-    assert set(palette.ACTIVITIES) == {COMPUTED, COMMUNICATED}
     assert set(palette.STEP_PARTS) == set(STEP_PARTS)
     for table in (palette.PHASES, palette.STEP_PARTS):
         for one, other in combinations(table.values(), 2):

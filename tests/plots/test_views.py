@@ -19,7 +19,7 @@ from collbench.present.figures import STYLES
 from collbench.results import Measurement, Prediction
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
-from collbench.topology.discovered import SLICE, Gpu, Kind, Link, NvLink, Pcie, Topology
+from collbench.topology.discovered import SLICE, Gpu, Link, LinkKind, NvLink, Pcie, Topology
 from collbench.topology.files import load
 from tests.plots.made_up_sweeps import (
     SIZES,
@@ -54,7 +54,7 @@ def on(name: str, ranks: int, collective: str = "allreduce", nodes: int = 1) -> 
 
 def discovered(ranks: int, gpus: int = 8, gpu: Gpu = H100) -> Run:
     """A measured run, on NVSwitch or on slices of one GPU, as its header says."""
-    kind = Kind.SAME_GPU if gpu.slice else Kind.NVSWITCH
+    kind = LinkKind.SAME_GPU if gpu.slice else LinkKind.NVSWITCH
     links = tuple(Link(a, b, kind, p2p="yes") for a, b in combinations(range(gpus), 2))
     topology = Topology("gpu", ranks, gpus=(gpu,) * gpus, links=links)
     results = tuple(measured("nccl", case(size, ranks=ranks), platform="gpu") for size in FEW)

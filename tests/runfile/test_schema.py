@@ -12,18 +12,19 @@ from typing import Any
 
 import pytest
 
-from collbench.cases import Step
+from collbench.commands.step.rows import Point, StepPrediction, StepTimes, Trained
+from collbench.commands.step.work import Step
+from collbench.commands.train.rows import PURPOSES, PlannedStep
 from collbench.datatypes import DATATYPES
-from collbench.results import Mismatch, Note, PlannedStep, Result, StepPrediction, StepTimes, Trained
+from collbench.results import Mismatch, Note, Result
 from collbench.results.facts import GemmMismatch, Implausible, Overrun
-from collbench.results.steps import COMMUNICATED, COMPUTED, PURPOSES, Activity, Point
 from collbench.runfile.header import SweepPart
 from collbench.runfile.schema import sweep_part, to_line, to_result, to_sweep
 from collbench.runfile.store import FORMAT, NAME, read
+from tests.commands.step.test_step_times import LATE
 from tests.conftest import case, measurement
 from tests.runfile.test_store import RESULTS
 from tests.test_cases import sweep
-from tests.test_step_times import LATE
 
 PLAN = PlannedStep(
     case(nbytes=2**30, dtype=DATATYPES["bfloat16"], ranks=1024),
@@ -45,18 +46,17 @@ PLAN = PlannedStep(
 PLAIN = replace(PLAN, price=0.0, total=0.0, currency="", note=Note())
 STEP = Step(12, 256, "thread", 4096, ((1, 1.5),))
 MEASURED = StepTimes(
-    case(nbytes=65536, step=STEP),
+    case(nbytes=65536, work=STEP),
     "two-shot",
     "cpu",
     series=(LATE, LATE),
     note=Note.of("4 threads on 2 cores"),
     rounds=(1, 1),
-    activities=(Activity(0, COMPUTED, 0, 0.0, 1e-3), Activity(1, COMMUNICATED, 3, 2e-3, 1e-6)),
     clock=1e-7,
     library="MPICH 5",
 )
-LATER = StepPrediction(case(ranks=8, step=Step(0, 0, seconds=0.1)), "nccl", (0.1, 1e-4, 3e-3), 0.1, 0.2, "ring", "ll")
-WRONG = StepTimes(case(step=STEP), "mpi", "cpu", series=(), mismatch=GemmMismatch(1, 9, 2, 3, "1", "2", wrong=4))
+LATER = StepPrediction(case(ranks=8, work=Step(0, 0, seconds=0.1)), "nccl", (0.1, 1e-4, 3e-3), 0.1, 0.2, "ring", "ll")
+WRONG = StepTimes(case(work=STEP), "mpi", "cpu", series=(), mismatch=GemmMismatch(1, 9, 2, 3, "1", "2", wrong=4))
 (TRAINED,) = (result for result in RESULTS if isinstance(result, Trained))
 
 
@@ -72,7 +72,7 @@ def test_plans_and_steps_are_read_as_they_were_written() -> None:
             assert isinstance(back, PlannedStep)
             assert to_line(row)["kind"] == "planned"
             assert (list(back.parts.items()), back.memory) == (list(row.parts.items()), row.memory)
-    with_steps = replace(sweep(64), steps=(STEP, None))
+    with_steps = replace(sweep(64), works=(STEP, None))
     assert to_sweep(SweepPart.from_json(json.loads(json.dumps(sweep_part(with_steps).to_json())))) == with_steps
     assert "steps" not in sweep_part(sweep(64)).to_json()
 
@@ -107,7 +107,6 @@ STEPS: list[dict[str, Any]] = [
     series([0, 0], [[1], [1]], [[2], [1e400]]),
     {"step": {"products": 1.5, "size": 8, "bucket": 0, "schedule": "x", "slow": []}},
     {"step": {"products": 1, "size": 8, "bucket": 0, "schedule": "x", "slow": [[0, -1]]}},
-    {"activities": [[0, "slept", 0, 0.0, 1.0]]},
     *({"rounds": rounds} for rounds in ([1], [2, 0], [3, -1])),
 ]
 TRAINING: list[dict[str, Any]] = [

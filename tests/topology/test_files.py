@@ -65,16 +65,9 @@ def parsed(**sections):
 
 
 RATES = {  # GB/s of a GPU into its fabric and of all cards of a node, as NCCL takes them; whether the switches add
-    "dgx-1v": (120, 50, False), "dgx-2": (120, 100, False), "dgx-a100": (240, 200, False),
-    "dgx-h100": (370.8, 400, True), "hgx-h200": (370.8, 400, True), "dgx-b200": (721.8, 400, True),
-    "gb200-nvl72": (721.8, 3600, True), "gh200-quad": (370.8, 100, False), "hgx-a100-4": (240, 100, False),
-    "hgx-h800": (164.8, 400, True), "h100-nvl": (247.2, 200, False), "pcie4-4090": (24, 12.5, False),
-    "pcie5-5090-p2p": (48, 12.5, False), "ethernet-100g-tcp": (240, 12.5, False), "alps-gh200": (370.8, 100, False),
-    "perlmutter": (240, 100, False), "polaris": (240, 50, False), "aws-p3dn": (120, 12.5, False),
-    "aws-g4dn-metal": (12, 12.5, False), "dgx-b300": (721.8, 800, True), "gb300-nvl72": (721.8, 7200, True),
-    "aws-p6-b300": (721.8, 800, True), "aws-p6e-gb200": (721.8, 3600, True), "gcp-a4x": (721.8, 3600, True),
-    "azure-nd-gb200-v6": (721.8, 3600, True), "azure-nd-h200-v5": (370.8, 400, True), "dgx-spark": (48, 25, False),
-    "pcie5-rtx-pro-6000-server": (48, 400, False),
+    "dgx-1v": (120, 50, False), "dgx-a100": (240, 200, False), "dgx-h100": (370.8, 400, True),
+    "gb200-nvl72": (721.8, 3600, True), "gh200-quad": (370.8, 100, False), "h100-nvl": (247.2, 200, False),
+    "pcie4-4090": (24, 12.5, False), "perlmutter": (240, 100, False), "dgx-spark": (48, 25, False),
 }  # fmt: skip
 
 
@@ -86,25 +79,17 @@ def test_every_preset_loads_and_has_a_network():
         assert system.tiers, name
         assert 0.7 * system.spec_rate < system.gpu_rate < system.spec_rate, name
         assert 1e9 < system.nics.rate <= 100e9, name
-        assert is_named(system), name
         assert re.search(ARCHITECTURES[system.arch].products, system.gpu, re.IGNORECASE), name
         path = files.FOLDER / f"{name}.toml"
         fields = tomllib.loads(path.read_text())
         fields["node"].pop("gpu_bw", None)
         assert files.parse(fields, path).gpu_rate == pytest.approx(system.gpu_rate), name
     assert {system.fabric for system in systems.values()} == set(get_args(Fabric))
-    arches = {"sm70", "sm80", "sm89", "sm90", "sm100", "sm103", "sm120", "sm121"}
-    assert arches <= {system.arch for system in systems.values()}
-    assert {name for name, system in systems.items() if not system.nics.gdr} == {"aws-p3dn", "aws-g4dn-metal"}
     for name, (rate, nics, adds) in RATES.items():
         system = systems[name]
         assert system.gpu_rate == pytest.approx(rate * 1e9), name
         assert system.nics.rate * system.nics.per_node == pytest.approx(nics * 1e9), name
         assert system.multicast == adds, name
-    boxes = ("pcie4-4090", "pcie4-4090-p2p", "pcie5-5090", "pcie5-5090-p2p")
-    assert [systems[name].p2p for name in boxes] == [False, True, False, True]
-    slingshot = {name for name, system in systems.items() if system.nics.transport == "slingshot"}
-    assert slingshot == {"alps-gh200", "perlmutter", "polaris"}
 
 
 def test_a_system_that_is_written_is_read_again():
@@ -133,9 +118,8 @@ def test_every_key_arrives(tmp_path):
     )  # fmt: skip
     page = (ROOT / "docs" / "systems.md").read_text()
     for name, table in files.TABLES.items():
-        for key in (
-            ["file"] if name == "calibration" else table.__struct_encode_fields__
-        ):  # the rest is what `collbench fit` writes
+        # The rest of a calibration is what `collbench fit` writes.
+        for key in ["file"] if name == "calibration" else table.__struct_encode_fields__:
             assert re.search(rf"\b{key} = ", EVERY_KEY), key
             assert f"{key}`" in page, key
 
@@ -156,48 +140,32 @@ def test_an_architecture_and_a_fabric_say_the_rest():
 IMPOSSIBLE = (
     ({"nodes": 4}, r"mine\.toml: nodes is no key; choose from: name, gpu, node, nic, tier"),
     ({"node": {"gpu": 8}}, r"\[node\] gpu is no key; choose from: gpus, fabric, gpu_bw"),
-    ({"gpu": {"arch": "h100"}}, r"\[gpu\] arch = 'h100' is impossible; choose from: sm60, sm70"),
-    ({"node": {"gpus": 0}}, r"\[node\] gpus = 0 is impossible; it must be a whole number from 1 to 1024"),
-    ({"node": {"gpu_bw": 370.8e9}}, r"gpu_bw = 370800000000.0 .* in GB/s of one direction"),
-    ({"node": {"gpu_bw": float("nan")}}, r"gpu_bw = nan is impossible"),
-    ({"nic": {"rate": 400}}, r"\[nic\] rate = 400 .* \(400 Gb/s are 50\)"),
+    ({"gpu": {"arch": "h100"}}, r"\[gpu\] arch must be one of: sm60, sm70"),
+    ({"node": {"gpus": 0}}, r"\[node\] gpus must be a whole number from 1 to 1024"),
+    ({"node": {"gpus": True}}, r"gpus must be a whole number"),
+    ({"node": {"gpu_bw": 370.8e9}}, r"gpu_bw must be a number from 0.001 to 5000 in GB/s of one direction"),
+    ({"node": {"gpu_bw": float("nan")}}, r"gpu_bw must be a number"),
     ({"nic": {"per_node": 33}}, r"per_node = 33 is impossible; at most 4 for each GPU"),
-    ({"nic": {"transport": "pigeon"}}, r"transport = 'pigeon' .* ib, roce, slingshot, efa, tcpx, tcp"),
-    ({"nic": {"gdr": "no"}}, r"\[nic\] gdr = 'no' is impossible; it must be true or false"),
+    ({"nic": {"transport": "pigeon"}}, r"transport must be one of: ib, roce, slingshot, efa, tcpx, tcp"),
+    ({"nic": {"gdr": "no"}}, r"\[nic\] gdr must be true or false"),
     ({"nic": 8}, r"nic must be a table; write \[nic\]"),
-    ({"tier": [{"name": "a", "oversubscription": 0.5}]}, r"oversubscription = 0.5 .* from 1 to 1000"),
-    (
-        {"tier": [{"name": "a", "oversubscription": 4}]},
-        r"oversubscription = 4 of 'a', the topmost tier, .*take the key out",
-    ),
-    ({"tier": [{"name": "torus", "radix": 4}]}, r"torus.* is no longer modelled"),
-    ({"tier": 3}, r"tier must be a table; write \[\[tier\]\]"),
+    ({"tier": [{"name": "a", "oversubscription": 4}]}, r"oversubscription = 4 of 'a', the topmost .*take the key out"),
     ({"tier": [3]}, r"tier must be a table; write \[\[tier\]\]"),
     ({"tier": [{}]}, r"\[\[tier\]\] name is missing; it must be a text"),
-    ({"gpu": None}, r"\[gpu\] is missing; its keys are: arch, name"),
-    ({"node": {"p2p": 1}}, r"p2p = 1 is impossible; it must be true or false"),
-    ({"node": {"gpus": 8.5}}, r"gpus = 8.5 is impossible; it must be a whole number"),
-    ({"node": {"gpus": True}}, r"gpus = true is impossible; it must be a whole number"),
-    ({"node": {"gpu_bw": True}}, r"gpu_bw = true is impossible; it must be a number"),
-    ({"node": {"switches": [[]]}}, r"switches = \[\[\]\] is impossible; it must be lists of GPU numbers, such as"),
-    ({"node": {"switches": [[0, "a"]]}}, r"switches = \[\[0, 'a'\]\] is impossible"),
-    ({"nccl": {"nvls": True}, "node": {"multicast": False}}, r"nvls = true needs NVSwitches that add"),
     ({"tier": [{"name": "a"}, {"name": "b"}]}, r"\[\[tier\]\] 'a' needs a radix"),
-    ({"nic": None, "tier": [{"name": "a"}]}, r"\[\[tier\]\] joins nodes, .* add \[nic\]"),
+    ({"gpu": None}, r"\[gpu\] is missing; its keys are: arch, name"),
+    ({"node": {"switches": [[0, "a"]]}}, r"switches must be lists of GPU numbers, such as"),
+    ({"node": {"switches": [[0, 1], [1, 2]]}}, r"switches must name each GPU from 0 to 7 once"),
     ({"nic": None, "scale": {"nodes": 2}}, r"\[scale\] nodes = 2 needs network cards; add \[nic\]"),
-    ({"nccl": {"nvls": True}, "gpu": {"arch": "sm80"}}, r"nvls = true needs NVSwitches that add"),
     ({"node": {"multicast": True, "fabric": "mesh", "gpus": 4}}, r"multicast = true is impossible here"),
-    ({"nccl": {"version": "two"}}, r'version = \'two\' is impossible; it must be a text, such as "2.29"'),
+    ({"nccl": {"version": "two"}}, r'version must be a text, such as "2.29"'),
     ({"gpu": {"arch": "sm89"}}, r"fabric = 'nvswitch' is impossible: sm89 has no NVLink"),
     ({"node": {"fabric": "pcie", "nvlinks": 4}}, r"nvlinks needs a fabric of NVLinks"),
     ({"node": {"fabric": "mesh", "gpus": 8}}, r"nvlinks = 18 cannot be dealt evenly to the 7 others"),
     ({"node": {"fabric": "hybrid-cube"}}, r"nvlinks = 18 is no hybrid-cube of 8 GPUs; it is 8 GPUs with 6 NVLinks"),
     ({"node": {"fabric": "nvlink-pairs", "gpus": 1}}, r"gpus = 1 cannot be nvlink-pairs"),
-    ({"node": {"switches": [[0, 1], [1, 2]]}}, r"switches must name each GPU from 0 to 7 once"),
     ({"node": {"sockets": 9}}, r"sockets = 9 is impossible; at most one for each GPU"),
-    ({"node": {"inter_socket": 10}}, r"inter_socket needs sockets = 2 or more"),
-    ({"calibration": {"file": 3}}, r"\[calibration\] file = 3 is impossible; it must be a text"),
-    ({"name": ""}, r"name = '' is impossible"),
+    ({"name": ""}, r"name must be a text"),
 )
 
 
@@ -213,7 +181,7 @@ def test_no_key_takes_a_table():
     for name, table in files.TABLES.items():
         for key in table.__struct_encode_fields__:
             wrong = BASE.get(name, {"name": "leaf"} if name == "tier" else {}) | {key: {"a": 1}}
-            with pytest.raises(UsageError, match=rf"{name}\]+ .*{key} = "):
+            with pytest.raises(UsageError, match=rf"{name}\]+ {key} must be "):
                 parsed(**{name: [wrong] if name == "tier" else wrong})
 
 
@@ -229,50 +197,34 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 
 HOPPER = System("any", "sm90", 8, "nvswitch", 370e9)
-NAMES = {  # as NVIDIA's driver says them: TFLOP/s on 16 bits, GiB and TB/s, by data sheets
-    "Tesla P100-PCIE-16GB": (18.7, 16, 0.73), "Tesla V100-SXM2-16GB": (125, 16, 0.9),
-    "Tesla V100-SXM3-32GB": (125, 32, 0.9), "Tesla T4": (65, 16, 0.32),
-    "NVIDIA GeForce RTX 2080 Ti": (53.8, 11, 0.616), "NVIDIA A100-SXM4-40GB": (312, 40, 1.555),
-    "NVIDIA A100 80GB PCIe": (312, 80, 1.935), "NVIDIA A800-SXM4-80GB": (312, 80, 2.039),
-    "NVIDIA A40": (149.7, 48, 0.696), "NVIDIA A10": (125, 24, 0.6), "NVIDIA GeForce RTX 3090": (71, 24, 0.936),
-    "NVIDIA GeForce RTX 4090": (165.2, 24, 1.008), "NVIDIA L40": (181, 48, 0.864), "NVIDIA L40S": (362, 48, 0.864),
-    "NVIDIA L4": (121, 24, 0.3), "NVIDIA H100 NVL": (835, 94, 3.9), "NVIDIA H100 PCIe": (756, 80, 2),
-    "NVIDIA H100 80GB HBM3": (989.4, 80, 3.35), "NVIDIA H800": (989.4, 80, 3.35), "NVIDIA H200": (989.4, 141, 4.8),
-    "NVIDIA GH200 480GB": (989.4, 96, 4), "NVIDIA H20": (148, 96, 4), "NVIDIA B200": (2250, 180, 8),
-    "NVIDIA GB200": (2500, 186, 8), "NVIDIA GB300": (2500, 279, 8), "NVIDIA B300 SXM6 AC": (2250, 270, 8),
-    "NVIDIA GB10": (125, 119, 0.273), "NVIDIA GeForce RTX 5090": (209.5, 32, 1.792),
-    "NVIDIA RTX PRO 6000 Blackwell Server Edition": (503.8, 96, 1.792),
-}  # fmt: skip
+NAMES = (  # as NVIDIA's driver says them
+    "Tesla P100-PCIE-16GB", "Tesla V100-SXM2-16GB", "Tesla V100-SXM3-32GB", "Tesla T4", "NVIDIA GeForce RTX 2080 Ti",
+    "NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe", "NVIDIA A800-SXM4-80GB", "NVIDIA A40", "NVIDIA A10",
+    "NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 4090", "NVIDIA L40", "NVIDIA L40S", "NVIDIA L4", "NVIDIA H100 NVL",
+    "NVIDIA H100 PCIe", "NVIDIA H100 80GB HBM3", "NVIDIA H800", "NVIDIA H200", "NVIDIA GH200 480GB", "NVIDIA H20",
+    "NVIDIA B200", "NVIDIA GB200", "NVIDIA GB300", "NVIDIA B300 SXM6 AC", "NVIDIA GB10", "NVIDIA GeForce RTX 5090",
+    "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+)  # fmt: skip
 
 
-def test_a_name_is_known_by_its_data_sheet_and_no_record_hides_behind_another():
+def test_no_product_hides_behind_another_and_eight_bits_are_twice_sixteen_or_the_same():
     first = set()
-    for name, promised in NAMES.items():
+    for name in NAMES:
         system = replace(HOPPER, gpu=name)
         assert is_named(system), name
         product = product_of(system)
-        found = (product.flops / 1e12, product.memory / 2**30, product.memory_rate / 1e12)
-        assert found == pytest.approx(promised), name
         has_eight_bits = product_of(replace(system, flops=1e12)).flops_fp8 > 1e12
         assert has_eight_bits == (product.flops_fp8 == pytest.approx(2 * product.flops, rel=0.02)), name
-        first.add(next(p for p, _ in PRODUCTS if re.search(p, name, re.IGNORECASE)))
+        first.add(next(pattern for pattern, _ in PRODUCTS if re.search(pattern, name, re.IGNORECASE)))
     assert first == {pattern for pattern, _ in PRODUCTS}
 
 
 def test_tf32_has_half_the_rate_of_sixteen_bits_and_before_ampere_that_of_thirty_two():
     """TFLOP/s of data sheets, which round; a rate of the user's own is halved too."""
-    for name, tera in (
-        ("Tesla V100-SXM2-16GB", 15.7), ("Tesla T4", 8.1), ("A100-SXM4-40GB", 156), ("NVIDIA A40", 74.8),
-        ("NVIDIA L40S", 183), ("NVIDIA H100 80GB HBM3", 494.7), ("NVIDIA H100 PCIe", 378), ("NVIDIA H20", 74),
-        ("NVIDIA B200", 1100), ("NVIDIA GB200", 1250), ("NVIDIA B300", 1125), ("NVIDIA GB300", 1250),
-    ):  # fmt: skip
+    for name, tera in (("Tesla V100-SXM2-16GB", 15.7), ("A100-SXM4-40GB", 156), ("NVIDIA H100 80GB HBM3", 494.7)):
         assert product_of(replace(HOPPER, gpu=name)).flops_tf32 == pytest.approx(tera * 1e12, rel=0.025), name
     assert product_of(replace(HOPPER, gpu="A100", flops=250e12)).flops_tf32 == 125e12
     assert product_of(replace(HOPPER, gpu="V100", flops=112e12)).flops_tf32 == 15.7e12
-    old = ("sm60", "sm70", "sm75")
-    for arch in ARCHITECTURES:
-        alone = product_of(replace(HOPPER, arch=arch, gpu=""))
-        assert (alone.flops_fp32 > 0) == (arch in old), arch
 
 
 def test_an_architecture_alone_has_a_product_and_so_has_an_unknown_name():
@@ -282,13 +234,15 @@ def test_an_architecture_alone_has_a_product_and_so_has_an_unknown_name():
             assert not is_named(system), arch
             product = product_of(system)
             assert 0 < product.flops <= product.flops_fp8 <= 2.1 * product.flops, arch
+            assert (product.flops_fp32 > 0) == (arch in ("sm60", "sm70", "sm75")), arch
             assert 2**33 < product.memory < 2**40, arch
             assert 1e11 < product.memory_rate < 1e13, arch
 
 
-def test_what_a_file_says_replaces_the_data_sheet_and_eight_bits_are_twice_sixteen():
+def test_what_a_file_says_replaces_the_data_sheet():
+    sheet = product_of(replace(HOPPER, gpu="NVIDIA H100 80GB HBM3"))
+    assert (sheet.flops, sheet.memory, sheet.memory_rate) == (pytest.approx(989.4e12), 80 * 2**30, 3.35e12)
     said = replace(HOPPER, gpu="H100", flops=1e15, memory=1e11, memory_rate=1e12)
     assert product_of(said) == Product(1e15, 2e15, 1e11, 1e12)
     assert product_of(replace(said, flops_fp8=3e15)).flops_fp8 == 3e15
     assert product_of(replace(said, gpu="A100", arch="sm80")).flops_fp8 == 1e15
-    assert product_of(replace(HOPPER, gpu="H100", memory=5.0)).flops_fp8 == pytest.approx(1978.9e12)

@@ -36,11 +36,11 @@ def main() -> int:
     if not probe.available():
         return said.no_gpu("measured")
     large, small = SCALE.bench
-    sampling, failures = Sampling(budget=SCALE.budget, iters=SCALE.iters), 0
+    failures = 0
     try:
         with opened(Place(1, RANKS), largest=large) as platform:
             print(nccl_settings(platform), flush=True)
-            for line in targets(platform, large, small, sampling):
+            for line in targets(platform, large, small, Sampling(budget=SCALE.budget, iters=SCALE.iters)):
                 failures += line.startswith(said.WRONG)
                 print(line if line.startswith(said.WRONG) else f"{said.KEY}{line}", flush=True)
     except CollbenchError as error:

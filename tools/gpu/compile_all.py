@@ -25,10 +25,9 @@ from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import CollbenchError, Unsupported
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu import probe
-from tools.gpu import refusals, said, scale
+from tools.gpu import refusals, said
 from tools.gpu.checks import KINDS, ODD, case
-from tools.gpu.places import ON_GPU, Place, opened
-from tools.gpu.stages import CACHE
+from tools.gpu.places import ON_GPU, SCALE, Place, opened
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not probe.available():
         return said.no_gpu("compiled")
     works, start = list(wanted()), time.monotonic()
-    processes = min(len(works), os.cpu_count() or 1, scale.chosen().compilers)
+    processes = min(len(works), os.cpu_count() or 1, SCALE.compilers)
     failures: list[str] = []
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         for number, done in enumerate(as_completed([pool.submit(carry_out, work) for work in works]), 1):
@@ -110,7 +109,7 @@ def _platform() -> gpu.GpuPlatform:
 
 
 def _kept() -> str:
-    folder = os.environ.get(CACHE)
+    folder = os.environ.get("CUPY_CACHE_DIR")
     return f"; {len(list(Path(folder).glob('*.cubin')))} cubins in {folder}" if folder else ""
 
 

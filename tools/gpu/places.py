@@ -1,4 +1,4 @@
-"""Where the checks of a GPU run: so many ranks on so many GPUs, with a platform opened there."""
+"""Where the checks of a GPU run: so many ranks on so many GPUs, with a platform opened there; and how much they do."""
 
 import os
 from collections.abc import Iterator
@@ -11,13 +11,56 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import PlatformError, Unsupported
 from collbench.platforms.gpu import cuda as gpu_cuda
-from collbench.platforms.gpu import nccl
+from collbench.platforms.gpu import launch, nccl
 from collbench.platforms.gpu import platform as gpu
-from collbench.platforms.layout import Layout
+from collbench.platforms.layout import MemoryLayout
 from collbench.platforms.processes import Alone
-from tools.gpu import scale
 
-SCALE = scale.chosen()
+
+@dataclass(frozen=True)
+class Scale:
+    """Counts, sizes in bytes, and times in seconds of the programs of this folder."""
+
+    most_ranks: int = 8
+    implementations: tuple[str, ...] = tuple(name for name, way in implementations().items() if "gpu" in way.platforms)
+    calls: int = 200  # with changing data, of a small message
+    launches: int = 20  # back to back, in a sample
+    large: int = 20 * 2**20 + 12  # a message of several laps and no whole packs
+    dtypes: tuple[str, ...] = tuple(DATATYPES)
+    redops: tuple[str, ...] = tuple(REDUCTIONS)
+    bench: tuple[int, int] = (256 * 2**20, 4096)  # the sizes that have targets
+    budget: float = 5.0  # seconds for one of these
+    iters: int | None = None  # samples of it, instead of as many as are needed
+    sanitized: int = 40_012
+    accounted: float = 0.2  # the least share of an operation's time that its log must account for
+    longest: float = 1.5  # of the traced operation's time, the most that a rank's track may take
+    slowest: float = 0.1  # an operation of some hundred bytes
+    spins: int = launch.SPINS  # tries of a wait that is in vain
+    in_vain: tuple[float, float] = (0.5, 25.0)  # how long that may take
+    compilers: int = 8  # processes, at most
+
+
+SMALL_SCALE = Scale(
+    most_ranks=3,
+    implementations=("nccl", "ring-host", "ring-flags", "one-shot-ll", "nvls", "narrow-bfloat16"),  # of every kind
+    calls=2,
+    launches=2,
+    large=1244,
+    dtypes=("float",),
+    redops=("sum",),
+    bench=(4096, 64),
+    budget=0.0,
+    iters=2,
+    sanitized=64,
+    accounted=0.0,
+    longest=1e3,
+    slowest=10.0,
+    spins=500,
+    in_vain=(0.0, 25.0),
+    compilers=2,
+)
+"""For the machine that tests make up: all parts run."""
+SCALE = SMALL_SCALE if os.environ.get("COLLBENCH_GPU_SCALE") == "small" else Scale()
 SPARE = 8  # bytes of the largest element: sizes are rounded to whole ones
 
 
@@ -74,10 +117,10 @@ def opened(place: Place, largest: int = SCALE.large, run: bool = True) -> Iterat
         platform.close()
 
 
-def laid_out(sweep: Sweep, run: bool) -> Layout:
+def laid_out(sweep: Sweep, run: bool) -> MemoryLayout:
     """Return the regions of a rank's memory; without FIFOs where no implementation is run."""
     needed = needs(sweep.implementations, sweep.ranks, "gpu")
-    return Layout.of(sweep, needed if run else replace(needed, fifos=dict.fromkeys(needed.fifos, 0)))
+    return MemoryLayout.of(sweep, needed if run else replace(needed, fifos=dict.fromkeys(needed.fifos, 0)))
 
 
 _shared: list[dict[str, str]] = []  # what NCCL was told in this process

@@ -33,7 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if not probe.available():
         return said.no_gpu("tested")
-    places = [Place(1 if chosen.ranks else None, SCALE.ranks(chosen.ranks), HOW[how]) for how in chosen.how or HOW]
+    places = [
+        Place(1 if chosen.ranks else None, min(chosen.ranks, SCALE.most_ranks), HOW[how]) for how in chosen.how or HOW
+    ]
     ways = [way for way in ON_GPU if way.name in choose(chosen.impl, "gpu")]
     try:
         return worst([run_place(place, ways, chosen.check or names) for place in places])

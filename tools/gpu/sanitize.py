@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return said.skip("there is no compute-sanitizer on the path: it comes with the CUDA toolkit")
     return max(
         _under([program, "--tool", chosen.tool, "--error-exitcode", "9"], chosen.tool, ranks)
-        for ranks in dict.fromkeys(map(SCALE.ranks, RANKS))
+        for ranks in RANKS
+        if ranks <= SCALE.most_ranks
     )
 
 

@@ -1,137 +1,110 @@
-"""The stages of a GPU campaign, in order of value.  A new stage is a record here; campaign.py runs it."""
+"""The stages of a GPU campaign, in order of value.  A new stage is a record here; campaign.py runs it.
 
-from collections.abc import Iterable, Iterator
+Times in the comments are those of an H100 that 4 ranks share.
+"""
+
 from dataclasses import dataclass
 
-from collbench.errors import unknown
-
-CACHE = "CUPY_CACHE_DIR"  # the variable that names the folder of compiled kernels, which stages share
-MOST = 240  # seconds that a stage may take
+SIZES = ("-b", "8", "-e", "256M", "-f", "4")
+STEP = ("--ranks", "4", "--compute", "5ms", "--gradients", "64M", "--matrix", "2048")
 TOOLS = ("memcheck", "racecheck", "synccheck")  # of compute-sanitizer
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A program of this folder with its arguments, `{folder}` standing for one of its own; its exit status: said.py."""
+    """A command of collbench, or a program of this folder; `{folder}` stands for a folder of the stage's own."""
 
     name: str
     shows: str
-    command: tuple[str, ...]
-    limit: int = MOST  # seconds after which it is ended
-    part: str = "tests"  # a name for several stages
+    command: tuple[str, ...]  # begins with `collbench`, or with the name of a program
+    limit: int = 240  # seconds after which it is ended
     gpus: int = 1  # without which it is not possible
+    package: str = ""  # of Python, likewise
+    tests: bool = False  # whether it says that something is right, and not how fast it is
+
+
+def _sweep(name: str, shows: str, *words: str, gpus: int = 1) -> Stage:
+    return Stage(name, shows, ("collbench", "sweep", "--on", "gpu", *words, "--out", "{folder}/run"), 150, gpus)
 
 
 def _rungs(ranks: int, how: str) -> Stage:
-    shows = f"every rung is exact with {ranks} ranks, by {how}"
-    return Stage(f"rungs-{ranks}-{how}", shows, ("run", "--impl", "ladder", "--ranks", str(ranks), "--how", how))
-
-
-def _processes(ranks: int, *more: str) -> Stage:
-    words = [part.removeprefix("--") for part in more]
-    shows = f"{ranks} processes on one GPU are right{''.join(f', through {word.upper()}' for word in words)}"
-    program = ("processes", "--out", "{folder}/run", "--ranks", str(ranks), *more)
-    return Stage("-".join(["processes", str(ranks), *words]), shows, program)
+    command = ("run", "--impl", "ladder", "--ranks", str(ranks), "--how", how)
+    return Stage(f"rungs-{ranks}-{how}", f"every rung is exact with {ranks} ranks, by {how}", command, tests=True)
 
 
 def _nccl(ranks: int) -> Stage:
-    shows = f"NCCL is right with {ranks} ranks on one GPU (needs 2.30)"
-    return Stage(f"nccl-{ranks}", shows, ("run", "--impl", "nccl", "--ranks", str(ranks)), 120)
+    command = ("run", "--impl", "nccl", "--ranks", str(ranks))
+    return Stage(f"nccl-{ranks}", f"NCCL is right with {ranks} ranks on one GPU (needs 2.30)", command, 120, tests=True)
 
 
-def _sweep(ranks: int) -> Stage:
-    shows = f"times of all implementations with {ranks} ranks, with plots"
-    return Stage(f"sweep-{ranks}", shows, ("measure", "--ranks", str(ranks), "--out", "{folder}/run"), 120, "sweeps")
+def _tool(tool: str) -> Stage:
+    shows = f"every rung under compute-sanitizer's {tool}"
+    return Stage(tool, shows, ("sanitize", "--tool", tool), tests=True)
 
 
-def _steps(command: str, shows: str) -> Iterator[Stage]:
-    """On ranks that share the first GPU, and with a rank on every GPU."""
-    program = ("stepped", command, "--out", "{folder}/run")
-    yield Stage(f"steps-{command}", f"{shows}, on ranks that share a GPU", (*program, "--ranks", "4"), 75, "sweeps")
-    everywhere, words = f"{shows}, with a rank on every GPU", (*program, "--ranks", "0")
-    yield Stage(f"steps-{command}-every-gpu", everywhere, words, part="sweeps", gpus=2)
+def _step(command: str, shows: str, *words: str) -> Stage:
+    words = ("collbench", "step", command, "--on", "gpu", *words, "--out", "{folder}/run")
+    return Stage(f"steps-{command}", shows, words, 75)
 
 
-_KINDS = ("run", "--impl", "ladder", "--ranks", "2", "--how", "launches", "--check", "every_type_and_reduction")
+def _processes(ranks: int) -> Stage:
+    start = ("collbench", "launch", "--go", "--launcher", "mpirun", "--ranks-per-node", str(ranks), "--")
+    shows = f"{ranks} processes on one GPU, started by MPI, are right"
+    return Stage(
+        f"mpi-{ranks}",
+        shows,
+        (*start, "sweep", "--on", "gpu", *_FEW, "--out", "{folder}/run"),
+        package="mpi4py",
+        tests=True,
+    )
 
-# An H100 took 47 s for the 138 rows of an all-reduce on 4 ranks, 14 s to explain all, 54 s to compile all.
+
+_FEW = ("--op", "allreduce,allgather", "--impl", "all", "-b", "240", "-e", "16K", "-f", "60", "-n", "2", "--no-plot")
+_ALL = ("--op", "allreduce,broadcast,allgather", "--impl", "all", *SIZES)
+_PAIRS = ("--op", "pingpong,bandwidth,bidirectional,multipair", "--impl", "nccl", *SIZES)
+_CHECK = ("collbench", "check", "--budget", "40s")
+_VERIFY = ("--ranks", "4", "-d", "all", "--redop", "all", "--op", "allreduce", "--impl", "all,narrow")
+_EXPLAIN = ("--ranks", "4", "--impl", "ladder", "-b", "64K", "-e", "16M", "-f", "256", "--out", "{folder}/run")
+_OVERLAP = ("--impl", "auto,two-shot,ring-events,ring-host,nccl", "--buckets", "4M,16M,64M")
+_SCALE = ("--ranks", "1..4", *STEP[2:])
+
 STAGES = (
-    Stage(
-        "newcomer",
-        "`collbench sweep --op allreduce`, and nothing else, has a right row for all",
-        ("newcomer", "sweep", "--out", "{folder}/run"),
-        120,
-        "sweeps",
-    ),
-    *(_sweep(ranks) for ranks in (4, 2, 8)),
-    Stage(
-        "launches-per-graph",
-        "the time of an operation by how many are in a graph",
-        ("launches_per_graph",),
-        150,
-        "bench",
-    ),
-    Stage("kernels", "every kernel compiles for this GPU; fills the cache", ("compile_all",), 120),
-    Stage("kinds", "every type with every reduction is exact, rung by rung", _KINDS, 120),
-    Stage("targets", "the speed targets, as shares of their bounds", ("bench",), 90, "bench"),
-    Stage("explain", "where the time of every rung goes", ("explained", "--out", "{folder}/run"), 75),
-    *_steps("overlap", "what streams hide of a training step's communicating"),
-    *_steps("scale", "how a training step scales"),
-    *_steps("stragglers", "who is late"),
-    Stage(
-        "check",
-        "`collbench check` has a baseline from the second time on",
-        ("newcomer", "check", "--out", "{folder}/state"),
-        110,
-        "sweeps",
-    ),
+    _sweep("newcomer", "a user's first sweep, with all defaults", "--op", "allreduce"),  # 47 s for 138 rows
+    *(_sweep(f"sweep-{ranks}", f"times with {ranks} ranks", "--ranks", str(ranks), *_ALL) for ranks in (4, 2, 8)),
+    Stage("kernels", "every kernel compiles for this GPU; fills the cache", ("compile_all",), 120, tests=True),  # 54 s
     Stage(
         "verify",
         "`collbench verify` of all types and reductions has nothing to complain of",
-        ("verified", "--ranks", "4"),
-        120,
+        ("collbench", "verify", "--on", "gpu", *_VERIFY),
+        tests=True,
     ),
-    Stage("nccl-tests", "`nccl` and nccl-tests time the same alike", ("nccl_tests", "--out", "{folder}"), 120, "bench"),
-    Stage("facts", "what this GPU is, and how fast it copies", ("facts",), 120),  # CuPy from a cold disk
+    Stage("targets", "the speed targets, as shares of their bounds", ("bench",), 90),
+    Stage(
+        "explain", "where the time of every rung goes", ("collbench", "explain", "--on", "gpu", *_EXPLAIN), 75
+    ),  # 14 s
+    _step("overlap", "what streams hide of a step's communication", *STEP, *_OVERLAP),
+    _step("scale", "how a step scales", *_SCALE, "--impl", "auto,nccl"),
+    _step("stragglers", "which rank is late", "--ranks", "4", "--impl", "auto,two-shot,nccl"),
+    Stage("check", "`collbench check`, which becomes a baseline", _CHECK, 110),
+    Stage("check-again", "`collbench check`, compared with that", _CHECK, 110),
+    Stage("topology", "`collbench topo`: what joins the GPUs", ("collbench", "topo", "--on", "gpu"), 60),
     *(_rungs(ranks, how) for ranks in (4, 2, 8) for how in ("launches", "graphs")),
-    Stage("rungs-every-gpu", "every rung is exact with a rank on every GPU", ("run", "--impl", "ladder"), gpus=2),
-    *(_nccl(ranks) for ranks in (2, 4, 8)),
-    Stage("nccl-every-gpu", "NCCL is right with a rank on every GPU", ("run", "--impl", "nccl"), 120, gpus=2),
     Stage(
-        "sweep-every-gpu",
-        "times of all implementations with a rank on every GPU",
-        ("measure", "--ranks", "0", "--out", "{folder}/run"),
-        part="sweeps",
+        "rungs-every-gpu",
+        "every rung is exact with a rank on every GPU",
+        ("run", "--impl", "ladder"),
         gpus=2,
+        tests=True,
     ),
-    *(Stage(tool, f"every rung under compute-sanitizer's {tool}", ("sanitize", "--tool", tool)) for tool in TOOLS),
-    _processes(2),
-    _processes(4),
-    _processes(2, "--mps"),
-    Stage("processes-every-gpu", "a process on every GPU is right", ("processes", "--out", "{folder}/run"), gpus=2),
-    Stage("rungs-narrow", "rungs with narrow wires keep their bounds", ("run", "--impl", "narrow", "--ranks", "4")),
+    *(_nccl(ranks) for ranks in (2, 4, 8)),
+    _sweep("sweep-every-gpu", "times with a rank on every GPU", *_ALL, gpus=2),
+    *map(_tool, TOOLS),
+    *map(_processes, (2, 4)),
     Stage(
-        "sweep-pairs",
-        "messages between pairs of ranks, as OSU sends them (needs NCCL 2.30)",
-        ("measure", "--pairs", "--ranks", "2", "--out", "{folder}/run"),
-        part="sweeps",
+        "rungs-narrow",
+        "rungs with narrow wires keep their bounds",
+        ("run", "--impl", "narrow", "--ranks", "4"),
+        tests=True,
     ),
-    Stage(
-        "sweep-settings",
-        "`collbench sweep --ab` measures under two settings in turn",
-        ("settings", "--ranks", "4", "--out", "{folder}/run"),
-        part="sweeps",
-    ),
-    Stage("nccl-arrangements", "NCCL in one process and in many", ("nccl_arrangements",), part="bench", gpus=2),
+    _sweep("sweep-pairs", "messages between pairs of ranks (needs NCCL 2.30)", "--ranks", "2", *_PAIRS),
 )
-
-
-def choose(names: Iterable[str], stages: tuple[Stage, ...] = STAGES) -> list[Stage]:
-    """The stages of these names or parts, in their order; UsageError with all names where there is none of a name."""
-    wanted = set(names)
-    known = {stage.name for stage in stages} | {stage.part for stage in stages}
-    for name in sorted(wanted - known):
-        raise unknown(
-            "stage", name, [*dict.fromkeys(stage.part for stage in stages), *(stage.name for stage in stages)]
-        )
-    return [stage for stage in stages if {stage.name, stage.part} & wanted]

@@ -1,11 +1,9 @@
-"""What kernels become, as the tables of docs/kernels.md: `python -m tools.kernels.facts` prints them."""
+"""What primitives of the kernels become, as the table of docs/kernels.md: `python -m tools.kernels.facts` prints it."""
 
 from dataclasses import dataclass
-from importlib import metadata
 
 from collbench.platforms import compiler
 from tools.kernels import sass
-from tools.kernels.nvrtc import ARCHITECTURES, PROGRAMS, compiled
 
 ARRAY = {"LDG.E.128", "STG.E.128"}
 VECTORS = {"LD.E.128.STRONG.SYS", "ST.E.128.STRONG.SYS"}
@@ -68,27 +66,11 @@ def probes() -> str:
     return compiler.source("packets.cuh") + "".join(calls)
 
 
-def version() -> str:
-    """Of the compiler."""
-    return metadata.version("nvidia-cuda-nvrtc-cu12")
-
-
 def instructions_table() -> str:
     """As on sm_80 and later."""
     rows = [f"| `{p.call}` | {', '.join(f'`{word}`' for word in p.instructions(90))} |" for p in PRIMITIVES.values()]
     return "\n".join(["| Call | Instructions |", "|---|---|", *rows])
 
 
-def registers_table() -> str:
-    """Of a thread, by kernel and architecture: sums of float, and averages of int8, which take most."""
-    columns = [*(("float", "sum", arch) for arch in ARCHITECTURES), ("int8", "avg", 90)]
-    lines = [["File", "Kernel", *(f"sm_{arch} {dtype}" for dtype, _, arch in columns)], ["---"] * (2 + len(columns))]
-    for file, more in PROGRAMS:
-        for name in compiler.entries(file):
-            counts = (compiled(file, more, *column).resources[name].registers for column in columns)
-            lines.append([" ".join([f"`{file}`", *more]), f"`{name}`", *map(str, counts)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 if __name__ == "__main__":
-    print(f"NVRTC {version()}", instructions_table(), registers_table(), sep="\n\n")
+    print(instructions_table())

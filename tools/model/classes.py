@@ -1,4 +1,4 @@
-"""The model's errors by kind of machine, from constants fitted without the machine, beside those of rivals."""
+"""The model's errors by kind of machine, from constants fitted without the machine."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -7,7 +7,6 @@ import numpy as np
 from collbench.model.error_bands import SMALL
 from collbench.topology.products import capability
 from tools.model.accuracy import Errors
-from tools.model.rivals import line, own_table
 from tools.model.spread import unseen
 from tools.model.systems import Published
 
@@ -38,19 +37,19 @@ SMALL_ALLTOALL = "one node, all-to-all to 64 KiB"
 
 
 def by_class(strangers: Sequence[Errors], kin: Sequence[Errors], probed: Sequence[Errors]) -> Iterator[str]:
-    """Errors of this model, of NCCL's table and of a line, and what share of the rows lies in others' bands.
+    """Errors of this model, and what share of the rows lies in others' bands.
 
     Of strangers no other machine of the operator is in the fit; of kin only the machine itself is left out.  Five sizes
     of the strangers that are `probed` were measured before.
     """
     rows = [(found, lies) for found, lies in unseen(strangers)]
-    yield "| machines | rows | strangers, % | p90 | signed | in the band | kin | five sizes | NCCL's table | a line |"
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+    yield "| machines | rows | strangers, % | p90 | signed | in the band | kin | five sizes |"
+    yield "|---|---|---|---|---|---|---|---|"
     for name, among in CLASSES.items():
         found = [one for one, _ in rows if among(one.sweep)]
         held = np.concatenate([lies for one, lies in rows if among(one.sweep)])
         others = (np.concatenate([one.relative for one in every if among(one.sweep)]) for every in (kin, probed))
-        yield _line(name, found, (held.mean(), *map(np.median, others), *_rivals(found, strangers)))
+        yield _line(name, found, (held.mean(), *map(np.median, others)))
     small = [
         one.up_to(SMALL) for one in strangers if one.sweep.system.nodes == 1 and one.sweep.collective == "alltoall"
     ]
@@ -61,16 +60,4 @@ def _line(name: str, found: Sequence[Errors], more: Sequence[float]) -> str:
     wrong, logs = (np.concatenate(parts) for parts in zip(*((one.relative, one.logs) for one in found), strict=True))
     words = [f"{100 * share:.1f}" for share in (np.median(wrong), np.quantile(wrong, 0.9))]
     words += [f"{100 * np.expm1(-np.median(logs)):+.1f}", *(f"{100 * share:.1f}" for share in more)]
-    return f"| {name} | {len(wrong)} | " + " | ".join(words + ["-"] * (8 - len(words))) + " |"
-
-
-def _rivals(found: Sequence[Errors], every: Sequence[Errors]) -> tuple[float, float]:
-    """Median errors of NCCL's table, of those rows that it has, and of a line."""
-    tabled, lined = [], []
-    for one in found:
-        own = own_table(one.sweep, one.nbytes)
-        if own is not None:
-            tabled.append(np.abs(own / one.measured - 1))
-        others = [other.sweep for other in every if other.sweep.operator != one.sweep.operator]
-        lined.append(np.abs(line(one.sweep, one.nbytes, others) / one.measured - 1))
-    return float(np.median(np.concatenate(tabled))), float(np.median(np.concatenate(lined)))
+    return f"| {name} | {len(wrong)} | " + " | ".join(words + ["-"] * (6 - len(words))) + " |"

@@ -97,15 +97,6 @@ def write(page: Path, name: str, lines: Iterable[str]) -> None:
     page.write_text(re.sub(re.escape(begin) + ".*" + re.escape(end), lambda match: body, text, flags=re.DOTALL))
 
 
-def constants_table(known: Constants) -> Iterable[str]:
-    """As fitted to all machines, each with its meaning."""
-    yield "| constant | value | meaning |"
-    yield "|---|---|---|"
-    for name, value in known.items():
-        shown = f"{value * 1e6:.3g} us" if value < 1e-2 else f"{value:.3g}"
-        yield f"| `{name}` | {shown} | {meanings()[name]} |"
-
-
 @cache
 def meanings() -> dict[str, str]:
     """What stands beside the constants in their module; KeyError later on for one that has none."""
@@ -122,7 +113,6 @@ def main() -> None:
     by_machine = left_out(sweeps, known, lambda sweep: sweep.machine)
     kin = [errors(sweep, by_machine[sweep.machine]) for sweep in sweeps]
     for name, lines in (
-        ("constants", constants_table(_short(known))),
         ("errors", summary(found)),
         ("classes", by_class(found["nothing"], kin, found["five sizes"])),
         ("worst", worst(found)),

@@ -9,16 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from tools.mutants import of_gpus, of_implementations, of_kernels, of_wires
-from tools.mutants.trial import BROKEN, CAUGHT, PASSED, Mutant, Outcome, carried_out, copied, tried
+from tools.mutants.trial import BROKEN, CAUGHT, PASSED, Mutant, Outcome, carried_out, copied, mutants, tried
 
-MUTANTS = (*of_kernels.MUTANTS, *of_implementations.MUTANTS, *of_gpus.MUTANTS, *of_wires.MUTANTS)
 AT_ONCE = max(1, len(os.sched_getaffinity(0)) // 2)  # most trials have two ranks, which spin
 
 
 def main() -> int:
     """All, or those whose names have one of the words given."""
-    chosen = [one for one in MUTANTS if not sys.argv[1:] or any(word in one.name for word in sys.argv[1:])]
+    chosen = [each for each in mutants() if not sys.argv[1:] or any(word in each.name for word in sys.argv[1:])]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(AT_ONCE) as pool:
         folder, cache = Path(scratch), Path(scratch, "cache")
         began = time.monotonic()

@@ -1,11 +1,17 @@
-"""Faults of the plain Python, each tried by the tests: `python -m tools.mutants.of_python [WORD ...]`.
+"""Faults drawn over the syntax of the package, each tried by the tests: `python -m tools.mutants.of_python`.
 
-The checkout is copied once; each fault in turn replaces one text of one file, and the tests named with it must fail.
-Faults were chosen by reading the code, not the tests.  `--checkout FOLDER` tries the tests of another checkout, with
-its own environment, so that two states of the tests can be compared; `--tests FOLDER ...` tries other tests.
+`--seed 1 --number 50 collbench/model` draws fifty faults of that folder.  A fault changes one place of one function: a
+comparison, a boundary, an operator, a number, a condition, a returned value, the order of two arguments, a call that is
+left out.  The checkout is copied once, each fault in turn is written into the copy, and the tests that import the
+module must fail, or else the quick tests of its folder.  Survivors are listed with their place.
+
+A draw depends on the text of a function and not on its place in the tree: the same seed draws the same faults of two
+commits, as far as both have the function.  `--tree FOLDER` takes code, tests and environment from another checkout.
 """
 
 import argparse
+import ast
+import hashlib
 import os
 import re
 import shutil
@@ -13,540 +19,228 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 900  # that one run of tests may take
-CAUGHT, SURVIVED, GONE, BROKEN = "caught", "SURVIVED", "GONE", "BROKEN"
+PACKAGE = "collbench"
+SECONDS = 600  # that one run of tests may take
+QUICK = ("-m", "not full and not machine and not deploy")
+
+COMPARISONS = {ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">"}
+COMPARISONS |= {ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is"}
+BOUNDARIES = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
+ARITHMETIC = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//", ast.Pow: "*"}
+ARITHMETIC |= {ast.BitAnd: "|", ast.BitOr: "&", ast.LShift: ">>", ast.RShift: "<<"}
+UNTOUCHED_FUNCTIONS = ("__repr__", "__str__", "__hash__", "__format__")
+# What only a clock, a reader of messages or a type checker would notice.
+UNTOUCHED_ARGUMENTS = ("strict", "timeout", "indent", "stacklevel", "daemon", "frozen", "slots", "kw_only", "maxsize")
+ANY_ORDER = ("isinstance", "max", "min")
+UNTOUCHED_CALLS = ("sleep", "print", "cast", "TypeVar", "warn", "Opt")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A text that occurs once in a file of collbench/, what stands there instead, and the tests that should fail."""
+    """A span of a file's bytes, and what stands there instead."""
 
-    name: str
     file: str
+    line: int
+    key: str  # what a draw depends on
+    operator: str
+    start: int
+    end: int
     old: str
     new: str
-    tests: tuple[str, ...]
+
+    def __str__(self) -> str:
+        old, new = (re.sub(r"\s+", " ", text)[:60] for text in (self.old, self.new))
+        return f"{self.file}:{self.line}: {self.operator}: `{old}` -> `{new}`"
 
 
-def of(part: str, tests: str, file: str, *faults: tuple[str, str, str]) -> list[Fault]:
-    """Faults (name, old text, new text) of one file."""
-    return [Fault(f"{part}: {name}", f"collbench/{file}", old, new, tuple(tests.split())) for name, old, new in faults]
+class Reader:
+    """Finds every place of one file that can be changed."""
+
+    def __init__(self, file: str, text: bytes) -> None:
+        self.file, self.text = file, text
+        self.faults: list[Fault] = []
+        self._starts = [0]
+        for line in text.splitlines(keepends=True):
+            self._starts.append(self._starts[-1] + len(line))
+        self._seen: Counter[str] = Counter()
+        self._visit(ast.parse(text), Path(file).stem)
+
+    def _visit(self, node: ast.AST, function: str) -> None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            function = f"{function}.{node.name}"
+        for operator, target, new in changes(node):
+            self._add(function, operator, target, new)
+        for child in touched(node):
+            self._visit(child, function)
+
+    def _add(self, function: str, operator: str, node: ast.expr | ast.stmt, new: str) -> None:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        start = self._starts[node.lineno - 1] + node.col_offset
+        end = self._starts[node.end_lineno - 1] + node.end_col_offset
+        old, plain = self.text[start:end].decode(), ast.unparse(node)
+        key = f"{function} {operator} {plain} {new}"
+        self._seen[key] += 1
+        self.faults.append(Fault(self.file, node.lineno, f"{key} {self._seen[key]}", operator, start, end, old, new))
 
 
-MODEL = (
-    *of(
-        "model",
-        "tests/model",
-        "model/equation.py",
-        (
-            "network terms calibrated by the factor of latency",
-            "self.network * calibration.network",
-            "self.network * calibration.latency",
-        ),
-        (
-            "calibration moves what the hardware can carry",
-            "np.minimum(self.rate * calibration.rate, self.limit)",
-            "np.minimum(self.rate, self.limit) * calibration.rate",
-        ),
-        ("filling grows with bytes, not their root", "np.sqrt(transferring)", "transferring"),
-    ),
-    *of(
-        "model",
-        "tests/model",
-        "model/nccl_terms.py",
-        (
-            "all ranks instead of nodes share a node's cards",
-            "system.nics.per_node / schedule.sent(system.nodes)",
-            "system.nics.per_node / schedule.sent(system.ranks)",
-        ),
-        (
-            "a tree's port with factor n instead of n-1",
-            "sent = 2 * (system.gpus - 1) / system.gpus",
-            "sent = 2 * system.gpus / system.gpus",
-        ),
-        ("a switch that adds carries 1 - 1/n", "sent = 1 + 1 / gpus", "sent = 1 - 1 / gpus"),
-    ),
-    *of(
-        "model",
-        "tests/model",
-        "model/schedule.py",
-        ("a ring of n steps", "max(1, self.rounds) * (ranks - 1)", "max(1, self.rounds) * ranks"),
-    ),
-    *of(
-        "model",
-        "tests/model",
-        "model/nccl_terms.py",
-        ("all but the own rank are on other nodes", "(ranks - gpus) / ranks", "(ranks - 1) / ranks"),
-    ),
-    *of(
-        "model",
-        "tests/model",
-        "model/steps.py",
-        (
-            "a bucket goes out before it is computed",
-            "slowed * place / len(buckets)",
-            "slowed * (place - 1) / len(buckets)",
-        ),
-        ("the last bucket slows computing too", "sum(buckets[:-1])", "sum(buckets)"),
-    ),
-    *of(
-        "model",
-        "tests/model",
-        "model/error_bands.py",
-        ("a boundary belongs to the size below", "int(nbytes >= SMALL)", "int(nbytes > SMALL)"),
-    ),
-    *of(
-        "model",
-        "tests/model",
-        "model/constants.py",
-        ("one rendezvous for all hops", '(hops * constants["rendezvous"] if', '(constants["rendezvous"] if'),
-    ),
-    *of(
-        "model",
-        "tests/model",
-        "model/nccl_tuner.py",
-        ("one level of a tree too many", "self.nodes.bit_length() - 1", "self.nodes.bit_length()"),
-        ("a closing hop that is not counted", "counted = hops + closing", "counted = hops"),
-    ),
-    *of(
-        "model",
-        "tests/model",
-        "model/network.py",
-        (
-            "a link at half its rate is down",
-            "lanes[group, place * level.paths + path] *= fault.left",
-            "lanes[group, place * level.paths + path] = 0",
-        ),
-    ),
-)
+def touched(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the children of a node in which faults are looked for: no messages, types, decorators, representations."""
+    left_out: list[ast.AST | None] = []
+    if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom):
+        return
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if node.name in UNTOUCHED_FUNCTIONS:
+            return
+        left_out += [*node.decorator_list, node.returns]
+    elif isinstance(node, ast.ClassDef):
+        left_out += node.decorator_list
+    elif isinstance(node, ast.AnnAssign | ast.arg):
+        left_out.append(node.annotation)
+    elif isinstance(node, ast.Call):
+        if name_of(node.func) in UNTOUCHED_CALLS:
+            return
+        left_out += [word for word in node.keywords if word.arg in UNTOUCHED_ARGUMENTS]
+    elif isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "__name__ == '__main__'"):
+        return
+    yield from (child for child in ast.iter_child_nodes(node) if child not in left_out)
 
-RUNNER = (
-    *of(
-        "sampling",
-        "tests/measure/test_sampling.py",
-        "measure/sampling.py",
-        (
-            "the slower of two looks counts",
-            "elapsed = min(_steady(prepared, platform, launches) for _ in range(2)) * launches",
-            "elapsed = max(_steady(prepared, platform, launches) for _ in range(2)) * launches",
-        ),
-        ("no limit on launches", "min(_MORE * launches, _MOST_LAUNCHES)", "_MORE * launches"),
-        ("disturbed far too often", "_region(platform, sampling) / _MORE", "_region(platform, sampling) * _MORE"),
-        (
-            "samples of all parts together",
-            "self.samples.append(seconds / self._subject.case.collective.parts)",
-            "self.samples.append(seconds)",
-        ),
-        ("the closing sample is one too many", "taken = len(samples[0]) + 1", "taken = len(samples[0])"),
-        (
-            "one precise candidate is enough",
-            "return all(relative_halfwidth(of_candidate)",
-            "return any(relative_halfwidth(of_candidate)",
-        ),
-        ("a few lucky samples are enough", "sampling.budget / 10 or taken % 8", "sampling.budget / 10 and taken % 8"),
-        ("implementations in the same order every round", "        order.reverse()\n", "        order.sort(key=id)\n"),
-        ("the closing check of one launch is made out of place", "if case.in_place:", "if not case.in_place:"),
-    ),
-    *of(
-        "checks",
-        "tests/measure/test_sampling.py",
-        "measure/checks.py",
-        ("latency of a part, not of the operation", "whole = seconds * case.collective.parts", "whole = seconds"),
-        (
-            "one rank in place copies nothing: forgotten",
-            "(case.collective.sharded or case.ranks == 1)",
-            "case.collective.sharded",
-        ),
-        (
-            "seconds of one operation against those of few",
-            "long = min(long, platform.clock.time(prepared, many) * many)",
-            "long = min(long, platform.clock.time(prepared, many))",
-        ),
-        ("a majority of all instead of a half", "2 * shorter - number >=", "shorter - number >="),
-    ),
-    *of(
-        "runner",
-        "tests/measure/test_steps_in_turn.py",
-        "measure/steps.py",
-        ("a step's seconds for its series'", "return series.seconds * series.steps", "return series.seconds"),
-        ("paced only if all series were", "2 * sum(paced) >", "sum(paced) >="),
-        (
-            "calibration takes a step for its series",
-            "elapsed = min(tried) * steps",
-            "elapsed = min(tried)",
-        ),
-        (
-            "chains that start anew at the last check",
-            "taken = self._take(self._steps, phase)",
-            "taken = products.reset() or self._take(self._steps, phase)",
-        ),
-    ),
-    *of(
-        "interleave",
-        "tests/measure/test_interleave.py",
-        "measure/interleave.py",
-        ("two more rounds that take as long as one", "last + 2 * (last - before) > end", "last + last - before > end"),
-    ),
-)
 
-COMPARE = (
-    *of(
-        "compare",
-        "tests/analysis/compare",
-        "stats.py",
-        ("a margin that is not a ratio's", "1 / (1 + margin) <= self.low", "1 - margin <= self.low"),
-    ),
-    *of(
-        "compare",
-        "tests/analysis/compare",
-        "analysis/bootstrap.py",
-        (
-            "the errors of both sides swapped",
-            "for end in (self.below, self.above))",
-            "for end in (self.above, self.below))",
-        ),
-        (
-            "means for medians",
-            "math.log(median(new) / median(base))",
-            "math.log(float(np.mean(new)) / float(np.mean(base)))",
-        ),
-        ("one-sided confidence", "student(0.5 + confidence / 2, freedom)", "student(confidence, freedom)"),
-        (
-            "freedom with the mean not deducted",
-            "sum(len(row.logs) - 1 for row in rows)",
-            "sum(len(row.logs) for row in rows)",
-        ),
-        ("half of the width for all of it", "((high - low) / 3.92) ** 2", "((high - low) / 1.96) ** 2"),
-    ),
-    *of(
-        "compare",
-        "tests/analysis/compare",
-        "analysis/compare.py",
-        (
-            "a regression within the margin",
-            "return self.verdict is Verdict.SLOWER and self.ratio > 1 + margin",
-            "return self.verdict is Verdict.SLOWER",
-        ),
-        ("more looks than sizes", "* _ALIKE / len(curve)", "/ _ALIKE / len(curve)"),
-        ("what sizes share made less by their number", "math.hypot(fmean(shared), ", "math.hypot(0.0, "),
-        ("a row the same by the interval of all", "if alone.surely_level(margin)", "if ratio.surely_level(margin)"),
-    ),
-    *of(
-        "compare",
-        "tests/analysis/compare",
-        "analysis/compare.py",
-        ("curves not counted among the intervals", "max(1, len(known) + len(curves))", "max(1, len(known))"),
-    ),
-    *of(
-        "compare",
-        "tests/analysis/compare",
-        "analysis/bootstrap.py",
-        ("an outlier that counts as scatter", "if distance > far}", "if distance > 1000 * far}"),
-        ("medians alone, by which swings are calm", "max(distances) ** 2", "distances[0] ** 2"),
-        ("errors of a middle of two counted as one", "right.error**2) / 4", "right.error**2) / 2"),
-        ("a window with one size missing", "place + NEAR + 1]", "place + NEAR]"),
-    ),
-    *of(
-        "compare",
-        "tests/analysis/compare",
-        "analysis/gate.py",
-        ("nothing to compare passes", "comparison.hidden or not comparison.rows for", "comparison.hidden for"),
-    ),
-    *of(
-        "compare",
-        "tests/analysis/compare",
-        "analysis/bootstrap.py",
-        ("resamples of few blocks stray too little", " * math.sqrt(blocks / (blocks - 1))", ""),
-    ),
-)
+def changes(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
+    """Yield what can be done to a node itself: the operator, what it replaces, and the text that it puts there."""
+    yield from of_operators(node)
+    match node:
+        case ast.Constant(bool(value)):
+            yield "truth", node, str(not value)
+        case ast.Constant(int() | float() as value):
+            yield "off by one", node, f"({value + 1!r})"
+        case ast.If(test) | ast.While(test) | ast.IfExp(test) if not isinstance(test, ast.Compare | ast.NamedExpr):
+            yield "condition", test, f"(not ({ast.unparse(test)}))"
+        case ast.Return(ast.expr() as value) if ast.unparse(value) != "None":
+            yield "return", value, "None"
+        case ast.Expr(ast.Call(function)) if name_of(function) not in UNTOUCHED_CALLS:
+            yield "call left out", node, "pass"
+        case ast.Call(function, [ast.expr() as first, ast.expr() as second, *rest]) if swappable(node):
+            yield "arguments", node, ast.unparse(ast.Call(function, [second, first, *rest], node.keywords))
 
-DIAGNOSE = (
-    *of(
-        "diagnose",
-        "tests/analysis/diagnose",
-        "analysis/diagnose.py",
-        ("deviations without their spread", "stretch.off / stretch.spread", "stretch.off"),
-        ("what is known worse counts more", "weights = 1 / np.diag(inside)", "weights = np.diag(inside)"),
-        ("one size too many wanted", "chosen.sum() >= FEWEST", "chosen.sum() > FEWEST"),
-    ),
-    *of(
-        "diagnose",
-        "tests/analysis/diagnose",
-        "analysis/diagnose.py",
-        ("a likelihood without the number of sizes", "(FREEDOM + len(off)) *", "FREEDOM *"),
-        ("a deviation for its variance", "ANYTHING**2 * together", "ANYTHING * together"),
-        ("a distance without the mean", "off = smoothed(logs) - errors.mean", "off = smoothed(logs)"),
-    ),
-    *of(
-        "diagnose",
-        "tests/analysis/diagnose",
-        "analysis/diagnose.py",
-        (
-            "slow against the typical time, not the band",
-            "row.typical > other.high for",
-            "row.typical > other.seconds for",
-        ),
-        ("a sum of neighbours for their mean", "(logs[:-2] + logs[2:]) / 2", "(logs[:-2] + logs[2:])"),
-        ("a hypothesis without its prior", "math.log(hypothesis.prior * max(", "math.log(max("),
-        ("many variants weigh more", " - math.log(len(likelihoods))", ""),
-        (
-            "a constant with the wrong sign",
-            "(times - healthy)[small]",
-            "(healthy - times)[small]",
-        ),
-        (
-            "reasons less likely than something else",
-            "max(0.0, ranked[0].weight - HARDLY)",
-            "(ranked[0].weight - HARDLY)",
-        ),
-    ),
-    *of(
-        "diagnose",
-        "tests/analysis/diagnose",
-        "analysis/diagnose.py",
-        ("one size too many wanted of a curve", "few = len(rows) < FEWEST", "few = len(rows) <= FEWEST"),
-    ),
-    *of(
-        "diagnose",
-        "tests/analysis/diagnose",
-        "analysis/hypotheses.py",
-        ("only one card, never half of them", "counts = {1, system.nics.per_node // 2}", "counts = {1}"),
-        (
-            "a slot that keeps its rate",
-            "gpu_rate=system.gpu_rate / 2, pcie_lanes",
-            "gpu_rate=system.gpu_rate, pcie_lanes",
-        ),
-    ),
-)
 
-PLANNER = (
-    *of(
-        "planner",
-        "tests/planner",
-        "planner/search.py",
-        ("utilisation of all GPUs as of one", " / seconds / layout.gpus / ", " / seconds / "),
-        ("the slow edge for the fast one", "seconds - error(LOW, spread)", "seconds - error(LOW, 1 / spread)"),
-    ),
-    *of(
-        "planner",
-        "tests/planner",
-        "planner/step.py",
-        ("a bubble of p micro-batches", "return (pipeline - 1 - shorter)", "return (pipeline - shorter)"),
-        ("filled in one direction", "return 2 * (pipeline - 1) * stage_once", "return (pipeline - 1) * stage_once"),
-    ),
-    *of(
-        "planner",
-        "tests/planner",
-        "planner/communication.py",
-        (
-            "keys of one GPU instead of all",
-            "nbytes = 2 * element * tokens * context * keys / tensor",
-            "nbytes = 2 * element * tokens * keys / tensor",
-        ),
-        (
-            "recomputation does not hide anything",
-            "longest, both = layer_backward + layer_again,",
-            "longest, both = layer_backward,",
-        ),
-        ("the first layer hides gradients too", " * (1 - 1 / own_layers), 0)", ", 0)"),
-        (
-            "gradients scattered at the width of weights",
-            '"reducescatter", layer_gathered * gradient_bytes / element',
-            '"reducescatter", layer_gathered',
-        ),
-    ),
-    *of(
-        "planner",
-        "tests/planner",
-        "planner/memory.py",
-        (
-            "more micro-batches in flight than there are",
-            "return minimum(micro_batches, pipeline",
-            "return maximum(micro_batches, pipeline",
-        ),
-        (
-            "weights sharded from level 2 on",
-            "return element * where(shard >= 3, share, whole)",
-            "return element * where(shard >= 2, share, whole)",
-        ),
-        (
-            "experts sharded among all replicas",
-            "return maximum(1, shards / expert)",
-            "return maximum(1, shards)",
-        ),
-    ),
-    *of(
-        "planner",
-        "tests/planner",
-        "planner/compute.py",
-        (
-            "the fullest stage without its chunks",
-            "ceil(layers / (pipeline * chunks)) * chunks",
-            "ceil(layers / pipeline)",
-        ),
-        ("fused attention takes twice as much", "where(fused, 0.5, 1)", "where(fused, 1, 0.5)"),
-    ),
-)
+def of_operators(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
+    """Yield what can be done to an operator: comparisons, boundaries, arithmetic, logic."""
+    match node:
+        case ast.Compare(left, [operator], [right]):
+            for name, table in (("comparison", COMPARISONS), ("boundary", BOUNDARIES)):
+                if sign := table.get(type(operator)):
+                    yield name, node, f"({ast.unparse(left)}) {sign} ({ast.unparse(right)})"
+        case ast.BinOp(left, operator, right) if type(operator) in ARITHMETIC and not is_text(left, right):
+            yield "arithmetic", node, f"(({ast.unparse(left)}) {ARITHMETIC[type(operator)]} ({ast.unparse(right)}))"
+        case ast.BoolOp(operator, values):
+            word = " and " if isinstance(operator, ast.Or) else " or "
+            yield "and, or", node, "(" + word.join(f"({ast.unparse(value)})" for value in values) + ")"
 
-FORMATS = (
-    *of(
-        "formats",
-        "tests/formats",
-        "formats/nccl_tests_log.py",
-        ("milliseconds of 2015 read as microseconds", "1e-3 if milliseconds else 1e-6", "1e-6"),
-    ),
-    *of(
-        "formats",
-        "tests/formats",
-        "formats/nccl_tests_text.py",
-        (
-            "an error behind a star is none",
-            'error.endswith("*"):\n        return 1',
-            'error.endswith("*"):\n        return 0',
-        ),
-        ("any count cuts a size", "if share and nbytes % share == 0 else None", "if share else None"),
-        ("ranks counted from 1", "max(max(numbers) + 1, per_process)", "max(max(numbers), per_process)"),
-        ("a table of one place is always out of place", "place == 1 or columns.in_place_first", "place == 1"),
-        ("columns do not matter", "if collective and _fits(collective, section, ranks):", "if collective:"),
-    ),
-    *of(
-        "formats",
-        "tests/formats",
-        "formats/imported.py",
-        ("any bandwidth fits", "if self.allows(ranks):", "if True:"),
-        ("no row contradicts itself", "if ranks not in fitting:", "if False:"),
-        ("a row of no time is read", "if not row.seconds and not row.wrong:", "if False:"),
-    ),
-    *of(
-        "formats",
-        "tests/formats",
-        "formats/source.py",
-        ("rounding three times as coarse", "Decimal(5).scaleb(", "Decimal(15).scaleb("),
-    ),
-    *of(
-        "formats",
-        "tests/formats",
-        "formats/nccl_tests_write.py",
-        ("version codes of 2.9 in the old way", "(major, minor) < (2, 9)", "(major, minor) <= (2, 9)"),
-        ("root 0 where there is none", "return case.root if case.collective.rooted else -1", "return case.root"),
-    ),
-    *of(
-        "formats",
-        "tests/formats",
-        "formats/osu.py",
-        ("a rank's message for the whole array", "size * (ranks if test.per_rank else 1)", "size"),
-        ("GB/s for MB/s", "seconds = nbytes / (rate * 1e6)", "seconds = nbytes / (rate * 1e9)"),
-    ),
-    *of(
-        "formats",
-        "tests/formats",
-        "formats/exported.py",
-        (
-            "the shortest sample for the mean",
-            "return fmean(result.times) if result.times",
-            "return min(result.times) if result.times",
-        ),
-        ("GiB/s for GB/s", "mean_seconds(result) / 1e9", "mean_seconds(result) / 2**30"),
-    ),
-    *of(
-        "formats",
-        "tests/formats",
-        "formats/rccl.py",
-        ("GPUs of a rank not counted", 'ranks *= whole(row.get("gpusperrank", "")) or 1', "ranks *= 1"),
-    ),
-    *of(
-        "formats",
-        "tests/formats tests/runfile",
-        "runfile/flat.py",
-        ("both ends of a band swapped", "low, high = result.band", "high, low = result.band"),
-    ),
-)
 
-CHECK = (
-    *of(
-        "check",
-        "tests/analysis/check tests/api/test_check.py",
-        "analysis/sequential.py",
-        ("false alarms not shared by sizes", "alarm = self.alarm / self.sizes", "alarm = self.alarm"),
-        ("an expectation without an error", "(variance + error**2)", "variance"),
-        ("rounds of the reference do not count", "sum(1 / count for count in rounds)", "1 / rounds[0]"),
-    ),
-    *of(
-        "check",
-        "tests/analysis/check tests/api/test_check.py",
-        "analysis/expectations.py",
-        ("states of the machine taken for one", "abs(math.log(first / second)) < SAME_STATE", "True"),
-        ("disturbed rows are a measure", "row.right and not row.disturbed and", "row.right and"),
-        ("floors without tolerance", "(1 + self.lower) * 1e9", "1e9"),
-        ("copies of the row do not count", "if row.floor:\n        least", "if False:\n        least"),
-    ),
-    *of(
-        "check",
-        "tests/analysis/check tests/api/test_check.py",
-        "analysis/check.py",
-        ("disturbed rounds count", "None if row.disturbed else expectation.of(row)", "expectation.of(row)"),
-        ("undecided sizes that seem slow are no matter", "if leaning or (undecided", "if (undecided"),
-        (
-            "a wrong result is no failure",
-            "if self.correctness.faults:\n            return Status.FAIL",
-            "if False:\n            return Status.FAIL",
-        ),
-    ),
-    *of(
-        "check",
-        "tests/api/test_check.py",
-        "api/checking.py",
-        ("slow runs join the baseline", "(unknown or result.status is Status.OK)", "True"),
-        ("a baseline without end", "folder if len(earlier) < GOOD_RUNS else None", "folder"),
-        ("slow at once", "return result.rounds >= SURE", "return True"),
-        (
-            "wrong results are measured on",
-            "if result.correctness.faults:\n        return True",
-            "if False:\n        return True",
-        ),
-    ),
-)
-FAULTS = (*MODEL, *RUNNER, *COMPARE, *DIAGNOSE, *PLANNER, *FORMATS, *CHECK)
+def swappable(call: ast.Call) -> bool:
+    """Whether the order of a call's first two arguments matters."""
+    first, second = map(ast.unparse, call.args[:2])
+    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+    return first != second and not starred and name_of(call.func) not in (*UNTOUCHED_CALLS, *ANY_ORDER)
+
+
+def is_text(*nodes: ast.expr) -> bool:
+    """Whether an operator joins or formats text."""
+    return any(
+        isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+        for node in nodes
+    )
+
+
+def name_of(function: ast.expr) -> str:
+    """Return the last name of what is called."""
+    return ast.unparse(function).rpartition(".")[2]
+
+
+def drawn(tree: Path, places: Sequence[str], seed: int, number: int) -> list[Fault]:
+    """Return so many faults of the files below these places, the same ones wherever the functions stand."""
+    faults = []
+    for path in files(tree, places):
+        faults += Reader(str(path.relative_to(tree)), path.read_bytes()).faults
+
+    def lot(fault: Fault) -> tuple[str, str]:
+        return hashlib.sha256(f"{seed} {fault.key}".encode()).hexdigest(), fault.file
+
+    return sorted(faults, key=lot)[:number]
+
+
+def files(tree: Path, places: Sequence[str]) -> Iterable[Path]:
+    """Return the Python files of these places, each once, in order."""
+    found: set[Path] = set()
+    for place in places:
+        path = tree / place
+        if not path.exists():
+            raise SystemExit(f"error: {tree} has no {place}; name files or folders of {PACKAGE}/")
+        found.update([path] if path.is_file() else path.rglob("*.py"))
+    return sorted(found)
 
 
 class Trials:
     """A copy of a checkout, in which faults are tried one after the other."""
 
-    def __init__(self, checkout: Path, folder: Path) -> None:
-        python = checkout / ".venv" / "bin" / "python"
-        self.python = str(python if python.exists() else sys.executable)
+    def __init__(self, tree: Path, folder: Path) -> None:
+        python = tree / ".venv" / "bin" / "python"
+        self._python = str(python if python.exists() else sys.executable)
         self.place = folder / "checkout"
         ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis")
-        shutil.copytree(checkout, self.place, ignore=ignored, symlinks=True)
+        shutil.copytree(tree, self.place, ignore=ignored, symlinks=True)
         # Neither size nor time of a file tells that it has a fault, so compiled files are held against the source.
-        command = [self.python, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "collbench", "tests"]
+        command = [self._python, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", PACKAGE, "tests"]
         subprocess.run(command, cwd=self.place, check=False)
-        self._environment = os.environ | {
-            "PYTHONPATH": str(self.place),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "COLLBENCH_CACHE": str(folder / "cache"),
-        }
-        marked = '"full: ' in (checkout / "pyproject.toml").read_text(encoding="utf-8")  # older tests know no such mark
-        self._chosen = ["-m", "not full and not machine"] if marked else []
-        self._failing: dict[tuple[str, ...], list[str]] = {}
+        self._environment = os.environ | {"PYTHONPATH": str(self.place), "PYTHONDONTWRITEBYTECODE": "1"}
+        self._environment["COLLBENCH_CACHE"] = str(folder / "cache")
+        self._imports = {path: imported(path) for path in sorted((self.place / "tests").rglob("test_*.py"))}
+        self._failing = cache(self._find_failing)
 
-    def named(self, tests: Sequence[str]) -> tuple[str, ...]:
-        """The tests that are there; the folder of a file that is not."""
-        there = (name if (self.place / name).exists() else str(Path(name).parent) for name in tests)
-        return tuple(dict.fromkeys(there))
+    def tests_of(self, file: str) -> list[tuple[str, ...]]:
+        """Return what to run: the tests that import a file's module, then the folder of tests nearest to it."""
+        module = ".".join(Path(file).with_suffix("").parts).removesuffix(".__init__")
+        importers = [path for path, names in self._imports.items() if module in names]
+        folder = self.place / "tests" / Path(file).relative_to(PACKAGE).parent
+        while not folder.is_dir():
+            folder = folder.parent
+        nearest = [path for path in self._imports if path.is_relative_to(folder) and path not in importers]
+        if folder == self.place / "tests":
+            nearest = [path for path in nearest if path.parent == folder]
+        sets = (tuple(str(path.relative_to(self.place)) for path in paths) for paths in (importers, nearest))
+        return [paths for paths in sets if paths]
 
-    def pytest(self, tests: Sequence[str], *options: str) -> tuple[int, str]:
-        """Exit status and output; a run that does not end is ended, and counts as failed."""
-        command = [self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *self._chosen]
+    def killed(self, fault: Fault) -> bool:
+        """Write a fault into the copy, and return whether a test fails that passes without it."""
+        file = self.place / fault.file
+        text = file.read_bytes()
+        selected = [(tests, self._failing(tests)) for tests in self.tests_of(fault.file)]
+        file.write_bytes(text[: fault.start] + fault.new.encode() + text[fault.end :])
+        try:
+            return any(self._pytest("-x", *left_out, *tests)[0] for tests, left_out in selected)
+        finally:
+            file.write_bytes(text)
+
+    def _find_failing(self, tests: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the options that leave out what fails without any fault."""
+        status, said = self._pytest(*tests)
+        failing = sorted(set(re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)))
+        if status and not failing:
+            raise SystemExit(f"error: these tests do not run as they are: {' '.join(tests)}\n{said[-2000:]}")
+        return tuple(word for name in failing for word in ("--deselect", name))
+
+    def _pytest(self, *words: str) -> tuple[int, str]:
+        """Return exit status and output; 0 if nothing was selected, 1 after a run that had to be ended."""
         running = subprocess.Popen(
-            [*command, *options, *tests],
+            [self._python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *QUICK, *words],
             cwd=self.place,
             env=self._environment,
             stdout=subprocess.PIPE,
@@ -560,62 +254,44 @@ class Trials:
             os.killpg(running.pid, signal.SIGKILL)
             running.communicate()
             return 1, f"no end within {SECONDS} s"
-        return running.returncode, said
-
-    def failing(self, tests: tuple[str, ...]) -> list[str]:
-        """Options that leave out what fails without any fault."""
-        if tests not in self._failing:
-            status, said = self.pytest(tests)
-            failed = sorted(set(re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)))
-            if status > 1 or (status and not failed):
-                raise SystemExit(f"these tests do not run as they are: {' '.join(tests)}\n{said[-2000:]}")
-            for name in failed:
-                tell(f"left out, fails without a fault: {name}")
-            self._failing[tests] = [word for name in failed for word in ("--deselect", name)]
-        return self._failing[tests]
-
-    def tried(self, fault: Fault, tests: tuple[str, ...]) -> tuple[str, str]:
-        """The verdict, and what was said."""
-        file = self.place / fault.file
-        text = file.read_text(encoding="utf-8") if file.exists() else ""
-        if (times := text.count(fault.old)) != 1:
-            return GONE, f"{fault.file} holds {fault.old!r} {times} times, not once"
-        left_out = self.failing(tests)
-        file.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
-        try:
-            status, said = self.pytest(tests, "-x", *left_out)
-        finally:
-            file.write_text(text, encoding="utf-8")
-        first = next(iter(re.findall(r"^(?:FAILED|ERROR) (.{1,120})", said, re.MULTILINE)), said.strip()[-120:])
-        return {0: SURVIVED, 1: CAUGHT, 2: CAUGHT}.get(status, BROKEN), first if status else ""
+        return 0 if running.returncode == 5 else running.returncode, said
 
 
-def tell(line: str) -> None:
-    """At once, whoever reads."""
-    print(line, flush=True)
+def imported(path: Path) -> set[str]:
+    """Return the dotted names that a file imports: modules, and what is taken from them."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
 
 
-def outcomes(faults: Sequence[Fault], trials: Trials, tests: Sequence[str]) -> Iterator[str]:
-    """The verdict of each, told as soon as it is known."""
-    for fault in faults:
-        began = time.monotonic()
-        verdict, said = trials.tried(fault, trials.named(tests or fault.tests))
-        tell(f"{verdict:8} {fault.name} ({fault.file}, {time.monotonic() - began:.0f} s){': ' if said else ''}{said}")
-        yield verdict
-
-
-def main() -> int:
-    """Exit status 1 if a fault survives or cannot be tried."""
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.mutants.of_python", description="Faults of plain Python.")
-    parser.add_argument("words", nargs="*", metavar="WORD", help="try those with this word in their name or file")
-    parser.add_argument("--tests", nargs="+", default=(), metavar="FOLDER", help="run these instead of those named")
-    parser.add_argument("--checkout", type=Path, default=ROOT, metavar="FOLDER", help="take code and tests from there")
-    given = parser.parse_args()
-    chosen = [one for one in FAULTS if not given.words or any(word in one.name + one.file for word in given.words)]
+    parser.add_argument("places", nargs="*", default=[PACKAGE], metavar="FOLDER", help="files or folders to change")
+    parser.add_argument("--seed", type=int, default=1, help="of the draw [default: 1]")
+    parser.add_argument("--number", type=int, default=50, help="of faults [default: 50]")
+    parser.add_argument("--tree", type=Path, default=ROOT, metavar="FOLDER", help="checkout [default: this one]")
+    parser.add_argument("--list", action="store_true", help="print the faults, and try none")
+    chosen = parser.parse_args(arguments)
+    tree = chosen.tree.resolve()
+    faults = drawn(tree, chosen.places, chosen.seed, chosen.number)
+    if chosen.list:
+        print(*faults, sep="\n")
+        return 0
     with tempfile.TemporaryDirectory() as folder:
-        counts = Counter(outcomes(chosen, Trials(given.checkout.resolve(), Path(folder)), given.tests))
-    tell(f"{counts[CAUGHT]} of {len(chosen)} caught; " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
-    return int(counts[CAUGHT] < len(chosen))
+        trials, survivors = Trials(tree, Path(folder)), []
+        for fault in faults:
+            killed = trials.killed(fault)
+            print(f"{'killed' if killed else 'SURVIVED':8} {fault}", flush=True)
+            survivors += [] if killed else [fault]
+    print(f"{len(faults) - len(survivors)} of {len(faults)} killed")
+    if survivors:
+        print("survivors:", *survivors, sep="\n  ")
+    return 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,6 +64,16 @@ class Mutant:
     changes: tuple[tuple[str, str], ...]
     trial: Trial
     unseen: str = ""  # why it is known not to be caught
+
+
+def mutants() -> tuple[Mutant, ...]:
+    """Return the faults of faults.toml."""
+    known = []
+    for record in tomllib.loads(Path(__file__).with_name("faults.toml").read_text(encoding="utf-8"))["mutant"]:
+        changes = tuple((change["from"], change["to"]) for change in record.get("changes", [record]))
+        trial = Trial(**record["trial"])
+        known.append(Mutant(record["name"], record["file"], changes, trial, record.get("unseen", "")))
+    return tuple(known)
 
 
 @dataclass(frozen=True)

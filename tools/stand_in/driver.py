@@ -5,8 +5,8 @@ Physical memory is an anonymous file and an address a mapping of it, so that two
 multicast address cannot be touched: a kernel that took it for an ordinary one would crash.  What the driver would wait
 for, for ever, or leave undefined, is an AssertionError.
 
-It is held against cuda.h of CUDA 12.9, by test_fakes.py: functions, parameters and words of errors.  It is stricter on
-purpose: a handle is released only once nothing is mapped or bound, and every size is a multiple of what was said.
+Stricter than the real one on purpose: a handle is released only once nothing is mapped or bound, and every size is a
+multiple of what was said.
 """
 
 import ctypes

@@ -3,10 +3,10 @@
 
 Between processes the bytes pass through files of a folder, whose name is the unique id.
 
-It is held against CuPy 14.2 (cupy_backends/cuda/libs/nccl.pyx), by test_fakes.py, and NCCL 2.30.  What differs on
-purpose: groups are not nested, calls outside a group are refused, and initAll is not there, since it keeps the GIL for
-as long as NCCL starts: no limit of time, no signal and no other thread gets its turn.  A status beyond CuPy's list ends
-in a KeyError, as there.  Before CuPy 14 a unique id is a tuple of numbers; whoever hands it on must not care.
+It is held against CuPy 14.2 (cupy_backends/cuda/libs/nccl.pyx) and NCCL 2.30. What differs on purpose: groups are not
+nested, calls outside a group are refused, and initAll is not there, since it keeps the GIL for as long as NCCL starts:
+no limit of time, no signal and no other thread gets its turn. A status beyond CuPy's list ends in a KeyError, as
+there. Before CuPy 14 a unique id is a tuple of numbers; whoever hands it on must not care.
 """
 
 import os

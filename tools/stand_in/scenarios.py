@@ -29,7 +29,7 @@ from collbench.measure.tracing import explain
 from collbench.platforms.gpu import launch, nccl, placement
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.interface import Prepared
-from collbench.platforms.layout import Layout, buffers
+from collbench.platforms.layout import MemoryLayout, buffers
 from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.results import Measurement, Skipped
 from tools.stand_in.cases import AMONG_PROCESSES, ONE_PROCESS, SIZES, flaw, prepare, sweep
@@ -65,7 +65,7 @@ def opened(
     placement.node_name = lambda: (machine.node, "")
     gpu.load_cupy = machine.cupy
     wanted = sweep(ranks=RANKS, implementations=tuple(names), sampling=Sampling(traced=traced), bind=bind)
-    platform = gpu.open_platform(wanted, Layout.of(wanted, needs(names, RANKS, "gpu")), MpiProcesses(COMM))
+    platform = gpu.open_platform(wanted, MemoryLayout.of(wanted, needs(names, RANKS, "gpu")), MpiProcesses(COMM))
     platform.machine = machine
     yield platform
     platform.close()

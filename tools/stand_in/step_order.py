@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from collbench.cases import Case, Step
+from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
+from collbench.commands.step.schedules import SCHEDULES, Parts
+from collbench.commands.step.work import Step
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.measure.schedules import SCHEDULES, Parts
 from collbench.platforms.interface import Prepared
 from tools.stand_in.cuda import Machine, Stream
 
@@ -54,7 +55,7 @@ def carry_out(platform: Any, schedule: str, everywhere: bool, steps: int = STEPS
     platform.launcher.synchronize()
     platform._cuda.cupy.asarray.__self__._machine.log.clear()
     for _ in range(steps):
-        step(None)
+        step()
     platform.launcher.synchronize()
     log: list[tuple[str, Stream]] = platform._cuda.cupy.asarray.__self__._machine.log
     return log

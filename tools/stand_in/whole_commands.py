@@ -28,15 +28,16 @@ def on_gpus(
     *words: str,
     launcher: Sequence[str] = (),
     variables: Mapping[str, str] = MappingProxyType({}),
+    module: str = "collbench",
     **machine: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """`collbench ...` in that folder to its end, on a machine with these fields, with more variables if need be."""
+    """`collbench ...`, or another module, in that folder to its end, on a machine with these fields."""
     build_driver(folder, machine["devices"])
     environment = surroundings(folder) | {"MADE_UP_MACHINE": json.dumps({"multiprocessors": 8} | machine)}
     environment["PYTHONPATH"] = os.pathsep.join((str(MADE_UP), str(ROOT)))
     environment |= variables
     return subprocess.run(
-        [*launcher, sys.executable, "-m", "collbench", *words],
+        [*launcher, sys.executable, "-m", module, *words],
         cwd=folder,
         env=environment,
         capture_output=True,

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from collbench.planner.curves import ModelCurves
-from collbench.planner.job import Job
-from collbench.planner.layouts import Layout, layout_of
-from collbench.planner.search import best_of, evaluate_layout, search
-from collbench.planner.setting import Constants, Setting, machine_of
-from collbench.results import PlannedStep
+from collbench.commands.train.curves import ModelCurves
+from collbench.commands.train.job import Job
+from collbench.commands.train.layouts import Layout, layout_of
+from collbench.commands.train.rows import PlannedStep
+from collbench.commands.train.search import best_of, evaluate_layout, search
+from collbench.commands.train.setting import Constants, Setting, machine_of
 from collbench.topology.files import load
 from tools.training.tables import Row, Table
 

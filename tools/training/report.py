@@ -4,6 +4,7 @@ It prints the constants that belong into collbench/planner/constants.py, and err
 the shipped constants and no anchor, with constants fitted without the table, and with one step of the table as anchor.
 """
 
+import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,17 +15,16 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from collbench.planner.layouts import Layout, layout_of
-from collbench.planner.search import values_of
-from collbench.planner.setting import FITTED, Constants, machine_of
+from collbench.commands.train.layouts import Layout, layout_of
+from collbench.commands.train.search import values_of
+from collbench.commands.train.setting import FITTED, Constants, machine_of
 from collbench.topology.files import load
-from tools.training import nanotron
 from tools.training.accuracy import anchor, chosen, given, mean_error, miss, misses, published_seconds
-from tools.training.exposed import exposed_rows
 from tools.training.published import FITTED_TO, TABLES
 from tools.training.tables import Table
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
+RUNS = PAGE.with_name("training-runs.csv")
 SHARED = {"fused": 0.5, "half": 2000.0, "fp8": 0.9, "older": 0.9}
 """Constants that are fitted to dense models of all generations together, and where the search for them begins."""
 EXPERTS = {"narrow": 1000.0, "few": 200.0}
@@ -131,10 +131,6 @@ def strangers() -> Iterator[str]:
             known = without[table.operator][generation(table)]
             left = found.setdefault(f"{table.operator}, all left out of the fit", [])
             left.extend(one.relative for one in misses(table, known))
-    best = [min(found, key=lambda run: run.measured) for _, nodes, found in nanotron.groups() if nodes <= NEAR]
-    found["Hugging Face, its best layouts on 1 to 8 nodes, not in the fit"] = [
-        run.planned.typical / run.measured - 1 for run in best
-    ]
     ends = ("not in the fit", "left out of the fit")
     unseen = {name: errors for name, errors in found.items() if name.endswith(ends)}
     others = [errors for name, errors in unseen.items() if not name.startswith("NVIDIA")]
@@ -146,31 +142,18 @@ def strangers() -> Iterator[str]:
         yield f"| {name} | {len(errors)} | {np.abs(errors).mean():.1%} | {np.mean(errors):+.1%} |"
 
 
-NEAR = 8
-"""Nodes up to which nanotron's runs are less disturbed by others."""
-
-
-def rows() -> Iterator[str]:
-    """A row for every run."""
-    yield "| published | run | layout | published, s | zero-anchor, s | error | anchored |"
-    yield "|---|---|---|---|---|---|---|"
-    for table in TABLES:
-        for plain, anchored in zip(misses(table), misses(table, anchored=True), strict=True):
-            yield (
-                f"| {table.name} | {plain.row.label} | {plain.layout.name} | {plain.published:.3g} | "
-                f"{plain.planned:.3g} | {plain.relative:+.1%} | {anchored.relative:+.1%} |"
-            )
-
-
-def exposed() -> Iterator[str]:
-    """Of Megatron-LM's data parallelism in 2020."""
-    yield "| tensor parallelism | published, ms | planned, ms | error |"
-    yield "|---|---|---|---|"
-    found = list(exposed_rows())
-    for tensor, published, planned in found:
-        yield f"| {tensor} | {published:.0f} | {planned:.0f} | {planned / published - 1:+.0%} |"
-    published, planned = (sum(row[place] for row in found) for place in (1, 2))
-    yield f"| together | {published:.0f} | {planned:.0f} | {planned / published - 1:+.0%} |"
+def write_runs() -> None:
+    """A line for every run, as CSV."""
+    with RUNS.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(
+            ("published", "run", "layout", "published_seconds", "planned_seconds", "error", "anchored_error")
+        )
+        for table in TABLES:
+            for plain, anchored in zip(misses(table), misses(table, anchored=True), strict=True):
+                seconds = f"{plain.published:.3g}", f"{plain.planned:.3g}"
+                errors = f"{plain.relative:+.1%}", f"{anchored.relative:+.1%}"
+                writer.writerow((table.name, plain.row.label, plain.layout.name, *seconds, *errors))
 
 
 def written(text: str, name: str, lines: Iterator[str]) -> str:
@@ -193,14 +176,11 @@ def main() -> None:
     for name, lines in (
         ("summary", summary()),
         ("strangers", strangers()),
-        ("layouts", nanotron.layout_table()),
-        ("exposed", exposed()),
-        ("rows", rows()),
     ):
         text = written(text, name, lines)
     PAGE.write_text(text, encoding="utf-8")
+    write_runs()
     print(text[text.index("<!-- summary -->") : text.index("<!-- end of summary -->")])
-    print(text[text.index("<!-- exposed -->") : text.index("<!-- end of exposed -->")])
 
 
 if __name__ == "__main__":

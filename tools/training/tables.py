@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from collbench.planner.layouts import Choices
-from collbench.planner.models import Model
+from collbench.commands.train.layouts import Choices
+from collbench.commands.train.models import Model
 
 
 class Row(NamedTuple):

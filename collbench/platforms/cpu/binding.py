@@ -27,6 +27,8 @@ def choose(ranks: int) -> tuple[int, ...]:
 @cache
 def _preferred() -> tuple[int, ...]:
     usable = os.sched_getaffinity(0)
+
+    # With a single core there is nothing to choose, and the look at the load takes its time.
     if len(usable) < 2:
         return tuple(usable)
     import psutil
@@ -35,6 +37,7 @@ def _preferred() -> tuple[int, ...]:
         shares = psutil.cpu_percent(_LOOK, percpu=True)
     except OSError:  # no /proc
         shares = []
+
     # Shares come in the order of the cores that are online, whose numbers may have gaps.
     online = sorted(cpu_list(read_text(Path("/sys/devices/system/cpu/online")))) or range(len(shares))
     return order(usable, {core: share / 100 for core, share in zip(online, shares, strict=False)})
@@ -53,6 +56,8 @@ def order(usable: Collection[int], busy: Mapping[int, float], root: Path = Path(
 
     """
     siblings = {core: _siblings(root, core) & set(usable) for core in usable}
+
+    # A second thread of a core comes last, since the two share its time; a core counts as busy with either thread.
 
     def rank_of(core: int) -> tuple[object, ...]:
         thread = sorted(siblings[core]).index(core)

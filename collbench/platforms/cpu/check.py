@@ -14,7 +14,7 @@ from collbench.cases import Case
 from collbench.datatypes import DATATYPES, NONE, Wire
 from collbench.errors import TimedOut
 from collbench.platforms import checking, compiler
-from collbench.platforms.checking import Plan
+from collbench.platforms.checking import StressPlan
 from collbench.platforms.cpu.memory import CpuMemory
 from collbench.platforms.interface import Launcher, Prepared
 from collbench.platforms.layout import GUARD, GUARDED, Region, buffers, view
@@ -47,7 +47,8 @@ class _Operation:
         self.arguments = ctypes.addressof(launch.args[0]) if isinstance(launch, compiler.Loop) else 0
 
     def _from_c(self, arguments: int, blocks: int, threads: int, launches: int) -> None:
-        """Store the first exception, since C knows none; after it nothing is launched."""
+        """Launch the operation, if none has failed before."""
+        # C knows no exceptions: the first is stored, and raised once C has come back.
         if self.failure is None:
             try:
                 self._launch(launches)
@@ -66,13 +67,15 @@ def singly(launch: Callable[[int], Any]) -> compiler.Loop | None:
     return compiler.Loop(repeat, what, 1, 1)
 
 
-def _stress_rank(memory: CpuMemory, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
+def _stress_rank(memory: CpuMemory, case: Case, prepared: Prepared, plan: StressPlan) -> Mismatch | None:
     """Make this rank's calls of a case, one after the other, and return what is wrong on this rank."""
     rank, wire = memory.rank, prepared.wire
     operation = _Operation(prepared.loop or prepared.launch)
     where = checking.probe(case, wire)
     pieces = np.array([(first, sent, source, 0) for first, source, sent in case.pieces(rank)], checking.PIECE)
     places = np.zeros(checking.stretches(where), _LIST)
+
+    # Results are copied aside between calls and compared when the room is full: comparing takes longer than a call.
     room = max(1, len(pieces)) * len(places) * int(where["length"]) * case.dtype.itemsize
     capacity = min(plan.calls, max(1, _COPIES // room))
     arrays: dict[str, NDArray[Any]] = {
@@ -82,6 +85,8 @@ def _stress_rank(memory: CpuMemory, case: Case, prepared: Prepared, plan: Plan) 
         "copies": np.zeros(capacity * room, np.uint8),
         "verdicts": np.full(len(pieces), checking.CLEAN, checking.VERDICT),
     }
+
+    # The arrays must live until C has come back, since it gets their addresses alone.
     check = np.zeros((), _CHECK)
     for name, array in arrays.items():
         check[name] = array.ctypes.data
@@ -96,7 +101,7 @@ def _stress_rank(memory: CpuMemory, case: Case, prepared: Prepared, plan: Plan) 
     run(ctypes.c_void_p(check.ctypes.data))
     if operation.failure:
         raise operation.failure
-    return checking.found(case, plan, rank, arrays["verdicts"], with_bits=True, wire=wire)
+    return checking.first_mismatch(case, plan, rank, arrays["verdicts"], with_bits=True, wire=wire)
 
 
 class CpuChecker:
@@ -126,12 +131,10 @@ class CpuChecker:
             compared = [self._compare(case, seed, piece, wire) for piece in case.pieces(self._rank)]
             mismatch = next((mismatch for mismatch, _ in compared if mismatch), None)
             digest = sum(digest for _, digest in compared)
-        every = self._team.exchange((mismatch, digest))
-        return checking.agreed(
-            (failure for failure, _ in every), {rank: digest for rank, (_, digest) in enumerate(every)}
-        )
+        mismatches, digests = zip(*self._team.exchange((mismatch, digest)), strict=True)
+        return checking.agreed(mismatches, dict(enumerate(digests)))
 
-    def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
+    def stress(self, case: Case, prepared: Prepared, plan: StressPlan) -> Mismatch | None:
         """Make this rank's calls and judge them, and agree with the others."""
         self._launcher.synchronize()
         with self._team.agreeing():

@@ -17,7 +17,7 @@ from collbench.cases import Case
 from collbench.errors import Unsupported
 from collbench.platforms.cpu.window import Window
 from collbench.platforms.interface import Limits
-from collbench.platforms.layout import MAX_RANKS, WORLD, Layout, Memory, Region, awaited
+from collbench.platforms.layout import MAX_RANKS, WORLD, Memory, MemoryLayout, Region, awaited
 from collbench.platforms.processes import Team
 
 _YIELDS = {"yield": 1, "busy": 0}
@@ -45,13 +45,15 @@ Copy = tuple[np.uint64, np.uint64, np.uint64, np.uint64, np.uint32]
 class CpuMemory(Memory):
     """The window of this machine's ranks."""
 
-    def __init__(self, team: Team, layout: Layout, spin: str) -> None:
+    def __init__(self, team: Team, layout: MemoryLayout, spin: str) -> None:
         self.rank, self.ranks, self.layout = team.rank, team.size, layout
         self.window = Window(team, layout.nbytes)
         self.nodes = len(set(team.exchange(min(self.window.bases))))
+
         # Whether ranks of any machine share cores: all ranks measure alike.
         self.crowded = any(team.exchange(len(self.window.bases) > len(self.window.cores)))
         self._yield_after = _YIELDS.get(spin, 1 if self.crowded else _RARELY)
+
         # Every rank reaches all others and has a core, so that a hand-over by flags tells of the machine.
         self.by_flags = 1 < self.ranks <= MAX_RANKS and self.nodes == 1 and not self.crowded
 
@@ -84,8 +86,8 @@ class CpuMemory(Memory):
         """Return which rank's kernel has waited for which for long: it is noted in the second word of its window."""
         waiting = []
         for rank in self.window.bases:
-            if place := ctypes.c_uint32.from_address(self.address(Region.WINDOW, rank) + 4).value:
-                waiting.append(f"rank {rank} waits for {awaited(place, rank, self.ranks)}")
+            if offset := ctypes.c_uint32.from_address(self.address(Region.WINDOW, rank) + 4).value:
+                waiting.append(f"rank {rank} waits for {awaited(offset, rank, self.ranks)}")
         more = [f"{len(waiting) - _WAITING} more ranks wait"] if len(waiting) > _WAITING else []
         return ", ".join(waiting[:_WAITING] + more)
 
@@ -106,9 +108,9 @@ def copies(case: Case, send: int, receive: int) -> Sequence[Copy]:
 def streamed_from(seconds: Mapping[int, tuple[float, float]], pack: int) -> int:
     """Return the packs from which on pieces are stored past the caches.
 
-    `seconds` has, by bytes of a piece, the time with ordinary stores and with those.  Those are taken from the first
-    size on from which they are faster at all larger ones too: caches only ever end.
+    `seconds` has, by bytes of a piece, the time with ordinary stores and with stores past the caches.
     """
+    # From the largest size down, as long as stores past the caches are faster: caches only ever end.
     chosen = NEVER
     for piece, (ordinary, streamed) in sorted(seconds.items(), reverse=True):
         if streamed >= ordinary:

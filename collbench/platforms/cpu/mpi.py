@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from collbench.datatypes import Datatype, Reduction
 from collbench.errors import CaseFailed, Unsupported
 from collbench.platforms import compiler
-from collbench.platforms.scheduling import Watch
 
 INTEGER_STATUS = 0xFFFFFFFF  # all bits of an int: any but 0 is an error
-_FILE = str(compiler.own_folder() / "host/library.cpp")  # whatever COLLBENCH_KERNELS names: it measures kernels
+LIBRARY_FILE = str(compiler.own_folder() / "host/library.cpp")  # whatever COLLBENCH_KERNELS names: it measures kernels
 
 MOST_ARGUMENTS = 12  # of a function
 LARGEST_COUNT = 2**31 - 1  # of an int; above, functions that take an MPI_Count are called
@@ -24,10 +23,9 @@ _STATUS = 128  # bytes: more than an MPI_Status has in any library
 _CALL = np.dtype(
     [("function", np.uint64), ("count", np.uint64), ("arguments", np.uint64, MOST_ARGUMENTS), ("errors", np.uint64)]
 )
-_SCHEDULED = np.dtype([("off_core", np.float64), ("switches", np.uint64), ("cores", np.uint64, 2)])
 
 Arguments = tuple[int, ...]
-Memory = np.ndarray[tuple[int], np.dtype[np.uint64]]
+Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 
 @dataclass(frozen=True)
@@ -61,10 +59,10 @@ class Repeated:
     """Calls that follow each other as one operation, so many times in one call into C; what they point to lives on."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
-        self._failure, records = np.zeros(1, np.uint64), _records(calls)
+        self._failure, records = np.zeros(1, np.uint64), call_records(calls)
         self._held = records, tuple(calls)
         places = (np.uint64(number) for number in (records.ctypes.data, len(calls), self._failure.ctypes.data))
-        self.loop = compiler.host_kernel(_FILE, "call_library").bind(*places)
+        self.loop = compiler.host_kernel(LIBRARY_FILE, "call_library").bind(*places)
 
     def __call__(self, launches: int) -> int:
         """Call that many times; return the last error so far, or 0."""
@@ -77,61 +75,40 @@ class Repeated:
         return int(self._failure[0])
 
 
-class Clock:
-    """Times loops in C on this rank, from a barrier that is called from C too."""
-
-    def __init__(self, barrier: Call) -> None:
-        self._held, self._record = barrier, _records([barrier])
-        self._scheduled = np.zeros(1, _SCHEDULED)
-        self._timed = compiler.host_function(_FILE, "timed")
-        self._timed.restype = ctypes.c_double
-        self._timed.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p
-
-    def seconds(self, loop: compiler.Loop, launches: int) -> float:
-        """Return the seconds of so many operations of a loop of one block."""
-        places = self._record.ctypes.data, address(loop.func), loop.args[0], launches, self._scheduled.ctypes.data
-        return float(self._timed(*places))
-
-    def off_core(self, watch: Watch) -> float:
-        """Return the seconds in which this rank had no core while `seconds` ran, and tell the watch the rest."""
-        (scheduled,) = self._scheduled
-        watch.switches += int(scheduled["switches"])
-        watch.cores.update(map(int, scheduled["cores"]))
-        return float(scheduled["off_core"])
-
-
 def combining(dtype: Datatype, redop: Reduction, large: bool) -> int:
     """Return the address of a function of MPI's type MPI_User_function that combines elements as our kernels do.
 
     If `large`, of the type MPI_User_function_c.
     """
-    library = ctypes.CDLL(str(compiler.host_library(_FILE, compiler.defines(dtype, redop))))
+    library = ctypes.CDLL(str(compiler.host_library(LIBRARY_FILE, compiler.defines(dtype, redop))))
     return address(library.combine_elements_c if large else library.combine_elements)
 
 
-def _records(calls: Sequence[Call]) -> NDArray[np.void]:
+def call_records(calls: Sequence[Call]) -> NDArray[np.void]:
+    """Return the calls as `struct Call` of kernels/host/library.cpp has them, shape (calls,)."""
     records = np.zeros(len(calls), _CALL)
     for record, call in zip(records, calls, strict=True):
         record["function"], record["errors"], record["count"] = call.function, call.errors, len(call.arguments)
+
+        # As words of 64 bits, negative numbers too: C takes of each what it needs.
         record["arguments"][: len(call.arguments)] = [argument % 2**64 for argument in call.arguments]
     return records
 
 
 def symbol(extension: str, name: str) -> int | None:
-    """Address of the function that a loaded extension module calls by that name; None if its library has none.
-
-    Looked up as the dynamic linker does: what is loaded for all first, a profiler's say, then what the module needs.
-    """
+    """Return the address of the function that a loaded extension module calls by that name; None if there is none."""
+    # As the dynamic linker looks it up: what is loaded for all first, such as a profiler, then what the module needs.
     for loaded in (ctypes.CDLL(None), ctypes.CDLL(extension, os.RTLD_NOW | os.RTLD_NOLOAD)):
         if function := getattr(loaded, name, None):
             return address(function)
     return None
 
 
-def mpi_call(name: str, arguments: Arguments, large: bool = False, held: Memory | None = None) -> Call:
+def mpi_call(name: str, arguments: Arguments, large: bool = False, held: Words | None = None) -> Call:
     """Return a call of an MPI function, in its form for large counts where needed; `held` lives as long as it does."""
     from mpi4py import MPI
 
+    # Functions that take an MPI_Count came with MPI 4.0; not every library has them.
     form = f"{name}_c" if large else name
     if (address := symbol(MPI.__file__, form)) is None:
         raise Unsupported(f"the MPI library has no {form}, which blocks of more than {LARGEST_COUNT} elements need")
@@ -151,16 +128,16 @@ def statuses(count: int = 1) -> int:
     return int(_shared(count * _STATUS).ctypes.data)
 
 
-def requests(count: int) -> tuple[Memory, list[int]]:
+def requests(count: int) -> tuple[Words, list[int]]:
     """Room for requests as one array of the library's, to be held while they are used, and where each of them is."""
     from mpi4py import MPI
 
     size = MPI._sizeof(MPI.Request)
     memory = _memory(count * size)
-    return memory, [int(memory.ctypes.data) + place * size for place in range(count)]
+    return memory, [int(memory.ctypes.data) + number * size for number in range(count)]
 
 
-def _memory(nbytes: int) -> Memory:
+def _memory(nbytes: int) -> Words:
     return np.zeros(-(-nbytes // 8), np.uint64)
 
 

@@ -38,7 +38,7 @@ class Flags:
 
 
 @dataclass(frozen=True)
-class Kind:
+class MpiKind:
     """An MPI library, whatever its version."""
 
     key: str  # its word for --mpi
@@ -64,7 +64,7 @@ _VENV = "python3 -m venv FOLDER, FOLDER/bin/pip install {}, and --mpi FOLDER, or
 KINDS = {
     kind.key: kind
     for kind in (
-        Kind(
+        MpiKind(
             key="mvapich",
             name="MVAPICH",
             version=r"MVAPICH\d*\s+Version\s*:\s*(\S+)",
@@ -73,7 +73,7 @@ KINDS = {
             roots=("MV2_HOME", "MVAPICH_HOME"),
             options=_HERE,
         ),
-        Kind(
+        MpiKind(
             key="cray",
             name="Cray MPICH",
             version=r"CRAY MPICH version (\S+)",
@@ -85,7 +85,7 @@ KINDS = {
             flags=Flags("--ppn {}", "--cpu-bind none --envall", hosts="--hosts", slots=False, here=()),  # of PALS
             slurm=("cray_shasta", "pmi2"),
         ),
-        Kind(
+        MpiKind(
             key="intel",
             name="Intel MPI",
             version=r"Intel\(R\) MPI Library (\S+)",
@@ -98,7 +98,7 @@ KINDS = {
             options=_HERE,
             flags=Flags(fixed="-genv I_MPI_PIN off -genvall", slots=False),
         ),
-        Kind(
+        MpiKind(
             key="openmpi",
             name="Open MPI",
             version=r"Open MPI v([^\s,]+)",
@@ -118,7 +118,7 @@ KINDS = {
             slurm=("pmix", "pmi2"),
             adds_half_since=5,
         ),
-        Kind(  # last: what is made of it has its marks too
+        MpiKind(  # last: what is made of it has its marks too
             key="mpich",
             name="MPICH",
             version=r"MPICH Version:\s*(\S+)",
@@ -161,7 +161,7 @@ _DAEMONS = ("orted", "orterun", "prted", "prterun", "mpirun", "mpiexec", "hydra"
 class Library:
     """An MPI library on this machine, and the launcher that belongs to it."""
 
-    kind: Kind
+    kind: MpiKind
     launcher: Path
     file: Path | None  # None: the one that mpi4py loads if nobody tells it
 
@@ -192,13 +192,13 @@ class Library:
 
 @cache
 def loadable(file: Path) -> Path:
-    """Return the library that mpi4py has to load for this one: itself if it has the name that mpi4py needs.
-
-    mpi4py's build for MPICH's interface needs libmpi.so.12, and the linker knows what is loaded by the name that it
-    gives itself: Debian's is libmpich.so.12, Cray's libmpi_gnu.so.12.  An empty library of the right name leads there.
-    """
+    """Return the library that mpi4py has to load for this one: itself if it has the name that mpi4py needs."""
     if not re.match(r"libmpi(ch|_gnu)\b.*\.so", file.resolve().name):
         return file
+
+    # mpi4py's build for MPICH's interface needs libmpi.so.12, and the linker knows what is loaded by the name that it
+    # gives itself: Debian's is libmpich.so.12, Cray's libmpi_gnu.so.12.  So an empty library of the right name is made
+    # that leads to it.
     linked = ("-Wl,-soname,libmpi.so.12", "-Wl,--no-as-needed", f"-Wl,-rpath,{file.parent}", str(file))
     return compiler.host_library(str(compiler.own_folder() / "host/libmpi.cpp"), linked)
 
@@ -206,9 +206,9 @@ def loadable(file: Path) -> Path:
 def own(environment: Mapping[str, str] = os.environ) -> Library:
     """Return the library that mpi4py loads by default: the wheel's next to our own Python, or the system's.
 
-    mpi4py gets the path of the system's, since what was only unpacked lies where no loader looks.  If MPI4PY_LIBMPI
-    names another, return that one with its own launcher: a launcher of another kind ends in an abort.
+    mpi4py gets the path of the system's, since what was only unpacked lies where no loader looks.
     """
+    # If MPI4PY_LIBMPI names another, that one with its own launcher: a launcher of another kind ends in an abort.
     named = environment.get(LIBMPI, "")
     for word in [kind.key for kind in KINDS.values() if named in kind.files] or [named] * (os.sep in named):
         with suppress(UsageError):  # of a library that nobody here knows, the launcher is whichever is there
@@ -219,8 +219,10 @@ def own(environment: Mapping[str, str] = os.environ) -> Library:
     if not path:
         raise PlatformError("no mpiexec next to this Python or on the path; fix: pip install mpich mpi4py")
     kind = _kind_of_launcher(Path(path)) or KINDS["mpich"]
-    known = sibling.exists() or environment.get(LIBMPI) or environment.get(ABI)
-    return Library(kind, Path(path), None if known else _file_of(kind, Path(path)))
+
+    # mpi4py finds the library by itself if it is the wheel's, or if the user has named one.
+    by_itself = sibling.exists() or environment.get(LIBMPI) or environment.get(ABI)
+    return Library(kind, Path(path), None if by_itself else _file_of(kind, Path(path)))
 
 
 def find(word: str, environment: Mapping[str, str] = os.environ) -> Library:
@@ -251,35 +253,38 @@ def _at(path: Path) -> Library:
         for launcher in _launchers_at(path, kind):
             if _is(kind, launcher) and (library := file or _file_of(kind, launcher)):
                 return Library(kind, launcher, library)
-    known = ", ".join(kind.name for kind in KINDS.values())
-    what = f"no launcher and library of one of {known} belong to it"
-    raise UsageError(f"--mpi {path}: {what}; give a folder with bin/mpiexec, or a libmpi.so")
+    names = ", ".join(kind.name for kind in KINDS.values())
+    raise UsageError(
+        f"--mpi {path}: no launcher and library of one of {names} belong to it; "
+        "give a folder with bin/mpiexec, or a libmpi.so"
+    )
 
 
-def _launchers_at(path: Path, kind: Kind) -> list[Path]:
+def _launchers_at(path: Path, kind: MpiKind) -> list[Path]:
     """Return a launcher itself, those of a folder, or those of the folder that a library was installed in."""
     if path.is_file() and ".so" not in path.name:
         return [path.absolute()] if os.access(path, os.X_OK) and path.name.startswith("mpi") else []
-    places = [path.absolute()] if path.is_dir() else list(path.absolute().parents)[1:4]
-    every = (place / "bin" / name for place in places for name in kind.launchers)
-    return [launcher for launcher in every if launcher.exists()]
+    folders = [path.absolute()] if path.is_dir() else list(path.absolute().parents)[1:4]
+    paths = (folder / "bin" / name for folder in folders for name in kind.launchers)
+    return [launcher for launcher in paths if launcher.exists()]
 
 
-def _launchers(kind: Kind, environment: Mapping[str, str]) -> Iterator[Path]:
+def _launchers(kind: MpiKind, environment: Mapping[str, str]) -> Iterator[Path]:
     """Yield where the launcher of a kind may be, the nearest first."""
+    # Beside this Python, where the library's own variables say, on the path, and where it is by custom.
     roots = [Path(sys.executable).parent]
     roots += [Path(environment[name], "bin") for name in kind.roots if environment.get(name)]
     path = map(Path, environment.get("PATH", os.defpath).split(os.pathsep))
     roots += [entry for entry in path if entry.is_absolute()]
-    roots += [Path(place, "bin") for place in kind.places]
+    roots += [Path(folder, "bin") for folder in kind.places]
     yield from (root / name for root in dict.fromkeys(roots) for name in kind.launchers if (root / name).exists())
 
 
-def _is(kind: Kind, launcher: Path) -> bool:
+def _is(kind: MpiKind, launcher: Path) -> bool:
     return bool(re.search(kind.launcher, _says(launcher)))
 
 
-def _kind_of_launcher(launcher: Path) -> Kind | None:
+def _kind_of_launcher(launcher: Path) -> MpiKind | None:
     """Return the library kind of a launcher; of those that share one, the kind whose library is next to it."""
     kinds = [kind for kind in KINDS.values() if _is(kind, launcher)]
     return next((kind for kind in kinds if _file_of(kind, launcher)), kinds[-1] if kinds else None)
@@ -297,10 +302,10 @@ def _says(launcher: Path) -> str:
     return done.stdout + done.stderr
 
 
-def _file_of(kind: Kind, launcher: Path) -> Path | None:
-    """The library that lies where a launcher was installed."""
-    for place in dict.fromkeys((launcher.parent.parent, launcher.resolve().parent.parent)):
-        folders = [place / "lib", place / "lib64", *sorted((place / "lib").glob("*-linux-gnu"))]
+def _file_of(kind: MpiKind, launcher: Path) -> Path | None:
+    """Return the library of that kind in the folder where a launcher was installed, or None."""
+    for root in dict.fromkeys((launcher.parent.parent, launcher.resolve().parent.parent)):
+        folders = [root / "lib", root / "lib64", *sorted((root / "lib").glob("*-linux-gnu"))]
         for file in (folder / name for folder in folders for name in kind.files):
             if file.exists() and _kind_of_file(file) is kind:
                 return file
@@ -308,27 +313,34 @@ def _file_of(kind: Kind, launcher: Path) -> Path | None:
 
 
 @cache
-def _kind_of_file(file: Path) -> Kind | None:
-    """Whose library it is, by its marks; of several the first, since what is made of MPICH has MPICH's too."""
+def _kind_of_file(file: Path) -> MpiKind | None:
+    """Return the kind of a library by the marks in its file, or None."""
     try:
         content = file.read_bytes()
     except OSError:
         return None
+
+    # The first of several marks, since what is made of MPICH has MPICH's too, which is the last in the table.
     return next((kind for kind in KINDS.values() if kind.mark in content), None)
 
 
 def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The library of the launcher that started this process, where mpi4py would load another one; else None.
+    """Return the library of the launcher that started this process, where mpi4py would load another one; else None.
 
-    If MPI4PY_LIBMPI names a file, that one.  PlatformError if the two cannot work together and the library is not to
-    be found.
+    If MPI4PY_LIBMPI names a file, that one.
+
+    Raises:
+        PlatformError: mpi4py's library cannot work with the launcher, and the launcher's is not to be found.
+
     """
     if environment.get(LIBMPI) or environment.get(ABI):  # the user knows better
         return Path(environment[LIBMPI]) if os.sep in environment.get(LIBMPI, "") else None
     by_open_mpi, usual = _OPEN_MPI in environment, None
     with suppress(PlatformError):  # srun's ranks need no mpiexec
         usual = own(environment)
-    mine = _file_of(usual.kind, usual.launcher) if usual and not usual.file else None  # which mpi4py finds by itself
+
+    # The launcher's own library, unless mpi4py finds that by itself.
+    mine = _file_of(usual.kind, usual.launcher) if usual and not usual.file else None
     for daemon in _ancestors():
         for kind in KINDS.values():
             if (kind.key == "openmpi") == by_open_mpi and (file := _file_of(kind, daemon)):
@@ -342,7 +354,7 @@ def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def _ancestors() -> Iterator[Path]:
-    """Programs of launchers among this process's ancestors, the nearest first."""
+    """Yield the programs of launchers among this process's ancestors, the nearest first."""
     import psutil
 
     for process in psutil.Process().parents():

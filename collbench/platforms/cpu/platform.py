@@ -5,6 +5,7 @@ Under an outside launcher ranks may be on several nodes; then only the library c
 """
 
 import ctypes
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
@@ -18,101 +19,19 @@ from collbench.errors import TimedOut
 from collbench.platforms import compiler, tracelog
 from collbench.platforms.cost import cpus
 from collbench.platforms.cpu import memory as traffic
-from collbench.platforms.cpu import mpi
-from collbench.platforms.cpu.check import CpuChecker, singly
+from collbench.platforms.cpu.check import CpuChecker
+from collbench.platforms.cpu.clock import CpuClock
 from collbench.platforms.cpu.memory import CpuMemory
-from collbench.platforms.interface import Clock, Compute, Launcher, Platform, Prepared
-from collbench.platforms.layout import MAX_RANKS, WINDOW_HEAD, Layout, Region, buffers, view
-from collbench.platforms.mpi_processes import MpiProcesses
+from collbench.platforms.interface import Compute, Launcher, Platform, Prepared
+from collbench.platforms.layout import WINDOW_HEAD, MemoryLayout, Region, buffers, view
 from collbench.platforms.processes import Alone, Team
 from collbench.platforms.products import Chain, Moment, Products
-from collbench.platforms.scheduling import RunQueue, Watch
 from collbench.results import Note
 from collbench.results.facts import GemmMismatch
 from collbench.runfile.header import TopologyPart
 from collbench.topology.discover_cpu import discover
 
 _UNROLLED = (2, 4, 8)  # ranks that direct.cu is compiled for; for others its loops over the ranks stay loops
-
-
-class CpuClock(Clock):
-    """Times operations by the clock of each rank; the slowest rank counts."""
-
-    region = 200e-6  # a clock's reading and a barrier take less than a microsecond
-
-    def __init__(self, team: Team, memory: CpuMemory, cache: int | None) -> None:
-        self._team, self._memory, self._cache = team, memory, cache
-        self._seconds = np.zeros(2)  # and the share of them off its core
-        self.scheduled = Watch()
-        with team.agreeing():
-            barrier, self.meet = _barrier(team, memory)
-            self._clock = mpi.Clock(barrier) if barrier else None
-        self.limits = traffic.limits(team)
-
-    def time(self, prepared: Prepared, launches: int) -> float:
-        """Return seconds between two readings of each rank's own clock, after a common start; the slowest counts."""
-        mine = self._seconds
-        loop = prepared.loop or prepared.launch
-        if isinstance(loop, compiler.Loop):
-            assert self._clock, "nothing runs where ranks can neither share memory nor use MPI"
-            mine[0] = self._clock.seconds(loop, launches)
-            mine[1] = self._clock.off_core(self.scheduled) / mine[0]
-        else:
-            self.meet()
-            with RunQueue() as waited:
-                prepared.launch(launches)
-            self.scheduled.look()
-            mine[:] = waited.seconds, waited.off_core
-        if prepared.refuse:
-            prepared.refuse()
-        if self._memory.gave_up():
-            mine[0] = np.inf
-        slowest = self._team.slowest(mine)
-        if np.isinf(slowest[0]):
-            raise TimedOut("a rank waited in vain for another's flag")
-        if not self._memory.crowded:  # else waiting for a core is what is measured
-            self.scheduled.off_core = float(slowest[1])
-        return float(slowest[0]) / launches
-
-    def moment(self, rank: int) -> Moment:
-        """Return the time now, since everything before is done; processes of one machine share this clock."""
-        return time.perf_counter()
-
-    def singly(self, prepared: Prepared) -> Prepared | None:
-        """Return a loop in C that calls the operation again and again; None if C cannot call it."""
-        loop = None if self._memory.crowded else singly(prepared.loop or prepared.launch)
-        return Prepared(loop) if loop else None
-
-    def barrier(self) -> Prepared | None:
-        """Return a barrier by the package's own flags, whichever kernels are on trial: it measures the machine."""
-        if not self._memory.by_flags:
-            return None
-        kernel = compiler.host_kernel(str(compiler.own_folder() / traffic.KERNELS), "hand_over")
-        return Prepared(kernel.bind(self._memory.world(self._memory.ranks), np.uint64(0)))
-
-    def floor(self, case: Case) -> Sequence[Prepared]:
-        """Return ways to read and write as much as the case must; none where caches may hold its buffers."""
-        if self._memory.nodes > 1 or not traffic.beyond(case, self._cache):
-            return ()
-        kernel = compiler.host_kernel(traffic.KERNELS, "traffic")
-        shares = traffic.copies(case, *buffers(self._memory, case, self._memory.rank))
-        return [Prepared(kernel.bind(*share)) for share in shares]
-
-
-def _barrier(team: Team, memory: CpuMemory) -> tuple[mpi.Call | None, Callable[[], object]]:
-    """Return a barrier as a call from C and as a function: MPI's, or by flags in the window where MPI started no ranks.
-
-    There is no call where ranks can neither share memory nor use MPI.
-    """
-    if isinstance(team, MpiProcesses):
-        from mpi4py import MPI
-
-        return mpi.mpi_call("MPI_Barrier", (MPI._handleof(team.comm),)), team.comm.Barrier
-    if memory.nodes > 1 or memory.ranks > MAX_RANKS:
-        return None, team.meet
-    kernel = compiler.host_kernel(str(compiler.own_folder() / traffic.KERNELS), "hand_over")
-    world = memory.world(memory.ranks), np.uint64(0)
-    return mpi.kernel_call(kernel, *world), partial(kernel.bind(*world), 1)
 
 
 class CpuLauncher(Launcher):
@@ -126,8 +45,8 @@ class CpuLauncher(Launcher):
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> compiler.HostKernel:
         """Return a kernel compiled as C++."""
         ranks = self.memory.ranks
-        known = (f"-DRANKS={ranks}",) if file == "direct.cu" and ranks in _UNROLLED else ()
-        return compiler.host_kernel(file, entry, (*compiler.defines(dtype, redop), *known, *self.options, *options))
+        unrolled = (f"-DRANKS={ranks}",) if file == "direct.cu" and ranks in _UNROLLED else ()
+        return compiler.host_kernel(file, entry, (*compiler.defines(dtype, redop), *unrolled, *self.options, *options))
 
     def blocks(self, most: int) -> int:
         """Return 1: a process is one block."""
@@ -161,22 +80,21 @@ class CpuLauncher(Launcher):
 
     @cached_property
     def streamed(self) -> int:
-        """*Collective*, once: packs from which on kernels store a piece for another rank past the caches, measured.
-
-        Ranks that take turns on a core, or have nobody to hand anything to, measure nothing.
-        """
-        memory = self.memory
+        """*Collective*, once: packs from which on kernels store a piece for another rank past the caches, measured."""
+        memory, pieces = self.memory, []
         most = memory.layout.sizes[Region.RECEIVE] // max(2, memory.ranks)
-        pieces = [piece for piece in traffic.PIECES if piece <= most and memory.by_flags]
-        view(memory.address(Region.RECEIVE, memory.rank), 2 * max(pieces, default=0))[:] = 0  # first by its owner
+
+        # Ranks that take turns on a core, or have nobody to hand anything to, measure nothing.
+        if memory.by_flags:
+            pieces = [piece for piece in traffic.PIECES if piece <= most]
+
+        # A page lies near the rank that touches it first, which must be its owner.
+        view(memory.address(Region.RECEIVE, memory.rank), 2 * max(pieces, default=0))[:] = 0
         self._team.meet()
         return traffic.streamed_from({piece: self._hand_over(piece) for piece in pieces}, PACK)
 
     def _hand_over(self, piece: int) -> tuple[float, float]:
-        """Return seconds to hand over so many bytes, with ordinary stores and with stores past the caches.
-
-        The least of three readings: what disturbs only adds.  A reading before them meets cold caches.
-        """
+        """Return seconds to hand over so many bytes, with ordinary stores and with stores past the caches."""
         with self._team.agreeing():
             kernel = compiler.host_kernel(traffic.KERNELS, "hand_over")
         world = self.memory.world(self.memory.ranks)
@@ -186,9 +104,15 @@ class CpuLauncher(Launcher):
         for streamed in (traffic.NEVER, traffic.ALWAYS):
             world["streamed"] = streamed
             ways.append(Prepared(kernel.bind(world.copy(), np.uint64(piece // traffic.LINE))))
-        readings = [[self._clock.time(way, max(2, 2**20 // piece)) for way in ways] for _ in range(4)]
-        ordinary, streamed_stores = zip(*readings[1:], strict=True)
-        return min(ordinary), min(streamed_stores)
+
+        # The first reading meets cold caches; of the others the least counts, since what disturbs only adds.
+        least = [math.inf, math.inf]
+        for reading in range(4):
+            for index, way in enumerate(ways):
+                seconds = self._clock.time(way, max(2, 2**20 // piece))
+                if reading:
+                    least[index] = min(least[index], seconds)
+        return least[0], least[1]
 
 
 class CpuLogs:
@@ -204,9 +128,9 @@ class CpuLogs:
     def take_logs(self, rank: int) -> Array:
         """Return and clear the one log of a rank: a process is one block."""
         start = self._memory.address(Region.WINDOW, rank) + WINDOW_HEAD + self._memory.layout.fifos[tracelog.FIFO]
-        place = view(start, tracelog.LOG.itemsize)
-        taken = place.copy().view(tracelog.LOG)
-        place[:] = 0
+        log = view(start, tracelog.LOG.itemsize)
+        taken = log.copy().view(tracelog.LOG)
+        log[:] = 0
         return taken
 
 
@@ -216,7 +140,8 @@ class CpuProducts(Products):
     def __init__(self, team: Team, rank: int, size: int) -> None:
         import threadpoolctl  # only steps need it
 
-        threadpoolctl.threadpool_limits(1, "blas")  # ranks of an outside launcher have what its user set, or nothing
+        # Ranks of an outside launcher have the number of threads that its user set, or one for every core.
+        threadpoolctl.threadpool_limits(1, "blas")
         self._team, self._chain = team, Chain(size, rank)
         self._factor = self._chain.factor
         self._last, self._next = np.empty((2, size, size), np.float32)
@@ -244,8 +169,8 @@ class CpuProducts(Products):
     def check(self) -> GemmMismatch | None:
         """Return the wrong element of the lowest rank that has any."""
         with self._team.agreeing():
-            own = self._chain.failure(self._made, self._last)
-        return next(filter(None, self._team.exchange(own)), None)
+            failure = self._chain.failure(self._made, self._last)
+        return next(filter(None, self._team.exchange(failure)), None)
 
 
 class CpuCompute(Compute):
@@ -275,11 +200,12 @@ class CpuPlatform(Platform):
     clock: CpuClock
     launcher: CpuLauncher
 
-    def __init__(self, sweep: Sweep, layout: Layout, team: Team) -> None:
+    def __init__(self, sweep: Sweep, layout: MemoryLayout, team: Team) -> None:
         self.local: Sequence[int] = team.local(sweep.ranks)
         self.comm, self.ranks, self.layout = team.comm, team.size, layout
         self.team: Team = team
-        with team.agreeing():  # one machine may have the memory, or a compiler, where another has not
+        # One machine may have the memory, or a compiler, where another has not.
+        with team.agreeing():
             self.memory = memory = CpuMemory(team, layout, sweep.spin)
         view(memory.address(Region.WINDOW, team.rank), layout.sizes[Region.WINDOW])[:] = 0
         self._topology = discover(self.ranks, usable=memory.window.cores)
@@ -292,7 +218,9 @@ class CpuPlatform(Platform):
         self.compute = CpuCompute(team, memory)
         self.hardware = cpus(memory.crowded)
         self.note = Note(oversubscribed=memory.crowded, spin="" if sweep.spin == "auto" else sweep.spin)
-        team.meet()  # every window is zeroed before anyone's kernel writes into it
+
+        # Every window is zeroed before anyone's kernel writes into it.
+        team.meet()
 
     def topology(self) -> TopologyPart:
         """Return the sockets, cores and caches under the ranks."""
@@ -320,7 +248,7 @@ class CpuPlatform(Platform):
         return True
 
 
-def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:
+def open_platform(sweep: Sweep, layout: MemoryLayout, team: Team) -> Platform:
     """Make this process one of the ranks that a launcher started."""
     assert not isinstance(team, Alone), "a rank is a process"
     return CpuPlatform(sweep, layout, team)

@@ -46,16 +46,20 @@ class Window:
         neighbours = team.neighbours()
         page = HUGE if nbytes >= HUGE else mmap.PAGESIZE
         part = -(-nbytes // page) * page
+
+        # The file has no name, so the memory ends with the last process that maps it.
         fd = _share(team, neighbours[0], part * len(neighbours))
         try:
             with _agreeing(team):
                 self._memory = mmap.mmap(fd, part * len(neighbours))
         finally:
             os.close(fd)
-        with contextlib.suppress(OSError):  # kernels without huge pages refuse; others may be configured to give none
+
+        # Kernels without huge pages refuse; others may be configured to give none.
+        with contextlib.suppress(OSError):
             self._memory.madvise(mmap.MADV_HUGEPAGE)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self.bases = {rank: start + place * part for place, rank in enumerate(neighbours)}
+        self.bases = {rank: start + index * part for index, rank in enumerate(neighbours)}
         cores = team.gather(os.sched_getaffinity(0))
         self.cores: set[int] = set().union(*(cores[rank] for rank in neighbours))
 
@@ -65,19 +69,19 @@ class Window:
 
 
 def _share(team: "Team", first: int, nbytes: int) -> int:
-    """*Collective*: return a descriptor of one file of so many bytes, that rank `first` makes for all of its machine.
-
-    The kernel opens what a process has in /proc for processes of the same user alone.
-    """
+    """*Collective*: return a descriptor of one file of so many bytes, which rank `first` makes for its machine."""
     leads = team.rank == first
     fd = -1
     with _agreeing(team):
         if leads:
             fd = _make(nbytes)
-    process, there, file = team.gather((os.getpid(), fd, _identity(fd)) if leads else None)[first]
+    process, descriptor, file = team.gather((os.getpid(), fd, _identity(fd)) if leads else None)[first]
+
+    # The kernel opens what a process has in /proc for processes of the same user alone.  In another container the
+    # number may be that of another process.
     with _agreeing(team):
         if not leads:
-            fd = os.open(f"/proc/{process}/fd/{there}", os.O_RDWR | os.O_CLOEXEC)
+            fd = os.open(f"/proc/{process}/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
             if _identity(fd) != file:
                 os.close(fd)
                 raise OSError("the first rank is in another container")
@@ -153,6 +157,7 @@ def _groups(root: Path) -> Iterator[Room]:
         for limit, usage, reclaimable in _GROUP_FILES:
             most, taken = read_text(folder / limit), read_text(folder / usage)
             if most.isdigit() and taken.isdigit() and int(most) < _UNLIMITED:
+                # Pages of files that can be dropped count as free.
                 cached = re.search(rf"^{reclaimable} (\d+)$", read_text(folder / "memory.stat"), re.MULTILINE)
                 free = int(most) - int(taken) + int(cached[1] if cached else 0)
                 yield Room(max(0, free), "its control group", "raise its limit (docker: --memory)")

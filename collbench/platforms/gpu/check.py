@@ -43,17 +43,19 @@ class GpuChecker:
         """Compare every rank's result on its own stream."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while the result was checked"):
             every = self._team.exchange(self._check(case, seed, wire))
-        digests = {rank: digest for _, own in every for rank, digest in own.items()}
+        digests: dict[int, int] = {}
+        for _, of_process in every:
+            digests |= of_process
         return checking.agreed((failure for failure, _ in every), digests)
 
-    def stress(self, case: Case, prepared: Prepared, plan: checking.Plan) -> Mismatch | None:
+    def stress(self, case: Case, prepared: Prepared, plan: checking.StressPlan) -> Mismatch | None:
         """Make every rank's calls and judge them on its own stream."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while calls followed each other"):
             self._team.meet()
             self._clock.doing = f"{plan.calls} calls back to back, without a graph"
-            found = self._stress(case, prepared, plan)
+            mismatch = self._stress(case, prepared, plan)
             self._clock.refuse_given_up()
-            mismatches = self._team.exchange(found)
+            mismatches = self._team.exchange(mismatch)
         return next(filter(None, mismatches), None)
 
     def overrun(self, case: Case) -> Overrun | None:
@@ -80,19 +82,23 @@ class GpuChecker:
     def _check(self, case: Case, seed: int, wire: Wire | None) -> tuple[Mismatch | None, dict[int, int]]:
         """Return the first mismatch of the local ranks: lowest rank, lowest index; and digests of what may be off."""
         receivers = [rank for rank in self._memory.local if any(case.pieces(rank))]
-        held = [self._compare(case, seed, rank, wire) for rank in receivers]
+
+        # All ranks compare at once; the clean verdicts must live until they are copied to the devices.
+        clean = [self._compare(case, seed, rank, wire) for rank in receivers]
         self._clock.wait()
-        del held
+        del clean
         mismatches = (self._mismatch(case, seed, rank, wire) for rank in receivers)
         mismatch = next(filter(None, mismatches), None)
-        return mismatch, {rank: int(self._verdicts(rank, 1)["digest"][0]) for rank in receivers} if wire else {}
+        if not wire:
+            return mismatch, {}
+        return mismatch, {rank: int(self._verdicts(rank, 1)["digest"][0]) for rank in receivers}
 
     def _clear(self, rank: int, pieces: int) -> Array:
         """Enqueue clean verdicts; the array that it returns must live until that is done."""
         clean = np.full(pieces, checking.CLEAN, checking.VERDICT)
         if pieces:
-            stream, there, runtime = self._streams[rank].enter(), self._memory.verdicts(rank), self._runtime
-            runtime.memcpyAsync(there, clean.ctypes.data, clean.nbytes, runtime.memcpyHostToDevice, stream.ptr)
+            stream, target, runtime = self._streams[rank].enter(), self._memory.verdicts(rank), self._runtime
+            runtime.memcpyAsync(target, clean.ctypes.data, clean.nbytes, runtime.memcpyHostToDevice, stream.ptr)
         return clean
 
     def _verdicts(self, rank: int, pieces: int) -> NDArray[np.void]:
@@ -108,8 +114,8 @@ class GpuChecker:
         clean = self._clear(rank, len(pieces))
         for number, piece in enumerate(pieces):
             got = buffers(self._memory, case, rank)[1] + piece[0] * case.dtype.itemsize
-            place = self._memory.verdicts(rank) + number * checking.VERDICT.itemsize
-            arguments = checking.comparison(case, seed, piece, got, place, wire)
+            verdict = self._memory.verdicts(rank) + number * checking.VERDICT.itemsize
+            arguments = checking.comparison(case, seed, piece, got, verdict, wire)
             self._launcher.bind_one(kernel, rank, case.block, *arguments)()
         return clean
 
@@ -132,17 +138,17 @@ class GpuChecker:
                 if overrun := guard.overrun(rank, held.tobytes()):
                     yield overrun
 
-    def _stress(self, case: Case, prepared: Prepared, plan: checking.Plan) -> Mismatch | None:
-        """Enqueue all calls and wait for them; return the first mismatch of the local ranks.
-
-        Kernels are loaded before the first call, which CUDA would else do between calls.
-        """
+    def _stress(self, case: Case, prepared: Prepared, plan: checking.StressPlan) -> Mismatch | None:
+        """Enqueue all calls and wait for them; return the first mismatch of the local ranks."""
+        # Kernels are loaded before the first call, which CUDA would else do between calls.
         entries = ("probe_fill", "probe_spoil", checking.entry("probe_compare", prepared.wire), "stall")
         loaded = {entry: self._compiled.get(compiler.JUDGE, entry, case.dtype, case.redop) for entry in entries}
         calls = _Calls(case, plan, loaded, self._launcher, prepared.wire)
-        held = [self._clear(rank, len(list(case.pieces(rank)))) for rank in self._memory.local]
+        clean = [self._clear(rank, len(list(case.pieces(rank)))) for rank in self._memory.local]
         self._clock.wait()
-        del held
+        del clean
+
+        # Nothing waits for the host from here on; ranks that share a device meet before and after each operation.
         for number in range(plan.calls):
             for rank in self._memory.local:
                 calls.enter(number, rank)
@@ -154,7 +160,7 @@ class GpuChecker:
         self._clock.wait()
         for rank in self._memory.local:
             verdicts = self._verdicts(rank, len(list(case.pieces(rank))))
-            if mismatch := checking.found(case, plan, rank, verdicts, with_bits=False, wire=prepared.wire):
+            if mismatch := checking.first_mismatch(case, plan, rank, verdicts, with_bits=False, wire=prepared.wire):
                 return mismatch
         return None
 
@@ -163,7 +169,12 @@ class _Calls:
     """What is enqueued for a rank before and after each operation."""
 
     def __init__(
-        self, case: Case, plan: checking.Plan, loaded: Mapping[str, GpuKernel], launcher: GpuLauncher, wire: Wire | None
+        self,
+        case: Case,
+        plan: checking.StressPlan,
+        loaded: Mapping[str, GpuKernel],
+        launcher: GpuLauncher,
+        wire: Wire | None,
     ) -> None:
         self._case, self._plan, self._kernels = case, plan, loaded
         self._memory, self._launcher, self._wire = launcher.memory, launcher, wire
@@ -195,11 +206,12 @@ class _Calls:
 
     def _compare(self, number: int, rank: int, place: int, piece: checking.Piece) -> None:
         got = buffers(self._memory, self._case, rank)[1] + piece[0] * self._size
-        verdict = self._memory.verdicts(rank) + place * checking.VERDICT.itemsize
-        at, _, *expected, there = checking.comparison(
-            self._case, self._plan.seed + number, piece, got, verdict, self._wire
-        )
-        arguments = at, self._where, *expected, np.uint64(number), there
+        address = self._memory.verdicts(rank) + place * checking.VERDICT.itemsize
+        seed = self._plan.seed + number
+
+        # As `compare`, but with where it looks in place of how many elements, and with the number of the call.
+        result, _, *expected, verdict = checking.comparison(self._case, seed, piece, got, address, self._wire)
+        arguments = result, self._where, *expected, np.uint64(number), verdict
         self._run(checking.entry("probe_compare", self._wire), rank, self._elements, *arguments)
 
     def _spoil_inputs(self, number: int, rank: int) -> None:

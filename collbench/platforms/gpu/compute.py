@@ -19,7 +19,7 @@ from collbench.results.facts import GemmMismatch
 
 
 class _Matrices:
-    """Those of one rank, on its device."""
+    """The matrices of one rank, on its device."""
 
     def __init__(self, launcher: GpuLauncher, chain: Chain, begin: Callable[[str], None]) -> None:
         begin(f"making matrices of rank {chain.rank}")
@@ -35,15 +35,16 @@ class _Matrices:
         begin(f"loading cuBLAS, rank {chain.rank}")
         with self.computing.enter():
             self._cupy.cuda.get_cublas_handle()
+
+        # The first product loads the kernel, for which CUDA may wait until all others are done.
         begin(f"first product of rank {chain.rank}")
-        self.enqueue(1)  # loads the kernel, for which CUDA may wait until all others are done
+        self.enqueue(1)
         self.computing.enter().synchronize()
 
     def enqueue(self, count: int) -> None:
-        """By cuBLAS itself: CuPy's matmul costs the host several times as much, and its cuBLAS no graph may capture.
-
-        cuBLAS stores columns, so what it multiplies are transposes, in the other order.
-        """
+        """Enqueue so many products."""
+        # By cuBLAS itself: CuPy's matmul costs the host several times as much, and its cuBLAS no graph may capture.
+        # cuBLAS stores columns, so what it multiplies are transposes, in the other order.
         size, factor = self._chain.size, self._factor.data.ptr
         scale = self._one.ctypes.data, self._zero.ctypes.data
         with self.computing.enter():
@@ -61,7 +62,8 @@ class _Matrices:
         self._made = 0
 
     def failure(self) -> GemmMismatch | None:
-        """Compare on the device; only what is wrong is copied, since the host takes a tenth of a second to compare."""
+        """Return the first wrong element, or None."""
+        # Compared on the device: the host would take a tenth of a second, so only what is wrong is copied there.
         size = self._chain.size
         with self.computing.enter() as stream:
             rows = self._cupy.asarray(self._chain.rows(self._made))
@@ -95,15 +97,15 @@ class GpuProducts(Products):
         return self._moment(self._of[rank].computing)
 
     def hand_over(self, rank: int) -> None:
-        """The stream of the collectives waits for an event of this one."""
-        own = self._of[rank]
-        own.collectives.enter().wait_event(own.computing.mark())
+        """Make the stream of the collectives wait for an event of the computing stream."""
+        matrices = self._of[rank]
+        matrices.collectives.enter().wait_event(matrices.computing.mark())
 
     def take_over(self, rank: int) -> None:
-        """The other way round."""
-        own = self._of[rank]
-        mark = own.collectives.mark()
-        own.computing.enter().wait_event(mark)
+        """Make the computing stream wait for an event of the collectives' stream."""
+        matrices = self._of[rank]
+        mark = matrices.collectives.mark()
+        matrices.computing.enter().wait_event(mark)
 
     def reset(self) -> None:
         """Reset the products on every rank's stream."""
@@ -113,8 +115,8 @@ class GpuProducts(Products):
     def check(self) -> GemmMismatch | None:
         """The lowest rank with a wrong element speaks."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while ranks computed"):
-            own = next(filter(None, (matrices.failure() for matrices in self._of.values())), None)
-            return next(filter(None, self._team.exchange(own)), None)
+            failure = next(filter(None, (matrices.failure() for matrices in self._of.values())), None)
+            return next(filter(None, self._team.exchange(failure)), None)
 
 
 class GpuCompute(Compute):

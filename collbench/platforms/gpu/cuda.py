@@ -45,7 +45,7 @@ _COMPLAINT = re.compile(r"\b(error|fatal)\s*:")  # of NVRTC, among warnings and 
 
 def hint(reason: str) -> str:
     """Return what helps; "" where that is not known."""
-    return next((fix for words, fix in _HINTS.items() if words in reason), "")
+    return next((fix for text, fix in _HINTS.items() if text in reason), "")
 
 
 def why(error: Exception) -> str:
@@ -204,9 +204,9 @@ def load_cupy() -> Any:
         import cupy
         import cupy.cuda.nccl
     except ImportError as error:
+        # Where something else than CuPy is missing, its own error is a page of advice, raised from what failed.
         if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
             raise PlatformError("platform 'gpu' needs CuPy: pip install 'collbench[cuda12]' (or cuda13)") from error
-        # Something that CuPy needs is not there: its own error is a page of advice, raised from what failed.
         reason = str(error.__cause__ or error).strip().splitlines()[-1]
         raise PlatformError(f"CuPy cannot be imported ({reason}): install the one CuPy of your CUDA") from error
     except OSError as error:  # CuPy makes its folder for compiled kernels as soon as it is imported
@@ -262,11 +262,9 @@ class Cuda:
         return name.decode() if isinstance(name, bytes) else str(name)
 
     def uuid(self, device: int) -> str:
-        """Return a GPU's or MIG slice's UUID in hexadecimal; "" where CUDA is too old to say.
-
-        CUDA's runtime asks for the newest cuDeviceGetUuid, which tells slices apart since CUDA 11.4.  CuPy takes its 16
-        bytes for a string in C, which ends with the first zero: some UUIDs are cut short, others followed by more.
-        """
+        """Return a GPU's or MIG slice's UUID in hexadecimal; "" where CUDA is too old to say."""
+        # CUDA's runtime asks for the newest cuDeviceGetUuid, which tells slices apart since CUDA 11.4.  CuPy takes its
+        # 16 bytes for a string in C, which ends with the first zero: some UUIDs are cut short, others followed by more.
         uuid: bytes = self.runtime.getDeviceProperties(device).get("uuid", b"")
         return uuid[:16].hex()
 
@@ -320,7 +318,7 @@ class Stream:
         return into
 
 
-class Memory:
+class DeviceMemory:
     """An allocation on the device of each rank, zeroed.
 
     Not from CuPy's pool: the driver hands out a pool's block as a whole only, so a part of it can be neither shared
@@ -334,9 +332,11 @@ class Memory:
             cuda.runtime.setDevice(device)
             self.base.append(cuda.runtime.malloc(nbytes))
             cuda.runtime.memset(self.base[-1], 0, nbytes)
+
+        # No stream of ours waits for the default stream, which does the zeroing.
         for device in set(devices):
             cuda.runtime.setDevice(device)
-            cuda.runtime.deviceSynchronize()  # no stream of ours waits for the default stream, which did the zeroing
+            cuda.runtime.deviceSynchronize()
 
     def free(self) -> None:
         """Give it back."""
@@ -365,14 +365,14 @@ def compile_kernel(
 
     PlatformError in one line, SourceError where the source is at fault: no implementation is measured on a machine that
     cannot compile the project's own sources, and a row that said `skipped` would hide it.
-
-    CuPy's flag for cooperative groups is not for the module: it would ask for a CUDA toolkit to link against, which
-    only a kernel needs that synchronises its whole grid.  The launch alone is cooperative.
     """
     compiler.require(file, entry)
     options = (*compiler.defines(dtype, redop), *more, "-std=c++17")
     failures = cuda.cupy.cuda.compiler.CompileException, RuntimeError, OSError
     functions = []
+
+    # CuPy's flag for cooperative groups is not for the module: it would ask for a CUDA toolkit to link against, which
+    # only a kernel needs that synchronises its whole grid.  The launch alone is cooperative.
     try:
         cuda.runtime.setDevice(devices[0])  # get_function compiles for the current device, and makes a context there
         raw = cuda.cupy.RawModule(code=compiler.source(file), options=options).get_function(entry)
@@ -381,7 +381,7 @@ def compile_kernel(
             functions.append(raw.kernel)  # through cuModuleGetFunction, which loads it, lazy loading or not
     except failures as error:
         what = f"{file} could not be compiled for {dtype.name} {redop.name}"
-        if place := compiler.first_error(file, str(error)):
-            raise SourceError(": ".join(filter(None, (what, place, hint(place))))) from error
+        if first := compiler.first_error(file, str(error)):
+            raise SourceError(": ".join(filter(None, (what, first, hint(first))))) from error
         raise PlatformError(f"{what}: {why(error)}") from error
     return GpuKernel(entry, tuple(functions))

@@ -18,7 +18,7 @@ from collbench.datatypes import DATATYPES, NONE, Array, recipe
 from collbench.errors import CollbenchError, PlatformError
 from collbench.platforms import checking, compiler
 from collbench.platforms.gpu import probe
-from collbench.platforms.gpu.cuda import Cuda, Memory, Stream, compile_kernel, load_cupy
+from collbench.platforms.gpu.cuda import Cuda, DeviceMemory, Stream, compile_kernel, load_cupy
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.processes import Team
 from collbench.runfile.header import TopologyPart
@@ -35,9 +35,13 @@ Probed = dict[tuple[int, int], tuple[bool, str]]
 
 
 def discover(ranks: int | None) -> tuple[Topology, str]:
-    """In CUDA's order with peer access probed, or else as one of NVML and CUDA has them; and a remark for the user."""
+    """Return the GPUs in CUDA's order with probed peer access, and a remark for the user.
+
+    Falls back to what NVML or CUDA alone report.
+    """
+    # NVML first: it is quick, and knows whether there is a GPU at all.
     try:
-        topology = listed = discover_gpu.discover(ranks)  # first: it is quick, and knows whether there is a GPU at all
+        topology = listed = discover_gpu.discover(ranks)
     except PlatformError as error:
         return _named(ranks, str(error)), ""
     if needed := probe.missing():
@@ -61,7 +65,9 @@ def _named(ranks: int | None, reason: str) -> Topology:
     if probe.missing() or not probe.available():
         raise PlatformError(f"no GPU can be used: {reason}, or choose --on cpu")
     cuda = Cuda(load_cupy())
-    gpus = [Gpu(cuda.name(device), *both) for device, both in enumerate(zip(*_visible(cuda), strict=True))]
+    gpus = []
+    for device, (bus_id, uuid) in enumerate(zip(*_visible(cuda), strict=True)):
+        gpus.append(Gpu(cuda.name(device), bus_id, uuid))
     return replace(named(gpus[:ranks], reason), ranks=ranks or len(gpus))
 
 
@@ -73,13 +79,14 @@ def _visible(cuda: Cuda) -> tuple[list[str], list[str]]:
 
 
 def of_run(team: Team, places: Placement, refusal: str, probed: Probed) -> TopologyPart:
-    """*Collective*: from NVML, asked on every node by its first process; where it is missing, as CUDA has them.
+    """*Collective*: return the GPUs of all nodes, from NVML; where it is missing, as CUDA has them.
 
     `probed` is what this process found out of its own GPUs, `refusal` why other processes' memory is out of reach.
     """
-    mine = places.places[places.local[0]].node
-    leads = places.local[0] == next(rank for rank, place in enumerate(places.places) if place.node == mine)
-    nodes = list(filter(None, team.exchange(_of_node(places, mine) if leads else None)))
+    # NVML is asked on every node by its first process.
+    node = places.places[places.local[0]].node
+    first = [place.node for place in places.places].index(node)
+    nodes = list(filter(None, team.exchange(_of_node(places, node) if places.local[0] == first else None)))
     order = [place.gpu for place in places.gpus]
     topology = join(nodes, [order.index(place.gpu) for place in places.places])
     if places.processes > 1 and not refusal:
@@ -88,11 +95,11 @@ def of_run(team: Team, places: Placement, refusal: str, probed: Probed) -> Topol
 
 
 def _of_node(places: Placement, node: tuple[str, str]) -> Topology:
-    here = [place for place in places.gpus if place.node == node]
+    gpus = [place for place in places.gpus if place.node == node]
     try:
-        topology = discover_gpu.discover(len(here), [place.bus_id for place in here], [place.uuid for place in here])
+        topology = discover_gpu.discover(len(gpus), [gpu.bus_id for gpu in gpus], [gpu.uuid for gpu in gpus])
     except PlatformError as reason:
-        topology = named([Gpu(place.name, place.bus_id, place.uuid) for place in here], str(reason))
+        topology = named([Gpu(gpu.name, gpu.bus_id, gpu.uuid) for gpu in gpus], str(reason))
     host = node[0] if places.processes > 1 else ""
     return replace(topology, gpus=tuple(replace(gpu, host=host) for gpu in topology.gpus))
 
@@ -102,7 +109,7 @@ def probe_peers(cuda: Cuda, devices: Sequence[int]) -> Probed:
     pairs = list(permutations(devices, 2))
     if not pairs:
         return {}
-    memory = Memory(cuda, devices, NBYTES + checking.VERDICT.itemsize)
+    memory = DeviceMemory(cuda, devices, NBYTES + checking.VERDICT.itemsize)
     try:
         prober = _Prober(cuda, devices, memory.base)
         return {pair: prober.pair(*pair) for pair in pairs}
@@ -125,13 +132,12 @@ class Hand:
 
     def holds(self, source: int, seed: int) -> bool:
         """Load it, and whether it is that of this number."""
-        verdict = checking.CLEAN.copy()
-        stream, there = self._own_stream.enter(), self._verdict
-        to_device = self._runtime.memcpyHostToDevice
-        self._runtime.memcpyAsync(there, verdict.ctypes.data, verdict.nbytes, to_device, stream.ptr)
+        verdict, target = checking.CLEAN.copy(), self._verdict
+        stream, to_device = self._own_stream.enter(), self._runtime.memcpyHostToDevice
+        self._runtime.memcpyAsync(target, verdict.ctypes.data, verdict.nbytes, to_device, stream.ptr)
         expected = _recipe(seed), np.int32(0), np.uint64(0), np.uint32(0)  # of rank 0 from the start, and no tolerance
-        self._run(self._compare, (np.uint64(source), np.uint64(_COUNT), *expected, np.uint64(there)))
-        self._own_stream.fetch(there, verdict)
+        self._run(self._compare, (np.uint64(source), np.uint64(_COUNT), *expected, np.uint64(target)))
+        self._own_stream.fetch(target, verdict)
         return bool(verdict["seen"] == _COUNT and not verdict["wrong"])
 
     def copy(self, target: int, source: int) -> None:
@@ -148,10 +154,9 @@ class Hand:
 
 def pattern_kernels(cuda: Cuda, devices: Sequence[int]) -> list[tuple[Any, ...]]:
     """Return for each device the kernels of kernels/check.cu that write and compare a pattern."""
-    both = (
-        compile_kernel(cuda, devices, compiler.JUDGE, entry, _WORD, NONE).functions for entry in ("fill", "compare")
-    )
-    return list(zip(*both, strict=True))
+    fill = compile_kernel(cuda, devices, compiler.JUDGE, "fill", _WORD, NONE)
+    compare = compile_kernel(cuda, devices, compiler.JUDGE, "compare", _WORD, NONE)
+    return list(zip(fill.functions, compare.functions, strict=True))
 
 
 def _recipe(seed: int) -> Array:
@@ -183,6 +188,8 @@ class _Prober:
                 if error.status != _ALREADY_ENABLED:
                     raise
             here, there = self._buffer[first], self._buffer[second]
+
+            # Drivers offer peer access where it silently loses data, so each way to use it is tried.
             for what, writer, target, reader in (
                 ("a kernel's stores", first, there, second),
                 ("a kernel's loads", second, there, first),

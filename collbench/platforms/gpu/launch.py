@@ -73,6 +73,8 @@ class GpuLauncher(Launcher):
         for (first, second), (works, reason) in self._probed.items():
             if not works:
                 raise Unsupported(f"GPU {first} cannot use the memory of GPU {second}: {reason}")
+
+        # CUDA promises that blocks which wait for each other all run only within one cooperative grid: one a device.
         launches = []
         for device in self.places.devices:
             held = self._world(case, device, blocks), *arguments
@@ -138,7 +140,8 @@ class GpuLauncher(Launcher):
         return kernel.functions[self.places.devices.index(device)]
 
     def _refuse_crowd(self, name: str, function: Any, device: int, blocks: int, threads: int) -> None:
-        """CuPy would shrink a grid that does not fit at once, and leave some ranks out; so none gets there."""
+        """Raise Unsupported for a grid that a device does not hold at once."""
+        # CuPy would shrink such a grid, and leave some ranks out.
         here = self.places.sharing(device)
         with self.cuda.failing_as(PlatformError, f"{name} cannot be launched"):
             room = self.cuda.resident_blocks(function, device, threads)
@@ -150,6 +153,7 @@ class GpuLauncher(Launcher):
 
     def _world(self, case: Case, device: int, blocks: int) -> Array:
         """Return what the kernel on a device must know of the other ranks."""
+        # With room for as many ranks as there are, or a few more: every launch carries it.
         world = np.zeros((), world_type(room_for(case.ranks)))
         for rank in range(case.ranks):
             world["window"][rank] = self.memory.address(Region.WINDOW, rank)

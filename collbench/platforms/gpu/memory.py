@@ -17,27 +17,10 @@ from itertools import chain
 from collbench.errors import PlatformError, Unsupported
 from collbench.platforms import checking
 from collbench.platforms.gpu import cuda as gpu_cuda
-from collbench.platforms.gpu.cuda import (
-    COMPUTE_CAPABILITY_MAJOR,
-    COMPUTE_CAPABILITY_MINOR,
-    FILE_DESCRIPTOR,
-    MULTICAST_SUPPORTED,
-    ON_DEVICE,
-    PINNED,
-    READ_AND_WRITE,
-    RECOMMENDED,
-    AccessDesc,
-    AllocationProp,
-    Cuda,
-    Driver,
-    Location,
-    Memory,
-    MulticastProp,
-)
+from collbench.platforms.gpu.cuda import AccessDesc, AllocationProp, Cuda, DeviceMemory, Driver, Location, MulticastProp
 from collbench.platforms.gpu.discover import NBYTES, Hand, pattern_kernels
 from collbench.platforms.gpu.placement import Placement
-from collbench.platforms.layout import Layout, Region
-from collbench.platforms.layout import Memory as Regions
+from collbench.platforms.layout import Memory, MemoryLayout, Region
 from collbench.platforms.processes import Team
 from collbench.topology.products import ADDING, capability
 
@@ -81,14 +64,15 @@ class Reach:
             return
         (rank,) = self.base
         exported: list[Exported] = self._team.exchange(self._export(self.base[rank]))
-        failures = [
-            f"rank {owner} cannot share its memory: {reason}"
-            for owner, reason in enumerate(exported)
-            if isinstance(reason, str)
-        ]
-        failed = self._team.exchange("" if failures else self._open(rank, exported))
-        if reason := next(filter(None, (*failures, *failed)), ""):
-            self.refuse(reason)
+        failures = []
+        for owner, reason in enumerate(exported):
+            if isinstance(reason, str):
+                failures.append(f"rank {owner} cannot share its memory: {reason}")
+
+        # Every process takes part in both exchanges, and the first failure of all is everybody's.
+        failures += self._team.exchange("" if failures else self._open(rank, exported))
+        if any(failures):
+            self.refuse(next(filter(None, failures)))
 
     def _export(self, address: int) -> Exported:
         failures: tuple[type[Exception], ...] = (PlatformError, *self._cuda.errors)
@@ -120,14 +104,13 @@ class Reach:
 
 
 def reach(cuda: Cuda, team: Team, places: Placement, bases: Sequence[int]) -> Reach:
-    """*Collective*: every rank's memory, of which this process holds that at `bases`.
-
-    Others' only once a trial on a small piece has shown that it can be trusted.
-    """
+    """*Collective*: return every rank's memory, of which this process holds that at `bases`."""
     reached = Reach(cuda, team, places, bases)
     if len(reached.base) == len(places.local):
         return reached
-    piece = Memory(cuda, places.devices, 2 * NBYTES + checking.VERDICT.itemsize)
+
+    # Others' memory is trusted only once a trial on a small piece has shown that it can be.
+    piece = DeviceMemory(cuda, places.devices, 2 * NBYTES + checking.VERDICT.itemsize)
     tried = Reach(cuda, team, places, piece.base)
     reason = tried.refusal
     if not reason:
@@ -144,8 +127,7 @@ def reach(cuda: Cuda, team: Team, places: Placement, bases: Sequence[int]) -> Re
 def _failure(cuda: Cuda, team: Team, reached: Reach, hand: Hand) -> str:
     """*Collective*: use every other rank's memory; return the first of all that went wrong, or nothing.
 
-    Each rank has two boxes: it writes into its outbox itself, and others into its inbox.  All do the same at one time
-    to the rank so many places to their right.
+    Each rank has two boxes: it writes into its outbox itself, and others into its inbox.
     """
     mine, ranks, number = team.rank, len(reached.base), 0
     wrong: list[tuple[int, int, str]] = []  # who, whose memory, what
@@ -157,6 +139,7 @@ def _failure(cuda: Cuda, team: Team, reached: Reach, hand: Hand) -> str:
         except cuda.errors as error:
             wrong.append((who, whose, str(error)))
 
+    # All do the same at one time, to the rank so many places to their right.
     for distance in range(1, ranks):
         right, left = (mine + distance) % ranks, (mine - distance) % ranks
         inbox, outbox = reached.at(mine), reached.at(mine) + NBYTES
@@ -186,7 +169,7 @@ Multicast = int | str
 
 
 class SwitchMemory:
-    """As cuda.Memory, and with a multicast address; the devices are all different.
+    """As cuda.DeviceMemory, and with a multicast address; the devices are all different.
 
     PlatformError if the driver refuses a step; those before it are undone.
     """
@@ -202,15 +185,22 @@ class SwitchMemory:
             raise
 
     def _make(self, cuda: Cuda, nbytes: int) -> int:
-        """Make the object; all devices join before memory is bound or mapped, since the driver would wait for them."""
+        """Make the object and map it; return its multicast address."""
         call, devices = self._driver.call, self._devices
-        placed = {device: AllocationProp(PINNED, FILE_DESCRIPTOR, Location(ON_DEVICE, device)) for device in devices}
-        shape = MulticastProp(len(devices), nbytes, FILE_DESCRIPTOR)
-        grains = [call("cuMemGetAllocationGranularity", prop, RECOMMENDED) for prop in placed.values()]
-        grain = max(call("cuMulticastGetGranularity", shape, RECOMMENDED), *grains)  # all of them are powers of two
+        placed = {}
+        for device in devices:
+            location = Location(gpu_cuda.ON_DEVICE, device)
+            placed[device] = AllocationProp(gpu_cuda.PINNED, gpu_cuda.FILE_DESCRIPTOR, location)
+        shape = MulticastProp(len(devices), nbytes, gpu_cuda.FILE_DESCRIPTOR)
+
+        # All granularities are powers of two, so the largest serves memory and multicast object alike.
+        grains = [call("cuMemGetAllocationGranularity", prop, gpu_cuda.RECOMMENDED) for prop in placed.values()]
+        grain = max(call("cuMulticastGetGranularity", shape, gpu_cuda.RECOMMENDED), *grains)
         size = -(-nbytes // grain) * grain
-        team = call("cuMulticastCreate", MulticastProp(len(devices), size, FILE_DESCRIPTOR))
+        team = call("cuMulticastCreate", MulticastProp(len(devices), size, gpu_cuda.FILE_DESCRIPTOR))
         self._undo.callback(call, "cuMemRelease", team)
+
+        # All devices join before memory is bound or mapped, since the driver would wait for them.
         for device in devices:
             call("cuMulticastAddDevice", team, self._driver.device(device))
         for device, prop in placed.items():
@@ -237,7 +227,7 @@ class SwitchMemory:
         self._undo.callback(call, "cuMemAddressFree", address, size)
         call("cuMemMap", address, size, 0, handle, 0)
         self._undo.callback(call, "cuMemUnmap", address, size)
-        every = (AccessDesc(Location(ON_DEVICE, device), READ_AND_WRITE) for device in self._devices)
+        every = (AccessDesc(Location(gpu_cuda.ON_DEVICE, device), gpu_cuda.READ_AND_WRITE) for device in self._devices)
         access = (AccessDesc * len(self._devices))(*every)
         call("cuMemSetAccess", address, size, access, len(access))
         return address
@@ -250,11 +240,9 @@ class SwitchMemory:
 
 def allocate(
     cuda: Cuda, devices: Sequence[int], ranks: int, nbytes: int, users: Sequence[str]
-) -> tuple[Memory | SwitchMemory, Multicast]:
-    """Zeroed memory on the device of each rank of this process; with a multicast address, if implementations use one.
-
-    Others would pay the coarser sizes for nothing.
-    """
+) -> tuple[DeviceMemory | SwitchMemory, Multicast]:
+    """Return zeroed memory on the device of each rank of this process, and its multicast address or why it has none."""
+    # Only for implementations that use the address: others would pay the coarser sizes for nothing.
     failures: tuple[type[Exception], ...] = (Unsupported, PlatformError, *cuda.errors)
     reason = "memory was made without a multicast address: no implementation of the sweep was known to use one"
     if users:
@@ -263,11 +251,11 @@ def allocate(
             return memory, memory.multicast
         except failures as error:
             reason = str(error)
-    return Memory(cuda, devices, nbytes), reason
+    return DeviceMemory(cuda, devices, nbytes), reason
 
 
 def _driver(cuda: Cuda, devices: Sequence[int], ranks: int) -> Driver:
-    """The driver, if it and the GPUs can do it; Unsupported with what is missing."""
+    """Return the driver, if it and the GPUs can make such memory; Unsupported with what is missing."""
     if len(devices) < ranks:
         raise Unsupported("memory for the switch is made by one process that holds all ranks: start it without mpirun")
     if len(set(devices)) < 2:
@@ -281,27 +269,29 @@ def _driver(cuda: Cuda, devices: Sequence[int], ranks: int) -> Driver:
         )
     driver = gpu_cuda.load_driver()
     for device in devices:
-        major = driver.attribute(COMPUTE_CAPABILITY_MAJOR, device)
-        minor = driver.attribute(COMPUTE_CAPABILITY_MINOR, device)
+        major = driver.attribute(gpu_cuda.COMPUTE_CAPABILITY_MAJOR, device)
+        minor = driver.attribute(gpu_cuda.COMPUTE_CAPABILITY_MINOR, device)
         if 10 * major + minor < OLDEST:
             reason = f"is an sm_{major}{minor}, and multimem instructions need sm_{OLDEST} or newer"
             raise Unsupported(f"GPU {device} {reason}")
-        if not driver.attribute(MULTICAST_SUPPORTED, device):
+        if not driver.attribute(gpu_cuda.MULTICAST_SUPPORTED, device):
             raise Unsupported(f"GPU {device} has no multicast, which needs an NVSwitch and its fabric manager running")
     return driver
 
 
-class RankMemory(Regions):
+class RankMemory(Memory):
     """The regions of every rank one after the other, and behind them the verdicts of a check.
 
     Making and closing it is *collective*; PlatformError if a GPU has too little free.
     """
 
-    def __init__(self, cuda: Cuda, team: Team, places: Placement, layout: Layout) -> None:
+    def __init__(self, cuda: Cuda, team: Team, places: Placement, layout: MemoryLayout) -> None:
         self._cuda, self.layout = cuda, layout
         self.ranks, self.local = len(places.places), places.local
+
+        # All look at what is free before anyone takes of it.
         places.refuse_too_large(cuda, layout.nbytes)
-        team.meet()  # all have looked at what is free before anyone takes of it
+        team.meet()
         nbytes = layout.nbytes + self.ranks * checking.VERDICT.itemsize
         devices = list(places.device.values())
         self._own, self._switch = allocate(cuda, devices, self.ranks, nbytes, layout.multicast)

@@ -65,7 +65,9 @@ def find(nccl: Any) -> SimulateEnd | None:
         function = ctypes.CDLL(extension, mode=os.RTLD_NOLOAD).ncclGroupSimulateEnd
     except (OSError, AttributeError):
         return None
-    nccl.groupStart()  # an empty group; for another copy of NCCL there would be none to close
+
+    # Every copy of NCCL counts its own groups: for another copy than CuPy's there would be none to close.
+    nccl.groupStart()
     if function(ctypes.byref(SimInfo())) == 0:
         return lambda: _seconds(function)
     with suppress(nccl.NcclError):  # it may be closed all the same
@@ -76,9 +78,9 @@ def find(nccl: Any) -> SimulateEnd | None:
 def _seconds(function: Any) -> float | None:
     """Return NCCL's estimate; None where NCCL leaves it unset, which is negative."""
     info = SimInfo()
-    failed = function(ctypes.byref(info))
-    known = not failed and isfinite(info.estimatedTime) and info.estimatedTime > 0
-    return info.estimatedTime * _MICROSECONDS if known else None
+    if function(ctypes.byref(info)) or not isfinite(info.estimatedTime) or info.estimatedTime <= 0:
+        return None
+    return float(info.estimatedTime) * _MICROSECONDS
 
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
@@ -140,10 +142,8 @@ class Communicators:
             )
 
     def _make(self) -> Sequence[Any]:
-        """The local ranks in one group; they find the others by the id that the first process makes.
-
-        Not by CuPy's initAll, which keeps the GIL: nothing else here would run before NCCL comes back, no limit either.
-        """
+        """Make the local ranks' communicators in one group; they find the others by the first process's id."""
+        # Not by CuPy's initAll, which keeps the GIL: nothing else would run before NCCL comes back, no limit either.
         nccl, everyone = self._cuda.nccl, len(self._places.places)
         identity = None if self._team.rank else self._bounded(_START, nccl.get_unique_id)
         identity = self._team.exchange(identity)[0]
@@ -173,7 +173,8 @@ class Communicators:
                 raise self._hang("carry out its first operation")
 
     def _bounded(self, doing: str, action: Callable[[], Any]) -> Any:
-        """Return or raise what a call does, if in time: from a thread, since NCCL's calls cannot be interrupted."""
+        """Return or raise what a call does; CaseFailed if it takes too long."""
+        # In a thread, since NCCL's calls cannot be interrupted.
         outcome: Future[Any] = Future()
 
         def run() -> None:
@@ -192,7 +193,8 @@ class Communicators:
         return kind(f"NCCL did not {doing} within {self._timeout:.0f} s{_more('INFO', 'how far it came')}")
 
     def _give_up(self) -> None:
-        """Nothing of this is ever freed: CuPy would have NCCL wait for its streams, and so for what hangs."""
+        """Note that NCCL hangs."""
+        # Nothing of this is ever freed: CuPy would have NCCL wait for its streams, and so for what hangs.
         self.hung = True
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
@@ -218,8 +220,8 @@ class Communicators:
         None where it cannot say.  Nothing is enqueued.  Not for sends and receives: NCCL has no estimate of them, and
         what was planned of them stays planned, where a collective is forgotten with the next group.
         """
-        alone = len(self._places.places) == 1  # NCCL copies at once then, however the group ends
-        if alone or self._simulate_end is None:
+        # A rank alone is not simulated: NCCL copies at once then, however the group ends.
+        if len(self._places.places) == 1 or self._simulate_end is None:
             return None
         self._cuda.nccl.groupStart()
         with suppress(self._cuda.nccl.NcclError):  # of which the group's end speaks too
@@ -230,7 +232,8 @@ class Communicators:
 
     @cached_property
     def _simulate_end(self) -> SimulateEnd | None:
-        """None unless every process has it: planning may connect ranks, which takes all of them."""
+        """NCCL's function; None unless every process has it."""
+        # Planning may connect ranks, which takes all of them.
         simulate_end = find(self._cuda.nccl)
         return simulate_end if all(self._team.exchange(simulate_end is not None)) else None
 
@@ -257,12 +260,12 @@ SLICED = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
 
 
 def sharing(multiprocessors: int, ranks: int) -> dict[str, str]:
-    """The environment that NCCL needs where so many ranks share a GPU.
-
-    On Hopper and newer NCCL launches clusters of CTAs, each of which must find its multiprocessors within one GPC: on a
-    part of a GPU not all of them may, and the ranks that run wait for ever for the ones that do not.
-    """
+    """Return the environment that NCCL needs where so many ranks share a GPU."""
+    # A power of two of CTAs for each rank, so that the kernels of all ranks find room at once.
     fair = 1 << (max(1, (multiprocessors - _SPARE) // ranks).bit_length() - 1)
+
+    # On Hopper and newer NCCL launches clusters of CTAs, each of which must find its multiprocessors within one GPC: on
+    # a part of a GPU not all of them may, and the ranks that run wait for ever for the ones that do not.
     return {
         **SLICED,
         LIMIT: str(min(MOST_CTAS, fair)),
@@ -286,6 +289,7 @@ def apply(settings: dict[str, str]) -> None:
 
 
 def in_words(version: int) -> str:
-    """`2.30.7` for 23007, `2.8.4` for 2804: NCCL_VERSION in nccl.h has room for one digit up to 2.8."""
-    one = 1000 if version < 10000 else 10000
-    return f"{version // one}.{version % one // 100}.{version % 100}"
+    """Return the words for NCCL's number of a version, such as `2.30.7` for 23007."""
+    # NCCL_VERSION in nccl.h has room for one digit of the minor version up to 2.8 (2804), and for two since.
+    major = 1000 if version < 10000 else 10000
+    return f"{version // major}.{version % major // 100}.{version % 100}"

@@ -19,7 +19,7 @@ from collbench.units import format_size
 
 
 @dataclass(frozen=True)
-class Place:
+class GpuPlace:
     """The GPU under one rank."""
 
     node: tuple[str, str]  # name of the host, and which boot of which machine that is
@@ -46,7 +46,7 @@ class Placement:
 
     local: Sequence[int]
     device: dict[int, int]  # of each local rank, as CUDA counts them in this process
-    places: tuple[Place, ...]
+    places: tuple[GpuPlace, ...]
     processes: int
 
     @property
@@ -94,12 +94,13 @@ class Placement:
         return self.processes == 1 and len(self.devices) == 1
 
     @property
-    def gpus(self) -> tuple[Place, ...]:
+    def gpus(self) -> tuple[GpuPlace, ...]:
         """Every GPU once, node by node, as the place of the first rank on it."""
-        first = {place.gpu: place for place in reversed(self.places)}
         nodes = list(dict.fromkeys(place.node for place in self.places))
-        order = {place.gpu: None for node in nodes for place in self.places if place.node == node}
-        return tuple(first[gpu] for gpu in order)
+        first: dict[object, GpuPlace] = {}
+        for place in sorted(self.places, key=lambda place: nodes.index(place.node)):
+            first.setdefault(place.gpu, place)
+        return tuple(first.values())
 
     @property
     def nodes(self) -> int:
@@ -117,25 +118,26 @@ def place_ranks(cuda: Cuda, team: Team, ranks: int) -> Placement:
     """*Collective*: deal the GPUs."""
     local, node = team.local(ranks), node_name()
     nodes = team.exchange(node)
+
+    # The processes of a node are dealt its GPUs in turn, by their ranks.
     first = nodes[: team.rank].count(node)
     count = cuda.count()
     device = {rank: (first + index) % count for index, rank in enumerate(local)}
     mine = []
     for gpu in device.values():
         bus_id, name = cuda.runtime.deviceGetPCIBusId(gpu), cuda.name(gpu)
-        mine.append(Place(node, bus_id, name, cuda.multiprocessors(gpu), cuda.cache(gpu), cuda.uuid(gpu)))
+        mine.append(GpuPlace(node, bus_id, name, cuda.multiprocessors(gpu), cuda.cache(gpu), cuda.uuid(gpu)))
     places = tuple(chain.from_iterable(team.exchange(mine)))
     return Placement(local, device, places, team.size)
 
 
 def bind_near(team: Team, places: Placement, root: Path = Path("/")) -> None:
-    """*Collective*: keep this process on the cores next to its GPU, where no launcher bound those of its node.
-
-    Linux says of each PCI device which these are (Documentation/PCI/sysfs-pci.rst): all, with one NUMA node.
-    """
-    cores, here = os.sched_getaffinity(0), places.places[places.local[0]]
+    """*Collective*: keep this process on the cores next to its GPU, where no launcher bound those of its node."""
+    cores, gpu = os.sched_getaffinity(0), places.places[places.local[0]]
     everyone = zip(places.places, team.exchange(cores), strict=True)
-    alike = all(others == cores for place, others in everyone if place.node == here.node)
-    near = cores & {*cpu_list(read_text(root / f"sys/bus/pci/devices/{here.bus_id.lower()}/local_cpulist"))}
+    alike = all(others == cores for place, others in everyone if place.node == gpu.node)
+
+    # Linux says of each PCI device which cores are near (Documentation/PCI/sysfs-pci.rst): all, with one NUMA node.
+    near = cores & {*cpu_list(read_text(root / f"sys/bus/pci/devices/{gpu.bus_id.lower()}/local_cpulist"))}
     if alike and near:
         os.sched_setaffinity(0, near)

@@ -32,7 +32,7 @@ from collbench.platforms.gpu.placement import bind_near, place_ranks
 from collbench.platforms.gpu.probe import STARTUP
 from collbench.platforms.gpu.timing import GpuClock, StartGate, closest
 from collbench.platforms.interface import Platform
-from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
+from collbench.platforms.layout import WINDOW_HEAD, MemoryLayout, Region
 from collbench.platforms.processes import Alone, Team
 from collbench.results import Note
 from collbench.runfile.header import TopologyPart
@@ -89,15 +89,19 @@ class GpuPlatform(Platform):
     launcher: GpuLauncher
     clock: GpuClock
 
-    def __init__(self, cuda: Cuda, sweep: Sweep, layout: Layout, team: Team) -> None:
+    def __init__(self, cuda: Cuda, sweep: Sweep, layout: MemoryLayout, team: Team) -> None:
         self._cuda, self.team, self.layout = cuda, team, layout
         with cuda.failing_as(PlatformError, "the GPUs could not be set up"):
             self._places = places = place_ranks(cuda, team, sweep.ranks)
+
+            # Before memory is touched and threads are made, which stay where they begin.
             if places.processes > 1 and sweep.bind == "core":
-                bind_near(team, places)  # before memory is touched and threads are made
+                bind_near(team, places)
             nccl.apply(nccl.environment(places, sweep.sampling.graph))
             self.memory = memory = RankMemory(cuda, team, places, layout)
-            priority = FIRST if any(sweep.steps) else USUAL  # before what the same ranks compute meanwhile
+
+            # In steps collectives go before what the same ranks compute meanwhile.
+            priority = FIRST if any(sweep.works) else USUAL
             self.streams = streams = {rank: Stream(cuda, places.device[rank], priority) for rank in places.local}
             kernels = KernelCache(cuda, places)
             gate = kernels.get("gate.cu", "gate", DATATYPES["float"], NONE).functions[0]
@@ -148,16 +152,18 @@ class GpuPlatform(Platform):
                 self.clock.wait()
                 self.clock.drop_graphs()
                 healthy = True
+
+            # NCCL lets go of a communicator once all processes of a node do: where one cannot, none waits for it.
             together = all(self.team.exchange(healthy))
             with suppress(*self._cuda.errors):
-                if together:  # NCCL lets go of a communicator once all processes of a node do
+                if together:
                     self.comm.destroy()
                 self._gate.free()
             self.memory.close()
         return True
 
 
-def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:
+def open_platform(sweep: Sweep, layout: MemoryLayout, team: Team) -> Platform:
     """Open all ranks on the GPUs of this machine; under an outside launcher, this process's rank on one of them."""
     with team.agreeing():
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0":

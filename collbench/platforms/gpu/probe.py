@@ -99,6 +99,8 @@ def refusal() -> str:
     if answer.memories:
         return ""
     reason = answer.refusal or "the CUDA driver shows no GPU"
+
+    # Devices that this user may not open, and GPUs that the user has hidden, are likely causes.
     nodes = filter(Path.is_char_device, sorted(_DEVICES.glob("nvidia*")))
     denied = [str(node) for node in nodes if not os.access(node, os.R_OK | os.W_OK)]
     hints = [f"no permission to use {', '.join(denied)}"] if denied else []
@@ -141,10 +143,8 @@ def _unloadable(library: str) -> str:
 
 
 def _child(timeout: float, *arguments: str) -> Answer:
-    """Return what a child says in a line of JSON, whatever else it prints; any other end of it is a refusal.
-
-    A process that hangs in the driver may not even be killed.  Hence a file and no pipe, which it would keep open.
-    """
+    """Return what a child says in a line of JSON, whatever else it prints; any other end of it is a refusal."""
+    # A process that hangs in the driver may not even be killed.  Hence a file and no pipe, which it would keep open.
     with tempfile.TemporaryFile() as printed:
         command = [sys.executable, *arguments]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT)
@@ -157,6 +157,8 @@ def _child(timeout: float, *arguments: str) -> Answer:
             return Answer(refusal=f"the CUDA driver did not answer within {timeout:g} s", hung=True)
         printed.seek(0)
         lines = [line for line in printed.read().decode("utf-8", "replace").splitlines() if line.strip()]
+
+    # The answer is the last line of JSON: libraries may print what they like before and after it.
     for line in reversed(lines):
         with suppress(ValueError, AttributeError):
             answer = json.loads(line)
@@ -172,10 +174,8 @@ def default_ranks() -> int:
 
 
 def refuse_too_large(nbytes: int, ranks: int) -> None:
-    """PlatformError if the ranks of a GPU need more memory than it has, even if it were all free.
-
-    Under an outside launcher nobody knows yet how many of its processes come to these GPUs: one at least.
-    """
+    """PlatformError if the ranks of a GPU need more memory than it has, even if it were all free."""
+    # Under an outside launcher nobody knows yet how many of its processes come to these GPUs: one at least.
     gpus = len(memories())
     ranks = min(ranks, gpus) if launched() else ranks
     for device, has in enumerate(memories()):

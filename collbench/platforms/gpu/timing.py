@@ -46,7 +46,7 @@ from collbench.platforms.interface import Clock, Limits, Prepared
 from collbench.platforms.layout import Region
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment
-from collbench.platforms.scheduling import Watch
+from collbench.platforms.scheduling import SchedulingWatch
 
 LAUNCH_QUEUE = 1024  # entries, about
 _MOST_GRAPHS = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
@@ -115,7 +115,7 @@ class GpuClock(Clock):
         self.may_give_up = False  # whether kernels that wait for other ranks were launched
         self._graphs: OrderedDict[tuple[Prepared, int], Captured] = OrderedDict()
         self.clocks = DeviceClocks(cuda)
-        self.scheduled = Watch()  # ranks on devices have no cores to lose
+        self.scheduled = SchedulingWatch()  # ranks on devices have no cores to lose
         self.doing = ""  # the call that goes on; read by another thread if it hangs
 
     def time(self, prepared: Prepared, launches: int) -> float:
@@ -265,10 +265,9 @@ class GpuClock(Clock):
         return True
 
     def _busy(self) -> bool:
-        """Whether any stream has work left; all are asked, since one may wait for ever for a GPU that failed.
-
-        CuPy's `Stream.done` would take a failure for work that is not done yet.
-        """
+        """Whether any stream has work left; CaseFailed if a GPU failed."""
+        # All are asked, since one may wait for ever for a GPU that failed.  CuPy's `Stream.done` would take a failure
+        # for work that is not done yet.
         statuses = [self._cuda.runtime.streamQuery(rank_stream.enter().ptr) for rank_stream in self._streams]
         for rank_stream, status in zip(self._streams, statuses, strict=True):
             if status not in (_SUCCESS, _NOT_READY):
@@ -281,7 +280,8 @@ class GpuClock(Clock):
         self._graphs.clear()
 
     def _capture(self, prepared: Prepared, launches: int) -> Captured:
-        """Uploaded, so that the first replay is like all others; not replayed, since in place each one counts."""
+        """Return new graphs of so many launches, uploaded to their devices."""
+        # Uploaded, so that the first replay is like all others; not replayed, since in place each one counts.
         captured = self._together(prepared, launches) if prepared.one_graph else self._apart(prepared, launches)
         for rank_stream, graph in captured:
             graph.upload(rank_stream.enter())
@@ -298,7 +298,8 @@ class GpuClock(Clock):
         return [(rank_stream, graph) for rank_stream, graph in ended if rank_stream.used]
 
     def _together(self, prepared: Prepared, launches: int) -> Captured:
-        """Return one graph: a stream joins the capture by waiting for a stream in it, and must come back likewise."""
+        """Return one graph of all streams."""
+        # A stream joins the capture by waiting for a stream in it, and must come back likewise.
         first, *others = self._streams
         first.enter().begin_capture()
         fork = first.mark()
@@ -330,10 +331,8 @@ which is within half a microsecond for so long, and the clocks of devices and ho
 
 
 def closest(look: Callable[[], Seen], read: Callable[[Seen], Answer]) -> tuple[float, Answer, float]:
-    """When the quickest of several looks was, by the host's clock; what was read of what it saw; the error in seconds.
-
-    It saw something between its two ends, so the middle is off by half of what it took at most.
-    """
+    """Return when the quickest of several looks was, by the host's clock; what was read of it; the error in seconds."""
+    # A look saw something between its two ends, so the middle is off by half of what it took at most.
     answers: list[Answer] = []
     shortest, at = math.inf, 0.0
     for _ in range(_LOOKS):
@@ -355,26 +354,26 @@ class _Tie:
 
 
 class DeviceClocks:
-    """Those of a process's devices."""
+    """The clocks of a process's devices, held against the host's."""
 
     def __init__(self, cuda: Cuda) -> None:
         self._cuda = cuda
         self._ties: dict[int, _Tie] = {}  # the latest, by device
 
     def moment(self, rank_stream: Stream) -> Moment:
-        """When a stream gets here, in seconds of the host's clock; the better, the later it is asked for."""
+        """Return when a stream gets here, in seconds of the host's clock; the better, the later it is asked for."""
         if rank_stream.device not in self._ties:
             self._tie(rank_stream)
         tie, event = self._ties[rank_stream.device], self._event(rank_stream)
         return lambda: tie.at + tie.rate * self._elapsed(tie.event, event)
 
     def set(self, streams: Iterable[Stream]) -> float:
-        """Tie every device's clock to the host's anew; seconds by which moments since the last time may be off it."""
+        """Tie every device's clock to the host's anew; return the seconds by which moments since may be off it."""
         by_device = {rank_stream.device: rank_stream for rank_stream in streams}
         return max(map(self._tie, by_device.values()))
 
     def forget(self) -> None:
-        """Forget graphs that are too old."""
+        """Forget ties that are too old."""
         since = time.perf_counter() - _FRESH
         self._ties = {device: tie for device, tie in self._ties.items() if tie.at > since}
 
@@ -399,7 +398,8 @@ class DeviceClocks:
         return float(self._cuda.cupy.cuda.get_elapsed_time(first, second)) * 1e-3
 
     def _event(self, rank_stream: Stream) -> Any:
-        """Recorded now; an event belongs to the device that is current when it is made."""
+        """Return an event that is recorded now."""
+        # An event belongs to the device that is current when it is made.
         stream = rank_stream.enter()
         event = self._cuda.cupy.cuda.Event()
         event.record(stream)

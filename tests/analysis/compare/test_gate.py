@@ -11,7 +11,7 @@ import pytest
 from collbench.analysis import gate
 from collbench.analysis.compare import Comparison, Row, Together, Verdict
 from collbench.analysis.matching import Selection, Unmatched, selection
-from collbench.cli.compare import rows
+from collbench.commands.compare.command import rows
 from collbench.errors import UsageError
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run

@@ -192,7 +192,7 @@ def test_scatter_is_that_of_medians_and_neighbours_and_of_published_repeats() ->
 
 
 def imported(name: str, folder: Path) -> Run:
-    command = importlib.import_module("collbench.cli.import").command
+    command = importlib.import_module("collbench.commands.formats.import").command
     result = CliRunner().invoke(command, [str(DATA / f"{name}.log"), "-o", str(folder / name)])
     assert result.exit_code == 0, result.output
     return read(folder / name)

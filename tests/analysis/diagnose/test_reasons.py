@@ -14,7 +14,7 @@ from collbench.analysis.curve_fit import Unfit, fit
 from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
 from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.verdict import Health
-from collbench.cli.commands import group
+from collbench.cli.group import group
 from collbench.errors import CollbenchError
 from collbench.model.predict import curve
 from collbench.runfile.header import Header

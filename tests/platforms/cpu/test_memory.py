@@ -3,9 +3,8 @@
 import pytest
 
 from collbench.errors import PlatformError
-from collbench.platforms import cpu, platforms
+from collbench.platforms import cpu
 from collbench.platforms.cpu import window
-from collbench.platforms.layout import MAX_RANKS
 from tests.conftest import Tree
 
 GIB = 2**30
@@ -75,7 +74,3 @@ def test_more_ranks_than_cores_start_or_memory_holds_are_refused_with_what_limit
         assert why in limit
     monkeypatch.setattr(window, "room", lambda: window.Room(0, "this machine", ""))
     assert cpu.most_ranks()[0] == 2, "memory for the default is judged by the sweep"
-
-
-def test_other_hardware_takes_as_many_ranks_as_its_kernels() -> None:
-    assert platforms()["gpu"].most_ranks()[0] == MAX_RANKS

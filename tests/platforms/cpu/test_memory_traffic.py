@@ -10,7 +10,7 @@ import pytest
 from collbench.collectives import COLLECTIVES
 from collbench.platforms import compiler
 from collbench.platforms.cpu import memory as memory_traffic
-from collbench.platforms.cpu.memory import ALWAYS, NEVER, UNMEASURED, beyond, streamed_from
+from collbench.platforms.cpu.memory import NEVER, UNMEASURED, beyond, streamed_from
 from collbench.results.collectives import Measurement
 from collbench.runfile.schema import to_result
 from tests.conftest import ROOT, case, mpiexec, of_a_user
@@ -30,12 +30,6 @@ def test_stores_go_past_the_caches_from_where_that_is_faster_for_good() -> None:
         ("equal", {MIB: (1.0, 1.0)}, NEVER),
     ):
         assert streamed_from(seconds, 16) == chosen, name
-
-
-def test_a_choice_fits_into_the_kernels_word() -> None:
-    """World::streamed has 32 bits."""
-    assert 0 <= ALWAYS < UNMEASURED < NEVER == np.iinfo(np.uint32).max
-    assert streamed_from(dict.fromkeys(memory_traffic.PIECES, (2.0, 1.0)), 16) < NEVER
 
 
 def test_beyond_the_caches_is_four_times_as_large() -> None:

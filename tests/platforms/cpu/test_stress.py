@@ -7,7 +7,7 @@ from collbench.cases import Sampling
 from collbench.errors import CaseFailed
 from collbench.measure import checks
 from collbench.platforms import checking
-from collbench.platforms.checking import Plan
+from collbench.platforms.checking import StressPlan
 from tests.conftest import case
 from tools.kernels.buffers import received
 
@@ -17,14 +17,16 @@ EVERY_RANK = [(rank, ranks) for ranks in (1, 2, 3, 8) for rank in range(ranks)]
 def test_every_rank_is_late_in_turn_and_in_odd_calls_as_in_even_ones() -> None:
     for ranks in (1, 2, 3, 8):
         calls = 2 * (ranks + 1) * max(2, ranks)
-        late = np.array([Plan(calls, 1e-3, seed=1).stalls(rank, ranks) for rank in range(ranks)]) >= 1_000_000
+        late = np.array([StressPlan(calls, 1e-3, seed=1).stalls(rank, ranks) for rank in range(ranks)]) >= 1_000_000
         assert (late.sum(axis=0) <= 1).all(), "two ranks late at once hide each other"
         for rank in range(ranks):
             assert {number % 2 for number in np.flatnonzero(late[rank])} == {0, 1}, (rank, ranks)
         assert (~late).all(axis=0).any(), "in some calls nobody is"
     for rank, ranks in EVERY_RANK[1:]:
-        assert (Plan(ranks, 1e-3, seed=7).stalls(rank, ranks) >= 1_000_000).sum() == 1, "few calls, each late once"
-    assert Plan(1000, 0.01, seed=1).stalls(0, 2, longest=0.02).max() == 20_000_000
+        assert (StressPlan(ranks, 1e-3, seed=7).stalls(rank, ranks) >= 1_000_000).sum() == 1, (
+            "few calls, each late once"
+        )
+    assert StressPlan(1000, 0.01, seed=1).stalls(0, 2, longest=0.02).max() == 20_000_000
 
 
 def test_small_operations_are_called_hundreds_of_times_and_large_ones_twice() -> None:
@@ -61,12 +63,12 @@ def test_a_call_is_looked_at_in_64_kib_at_most_and_all_of_a_small_one() -> None:
 
 
 def test_a_mismatch_names_its_first_call_and_what_nobody_looked_at_is_no_verdict() -> None:
-    one, plan = case(nbytes=400), Plan(3, 1e-6, seed=1)
+    one, plan = case(nbytes=400), StressPlan(3, 1e-6, seed=1)
     verdict = np.full(1, checking.CLEAN, checking.VERDICT)
     with pytest.raises(CaseFailed, match="looked at 0 elements of 300"):
-        checking.found(one, plan, 0, verdict, with_bits=True)
+        checking.first_mismatch(one, plan, 0, verdict, with_bits=True)
     verdict["seen"], verdict["wrong"], verdict["first"] = 300, 5, (2 << 48) + 17
-    mismatch = checking.found(one, plan, 0, verdict, with_bits=False)
+    mismatch = checking.first_mismatch(one, plan, 0, verdict, with_bits=False)
     assert mismatch is not None
     assert (mismatch.call, mismatch.calls, mismatch.index, mismatch.wrong, mismatch.got) == (2, 3, 17, 5, "")
     assert mismatch.expected == str(received(one, 0, seed=3)[0][1][17])

@@ -1,78 +1,89 @@
-"""The whole GPU campaign on a made-up machine: every stage, one that hangs, one that fails, one that is killed."""
+"""The GPU campaign: its commands are commands, what hangs is ended, and its programs run on a made-up machine."""
 
-import json
-import signal
+import os
+import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tools.gpu.made_up import CLEAN, HANGING, UNCLEAN, MadeUp
-from tools.gpu.stages import STAGES, Stage
+from collbench.cli.group import group
+from tools.gpu.campaign import FAILED, PASSED, SKIPPED, TIMED_OUT, Campaign, Outcome, chosen_stages, in_time, sources
+from tools.gpu.stages import STAGES
+from tools.stand_in.simulate import build_extension
+from tools.stand_in.whole_commands import on_gpus
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
-SEVERAL_GPUS = {stage.name for stage in STAGES if stage.gpus > 1}
-PARTS = 6  # of the stages, for each of which there is a limit of time
+HANGS = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(child.pid, flush=True)
+time.sleep(600)
+"""
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[MadeUp]:
-    made = MadeUp(tmp_path)
-    yield made
-    assert made.left() == [], "processes were left behind"
-
-
-def distinct() -> list[Stage]:
-    """A stage of each kind: those that differ in their number of ranks are one program with another number."""
-    kinds: dict[tuple[str, ...], Stage] = {}
+def test_every_stage_has_a_name_and_options_that_its_command_takes() -> None:
+    assert len({stage.name for stage in STAGES}) == len(STAGES)
     for stage in STAGES:
-        if stage.command[0] != "sanitize":  # which the next test runs, with each of its outcomes
-            number = stage.command[-1] if stage.name in SEVERAL_GPUS else ""
-            kinds.setdefault((number, *(word for word in stage.command if not word.isdigit())), stage)
-    return list(kinds.values())
+        program, *words = stage.command
+        command, context = group, None
+        while program == "collbench" and hasattr(command, "get_command"):
+            context = command.make_context(words[0], words, parent=context, resilient_parsing=False)
+            name, command, words = command.resolve_command(context, words)
+            assert command, stage.name
+        if program == "collbench":
+            assert command.make_context(name, list(words)), stage.name
 
 
-def test_every_stage_passes_on_one_gpu_but_for_those_that_need_several(machine: MadeUp) -> None:
-    for part in range(PARTS):
-        stages = distinct()[part::PARTS]
-        status, output = machine.run("campaign", STAGE=",".join(stage.name for stage in stages))
-        assert status == 0, output
-        for stage in stages:
-            outcome, several = machine.record(stage.name)["outcome"], stage.name in SEVERAL_GPUS
-            assert outcome == ("not possible here" if several else "passed"), output
-            assert f"- **{stage.name}** (" in machine.page()
-            assert several or machine.record(stage.name)["numbers"], f"{stage.name} passed without a number to show"
-
-
-def test_what_hangs_fails_or_is_killed_stands_on_the_page_and_can_be_done_again(machine: MadeUp) -> None:
-    machine.provide("compute-sanitizer", HANGING)
-    status, output = machine.run("campaign", STAGE="memcheck", LIMIT="2")
-    assert (status, machine.record("memcheck")["outcome"]) == (1, "timed out"), output
-    assert machine.left() == []
-    machine.provide("compute-sanitizer", UNCLEAN)
-    status, output = machine.run("campaign", STAGE="facts,racecheck")
-    assert status == 1, output
-    failed = machine.page().partition("## Failed")[2].partition("##")[0]
-    assert "FAILED: racecheck is NOT clean with 2 ranks: exit status 9" in failed
-    assert "- **memcheck** (" in machine.page().partition("## Timed out")[2], "what was found before"
-    (machine.folder / "hangs").unlink()
-    machine.provide("compute-sanitizer", HANGING)
-    campaign = machine.start("campaign", STAGE="memcheck")
-    while not (machine.folder / "hangs").exists():
-        assert campaign.poll() is None, campaign.communicate()[0]
+def test_a_stage_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.gpu.campaign.GRACE", 0.2)
+    with (tmp_path / "log").open("wb") as log:
+        assert in_time([sys.executable, "-c", HANGS], 1.0, log.fileno(), dict(os.environ)) is None
+        assert in_time([sys.executable, "-c", "raise SystemExit(77)"], 60, log.fileno(), dict(os.environ)) == 77
+    child = Path("/proc") / (tmp_path / "log").read_text().split()[0]
+    deadline = time.monotonic() + 20
+    while child.exists() and "Z" not in (child / "stat").read_text().rpartition(")")[2].split()[:1]:
+        assert time.monotonic() < deadline, "a process was left behind"
         time.sleep(0.02)
-    campaign.send_signal(signal.SIGTERM)
-    output, _ = campaign.communicate(timeout=60)
-    assert (campaign.returncode, machine.record("memcheck")["outcome"]) == (128 + signal.SIGTERM, "cut off"), output
-    assert "## Cut off" in machine.page()
-    machine.provide("compute-sanitizer", CLEAN)
-    status, output = machine.run("campaign", STAGE="memcheck,racecheck")
-    assert status == 0, output
-    assert "3 passed, 0 left" in machine.page()
-    record = machine.folder / "out" / "racecheck" / "result.json"
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"sources": "others"}))
-    status, output = machine.run("campaign", STAGE="memcheck,racecheck")
-    assert status == 0, output
-    begun = [output.index(f"{name}: every rung under") for name in ("racecheck", "memcheck")]
-    assert begun == sorted(begun), "what passed with these sources comes last"
+
+
+def test_the_same_command_again_does_what_is_left_then_what_failed_then_the_rest(tmp_path: Path) -> None:
+    stages = chosen_stages(["targets", "explain", "kernels", "topology", "verify"])
+    campaign = Campaign(tmp_path, stages, 720.0, gpus=1)
+    names = [stage.name for stage in stages]
+    assert (names, campaign.status()) == (["kernels", "verify", "targets", "explain", "topology"], 3)
+    outcomes = (PASSED, TIMED_OUT, SKIPPED, FAILED)
+    for stage, outcome in zip(stages, outcomes, strict=False):
+        campaign.save(stage, Outcome(outcome, sources(), lines=("41 apples",)))
+    assert [stage.name for stage in campaign.order()] == ["topology", "verify", "explain", "targets", "kernels"]
+    assert campaign.status() == 1
+    page = campaign.page()
+    assert page.index("## Failed (1)") < page.index("## Timed out (1)") < page.index("## Passed (1)")
+    assert page.count("  - 41 apples") == 4
+    assert "Left: topology." in page
+    campaign.save(stages[0], Outcome(PASSED, "other sources"))
+    assert campaign.order()[0].name == "kernels", "as if it had never begun"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_the_programs_of_the_stages_pass_on_a_made_up_gpu_and_notice_what_is_wrong(tmp_path: Path) -> None:
+    sanitizer = tmp_path / "bin" / "compute-sanitizer"
+    sanitizer.parent.mkdir()
+    variables = {"COLLBENCH_GPU_SCALE": "small", "PATH": f"{sanitizer.parent}:{os.environ['PATH']}"}
+    variables |= {"CAMPAIGN": str(tmp_path / "out"), "COLUMNS": "200"}
+    simulation = {"extension": str(build_extension(tmp_path / "nccl")), "expects": 1000.0, "each": 0.01}
+    machine = {"devices": 1, "multiprocessors": 16, "simulation": simulation}
+    some = "kernels,targets,topology,rungs-2-graphs,rungs-narrow,nccl-2,memcheck,rungs-every-gpu"
+    for script, status, outcome in (('exec "$@"', 0, "passed"), ("exit 9", 1, "failed")):
+        sanitizer.write_text(f"#!/bin/sh\nshift 4; {script}\n")
+        sanitizer.chmod(0o755)
+        words = ("--stage", some if status == 0 else "memcheck")
+        done = on_gpus(tmp_path, *words, module="tools.gpu.campaign", variables=variables, **machine)
+        assert done.returncode == status, done.stdout + done.stderr
+        assert f"memcheck: {outcome}" in done.stdout
+    page = (tmp_path / "out" / "summary.md").read_text()
+    assert "## Failed (1)" in page
+    assert "FAILED: memcheck is NOT clean with 2 ranks: exit status 9" in page
+    assert "## Passed (6)" in page
+    assert "needs 2 GPUs" in page

@@ -8,15 +8,14 @@ from typing import Any
 from collbench.algorithms import implementations
 from collbench.analysis.machine import discovered
 from collbench.platforms.cost import gpus
-from collbench.results import Explanation, Failed, Measurement
+from collbench.results import Explanation, Failed
 from collbench.runfile.store import read
-from collbench.topology.discovered import Kind, Topology
+from collbench.topology.discovered import LinkKind, Topology
 from tools.stand_in.whole_commands import on_gpus
 
 SWEEP = ("sweep", "--impl", "nccl", "-b", "64", "-e", "64", "-n", "2", "--no-plot", "--out", "out")
 OPERATION, FILE = "operation", "NCCL_DEBUG_FILE"  # in which NCCL hangs; the variable that says where it prints
 SLICES: dict[str, Any] = {"devices": 2, "buses": {"1": 0}}
-STEP = ("--compute", "50KFLOP", "--gradients", "8K", "--matrix", "16", "--buckets", "8K", "--budget", "0.02")
 
 
 def joined(folder: Path) -> Topology:
@@ -30,16 +29,8 @@ def test_the_header_of_a_sweep_says_what_joins_the_gpus(tmp_path: Path) -> None:
     done = on_gpus(tmp_path, *SWEEP, devices=2)
     assert done.returncode == 0, done.stderr
     topology = joined(tmp_path / "out")
-    assert [(link.kind, link.p2p) for link in topology.links] == [(Kind.PCIE, "yes")]
+    assert [(link.kind, link.p2p) for link in topology.links] == [(LinkKind.PCIE, "yes")]
     assert [(gpu.bus_id, gpu.capability) for gpu in topology.gpus] == [("0000:00:00.0", "9.0"), ("0000:01:00.0", "9.0")]
-
-
-def test_a_switch_adds_in_a_whole_command(tmp_path: Path) -> None:
-    words = [word.replace("nccl", "nvls") for word in SWEEP]
-    done = on_gpus(tmp_path, *words, devices=2, switch=True)
-    assert done.returncode == 0, done.stderr
-    assert [isinstance(row, Measurement) and row.right for row in read(tmp_path / "out").results] == [True]
-    assert [link.kind for link in joined(tmp_path / "out").links] == [Kind.NVSWITCH]
 
 
 def test_explain_says_the_share_of_each_kernels_own_bound(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ What NVRTC complains of is its own words, where it and CuPy are installed; what 
 CuPy's and CUDA's sources say.
 """
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -13,13 +14,10 @@ import pytest
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import PlatformError, SourceError
 from collbench.platforms.compiler import entries
-from collbench.platforms.gpu import memory as gpu_multicast
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, compile_kernel
-from tools.gpu import places
 from tools.stand_in import real_names
-from tools.stand_in.cases import sweep
 from tools.stand_in.cuda import Machine
-from tools.stand_in.errors import NO_BINARY, OLD_DRIVER, CUDADriverError
+from tools.stand_in.errors import NO_BINARY, CUDADriverError
 
 NVRTC = "pip install nvidia-cuda-nvrtc-cu12 (for CUDA 13: nvidia-cuda-nvrtc)"
 UPGRADE = NVRTC.replace("install", "install --upgrade")
@@ -28,30 +26,19 @@ CACHE = "set CUPY_CACHE_DIR (and TMPDIR) to folders that can be written"
 
 SAID: list[tuple[Exception, str, str]] = [  # what CuPy raises, what of it the line has, and what helps
     (CUDADriverError(NO_BINARY), "CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image is available", UPGRADE),
-    (CUDADriverError(OLD_DRIVER), "CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the provided PTX", "update the driver, or"),
     (
         RuntimeError('Failure finding "libnvrtc.so": No such file: libnvrtc.so*\n  listdir("/usr/lib"):\n    error: x'),
         'Failure finding "libnvrtc.so": No such file',
         NVRTC,
     ),
-    (RuntimeError("CuPy failed to load libnvrtc.so.12: OSError: libnvrtc.so.12: cannot open"), "CuPy failed", NVRTC),
     (RuntimeError("Failed to auto-detect CUDA root directory. Please specify `CUDA_PATH`"), "Failed to auto", HEADERS),
-    (OSError("libnvrtc.so.12: cannot open shared object file"), "cannot open shared object file", NVRTC),
-    (PermissionError(13, "Permission denied", "/home/.cupy/kernel_cache"), "Permission denied", CACHE),
     (OSError(28, "No space left on device"), "No space left on device", CACHE),
 ]
 SOURCES = [  # what NVRTC is given, and the same of what it says
     ('extern "C" __global__ void f() { int unused; int x = ; }', "-arch=sm_90", "error: expected an expression", ""),
     ('extern "C" __global__ void f() {}', "-arch=sm_30", "invalid value for --gpu-architecture (-arch)", UPGRADE),
     ("#include <cuda_fp16.h>", "-arch=sm_90", 'could not open source file "cuda_fp16.h"', HEADERS),
-    ('extern "C" __global__ void f() { asm("bogus.u32;"); }', "-arch=sm_90", "Not a name of any known instr", ""),
 ]
-
-
-def test_what_is_only_compiled_takes_hardly_any_memory() -> None:
-    """Many processes compile beside each other, each with a rank's FIFOs where kernels were run."""
-    all_of_them = sweep(ranks=2, implementations=tuple(way.name for way in places.ON_GPU))
-    assert places.laid_out(all_of_them, run=False).nbytes < 2**20 < places.laid_out(all_of_them, run=True).nbytes
 
 
 def compiled(machine: Machine, *devices: int, entry: str = entries("ring.cu")[0]) -> GpuKernel:
@@ -113,22 +100,6 @@ def test_every_device_that_is_used_and_no_other_has_its_kernel_before_the_first_
         compiled(Machine(), entry="no_such_ring")
 
 
-def test_nvrtc_that_is_missing_is_named_by_whoever_asks_for_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory of a switch asks before anything is compiled, and goes without."""
-    cuda = Cuda(Machine(2).cupy())
-
-    def missing() -> None:
-        raise RuntimeError('Failure finding "libnvrtc.so"')
-
-    monkeypatch.setattr(cuda.cupy.cuda.nvrtc, "getVersion", missing)
-    with pytest.raises(PlatformError) as caught:
-        cuda.compiler_version()
-    assert str(caught.value) == f'Failure finding "libnvrtc.so": it compiles the kernels: {NVRTC}'
-    memory, multicast = gpu_multicast.allocate(cuda, range(2), 2, 1024, ("nvls",))
-    assert multicast == str(caught.value)
-    memory.free()
-
-
 LOAD = """
 from collbench.errors import PlatformError
 from collbench.platforms.gpu.cuda import load_cupy
@@ -151,6 +122,4 @@ def test_a_cupy_that_cannot_be_imported_is_said_in_one_line() -> None:
         command = [sys.executable, "-W", "ignore", "-c", f"import os, sys; {surroundings}\n" + LOAD]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith(said.split("*")[0]), surroundings
-        assert done.stdout.rstrip("\n").endswith(said.split("*")[-1]), surroundings
-        assert len(done.stdout.splitlines()) == 1
+        assert re.fullmatch(re.escape(said).replace(r"\*", ".*") + "\n", done.stdout), surroundings

@@ -25,8 +25,6 @@ from tests.platforms.gpu.opening import Open
 from tools.kernels.buffers import received
 from tools.stand_in.clocks import MadeUpClock
 from tools.stand_in.cuda import Machine
-from tools.stand_in.errors import CAPTURED_EVENT, CAPTURING, ISOLATION, MERGE, RUNTIME, UNJOINED, UNMATCHED
-from tools.stand_in.errors import CUDARuntimeError as Refused
 
 RING = implementations()["ring-events"]
 
@@ -173,70 +171,3 @@ def test_one_rank_copies_its_input_and_what_events_cannot_order_is_refused(opene
     with pytest.raises(Unsupported, match="events order streams of one process only"):
         RING.prepare(a_case(2), platform)
     platform.local = range(2)
-
-
-@pytest.fixture
-def streams() -> Iterator[tuple[Machine, Any, Any]]:
-    machine = Machine(1)
-    cuda = machine.cupy().cuda
-    yield machine, cuda, [cuda.Stream(non_blocking=True) for _ in range(2)]
-    machine.stop()
-
-
-def refused(status: int) -> Any:
-    return pytest.raises(Refused, match=f"^{RUNTIME[status][0]}: ")
-
-
-def recorded(cuda: Any, stream: Any) -> Any:
-    event = cuda.Event(disable_timing=True)
-    event.record(stream)
-    return event
-
-
-def test_captures_of_their_own_cannot_wait_for_each_other(streams: Any) -> None:
-    """CUDA: a merge of two captures (902); for what is outside a capture, a dependency across its border (905)."""
-    _, cuda, (one, two) = streams
-    outside = recorded(cuda, two)
-    one.begin_capture()
-    with refused(ISOLATION):
-        one.wait_event(outside)
-    two.begin_capture()
-    with refused(MERGE):
-        two.wait_event(recorded(cuda, one))
-
-
-def test_a_capture_is_ended_where_it_began_and_with_all_that_joined_it(streams: Any) -> None:
-    """CUDA: 903, 904; and an event of a capture is of no use outside (907)."""
-    _, cuda, (one, two) = streams
-    one.begin_capture()
-    event = recorded(cuda, one)
-    two.wait_event(event)
-    two.enqueue(lambda: None)
-    with refused(UNMATCHED):
-        two.end_capture()
-    with refused(CAPTURING):
-        two.synchronize()
-    with refused(UNJOINED):
-        one.end_capture()
-    with refused(CAPTURED_EVENT):
-        two.wait_event(event)
-    with refused(CAPTURED_EVENT):
-        cuda.get_elapsed_time(event, event)
-
-
-def test_a_graph_keeps_to_its_dependencies_only(streams: Any) -> None:
-    """The branch of the younger stream comes first unless told otherwise."""
-    machine, cuda, (one, two) = streams
-    done: list[str] = []
-    one.begin_capture()
-    two.wait_event(recorded(cuda, one))
-    one.enqueue(lambda: done.append("one"))
-    two.enqueue(lambda: done.append("two"))
-    one.wait_event(recorded(cuda, two))
-    one.enqueue(lambda: done.append("joined"))
-    graph = one.end_capture()
-    for order in (None, lambda stream: stream.ptr):
-        machine.order = order
-        graph.launch(one)
-        one.synchronize()
-    assert done == ["two", "one", "joined", "one", "two", "joined"]

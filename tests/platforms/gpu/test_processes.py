@@ -212,35 +212,11 @@ def test_a_process_is_bound_next_to_its_gpu_where_no_launcher_bound_its_neighbou
         ({*range(16)}, {*range(16)}, "aa", "0000:0B:00.0", None),
     ):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, mine=mine: mine)
-        places = tuple(placement.Place((node, ""), bus_id, "GPU", 64, 2**20) for node in nodes)
+        places = tuple(placement.GpuPlace((node, ""), bus_id, "GPU", 64, 2**20) for node in nodes)
         team: Any = Affine([others])
         placement.bind_near(team, placement.Placement((0,), {0: 0}, places, 2), root)
         assert bound == ([near] if near else []), (mine, others, nodes, bus_id)
         bound.clear()
-
-
-ALONE = """
-import sys
-from collbench.platforms import open_platform
-from collbench.platforms.gpu import platform
-from collbench.platforms.processes import Alone
-from tools.stand_in.cuda import Machine
-from collbench.algorithms import needs
-from tools.stand_in.cases import sweep
-
-platform.load_cupy = Machine(2).cupy
-wanted = sweep(ranks=2)
-opened = open_platform(wanted, needs(wanted.implementations, 2, "gpu"), "gpu", Alone())
-print(list(opened.local), "mpi4py" in sys.modules)
-opened.close()
-"""
-
-
-def test_a_process_that_is_alone_holds_all_ranks_and_never_imports_mpi(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE], env=surroundings(tmp_path), cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.strip() == "[0, 1] False", done.stderr
 
 
 @pytest.fixture

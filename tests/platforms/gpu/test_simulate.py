@@ -1,8 +1,5 @@
 """NCCL's own estimate: how its function is found, what it is asked, and what becomes of the answer."""
 
-import ctypes
-import importlib.util
-import subprocess
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -12,8 +9,6 @@ import pytest
 from collbench.algorithms import implementations
 from collbench.cases import Case, Sampling
 from collbench.measure.sampling import measure
-from collbench.platforms.compiler import compiler
-from collbench.platforms.gpu import nccl
 from collbench.platforms.layout import Region
 from collbench.results import Measurement
 from tests.platforms.gpu.opening import Open
@@ -23,7 +18,6 @@ from tools.stand_in.simulate import Simulation, build_extension
 
 NCCL = implementations()["nccl"]
 WHOLE = {"allreduce", "broadcast", "allgather", "reducescatter", "reduce"}  # what NCCL itself calls collectives
-FIELDS = {"size": (0, 8), "magic": (8, 4), "version": (12, 4), "estimatedTime": (16, 4)}  # offset, bytes
 
 
 @pytest.fixture(scope="module")
@@ -95,35 +89,3 @@ def test_an_old_nccl_and_another_copy_than_cupys_are_not_asked(tmp_path: Path, o
     for simulation in (old, copy):
         assert estimated(opened(simulation)) is None
         assert not simulation.groups
-
-
-def test_the_structure_is_as_documented_and_that_of_the_header(tmp_path: Path) -> None:
-    """Of CUDA the header takes a few names only; it is here where nvidia-nccl-cu12 is installed."""
-    members = {name: getattr(nccl.SimInfo, name) for name, *_ in nccl.SimInfo._fields_}
-    assert {name: (member.offset, member.size) for name, member in members.items()} == FIELDS
-    made = nccl.SimInfo()
-    assert ctypes.sizeof(made) == 24
-    assert (made.size, made.magic, made.version, made.estimatedTime) == (24, 0x74685283, 22203, -1.0)
-    spec = importlib.util.find_spec("nvidia")
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
-    found = [path for folder in folders for path in folder.glob("*/include/nccl.h")]
-    if not found:
-        return
-    names = "#include <cstddef>\ntypedef struct CUstream_st* cudaStream_t;\ntypedef struct CUevent_st* cudaEvent_t;\n"
-    (tmp_path / "cuda_runtime.h").write_text(names)
-    for name in ("cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"):
-        (tmp_path / name).touch()
-    lines = [f"static_assert(offsetof(ncclSimInfo_t, {name}) == {place});" for name, (place, _) in FIELDS.items()]
-    lines += [f"static_assert(sizeof(ncclSimInfo_t::{name}) == {size});" for name, (_, size) in FIELDS.items()]
-    lines += [
-        "constexpr ncclSimInfo_t made = NCCL_SIM_INFO_INITIALIZER;",
-        f"static_assert(made.size == {ctypes.sizeof(nccl.SimInfo)});",
-        f"static_assert(made.magic == {nccl.MAGIC} && made.version >= {nccl.VERSION});",
-        f"static_assert(made.estimatedTime == {nccl.UNKNOWN}f);",
-        "ncclResult_t (*end)(ncclSimInfo_t*) = ncclGroupSimulateEnd;",
-    ]
-    source = tmp_path / "header.cpp"
-    source.write_text("\n".join(["#include <nccl.h>", *lines]))
-    command = [*compiler(), "-std=c++20", "-fsyntax-only", "-I", tmp_path, "-I", found[0].parent, source]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

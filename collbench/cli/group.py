@@ -1,0 +1,97 @@
+"""The group of all commands: a file in a folder of `commands/` that defines `command` is one, imported when called.
+
+`command.py` has the name of its folder, any other file its own.  A file that defines SUFFIX makes a command for every
+name that ends so.  The first line of a file's docstring is the command's line in `collbench --help`, which reads the
+files without importing them; what stands in the docstring as an example ends the command's own help.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import click
+
+from collbench import __version__
+from collbench.presence import imported, modules
+
+SECTIONS = {
+    "Measure": ("check", "sweep", "verify", "explain", "step", "launch"),
+    "Understand": ("compare", "diagnose", "fit", "plot", "report"),
+    "Predict": ("predict", "train", "topo"),
+    "Learn": ("lesson", "exercise"),
+    "Files": ("runs", "import", "export"),
+}
+"""Where `--help` lists a command; the others stand in a last section."""
+
+_COMMAND = r"^(def command\(|command\b.*=)"
+_SUFFIX = r'^SUFFIX = "(.+)"'
+_SUMMARY = re.compile(r'"""(.*)')
+
+
+class Commands(click.Group):
+    """The commands of all folders, and those that a family makes, as the programs of nccl-tests."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted(_files())
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import one command, or make the one whose name has the ending of a family."""
+        for path, suffix in modules("commands/*/*.py", _SUFFIX):
+            if name.endswith(suffix[1]):
+                family: Any = imported(path)
+                program: click.Command = family.command_named(name)
+                return program
+        if name not in _files():
+            return None
+        module: Any = imported(_files()[name])
+        command: click.Command = module.command
+        examples = [part for part in (module.__doc__ or "").split("\n\n") if part.startswith("For example:")]
+        command.epilog = "\n\n".join(f"\b\n{part}" for part in examples)
+        return command
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the choices where a command does not exist."""
+        name = arguments[0]
+        if not name.startswith("-") and self.get_command(context, name) is None:
+            from collbench.errors import unknown
+
+            raise unknown("command", name, self.list_commands(context))
+        return super().resolve_command(context, arguments)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands in --help, by section."""
+        summaries = dict(sorted(_summaries().items()))
+        for title, names in SECTIONS.items():
+            rows = [(name, summaries.pop(name)) for name in names if name in summaries]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+        with formatter.section("More"):
+            formatter.write_dl(list(summaries.items()))
+
+
+@cache
+def _files() -> dict[str, Path]:
+    """Return the file of every command by its name."""
+    paths = [path for path, _ in modules("commands/*/*.py", _COMMAND)]
+    return {path.parent.name if path.stem == "command" else path.stem: path for path in paths}
+
+
+def _summaries() -> dict[str, str]:
+    """Return the line of every command in --help, by its name."""
+    texts = {name: path.read_text(encoding="utf-8") for name, path in _files().items()}
+    return {name: summary[1] for name, text in texts.items() if (summary := _SUMMARY.match(text))}
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "-V", "--version", prog_name="collbench")
+def group() -> None:
+    """Find out how fast your GPUs talk to each other, whether that number is right, and where the time goes.
+
+    Start with `collbench sweep`, an all-reduce on all GPUs, or without any on two cores.  `collbench verify` checks a
+    new machine, `collbench predict dgx-h100` needs none, and `collbench help COMMAND` has examples.
+    """

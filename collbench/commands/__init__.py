@@ -1,0 +1,1 @@
+"""Commands: a folder for each, found by being there."""

@@ -1,0 +1,154 @@
+"""Say in one line whether this machine is right: measured briefly, checked, and compared with what is expected.
+
+For example:
+  collbench check
+  collbench check --op allreduce,allgather --reference floors.toml
+  collbench check --run run.jsonl --on dgx-h100
+  collbench check --exit nagios --metrics /var/lib/node_exporter/collbench.prom
+"""
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from socket import gethostname
+from typing import Any
+
+import click
+
+from collbench.cli.options import PATH, RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
+from collbench.cli.progress import waiting
+from collbench.commands.check import outputs as verdicts
+from collbench.commands.check.judge import CheckedCurve, CheckResult, Status
+from collbench.commands.check.library import CheckRequest, check
+from collbench.errors import CollbenchError, StorageError
+from collbench.host import signals
+from collbench.host.launcher import launched
+from collbench.measure.disturbance import left_out_in_words
+from collbench.present.terminal import Table
+from collbench.requests.declared import declared
+from collbench.requests.notices import is_leader
+from collbench.runfile.store import Writer
+from collbench.units import significant
+
+_OPTIONS = [
+    *options_of(CheckRequest),
+    RENDEZVOUS_FOLDER,
+    option(
+        "--exit exits",
+        "Whom the exit status is for: plain 0 (OK, WARN), 3 FAIL, 4 UNKNOWN; nagios 0, 1, 2, 3; npd 0, 0, 1, 2.",
+        type=click.Choice(list(verdicts.EXITS)),
+        default="plain",
+        show_default=True,
+    ),
+    option("-q --quiet", "Print the line of the verdict and no more.", is_flag=True),
+    json_option("all of it"),
+    option("--junit", "Write a JUnit test case a size.", type=PATH, metavar="FILE.xml"),
+    option("--metrics", "Write metrics for node_exporter's text-file collector.", type=PATH, metavar="FILE.prom"),
+]
+
+
+@click.command("check", params=_OPTIONS)
+def command(**options: Any) -> int:
+    """Measure in rounds until it is sure whether everything is right and as fast as expected, and say so in one line.
+
+    Expected is what --reference has; else what the model says of the system that the topology matches, or of --on; else
+    what earlier good runs of this machine took, its baseline; on a CPU without those, what its own latency and copy
+    speed come to.
+    """
+    places, exits = options | {"json": options["as_json"]}, options["exits"]
+    printed = places["json"] == STANDARD
+    files = {name: places[name] for name in verdicts.OUTPUTS if places[name] not in (None, STANDARD)}
+    with redirect_stdout(sys.stderr if printed else sys.stdout):
+        try:
+            _try_places(files, options["out"])
+            words = {name: options[name] for name in declared(CheckRequest)}
+            with _replacing_the_last_verdict(files, options["op"]), waiting("" if options["run"] else "measuring"):
+                result = check(**words)
+        except KeyboardInterrupt as cause:
+            click.echo("collbench: interrupted: no verdict", err=True)
+            return signals.status(cause)
+        except CollbenchError as error:
+            if exits != "plain":  # its reader reads standard output, and would take 2 for a verdict
+                error.exit_status = verdicts.EXITS[exits][Status.UNKNOWN]
+                click.echo(verdicts.line_of(exits, Status.UNKNOWN, str(error)))
+            raise
+        if not result:  # the first process of the launcher has it
+            return 0
+        if not options["quiet"] and exits == "plain":
+            click.echo("\n".join(_lines(result)))
+        elif result.hint.startswith("not stored"):
+            click.echo(result.hint, err=True)
+    lost = _write(files, result)
+    click.echo(verdicts.OUTPUTS["json"](result) if printed else verdicts.line(result, exits))
+    # Statuses for monitoring speak of the machine alone.
+    return verdicts.EXITS[exits][result.status] or int(lost and exits == "plain")
+
+
+def _try_places(files: Mapping[str, Path], out: Path | None) -> None:
+    """Raise UsageError for what cannot be written to, before anything is measured; nothing there is changed."""
+    for name, path in files.items():
+        try_output(path, f"--{name} FILE", out)
+    if out and is_leader(launched()):
+        Writer(out).discard()
+
+
+@contextmanager
+def _replacing_the_last_verdict(files: Mapping[str, Path], op: str) -> Iterator[None]:
+    """Write that the check has started, and if it fails, why: the files of one that dies keep no earlier OK."""
+    why = f"started at {datetime.now().astimezone():%F %T %z}, no verdict"
+    begun = CheckResult(gethostname(), "", (op,), (), rounds=0, no_verdict=why)
+    _write(files, begun)
+    try:
+        yield
+    except CollbenchError as error:
+        _write(files, replace(begun, no_verdict=f"no verdict: {error}"))
+        raise
+
+
+def _write(files: Mapping[str, Path], result: CheckResult) -> bool:
+    """Write all files, and return whether any was lost; the verdict is printed in any case."""
+    lost = False
+    for name, path in files.items():
+        try:
+            if is_leader(launched()):
+                verdicts.write(name, path, result)
+        except StorageError as error:
+            click.echo(f"collbench: error: {error}", err=True)
+            lost = True
+    return lost
+
+
+def _lines(result: CheckResult) -> Iterator[str]:
+    """Yield the verdict at length: correctness first."""
+    yield result.correctness.in_words()
+    why = "; ".join(dict.fromkeys(curve.remark for curve in result.curves)) or result.no_verdict
+    yield f"compared with {result.compared or f'nothing: {why}'}"
+    yield from (f"note: {remark}" for remark in result.remarks)
+    for curve in result.curves:
+        yield ""
+        yield from _curve(curve if result.compared else replace(curve, remark=""))
+    yield ""
+    if result.disturbed:
+        yield left_out_in_words(result.disturbed, result.rows)
+    if result.hint:
+        yield result.hint
+
+
+def _curve(curve: CheckedCurve) -> Iterator[str]:
+    case = curve.sizes[0].row.case
+    yield f"{case.title}, {curve.implementation}"
+    shared = curve.sizes[0].row.note.shared  # then there is no bus between the ranks
+    table = Table(column for column in verdicts.SIZES if not (shared and column.name == "busbw"))
+    yield table.heading()
+    yield from map(table.row, curve.sizes)
+    if curve.remark:
+        yield f"{curve.status.value}: {curve.remark}"
+    for number, (why, fix) in enumerate(curve.reasons, 1):
+        yield from (f"  {number}. {why}", f"     {fix}")
+    if not math.isnan(curve.resolution):
+        slower = significant(curve.resolution, 3 if curve.resolution < 2 else 2)
+        yield f"This check would not notice a machine up to {slower}x too slow."

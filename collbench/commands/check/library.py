@@ -1,0 +1,321 @@
+"""`collbench.check`: measure briefly, in rounds, until it is sure whether all is right and as fast as expected."""
+
+import hashlib
+import math
+import re
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+from collbench.algorithms import implementations, libraries
+from collbench.analysis.diagnose import RunFacts, diagnose
+from collbench.analysis.machine import assumptions, placed, sized, spread
+from collbench.analysis.verdict import Correctness
+from collbench.collectives import find_collective
+from collbench.commands.check.expectations import CALIBRATED, Expectation, expect_run, first_of, read_floors
+from collbench.commands.check.judge import (
+    CheckedCurve,
+    CheckResult,
+    Status,
+    by_case,
+    judge_by_model,
+    judge_rounds,
+    shares_cores,
+    unsure,
+)
+from collbench.commands.check.sequential import FEWEST, Decision, SequentialTest, usual_slower
+from collbench.errors import CollbenchError, UsageError
+from collbench.host.cache import state_folder
+from collbench.host.launcher import launched
+from collbench.platforms import on_auto
+from collbench.requests.declared import NAMES, SHARE, SIZE, TIME, Opt, Request, declared, takes
+from collbench.requests.notices import is_leader, started
+from collbench.requests.sessions import everyone, measuring_session
+from collbench.requests.sweeps import SweepRequest, split_names
+from collbench.requests.words import Factor, Names, Ops, Out, Ranks, Size, Smallest, Time
+from collbench.results import by_key, observed
+from collbench.results.base import Observed
+from collbench.runfile.header import Header
+from collbench.runfile.listing import list_runs
+from collbench.runfile.rounds import joined, scatter_in_words
+from collbench.runfile.store import Run, read, why_none, write
+from collbench.topology import files
+from collbench.topology.system import System
+from collbench.units import counted, format_list, parse_duration, parse_share
+
+SURE = 6  # rounds before which nothing is called slow: what disturbs a machine for a moment is over by then
+GOOD_RUNS = 3
+"""Runs of a baseline.  The first good ones count: were each good run the measure of the next, a machine could grow
+slower by a little every day, and no check would see it."""
+OF_A_BASELINE = 15  # rounds of a run that later checks are compared with
+DISTURBED = 4  # of a run of a baseline at most one row in so many was disturbed
+CASE = 0.1  # seconds of a round for a case
+ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU: larger ones leave time for a few rounds only
+SYSTEM = "SYSTEM|FILE.toml"
+OF_A_RUN = ("run", "reference", "on", "nodes", "slower")  # words of a check that measures nothing
+
+
+@dataclass(frozen=True)
+class CheckRequest(Request):
+    """What to measure or judge, and what to compare it with."""
+
+    op: Ops = "allreduce"
+    _: KW_ONLY
+    impl: Annotated[Names, Opt("--impl", "Implementations.", "the library on GPUs, auto on a CPU", unit=NAMES)] = ""
+    ranks: Ranks = None
+    minbytes: Smallest = 8
+    maxbytes: Annotated[
+        Size | None, Opt("-e --maxbytes", "Largest message.", "2M on a CPU, else 128M or what memory allows", unit=SIZE)
+    ] = None
+    stepfactor: Factor = 8.0
+    run: Annotated[Run | Path | str | None, Opt("--run", "A run to judge instead of measuring.", metavar="RUN")] = None
+    reference: Annotated[
+        Path | str | None,
+        Opt("--reference", "A run that was right, or floors, to compare with.", metavar="RUN|FILE.toml"),
+    ] = None
+    on: Annotated[
+        str | None,
+        Opt("--on", "The system to compare with.", "what the topology matches", metavar=SYSTEM, complete=files.names),
+    ] = None
+    nodes: Annotated[int | None, Opt("--nodes", "Nodes of the ranks.", "as few as they fill", metavar="N", least=1)] = (
+        None
+    )
+    slower: Annotated[
+        float | str | None,
+        Opt("--slower", "How much slower than expected is too slow.", "10%, on a CPU 20%", unit=SHARE, above=0),
+    ] = None
+    budget: Annotated[Time, Opt("--budget", "Time after which no more rounds begin; three do.", unit=TIME, above=0)] = (
+        "60s"
+    )
+    out: Out = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        words = [word for word in declared(CheckRequest).values() if word.name not in OF_A_RUN]
+        given = [word.opt.name for word in words if not word.usual(getattr(self, word.name))]
+        if self.run is not None and given:
+            raise UsageError(f"--run is judged as it is; leave {format_list(given)} out")
+        if self.on:
+            files.load(self.on)  # raises for a system that there is not, before anything is measured
+
+    @property
+    def seconds(self) -> float:
+        """Seconds after which no further round begins."""
+        return parse_duration(self.budget, "--budget")
+
+    @property
+    def share(self) -> float | None:
+        """Share of the expected time that is too much; None for the usual one."""
+        return None if self.slower is None else parse_share(self.slower, "--slower")
+
+    @property
+    def sweep(self) -> SweepRequest:
+        """What a round measures."""
+        return SweepRequest(
+            self.op,
+            impl=self.impl or default_implementations(self.op),
+            ranks=self.ranks,
+            minbytes=self.minbytes,
+            maxbytes=self.maxbytes or (ON_CACHES if on_auto() == "cpu" else None),
+            stepfactor=self.stepfactor,
+            budget=CASE,
+            starts=1,
+        )
+
+
+@takes(CheckRequest)
+def check(request: CheckRequest) -> CheckResult | None:
+    """Measure briefly, first for correctness, then for speed, and say whether it is as expected.
+
+    Times are compared with the reference; without any, with the model of the system that the topology matches; without
+    that, with this machine's earlier good runs, its baseline; and on a CPU without those, with its own latency and copy
+    speed.
+
+    Returns:
+        The verdict: `status`, `line`, and `curves` with all sizes; None on all but the first process of a launcher.
+
+    Raises:
+        UsageError: Something does not exist or cannot be.
+        PlatformError: The hardware cannot do it.
+
+    >>> import collbench
+    >>> result = collbench.check(run="results/cpu-2-ranks", reference="results/cpu-2-ranks", slower=0.3)
+    >>> result.status.value
+    'OK'
+
+    """
+    expected = read_reference(Path(request.reference)) if request.reference and is_leader(launched()) else None
+    if request.run is None:
+        return _measure(request, expected)
+    return _judge_run(request, request.run if isinstance(request.run, Run) else read(Path(request.run)), expected)
+
+
+def default_implementations(op: Names) -> str:
+    """Return the library on GPUs; on a CPU `auto`, of which it is known what it should take, where it does the job."""
+    library = ",".join(name for name in libraries() if on_auto() in implementations()[name].platforms)
+    if on_auto() != "cpu":
+        return library
+    able = implementations()["auto"].collectives
+    names = ["all"] if op == "all" else [find_collective(name).name for name in split_names(op)]
+    return "auto" if set(names) <= set(able) else f"{library},auto"
+
+
+def read_reference(path: Path) -> Expectation:
+    """Return floors, or a run that was right."""
+    if path.suffix == ".toml":
+        return read_floors(path)
+    run = read(path)
+    rows = [row for row in observed(run.cases if run.header.imported.tests else run.results) if row.right]
+    if not rows:
+        raise UsageError(
+            f"--reference {path} has no right row with a time; give a run that was right, or floors in TOML"
+        )
+    scatter = scatter_in_words(rows)
+    return expect_run(f"the run {path}{f' ({scatter})' if scatter else ''}", rows)
+
+
+def _judge_run(request: CheckRequest, run: Run, expected: Expectation | None) -> CheckResult:
+    """Judge a run that was measured before, each size by its slowest round."""
+    rows = run.cases if run.header.imported.tests else run.results
+    slowest = tuple(row.worst if isinstance(row, Observed) else row for row in rows)
+    result = _verdict(request, replace(run, results=slowest), expected)
+    return result if result.curves or result.correctness.faults else replace(result, no_verdict=why_none([run]))
+
+
+def _measure(request: CheckRequest, expected: Expectation | None) -> CheckResult | None:
+    """Measure rounds, each with ranks that are started anew, until the verdict is sure or the budget is spent."""
+    begun, sweep = time.monotonic(), request.sweep
+    run: Run | None = None
+    baseline: Path | None = None
+    result: CheckResult | None = None
+    rounds, more = 0, True
+    while more:
+        session = measuring_session(sweep).session
+        with started(session):
+            header = run.header if run else session.header
+            earlier = run.results if run else ()
+            run = Run(Path("this check"), header, (*earlier, *session.run()), complete=True)
+        rounds += 1
+        spent = time.monotonic() - begun
+        more = rounds < FEWEST or spent * (1 + 1 / rounds) < request.seconds
+        if session.leader:
+            if rounds == 1 and not expected and not request.on and not placed(run, None, request.nodes)[0]:
+                expected, baseline = _of_this_machine(run.header)
+            result = _verdict(request, run, expected, rounds, spent)
+            more = more and not _sure(result, expected, baseline)
+        more = bool(everyone(launched()).broadcast(more))
+    if not run or not result:  # the first process of the launcher has them
+        return None
+    if baseline:
+        result = _stored(run, result, baseline)
+    if request.out:
+        try:
+            write(Path(request.out), run.header, run.results, int(bool(result.correctness.faults)))
+        except CollbenchError as error:  # the verdict is not lost with it
+            return replace(result, hint=f"not stored: {error}")
+    return result
+
+
+def baseline_folder(header: Header) -> Path:
+    """Return the folder of a machine's baseline: by host, topology, collectives, element types and implementations.
+
+    Versions of libraries and drivers are no part of it: what an upgrade made slower must be found.
+    """
+    host, sweep = header.environment.host, header.sweep
+    marks = (host, header.topology.name, sweep.collectives, sweep.dtypes, sweep.implementations)
+    digest = hashlib.sha256(repr(marks).encode()).hexdigest()[:12]
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{host}-{'-'.join(sweep.collectives[:2])}")
+    return state_folder(UsageError) / "checks" / f"{words[:60]}-{digest}"
+
+
+def _of_this_machine(header: Header) -> tuple[Expectation, Path | None]:
+    """Return what is expected where no system is like the machine, and where this run is stored if it is a good one.
+
+    Expected is what the runs of the machine's baseline took, and on a CPU without those what its own speed comes to.
+    The first good runs are stored, and no more.
+    """
+    folder = baseline_folder(header)
+    earlier = [read(entry.path) for entry in list_runs(folder) if entry.whole]
+    # On a GPU no barrier is timed with the rows that would tell what they should take.
+    costs = [CALIBRATED] if header.topology.platform == "cpu" else []
+    name = costs[0].name if costs else ""
+    if earlier:
+        name = f"{counted(len(earlier), 'earlier good run')} of this machine ({folder})"
+    rows = [row for run in earlier for row in observed(run.results)]
+    return first_of(name, (expect_run(name, rows), *costs)), folder if len(earlier) < GOOD_RUNS else None
+
+
+def _verdict(
+    request: CheckRequest, run: Run, expected: Expectation | None, rounds: int = 1, seconds: float = math.nan
+) -> CheckResult:
+    """Return the verdict of all rows so far: against what is expected, or else against the model of their system."""
+    header, nodes = run.header, request.nodes
+    rows = [row for row in run.results if isinstance(row, Observed) and row.right and not row.case.work]
+    if expected:
+        test = SequentialTest(request.share or usual_slower(header.topology.platform))
+        name, remarks, curves = expected.name, assumptions(run), judge_rounds(rows, expected, test)
+    else:
+        system, nodes, why = placed(run, request.on, nodes)
+        where = spread(system, sized(system, header.topology.ranks or system.ranks, nodes)) if system else ""
+        name = f"the model of {system.name}, {where}" if system else ""
+        remarks = assumptions(run, system, where, request.nodes)
+        facts = replace(RunFacts.of(run, why), unplaced=why if system else "")
+        curves = _judge_by_model(rows, system, nodes, facts)
+    return CheckResult(
+        where=header.topology.name,
+        compared=name,
+        remarks=tuple(remarks),
+        collectives=tuple(dict.fromkeys(row.case.collective.name for row in run.results)),
+        curves=tuple(map(unsure, curves) if shares_cores(run.results) else curves),
+        correctness=Correctness.of(run.cases),
+        nodes=nodes or header.topology.nodes,
+        disturbed=sum(row.disturbed for row in run.results),
+        rows=len(run.results),
+        rounds=rounds,
+        seconds=seconds,
+    )
+
+
+def _judge_by_model(
+    rows: Sequence[Observed], system: System | None, nodes: int | None, facts: RunFacts
+) -> list[CheckedCurve]:
+    every = [joined(same) for same in by_case(rows).values()]
+    judged = []
+    for curve in by_key(every, lambda row: row.curve).values():
+        part = sized(system, curve[0].case.ranks, nodes) if system else None
+        judged.append(judge_by_model(diagnose(curve, part, facts)))
+    return judged
+
+
+def _sure(result: CheckResult, expected: Expectation | None, baseline: Path | None) -> bool:
+    """Return whether another round would change nothing."""
+    if result.correctness.faults:
+        return True
+    if result.rounds < FEWEST:
+        return False
+    if not expected:  # the model is less sure than three rounds
+        return True
+    if result.status is Status.FAIL:
+        return result.rounds >= SURE
+    if baseline and result.rounds < OF_A_BASELINE:
+        return False
+    return all(size.decision is not Decision.UNDECIDED for size in result.sizes)
+
+
+def _stored(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
+    """Store a good run with the baseline, and return the verdict, which says so."""
+    unknown = all(math.isnan(size.expected) for size in result.sizes)
+    if not result.sizes or result.correctness.faults or not (unknown or result.status is Status.OK):
+        return result
+    if shares_cores(run.results) or DISTURBED * result.disturbed > result.rows:
+        hint = "not stored for the next check: other programs disturbed it; check again on a quiet machine"
+        return replace(result, hint=hint)
+    try:
+        path = write(baseline / uuid.uuid4().hex, run.header, run.results)
+    except CollbenchError as error:
+        why = f"{error}; or set COLLBENCH_STATE to a folder that can be written to"
+        return replace(result, hint=f"not stored for the next check: {why}")
+    return replace(result, hint=f"stored for the next check: {path.parent}")

@@ -1,0 +1,245 @@
+"""The verdict of a check for other programs: exit statuses, the lines of monitoring, JSON, JUnit, metrics.
+
+Sources: Nagios plugin API and Monitoring Plugins guidelines (exit statuses, performance data); node-problem-detector
+docs/custom_plugin_monitor.md; Prometheus text format 0.0.4 and node_exporter's collector/textfile.go; NCCL
+plugins/profiler/inspector/inspector_prom.cc for names and labels of metrics.
+"""
+
+import json
+import math
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from collbench.analysis.gate import junit_suite
+from collbench.commands.check.judge import BANDWIDTH, CheckedSize, CheckResult, Status
+from collbench.commands.check.sequential import Decision
+from collbench.errors import StorageError, writing
+from collbench.present.columns import Column, data, record
+from collbench.results.base import CaseResult
+from collbench.runfile.schema import case_fields
+from collbench.runfile.store import replace_whole
+from collbench.units import format_rate, format_seconds, format_size, printable, significant
+
+EXITS: Mapping[str, Mapping[Status, int]] = {
+    "plain": {Status.OK: 0, Status.WARN: 0, Status.FAIL: 3, Status.UNKNOWN: 4},
+    "nagios": {Status.OK: 0, Status.WARN: 1, Status.FAIL: 2, Status.UNKNOWN: 3},
+    "npd": {Status.OK: 0, Status.WARN: 0, Status.FAIL: 1, Status.UNKNOWN: 2},
+}
+"""Exit statuses: those of `compare --gate`, of Nagios' plugins, and of node-problem-detector's."""
+_NAGIOS = {Status.OK: "OK", Status.WARN: "WARNING", Status.FAIL: "CRITICAL", Status.UNKNOWN: "UNKNOWN"}
+_NPD_LENGTH = 80  # bytes of a message that node-problem-detector keeps
+
+
+def line(result: CheckResult, exits: str) -> str:
+    """Return the line of a verdict as the program expects it that the exit status is for."""
+    if exits == "plain":
+        return printable(result.line)
+    names = ",".join(result.collectives)
+    if exits == "nagios":
+        printed = line_of(exits, result.status, f"{names} {result.where}: {result.words}")
+        return " | ".join(filter(None, (printed, " ".join(_performance(result)))))
+    # Neither the topology nor a list of collectives would leave room for the verdict.
+    short = names if len(result.collectives) < 3 else f"{len(result.collectives)} collectives"
+    return line_of(exits, result.status, f"{short}: {result.words}")
+
+
+def line_of(exits: str, status: Status, words: str) -> str:
+    """Return words, of an error too, as Nagios or node-problem-detector expects the first line of standard output."""
+    words = printable(words)
+    if exits == "nagios":  # to which performance data begins at a bar
+        return f"COLLBENCH {_NAGIOS[status]}: {words.replace('|', '/')}"
+    return f"collbench: {status.value} {words}".encode()[:_NPD_LENGTH].decode(errors="ignore")
+
+
+def _performance(result: CheckResult) -> list[str]:
+    """Return Nagios' performance data; a range is what raises no alarm: `430:` is 430 or more, `50` is 50 or less."""
+    found: dict[str, str] = {}
+    pairs = [(size, curve.resolution) for curve in result.curves for size in curve.sizes]
+    for size, resolution in sorted(pairs, key=lambda pair: pair[0].seconds):  # of a label the slowest is shown
+        name = f"{size.row.case.collective.name}_{format_size(size.row.case.nbytes)}_{size.row.implementation}"
+        label = re.sub(r"[^A-Za-z0-9_.-]", "", name)
+        figures, unit, colon = [size.seconds, size.expected * resolution], "us", ""
+        if size.row.busbw and size.row.case.nbytes >= BANDWIDTH:
+            label += "_GBps"
+            figures, unit, colon = [size.busbw(seconds) / 1e15 for seconds in figures], "", ":"
+        value, limit = (significant(1e6 * figure, 6) for figure in figures)  # exponents are not understood
+        alarm = "" if math.isnan(figures[1]) else f";;{limit}{colon}"
+        found[label] = f"{label}={value}{unit}{alarm}"
+    return list(found.values())
+
+
+# ------------------------------------------------------------------------------------------------------------ documents
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+SIZES: tuple[Column[CheckedSize], ...] = (
+    Column("size", lambda size: size.row.case.nbytes, format_size, form=">9"),
+    Column("time", lambda size: size.seconds, format_seconds, form=">9", key="seconds"),
+    Column("expected", lambda size: _number(size.expected), format_seconds, 2, ">9", "expected_seconds"),
+    Column("ratio", lambda size: _number(size.off), "{:.2f}x".format, form=">7", key="ratio"),
+    Column("busbw", lambda size: size.busbw(size.seconds), format_rate, 1, ">8", "busbw"),
+    Column("", lambda size: size.decision.value, key="verdict"),
+    data("rounds", lambda size: size.rounds),
+)
+"""The columns of a curve's sizes; where ranks share a GPU there is no bus between them."""
+
+
+def document(result: CheckResult) -> dict[str, Any]:
+    """Return the verdict and all that it rests on, for JSON."""
+    return {
+        "status": result.status.value,
+        "line": result.line,
+        "no_verdict": result.no_verdict,
+        "where": result.where,
+        "compared_with": result.compared,
+        "remarks": list(result.remarks),
+        "rounds": result.rounds,
+        "seconds": _number(result.seconds),
+        "disturbed": result.disturbed,
+        "wrong_or_failed": [_row_fields(row) | {"problem": row.problem} for row in result.correctness.faults],
+        "curves": [
+            {
+                "implementation": curve.implementation,
+                "status": curve.status.value,
+                "remark": curve.remark,
+                "resolution": _number(curve.resolution),
+                "reasons": [{"why": why, "fix": fix} for why, fix in curve.reasons],
+                "sizes": [_row_fields(size.row) | record(SIZES, size) for size in curve.sizes],
+            }
+            for curve in result.curves
+        ],
+    }
+
+
+def _row_fields(row: CaseResult) -> dict[str, Any]:
+    return case_fields(row.case) | {"implementation": row.implementation}
+
+
+def junit(result: CheckResult) -> str:
+    """Return JUnit's XML: a wrong size fails, and a slow one if the check does; others are skipped."""
+    suite = junit_suite(f"collbench check: {result.where}", "collbench.check", list(_tests(result)))
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
+def _tests(result: CheckResult) -> Iterator[tuple[str, str, str]]:
+    """Yield the verdict and then each size as a test: name, `passed`, `failed` or `other`, what to say of it.
+
+    The verdict may be FAIL by all sizes together, and UNKNOWN without any size.
+    """
+    whole = {Status.FAIL: "failed", Status.UNKNOWN: "other"}.get(result.status, "passed")
+    yield "verdict", whole, printable(result.line)
+    slow = "failed" if result.status is Status.FAIL else "other"
+    states = {Decision.AS_EXPECTED: "passed", Decision.FASTER: "passed", Decision.SLOW: slow}
+    for row in result.correctness.faults:
+        yield _name(row), "failed", printable(row.problem)
+    for size in result.sizes:
+        yield _name(size.row), states.get(size.decision, "other"), f"{size.figure}, {size.decision.value}"
+
+
+def _name(row: CaseResult) -> str:
+    return printable(f"{row.case.title}, {format_size(row.case.nbytes)}, {row.implementation}")
+
+
+# -------------------------------------------------------------------------------------------------------------- metrics
+
+_INSPECTOR = "AllReduce AllGather ReduceScatter Broadcast Reduce AlltoAll Gather Scatter SendRecv"
+"""Collectives as NCCL's Inspector writes them."""
+
+
+def metrics(result: CheckResult) -> str:
+    """Return metrics in Prometheus' text format, for node_exporter's text-file collector.
+
+    Labels are those of NCCL's Inspector, and so are names but for their first word: Inspector writes neither HELP nor
+    TYPE, without which promtool accepts no metric, and of two files that differ in these node_exporter drops one.
+    """
+    sizes: dict[str, CheckedSize] = {}
+    for size in (size for size in result.sizes if size.row.busbw):
+        labels = _labels(size, result)  # that of a bucket's sizes, in place or not: the slowest is shown
+        sizes[labels] = min(sizes.get(labels, size), size, key=lambda each: each.busbw(each.seconds))
+    measured = {labels: size.busbw(size.seconds) / 1e9 for labels, size in sizes.items()}
+    expected = {labels: size.busbw(size.expected) / 1e9 for labels, size in sizes.items() if size.expected > 0}
+    node = _braced({"node": socket.gethostname()})
+    lasted = {node: result.seconds} if math.isfinite(result.seconds) else {}
+    wrong = {} if result.no_verdict else {node: len(result.correctness.faults)}
+    families: Mapping[tuple[str, str], Mapping[str, float]] = {
+        ("bus_bandwidth_gbs", "Bus bandwidth in GB/s."): measured,
+        ("expected_bus_bandwidth_gbs", "Bus bandwidth in GB/s that is expected here."): expected,
+        ("check_status", "Verdict of the last check: 0 OK, 1 WARN, 2 FAIL, 3 UNKNOWN."): {
+            node: EXITS["nagios"][result.status]
+        },
+        ("check_wrong_sizes", "Sizes with a wrong result, or none."): wrong,
+        ("check_timestamp_seconds", "When the last check ended, or began if it has no verdict."): {node: time.time()},
+        ("check_duration_seconds", "How long the last check took."): lasted,
+    }
+    lines: list[str] = []
+    for (name, meaning), samples in families.items():
+        lines += [f"# HELP collbench_{name} {meaning}", f"# TYPE collbench_{name} gauge"] if samples else []
+        lines += [f"collbench_{name}{labels} {value:.10g}" for labels, value in samples.items()]
+    return "\n".join(lines)
+
+
+def _labels(size: CheckedSize, result: CheckResult) -> str:
+    case, collective = size.row.case, size.row.case.collective.name
+    pairs = {
+        "slurm_job_id": os.environ.get("SLURM_JOB_ID", "unknown"),
+        "node": socket.gethostname(),
+        "n_nodes": str(result.nodes or "unknown"),
+        "nranks": str(case.ranks),
+        "collective": next((name for name in _INSPECTOR.split() if name.lower() == collective), collective),
+        "message_size": message_size(case.nbytes),
+        "implementation": size.row.implementation,
+    }
+    return _braced(pairs)
+
+
+def message_size(nbytes: int) -> str:
+    """Return the bucket of a size as NCCL's Inspector names it: `1-2GB` of 1 GiB.
+
+    >>> message_size(2**30), message_size(8192), message_size(4)
+    ('1-2GB', '8-9KB', '4-5B')
+
+    """
+    size, unit = float(nbytes), 0
+    while size >= 1024 and unit < 4:
+        size, unit = size / 1024, unit + 1
+    return f"{math.floor(size)}-{math.floor(size) + 1}{('B', 'KB', 'MB', 'GB', 'TB')[unit]}"
+
+
+def _braced(labels: Mapping[str, str]) -> str:
+    r"""Return labels as text; of the signs that the format escapes, printable text has no newline."""
+    quoted = {name: printable(value).replace("\\", r"\\").replace('"', r"\"") for name, value in labels.items()}
+    return "{" + ",".join(f'{name}="{value}"' for name, value in quoted.items()) + "}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- files
+
+OUTPUTS: Mapping[str, Callable[[CheckResult], str]] = {
+    "json": lambda result: json.dumps(document(result), indent=2, allow_nan=False),
+    "junit": junit,
+    "metrics": metrics,
+}
+"""What can be written into a file, by the name of its option."""
+
+
+def write(output: str, path: Path, result: CheckResult) -> None:
+    """Write a verdict into a file; StorageError if it cannot be written."""
+    regular = path.is_file() or not path.exists()
+    if result.no_verdict and not regular:  # a pipe holds no earlier verdict
+        return
+    text = f"{OUTPUTS[output](result)}\n"
+    with writing(path, f"--{output} FILE", StorageError):
+        path.parent.mkdir(parents=True, exist_ok=True)  # the folder of --out is made at the end
+        if output == "metrics" and regular and not path.is_symlink():  # node_exporter reads it at any time
+            replace_whole(path, text.encode())
+        else:
+            path.write_text(text, encoding="utf-8")

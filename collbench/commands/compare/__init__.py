@@ -1,0 +1,1 @@
+"""Runs compared case by case: which became faster or slower, with intervals, and a gate."""

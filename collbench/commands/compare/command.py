@@ -1,0 +1,244 @@
+"""Compare runs: which cases became faster or slower, with intervals, and a gate for continuous integration.
+
+For example:
+  collbench compare results/runs/before results/runs/after
+  collbench compare --against last results/runs/after --gate
+"""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+
+from collbench.analysis import gate
+from collbench.analysis.compare import Comparison, Row, Together, Verdict, compare
+from collbench.analysis.fit import measured
+from collbench.analysis.interconnects import Table as Interconnects
+from collbench.analysis.interconnects import of_runs, tables
+from collbench.analysis.matching import Unmatched, no_common_size, several_machines
+from collbench.cli import interconnects
+from collbench.cli.options import (
+    PATH,
+    STANDARD,
+    csv_option,
+    json_option,
+    option,
+    options_of,
+    out_option,
+    print_answer,
+)
+from collbench.commands.compare import figure as ratios
+from collbench.commands.compare.library import CompareRequest, contents, selected
+from collbench.errors import UsageError
+from collbench.present.columns import Column
+from collbench.present.terminal import Table, left_out_in_words
+from collbench.runfile import DEFAULT, store
+from collbench.runfile.listing import last_before
+from collbench.runfile.schema import case_fields
+from collbench.units import format_seconds, printable, significant
+
+LEGEND = (
+    "ratio: time of NEW over BASE, above 1 is slower; with {confidence:.3g} % confidence all intervals hold at once\n"
+    "same: the interval of the row alone lies within {margin:.3g} % of 1; slower: above 1; faster: below 1; "
+    "inconclusive: none of these; unknown: there is no interval"
+)
+_TOGETHER = "all: the geometric mean of the ratios at all sizes, without those hardly known and those that stand out"
+TABLE: Table[Row | Together] = Table(
+    (
+        Column("size", gate.sizes, form=">9"),
+        Column("", lambda row: printable(row.implementation), form="<16"),
+        Column("base", lambda row: getattr(row, "before", None), format_seconds, 1, ">8"),
+        Column("new", lambda row: getattr(row, "after", None), format_seconds, 2, ">8"),
+        Column("ratio", gate.ratio, form=">7"),
+        Column("interval", gate.span, importance=3, form="<17"),
+        Column("verdict", lambda row: row.verdict.value),
+    )
+)
+EMPTY = "(empty)"
+_TELLING = 10.0  # times as much or as little, below which is said within what rows are the same
+_DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
+COLUMNS = (
+    *("base", "new", "collective", "dtype", "redop", "root", "ranks", "in_place", "nbytes", "implementation", "step"),
+    *("base_seconds", "new_seconds", "ratio", "low", "high", "within", "verdict", "remark"),
+)
+
+_OPTIONS = [
+    click.Argument(["runs"], metavar="[BASE] NEW [MORE...]", nargs=-1, required=True, type=PATH),
+    option(
+        "--against", "Take the last earlier run of NEW's kind as BASE; last: of results/runs.", metavar="last|FOLDER"
+    ),
+    *options_of(CompareRequest),
+    json_option("all of it"),
+    csv_option("row"),
+    out_option("Draw the ratios (.png, .svg, .pdf); may be given several times.", multiple=True),
+    option("--gate gated", "Exit with 3 for a regression, 4 if one cannot be excluded.", is_flag=True),
+    option("--junit", "Write a JUnit test case a row.", type=PATH, metavar="FILE.xml"),
+]
+
+
+@click.command("compare", params=_OPTIONS)
+def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
+    """Compare each NEW run with BASE: the ratio of times of every case that both hold, with an interval and a verdict.
+
+    BASE and NEW are run files or the folders that hold them.  With --against all runs given are NEW.
+
+    Runs of different machines, predicted ones too, are also held against each other as interconnects: who is fastest at
+    which sizes.
+    """
+    aside = STANDARD in (options["as_json"], options["as_csv"])  # others read standard output
+    ratios.check(options["out"])  # before anything is read
+    if not against and len(runs) < 2:
+        raise UsageError("one run alone cannot be compared; give BASE and NEW, or --against last")
+    read = [store.read(path) for path in runs]
+    if against:
+        history = DEFAULT if against == "last" else Path(against)
+        pairs = [(store.read(last_before(new, history)), new) for new in read]
+    else:
+        pairs = [(read[0], new) for new in read[1:]]
+    every = [run for pair in pairs for run in pair]
+    selection = selected(options["only"], every)
+    how = options["margin"], options["confidence"], selection, options["assume"]
+    comparisons = [compare(base, new, *how) for base, new in pairs]
+    # Nothing of one machine, where a comparison is of what ran on it.
+    several = several_machines(run.header for run in every)
+    machines = tables(of_runs(every, selection)) if several else []
+    if not options["gated"] and not machines:
+        _refuse(comparisons)
+    records = (record for comparison in comparisons for record in _records(comparison))
+    written = options["as_json"], _document(comparisons, machines), options["as_csv"], COLUMNS, records
+    print_answer(lambda: _table(comparisons, machines), *written)
+    if options["junit"]:
+        gate.write_junit(options["junit"], comparisons)
+    for path in ratios.draw(comparisons, options["out"]):
+        click.echo(f"figure: {path}", err=aside)
+    if not options["gated"]:
+        return 0
+    click.echo(gate.in_words(comparisons), err=aside)
+    return gate.status(comparisons)
+
+
+def _refuse(comparisons: Sequence[Comparison]) -> None:
+    """Raise UsageError for two runs that have no case in common."""
+    for comparison in comparisons:
+        if comparison.rows or any(row.regression for row in comparison.unmatched):
+            continue
+        base, new = comparison.base, comparison.new
+        if not comparison.remarks and not measured([base, new]):
+            raise UsageError(f"nothing to compare: {store.why_none([base, new])}")
+        holds = [f"{name} holds {', '.join(contents([run])) or 'no results'}" for name, run in _named(comparison)]
+        why = f"no case in common with a time in both; {'; '.join(comparison.remarks or holds)}"
+        if sizes := no_common_size(base, new):
+            why = f"{sizes}; measure one with the sizes of the other (-b, -e, -f, -m)"
+        raise UsageError(f"nothing to compare: {base.path} and {new.path} have {why}")
+
+
+def _named(comparison: Comparison) -> Sequence[tuple[str, store.Run]]:
+    return ("BASE", comparison.base), ("NEW", comparison.new)
+
+
+# --------------------------------------------------------------------------------------------------------------- output
+
+
+def _table(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> None:
+    for comparison in comparisons:
+        click.echo("\n".join([*_head(comparison), *rows(comparison), *_tail(comparison), ""]))
+    if machines:
+        click.echo("different machines: who is fastest, each by its library")
+        interconnects.show(machines)
+    if any(not row.moved for comparison in comparisons for row in comparison.rows):
+        click.echo("\n".join(legend(comparisons)))
+
+
+def legend(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Yield what the columns and verdicts of the tables mean."""
+    if any(comparison.together for comparison in comparisons):
+        yield _TOGETHER
+    yield from filter(None, [left_out_in_words(TABLE)])
+    yield LEGEND.format(confidence=100 * comparisons[0].confidence, margin=100 * comparisons[0].margin)
+
+
+def _head(comparison: Comparison) -> Iterator[str]:
+    """Yield the two runs, and what differs between them besides times."""
+    for word, run in _named(comparison):
+        started = printable(run.header.started)
+        yield ", ".join(filter(None, [f"{word:<4}  {run.path}", started, run.cut_off]))
+    for name, one, other in comparison.differences[:_DIFFERENCES]:
+        yield f"differs: {name}: {one or EMPTY} -> {other or EMPTY}"
+    if len(comparison.differences) > _DIFFERENCES:
+        yield f"differs: {len(comparison.differences) - _DIFFERENCES} more (--json has all)"
+    for remark in comparison.remarks:
+        yield f"note: {remark}"
+
+
+def rows(comparison: Comparison) -> Iterator[str]:
+    """Yield a table for each kind of case: times, ratio and verdict; without rows whose cores were moved."""
+    judged: list[Row | Together] = [row for row in comparison.rows if not row.moved]
+    judged += comparison.together
+    for title in dict.fromkeys(row.case.title for row in judged):
+        yield from ("", title, TABLE.heading())
+        yield from (TABLE.row(row) for row in judged if row.case.title == title)
+
+
+def _tail(comparison: Comparison) -> Iterator[str]:
+    if comparison.unmatched:
+        yield from ("", "not compared")
+        others = sorted(comparison.unmatched, key=lambda row: not row.regression)
+        for row in others[:_UNMATCHED]:
+            yield f"  {gate.name(row)}: {gate.message(row)}" + (" (a regression)" if row.regression else "")
+        if len(others) > _UNMATCHED:
+            yield f"  {len(others) - _UNMATCHED} more (--json has all)"
+    yield from ("", f"rows: {comparison.counts}")
+    unsure = sorted(row.within for row in comparison.rows if row.verdict is Verdict.INCONCLUSIVE)
+    if unsure and unsure[-1] < _TELLING:
+        half, every = (f"{significant(100 * share, 2)} %" for share in (median(unsure), unsure[-1]))
+        yield f"inconclusive rows: half are surely within {half} of 1 by the row's interval alone, all within {every}"
+
+
+def _document(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> dict[str, Any]:
+    records = [
+        _paths(comparison)
+        | {
+            "margin": comparison.margin,
+            "confidence": comparison.confidence,
+            "differences": [difference._asdict() for difference in comparison.differences],
+            "remarks": list(comparison.remarks),
+            "rows": [_fields(row) for row in comparison.rows],
+            "all_sizes": [_fields(row) for row in comparison.together],
+            "not_compared": [_unmatched_fields(row) for row in comparison.unmatched],
+            "regressions": len(comparison.regressions),
+            "inconclusive": len(comparison.hidden),
+        }
+        for comparison in comparisons
+    ]
+    return {"comparisons": records, "gate": gate.status(comparisons), "interconnects": interconnects.as_json(machines)}
+
+
+def _paths(comparison: Comparison) -> dict[str, Any]:
+    return {"base": str(comparison.base.path), "new": str(comparison.new.path)}
+
+
+def _fields(row: Row | Together) -> dict[str, Any]:
+    """Return the fields of a row, or of all sizes of an implementation."""
+    judged: dict[str, Any] = row.estimate.fields("ratio") | {"verdict": row.verdict.value}
+    fields = case_fields(row.case) | {"implementation": row.implementation}
+    if isinstance(row, Row):
+        judged |= {"within": row.within if math.isfinite(row.within) else None, "remark": row.remark}
+        return fields | {"base_seconds": row.before, "new_seconds": row.after} | judged
+    del fields["nbytes"]
+    return fields | {"sizes": row.sizes} | judged
+
+
+def _records(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """Yield the fields of every row for CSV; of a step or training the column `step` has all."""
+    for fields in (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched)):
+        step = fields.pop("step", None) or fields.pop("job", None)
+        yield _paths(comparison) | fields | {"step": json.dumps(step) if step else ""}
+
+
+def _unmatched_fields(row: Unmatched) -> dict[str, Any]:
+    more = {"implementation": row.implementation, "verdict": "not compared", "remark": gate.message(row)}
+    return case_fields(row.case) | more

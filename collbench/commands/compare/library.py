@@ -1,0 +1,83 @@
+"""`collbench.compare`: two runs, and how they compare."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
+
+from collbench.analysis.compare import Comparison
+from collbench.analysis.compare import compare as compare_runs
+from collbench.analysis.matching import selection
+from collbench.cases import Case
+from collbench.errors import UsageError
+from collbench.requests.declared import SHARE, Opt, Request, takes
+from collbench.requests.runs import RunOrPath, as_run
+from collbench.requests.words import Share
+from collbench.runfile.store import Run
+from collbench.units import format_list, format_size, parse_share
+
+Selection = Callable[[Case, str], bool]
+"""Whether a case by an implementation is selected."""
+
+
+@dataclass(frozen=True)
+class CompareRequest(Request):
+    """Two runs, and how to compare them."""
+
+    base: Annotated[RunOrPath, Opt("", "The run to compare with.")]
+    new: Annotated[RunOrPath, Opt("", "The run to judge.")]
+    _: KW_ONLY
+    margin: Annotated[Share, Opt("--margin", "Changes up to this share of the time do not matter.", unit=SHARE)] = "5%"
+    confidence: Annotated[Share, Opt("--confidence", "Probability that no row is called wrongly.", unit=SHARE)] = "95%"
+    assume: Annotated[
+        Share | None,
+        Opt("--assume", "How much each time of a log without samples varies.", "as neighbouring sizes do", unit=SHARE),
+    ] = None
+    only: Annotated[
+        str | None, Opt("--only", "Rows to compare, such as allreduce,ring-flags,1M..", metavar="WORD[,WORD]")
+    ] = None
+
+
+@takes(CompareRequest)
+def compare(request: CompareRequest) -> Comparison:
+    """Compare two runs case by case.
+
+    Returns:
+        For every case with a time in both runs a row: the ratio of times NEW/BASE with an interval, and a `verdict`
+        (slower, faster, same or inconclusive).  `unmatched` has what one of the runs lacks.
+
+    Raises:
+        RunFileError: One of them is no run file.
+        UsageError: `only` leaves nothing.
+
+    >>> import collbench
+    >>> folder = "results/cpu-ab-slowed-ring/"
+    >>> comparison = collbench.compare(folder + "as-is", folder + "COLLBENCH_KERNELS=my-kernels")
+    >>> [(row.implementation, row.verdict.value) for row in comparison.rows if row.case.nbytes == 2**15]
+    [('mpi', 'same'), ('ring-flags', 'slower')]
+
+    """
+    shares = parse_share(request.margin, "--margin"), parse_share(request.confidence, "--confidence")
+    assumed = None if request.assume is None else parse_share(request.assume, "--assume")
+    runs = as_run(request.base), as_run(request.new)
+    return compare_runs(*runs, *shares, selected(request.only, runs), assumed)
+
+
+def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:
+    """Return which rows `--only` selects, None for all; UsageError where the runs have none of them."""
+    if only is None:
+        return None
+    every = [(result.case, result.implementation) for run in runs for result in run.cases]
+    chosen: Selection = selection(only, dict.fromkeys(name for _, name in every))
+    if not any(chosen(case, name) for case, name in every):
+        raise UsageError(f"--only {only} leaves nothing of these runs; they hold: {', '.join(contents(runs))}")
+    return chosen
+
+
+def contents(runs: Sequence[Run]) -> list[str]:
+    """Return what runs have rows of, in words: collectives, implementations, numbers of ranks, the range of sizes."""
+    results = [result for run in runs for result in run.cases]
+    words = [result.case.collective.name for result in results] + [result.implementation for result in results]
+    sizes = sorted(result.case.nbytes for result in results)
+    ranks = [f"{format_list(sorted({result.case.ranks for result in results}))} ranks"] if results else []
+    span = [" to ".join(dict.fromkeys(map(format_size, (sizes[0], sizes[-1]))))] if sizes else []
+    return [*dict.fromkeys(words), *ranks, *span]

@@ -1,0 +1,185 @@
+"""Say whether measured times are right: held against the model of the machine, with the likely reason if not.
+
+For example:
+  collbench diagnose results/runs/...
+  collbench diagnose run.jsonl --on dgx-h100
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from collbench.analysis import gate, roofline
+from collbench.analysis.diagnose import Diagnosis, curve_remarks, settings
+from collbench.analysis.verdict import FAR, Correctness, Health, but_for, listed
+from collbench.cli.options import RUN, STANDARD, json_option, option, options_of, print_answer
+from collbench.commands.diagnose.library import Diagnosed, DiagnoseRequest, diagnose
+from collbench.present.columns import Column
+from collbench.present.terminal import Table
+from collbench.results import Observed, Prediction
+from collbench.runfile.schema import case_fields
+from collbench.topology.system import System
+from collbench.units import counted, format_range, format_rate, format_seconds, format_size
+
+_GATE = {gate.PASSED: "passed", gate.REGRESSION: "failed", gate.INCONCLUSIVE: "inconclusive"}
+_OPTIONS = [
+    RUN,
+    *options_of(DiagnoseRequest),
+    json_option("all of it"),
+    option("--gate gated", "Exit with 3 if slow or wrong, 4 if unknown or with exceptions.", is_flag=True),
+]
+
+
+@click.command("diagnose", params=_OPTIONS)
+def command(run: Path, on: str | None, nodes: int | None, as_json: Path | None, gated: bool) -> int:
+    """Hold each curve of a run against what the model expects: as expected, slow, faster than modelled, or unknown.
+
+    RUN is a run file or the folder that holds it.  Rows that are wrong or failed come first: with one, no curve is as
+    expected.  Where a curve is slow, the likely reasons follow, best explained first: each is the machine with
+    something changed, and said is how well its times fit.
+    """
+    diagnosed = diagnose(run, on, nodes=nodes)
+    print_answer(lambda: _show(diagnosed), as_json, _document(diagnosed))
+    if not gated:
+        return 0
+    click.echo(f"gate: {diagnosed.verdict.value}: {_GATE[diagnosed.status]}", err=as_json == STANDARD)
+    return diagnosed.status
+
+
+def _show(diagnosed: Diagnosed) -> None:
+    click.echo(_answer(diagnosed))
+    click.echo(f"results: {diagnosed.correctness.in_words()}")
+    for note in filter(None, (diagnosed.cut_off, *_notes(diagnosed))):
+        click.echo(f"note: {note}")
+    for curve, system in diagnosed.curves:
+        click.echo("\n".join(["", *_lines(curve, system)]))
+
+
+def _answer(diagnosed: Diagnosed) -> str:
+    """Return one line: whether the run is as fast as expected, by how much it is off, and the likely reason."""
+    curves = [diagnosis for diagnosis, _ in diagnosed.curves]
+    verdicts = Counter(curve.verdict.value for curve in curves)
+    far = sorted((one for curve in curves for one in curve.exceptions), key=lambda one: -one.ratio)
+    sizes = sum(len(curve.measured) for curve in curves)
+    words = [diagnosed.verdict.value]
+    if len(verdicts) > 1:
+        words.append(f"curves: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.most_common())}")
+    alike = [curve for curve in curves if curve.verdict is diagnosed.verdict]
+    if diagnosed.verdict is Health.WRONG:
+        missing = len(diagnosed.correctness.faults) + diagnosed.correctness.untried
+        words = [f"results are wrong or missing in {missing} of {counted(diagnosed.correctness.total, 'row')}"]
+    elif diagnosed.verdict is Health.AS_EXPECTED:
+        pairs = [pair for curve in alike for pair in zip(curve.measured, curve.expected, strict=True)]
+        ratios = [one.typical / expected.seconds for one, expected in pairs if one.typical <= FAR * expected.high]
+        span = format_range(min(ratios), max(ratios), "{:.2f}x".format)
+        words[0] += but_for(far, sizes)
+        words.append(f"{'the others ' if far else ''}{span} the expected times")
+    elif diagnosed.verdict in (Health.SLOW, Health.FASTER):
+        farthest = max(alike, key=lambda curve: curve.off)
+        words.append(f"{farthest.measured[0].case.title}, {farthest.implementation}: {farthest.remark}")
+        words += [f"likely: {', or '.join(farthest.likeliest)}"] if farthest.reasons else []
+    elif all(system for _, system in diagnosed.curves):
+        words.append(alike[0].remark)
+    if far and diagnosed.verdict is not Health.AS_EXPECTED:
+        words.append(f"far above their bands are {listed(far, sizes)}")
+    if any(system is None for _, system in diagnosed.curves):
+        words.append(diagnosed.facts.no_system)
+    return f"answer: {'; '.join(filter(None, words))}"
+
+
+def _notes(diagnosed: Diagnosed) -> tuple[str, ...]:
+    return (*diagnosed.facts.caveats, *(f"{setting} was set" for setting in settings(diagnosed.facts)))
+
+
+def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
+    case = diagnosis.measured[0].case
+    yield f"{case.title}, {diagnosis.implementation}" + (f", as {system.title}" if system else "")
+    if diagnosis.expected:
+        yield TABLE.heading()
+        yield from map(TABLE.row, zip(diagnosis.measured, diagnosis.expected, strict=True))
+    # Without a system the speed of all curves is unknown, which is said once, of the run.
+    if system or diagnosis.verdict is Health.WRONG:
+        yield f"verdict: {(diagnosis if system else replace(diagnosis, remark='')).headline}"
+    if diagnosis.resolution:
+        yield f"  {diagnosis.resolution}"
+    if system and diagnosis.expected and diagnosis.speed is not Health.UNKNOWN:
+        largest, expected = diagnosis.measured[-1], diagnosis.expected[-1]
+        for words in roofline.traffic_in_words(system, largest, expected):
+            yield f"  {words}"
+    if diagnosis.unexplained:
+        yield f"  {diagnosis.unexplained}"
+    for number, (why, fix) in enumerate(diagnosis.likely(), 1):
+        yield from (f"  {number}. {'Likely' if number == 1 else 'Or'}: {why}", f"     {fix}")
+    if not diagnosis.expected:
+        for remark in curve_remarks(diagnosis.measured):
+            yield f"  {remark}"
+
+
+Pair = tuple[Observed, Prediction]
+"""A row: what was measured, and what the model expects."""
+
+
+def _mark(pair: Pair) -> str:
+    measured, expected = pair
+    if measured.typical > expected.high:
+        return "far above" if measured.typical > FAR * expected.high else "above"
+    return "below" if measured.typical < expected.low else ""
+
+
+TABLE: Table[Pair] = Table(
+    (
+        Column("size", lambda pair: pair[0].case.nbytes, format_size, form=">9"),
+        Column("time", lambda pair: pair[0].typical, format_seconds, form=">9"),
+        Column("expected", lambda pair: pair[1].seconds, format_seconds, form=">9"),
+        Column("band", lambda pair: format_range(pair[1].low, pair[1].high, format_seconds), importance=2, form=">19"),
+        Column("ratio", lambda pair: pair[0].typical / pair[1].seconds, "{:.2f}x".format, form=">7"),
+        Column("busbw", lambda pair: pair[0].busbw, format_rate, 1, ">8"),
+        Column("", _mark),
+    )
+)
+
+
+def _document(diagnosed: Diagnosed) -> dict[str, Any]:
+    """Return all that is shown, in seconds and bytes."""
+    return {
+        "answer": _answer(diagnosed).removeprefix("answer: "),
+        "verdict": diagnosed.verdict.value,
+        "gate": diagnosed.status,
+        "results": _correctness(diagnosed.correctness),
+        "cut_off": diagnosed.cut_off,
+        "notes": list(_notes(diagnosed)),
+        "curves": [_curve(diagnosis, system) for diagnosis, system in diagnosed.curves],
+    }
+
+
+def _correctness(found: Correctness) -> dict[str, Any]:
+    faults = [
+        {"implementation": fault.implementation, **case_fields(fault.case), "problem": fault.problem}
+        for fault in found.faults
+    ]
+    counts = {"rows": found.total, "right": found.right, "not_checked": found.unchecked, "disturbed": found.disturbed}
+    return counts | {"faults": faults}
+
+
+def _curve(diagnosis: Diagnosis, system: System | None) -> dict[str, Any]:
+    kind = case_fields(diagnosis.measured[0].case)
+    del kind["nbytes"]
+    rows = [{"nbytes": row.case.nbytes, "seconds": row.typical} for row in diagnosis.measured]
+    for row, expected in zip(rows, diagnosis.expected, strict=False):
+        row |= {"expected_seconds": expected.seconds, "low": expected.low, "high": expected.high}
+    reasons = [
+        {"name": reason.hypothesis.name, "fix": reason.hypothesis.fix, "off": reason.off, "facts": list(reason.facts)}
+        for reason in diagnosis.reasons
+    ]
+    judged = {"verdict": diagnosis.verdict.value, "speed": diagnosis.speed.value, "remark": diagnosis.remark}
+    exceptions = [exceptional._asdict() for exceptional in diagnosis.exceptions]
+    return (
+        {"implementation": diagnosis.implementation, "system": system.title if system else None}
+        | kind
+        | judged
+        | {"results": _correctness(diagnosis.correctness), "exceptions": exceptions, "reasons": reasons, "rows": rows}
+    )

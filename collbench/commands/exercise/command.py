@@ -1,0 +1,164 @@
+"""Ten exercises: write kernels that synchronise ranks, and have them judged in seconds.
+
+For example:
+  collbench exercise list
+  collbench exercise start 1
+  collbench exercise check 1
+"""
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from collbench.cli._process import coloured
+from collbench.cli.options import PATH
+from collbench.commands.exercise import records
+from collbench.commands.exercise.records import Exercise
+from collbench.errors import UsageError
+from collbench.present.columns import Column
+from collbench.present.terminal import Table
+from collbench.units import format_list, format_seconds, format_size, parse_size
+
+if TYPE_CHECKING:
+    from collbench.commands.exercise.judge import Verdict
+
+_NUMBER = click.Argument(["number"], metavar="N", type=str)
+_WHICH = click.Argument(["which"], metavar="[N|FOLDER]", required=False, type=str)
+_LIST: Table[tuple[Exercise, str, str]] = Table(
+    (
+        Column("", lambda row: row[0].number, form=">3"),
+        Column("exercise", lambda row: row[0].title, form="<18"),
+        Column("state", lambda row: row[1], importance=1, form="<10"),
+        Column("folder", lambda row: row[2]),
+    )
+)
+_TIMES: Table[tuple[str, str, float, str]] = Table(
+    (
+        Column("size", lambda row: parse_size(row[0]), format_size, form=">8"),
+        Column("", lambda row: row[1], form="<18"),
+        Column("time", lambda row: row[2], format_seconds, form=">9"),
+        Column("times yours", lambda row: row[3]),
+    )
+)
+_LEVELS = {"builds": "does not compile", "right": "is wrong", "races": "has races", "speed": "is slow"}
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """List the exercises: kernels with a hole, to be filled in and judged on this machine's CPU."""
+    if not context.invoked_subcommand:
+        context.invoke(list_exercises)
+
+
+@command.command("list")
+def list_exercises() -> None:
+    """List the exercises, and which of them are started or solved here."""
+    known = records.notes()
+    click.echo(_LIST.heading())
+    following = 1
+    for exercise in records.exercises():
+        facts = known.get(exercise.name, {})
+        solved = "solved" in facts
+        following = exercise.number + 1 if solved and following == exercise.number else following
+        state = "solved" if solved else "started" if facts else ""
+        row = _LIST.row((exercise, state, facts.get("folder", "")))
+        click.echo(_style(row, "green") if solved else row)
+    if following <= len(records.exercises()):
+        verb = "check" if records.exercises()[following - 1].name in known else "start"
+        click.echo(f"\nNext: collbench exercise {verb} {following}")
+
+
+@command.command(params=[_NUMBER, click.Option(["--folder"], type=PATH, metavar="FOLDER", help="Where to write it.")])
+def start(number: str, folder: Path | None) -> None:
+    """Write a kernel with a hole and a page that explains it into a folder."""
+    exercise = records.find(number)
+    place = records.start(exercise, folder)
+    click.echo(f"Exercise {exercise.number}, {exercise.title}: read {place}/README.md")
+    click.echo(f"fill the hole in:  {place}/{exercise.kernel}.cu")
+    which = exercise.number if place == Path(records.default(exercise)) else place
+    click.echo(f"have it judged:    collbench exercise check {which}")
+
+
+@command.command(
+    params=[_WHICH, click.Option(["--time/--no-time"], default=True, help="Time a right kernel, too.  [default: time]")]
+)
+def check(which: str | None, time: bool) -> int:
+    """Judge a kernel: right or not and why, races, then its time.
+
+    Within an exercise's folder N may be left out.
+    """
+    exercise, folder = _chosen(which)
+    from collbench.commands.exercise import judge
+
+    click.echo(f"Exercise {exercise.number}, {exercise.title}: {folder / exercise.kernel}.cu")
+    verdict = judge.judge(exercise, folder)
+    if verdict.passed:
+        no_races = "" if verdict.notes else ", and no races"  # the notes say what was not looked at
+        click.echo(_style(f"right with {format_list(exercise.ranks)} ranks", "green") + no_races)
+        if time or exercise.beats:
+            click.echo("timing ...", err=True)
+            verdict = judge.timed(exercise, folder)
+            if verdict.table:
+                _print_times(exercise, verdict)
+    for line in verdict.notes:
+        click.echo(line)
+    if not verdict.passed:
+        _print_fault(exercise, verdict)
+        return 1
+    records.note(exercise, folder=str(folder.absolute()), solved=date.today().isoformat())
+    click.echo(_style("solved", "green"))
+    if exercise.number < len(records.exercises()):
+        click.echo(f"Next: collbench exercise start {exercise.number + 1}")
+    return 0
+
+
+@command.command(params=[_NUMBER])
+def hint(number: str) -> None:
+    """Print the hints of an exercise, one for each way to fail."""
+    exercise = records.find(number)
+    for level, fault in _LEVELS.items():
+        click.echo(f"where it {fault}: {exercise.hints[level]}")
+
+
+def _chosen(which: str | None) -> tuple[Exercise, Path]:
+    """Return the exercise, and the folder that it is worked on in."""
+    place = Path(which or ".")
+    place = place.parent if place.is_file() else place
+    if exercise := records.within(place):
+        return exercise, place
+    if which is None:
+        raise UsageError("this folder is no exercise's: give a number or a folder, as in `collbench exercise check 1`")
+    if place.is_dir():
+        raise UsageError(f"{place} is no exercise's folder: `collbench exercise start N` makes them")
+    exercise = records.find(which)
+    for place in (Path(records.default(exercise)), Path(records.notes().get(exercise.name, {}).get("folder", "."))):
+        if records.within(place) is exercise:
+            return exercise, place
+    raise UsageError(f"exercise {exercise.number} is not started here: collbench exercise start {exercise.number}")
+
+
+def _print_times(exercise: Exercise, verdict: "Verdict") -> None:
+    click.echo(_TIMES.heading())
+    for row in verdict.table:
+        mine = row[exercise.kernel]
+        for name in (exercise.kernel, exercise.rung, records.LIBRARY):
+            if name in row:
+                ratio = "" if name == exercise.kernel else f"{row[name] / mine:.2f}x"
+                label = {exercise.kernel: "yours", records.LIBRARY: "mpi, the library"}.get(name, name)
+                click.echo(_TIMES.row((row["size"], label, row[name], ratio)))
+
+
+def _print_fault(exercise: Exercise, verdict: "Verdict") -> None:
+    click.echo(_style("not yet: ", "red") + verdict.says)
+    for line in verdict.evidence:
+        click.echo(f"  {line}")
+    if verdict.mistake:
+        click.echo(_style("mistake: ", "red") + verdict.mistake)
+    click.echo(f"hint: {exercise.hints[verdict.level]}")
+
+
+def _style(text: str, colour: str) -> str:
+    return click.style(text, fg=colour) if coloured() else text

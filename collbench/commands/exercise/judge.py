@@ -1,0 +1,200 @@
+"""Judges an answer to an exercise: whether it builds, is right, has no races, and how fast it is.
+
+A check goes by stages.  First all ranks meet before and after every call, so that only the call counts; then some come
+late, some leave early, and at last nobody meets.  The first stage that fails is the last.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from collbench.analysis.crossover import Advantage
+from collbench.commands.exercise import races
+from collbench.commands.exercise.findings import Findings, Source, words
+from collbench.commands.exercise.races import BARRIER, PACKETS, RECEIVE, START, USER_KERNEL, Run
+from collbench.commands.exercise.records import LIBRARY, Exercise
+from collbench.errors import PlatformError, SourceError
+from collbench.results import Outcome, Result
+from collbench.results.base import Timed
+from collbench.runfile.store import NAME, read
+from collbench.units import format_list
+
+_STAGES = {"together": (True, True), "late": (False, True), "early": (True, False), "again": (False, False)}
+"""Whether ranks meet before each call, and after it."""
+_STALLS = {"again": (START, BARRIER, RECEIVE, PACKETS)}  # a run each; in other stages the first two
+_START = {"again": 2**32 - 8}  # of counters, which then wrap
+_TIMEOUT = 4000  # milliseconds in which no thread takes a step, although it could
+_COUNTS = (1003, 260, 701, 64, 37, 1003, 5, 701)
+_LEVEL = {"crash": "right", "wrong": "right", "stuck": "right", "race": "races"}
+_RACES, _WINS = 3, 2  # against the library, at most, and won at the same size: other programs may disturb a race
+_RIGHT = (Outcome.OK, Outcome.DISTURBED)  # disturbed: the time is not sure
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found; all is well without a `level`."""
+
+    level: str = ""  # of the hint: builds, right, races, speed
+    stage: str = ""
+    caught: str = ""
+    says: str = ""  # what goes wrong, in a sentence
+    mistake: str = ""  # the mistake by its name, if it is a known one
+    evidence: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what was not looked at
+    table: tuple[Mapping[str, Any], ...] = ()  # of each size the seconds, by implementation
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.level
+
+
+def judge(exercise: Exercise, folder: Path) -> Verdict:
+    """Run the kernel in a student's folder through all stages, without timing it.
+
+    Raises:
+        SourceError: There is no such file in the folder.
+        PlatformError: There is no compiler here.
+
+    """
+    file = folder / f"{exercise.kernel}.cu"
+    try:
+        source = Source(file.name, file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"{file} cannot be read: {getattr(error, 'strerror', error)}") from None
+    try:
+        prefix, detector = races.launcher(), True
+    except races.NoSanitizer:
+        prefix, detector = (), False
+    try:
+        binary = races.build_user_kernel(file, exercise.kernel, exercise.record, detector)
+    except ValueError as error:
+        return _unbuilt(exercise, source, str(error))
+    notes = () if detector else (words()["show"]["blind"],)
+    for stage in _STAGES:
+        for ranks in exercise.ranks:
+            outcomes = _outcomes(exercise, stage, ranks, partial(races.outcome, binary, before=prefix))
+            findings = Findings(source, stage, ranks, outcomes, nodes=bool(exercise.node))
+            if findings.caught:
+                return _verdict(exercise, findings, notes)
+    return Verdict(notes=notes)
+
+
+def _unbuilt(exercise: Exercise, source: Source, said: str) -> Verdict:
+    """Return what the compiler said of the student's file, in brief."""
+    errors = re.findall(rf"^(?:\./)?{re.escape(source.name)}:(\d+):.*?error: (.*)$", said, re.MULTILINE)
+    if not errors and f" {exercise.kernel}(" not in source.text:
+        errors = [("1", f"there is no kernel {exercise.kernel} in this file")]
+    if not errors:
+        first = next((line for line in said.splitlines() if "error" in line), said.strip()[:200])
+        raise PlatformError(f"{source.name} could not be compiled: {first}")
+    evidence = [text for number, why in errors[:2] for text in (source.line(int(number)), f"  {why}")]
+    return Verdict("builds", caught="builds", says=words()["caught"]["builds"], evidence=tuple(evidence))
+
+
+def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[races.Outcome]") -> list[races.Outcome]:
+    """Return the outcomes of some runs of a stage, each with calls and stalls of its own."""
+    before, after = _STAGES[stage]
+    run = partial(
+        Run,
+        (USER_KERNEL,),
+        ranks,
+        start=_START.get(stage, 0),
+        counts=_COUNTS,
+        timeout=_TIMEOUT,
+        careful=True,
+        node=exercise.node,
+        fifo=exercise.record.fifo,
+        before=before,
+        after=after,
+    )
+    stalls = _STALLS.get(stage, (START, BARRIER))
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(outcome, [run(seed=seed, stall=stall) for seed, stall in enumerate(stalls, 1)]))
+
+
+def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> Verdict:
+    """Return the findings under the first of the exercise's mistakes that fits them."""
+    known = next((mistake for mistake in exercise.mistake if findings.fits(mistake)), None)
+    caught = known.caught if known and known.caught else findings.caught[0]
+    return Verdict(
+        level=_LEVEL[caught],
+        stage=findings.stage,
+        caught=caught,
+        says=words()["stage"][findings.stage] + words()["caught"][caught],
+        mistake=known.says if known else "",
+        evidence=tuple(findings.evidence(caught, known.access if known else "")),
+        notes=notes,
+    )
+
+
+# ---- how fast it is ----
+
+
+def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Verdict:
+    """Measure a right answer against the library and its rung, each size in a sweep of its own.
+
+    Raises:
+        PlatformError: The sweep failed.
+
+    """
+    table: dict[str, Mapping[str, Any]] = {}
+    wins: Counter[str] = Counter()
+    unsure: set[str] = set()
+    for _ in range(_RACES if exercise.beats else 1):
+        for size in [size for size in exercise.sizes if wins[size]] or exercise.sizes:
+            times, problem = _times(exercise, folder, size, budget)
+            if problem:
+                says = words()["stage"]["timed"] + words()["caught"]["wrong"]
+                return Verdict("right", "timed", "wrong", says, evidence=(f"At {size} B: {problem}",))
+            table[size] = {"size": size} | {name: row.typical for name, row in times.items()}
+            sign = Advantage.of(times[exercise.kernel], times[LIBRARY]).sign
+            wins[size] += sign > 0
+            unsure |= set() if sign else {size}
+        if _WINS in wins.values():
+            break
+    found = tuple(table.values())
+    if not exercise.beats or _WINS in wins.values():
+        return Verdict(table=found)
+    source = Source("", (folder / f"{exercise.kernel}.cu").read_text(encoding="utf-8"))
+    slow = [each.says for each in exercise.mistake if each.caught == "slow" and source.fits(each)]
+    sizes = format_list(size for size in exercise.sizes if size in unsure)
+    evidence = (words()["show"]["unsure"].format(sizes=sizes),) if unsure else ()
+    return Verdict("speed", "timed", "slow", words()["caught"]["slow"], "".join(slow[:1]), evidence, table=found)
+
+
+def _times(exercise: Exercise, folder: Path, size: str, budget: float) -> tuple[Mapping[str, Timed], str]:
+    """Return the times of a size by implementation, and what is wrong with the student's kernel there."""
+    names = f"{LIBRARY},{exercise.rung},{exercise.kernel}"
+    what = ("--on", "cpu", "--op", exercise.record.collectives[0], "--impl", names, "-b", size, "-e", size)
+    found, complaint = swept(folder, *what, "--starts", "1", "--budget", str(budget))
+    mine = next((row for row in found if row.implementation == exercise.kernel), None)
+    if not mine or mine.outcome not in _RIGHT:
+        return {}, (mine and (mine.wrong or mine.reason)) or complaint
+    times = {row.implementation: row for row in found if isinstance(row, Timed)}
+    if LIBRARY not in times:
+        raise PlatformError(f"{LIBRARY} could not be timed, so there is nothing to compare with: {complaint}")
+    return times, ""
+
+
+def swept(kernels: Path, *words: str) -> tuple[Sequence[Result], str]:
+    """Return the results of a sweep with the kernels of a folder, and the last line that it said of errors.
+
+    It is a process of its own, since a process looks for kernels once.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch, "run")
+        command = [sys.executable, "-P", "-m", "collbench", "sweep", *words, "--no-plot", "--out", str(out)]
+        environment = os.environ | {"COLLBENCH_KERNELS": str(kernels.absolute())}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        found = read(out).results if (out / NAME).exists() else ()
+    return found, (done.stderr.strip() or "the sweep has no result").splitlines()[-1]

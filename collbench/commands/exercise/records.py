@@ -1,0 +1,151 @@
+"""The exercises: their records, the folders that students work in, and which of them are solved.
+
+`puzzles/03-ring-step/` has exercise.toml (this module's `Exercise`), task.md for the student, and the starter.
+"""
+
+import json
+import re
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from collbench.algorithms.records import KernelRecord
+from collbench.errors import UsageError
+from collbench.host.cache import state_folder
+
+LIBRARY = "mpi"
+"""What answers are timed against besides their rung."""
+_HOME = Path(__file__).with_name("puzzles")
+_RECORD = re.compile(r"^\[record\]\n(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
+_STATE = "exercises.json"
+
+
+class Mistake(Struct, frozen=True, forbid_unknown_fields=True):
+    """A typical mistake: what shows it, and what to say; a key that is left out fits all."""
+
+    says: str
+    stage: Literal["", "together", "late", "early", "again"] = ""
+    caught: Literal["", "race", "wrong", "stuck", "crash", "slow"] = ""
+    access: str = ""  # of a race, as in "kernel reads input"; a part of that is enough
+    value: Literal["", "missing", "twice", "stale", "ahead", "untouched", "beyond", "elsewhere", "other"] = ""
+    where: Literal["", "all", "tail", "shard", "some"] = ""  # of the wrong elements
+    own: bool = False  # whether the input that is missing or twice is that of the rank with the result
+    has: str = ""  # an expression that the kernel without its comments must have in it, or must not
+    lacks: str = ""
+
+
+class Exercise(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """A puzzle: a kernel with a hole, how it is judged, and what it is timed against."""
+
+    title: str
+    kernel: str  # name of the file, the entry and the implementation
+    rung: str  # of the ladder, to compare with
+    sizes: tuple[str, ...]  # that are timed
+    ranks: tuple[int, ...]  # judged with
+    record: KernelRecord  # as of every kernel in a folder of one's own
+    hints: dict[str, str]  # for each level of a check: builds, right, races, speed
+    mistake: tuple[Mistake, ...] = ()
+    beats: Literal["", "library"] = ""  # what it must be faster than at one of the sizes
+    node: int = 0  # ranks of a node; 0: all share memory
+    folder: Path = _HOME  # that it was read from
+
+    @cached_property
+    def number(self) -> int:
+        """Counted from 1."""
+        return int(self.folder.name.partition("-")[0])
+
+    @cached_property
+    def name(self) -> str:
+        """Words of the title, as in ring-step."""
+        return self.folder.name.partition("-")[2]
+
+    def files(self) -> dict[str, str]:
+        """Return the texts that a student gets, by the names of the files."""
+        record = _RECORD.search((self.folder / "exercise.toml").read_text(encoding="utf-8"))
+        assert record
+        return {
+            f"{self.kernel}.cu": (self.folder / f"{self.kernel}.cu").read_text(encoding="utf-8"),
+            f"{self.kernel}.toml": record[1].strip() + "\n",
+            "README.md": (self.folder / "task.md").read_text(encoding="utf-8"),
+        }
+
+
+@cache
+def exercises() -> tuple[Exercise, ...]:
+    """Return all exercises, the easiest first."""
+    found = []
+    for path in sorted(_HOME.glob("*/exercise.toml")):
+        fields = msgspec.toml.decode(path.read_bytes()) | {"folder": str(path.parent)}
+        found.append(msgspec.convert(fields, Exercise, dec_hook=lambda kind, value: kind(value)))
+    return tuple(found)
+
+
+def find(word: str) -> Exercise:
+    """Return the exercise of that number, such as 3, or name, such as ring-step.
+
+    Raises:
+        UsageError: There is none.
+
+    """
+    for exercise in exercises():
+        if word in (exercise.name, exercise.kernel) or (word.isdecimal() and int(word) == exercise.number):
+            return exercise
+    choices = ", ".join(f"{exercise.number} {exercise.name}" for exercise in exercises())
+    raise UsageError(f"there is no exercise {word!r}; choose from: {choices}")
+
+
+def within(folder: Path) -> Exercise | None:
+    """Return the exercise that is worked on in a folder; None if the folder is no exercise's."""
+    return next((exercise for exercise in exercises() if (folder / f"{exercise.kernel}.toml").is_file()), None)
+
+
+def default(exercise: Exercise) -> str:
+    """Return the name of the folder that an exercise is written to, such as exercise-3-ring-step."""
+    return f"exercise-{exercise.number}-{exercise.name}"
+
+
+def start(exercise: Exercise, folder: Path | None = None) -> Path:
+    """Write the files of an exercise into a folder, by default exercise-3-ring-step, and return that.
+
+    Raises:
+        UsageError: A file there was changed, or the folder cannot be written.
+
+    """
+    place = folder or Path(default(exercise))
+    texts = exercise.files()
+    for name, text in texts.items():
+        path = place / name
+        if path.exists() and (not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text):
+            raise UsageError(f"{path} was changed, and stays as it is: --folder starts in another folder")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (place / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{place} cannot be written: {error.strerror}; --folder names another folder") from None
+    note(exercise, folder=str(place.absolute()))
+    return place
+
+
+def notes() -> dict[str, dict[str, str]]:
+    """Return what was noted of each exercise, by its name: its folder, and when it was solved."""
+    try:
+        found = json.loads((state_folder(UsageError) / _STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, UsageError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def note(exercise: Exercise, **facts: str) -> None:
+    """Note facts of an exercise; where nothing can be written they are forgotten, which hurts nobody."""
+    known = notes()
+    known[exercise.name] = known.get(exercise.name, {}) | facts
+    try:
+        path = state_folder(UsageError) / _STATE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(known, indent=1), encoding="utf-8")
+    except (OSError, UsageError):
+        return

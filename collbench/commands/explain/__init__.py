@@ -1,0 +1,1 @@
+"""Where the time of an operation goes: kernels traced, a timeline, a trace for Perfetto."""

@@ -1,0 +1,1 @@
+"""Curves fitted: latency, bandwidth, crossovers, and a calibration for the model."""

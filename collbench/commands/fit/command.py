@@ -1,0 +1,123 @@
+"""Fit measured curves: latency, bandwidth and crossovers with intervals, and a calibration for `--on FILE.toml`.
+
+For example:
+  collbench fit results/runs/...
+  collbench fit run.jsonl --on dgx-h100 --nodes 2 --out machine.toml
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from collbench.algorithms import libraries
+from collbench.analysis.fit import (
+    COLUMNS,
+    Change,
+    Curve,
+    all_crossings,
+    curves,
+    fields,
+    pieces_in_words,
+    write,
+)
+from collbench.cli.options import (
+    RUNS,
+    STANDARD,
+    json_option,
+    options_of,
+    out_option,
+    write_json,
+)
+from collbench.errors import UsageError
+from collbench.present.terminal import lines
+from collbench.requests.declared import Request
+from collbench.requests.words import RunsMachine, RunsNodes
+from collbench.runfile.store import Run, cut_off_notes, read, why_none
+from collbench.units import format_size
+
+LEGEND = (
+    "T = a + g*sqrt(S) + b*S; latency: a; rate: GB/s, 1/b; half at: size with half the rate;\n"
+    "bend: from here on a byte takes longer (a cache ends); off: median residual"
+)
+
+
+@dataclass(frozen=True)
+class FitRequest(Request):
+    """What machine the runs are of."""
+
+    on: RunsMachine = None
+    nodes: RunsNodes = None
+
+
+_OPTIONS = [
+    RUNS,
+    out_option("Write a calibration there.", "FILE.toml"),
+    *options_of(FitRequest),
+    json_option("everything known of the fits"),
+]
+
+
+@click.command("fit", params=_OPTIONS)
+def command(
+    runs: tuple[Path, ...],
+    out: Path | None,
+    on: str | None,
+    nodes: int | None,
+    as_json: Path | None,
+) -> int:
+    """Fit T = a + g*sqrt(S) + b*S, or pieces of a + b*S, to each curve of the runs, which are of one machine.
+
+    RUN is a run file or the folder that holds it.  With --out, the model of the machine is fitted to all curves
+    together, and the file works as `--on FILE.toml`.
+    """
+    fitted = [read(path) for path in runs]
+    if (on or nodes) and not out:
+        what = "--on" if on else "--nodes"
+        raise UsageError(f"{what} says what a calibration is for; give --out FILE.toml as well")
+    # First, since what speaks against it is known at once.
+    calibration = write(out, fitted, on, nodes) if out else None
+    fits = curves(fitted)
+    _refuse(fits, fitted)
+    changes = all_crossings(fits, fitted, libraries())
+    for note in cut_off_notes(fitted):
+        click.echo(f"note: {note}", err=True)
+    record = {"curves": [fields(curve) for curve in fits], "crossings": [change.fields() for change in changes]}
+    write_json(as_json, record)
+    if as_json != STANDARD:
+        _print(fits, changes)
+    if calibration:
+        click.echo(f"calibration: {calibration}", err=as_json == STANDARD)
+    return 0
+
+
+def _refuse(curves: Sequence[Curve], runs: Sequence[Run]) -> None:
+    if not curves:
+        raise UsageError(f"nothing to fit: {why_none(runs)}")
+    names = ", ".join(str(run.path) for run in runs)
+    if not any(curve.fit for curve in curves):
+        reasons = dict.fromkeys(f"{curve.implementation}: {curve.reason}" for curve in curves)
+        raise UsageError(f"no curve in {names} can be fitted; {'; '.join(reasons)}")
+
+
+def _unfit(curve: Curve) -> str:
+    return "" if curve.fit else f"not fitted: {curve.reason}"
+
+
+def _print(curves: Sequence[Curve], changes: Sequence[Change]) -> None:
+    for case in dict.fromkeys(curve.case for curve in curves):
+        of_case = [curve for curve in curves if curve.case == case]
+        known_first = sorted(of_case, key=lambda curve: curve.fit is None)
+        click.echo("\n".join([case.title, *lines(COLUMNS, known_first, _unfit, names=1)]))
+        for curve in of_case:
+            warnings = (f"{curve.implementation}: {warning}" for warning in curve.warnings())
+            for line in (*pieces_in_words(curve), *warnings):
+                click.echo(f"  {line}")
+        for change in changes:
+            if change.case == case:
+                click.echo(f"  {change}")
+        if last := max((float(curve.fit.sizes[-1]) for curve in of_case if curve.fit), default=0.0):
+            click.echo(f"  beyond {format_size(last)}: extrapolated")
+        click.echo()
+    click.echo(LEGEND)

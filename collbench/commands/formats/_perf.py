@@ -1,0 +1,204 @@
+"""`all_reduce_perf` and its like: a sweep with the options, the usual values and the table of nccl-tests.
+
+The table is the one that `collbench export --to nccl-tests` writes, row by row as results arrive: means of the samples,
+out of place and in place side by side.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from collbench.algorithms import is_library
+from collbench.cli.options import HERE, PATH, QUIET, RENDEZVOUS_FOLDER, made, option, options_of, try_output, write_text
+from collbench.cli.progress import LiveTable
+from collbench.cli.running import finish, run_session
+from collbench.collectives import Collective, find_collective, of_nccl_tests
+from collbench.commands.formats.exported import select
+from collbench.commands.formats.nccl_tests_write import average, footer, opening, row, settings, signature, write_json
+from collbench.errors import UsageError
+from collbench.host.launcher import launched
+from collbench.measure.session import Session
+from collbench.requests.sweeps import SweepRequest, measured_sweep
+from collbench.results import Measurement, Result, observed
+
+SUFFIX = "_perf"
+"""What the names of these programs end in."""
+LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"
+"""A variable of nccl-tests: the average bus bandwidth in GB/s below which a test has failed."""
+OPTIONS = "stepbytes warmup datatype redop root budget timeout spin bind out"  # as in a sweep
+USUAL = {
+    "impl": "library",
+    "minbytes": "32M",
+    "maxbytes": "32M",
+    "stepfactor": 0.0,
+    "iters": 20,
+    "ranks": 1,
+    "cudagraph": False,
+}
+"""Defaults of nccl-tests, where a sweep has others."""
+
+
+class Unneeded(NamedTuple):
+    """An option of nccl-tests that changes nothing here; unless its value is the usual one, stderr says why."""
+
+    letter: str
+    name: str
+    usual: int
+    why: str
+
+
+UNNEEDED = (
+    Unneeded("a", "average", 3, "the slowest rank counts, as with -a 3"),
+    Unneeded("c", "check", 1, "every row is checked, and a number that was not is never printed"),
+    Unneeded("C", "report_cputime", 0, "times are those of whole operations, on the device too"),
+    Unneeded("D", "device_implementation", 0, "--impl names what carries an operation out"),
+    Unneeded("m", "agg_iters", 1, "operations are called back to back until a sample lasts long enough, never fused"),
+    Unneeded("M", "memory_report", 0, "what is free is looked at before the start, and not reported"),
+    Unneeded("N", "run_cycles", 1, "a case is sampled until its median is known, once"),
+    Unneeded("p", "parallel_init", 0, "communicators are made together, and that is not timed"),
+    Unneeded("R", "local_register", 0, "NCCL's buffers are not registered"),
+    Unneeded("S", "report_timestamps", 0, "rows have no time of day; the run file has that of its start"),
+    Unneeded("u", "unalign", 0, "buffers begin where their memory does"),
+    Unneeded("x", "cta_policy", 0, "NCCL's own policy is measured; NCCL_CTA_POLICY sets it"),
+    Unneeded("y", "stream_null", 0, "every rank has a stream of its own"),
+    Unneeded("z", "blocking", 0, "a sample ends once every rank is done, and nothing in it is waited for"),
+)
+"""Names, letters and usual values are those of nccl-tests' README and of `all_reduce_perf --help`."""
+
+
+def command_named(name: str) -> click.Command | None:
+    """Return the command of a program's name; None if nccl-tests has no program of that name."""
+    with suppress(UsageError):
+        collective = find_collective(name)
+        return _command(collective, name) if collective in of_nccl_tests() else None
+    return None
+
+
+def _command(collective: Collective, name: str) -> click.Command:
+    options = options_of(SweepRequest, OPTIONS, **USUAL)
+    for each in options:
+        if each.name == "redop":
+            each.opts = ["-o", *each.opts, "--op"]  # what nccl-tests calls it
+        if each.name == "out":
+            each.opts = ["--out"]
+    return click.Command(
+        name,
+        params=[*options, RENDEZVOUS_FOLDER, QUIET, HERE, *_nccl_options()],
+        callback=lambda **options: _run(collective, options),
+        help=f"Measure {collective.name} as nccl-tests' {name} does, and print its table.\n\n"
+        "Its options keep their meaning; those without effect say so.  Nothing is "
+        "stored unless --out or -J says where.",
+        epilog=f"\b\nFor example:\n  {name} -b 8 -e 128M -f 2 -g 2",
+        context_settings={"show_default": True},
+    )
+
+
+def _nccl_options() -> Iterator[click.Option]:
+    """Yield the options that nccl-tests alone has; help hides those that change nothing."""
+    yield option("-t --nthreads", "Times -g is the number of ranks.", type=click.IntRange(min=1), default=1)
+    yield option("-J --output_file", "Write nccl-tests' JSON.", type=PATH, metavar="FILE")
+    for letter, name, usual, _ in UNNEEDED:
+        yield option(f"-{letter} --{name}", type=int, default=usual, hidden=True)
+
+
+def _run(collective: Collective, options: dict[str, Any]) -> int:
+    joined, least = launched(), _least_bandwidth()  # which may be refused, and then before anything is measured
+    try_output(options["output_file"], "-J FILE", options["out"])
+    threads, gpus = options["nthreads"], options["ranks"]
+    remarks = [
+        f"-{letter} {options[name]} has no effect: {why}"
+        for letter, name, usual, why in UNNEEDED
+        if options[name] != usual
+    ]
+    for word, count in (("-t", threads), ("-g", gpus)):
+        if joined and count > 1:
+            each = f"the launcher started {joined[1]} processes, and each is a rank"
+            raise UsageError(f"{word} {count}: {each}; leave {word} out")
+    if options["stepfactor"] <= 1 or options["stepbytes"]:
+        # A factor of 1 in nccl-tests, without -f: steps of -i apart, by default 1 MiB.
+        options |= {"stepfactor": 2.0, "stepbytes": options["stepbytes"] or "1M"}
+    ranks = None if joined else threads * gpus
+    request = made(SweepRequest, options, op=collective.name, ranks=ranks, starts=1)
+    platform, sweep = measured_sweep(request, joined)
+    implementations = sweep.implementations[: 1 if options["impl"] == USUAL["impl"] else None]
+    sweep = replace(sweep, implementations=implementations, both_places=True)
+    session = Session(platform, sweep, joined, options["out"])
+    table = _Table(session, collective, platform, threads, gpus)
+    if interrupted := run_session(session, table, remarks, options["quiet"]):
+        return interrupted
+    passed = True
+    if session.leader:
+        results = list(observed(session.results))
+        passed = least is None or average(results) >= least
+        verdict = "" if least is None else "OK" if passed else "FAILED"
+        click.echo("\n".join(footer(collective, results, verdict)))
+        if options["output_file"]:
+            _write_foreign(session, options["output_file"])
+        if session.path:
+            click.echo(f"run file: {session.path}", err=True)
+    return finish([session]) or int(not passed)
+
+
+def _write_foreign(session: Session, path: Path) -> None:
+    """Write the JSON of nccl-tests into a file; of several implementations the library's rows."""
+    results = [result for result in session.results if isinstance(result, Measurement)]
+    if not results:
+        raise UsageError(f"-J {path}: no row has a time, so there is nothing to write")
+    results.sort(key=lambda row: not is_library(row.implementation))
+    write_text(path, "-J FILE", write_json(select(session.header, results, path)))
+
+
+def _least_bandwidth() -> float | None:
+    """Return the least average bus bandwidth in GB/s; None where there is no limit."""
+    value = os.environ.get(LEAST_BANDWIDTH, "")
+    try:
+        return float(value) if value else None
+    except ValueError:
+        raise UsageError(f"{LEAST_BANDWIDTH}={value} is no bandwidth; give GB/s, or unset it") from None
+
+
+class _Table(LiveTable):
+    """The lines of the program, as results arrive; `threads` are those of a process, `gpus` those of a thread."""
+
+    def __init__(self, session: Session, collective: Collective, platform: str, threads: int, gpus: int) -> None:
+        super().__init__()
+        self._session, self._collective, self._platform = session, collective, platform
+        self._threads, self._gpus = threads, gpus
+        self._of_size: list[Result] = []  # of the size whose row is not there yet
+
+    def begin(self) -> None:
+        """Print what stands above the rows."""
+        sweep, header = self._session.sweep, self._session.header
+        sizes = sorted({case.nbytes for case in sweep.cases()})
+        iterations = sweep.sampling.iters or 0
+        options = settings(header, sweep.ranks, sizes, iterations=iterations, nthreads=self._threads, ngpus=self._gpus)
+        click.echo(signature(sweep.implementations[0], self._platform, sweep.ranks))
+        click.echo("\n".join(opening(self._collective, options, header, sweep.ranks)))
+
+    def add(self, result: Result) -> None:
+        """Print the rows of a size once all its results are there."""
+        self._of_size.append(result)
+        places = 2 if self._collective.in_place else 1
+        if len(self._of_size) < places * len(self._session.sweep.implementations):
+            return
+        for name in dict.fromkeys(one.implementation for one in self._of_size):
+            click.echo("\n".join(_row([one for one in self._of_size if one.implementation == name])))
+        self._of_size.clear()
+
+
+def _row(results: Sequence[Result]) -> Iterator[str]:
+    """Yield the row of one implementation and size, and a comment where it has no time or is wrong."""
+    measured = {result.case.in_place: result for result in results if isinstance(result, Measurement)}
+    yield row(results[0].case, (measured.get(False), measured.get(True)))
+    for result in results:
+        name = f"{result.implementation}{', in place' if result.case.in_place else ''}"
+        if result.scheduling and result.scheduling.off_core:
+            share = f"{result.scheduling.off_core:.0%} of its samples, which are in the mean"
+            click.echo(f"{name}, {result.case.nbytes} B: other programs disturbed {share}", err=True)
+        if reason := result.reason or result.wrong:
+            yield f"# {name}: {reason}"

@@ -1,0 +1,183 @@
+"""What other programs print among the tables of a log: command lines, exports, and what NCCL logs."""
+
+import re
+import shlex
+from dataclasses import dataclass, field
+
+from collbench.commands.formats.imported import known_collective
+from collbench.commands.formats.source import LONGEST
+
+LAUNCHERS = re.compile(
+    r"\b(?:mpirun(?:_rsh)?|mpiexec(?:\.hydra)?|ibrun|flux run|srun|prun|prterun|jsrun|aprun|orterun)\b"
+)
+PROGRAM = re.compile(r"_(?:perf|test)|\bosu_")
+LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
+TEST = re.compile(
+    r"(?<![\w.-])((?:[a-z]{1,20}_){1,4}(?:perf|test))(?:_[a-z0-9]{1,10})?(?:\.exe)?(?![\w.-])", re.IGNORECASE
+)
+NOT_HERE = re.compile(
+    r"hypercube|bisection|(?:all_?to_?all|gather|scatter)_?v|all_reduce_(?:bias|group)", re.IGNORECASE
+)
+VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set (?:by environment )?to ([^\s]+?)\.?\s*$")
+FABRIC = re.compile(r" MNNVL busId \S+ fabric UUID (?!0\.0 )(\S+ cliqueId \S+)")
+FACTS = (  # what NCCL logs of itself: a name, a pattern, and the value in the words of its later versions
+    ("transport", re.compile(r"\bvia ((?:NET|P2P|SHM|COLLNET|NVLS)/.{1,60}?)(?= comm |\s*$)"), r"\1"),
+    ("transport", re.compile(r"\bvia direct shared memory\b"), "SHM/direct"),  # before 2.14
+    ("transport", re.compile(r"(?i)\bUsing (?:internal )?network (?:Fast)?Socket\b"), "NET/Socket"),
+    ("transport", re.compile(r"(?i)\bSelected provider is (?:tcp|sockets|udp)\b"), "NET/Socket"),  # of libfabric
+    ("cards", re.compile(r"\bvia NET/[^/]{1,60}/(\d{1,4})\b"), r"\1"),
+    ("channels", re.compile(r"\b(\d{1,4}) coll channels"), r"\1"),
+    ("nvls", re.compile(r"\b(\d{1,4}) nvls channels"), r"\1"),
+)
+
+_RELEVANT = re.compile(r"(?:[NR]CCL|\bFI|CUDA|UCX|MPIR_CVAR|COLLBENCH)_[A-Z]")
+# What follows a `#` behind a command or a variable: before them, it is a prompt.
+_COMMENT = re.compile(rf"^((?>.*?(?:{_RELEVANT.pattern}|{LAUNCHERS.pattern}|{PROGRAM.pattern})).*?)\s#.*")
+_EXPORT = re.compile(r"(?:^|.{0,200}[$#%>+]\s+)(?:export|setenv|declare -x|unset)\s")
+_MEASURING = {"average": ("a", 1), "blocking": ("z", 0), "local_register": ("R", 0)}  # options and their usual values
+_PART = re.compile(r"""(?:[^;&"']|"[^"]*+"|'[^']*+'|&(?!&)|["'])++""")  # of a line, between `;` and `&&`
+_NAME = r"[A-Z][A-Z0-9_]{1,60}"
+_ASSIGNED = re.compile(rf"(?:-[-\w]+=)?({_NAME})=(.*)", re.DOTALL)  # also behind --env= and --export=
+
+
+def processes_started(line: str) -> int | None:
+    """Return how many processes the command of a launcher starts; None if the line is none or does not say.
+
+    Only what stands before the program counts: `-n` means something else to a benchmark.
+    """
+    launcher = LAUNCHERS.search(line)
+    if not launcher:
+        return None
+    words = line[launcher.start() :]
+    program = PROGRAM.search(words)
+    before = words[: program.start()] if program else words
+    if re.search(r"\s:\s", words) or launcher[0] == "jsrun":  # several programs; sets of resources, which -n counts
+        return None
+    processes = _option(before, "--?np?", "--ntasks")
+    nodes, per_node = _option(before, "-N", "--?n?nodes"), _option(before, "--?n(?:tasks-)?per-?node", "--?ppn")
+    return processes or (nodes * per_node if nodes and per_node else None)
+
+
+def _option(text: str, *names: str) -> int | None:
+    """Return the number that stands behind an option."""
+    match = re.search(rf"(?<!\S)(?:{'|'.join(names)})[ =]?\s{{0,8}}(\d{{1,7}})(?![\w.])", text)
+    return int(match[1]) if match else None
+
+
+@dataclass
+class Context:
+    """What lines of other programs say of the tables below them, and NCCL's own lines also of the one around them."""
+
+    programs: tuple[str, ...] = ()  # of nccl-tests, by the commands since the last table
+    ranks: int | None = None  # that the last command starts
+    processes: int | None = None  # that the last launcher of a benchmark starts
+    launched: bool = False  # whether the last command has a launcher, which may not say how many it starts
+    options: dict[str, int] = field(default_factory=dict)  # of the last command, where they are not the usual ones
+    library: str = ""  # version of NCCL
+    variables: dict[str, str] = field(default_factory=dict)  # that the last command is started with
+    used: bool = False  # whether a table stands below the last command
+    heeded: dict[str, str] = field(default_factory=dict)  # variables, as NCCL logs them
+    facts: dict[str, str] = field(default_factory=dict)  # transports and numbers of channels, likewise
+    fabrics: set[str] = field(default_factory=set)  # of NVLinks beyond a host, as NCCL names them
+    _exports: dict[str, str] = field(default_factory=dict)  # they hold for every later command
+    _half: str = ""  # of a command that a backslash continues
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of a table; NCCL's own word counts more than the command's."""
+        return self.variables | self.heeded
+
+    def take_log(self, line: str) -> None:
+        """Take in a line of NCCL."""
+        self.fabrics.update(FABRIC.findall(line))
+        if match := VARIABLE.search(line):
+            self.heeded[match[1]] = match[2]
+        for name, pattern, words in FACTS:
+            if match := pattern.search(line):
+                value = re.sub(r"/\d[^/]*", "", match.expand(words))  # without the number of the card
+                known = self.facts[name].split(", ") if name in self.facts else []
+                self.facts[name] = ", ".join(sorted({*known, value}))
+
+    def next_table(self, alike: bool) -> None:
+        """Keep what NCCL logged for another table of the same command, facts only if it is of the same test."""
+        self.heeded, self.facts = dict(self.heeded), dict(self.facts) if alike else {}
+
+    def take(self, line: str) -> None:
+        """Take in a line of another program."""
+        text = _COMMENT.sub(r"\1", self._half + line.strip())
+        goes_on = text.endswith("\\") and len(text) < LONGEST
+        self._half = text[:-1] if goes_on else ""
+        if goes_on or re.match(r"#\w", text):  # commented out; behind `# ` stands the command of a prompt
+            return
+        if match := LIBRARY.search(text):
+            self.library = match[1]
+        if LAUNCHERS.search(text) and PROGRAM.search(text):
+            self.processes = processes_started(text)
+        is_command = PROGRAM.search(text) is not None or LAUNCHERS.search(text) is not None
+        relevant = _RELEVANT.search(text) is not None and not text.startswith("#")
+        if is_command and (self.used or relevant):  # a program's name alone may stand in any message above its table
+            self.variables = dict(self._exports)
+        old = self.used
+        if is_command:
+            self._take_options(text)
+            self.used = self.used and not LAUNCHERS.search(text)
+        if old and not self.used:  # another process logs anew
+            self.heeded, self.facts = {}, {}
+        if relevant:
+            for part in _PART.findall(text):
+                self._take_part(part.strip(), is_command)
+
+    def _take_part(self, part: str, is_command: bool) -> None:
+        """Take in the variables that a part of a line sets or exports."""
+        words = _words(part.lstrip("+ "))
+        exported = _EXPORT.match(part) is not None or len(words) == 1  # `NAME=VALUE` alone is of a list of variables
+        if exported and "unset" in words:
+            self._exports = {name: value for name, value in self._exports.items() if name not in words}
+            self.variables = {name: value for name, value in self.variables.items() if name not in words}
+        elif exported:
+            self._exports = self._exports | _assigned(words)
+        if exported and self.used:
+            self.variables = dict(self._exports)
+        elif exported or is_command:
+            self.variables = self.variables | _assigned(words)
+
+    def _take_options(self, line: str) -> None:
+        """Take in a command line of nccl-tests."""
+        commands = [match for match in TEST.finditer(line) if _is_test(match[1].lower())]
+        if not commands:
+            return
+        options = line[commands[0].end() :]
+        per_process = (_option(options, "-t", "--nthreads") or 1) * (_option(options, "-g", "--ngpus") or 1)
+        self.launched = LAUNCHERS.search(line) is not None
+        started = processes_started(line) if self.launched else int(per_process > 1)
+        self.ranks = started * per_process if started else None
+        said = {name: _option(options, f"-{letter}", f"--{name}") for name, (letter, _) in _MEASURING.items()}
+        self.options = {name: value for name, value in said.items() if value not in (None, _MEASURING[name][1])}
+        names = tuple(match[1].lower() for match in commands)
+        self.programs, self.used = names if self.used else (*self.programs, *names), False
+
+
+def _is_test(name: str) -> bool:
+    return known_collective(name) is not None or (name.endswith("_perf") and NOT_HERE.search(name) is not None)
+
+
+def _words(command: str) -> list[str]:
+    command = re.sub(r"""(["']),\s*(?=\1)""", r"\1 ", command)  # a list of arguments, as JSON has it
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quote is not closed
+        return command.replace('"', " ").replace("'", " ").split()
+
+
+def _assigned(words: list[str]) -> dict[str, str]:
+    """Return the variables that words set: `NAME=VALUE`, in lists of them, or `-genv NAME VALUE`; not `NAME=$1`."""
+    found: dict[str, str] = {}
+    for at, word in enumerate(words):
+        if word in ("-genv", "-env", "setenv") and len(words) > at + 2 and re.fullmatch(_NAME, words[at + 1]):
+            found[words[at + 1]] = words[at + 2]
+        elif at and words[at - 1] == "-c":  # of a shell
+            found |= _assigned(_words(word))
+        else:
+            matches = map(_ASSIGNED.fullmatch, re.split(rf"[,;](?={_NAME}=)", word))
+            found |= {match[1]: match[2].rstrip(",]") for match in matches if match}
+    return {name: value for name, value in found.items() if "$" not in value}

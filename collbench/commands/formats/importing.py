@@ -1,0 +1,163 @@
+"""The function that takes other tools' results: `collbench.import_`, whose parts the command `import` calls too."""
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from collbench.collectives import find_collective
+from collbench.commands.formats.imported import Hints, Imported, ImportedTest, grouped, remarks
+from collbench.commands.formats.registry import joined, read_tests
+from collbench.commands.formats.source import MOST_RANKS, Source, files_in, load, stem
+from collbench.errors import CollbenchError, Notice, RunFileError
+from collbench.requests import reworded
+from collbench.requests.declared import Opt, Request, takes
+from collbench.requests.sweeps import new_folder
+from collbench.runfile.store import NAME, Run, write
+
+_SHOWN = 3  # reasons or names in a line
+
+
+@dataclass(frozen=True)
+class ImportRequest(Request):
+    """Files of other tools, what they do not tell themselves, and where their runs are stored."""
+
+    files: Annotated[
+        Path | str | Sequence[Path | str], Opt("", 'A log or several, or a folder of them; "-" is standard input.')
+    ]
+    _: KW_ONLY
+    ranks: Annotated[
+        int | None,
+        Opt("--ranks", "Number of ranks, where a file does not tell it.", metavar="N", least=1, most=MOST_RANKS),
+    ] = None
+    op: Annotated[str, Opt("--op", "Collective, where a file does not tell it.", metavar="NAME")] = ""
+    each: Annotated[bool, Opt("--each", "Make a run of each file, named after its only host or after the file.")] = (
+        False
+    )
+    out: Annotated[
+        Path | str | None,
+        Opt(
+            "-o --out",
+            "Folder to make for the run file.",
+            "results/runs/...",
+            metavar="FOLDER",
+            library="New folder in which the runs are stored; without it nothing is stored.",
+        ),
+    ] = None
+
+
+@takes(ImportRequest)
+def import_(request: ImportRequest) -> list[Run]:
+    """Read what other tools printed, as `collbench import` does: nccl-tests, OSU, NCCL Inspector, and so on.
+
+    Returns:
+        A run for each machine, with its ranks and variables; its rows are of the kind Reported.  What is left out, or
+        odd, is warned of with file and line, and so is a file of several that cannot be imported.
+
+    Raises:
+        RunFileError: No file can be read, or none holds results.
+        UsageError: The only file does not tell its collective or its ranks, or there is a run in the folder already.
+
+    >>> import collbench
+    >>> (run,) = collbench.import_("tests/commands/formats/data/nccl_tests_2_19.txt")
+    >>> run.header.topology.name, len(run.results)
+    ('4 x NVIDIA H100 80GB HBM3', 14)
+
+    """
+    groups, said, refused = read_foreign(request)
+    for remark in said + refused:
+        warnings.warn(reworded(remark, vars(request)), Notice, stacklevel=4)  # at the call of `collbench.import_`
+    places = folders(request, groups) if request.out else [None] * len(groups)
+    return [stored(imported, folder) for imported, folder in zip(groups, places, strict=True)]
+
+
+def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], list[str]]:
+    """Return what goes into a run file each, at least one, what the user must know of it, and why files are left out.
+
+    Of a file that is alone its own error is raised.
+    """
+    files = [request.files] if isinstance(request.files, Path | str) else request.files
+    hints = Hints(request.ranks, find_collective(request.op).name if request.op else "")
+    said: list[str] = []
+    sources: list[Source] = []
+    errors: list[CollbenchError] = []
+    for file in map(Path, files):
+        logs, others = files_in(file)
+        said += [f"{file}: by their names no logs, so not read: {first_few(others)}"] if others else []
+        for path in logs:
+            try:
+                sources.append(load(path))
+            except RunFileError as error:
+                errors.append(error)
+    tests: list[ImportedTest] = []
+    for source in joined(sources):
+        try:
+            of_file = read_tests(source, hints)
+            if not any(test.results for test in of_file):
+                reasons = [reason for test in of_file for reason in test.left_out]
+                raise RunFileError(f"{source.name}: nothing to import: {first_few(reasons) or 'no rows'}")
+            tests += of_file
+        except CollbenchError as error:
+            errors.append(error)
+    refused = list(map(str, errors))
+    if not tests:
+        raise errors[0] if len(errors) == 1 else RunFileError(f"nothing can be imported: {first_few(refused)}")
+    groups = grouped(tests, request.each)
+    said += remarks(tests)
+    for imported in groups:
+        if imported.merged:
+            what = "logs of the same test without host names went into one run"
+            said.append(f"{imported.merged} {what}; --each makes a run of each")
+    return groups, said, refused
+
+
+def first_few(words: Iterable[str]) -> str:
+    """Return the first of many words or sentences, and dots for the others."""
+    words = list(words)
+    return "; ".join([*words[:_SHOWN], *(["..."] if len(words) > _SHOWN else [])])
+
+
+def folders(request: ImportRequest, groups: Sequence[Imported]) -> Iterator[Path]:
+    """Yield the folder of each run: with `each` by name, else `out` of a single run, or numbered ones.
+
+    Without `out` it is a new folder like that of a sweep, named after the collectives, and the name, the host or the
+    tool; it is to be made before the next one is asked for.
+    """
+    of_files = names(groups) if request.each else [""] * len(groups)
+    for number, (imported, name) in enumerate(zip(groups, of_files, strict=True), 1):
+        collectives, first = [collective.name for collective in imported.collectives], imported.tests[0]
+        if request.out:
+            yield Path(request.out, name or (f"{number}-{collectives[0]}" if len(groups) > 1 else ""))
+        else:
+            where = name or _as_folder(first.machine.host) or first.tool.split()[0]
+            yield new_folder(collectives, f"{where}-imported")
+
+
+def names(groups: Sequence[Imported]) -> list[str]:
+    """Return a name for each run: its only host, else its file, or the folder where all files have one name."""
+    paths = [Path(imported.tests[0].path).absolute() for imported in groups]
+    if len({path.name for path in paths}) == 1 < len(set(paths)):
+        paths = [path.parent for path in paths]
+    common = os.path.commonpath([path.parent for path in paths])
+    found: list[str] = []
+    for path, machine in zip(paths, (imported.tests[0].machine for imported in groups), strict=True):
+        file = _as_folder("-".join(path.with_name(stem(path)).relative_to(common).parts))
+        name = _as_folder(machine.host if machine.nodes == 1 else "") or file or "log"
+        choices = (name, f"{name}-{file}", f"{name}-{len(found)}")
+        found.append(next(choice for choice in choices if choice not in found))
+    return found
+
+
+def _as_folder(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("._-")[:60]
+
+
+def stored(imported: Imported, folder: Path | None) -> Run:
+    """Return the run, and store it in that folder if there is one."""
+    header, results = imported.header(["collbench", *sys.argv[1:]]), tuple(imported.results)
+    path = write(folder, header, results) if folder else Path(NAME)
+    return Run(path, header, results, True, 0)

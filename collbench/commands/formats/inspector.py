@@ -1,0 +1,178 @@
+"""The JSON of NCCL Inspector, NCCL's profiler plugin (plugins/profiler/inspector of NVIDIA/nccl), versions 4.0 to 4.4.
+
+A process writes a line for each operation of each of its communicators.  From 4.3 on the communicator stands in a
+`dump_stats` line above its operations.  Sizes are of one rank's share in all-gather and reduce-scatter
+(inspectorComputeCollBw in inspector.cc); sequence numbers count the operations of one kind on one communicator.
+"""
+
+from collections.abc import Iterator
+from statistics import median
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from collbench.collectives import COLLECTIVES
+from collbench.commands.formats.imported import Hints, ImportedTest, LeftOut, Machine, UnfitRow, bus_factors, make_case
+from collbench.commands.formats.registry import Format
+from collbench.commands.formats.source import GREATEST, HEAD, LASTING, MOST_RANKS, Source, clean, span
+from collbench.errors import RunFileError
+from collbench.results import Note, Reported, by_key
+
+NAME = "nccl-inspector"
+READ = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "Send", "Recv")
+PER_RANK = ("AllGather", "ReduceScatter")  # whose sizes are of a rank's share
+LOST = ("coll_dropped_since_last_dump", "p2p_dropped_since_last_dump")
+STATISTIC = "median of a program's operations, slowest rank"
+REAL = "times are of a program at work, not of a benchmark: they overlap with its computing and wait for late ranks"
+
+_Count = Annotated[int, Meta(ge=0, le=GREATEST)]
+_Members = dict[str, Any]
+
+
+class Line(Struct):
+    """A line of a file; what else it may have, such as the traces of proxies, is not read."""
+
+    header: _Members = {}  # the communicator
+    metadata: _Members = {}
+    dump_stats: dict[str, int | str] = {}
+    coll_perf: _Members = {}
+    p2p_perf: _Members = {}
+
+
+class Operation(Struct, frozen=True):
+    """What one rank took for one operation: the members of its line, without `coll_` and `p2p_`."""
+
+    id: str  # of the communicator
+    rank: _Count
+    n_ranks: Annotated[int, Meta(ge=1, le=MOST_RANKS)]
+    nnodes: Annotated[int, Meta(ge=1, le=MOST_RANKS)]
+    hostname: str
+    inspector_output_format_version: str
+    name: str
+    sn: _Count
+    msg_size_bytes: Annotated[int, Meta(ge=1, le=GREATEST // MOST_RANKS)]
+    exec_time_us: float
+    timing_source: str
+    busbw_gbs: float = 0.0
+    algo: str = ""
+    proto: str = ""
+    peer: _Count | None = None  # of a send or receive
+    collective: str = ""  # that it is read as
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the whole array."""
+        return self.msg_size_bytes * (self.n_ranks if self.name in PER_RANK else 1)
+
+
+def recognises(source: Source) -> bool:
+    """Whether it begins with such a line."""
+    return source.text.startswith("{") and '"n_ranks"' in source.text[:HEAD]
+
+
+def read(source: Source, hints: Hints) -> list[ImportedTest]:
+    """Read the files of one program, a test for each number of ranks and nodes; RunFileError if nothing has a time."""
+    left_out = LeftOut()
+    operations = list(dict.fromkeys(_operations(source.text, left_out)))  # a file may be given twice
+    hosts = {(each.id, each.rank): each.hostname for each in operations}
+    machines: dict[tuple[int, int], list[Operation]] = {}
+    for each in operations:
+        if nodes := _nodes(each, hosts):
+            machines.setdefault((each.n_ranks if each.peer is None else 2, nodes), []).append(each)
+        else:
+            left_out.add("only the files of both its ranks tell whether they share a node", each)
+    if not machines:
+        reasons = "; ".join(left_out.reasons[:2])
+        raise RunFileError(f"{source.file}: no operation with a time; give an object a line (`jq -c .`); {reasons}")
+    tests: list[ImportedTest] = []
+    for (ranks, nodes), alike in machines.items():
+        first, name = alike[0], f"{ranks} x unknown GPU" + (f" on {nodes} nodes" if nodes > 1 else "")
+        test = ImportedTest(
+            tool="NCCL Inspector",
+            version=clean(first.inspector_output_format_version, 20),
+            machine=Machine(ranks, name, host=clean(first.hostname, 64), nodes=nodes),
+            results=tuple(_rows(alike, ranks, left_out)),
+            complete=not source.torn,
+            left_out=left_out.reasons,
+            remarks=() if tests else (REAL,),
+        )
+        tests.append(test)
+        left_out = LeftOut()
+    return tests
+
+
+def _operations(text: str, left_out: LeftOut) -> Iterator[Operation]:
+    """Yield the operations that have a time; a line without a communicator has that of the marker above."""
+    decoder, marker = msgspec.json.Decoder(Line), Line()
+    for number, words in enumerate(text.splitlines()):
+        try:
+            line = decoder.decode(words)
+            if line.dump_stats:
+                marker = line
+                if lost := sum(int(line.dump_stats.get(kind, 0)) for kind in LOST):
+                    left_out.add(f"{lost} operations that the plugin lost before it wrote them", number)
+            if members := line.coll_perf or line.p2p_perf:
+                members = {key.partition("_")[2] or "name": value for key, value in members.items()}
+                where = line if line.header else marker
+                yield _operation({**members, **where.metadata, **where.header})
+        except UnfitRow as error:
+            left_out.add(str(error), number)
+        except (ValueError, OverflowError, RecursionError) as error:
+            left_out.add(f"it is no whole record: {clean(error)}", number)
+            marker = Line()  # it may have been the next marker
+
+
+def _operation(members: _Members) -> Operation:
+    """Return what a record says; UnfitRow if that is not the time of an operation, ValueError if it is torn."""
+    if members.get("name") not in READ:
+        raise UnfitRow(f"it is no collective that is read: {clean(members.get('name'), 40)}")
+    if "id" not in members:
+        raise UnfitRow("its communicator is not known")
+    collective = "sendrecv" if members["name"] in ("Send", "Recv") else members["name"].lower()
+    each = msgspec.convert({**members, "collective": collective}, Operation)
+    if each.peer == each.rank:
+        raise UnfitRow("a rank sends to itself")
+    if not 0 < each.exec_time_us <= LASTING * 1e6:
+        raise UnfitRow("it is not timed")
+    if each.timing_source == "collective_cpu":
+        raise UnfitRow("it is timed on the CPU, by its call")
+    time = each.exec_time_us / 1e6, (each.exec_time_us + 1) / 1e6  # rounded down
+    low, high = bus_factors(each.nbytes, time, None, span(each.busbw_gbs) if each.busbw_gbs else None)
+    if not low <= COLLECTIVES[each.collective].bus_factor(each.n_ranks) <= high:
+        raise UnfitRow("its size, time and bus bandwidth contradict each other")
+    return each
+
+
+def _nodes(each: Operation, hosts: dict[tuple[str, int], str]) -> int | None:
+    """Return how many nodes take part, of a send or receive one or two; None where the files do not tell."""
+    if each.peer is None or each.nnodes == 1:
+        return each.nnodes
+    ends = {hosts.get((each.id, end)) for end in (each.rank, each.peer)}
+    return 2 if each.nnodes == each.n_ranks else None if None in ends else len(ends)
+
+
+def _rows(operations: list[Operation], ranks: int, left_out: LeftOut) -> Iterator[Reported]:
+    """Yield a row for each collective and size: a sample is the time of an operation's slowest rank."""
+    sizes = by_key(operations, lambda each: (each.collective, each.nbytes))
+    for number, ((collective, nbytes), alike) in enumerate(sizes.items()):
+        # A send and its receive are an operation each.
+        joined = by_key(alike, lambda each: (each.id, each.name, each.sn, each.peer, each.peer is None or each.rank))
+        seen = max(map(len, joined.values()))
+        partly = [operation for operation, by_rank in joined.items() if len(by_rank) < seen]
+        if partly:
+            left_out.add("operations that fewer ranks recorded than others of their size", *partly)
+        full = [by_rank for by_rank in joined.values() if len(by_rank) == seen]
+        samples = tuple(max(each.exec_time_us for each in by_rank) / 1e6 for by_rank in full)
+        who = "the time of one rank only"
+        if seen > 1:
+            fastest = median(min(each.exec_time_us for each in by_rank) / 1e6 for by_rank in full) / median(samples)
+            who = f"slowest of {seen} ranks of {ranks}, {fastest:.2f} of it on the fastest"
+        methods = {clean(f"{each.algo}/{each.proto}".lower(), 40) for by_rank in full for each in by_rank if each.algo}
+        note = Note.of("real traffic", who, *sorted(methods), "type not said")
+        dtype = "float" if COLLECTIVES[collective].reduces else "int8"
+        case = make_case(COLLECTIVES[collective], nbytes, dtype, "sum", 0, ranks, in_place=False)
+        yield Reported(case, "nccl", "gpu", median(samples), STATISTIC, None, samples, {"row": number}, note=note)
+
+
+FORMAT = Format(NAME, "JSON of NCCL Inspector, a file for each process", recognises, read, joins=True, order=1)

@@ -1,0 +1,175 @@
+"""The JSON that nccl-tests and rccl-tests write with -J, versions 1 to 3.
+
+It has bare inf and nan, and is cut short where the program was; both are mended before Python's parser reads it.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from collbench.commands.formats.imported import (
+    Device,
+    ForeignRow,
+    Hints,
+    ImportedTest,
+    LeftOut,
+    dotted_version,
+    known_collective,
+    machine_of,
+    make_test,
+    require_ranks,
+    row_of,
+)
+from collbench.commands.formats.nccl_tests_text import AMD, AVERAGES
+from collbench.commands.formats.nccl_tests_write import JSON as NAME
+from collbench.commands.formats.nccl_tests_write import PLACES, SETTINGS, write_json
+from collbench.commands.formats.registry import Format
+from collbench.commands.formats.source import HEAD, Source, as_list, as_mapping, as_texts, clean, seconds_of, whole
+from collbench.errors import RunFileError, UsageError
+
+LARGEST = 2**26  # characters: parsed, they take twenty times as much memory
+FIGURES = {"time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw", "nwrong": "#wrong"}
+"""What the table calls the figures of a place."""
+STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
+"""A text that is not closed reaches to the end, so that no place is looked at twice."""
+WORDS = re.compile(STRING + r"|-?\b(?:inf(?:inity)?|nan)\b", re.DOTALL | re.IGNORECASE)
+MOST_TORN = 8  # objects inside a row that is torn
+
+
+def recognises(source: Source) -> bool:
+    """Whether it begins as such an object does."""
+    text = source.text.lstrip()[:HEAD]
+    return text.startswith("{") and any(f'"{key}"' in text for key in ("nccl_version", "out_of_place", "alg_bw"))
+
+
+def proper_json(text: str) -> str:
+    """Return the text with bare inf and nan, neither of which is a figure, as Python's parser knows them."""
+    return WORDS.sub(lambda match: match[0] if match[0][0] == '"' else "NaN", text)
+
+
+def parse(source: Source) -> tuple[Mapping[str, Any], bool, list[str]]:
+    """Parse a file.
+
+    Returns:
+        Its object, of a torn file what stands before the tear; whether it is whole; and the row that is torn, if any.
+
+    Raises:
+        RunFileError: It is no JSON, and no whole result stands before the tear.
+
+    """
+    if len(source.text) > LARGEST:
+        raise RunFileError(f"{source.name} is larger than {LARGEST >> 20} MiB of JSON; split it")
+    text = proper_json(source.text)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        whole_part, torn = _before_tear(text)
+        if not whole_part:
+            raise RunFileError(f"{source.name}:{error.lineno}: not JSON: {error.msg}") from None
+        return whole_part, False, torn
+    except (ValueError, RecursionError):
+        raise RunFileError(f"{source.name}: its JSON has too long numbers or is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise RunFileError(f"{source.name}:1: not a JSON object")
+    return value, True, []
+
+
+def _before_tear(text: str) -> tuple[Mapping[str, Any], list[str]]:
+    """Return what stands before the tear of a file, up to its last whole result, and the line of a row that is torn."""
+    ends = [match.end() for match in re.finditer(r"\}", text)]
+    for end in reversed(ends[-MOST_TORN:]):
+        try:
+            value = as_mapping(json.loads(text[:end] + "]}"))
+        except (ValueError, RecursionError):
+            continue
+        rest = text[end:].lstrip(", \t\r\n")
+        line = text.count("\n", 0, len(text) - len(rest)) + 1
+        return value, [f"line {line} begins a row that is cut ({clean(rest, 40)!r})"] if rest.startswith("{") else []
+    return {}, []
+
+
+def read(source: Source, hints: Hints) -> list[ImportedTest]:
+    """Read the one test of a file."""
+    fields, is_whole, torn = parse(source)
+    config = as_mapping(fields.get("config"))
+    writer = as_mapping(fields.get("collbench"))  # present if collbench wrote the file
+    args, entries = as_texts(fields.get("args")), as_list(fields.get("results"))
+    if not entries:
+        raise RunFileError(f"{source.name}: a JSON file of nccl-tests without results")
+    word = PurePath((args or [""])[0]).name
+    word = word if known_collective(word) else hints.collective or word
+    if not word:
+        raise UsageError(f"{source.name} does not say which collective it is of; give --op NAME")
+    devices = [as_mapping(device) for device in as_list(config.get("devices"))]
+    amd = any(AMD.search(clean(device.get("device_info"))) for device in devices)
+    library = "rccl" if amd or "rccl" in " ".join(args[:1]) else "nccl"
+    left_out = LeftOut(torn)
+    # A list of devices may be too short.
+    known = whole(writer.get("ranks")) or max(_count_ranks(config, devices), hints.ranks or 0) or None
+    ranks = require_ranks(source.name, known, "it does not tell the number of ranks")
+    platform = clean(writer.get("platform") or "gpu", 16)
+    code = whole(fields.get("nccl_version") or fields.get("rccl_version")) or 0
+    settings = [setting.partition("=") for setting in as_texts(fields.get("env"))]
+    environment = {name: value for name, _, value in settings}
+    versions = {library: dotted_version(code)}
+    each = max(1, whole(config.get("nthreads")) or 1) * max(1, whole(config.get("ngpus")) or 1)
+    each = each if len(devices) * each <= ranks else 1  # an entry stands for a process, or for a rank
+    machine = machine_of([_device(entry, each) for entry in devices] * each, ranks, platform, versions, environment)
+    is_complete = is_whole and "end_time" in fields
+    incomplete = () if is_complete else (f"incomplete: no footer after row {len(entries)}",)
+    sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
+    test = make_test(
+        source.name,
+        _rows(entries, config, word, left_out),
+        machine,
+        left_out,
+        implementation=clean(writer.get("implementation") or library, 40),
+        statistic=_statistic(args, as_mapping(entries[0]).get("actual_iterations") or config.get("iterations")),
+        tool=f"{library}-tests",
+        version=f"JSON {clean(fields.get('version'), 8)}",
+        complete=is_complete,
+        started=clean(fields.get("start_time") or "", 32).replace(" ", "T") or None,
+        sweep={name: value for name, value in sweep.items() if value is not None},
+        remarks=(*incomplete, *(f"it says: {clean(error)}" for error in as_list(fields.get("errors")))),
+    )
+    return [test]
+
+
+def _count_ranks(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> int:
+    """Return processes times threads times GPUs, 0 if unknown: a process may list one device only."""
+    processes = len({(str(device.get("hostname")), str(device.get("pid"))) for device in devices})
+    return processes * (whole(config.get("nthreads")) or 0) * (whole(config.get("ngpus")) or 0)
+
+
+def _device(entry: Mapping[str, Any], ranks: int) -> Device:
+    host, name = clean(entry.get("hostname") or "", 64), clean(entry.get("device_info") or "", 64)
+    bus_id = clean(entry.get("device_hex") or "", 16).lower() if ranks == 1 else ""  # of the first alone
+    return Device(whole(entry.get("rank")) or 0, host, name, 0, whole(entry.get("device")) or 0, bus_id)
+
+
+def _rows(entries: list[Any], config: Mapping[str, Any], word: str, left_out: LeftOut) -> Iterator[ForeignRow]:
+    """Yield the places of all entries that have a value, at least one of each."""
+    together = whole(config.get("aggregated_iterations")) or 1
+    aggregated = f"{together} operations aggregated in a group (-m)" if together > 1 else ""
+    for at, entry in enumerate(entries):
+        if not isinstance(entry, Mapping):
+            left_out.add("it is no JSON object", at)
+            continue
+        for place in [place for place in PLACES if isinstance(entry.get(place), Mapping)] or PLACES[:1]:
+            figures = as_mapping(entry.get(place))
+            times = as_list(as_mapping(entry.get(f"{place}_per_iter")).get("times_us"))
+            samples = tuple(seconds_of(time) for time in times)
+            words = {**entry, **{FIGURES[name]: figure for name, figure in figures.items() if name in FIGURES}}
+            in_place, samples = place == PLACES[1], samples if all(samples) else ()
+            yield row_of(words, number=at, collective=word, in_place=in_place, samples=samples, note=aggregated)
+
+
+def _statistic(args: list[str], iterations: object) -> str:
+    given = [args[at + 1] for at, word in enumerate(args[:-1]) if word in ("-a", "--average")]
+    over = AVERAGES.get(given[-1] if given else "1", "mean over ranks")
+    return f"mean of {whole(iterations) or 'some'} operations, {over}"
+
+
+FORMAT = Format(NAME, "JSON of nccl-tests and rccl-tests, -J", recognises, read, write_json, order=0)

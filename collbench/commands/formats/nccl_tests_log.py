@@ -1,0 +1,329 @@
+"""A log of nccl-tests or rccl-tests cut into tests; what other programs print in between is taken out, but heeded.
+
+Columns of a table are known by the words of their header, and rows are read from the right.  What stands left of a row
+(a launcher's tag, a date) then does not matter, nor that some versions leave a word out.  A row that does not stand
+whole on its line is left out.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from collbench.commands.formats.commands import Context
+from collbench.commands.formats.imported import Device, dotted_version
+from collbench.commands.formats.source import Source, bare, body, cells, clean, number, plain, sizes, whole
+from collbench.datatypes import find_datatype
+from collbench.errors import UsageError
+
+CASE = ("size", "count", "type", "redop", "root")
+TIMES = ("time", "cputime")
+RESULTS = (*TIMES, "hipevt", "algbw", "busbw", "#wrong", "error", "i_min", "i_max", "i_p99", "i_cv%")
+APPENDED = ("algo", "proto", "nchannels")  # by rccl-tests, in some versions without a header
+UNITS = re.compile(r"\((?:b|elements|[um]s|gb/s)\)$")  # which may stand behind the names
+MARKS = re.compile(r"^[#|(](?=size|bytes)|[|),;]$")
+OTHER_NAMES = {"bytes": "size", "n": "count", "op": "redop", "res": "error", "delta": "error", "wrong": "#wrong"}
+"""Of 2015 to 2018, whose times are milliseconds; and of a header that lost its marks on the way."""
+TYPES = r"float\d{0,2}|half|double|bfloat16|u?int\d{0,2}|u?char|f8e[45]m[23]|fp8_e[45]m[23]|nccl[A-Z]\w{2,12}"
+START = re.compile(  # of a row: size, count, type; no number that a control character cuts
+    rf"(?<![\w.,:/\x00-\x08-])\d[\d.,]{{0,25}}+(?:[KMGT]?(?:i?B)?)\s++\d[\d,]{{0,25}}+\s++(?:{TYPES})(?!\S)",
+    re.IGNORECASE,
+)
+HEADER = re.compile(r"out-of-place|in-place|\(B\) .{0,80}\([um]s\)")  # the lines above and below the names
+STAMP = re.compile(r"(?<!\S)\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?!\S)")
+
+VERSION = re.compile(r"\b(nccl-tests|rccl-tests):? version:?\s+(\S+)(?:.*\b[nr]ccl-library=(\d+))?", re.IGNORECASE)
+PROGRAM_LINE = re.compile(r"Collective test (starting|concluded):?\s*(\S+)")
+SETTINGS = re.compile(r"\bnThread:?\s+\d+\s+nGpus:?\s+\d+|Blocking Enabled")
+SETTING = {
+    "nthread": "threads",
+    "ngpus": "gpus",
+    "warmup iters": "warmup",
+    "warmupiters": "warmup",
+    "agg iters": "aggregated",
+    "iters": "iters",
+    "graph": "graph",
+    "blocking": "blocking",
+}
+"""What the lines above a table call an option, longer names first, and what a header calls it."""
+OPTION = re.compile(rf"\b({'|'.join(SETTING)}):? (\d{{1,9}})\b", re.IGNORECASE)
+DEVICE = re.compile(
+    r"\bRank\s++(\d{1,7})\s++(?:Group\s++(\d{1,7})\s++)?(?:Pid\s++\d{1,10}\s++)?(?:on\s++(\S++)\s++|uses\s++)"
+    r"device\s++(\d{1,5})\s++\[([^\]]*+)\]\s*+(.*)"
+)
+OTHER_LINES = re.compile(
+    r"Using devices|Blocking|Per-Iteration|Parallel Init|Reducing maxBytes|GPU memory usage|error:|collbench \d"
+)
+END = re.compile(r"Out of bounds values\s*:|Avg bus bandwidth\s*:|Collective test concluded")
+EXPORTED = re.compile(r"^collbench \S+: (\S+) on (\S+), (\d{1,7}) ranks?$")
+
+LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL VERSION ")
+LOGGER = re.compile(r"(?<!\S)[^\s:]++:\d++:\d++(?!\S)")  # host, process and thread in front of NCCL's lines
+NO_NUMBERS = ("n/a", "nan", "inf", "infinity")  # that stand in a number's place
+SEVERAL, MANY = 3, 6  # numbers in a row
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names from left to right: of the case, of the results of each place, and of what is appended."""
+
+    case: tuple[str, ...]
+    places: tuple[tuple[str, ...], ...]
+    appended: tuple[str, ...] = ()
+    in_place_first: bool = False  # whether a table of one place is of that in place
+    unit: float = 1e-6  # seconds that its times count
+
+    @property
+    def width(self) -> int:
+        """Words of a row."""
+        return len(self.case) + sum(map(len, self.places)) + len(self.appended)
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """The words of one row by the names of their columns."""
+
+    stamp: str  # date and time (-S), or an empty text
+    case: dict[str, str]
+    places: tuple[dict[str, str], ...]
+    appended: dict[str, str]
+
+
+def read_header(words: list[str], above: str = "") -> Columns | None:
+    """Return the columns that a line names, None if it is no header; `above` is the line that names the places."""
+    words = [word.lower() for word in words]
+    if not any("algbw" in word for word in words):
+        return None
+    milliseconds = "bytes" in words and "n" in words
+    words = [MARKS.sub("", word) or word for word in (UNITS.sub("", word) for word in words)]
+    words = [OTHER_NAMES.get(word, "#wrong" if word.startswith("#w") else word) for word in words if word]
+    if not {"size", "type", "algbw"} <= set(words) or not set(words) & set(TIMES):
+        return None
+    words = words[words.index("size") :]
+    first = min(words.index(word) for word in TIMES if word in words)
+    case = tuple(word for word in words[:first] if word in CASE)
+    places: list[list[str]] = []
+    appended: list[str] = []
+    for word in words[first:]:
+        if word in TIMES:
+            places.append([])
+        if word in APPENDED:
+            appended.append(word)
+        elif word in RESULTS or word[-1].isalpha():  # a later version may print columns that are not known yet
+            places[-1].append(word)
+    if len(places) > 2 or case[:1] != ("size",):
+        return None
+    in_place_first = len(places) == 1 and "in-place" in above and "out-of-place" not in above
+    unit = 1e-3 if milliseconds else 1e-6
+    return Columns(case, tuple(map(tuple, places)), tuple(appended), in_place_first, unit)
+
+
+def names_columns(line: str) -> bool:
+    """Whether a line is one of those that head a table: the places, the names of the columns, and their units."""
+    text = body(line)
+    return HEADER.search(text) is not None or read_header(text.split()) is not None
+
+
+def read_row(line: str, columns: Columns | None) -> TableRow | None:
+    """Return the row that a line is, or None; the name of the operation may be missing, as for hypercube."""
+    if not columns:
+        return None
+    text, stamp = STAMP.sub(" ", line), (STAMP.findall(line) or [""])[-1]
+    starts = [match.start() for match in START.finditer(text)]
+    if len(starts) > 1:
+        return None
+    words = [plain(word) for word in text[starts[0] if starts else 0 :].split()]
+    for variant in _variants(columns):
+        if len(words) < variant.width:
+            continue
+        row = _row(stamp, words[-variant.width :], variant)
+        if not row and starts and not any(map(_is_number, words[variant.width :])):  # a remark stands behind the row
+            row = _row(stamp, words[: variant.width], variant)
+        if row:
+            row.case.setdefault("redop", "")
+            return row
+    return None
+
+
+def _variants(columns: Columns) -> list[Columns]:
+    variants = [columns] if columns.appended else [replace(columns, appended=APPENDED), columns]
+    if "redop" in columns.case:
+        without = tuple(name for name in columns.case if name != "redop")
+        variants += [replace(variant, case=without) for variant in variants]
+    return variants
+
+
+def _row(stamp: str, words: list[str], columns: Columns) -> TableRow | None:
+    rest = iter(words)
+    case = {name: next(rest) for name in columns.case}
+    places = tuple({name: next(rest) for name in place} for place in columns.places)
+    appended = {name: next(rest) for name in columns.appended}
+    meant = sizes(case["size"])
+    share = share_of(case) if len(meant) > 1 else 0
+    case["size"] = next((str(size) for size in meant if not share or size % share == 0), "")
+    plausible = (
+        case["size"]
+        and whole(case.get("count", "0")) is not None
+        and case.get("type", "float")[:1].isalpha()
+        and (case.get("redop") or "none")[:1].isalpha()
+        and re.fullmatch(r"-?\d{1,9}", case.get("root", "0"))
+        and all(_is_number(word) for place in places for word in place.values())
+        and not any((number(place.get("#wrong", "")) or 0) % 1 for place in places)
+        and (not appended or appended["algo"][:1].isalpha())
+    )
+    return TableRow(stamp, case, places, appended) if plausible else None
+
+
+def share_of(case: Mapping[str, str]) -> int:
+    """Return the bytes of the count and type of a row, 0 where they are not known."""
+    try:
+        return (whole(case.get("count", "")) or 0) * find_datatype(case["type"].lower().removeprefix("nccl")).itemsize
+    except (UsageError, KeyError):
+        return 0
+
+
+def _is_number(word: str) -> bool:
+    """Whether a word stands for a number; `4e-07*` is an error that rccl-tests finds too large."""
+    return number(plain(word.removesuffix("*"))) is not None or word.lower().lstrip("+-") in NO_NUMBERS
+
+
+def begins_row(line: str, known: bool = True) -> bool:
+    """Whether a row seems to begin in a line: two whole numbers and a type, of any name below a known header."""
+    text = STAMP.sub(" ", line)
+    if START.search(text):
+        return True
+    words = text.split()[:3]
+    return known and len(words) == 3 and all(map(sizes, words[:2])) and words[2][0].isalpha()
+
+
+def looks_like_row(line: str) -> bool:
+    """Whether a line of a table looks like data: numbers alone, a size and several numbers, or many numbers."""
+    words = re.split(r"[\s;|]+|,(?!\d{3}\b)", STAMP.sub(" ", line).strip())
+    numbers = sum(map(_is_number, words))
+    several = numbers >= SEVERAL and (bool(sizes(words[0])) or _is_number(words[0]))
+    return several or numbers >= MANY or numbers == len(words)
+
+
+def without_log(line: str, context: Context) -> str:
+    """Return a line without NCCL's, which may begin inside it and is taken in by `context`."""
+    places = [line.find(level) for level in LEVELS]
+    at = min((place for place in places if place >= 0), default=-1)
+    if at < 0:
+        return line
+    context.take_log(line[at:])
+    if row := START.search(line, at):  # behind NCCL's line, which was not ended
+        return line[row.start() :]
+    loggers = [match.start() for match in LOGGER.finditer(line, 0, at)]
+    return line[: loggers[-1] if loggers else at]
+
+
+@dataclass
+class LogSection:
+    """One test's part of a log."""
+
+    columns: Columns | None = None
+    heads: str = ""  # the last line above the names of the columns, which names the places
+    devices: list[Device] = field(default_factory=list)
+    rows: list[TableRow] = field(default_factory=list)
+    bad: list[tuple[int, str]] = field(default_factory=list)  # lines that are rows in part
+    said: list[str] = field(default_factory=list)  # errors that it tells, for the user
+    tool: str = "nccl-tests"
+    version: str = ""
+    library: str = ""  # version of NCCL, by the test's first line
+    program: str = ""  # by its first line, or its last
+    prefix: str = ""  # of its lines, where other programs print into the log
+    bare: bool = False  # whether only an earlier table says anything of it
+    ranks_above: int = 0  # of that table
+    stale: bool = False  # whether the command above it is an earlier table's
+    settings: dict[str, int] = field(default_factory=dict)
+    ended: bool = False
+    above: Context = field(default_factory=Context)
+    exported: tuple[str, str, int] | None = None  # implementation, platform and ranks, if collbench wrote it
+
+    @property
+    def begun(self) -> bool:
+        """Whether a row was there, whole or not."""
+        return bool(self.rows or self.bad)
+
+    @property
+    def says_ranks(self) -> bool:
+        """Whether it has a list of ranks, or a command that tells them."""
+        return not self.bare and bool(self.devices or self.exported or self.above.ranks)
+
+    def take(self, line: str) -> bool:
+        """Take in a line if the test itself printed it; False if it did not."""
+        text = body(line)
+        self.ended = self.ended or bool(END.search(text))
+        if columns := read_header(text.split(), self.heads):
+            self.columns = columns
+        elif names_columns(line):
+            self.heads = text
+            if self.columns and "(ms)" in text:
+                self.columns = replace(self.columns, unit=1e-3)
+        elif match := VERSION.search(text):
+            self.tool, self.version = match[1].lower(), match[2]
+            self.library = dotted_version(int((match[3] or "0")[:9]))
+        elif match := PROGRAM_LINE.search(text):
+            first = self.program if match[1] == "concluded" else ""
+            contradicts = first not in ("", match[2])
+            self.said += [f"its first line says {clean(first, 40)}, its last {clean(match[2], 40)}"] * contradicts
+            self.program = first or match[2]
+        elif SETTINGS.search(text):
+            text = text.replace("Blocking Enabled", "blocking: 1")
+            found = {SETTING[name.lower()]: int(value) for name, value in OPTION.findall(text)}
+            self.settings = self.above.options | self.settings | found
+        elif match := DEVICE.search(text):
+            rank, group, host, device, bus_id, name = match.groups()
+            host, name = clean(host or "", 64), clean(name, 64)
+            self.devices.append(Device(int(rank), host, name, int(group or 0), int(device), clean(bus_id, 16).lower()))
+        elif self.rows and ("error:" in line or "FAILED" in line):
+            self.said.append(f"it says: {clean(text)}")
+        elif match := EXPORTED.match(text):
+            self.exported = match[1], match[2], int(match[3])
+        else:
+            return not text or bool(END.search(text) or OTHER_LINES.search(text))
+        return True
+
+
+def sections(source: Source) -> Iterator[LogSection]:
+    """Yield the tests of a log, in order; a section without columns holds no table."""
+    section, context = LogSection(), Context()
+    for line_number, raw in source.lines():
+        line = cells(without_log(bare(raw), context))
+        if not line.strip():
+            continue
+        begins = begins_row(line, known=section.columns is not None or bool(section.heads))
+        row = read_row(line, section.columns) if begins else None
+        if row:
+            section.rows.append(row)
+            context.used = True
+        elif not begins and LogSection().take(line):
+            if section.begun and not _stands_below_rows(line):
+                yield section
+                section = _section_below(section, context, alike=names_columns(line) and context.used)
+            if not section.begun:  # later lines count, above all their command
+                section.above = copy(context)  # with the same facts, which later lines of NCCL add to
+            section.take(line)
+        elif begins or (section.columns and not section.ended and looks_like_row(line)):
+            section.bad.append((line_number, line))
+        else:
+            context.take(line)
+    yield section
+
+
+def _stands_below_rows(line: str) -> bool:
+    text = body(line)
+    return not text or END.search(text) is not None or text.startswith(("GPU memory usage", "error:"))
+
+
+def _section_below(done: LogSection, context: Context, alike: bool) -> LogSection:
+    """Begin the next section of a log; below a header alone it is of the same kind."""
+    if context.used:
+        context.next_table(alike)
+    if not alike:
+        return LogSection(stale=context.used)
+    if done.program:
+        context.programs = (done.program,)
+    emptied: dict[str, Any] = {name: [] for name in ("rows", "bad", "said")}
+    return replace(done, devices=list(done.devices), program="", heads="", ended=False, bare=True, **emptied)

@@ -1,0 +1,278 @@
+"""The text that nccl-tests and rccl-tests print, of every version since 2015: the tests of a log as results."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from collbench.collectives import Collective, of_nccl_tests
+from collbench.commands.formats.imported import (
+    Fitting,
+    ForeignRow,
+    Hints,
+    ImportedTest,
+    LeftOut,
+    Machine,
+    UnfitRow,
+    known_collective,
+    machine_of,
+    make_test,
+    no_collective,
+    require_ranks,
+    row_of,
+)
+from collbench.commands.formats.nccl_tests_log import (
+    PROGRAM_LINE,
+    SETTINGS,
+    START,
+    VERSION,
+    LogSection,
+    read_header,
+    sections,
+    share_of,
+)
+from collbench.commands.formats.nccl_tests_write import TEXT as NAME
+from collbench.commands.formats.nccl_tests_write import write_text
+from collbench.commands.formats.registry import Format
+from collbench.commands.formats.source import HEAD, Source, body, clean, count, number, streams, whole
+from collbench.errors import RunFileError, UsageError
+
+AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}  # -a
+AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
+
+
+def recognises(source: Source) -> bool:
+    """Whether there is a table of nccl-tests, or the lines above one."""
+    head = source.text[:HEAD]
+    if VERSION.search(head) or SETTINGS.search(head) or PROGRAM_LINE.search(head):
+        return True
+    return any("algbw" in line and read_header(body(line).split()) for _, line in source.lines())
+
+
+def read(source: Source, hints: Hints) -> list[ImportedTest]:
+    """Read every test of a log."""
+    parts = streams(source, START)
+    found = [replace(section, prefix=prefix) for prefix, part in parts for section in sections(part) if section.begun]
+    if not found:
+        raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
+    filled = [section for section in found if section.rows]
+    silent = [section for section in filled if not section.says_ranks]
+    tests: list[ImportedTest] = []
+    errors: list[UsageError] = []
+    for section in found:
+        try:
+            # The user's number of ranks is for the tables that do not say theirs.
+            own = hints if section in silent or not silent else replace(hints, ranks=None)
+            section.ranks_above = tests[-1].machine.ranks if tests and tests[-1].results else 0
+            tests.append(_read_test(source, section, own, alone=len(filled) < 2))
+        except UsageError as error:  # the other tests are read without this one
+            errors.append(error)
+            tests.append(_without_rows(f"{len(section.rows)} rows: {error}"))
+    if errors and len(errors) == len(filled):
+        raise errors[0]
+    return tests
+
+
+def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool) -> ImportedTest:
+    left_out = LeftOut(f"line {at} is no whole row ({clean(line, 40)!r})" for at, line in section.bad)
+    if not section.rows:
+        return _without_rows(*left_out.reasons)
+    said = _said_ranks(section, hints)
+    try:
+        collective = _find_collective(source.name, section, hints, said[0] if said else None, alone=alone)
+    except UnfitRow as error:
+        left_out.add(str(error), *range(len(section.rows)))
+        return _without_rows(*left_out.reasons)
+    rows = list(_rows(section, collective))
+    ranks = _find_ranks(source.name, section, said, rows, collective)
+    implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
+    distinct = {(device.group, device.rank): device for device in section.devices}
+    versions = {_library(section): section.above.library or section.library, section.tool: clean(section.version)}
+    machine = machine_of(list(distinct.values()), ranks, platform, versions, section.above.environment)
+    machine = replace(machine, racks=len(section.above.fabrics))
+    over = AVERAGES.get(str(section.above.options.get("average")), "mean over ranks, unless -a said otherwise")
+    layout = {"log": section.above.facts, "prefix": clean(section.prefix)}
+    return make_test(
+        source.name,
+        rows,
+        machine,
+        left_out,
+        implementation=implementation,
+        statistic=f"mean of {section.settings.get('iters', 'some')} operations, {over}",
+        tool=section.tool,
+        version=clean(section.version),
+        complete=section.ended,
+        started=section.rows[0].stamp.replace(" ", "T") or None,
+        sweep=section.settings,
+        layout={name: value for name, value in layout.items() if value},
+        remarks=tuple(_remarks(section, collective, ranks, hints)),
+    )
+
+
+def _without_rows(*left_out: str) -> ImportedTest:
+    return ImportedTest(machine=Machine(1, "unknown"), results=(), left_out=left_out)
+
+
+def _said_ranks(section: LogSection, hints: Hints) -> list[int]:
+    """Return the numbers of ranks that a list of ranks, the user and the command say; the first counts most.
+
+    Lists are trimmed and never too long, so the highest rank counts, or more that the user or the command says.  Where
+    the communicator was split, ranks are numbered across the groups, and only a whole list tells how many a group has.
+    """
+    per_process = section.settings.get("threads", 1) * section.settings.get("gpus", 1)
+    groups = {device.group for device in section.devices}
+    numbers = {device.rank for device in section.devices}
+    given = hints.ranks or 0
+    if section.exported:
+        return [section.exported[2]]
+    if len(groups) == 1:
+        listed = max(max(numbers) + 1, per_process)
+        copies = len(numbers) < len(section.devices)  # of the test, which ran side by side
+        counts = not (copies or section.stale or given >= listed)  # whether the command may know of more
+        most = max(listed, given, (section.above.ranks or 0) * counts)
+        return [given, section.ranks_above or listed] if section.bare else [most, 0 if given else listed]
+    if groups and len(numbers) == max(numbers) + 1:
+        first = section.devices[0].group
+        return [given, len({device.rank for device in section.devices if device.group == first})]
+    started = section.above.ranks or (0 if groups or per_process == 1 or section.above.launched else per_process)
+    said = given, section.ranks_above if section.bare else 0, started
+    return [ranks for ranks in said if ranks]
+
+
+def _find_ranks(name: str, section: LogSection, said: list[int], rows: list[ForeignRow], collective: Collective) -> int:
+    """Return the first number of ranks that is said and fits the rows, or that which the rows alone leave.
+
+    What stands above an earlier table says little of a bare one: the rows decide.
+    """
+    fitting = Fitting(rows, collective)
+    of_rows = (_shares(section) if collective.sharded else fitting.only) or 0
+    known = [*said, of_rows] if section.bare or not said else said
+    known = [ranks for ranks in known if ranks]
+    ranks = next(filter(fitting.allows, known), known[0] if known else None)
+    why = "it lists no ranks" + (f"; most rows are of {fitting.best[0]}" if len(fitting.best) == 1 else "")
+    return require_ranks(name, ranks, why)
+
+
+def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | None, *, alone: bool) -> Collective:
+    """Return the collective of a test: by its own word, its command line, the user's word, or the columns of its table.
+
+    What stands above an earlier table says less of a bare one than the user.  UsageError if nothing tells the
+    collective, or the user's word does not fit the table; UnfitRow if its own does not, or is not known.
+    """
+    reduces = section.rows[-1].case["redop"] not in ("", "none")
+    exchanged = reduces and _counted_once(section)
+    programs = () if section.bare and exchanged else section.above.programs
+    commands = [word for word in dict.fromkeys(programs) if _fits(known_collective(word), section, ranks)]
+    fits = _fits(known_collective(hints.collective), section, ranks)
+    hinted = hints.collective and not section.program and (alone or not commands or (section.bare and fits))
+    word = hints.collective if hinted else section.program
+
+    if not word:
+        alike = [one for one in of_nccl_tests() if (one.name == "sendrecv" if exchanged else one.reduces == reduces)]
+        fitting = commands or [one.name for one in alike if _fits(one, section, ranks)]
+        if len(fitting) > 1 or not (commands or (fitting and (section.bare or not section.above.programs))):
+            choices = f"; {', '.join(fitting)} would fit" if fitting else ""
+            raise UsageError(f"{name} does not say which collective it is of{choices}; give --op NAME")
+        word = fitting[0]
+
+    collective = known_collective(word)
+    if collective and _fits(collective, section, ranks):
+        return collective
+    why = f"its columns are not those of {collective.name}" if collective else no_collective(word)
+    if hinted:
+        raise UsageError(f"{name}: {why}; give another --op NAME")
+    raise UnfitRow(why)
+
+
+def _fits(collective: Collective | None, section: LogSection, ranks: int | None) -> bool:
+    """Whether the columns of a table may be those of a collective; of one that is not here nobody knows."""
+    if not collective:
+        return True
+    case = section.rows[-1].case
+    reduces = case["redop"] not in ("", "none")
+    if collective.reduces != reduces and collective.name != "sendrecv":  # for which older versions print `sum`
+        return False
+    if collective.rooted != (int(case.get("root", "-1")) >= 0):
+        return False
+    shares = None if ranks == 1 else _shares(section)
+    return shares is None or collective.sharded == (shares > 1)
+
+
+def _counted_once(section: LogSection) -> bool:
+    """Whether wrong elements were counted out of place only, as in tests of what is not done in place."""
+    counted = [tuple(number(place.get("#wrong", "")) is not None for place in row.places) for row in section.rows]
+    return all(places == (True, False) for places in counted)
+
+
+def _shares(section: LogSection) -> int | None:
+    """Return how many times count and type make the largest size; None where it is no multiple of them."""
+    sizes = [(whole(row.case["size"]) or 0, share_of(row.case)) for row in section.rows]
+    nbytes, share = max(sizes, default=(0, 0))
+    return nbytes // share if share and nbytes % share == 0 else None
+
+
+def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
+    """Yield the places of all rows that say anything, at least one of each."""
+    columns = section.columns
+    if not columns:
+        return
+    together, groups = section.settings.get("aggregated", 1), len({device.group for device in section.devices})
+    of_all = [f"{together} operations aggregated in a group (-m)"] if together > 1 else []
+    of_all += [f"{groups} groups at once"] if groups > 1 else []
+    for at, row in enumerate(section.rows):
+        printed = row.appended | ({"timestamp": row.stamp} if row.stamp else {})
+        places = [place for place, words in enumerate(row.places) if set(map(str.upper, words.values())) != {"N/A"}]
+        for place in places or [0]:
+            words = row.case | row.places[place]
+            error = words.get("error", "")
+            notes = [*of_all, f"largest error {error}"] if number(error.rstrip("*")) else of_all
+            if columns.unit != 1e-6:  # of 2015, when not every algbw was size over time
+                del words["algbw"]
+            yield row_of(
+                words,
+                columns.unit,
+                number=at,
+                collective=collective.name,
+                in_place=place == 1 or columns.in_place_first,
+                share=share_of(row.case),
+                wrong=_wrong(words),
+                note=", ".join(notes),
+                printed=printed | row.places[place] | {"redop": clean(row.case.get("redop", ""))},
+            )
+
+
+def _wrong(words: dict[str, str]) -> int | None:
+    """Wrong elements; where only the largest error was printed, 0 of them if that is 0, and some behind a star."""
+    if "#wrong" in words:
+        return count(words["#wrong"])
+    error = words.get("error", "")
+    if error.endswith("*"):
+        return 1
+    return 0 if number(error) == 0 else None
+
+
+def _library(section: LogSection) -> str:
+    """Whose collectives were timed; the layouts are the same."""
+    columns = section.columns
+    hip = columns and (columns.appended or any("hipevt" in place for place in columns.places))
+    amd = any(AMD.search(device.name) for device in section.devices[:1])
+    return "rccl" if section.tool == "rccl-tests" or hip or amd else "nccl"
+
+
+def _remarks(section: LogSection, collective: Collective, ranks: int, hints: Hints) -> Iterator[str]:
+    """Yield what the user must know of a test."""
+    if hints.ranks not in (None, ranks):
+        yield f"read as {ranks} ranks, not {hints.ranks}: its list of ranks or its bandwidths say so"
+    said = _said_ranks(section, Hints())
+    if section.bare and said and ranks not in said:
+        yield f"the table of {len(section.rows)} rows is of {ranks} ranks, unlike the one above it"
+    if not section.ended:
+        yield f"incomplete: no footer after row {len(section.rows)}"
+    listed = [(device.group, device.rank) for device in section.devices]
+    if len(set(listed)) < len(listed):
+        yield "ranks are listed more than once: copies of the test ran side by side; was it built without MPI?"
+    if 0 < len(set(listed)) < ranks:
+        yield f"its list of ranks is trimmed: {ranks - len(set(listed))} of {ranks} are not there"
+    yield from section.said
+
+
+FORMAT = Format(NAME, "text of nccl-tests and rccl-tests", recognises, read, write_text, among=True, order=5)

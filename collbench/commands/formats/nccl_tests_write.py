@@ -1,0 +1,342 @@
+"""Writes the table and the JSON of nccl-tests, in the layout of version 2.19."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from collbench import __version__
+from collbench.cases import Case
+from collbench.collectives import Collective, of_nccl_tests
+from collbench.commands.formats.exported import Exported, ExportSelection, mean_seconds, rates, wrong_elements
+from collbench.commands.formats.source import clean, number, whole
+from collbench.datatypes import NONE
+from collbench.errors import UsageError
+from collbench.results import Observed, Prediction, Reported
+from collbench.runfile.header import ForeignTest, Header
+from collbench.topology.discovered import Gpu
+
+TEXT, JSON = "nccl-tests", "nccl-tests-json"
+PLACES = ("out_of_place", "in_place")
+MOST_LISTED = 2**17  # ranks of a test, which lists each of them
+PROGRAMS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
+"""Programs of nccl-tests that are not called as collbench calls the collective."""
+SETTINGS = {
+    "nthreads": "threads",
+    "ngpus": "gpus",
+    "warmup_iters": "warmup",
+    "iterations": "iters",
+    "aggregated_iterations": "aggregated",
+}
+"""Options by the keys of the JSON, and what a header calls them."""
+
+_COLUMNS = "    time   algbw   busbw  #wrong "
+_UNITS = "    (us)  (GB/s)  (GB/s)         "
+HEADER = (
+    f"#{'':62}out-of-place{'':23}in-place          ",
+    f"#       size         count      type   redop    root {_COLUMNS}{_COLUMNS}",
+    f"#        (B)    (elements)                           {_UNITS}{_UNITS}",
+)
+
+
+def program(collective: Collective) -> str:
+    """Return what nccl-tests calls its program."""
+    return f"{PROGRAMS.get(collective.name, collective.name)}_perf"
+
+
+def shrunk(value: float, width: int) -> str:
+    """Write a number with as many of two decimals as fit, else with an exponent (getFloatStr of nccl-tests)."""
+    for digits in (2, 1, 0):
+        text = f"{value:.{digits}f}"
+        if len(text) <= width:
+            return text
+    text = f"{value:.1e}"
+    return text if len(text) <= width else f"{value:.0e}"
+
+
+def version_code(version: str) -> int:
+    """Return NCCL's version code for a version as people write it; 0 if it is none."""
+    words = [int(word) for word in version.split(".")[:3] if word.isascii() and word.isdigit() and len(word) < 5]
+    if len(words) < 3:
+        return 0
+    major, minor, patch = words
+    return major * (1000 if (major, minor) < (2, 9) else 10000) + minor * 100 + patch
+
+
+Places = tuple[Observed | None, ...]
+"""A row of the table: out of place and in place, of which one may be missing."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One test: its rows in order, and what was noted of it if another tool ran it."""
+
+    test: ForeignTest
+    rows: tuple[Places, ...]
+
+    @property
+    def results(self) -> list[Observed]:
+        """Every place of every row; all are of one collective, implementation and number of ranks."""
+        return [place for row in self.rows for place in row if place]
+
+
+# What a test was started with
+
+
+def settings(header: Header, ranks: int, sizes: Sequence[int], **known: int) -> dict[str, Any]:
+    """Return the options with which nccl-tests would have run a test, by the keys of its JSON.
+
+    Args:
+        header: That of the run; what it does not know is as usual.
+        ranks: Of the test.  Without an outside launcher, one command started all of them.
+        sizes: Bytes of the rows, ascending.
+        known: Options that are known otherwise, by the same keys.
+
+    """
+    requested, sampling = header.sweep.asked, header.sweep.sampling
+    launched = header.processes or header.imported.tool or any(gpu.host for gpu in header.topology.gpus)
+    step, warmup = whole(requested.get("step")), whole(sampling.get("warmup"))
+    usual_factor = sizes[1] / sizes[0] if len(sizes) > 1 and sizes[0] else 2.0
+    factor = round(number(requested.get("factor")) or usual_factor, 2)
+    return {
+        "nthreads": 1,
+        "ngpus": 1 if launched else ranks,
+        "minimum_bytes": whole(requested.get("first")) or sizes[0],
+        "maximum_bytes": whole(requested.get("last")) or sizes[-1],
+        **({"step_bytes": step} if step else {"step_factor": factor}),
+        "warmup_iters": 1 if warmup is None else warmup,
+        "iterations": 0,
+        "aggregated_iterations": 1,
+        "validation": 1,
+        "graph": int(header.topology.platform == "gpu" and sampling.get("graph") is True),
+    } | known
+
+
+def _settings_of(part: Part, selection: ExportSelection) -> dict[str, Any]:
+    sizes = sorted({result.case.nbytes for result in part.results})
+    checked = all(wrong_elements(result) is not None for result in part.results)
+    samples = min(len(result.times) for result in part.results)
+    known = {"iterations": samples, "validation": int(checked)}
+    for key, name in {**SETTINGS, "graph": "graph"}.items():
+        value = whole(part.test.sweep.get(name))
+        if value is not None:
+            known[key] = value
+    return settings(selection.header, part.results[0].case.ranks, sizes, **known)
+
+
+def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
+    """Return the device of each rank, by the names of nccl-tests' JSON; what the run file does not say is 0."""
+    topology = header.topology
+    known = topology.gpus or topology.sockets or (Gpu(),)
+    kind = re.fullmatch(r"\d{1,9} x ([^+]*?)(?: on \d+ nodes)?", topology.name)  # `8 x NVIDIA H100 on 2 nodes`
+    name = kind[1] if kind else topology.name or "unknown"
+    seen, numbers = Counter[str](), []
+    for device in known:
+        numbers.append(seen[device.host])
+        seen[device.host] += 1
+    places = [place if 0 <= place < len(known) else 0 for place in topology.places]
+    # An imported run has no names of hosts, only how many ranks each had.
+    hosts = topology.uneven or (ranks // max(1, topology.nodes),) * topology.nodes
+    owners = [f"-{host}" for host, count in enumerate(hosts) for _ in range(count)] if len(hosts) > 1 else []
+    listed = []
+    for rank in range(topology.listed if header.imported.tool and not topology.nodes else ranks):
+        at = places[rank] if rank < len(places) else rank % len(known)
+        owner = owners[rank] if len(owners) == ranks and not known[at].host else ""
+        bus = re.fullmatch(r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]", known[at].bus_id)
+        listed.append(
+            {
+                "rank": rank,
+                "group": 0,
+                "pid": 0,
+                "hostname": clean(known[at].host or header.environment.host or "unknown", 64).replace(" ", "_") + owner,
+                "device": numbers[at],
+                "device_hex": bus[1] if bus else "0000:00:00",
+                "device_info": clean(known[at].name or name, 64),
+            }
+        )
+    return listed
+
+
+def parts(selection: ExportSelection) -> list[Part]:
+    """Return the results that nccl-tests has a program for, as its tests; UsageError if there are none."""
+    tests = {str(number): test for number, test in enumerate(selection.header.imported.tests)}
+    rows_of: dict[Hashable, dict[Hashable, list[Observed | None]]] = {}
+    test_of: dict[Hashable, ForeignTest] = {}
+    seen = Counter[Hashable]()
+    for result in selection.results:
+        reason = _unfit(result)
+        if reason or isinstance(result, Prediction):
+            selection.left_out[reason] += 1
+            continue
+        case, printed = result.case, result.printed if isinstance(result, Reported) else {}
+        number = str(printed.get("test"))
+        key = (number, case.collective.name, case.ranks, result.implementation, result.platform)
+        test_of[key] = tests.get(number, ForeignTest())
+        # Both places of a case stand side by side; a repetition becomes another row.
+        seen[key, case] += 1
+        row = replace(case, in_place=False), str(printed.get("row", seen[key, case]))
+        rows_of.setdefault(key, {}).setdefault(row, [None, None])[case.in_place] = result
+    if not rows_of:
+        raise UsageError(f"nothing to export: {', '.join(selection.left_out)}; choose --to csv")
+    return [Part(test_of[key], tuple(map(tuple, rows.values()))) for key, rows in rows_of.items()]
+
+
+def _unfit(result: Exported) -> str:
+    """Return why nccl-tests has no such row, or an empty text."""
+    if isinstance(result, Prediction):
+        return "predictions are not measured"
+    if result.case.collective not in of_nccl_tests():
+        return f"nccl-tests has no {result.case.collective.name}"
+    if isinstance(result, Reported) and not result.samples and result.figure != "mean":
+        return "nccl-tests has means only"
+    listed = result.case.ranks <= MOST_LISTED
+    return "" if listed else f"its ranks, of which each has a line, are more than {MOST_LISTED}"
+
+
+# The text
+
+
+def write_text(selection: ExportSelection) -> str:
+    """Write the text of a log with every test."""
+    lines = [line for part in parts(selection) for line in _text_of(part, selection)]
+    return "\n".join(lines) + "\n"
+
+
+def _text_of(part: Part, selection: ExportSelection) -> Iterator[str]:
+    first, collective = part.results[0], part.results[0].case.collective
+    yield signature(first.implementation, first.platform, first.case.ranks)
+    yield from opening(collective, _settings_of(part, selection), selection.header, first.case.ranks)
+    for places in part.rows:
+        yield row(next(filter(None, places)).case, places)
+    if part.test.complete:
+        yield from footer(collective, part.results)
+
+
+def signature(implementation: str, platform: str, ranks: int) -> str:
+    """Return the comment that says whose results follow, for which such tables have no word; an import heeds it."""
+    return f"# collbench {__version__}: {implementation} on {platform}, {ranks} rank{'s' if ranks > 1 else ''}"
+
+
+def opening(collective: Collective, options: Mapping[str, Any], header: Header, ranks: int) -> Iterator[str]:
+    """Yield all lines before the rows."""
+    yield f"# Collective test starting: {program(collective)}"
+    step = f"{options['step_bytes']}(bytes)" if "step_bytes" in options else f"{options['step_factor']:.3g}(factor)"
+    yield (
+        f"# nThread {options['nthreads']} nGpus {options['ngpus']} minBytes {options['minimum_bytes']} "
+        f"maxBytes {options['maximum_bytes']} step: {step} warmup iters: {options['warmup_iters']} "
+        f"iters: {options['iterations']} agg iters: {options['aggregated_iterations']} "
+        f"validation: {options['validation']} graph: {options['graph']}"
+    )
+    yield "#"
+    yield "# Using devices"
+    for device in devices(header, ranks):
+        place = f"on {device['hostname']:>10} device {device['device']:2d} [{device['device_hex'][:10]}]"
+        yield f"#  Rank {device['rank']:2d} Group  0 Pid {0:6d} {place} {device['device_info']}"
+    yield "#"
+    yield from HEADER
+
+
+def row(case: Case, places: Iterable[Observed | None]) -> str:
+    """Write both places of a row, side by side; a missing place has no numbers."""
+    places = list(places)
+    said = [clean(place.printed.get("redop", ""), 12) for place in places if isinstance(place, Reported)]
+    redop = next(filter(None, said), case.redop.name if case.redop is not NONE else "none")
+    start = f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {_root(case):>6d}"
+    return start + "".join(map(_place, places))
+
+
+def _root(case: Case) -> int:
+    return case.root if case.collective.rooted else -1
+
+
+def _place(result: Observed | None) -> str:
+    """Write one place in the words that it was printed with, or from its numbers, which may lack a time."""
+    words = result.printed if isinstance(result, Reported) else {}
+    if words.keys() >= {"time", "algbw", "busbw", "#wrong"}:
+        time, algbw, busbw, wrong = (clean(words[name], 12) for name in ("time", "algbw", "busbw", "#wrong"))
+        return f"  {time:>7}  {algbw:>6}  {busbw:>6}{'    N/A' if wrong == 'N/A' else f'  {wrong:>6}'}"
+    seconds, elements = (mean_seconds(result), wrong_elements(result)) if result else (0.0, None)
+    bad = "    N/A" if elements is None else f"  {elements:6g}"
+    if not result or seconds <= 0:
+        return f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}{bad}"
+    speeds = rates(result)
+    return f"  {shrunk(seconds * 1e6, 7):>7}  {shrunk(speeds[0], 6):>6}  {shrunk(speeds[1], 6):>6}{bad}"
+
+
+def average(results: Iterable[Observed]) -> float:
+    """Return the bus bandwidth in GB/s, the mean of all rows and places, as nccl-tests has it; 0 without any."""
+    rates_ = [rates(result)[1] for result in results if mean_seconds(result) > 0]
+    return fmean(rates_) if rates_ else 0.0
+
+
+def footer(collective: Collective, results: Sequence[Observed], verdict: str = "") -> Iterator[str]:
+    """Yield all lines behind the rows; the verdict is on the average, where a minimum was requested."""
+    bad = sum(bool(wrong_elements(result)) for result in results)
+    yield f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}"
+    yield f"# Avg bus bandwidth    : {average(results):g} {verdict}"
+    yield "#"
+    yield f"# Collective test concluded: {program(collective)}"
+    yield "#"
+
+
+# The JSON
+
+
+def write_json(selection: ExportSelection) -> str:
+    """Write one JSON object of version 3, which holds the first test."""
+    part, *others = parts(selection)
+    for other in others:
+        selection.left_out[f"{JSON} holds one test, and {TEXT} all"] += len(other.results)
+    first, header, options = part.results[0], selection.header, _settings_of(part, selection)
+    bad = sum(bool(wrong_elements(result)) for result in part.results)
+    per_process = max(1, options["nthreads"] * options["ngpus"])
+    record = {
+        "version": 3,
+        "start_time": header.started[:19].replace("T", " "),
+        "args": [program(first.case.collective)],
+        "env": [f"{name}={value}" for name, value in header.environment.variables.items()],
+        "nccl_version": version_code(header.environment.versions.get("nccl", "")),
+        "collbench": {
+            "version": __version__,
+            "implementation": first.implementation,
+            "platform": first.platform,
+            "ranks": first.case.ranks,
+        },
+        # nccl-tests lists one device for each process, too.
+        "config": options | {"devices": devices(header, first.case.ranks)[::per_process]},
+        "results": [_entry(places) for places in part.rows],
+        "out_of_bounds": {"count": bad, "okay": str(not bad).lower()},
+        "average_bus_bandwidth": {"bandwidth": round(average(part.results), 6), "okay": "unchecked"},
+        "errors": [],
+        "end_time": "",
+    }
+    return json.dumps(record, indent=2) + "\n"
+
+
+def _entry(places: Places) -> dict[str, Any]:
+    result = next(filter(None, places))
+    case = result.case
+    entry: dict[str, Any] = {
+        "size": case.nbytes,
+        "count": case.block,
+        "type": case.dtype.name,
+        "redop": case.redop.name,
+        "root": f"{_root(case):6d}",
+    }
+    for name, place in zip(PLACES, places, strict=True):
+        entry[name] = _figures(place) if place else None
+    return entry | {"actual_iterations": len(result.times), "experiment_name": ""}
+
+
+def _figures(result: Observed) -> dict[str, Any]:
+    """Microseconds and GB/s with six decimals; "nan" where there is no time."""
+    elements = wrong_elements(result)
+    wrong = None if elements is None else float(elements)
+    if mean_seconds(result) <= 0:
+        return {"time": "nan", "alg_bw": "nan", "bus_bw": "nan", "nwrong": wrong}
+    algbw, busbw = rates(result)
+    time = round(mean_seconds(result) * 1e6, 6)
+    return {"time": time, "alg_bw": round(algbw, 6), "bus_bw": round(busbw, 6), "nwrong": wrong}

@@ -1,0 +1,106 @@
+"""The JSON of nvbandwidth (-j), as json_output.cpp of NVIDIA/nvbandwidth v0.5 to v0.10 writes it: copies between GPUs.
+
+A test of pairs has a matrix of GB/s.  Its row is the slowest pair, which a broken link makes slow; other tests are left
+out.  In tests of both directions three matrices follow each other, the last of which is the sum of both.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from collbench.collectives import COLLECTIVES
+from collbench.commands.formats.imported import Device, Hints, ImportedTest, LeftOut, UnfitRow, machine_of, make_case
+from collbench.commands.formats.registry import Format
+from collbench.commands.formats.source import (
+    HEAD,
+    Source,
+    as_list,
+    as_mapping,
+    as_texts,
+    clean,
+    number,
+    seconds_of,
+    whole,
+)
+from collbench.errors import RunFileError
+from collbench.results import Note, Reported
+
+NAME = "nvbandwidth"
+START = re.compile(r'\{\s*"nvbandwidth"\s*:')
+PAIRS = re.compile(r"(?:multinode_)?device_to_device_(bidirectional_)?memcpy_(read|write)_(ce|sm)")
+DEVICE = re.compile(r"\d+: (.{1,80}?) \([0-9A-Fa-f:.]+\)(?:: \((.{1,80})\))?")
+BUFFER = 512 << 20  # bytes, its default (-b 512), which no version writes
+ASSUMED = f"sizes are taken to be {BUFFER >> 20} MiB, the default of -b: only rates are written"
+
+
+def recognises(source: Source) -> bool:
+    """Whether such an object begins in it; warnings may stand above."""
+    return START.search(source.text[:HEAD]) is not None
+
+
+def read(source: Source, hints: Hints) -> list[ImportedTest]:
+    """Read the objects of a file, a test each."""
+    tests, end = [], 0
+    while begin := START.search(source.text, end):
+        try:
+            value, end = json.JSONDecoder().raw_decode(source.text, begin.start())
+        except (ValueError, RecursionError) as error:
+            raise RunFileError(f"{source.name}: not JSON: {clean(error)}") from None
+        tests.append(_test(as_mapping(value[NAME])))
+    if not tests:
+        raise RunFileError(f"{source.name}: no object of nvbandwidth in it")
+    return tests
+
+
+def _test(top: Mapping[str, Any]) -> ImportedTest:
+    found = filter(None, map(DEVICE.match, as_texts(top.get("GPU Device list"))))
+    devices = [Device(at, clean(name[2] or "", 64), clean(name[1], 64)) for at, name in enumerate(found)]
+    cuda = whole(top.get("CUDA Runtime Version")) or 0
+    versions = {"cuda": f"{cuda // 1000}.{cuda % 1000 // 10}", "driver": clean(top.get("Driver Version", ""))}
+    rows: list[Reported] = []
+    unfit: dict[str, list[str]] = {}  # names of tests by what is wrong with them
+    for at, test in enumerate(map(as_mapping, as_list(top.get("testcases")))):
+        try:
+            rows.append(_slowest_pair(test, at))
+        except UnfitRow as error:
+            unfit.setdefault(str(error), []).append(f"{clean(test.get('name'), 60)}, {clean(test.get('status'), 40)}")
+    return ImportedTest(
+        tool=NAME,
+        version=clean(top.get("version", ""), 20),
+        machine=machine_of(devices, 2, "gpu", versions, {}),
+        results=tuple(rows),
+        left_out=LeftOut(f"{why}: {'; '.join(names)}" for why, names in unfit.items() for _ in names).reasons,
+        remarks=(ASSUMED, *(f"it says: {clean(top[key])}" for key in ("error", "warning") if key in top)),
+    )
+
+
+def _slowest_pair(test: Mapping[str, Any], at: int) -> Reported:
+    """Return the slowest pair of a test of copies between two GPUs; UnfitRow if it is another, or a pair has no rate.
+
+    Pairs that cannot reach each other, N/A, are no pairs.
+    """
+    name, lines = clean(test.get("name"), 60), list(map(as_list, as_list(test.get("bandwidth_matrix"))))
+    last = lines[-len(lines[-1]) :] if lines else []
+    cells = [(cell, a, b) for a, line in enumerate(last) for b, cell in enumerate(line) if a != b and cell != "N/A"]
+    kind = PAIRS.fullmatch(name)
+    if not kind or not cells or test.get("status") not in ("Passed", None):
+        raise UnfitRow("it did not pass" if kind and cells else "no rates of copies between two GPUs")
+    dead = [f"GPU {a} to GPU {b} ({clean(cell, 20)!r})" for cell, a, b in cells if (number(cell) or 0) <= 0]
+    if dead or {*map(len, last)} != {len(last)}:
+        raise UnfitRow(f"no rate of {', '.join(dead[:3])}" if dead else "its matrix is not whole")
+    rates = sorted((number(cell) or 0, a, b) for cell, a, b in cells)
+    # Where there is no total, as in old versions, a copy engine's rate is that of one direction.
+    directions = 2 if kind[1] and (kind[3] == "sm" or "Total" in clean(test.get("bandwidth_description"))) else 1
+    rate, a, b = rates[0]
+    collective = COLLECTIVES["bidirectional" if kind[1] else "bandwidth"]
+    case = make_case(collective, BUFFER, "uint8", "", 0, 2, in_place=False)
+    seconds = seconds_of(directions * BUFFER / rate / 1e9, unit=1.0)
+    apart = len(last) * (len(last) - 1) - len(rates)
+    without = f", {apart} have no rate" if apart else ""
+    note = f"slowest of {len(rates)} pairs{without}, GPU {a} and GPU {b}; fastest {rates[-1][0]:g} GB/s"
+    how, printed = f"memcpy-{kind[2]}-{kind[3]}", {"row": at, "name": name}
+    return Reported(case, how, "gpu", seconds, "slowest pair", None, (), printed, note=Note.of(note))
+
+
+FORMAT = Format(NAME, "JSON of nvbandwidth, -j", recognises, read, order=1)

@@ -1,0 +1,300 @@
+"""The text of the OSU Micro-Benchmarks, over MPI and over NCCL: latency of collectives, latency and bandwidth of pairs.
+
+What `Size` counts follows from the sources of OMB 7.x: bytes of each rank's message, but of the whole array for
+reduce-scatter.  Sizes in run files are of the whole array.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from statistics import mode
+
+from collbench.collectives import COLLECTIVES, WINDOW, Collective
+from collbench.commands.formats.commands import Context
+from collbench.commands.formats.imported import (
+    ForeignRow,
+    Hints,
+    ImportedTest,
+    LeftOut,
+    Machine,
+    UnfitRow,
+    make_test,
+    no_collective,
+    relevant_variables,
+    require_ranks,
+)
+from collbench.commands.formats.nccl_tests_log import begins_row, without_log
+from collbench.commands.formats.registry import Format
+from collbench.commands.formats.source import (
+    SHORTEST,
+    Source,
+    bare,
+    body,
+    clean,
+    number,
+    plain,
+    seconds_of,
+    sizes,
+    streams,
+    whole,
+)
+from collbench.datatypes import DATATYPES, find_datatype
+from collbench.errors import RunFileError
+
+NAME = "osu"
+TITLE = re.compile(
+    r"OSU ([\w+]{1,20})(?:-(\w{1,20}))? (\S[^#]{0,80}?)(?:\s[Tt]est)?(?:[\s,]+\(?(?:[vV]ersion )?v?(\d\S{0,20}?)\)?)?$"
+)
+LIBRARIES = {"MPI": "mpi", "NCCL": "nccl", "RCCL": "rccl"}
+COLUMN = re.compile(
+    r"(?:Avg |Average |Min |Max |P\d{1,3} Tail )?Lat(?:ency)?\s?\(us\)|Iterations|Validation|Bandwidth\s?\(MB/s\)"
+    r"|MB/s|Messages/s|Overall\s?\(us\)|Compute\s?\(us\)|Coll\. Init\s?\(us\)|Pure Comm\.\s?\(us\)|Overlap\s?\(%\)"
+)
+TYPE = re.compile(r"Datatype:\s*(\w+)")
+TIME = re.compile(r"(?:Avg |Average )?Lat(?:ency)?\s*\(us\)")
+RATE = re.compile(r"Bandwidth\s*\(MB/s\)|MB/s")
+ROW = re.compile(r"^\s*\d[\d,]{0,20}[KMG]?(?:\s+\d[\d,]{0,20}\.\d+)+\s*(?:\d+|Pass|Fail)?\s*$")
+BUFFERS = re.compile(r"Send Buffer on (DEVICE|HOST|MANAGED)\b.{0,9} and Receive Buffer on (DEVICE|HOST|MANAGED)\b")
+TAIL = re.compile(r"\s\d[\d,]{0,20}\s+\d{1,12}\.\d\d\s*$")  # of a row behind something else
+PAIRS = re.compile(r"\[ pairs: (\d{1,6}) \](?: \[ window size: (\d{1,6}) \])?")
+NAMES = {  # of types in MPI, behind MPI_
+    "int8": "CHAR SIGNED_CHAR INT8_T",
+    "uint8": "BYTE UNSIGNED_CHAR UINT8_T",
+    "int32": "INT INT32_T",
+    "uint32": "UNSIGNED UINT32_T",
+    "int64": "LONG INT64_T",
+    "uint64": "UINT64_T",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+}
+TYPES = {f"MPI_{name}": dtype for dtype, names in NAMES.items() for name in names.split()}
+FULL = ("Min Latency(us)", "Max Latency(us)", "Iterations")  # of -f, where a version leaves them out of its header
+VALIDATION = {"pass": 0, "fail": 1}  # how many elements are wrong is not printed
+
+
+@dataclass(frozen=True)
+class OsuTest:
+    """What one test of OSU measures."""
+
+    collective: str  # that its rows are read as; empty if they are left out unless --op names `exactly`
+    per_rank: bool = False  # whether its sizes are of each rank's message and not of the whole array
+    pair: bool = False  # whether it is of two ranks, whatever was started
+    exactly: str = ""  # the collective that is just this, where `collective` is not quite it
+    note: str = ""  # what the ranks do, where `collective` is not quite it
+
+
+_ONE_WAY = "one direction, many messages in flight"
+_BOTH_WAYS = "both directions together, many messages in flight"
+_PING_PONG = "half a round trip, one direction at a time"
+TESTS = {  # by their titles
+    "allreduce latency": OsuTest("allreduce"),
+    "reduce latency": OsuTest("reduce"),
+    "broadcast latency": OsuTest("broadcast"),
+    "bcast latency": OsuTest("broadcast"),
+    "reduce_scatter latency": OsuTest("reducescatter"),
+    "allgather latency": OsuTest("allgather", per_rank=True),
+    "gather latency": OsuTest("gather", per_rank=True),
+    "scatter latency": OsuTest("scatter", per_rank=True),
+    "all-to-all personalized exchange latency": OsuTest("alltoall", per_rank=True),
+    "alltoall latency": OsuTest("alltoall", per_rank=True),
+    "barrier latency": OsuTest("barrier"),
+    "latency": OsuTest("sendrecv", pair=True, exactly="pingpong", note=_PING_PONG),
+    "bandwidth": OsuTest("sendrecv", pair=True, exactly="bandwidth", note=_ONE_WAY),
+    "bi-directional bandwidth": OsuTest("sendrecv", pair=True, exactly="bidirectional", note=_BOTH_WAYS),
+    "multiple bandwidth / message rate": OsuTest("multipair"),
+}
+
+
+@dataclass
+class _Section:
+    """One table and the lines above it."""
+
+    title: str = ""
+    library: str = "MPI"
+    device: str = ""
+    buffers: str = ""  # in whose memory they are, where the two sides differ
+    version: str = ""
+    dtype: str = ""
+    columns: list[str] = field(default_factory=list)
+    rows: list[tuple[int, str]] = field(default_factory=list)
+    above: Context = field(default_factory=Context)
+    prefix: str = ""  # of its lines, where other programs print into the log
+    pairs: int | None = None
+    window: int = WINDOW  # messages in flight
+
+    def take_head(self, text: str) -> bool:
+        """Take in a line if it stands above a table."""
+        if title := TITLE.match(text):
+            known = title[1] in LIBRARIES  # of MPI_Put and OpenSHMEM the word is part of what is measured
+            self.library, self.device = title[1] if known else "MPI", title[2] or ""
+            self.title, self.version = title[3] if known else f"{title[1]} {title[3]}", title[4] or ""
+        elif dtype := TYPE.match(text):
+            self.dtype = dtype[1]
+        elif pairs := PAIRS.match(text):
+            self.pairs, self.window = int(pairs[1]), int(pairs[2] or WINDOW)
+        elif buffers := BUFFERS.match(text):  # OMB 5 says so below a title that may name no device
+            self.device = "HOST" if {*buffers.groups()} == {"HOST"} else "DEVICE"
+            self.buffers = f", from {buffers[1]} to {buffers[2]} memory".lower() * (buffers[1] != buffers[2])
+        elif re.match(r"Size\s", text):
+            self.columns = _columns(text[5:].strip())
+        elif self.title.lower() == "barrier latency" and TIME.match(text):
+            self.columns = _columns(text)
+        else:
+            return False
+        return True
+
+
+def _columns(text: str) -> list[str]:
+    """Return the names of the columns behind the first; documents may leave one blank between them."""
+    names = COLUMN.findall(text)
+    return names if "".join("".join(names).split()) == "".join(text.split()) else re.split(r"\s{2,}|\t", text)
+
+
+def recognises(source: Source) -> bool:
+    """Whether a line is a title of OSU."""
+    return any("OSU " in line and TITLE.match(body(bare(line))) for _, line in source.lines())
+
+
+def read(source: Source, hints: Hints) -> list[ImportedTest]:
+    """Read every table."""
+    parts = streams(source, ROW)
+    sections = [
+        replace(section, prefix=prefix) for prefix, part in parts for section in _sections(part) if section.rows
+    ]
+    if not sections:
+        raise RunFileError(f"{source.name}: text of the OSU benchmarks without a row of results")
+    return [_read_test(source, section, hints) for section in sections]
+
+
+def _sections(source: Source) -> Iterator[_Section]:
+    section, context = _Section(), Context()
+    for line_number, raw in source.lines():
+        line = without_log(bare(raw), context)
+        text = body(line)
+        context.take(line)
+        if section.rows and _Section().take_head(text):
+            yield section
+            section = _Section() if TITLE.match(text) else replace(section, columns=[], rows=[])
+        begins = text[:1].isdigit() or TAIL.search(text)
+        is_row = begins and not line.lstrip().startswith("#") and not begins_row(line, known=False)
+        if section.take_head(text):
+            section.above = copy(context)
+        elif section.columns and is_row:
+            section.rows.append((line_number, line))
+            context.used = True
+    yield section
+
+
+def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
+    test, left_out = TESTS.get(section.title.lower(), OsuTest("")), LeftOut()
+    collective = COLLECTIVES.get(test.collective)
+    if test.exactly and hints.collective == test.exactly:
+        collective = COLLECTIVES[test.exactly]
+    on_gpu = section.library in ("NCCL", "RCCL") or section.device not in ("", "HOST")
+    statistic = "mean of a message's share of a window of messages in flight"
+    if any(TIME.fullmatch(name) for name in section.columns):
+        statistic = "mean of the operations, mean over ranks"
+    ranks, rows = hints.ranks or 1, []
+    if collective:
+        ranks = 2
+        if not test.pair:
+            # Of the ranks that were started, some may be in no pair.
+            known = 2 * section.pairs if section.pairs else hints.ranks or section.above.processes
+            ranks = require_ranks(source.name, known, "tables of OSU do not tell the number of ranks")
+        rows = list(_rows(source, section, test, collective, ranks, left_out))
+    else:
+        left_out.add(no_collective(section.title), *range(len(section.rows)))
+    name, platform = f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}{section.buffers}", "gpu" if on_gpu else "cpu"
+    machine = Machine(ranks, name, platform, variables=relevant_variables(section.above.environment))
+    of_host = ("buffers are taken to be in host memory: the title names no device",)
+    return make_test(
+        source.name,
+        rows,
+        machine,
+        left_out,
+        implementation=LIBRARIES[section.library],
+        statistic=statistic,
+        tool="OSU Micro-Benchmarks",
+        version=clean(section.version, 20),
+        layout={"prefix": clean(section.prefix)} if section.prefix else {},
+        remarks=of_host if collective and not on_gpu and not section.device else (),
+    )
+
+
+def _rows(
+    source: Source, section: _Section, test: OsuTest, collective: Collective, ranks: int, left_out: LeftOut
+) -> Iterator[ForeignRow]:
+    dtype = TYPES.get(section.dtype.upper(), section.dtype) or ("float" if collective.reduces else "int8")
+    note = test.note if collective.name == test.collective else ""
+    cut = _cut([line for _, line in section.rows])
+    for at, (line_number, line) in enumerate(section.rows):
+        try:
+            if at and section.rows[at - 1][1].strip().isdigit() and collective.sized:
+                raise UnfitRow(f"the line above may be its beginning ({clean(line, 40)!r})")
+            if line in cut:
+                raise UnfitRow(f"it ends in the middle of a figure ({clean(line, 40)!r})")
+            size, words = _words(line, section.columns, collective, dtype)
+            seconds = _seconds(words, size * collective.bus_factor(ranks))
+        except UnfitRow as error:
+            left_out.add(f"line {line_number}: {error}", at)
+            continue
+        verdict = words.get("Validation", "").lower()
+        failed = "validation failed; how many elements is not said" if verdict == "fail" else ""
+        window = "" if section.window == WINDOW else f"{section.window} messages in flight, not {WINDOW}"
+        notes = (note, window, failed, "" if section.dtype else "type not said")
+        yield ForeignRow(
+            number=at,
+            collective=collective.name,
+            nbytes=size * (ranks if test.per_rank else 1),
+            dtype=dtype,
+            seconds=seconds,
+            wrong=VALIDATION.get(verdict),
+            note=", ".join(filter(None, notes)),
+            printed=words,
+        )
+
+
+def _cut(lines: Sequence[str]) -> set[str]:
+    """Return the rows that end in fewer decimals, or letters of Pass and Fail, than most others.
+
+    A figure that was cut is still a number, and OSU prints those of a column with as many decimals.
+    """
+    tails = {line: len(line.split()[-1].lstrip("0123456789")) for line in lines}
+    usual = mode(tails.values())
+    return {line for line, tail in tails.items() if tail < usual}
+
+
+def _words(line: str, names: list[str], collective: Collective, dtype: str) -> tuple[int, Mapping[str, str]]:
+    """Return the size and what stands in the columns; the size of a barrier is the element that it takes here."""
+    words = [plain(word) if not at or "." in word else word for at, word in enumerate(line.split())]
+    if not collective.sized:
+        words = [str(find_datatype(dtype).itemsize) if dtype in DATATYPES else "1", *words]
+    size = next(iter(sizes(words[0])), None)
+    numbers = [word for word in words[1:] if word[0].isdigit()]
+    if len(words) == len(names) + 1 + len(FULL) and _in_order(words):
+        names = [*names, *FULL]
+    if size is None or len(words) != len(names) + 1 or any(number(word) is None for word in numbers):
+        raise UnfitRow(f"it is no whole row ({clean(line, 40)!r})")
+    return size, dict(zip(names, words[1:], strict=True))
+
+
+def _in_order(words: list[str]) -> bool:
+    """Whether behind a size follow a mean, least and greatest value, and a count of iterations."""
+    mean, least, greatest = (number(word) or 0.0 for word in words[1:4])
+    return 0.0 < least <= mean <= greatest and whole(words[4]) is not None
+
+
+def _seconds(words: Mapping[str, str], nbytes: float) -> float:
+    """Return seconds of an operation, from its latency or from a rate that counts so many bytes."""
+    for name, word in words.items():
+        if TIME.fullmatch(name):
+            return seconds_of(word)
+        rate = number(word) if RATE.fullmatch(name) else None
+        if rate and rate > 0:
+            seconds = nbytes / (rate * 1e6)
+            return seconds if seconds >= SHORTEST else 0.0
+    raise UnfitRow("it has neither a latency nor a bandwidth")
+
+
+FORMAT = Format(NAME, "text of the OSU Micro-Benchmarks", recognises, read, among=True, order=2)

@@ -1,0 +1,137 @@
+"""Formats of other tools: every module of this folder that defines FORMAT, found by being there.
+
+Another format is one file dropped in.  A file has the first format in `order` that recognises its
+content.  `imported` has what readers return, `exported` what writers get.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import groupby
+
+from collbench.commands.formats.exported import ExportSelection
+from collbench.commands.formats.imported import Hints, ImportedTest
+from collbench.commands.formats.nccl_tests_log import START
+from collbench.commands.formats.source import Source, bare
+from collbench.errors import RunFileError, unknown
+from collbench.presence import imported, modules
+
+OTHERS = (
+    (r'\A\s*\{"kind": ?"header"', "a run file of collbench already", "give it to the commands as it is"),
+    (r"\A(?:PK\x03\x04|[^\0]{1,100}\0[\s\S]{150,260}ustar)", "an archive", "unpack it and give the folder"),
+    (
+        r"^nvbandwidth version|^(?:running|sum) \w{1,80}_(?:memcpy|latency)_|(?:memcpy|latency) (?:CE|SM) [CG]PU\(row",
+        "text of nvbandwidth",
+        "run `nvbandwidth -j`",
+    ),
+    (
+        r"^(?:# (?:HELP|TYPE) )?nccl_\w{1,80}(?:\{| )|\A\s{0,99}\[[\s\S]{0,400}\"n_ranks\"",
+        "Prometheus text of NCCL Inspector, or a list of its objects",
+        "give its JSON, an object a line (`jq -c .`, of a list `jq -c .[]`)",
+    ),
+    (
+        r'\A\s{0,99}[\[{][\s\S]{0,400}"inPlace"',
+        "JSON of the reporter of rccl-tests",
+        "give its CSV (-Z csv), or what it printed",
+    ),
+    (
+        START.pattern,
+        "rows of nccl-tests without the line that names their columns",
+        "copy the header of the table (# size count type ... time algbw busbw), too",
+    ),
+    (
+        r"^\W{0,9}size\s.{0,80}(?:latency|bandwidth)",
+        "a table of OSU without its title",
+        "copy its line `# OSU ...`, too",
+    ),
+    (
+        r" NCCL (?:INFO|WARN|TRACE|VERSION) ",
+        "NCCL's own log without a table",
+        "give what the benchmark printed, for example of `all_reduce_perf`",
+    ),
+    (r"\A\s{0,99}<(?:!doctype\s|html)", "an HTML page", "save the log itself, as raw text"),
+)
+"""Files that users give and no format reads: of each kind a sign in its text, what it is, and what to do instead."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """How another tool writes its results.
+
+    `read(source, hints)` returns the tests of a file that has this format, at least one; RunFileError names file and
+    line of what cannot be read, UsageError what the file does not tell.  `write(selection)` returns the text of a
+    file, and counts in the selection what it leaves out.
+    """
+
+    name: str
+    summary: str  # one line for lists of formats
+    recognises: Callable[[Source], bool]
+    read: Callable[[Source, Hints], Sequence[ImportedTest]]
+    write: Callable[[ExportSelection], str] | None = None
+    among: bool = False  # whether its tables may stand in one log with those of other tools
+    order: int = 0  # those that look for more specific signs come first
+    joins: bool = False  # whether the processes of a program write a file each, which are read as one
+
+
+@cache
+def formats() -> dict[str, Format]:
+    """Return every format by name, in the order in which they are tried."""
+    known: list[Format] = [imported(path).FORMAT for path, _ in modules("commands/formats/*.py", "^FORMAT = ")]
+    return {format_.name: format_ for format_ in sorted(known, key=lambda format_: (format_.order, format_.name))}
+
+
+def written() -> dict[str, Format]:
+    """Return the formats that can be written too."""
+    return {name: format_ for name, format_ in formats().items() if format_.write}
+
+
+def find_format(name: str, known: dict[str, Format]) -> Format:
+    """Return the format of that name; UsageError with the choices if there is none."""
+    if name not in known:
+        raise unknown("format", name, known)
+    return known[name]
+
+
+def detect(source: Source) -> Format:
+    """Return the format that a file's content shows; RunFileError with what to do if it shows none."""
+    for format_ in formats().values():
+        if format_.recognises(source):
+            return format_
+    shown = "\n".join(bare(line) for _, line in source.lines())
+    for sign, what, instead in OTHERS:
+        if any(re.search(sign, text, re.IGNORECASE | re.MULTILINE) for text in (source.text, shown)):
+            raise RunFileError(f"{source.name} is {what}; {instead}")
+    raise RunFileError(f"{source.name}: nothing in it looks like results; known are: {', '.join(formats())}")
+
+
+def read_tests(source: Source, hints: Hints) -> list[ImportedTest]:
+    """Read a file, with what the user says of it.
+
+    Raises:
+        RunFileError: It has no format that is known, or no row.
+        UsageError: It does not tell its collective or its number of ranks.
+
+    """
+    chosen = [detect(source)]
+    if chosen[0].among:  # several tools print into the log; one without a row in it does not matter
+        chosen = [format_ for format_ in formats().values() if format_.among and format_.recognises(source)]
+    tests: list[ImportedTest] = []
+    errors: list[RunFileError] = []
+    for format_ in chosen:
+        try:
+            for test in format_.read(source, hints):
+                tests.append(replace(test, format=format_.name, file=source.file, path=source.name))
+        except RunFileError as error:
+            errors.append(error)
+    if not tests:
+        raise errors[0]
+    return tests
+
+
+def joined(sources: Iterable[Source]) -> Iterator[Source]:
+    """Yield files as they are to be read: consecutive ones of a program's processes as one."""
+    joining = [format_ for format_ in formats().values() if format_.joins]
+    for joins, alike in groupby(sources, lambda source: any(format_.recognises(source) for format_ in joining)):
+        group = list(alike)
+        yield from [Source.joined(group)] if joins else group

@@ -1,0 +1,1 @@
+"""The help of a command, or the list of all."""

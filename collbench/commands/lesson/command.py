@@ -1,0 +1,178 @@
+"""Write a lesson with this machine's numbers: an offline page, and slides, a plan and a sheet for a class.
+
+For example:
+  collbench lesson
+  collbench lesson --kit
+  collbench lesson results/cpu-2-ranks results/cpu-2-ranks-explained
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+import msgspec
+
+from collbench.cli.options import HERE, PATH, made, option, out_option
+from collbench.cli.progress import LiveTable, waiting
+from collbench.cli.running import refuse_launcher, run_session
+from collbench.commands.explain import command as explain
+from collbench.commands.lesson.content import Break
+from collbench.commands.lesson.numbers import judged
+from collbench.commands.sweep import command as sweep
+from collbench.errors import RunFileError, UsageError, writing
+from collbench.measure.resumed import ResumedRun
+from collbench.measure.session import Session
+from collbench.platforms import on_auto
+from collbench.records import encoded
+from collbench.requests.sessions import measuring_session, resuming_session
+from collbench.requests.sweeps import SweepRequest
+from collbench.runfile.schema import to_line, to_sweep
+from collbench.runfile.store import NAME, Run, read
+
+FOLDER = Path("results", "runs", "lesson")
+BREAKS = "breaks.json"  # in the folder: what breaking kernels showed
+MOST_RANKS = 4  # on a CPU: of more, a drawing is crowded
+PARTS = {
+    "sweep": "sweep --impl library,ladder -b 8 -e 8M -f 4",
+    "explain": "explain --impl ladder -b 2K -e 512K -f 256",
+}
+"""The runs that a lesson is made of, by the names of their folders: what stands behind `collbench` to make them."""
+REPEATING = 8.0
+"""Seconds after which disturbed rows of a part are not measured again any more: another program may stay."""
+
+_OPTIONS = [
+    click.Argument(["runs"], nargs=-1, type=PATH, metavar="[RUN]..."),
+    HERE,
+    option("-g --ranks", "Ranks; default: every GPU, on a CPU one for each core, 2 to 4.", type=click.IntRange(2, 8)),
+    option("--fresh", "Measure again what the folder has already.", is_flag=True),
+    option("--kit", "Write slides, a plan of 90 minutes and a sheet for a class, too.", is_flag=True),
+    out_option(f"Folder for page and runs; what it has is not measured again.  [default: {FOLDER}]", "FOLDER"),
+]
+
+
+@click.command("lesson", params=_OPTIONS)
+def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit: bool, out: Path | None) -> int:
+    """Write a page that teaches when hand-written synchronisation wins, with numbers that are measured here.
+
+    Measures the ladder of hand-written all-reduces and their traces, breaks kernels on purpose, and asks who notices;
+    that takes a minute on a quiet machine.  What is disturbed is measured again, or else not used.  With RUNs (of
+    sweep and explain) their numbers are used in place of measured ones.
+    """
+    refuse_launcher("lesson")
+    folder = out or FOLDER
+    if fresh:
+        for part in () if runs else PARTS:
+            (folder / part / NAME).unlink(missing_ok=True)
+        (folder / BREAKS).unlink(missing_ok=True)
+    if runs:
+        gathered = [read(run) for run in runs]
+    else:
+        gathered = []
+        for number, (part, words) in enumerate(PARTS.items(), 1):
+            session = _opened(part, folder / part, on, ranks)
+            there = "" if session else "  (there already)"
+            click.echo(f"{number}/{len(PARTS)}  collbench {words}{there}", err=True)
+            until = 0.0
+            while session:
+                if status := _measure(session, quiet=until > 0):
+                    click.echo("to go on from there, give the same command again", err=True)
+                    return status
+                until = until or time.monotonic() + REPEATING
+                session = _again(folder / part) if time.monotonic() < until else None
+            gathered.append(read(folder / part))
+    for path in _write(gathered, _breaks(folder), folder, kit):
+        click.echo(path)
+    click.echo("open the page in a browser; then solve the first puzzle: collbench exercise start 1", err=True)
+    return 0
+
+
+def _measure(session: Session, quiet: bool) -> int:
+    """Measure what a part lacks, without its table; the exit status of an interruption, else 0."""
+    planned = len(list(session.sweep.cases())) * len(session.sweep.implementations)
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):  # noqa: PTH123
+        return run_session(session, LiveTable(planned), quiet=quiet)
+
+
+def _again(place: Path) -> Session | None:
+    """Return the session that measures the disturbed rows of a part again, in their place; None if there are none."""
+    run = read(place)
+    rows = judged(run.results)
+    calm = [(encoded(to_line(row)), seen) for row, seen in zip(run.results, rows, strict=True) if not seen.disturbed]
+    if len(calm) == len(rows):
+        return None
+    click.echo(
+        f"     {len(rows) - len(calm)} of {sum(not row.problem for row in rows)} rows were disturbed: measured again",
+        err=True,
+    )
+    sweep = to_sweep(run.header.sweep)
+    existing = ResumedRun(
+        run.path, run.header, sweep, tuple(line for line, _ in calm), tuple(row for _, row in calm), ended=True
+    )
+    return Session(run.header.topology.platform, sweep, None, None, existing=existing)
+
+
+def _opened(part: str, place: Path, on: str, ranks: int | None) -> Session | None:
+    """Return the session that measures what is missing in a part's folder; None if nothing is."""
+    found = _existing(place)
+    if found and ranks not in (None, found.header.topology.ranks):
+        raise UsageError(f"{found.path} has {found.header.topology.ranks} ranks; give another folder with --out")
+    if found and found.whole:
+        return None
+    if found and part == "sweep":
+        return resuming_session(found.path)
+    (place / NAME).unlink(missing_ok=True)
+    platform = on_auto() if on == "auto" else on
+    cores = max(2, min(MOST_RANKS, len(os.sched_getaffinity(0))))
+    count = ranks or (cores if platform == "cpu" else None)
+    words = [*PARTS[part].split()[1:], "--out", str(place), "--on", platform]
+    if count:
+        words += ["--ranks", str(count)]
+    if part == "explain":
+        return explain.session(explain.command.make_context(part, words).params)
+    options = sweep.command.make_context(part, words).params
+    return measuring_session(made(SweepRequest, options)).session
+
+
+def _existing(place: Path) -> Run | None:
+    """Return the run in a part's folder, whole or cut off; None if there is none, UsageError if it cannot be read."""
+    try:
+        return read(place) if (place / NAME).exists() else None
+    except RunFileError as error:
+        raise UsageError(f"{error}; --fresh measures it again") from None
+
+
+def _breaks(folder: Path) -> tuple[Break, ...]:
+    """Return what breaking kernels showed here, now or when the lesson was written before."""
+    from collbench.commands.lesson.breaks import tried
+
+    place = folder / BREAKS
+    if place.exists():
+        with contextlib.suppress(msgspec.MsgspecError):
+            return msgspec.json.decode(place.read_bytes(), type=tuple[Break, ...])
+    click.echo("breaking kernels on purpose, to see who notices", err=True)
+    with waiting("compiling and running them"):
+        found = tried()
+    folder.mkdir(parents=True, exist_ok=True)
+    with writing(place, "--out"):
+        place.write_bytes(msgspec.json.encode(found))
+    return found
+
+
+def _write(runs: Sequence[Run], breaks: tuple[Break, ...], folder: Path, kit: bool) -> Iterator[Path]:
+    """Write the page, and the kit if it is asked for; yield the files."""
+    from collbench.commands.lesson import kit as teaching
+    from collbench.commands.lesson import page, screens
+    from collbench.commands.report.analysed import safe_runs
+
+    content = screens.content([safe.run for safe in safe_runs(runs)], breaks)
+    if content.caution:
+        click.echo(f"note: {content.caution}", err=True)
+    place = folder / "lesson.html"
+    with writing(place, "--out"):
+        place.write_text(page.build(content), encoding="utf-8")
+    yield place
+    if kit:
+        yield from teaching.write(content, folder)

@@ -1,0 +1,162 @@
+"""From runs to what a lesson says: its texts (assets/lesson.toml) with the numbers, code and traces at hand."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from collbench.algorithms import implementations, is_library
+from collbench.commands.lesson import asset, elsewhere, table
+from collbench.commands.lesson.content import HERE, Break, Chapter, Code, Content, Formula, Place, Reason, Screen
+from collbench.commands.lesson.numbers import Numbers, judged, titles
+from collbench.commands.lesson.sentences import Voice, Voices, number, question, rendered, voices_of
+from collbench.commands.lesson.traces import trace
+from collbench.errors import UsageError
+from collbench.platforms.compiler import own_folder
+from collbench.presence import PACKAGE
+from collbench.results.base import Timed
+from collbench.results.collectives import PHASES
+from collbench.runfile.store import Run
+from collbench.units import format_list
+
+_LARGE = 2**21  # bytes of the larger formula of a screen, where the implementation does that much
+_TRACED = 2**11  # bytes of the operation that is shown moment by moment, or the size nearest to that
+MEASURE = "run collbench lesson without a run, which measures, or collbench sweep"
+
+# ---- the parts of a screen ----
+
+
+def code(excerpts: Iterable[Mapping[str, Any]]) -> tuple[Code, ...]:
+    """Return lines of the package's files: so many, from the first that holds a text."""
+    found = []
+    for excerpt in excerpts:
+        folder, _, rest = excerpt["file"].partition("/")
+        path = own_folder() / rest if folder == "kernels" else PACKAGE.parent / excerpt["file"]
+        lines = path.read_text(encoding="utf-8").splitlines()
+        first = next(number for number, line in enumerate(lines) if excerpt["from"] in line)
+        found.append(Code(excerpt["file"], first + 1, tuple(lines[first : first + excerpt["lines"]])))
+    return tuple(found)
+
+
+def lit(shown: Iterable[Code], words: Mapping[str, Sequence[str]]) -> dict[str, tuple[int, ...]]:
+    """Return by phase the lines that run in it, counted over all excerpts: those that hold one of its texts."""
+    lines = [line for part in shown for line in part.lines]
+    return {
+        phase: tuple(number for number, line in enumerate(lines) if any(text in line for text in words[phase]))
+        for phase in PHASES
+        if phase in words
+    }
+
+
+def formulas(here: Numbers, name: str, constants: tuple[float, float]) -> Iterator[Formula]:
+    """Yield the terms of an implementation at the smallest size, and at the largest up to 2 MiB."""
+    sizes = [nbytes for rung, nbytes in sorted(here.timed) if rung == name and nbytes <= _LARGE]
+    cost = implementations()[name].cost
+    for nbytes in dict.fromkeys([*sizes[:1], *sizes[-1:]] if cost else ()):
+        row = here.timed[name, nbytes]
+        assert cost
+        counts = cost(row.case)
+        yield Formula(nbytes, counts.steps, counts.link * nbytes, *constants, row.typical)
+
+
+def screen(voices: Voices, text: Mapping[str, Any], constants: tuple[float, float] | None) -> Screen:
+    """Return the screen of a rung; without the terms of the formula where its constants are not known here."""
+    name, shown, here = text["name"], code(text["code"]), voices[0].numbers
+    explained = {nbytes: row for (rung, nbytes), row in here.explained.items() if rung == name}
+    sizes = sorted(explained, key=lambda nbytes: abs(nbytes - _TRACED))
+    traces = [trace(explained[size], lit(shown, text["lit"])) for size in sizes]
+    figure, number_says, _ = number(voices, text, "number_says")
+    asked, answering = question(voices, text)
+    return Screen(
+        name=name,
+        title=text["title"],
+        idea=rendered(voices, text["idea"]),
+        number=figure,
+        number_says=number_says,
+        command=text["command"],
+        after=rendered(answering, text["after"], asked.answer),
+        code=shown,
+        before=code(text.get("before", ())),
+        question=asked,
+        formulas=tuple(formulas(here, name, constants)) if constants else (),
+        trace=next(filter(None, traces), None),
+    )
+
+
+# ---- the whole ----
+
+
+def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voice] = Voice) -> Content:
+    """Return a lesson from runs that were measured or explained, and from what was broken.
+
+    *voice* fills numbers of the runs into texts: docs/lesson.md links each to its run.
+
+    UsageError if no run has an all-reduce with a time.
+    """
+    runs = [replace(run, results=tuple(judged(run.results))) for run in runs]
+    results, texts = [result for run in runs for result in run.results], table("lesson")
+    here, known = Numbers.of(results), [(run, Numbers.of(run.results)) for run in runs]
+    first = next((run for run, numbers in known if numbers.timed or numbers.disturbed), None)
+    if not first:
+        raise UsageError(f"{', '.join(str(run.path) for run in runs)}: no all-reduce that was measured; {MEASURE}")
+    machine, committed = first.header.topology.name, elsewhere.places()[elsewhere.COMMITTED]
+    ranks = first.results[0].case.ranks
+    voices = voices_of(voice(here, {"machine": machine, "ranks": str(ranks), "here": "here", "Here": "Here"}))
+    constants = elsewhere.constants(here)
+    latency, bandwidth = constants or (committed.latency, committed.bandwidth)
+    name = "this machine" if constants else f"this machine, step and link as on {committed.name}"
+    disturbed, measured = sum(result.disturbed for result in results), sum(not result.problem for result in results)
+    cautions = [texts["caution"].format(disturbed, measured, committed.name)] if disturbed else []
+    platform, timed = first.header.topology.platform, {name for name, _ in (*here.timed, *here.disturbed)}
+    rungs = [each["name"] for each in texts["screen"] if platform in implementations()[each["name"]].platforms]
+    if lacking := [name for name in rungs if name not in timed]:
+        cautions.append(texts["lacking"].format(format_list(lacking), committed.name))
+    libraries = (row.label for row in results if isinstance(row, Timed) and is_library(row.implementation))
+    return Content(
+        title=texts["title"],
+        intro=rendered(voices, texts["intro"]),
+        machine=machine,
+        measured=Place(name, HERE, ranks, latency, bandwidth, next(libraries, "none"), here.curves()),
+        constants_of="here" if constants else f"on {committed.name}",
+        places=tuple(elsewhere.places().values()),
+        questions=tuple(question(voices, each)[0] for each in texts["question"]),
+        screens=tuple(screen(voices, each, constants) for each in texts["screen"]),
+        losing=tuple(_reasons(voices, texts["losing"])),
+        winning=tuple(_reasons(voices, texts["winning"])),
+        breaks=breaks,
+        chapters=msgspec.json.decode(asset("chapters.json"), type=tuple[Chapter, ...]),
+        sources=tuple(_sources(texts)),
+        figures=_figures(first) if here.timed else {},
+        formula=rendered(voices, texts["formula"]),
+        here="\n\n".join(rendered(voices, text) for text in texts["here"]),
+        training=rendered(voices, texts["training"]["idea"]),
+        runs=(first,) if here.timed else (),
+        caution=" ".join(cautions),
+    )
+
+
+def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
+    for each in texts:
+        figure, says, source = number(voices, each, "says")
+        text, words = rendered(voices, each["text"]), f"{figure} {says}".strip()
+        yield {"source": source, **each, "text": text, "number": words}
+
+
+def _sources(texts: Any) -> Iterator[tuple[str, str]]:
+    """Yield what was published, and where: of each number that the texts quote, and of the table."""
+    yield "NCCL and the kernels of inference engines", elsewhere.published()["launch"]["source"]
+    for key in sorted({title[2:] for title in titles(str(texts)) if title.startswith("p:")}):
+        quoted = elsewhere.published()[key]
+        yield f"{quoted['value']}: {quoted['what']}", quoted["source"]
+
+
+def _figures(run: Run) -> dict[str, str]:
+    from collbench.plots import curves
+    from collbench.plots.kinds import PlotRequest
+    from collbench.present.figures import page_svg
+
+    return {
+        f"Measured here: {name} by message size": page_svg(figure)
+        for name, figure in curves.figures([run], PlotRequest(("latency",)))
+    }

@@ -1,0 +1,1 @@
+"""What there is: collectives, implementations, platforms, systems."""

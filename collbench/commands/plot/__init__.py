@@ -1,0 +1,1 @@
+"""Figures of runs, drawn by the kinds of figures that are there."""

@@ -1,0 +1,149 @@
+"""Predict what a collective should take on a described system: a sweep on which nothing runs.
+
+For example:
+  collbench predict dgx-h100 --nodes 4 -b 8 -f 64
+  collbench predict dgx-h100 --nodes 64 -b 64M -f 16 --what-if oversubscription=4
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from collbench.cli import interconnects
+from collbench.cli.options import QUIET, completed, csv_option, json_option, made, option, options_of
+from collbench.cli.progress import LiveTable
+from collbench.cli.results_table import remarks, row
+from collbench.cli.running import Outputs
+from collbench.cli.sweeping import PLOT, print_end, show_prediction
+from collbench.errors import UsageError
+from collbench.present.columns import Column
+from collbench.present.terminal import Table
+from collbench.requests.sessions import predicting_session
+from collbench.requests.sweeps import (
+    PredictRequest,
+    SweepRequest,
+    default_folder,
+    find_system,
+    folder_name,
+    predicted_sweep,
+    split_names,
+)
+from collbench.results import Prediction, Result
+from collbench.runfile.flat import record
+from collbench.topology.system import System, launched_in_graph
+from collbench.units import format_range, format_seconds, format_size
+
+CHANGE_LEGEND = "takes: time with the change over time as described"
+CHANGE: Table[tuple[Any, Any]] = Table(
+    (
+        Column("size", lambda row: row[1].case.nbytes, format_size, form=">9"),
+        Column("", lambda row: row[1].implementation, form="<16"),
+        Column("as it is", lambda row: row[0].seconds, format_seconds, 2, ">9"),
+        Column("what if", lambda row: row[1].seconds, format_seconds, form=">9"),
+        Column("takes", lambda row: row[1].seconds / row[0].seconds, "{:.2f}x".format, form=">8"),
+        Column("algorithm", lambda row: row[1].method, importance=1, form="<16"),
+        Column("", lambda row: remarks("predicted", row[1])),
+    )
+)
+_OPTIONS = [
+    *options_of(PredictRequest),
+    QUIET,
+    json_option("the results"),
+    PLOT,
+    click.Argument(["system"], metavar="SYSTEM|FILE.toml[,...]", shell_complete=completed("topology.files.names")),
+    option("--graph", "Operations replayed from a CUDA graph instead of launched each.", is_flag=True),
+    csv_option("size of several systems"),
+]
+
+
+class _Command(click.Command):
+    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write every what-if, looked up for this help alone: the model takes a while to import."""
+        from collbench.model.what_if import WHAT_IFS
+
+        super().format_epilog(context, formatter)
+        with formatter.section("What-ifs"):
+            formatter.write_dl([(what_if.form, what_if.meaning) for what_if in WHAT_IFS.values()])
+
+
+@click.command(cls=_Command, context_settings={"show_default": True}, params=_OPTIONS)
+def command(system: str, graph: bool, **options: Any) -> int:
+    """Predict what a collective should take on a described system; nothing runs, no GPU is needed.
+
+    SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but
+    for the library alone unless --impl says otherwise.
+
+    Several systems (dgx-h100,ethernet-100g-tcp) are compared in one table.  All have --ranks, or as many ranks as all
+    can have.
+    """
+    names = split_names(system)
+    if len(names) > 1:
+        return interconnects.side_by_side(names, options, options["what_if"], graph)
+    if options["as_csv"]:
+        raise UsageError("--csv is for several systems; of one: --json FILE, or - for standard output")
+    described = launched_in_graph(find_system(names[0])) if graph else find_system(names[0])
+    request = made(SweepRequest, options, on=names[0])
+    outputs = Outputs.of(options)
+    with outputs.aside():
+        if options["what_if"]:
+            return _compare(described, request, options["what_if"], outputs)
+        return show_prediction(described, request, outputs)
+
+
+def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], outputs: Outputs) -> int:
+    """Predict and print the request with and without changes of the network, and what they do to it."""
+    from collbench.measure.predicted import Modelled
+    from collbench.model.predict import network_effect
+    from collbench.model.what_if import pattern_of
+
+    part, sweep = predicted_sweep(system, request)
+    session = predicting_session(
+        system, request, lambda part, sweep: default_folder(sweep, folder_name(part)), what_ifs
+    )
+    with session, Modelled(part, sweep) as unchanged:
+        pairs = list(zip(unchanged.run(), session.run(), strict=True))
+    if not session.leader:
+        return 0
+    click.echo(session.topology, err=True)
+    answer = _answer(pairs, what_ifs)
+    click.echo(f"answer: {answer}")
+    table = LiveTable()
+    for before, after in pairs:
+        table.show(after.case.title, CHANGE.heading(), [(after, change_row(before, after))])
+    click.echo()
+    predictions = [result for result in session.results if isinstance(result, Prediction)]
+    reasons = {}  # by the pattern that an algorithm makes between the nodes
+    for collective, algorithm in sorted({(one.case.collective.name, one.algorithm) for one in predictions}):
+        effect = network_effect(part, collective, algorithm, what_ifs)
+        reasons[pattern_of(collective, algorithm)] = effect.explanation
+    for pattern, reason in reasons.items():
+        click.echo(f"{pattern}: {reason}")
+    print_end(session, [CHANGE_LEGEND], outputs)
+    outputs.write(session, answer=answer, as_it_is=[record(before) for before, _ in pairs])
+    return 0
+
+
+def _answer(pairs: Sequence[tuple[Result, Result]], what_ifs: Sequence[str]) -> str:
+    """Return one line: how many times as long operations take with the change, and where it is most."""
+    known = {}
+    for before, after in pairs:
+        if isinstance(before, Prediction) and isinstance(after, Prediction):
+            known[after.seconds / before.seconds] = (before, after)
+    if not known:
+        return "none; nothing here has a predicted time"
+    span = format_range(min(known), max(known), "{:.2f}x".format)
+    if span == "1.00x":
+        return f"{', '.join(what_ifs)} changes nothing here"
+    before, after = known[max(known, key=lambda ratio: abs(math.log(ratio)))]
+    most = f"{after.case.collective.name} of {format_size(after.case.nbytes)} by {after.implementation}"
+    times = f"{format_seconds(before.seconds)} -> {format_seconds(after.seconds)}"
+    return f"with {', '.join(what_ifs)} it should take {span} as long; most changes {most}: {times}"
+
+
+def change_row(before: Result, after: Result) -> str:
+    """Return a prediction with the one without the change; `takes` is how many times as long it lasts."""
+    if not isinstance(before, Prediction) or not isinstance(after, Prediction):
+        return row(after)
+    return CHANGE.row((before, after))

@@ -1,0 +1,1 @@
+"""Runs as one HTML file that fetches nothing."""

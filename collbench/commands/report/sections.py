@@ -1,0 +1,267 @@
+"""What the parts of the page say of each run, but for its summary, its curves and the table of all rows.
+
+`templates/sections.html` lays it out.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+from collbench.algorithms import libraries
+from collbench.analysis.crossover import contests, disturbed_rivals, format_span, in_words, rivals, winners
+from collbench.analysis.fit import COLUMNS, pieces_in_words
+from collbench.analysis.interconnects import Table, left_out, of_run, tables
+from collbench.analysis.machine import discovered
+from collbench.analysis.matching import several_machines
+from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
+from collbench.errors import CollbenchError
+from collbench.plots.kinds import PLAIN, kinds
+from collbench.plots.sections import MOST, Part, Picture, Section, TextTable
+from collbench.present.figures import Figure
+from collbench.results import PARTS, Explanation, by_key
+from collbench.runfile.store import Run
+from collbench.topology import render
+from collbench.units import format_seconds, format_size
+
+SECTIONS = {
+    "verdict": "Verdict",
+    "curves": "Curves",
+    "which": "Which interconnect",
+    "spent": "Where the time goes",
+    "crossovers": "Crossovers",
+    "fits": "Latency and bandwidth",
+    "verdicts": "Are the numbers right?",
+    "machine": "The machine",
+    "environment": "Environment",
+    "table": "All rows",
+}
+"""Titles of the parts of the page by their names, in its order; those of commands stand after `which`."""
+_MOST_TABLES = 40  # of crossovers or interconnects
+_LONGEST_ANCHOR = 80
+_WIDEST = 84  # columns of a topology in words
+_MOST_LINES = 200  # of a topology in words
+_MOST_MACHINES = 4  # with a picture
+
+
+class Anchors:
+    """Names of places that can be linked to: of plain letters, and no two alike; the same texts give the same names."""
+
+    def __init__(self, taken: Iterable[str] = SECTIONS) -> None:
+        """Start with the names of the page's parts."""
+        self._taken = set(taken)
+
+    def new(self, *words: str) -> str:
+        """Return a name made of these words, numbered where it is taken."""
+        plain = re.sub("[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")[:_LONGEST_ANCHOR] or "figure"
+        name, count = plain, 1
+        while name in self._taken:
+            count += 1
+            name = f"{plain}-{count}"
+        self._taken.add(name)
+        return name
+
+
+def by_run(analysed: Sequence[AnalysedRun], part_of: Callable[[AnalysedRun], Part]) -> list[tuple[str, Part]]:
+    """Return a part of the page for each run of which it has anything to say, with its label if there are several."""
+    parts = [(run.label if len(analysed) > 1 else "", part_of(run)) for run in analysed]
+    return [(label, part) for label, part in parts if any(part)]
+
+
+def listed(names: Iterable[str], between: str = ", ") -> str:
+    """Return the first three different names, and how many more there are."""
+    different = list(dict.fromkeys(names))
+    more = f" and {len(different) - 3} more" if len(different) > 3 else ""
+    return between.join(different[:3]) + more
+
+
+# ---- what commands say, with the pictures that `collbench plot` draws
+
+
+def said(analysed: AnalysedRun, section: Section, room: int, anchors: Anchors) -> Part:
+    """Return what a command says of a run, with pictures of at most *room* bytes."""
+    part = section.part(analysed.run.results)
+    drawn, left_out = _pictures(analysed.run, section.rows, room, anchors) if part.tables else ([], 0)
+    words = [safe_text(line, 600) for line in part.words[:MOST]]
+    return Part(words, part.tables[:MOST], drawn, left_out)
+
+
+def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> tuple[list[Picture], int]:
+    """Return the figures that are drawn of such rows alone, as many as fit into `room` bytes, and how many do not."""
+    drawn: list[Picture] = []
+    left_out = 0
+    for kind in kinds(frozenset(row.__name__ for row in rows)).values():
+        if not set(kind.rows) <= set(rows):
+            continue
+        try:
+            for stem, figure in kind.figures([run], PLAIN, lambda reason: None):
+                address = _address(figure)
+                room -= len(address)
+                if room >= 0:
+                    drawn.append(Picture(address, stem, anchors.new("figure", stem)))
+                else:
+                    left_out += 1
+        except CollbenchError:  # what cannot be drawn has its tables
+            continue
+    return drawn, left_out
+
+
+def _address(figure: Figure) -> str:
+    """Return the address that holds a figure."""
+    from collbench.present.figures import page_png
+
+    return f"data:image/png;base64,{base64.b64encode(page_png(figure)).decode()}"
+
+
+# ---- crossovers, explained operations, fits, verdicts
+
+
+def crossovers(analysed: AnalysedRun) -> Part:
+    """Return who is fastest where, and each hand-written implementation against the library in words."""
+    timed = rivals(analysed.run.results)
+    rows_of = by_key(timed, lambda row: row.case.kind)
+    found = []
+    for case, ranges in winners(timed, disturbed_rivals(analysed.run.results)):
+        # An implementation without rivals is fastest everywhere, which says nothing.
+        if len({row.implementation for row in rows_of[case.kind]}) > 1:
+            rows = [(format_span(span.first, span.last), " or ".join(span.names)) for span in ranges]
+            found.append(TextTable(f"Fastest: {case.title}", ("size", "implementation"), rows))
+    words = [in_words(contest) for contest in contests(timed, libraries())]
+    left_out = max(0, len(words) - MOST) + max(0, len(found) - _MOST_TABLES)
+    return Part(words[:MOST], found[:_MOST_TABLES], left_out=left_out)
+
+
+def explained(analysed: AnalysedRun) -> list[Explanation]:
+    """Return the explanations of a run that are more than a time."""
+    return [result for result in analysed.run.results if isinstance(result, Explanation) and result.tracks]
+
+
+def spent(analysed: AnalysedRun, anchors: Anchors) -> Part:
+    """Return a table for each case of the first explanations, after its anchor: where the time of operations goes."""
+    tables = []
+    for case, results in by_key(explained(analysed)[:MOST], lambda result: result.case).items():
+        rows = []
+        for result in results:
+            shares = {part: result.share(part) for part in PARTS}
+            name = ", ".join(filter(None, (result.implementation, result.altered)))
+            rows.append((name, format_seconds(result.seconds), shares))
+        caption = f"{case.title}, {format_size(case.nbytes)}"
+        table = TextTable(caption, ("implementation", "time", "shares", *PARTS), rows)
+        tables.append((anchors.new("spent", caption), table))
+    return Part(tables=tables)
+
+
+def fits(analysed: AnalysedRun) -> Part:
+    """Return latency and bandwidth of each curve that has a fit, its pieces if it has any, and why others have none."""
+    fitted = by_key((curve for curve in analysed.curves if curve.fit), lambda curve: curve.case.title)
+    unfit = [curve for curve in analysed.curves if not curve.fit]
+    reasons = [f"{curve.case.title}, {curve.implementation}: no fit, {curve.reason}." for curve in unfit]
+    for curve in analysed.curves:
+        if pieces := [*pieces_in_words(curve)]:
+            reasons.append(f"{curve.case.title}, {pieces[0]}:{';'.join(pieces[1:])}.")
+    tables = [TextTable.of(f"Fitted: {title}", COLUMNS, of_kind) for title, of_kind in fitted.items()]
+    return Part(reasons, tables)
+
+
+def verdicts(analysed: AnalysedRun) -> Part:
+    """Return what `collbench diagnose` says of each curve: rows are CurveVerdict; words, why it has no machine."""
+    if not analysed.verdicts:  # nothing was measured, as the run's status says
+        return Part(notes=analysed.notes)
+    curves = []
+    for curve in analysed.verdicts:
+        # The reason for no system stands above the table already.
+        because = tuple(reason for reason in curve.because if reason != analysed.why_not)
+        curves.append(curve._replace(because=because))
+    heading = ["implementation", "verdict", *(["because"] if any(curve.because for curve in curves) else [])]
+    tables = []
+    for (kind, against), alike in by_key(curves, lambda curve: (curve.diagnosis.title, curve.against)).items():
+        tables.append(TextTable(f"{kind}, against {against}" if against else kind, heading, alike))
+    unknown = [] if analysed.system else [f"{analysed.why_not}."]
+    return Part(unknown, tables, notes=analysed.notes)
+
+
+# ---- interconnects side by side
+
+
+def which(runs: Sequence[SafeRun]) -> Part | None:
+    """Return runs of several machines side by side: which is fastest, tables, and what is compared in the notes.
+
+    None where all runs are of one machine, or have no size of a case in common.
+    """
+    if not several_machines(run.run.header for run in runs):
+        return None
+    every = [of_run(run.label, run.run) for run in runs]
+    found = tables(every)[:_MOST_TABLES]
+    if not found:
+        return None
+    sentences = []
+    for table in found:
+        sentences += [f"{table.title}: {line}" if len(found) > 1 else line for line in table.verdict()]
+    sentences += dict.fromkeys(table.unlike for table in found if table.unlike)
+    sentences += [f"left out: {safe_text(reason)}" for reason in left_out(every, found)]
+    who = []
+    for one in every:
+        if any(one in table.interconnects for table in found):
+            who.append(f"{one.name}, {one.origin}: {safe_text('; '.join((one.title, *one.remarks)))}")
+    return Part(sentences, [_interconnect_table(table) for table in found], notes=who)
+
+
+def _interconnect_table(table: Table) -> TextTable:
+    """Return a row for each size: the time of each, after the first with its ratio to that: `13.2 us (0.9x)`."""
+    first, *others = (one.name for one in table.interconnects)
+    heading = ("size", first, *(f"{name} (vs {first})" for name in others), "fastest")
+    rows = []
+    for line in table.lines[:MOST]:
+        cells = []
+        for cell in line.cells:
+            ratio = f" ({cell.ratio})" if cell and cell.ratio else ""
+            cells.append(f"{format_seconds(cell.row.typical)}{ratio}" if cell else "")
+        rows.append((format_size(line.nbytes), *cells, str(line.ranking)))
+    return TextTable(table.title, heading, rows)
+
+
+# ---- the machine and its environment
+
+
+def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[str, Part]]:
+    """Return every machine of the runs once, after its name: a picture of the first few, what is not known, words."""
+    from collbench.plots.system import figure
+
+    parts: dict[object, tuple[str, Part]] = {}
+    for run in analysed:
+        words = "\n".join(_topology_lines(run))
+        key = (run.system, words, run.why_not)
+        if key in parts:
+            continue
+        name, drawn = run.machine, []
+        notes = [f"No picture: {run.why_not}."] if run.why_not else []
+        if run.system and len(parts) < _MOST_MACHINES:
+            drawn.append(Picture(_address(figure(run.system)), name, anchors.new("figure", name)))
+        if run.system and run.system.guesses:
+            notes.append(f"Assumed: {'; '.join(map(safe_text, run.system.guesses))}.")
+        parts[key] = name, Part([words] if words else [], pictures=drawn, notes=notes)
+    return list(parts.values())
+
+
+def _topology_lines(run: AnalysedRun) -> list[str]:
+    """Return the topology in lines; none where the header does not know it."""
+    try:
+        topology = discovered(run.run)
+        if topology and topology.devices:  # a predicted run has none
+            lines = islice(render.topology_lines(topology, _WIDEST), _MOST_LINES)
+            return [line[: 2 * _WIDEST] for line in lines]
+        return list(render.system_lines(run.system, _WIDEST)) if run.system else []
+    except Exception:  # any type may stand in a foreign header
+        return []
+
+
+def environment(analysed: AnalysedRun) -> Part:
+    """Return host, versions and variables of a run; nothing where its file says nothing."""
+    header = analysed.run.header
+    known = header.environment
+    rows = [("host", known.host), ("system", known.system)]
+    rows += list(known.versions.items())[:MOST]
+    rows += [(f"${name}", value) for name, value in list(known.variables.items())[:MOST]]
+    rows.append(("command", safe_text(" ".join(header.command))))
+    rows = [(name, value) for name, value in rows if value]
+    return Part(tables=[TextTable(f"Environment of {analysed.label}", ("what", "value"), rows)] if rows else [])

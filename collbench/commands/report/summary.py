@@ -1,0 +1,175 @@
+"""What the report says above the curves: title and status of each run, whether it passed, and its verdict.
+
+The verdict says which implementation is fastest where, and where the time goes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from statistics import geometric_mean
+from typing import Any, NamedTuple
+
+from collbench.algorithms import libraries
+from collbench.analysis import crossover
+from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
+from collbench.analysis.matching import unread
+from collbench.analysis.verdict import Correctness, Health, status
+from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
+from collbench.commands.report.sections import by_run, explained, listed
+from collbench.plots.sections import Part, Section, section_of
+from collbench.results import PARTS, Timed, by_key
+from collbench.runfile.store import INTERRUPTED
+from collbench.units import format_rate, format_seconds, format_size
+
+FIRST = 6  # sentences of a command's part, or of explanations, in the verdict; later ones stay with their tables
+_WORDS = {PASSED: "PASS", REGRESSION: "FAIL", INCONCLUSIVE: "UNKNOWN"}
+
+
+# ---- title and status
+
+
+class Claim(NamedTuple):
+    """Whether a run passed in one respect: its word is a class of report.css, too."""
+
+    subject: str  # Results or Speed
+    word: str  # PASS, FAIL or UNKNOWN
+    sentence: str
+
+
+def title_of(runs: Sequence[AnalysedRun], commands: Sequence[Section]) -> str:
+    """Return the title of the page: collectives, or what commands call their results, and machines."""
+    subjects = []
+    for run in runs:
+        for result in run.every:
+            section = section_of(result, commands)
+            subjects.append(section.subject if section and section.subject else result.case.collective.name)
+    machines = [run.machine for run in runs]
+    return f"{listed(subjects) or 'collectives'}: {listed(machines, '; ')}"
+
+
+def about(run: AnalysedRun) -> dict[str, Any]:
+    """Return what stands of a run below the title: whether it passed, what its numbers are, what is missing, facts."""
+    header = run.run.header
+    facts = [f"{len(run.every):,} row{'' if len(run.every) == 1 else 's'}"]
+    ranks = sorted({result.case.ranks for result in run.every})
+    if len(ranks) > 1:
+        facts.append(f"on {ranks[0]:,} to {ranks[-1]:,} ranks")
+    if tool := " ".join(filter(None, (header.imported.tool, header.imported.version))):
+        facts.append(safe_text(", ".join(filter(None, (f"from {tool}", header.imported.file))), 120))
+    if header.started:
+        facts.append(f"started {safe_text(header.started, 40)}")
+    if header.resumed:
+        facts.append(f"resumed {safe_text(', '.join(header.resumed), 100)}")
+    partial = "" if header.imported.complete else "partial: the log was cut off"
+    if not run.run.complete:
+        partial = "partial: the run was cut off"
+    elif (run.run.status or 0) >= INTERRUPTED:
+        partial = "partial: the run was interrupted"
+    return {"run": run, "claims": _claims(run), "statuses": statuses(run), "partial": partial, "facts": facts}
+
+
+def statuses(run: SafeRun) -> list[str]:
+    """Return how a run's numbers came to be known: `measured`, `imported`, `predicted`, or `no numbers`."""
+    origins = {result.origin for result in run.every}
+    return [status for status in ("measured", "imported", "predicted") if status in origins] or ["no numbers"]
+
+
+def _claims(run: AnalysedRun) -> list[Claim]:
+    """Return whether all results are right, as far as they could be read, and as fast as expected."""
+    found = Correctness.of(run.every)
+    if not found.total:
+        return [Claim("Results", "UNKNOWN", "not judged: nothing was measured")]
+    lost = [reason for reason in (run.run.cut_off, unread(run.run)) if reason]
+    if run.odd:
+        lost.append(f"{len(run.odd)} not usable, without a time")
+    word = "UNKNOWN" if found.unchecked or lost else "PASS"
+    sentence = safe_text("; ".join([found.in_words(), *lost]), 600)
+    return [Claim("Results", "FAIL" if found.faults else word, sentence), _speed(run)]
+
+
+def _speed(run: AnalysedRun) -> Claim:
+    """Return whether all curves are as fast as expected, by the one that is worst."""
+    curves = run.verdicts
+    if not run.system or not curves:
+        none = "no time of these rows can be held against the model"
+        return Claim("Speed", "UNKNOWN", f"not judged: {run.why_not if curves else none}")
+    worst = min((curve.diagnosis.speed for curve in curves), key=[*Health].index)
+    alike = [curve for curve in curves if curve.diagnosis.speed is worst]
+    telling = max(alike, key=lambda curve: (bool(curve.diagnosis.exceptions), curve.diagnosis.off))
+    diagnosis = telling.diagnosis
+    words = replace(diagnosis, correctness=Correctness()).headline
+    if worst is Health.AS_EXPECTED:
+        pairs = zip(diagnosis.measured, diagnosis.expected, strict=True)
+        ratio = geometric_mean([row.typical / other.seconds for row, other in pairs])
+        words += f", typically {ratio:.2f}x the expected time"
+    count = f", in {len(alike)} of {run.measured} curves" if run.measured > 1 else ""
+    against = f", against {telling.against}" if telling.against else ""
+    words += f" ({diagnosis.implementation}, {diagnosis.title}{against}{count})"
+    words = "; ".join([words, *run.assumed])
+    found = [(curve.diagnosis.speed, bool(curve.diagnosis.exceptions)) for curve in curves]
+    if run.measured > len(curves):
+        found.append((Health.UNKNOWN, False))
+    return Claim("Speed", _WORDS[status(found)], safe_text(words, 600))
+
+
+# ---- the verdict
+
+
+def verdict(
+    analysed: Sequence[AnalysedRun], parts: Sequence[tuple[str, Part]], which: Part | None
+) -> list[tuple[str, Part]]:
+    """Return sentences about all runs side by side, then about each.
+
+    Args:
+        analysed: The runs.
+        parts: What commands say of the runs, by the labels that `by_run` gives them.
+        which: The interconnects of the runs.
+
+    """
+
+    def of_run(run: AnalysedRun) -> Part:
+        label = run.label if len(analysed) > 1 else ""
+        stepped = [word for name, part in parts if name == label for word in part.words[:FIRST]]
+        sentences = [*stepped, *_fastest(run), *_spent(run)]
+        return Part(sentences or ["no row has a time that is known to be right"])
+
+    together = [("all runs", Part(which.words[:1]))] if which else []
+    return together + by_run(analysed, of_run)
+
+
+def _fastest(run: AnalysedRun) -> Iterator[str]:
+    """Yield which implementation is fastest where and by how much; of an implementation alone, what it takes.
+
+    That is of the kind of case with the most points, measured before predicted.
+    """
+    groups = by_key(crossover.rivals(run.run.results), lambda row: (row.predicted, row.case.kind))
+    if not groups:
+        return
+    predicted, kind = max(groups, key=lambda key: (not key[0], len(groups[key])))
+    rows = groups[predicted, kind]
+    if len({row.implementation for row in rows}) == 1:
+        yield _alone(rows)
+        return
+    disturbed = crossover.disturbed_rivals(run.run.results)
+    ranges = [span for _, spans in crossover.winners(rows, disturbed) for span in spans]
+    yield f"{kind.title}: {crossover.fastest_in_words(ranges, predicted)}"
+    yield from map(crossover.in_words, crossover.best_of(crossover.contests(rows, libraries())))
+    yield from crossover.handicaps(rows)
+
+
+def _alone(rows: Sequence[Timed]) -> str:
+    """Return `nccl takes 13.2 us at 8 B, 8.02 ms at 2 GiB (267.8 GB/s algorithm bandwidth)`."""
+    sizes = {row.case.nbytes: row for row in rows}
+    ends = [sizes[size] for size in sorted({min(sizes), max(sizes)})]
+    times = ", ".join(f"{format_seconds(row.typical)} at {format_size(row.case.nbytes)}" for row in ends)
+    case, last = rows[0].case, ends[-1]
+    rate = f" ({format_rate(last.algbw)} GB/s algorithm bandwidth)" if case.collective.sized else ""
+    return f"{case.title}: {last.implementation} {'should take' if last.predicted else 'takes'} {times}{rate}"
+
+
+def _spent(run: AnalysedRun) -> Iterator[str]:
+    """Yield what takes most of the time of the first explained operations."""
+    for result in explained(run)[:FIRST]:
+        most = max(PARTS, key=result.share)
+        operation = f"{result.implementation}, {format_size(result.case.nbytes)}: {format_seconds(result.seconds)}"
+        altered = f"; {result.altered}" if result.altered else ""
+        yield f"{operation}, of which most goes to {most}, {result.share(most):.0%}{altered}"

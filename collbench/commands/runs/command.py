@@ -1,0 +1,131 @@
+"""List the runs of a folder, newest first.
+
+For example:
+  collbench runs
+  collbench runs results --op allreduce
+  collbench runs --fleet NIGHT --exclude-file exclude.txt
+"""
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from collbench.cli._process import coloured
+from collbench.cli.options import PATH, STANDARD, json_option, option, option_of, write_json
+from collbench.collectives import find_collective
+from collbench.errors import UsageError, unknown
+from collbench.platforms import platforms
+from collbench.present.columns import Column
+from collbench.present.terminal import lines
+from collbench.requests.declared import SHARE, Opt, Word
+from collbench.requests.words import Share
+from collbench.runfile import DEFAULT
+from collbench.runfile.listing import Entry, first_second, list_runs, passes, shown
+
+PREDICTED = "model"  # the platform of predicted runs; what says so takes a while to import
+_PLACES = "|".join((*platforms(), PREDICTED))
+_BROKEN = 5  # broken files whose reasons are printed; --json has all
+_NAMES = 3  # names up to which all are printed, and not only their number
+
+
+def _started(entry: Entry) -> str:
+    """Return local time to the minute, of an import if nothing is known of the run itself."""
+    if not entry.header.started and entry.header.imported.tool:
+        return ""
+    try:
+        return datetime.fromtimestamp(entry.age[0]).isoformat(sep=" ", timespec="minutes")
+    except (ValueError, OverflowError, OSError):
+        return "?"
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _NAMES else str(len(names))
+
+
+COLUMNS: tuple[Column[Entry], ...] = (
+    Column("started", _started),
+    Column("host", lambda entry: entry.header.environment.host, importance=4),
+    Column("topology", lambda entry: entry.header.topology.name, importance=1),
+    Column("collectives", lambda entry: _names(entry.header.sweep.collectives), importance=3),
+    Column("implementations", lambda entry: _names(entry.header.sweep.implementations), importance=2),
+    Column("notes", lambda entry: ", ".join(entry.notes), importance=5),
+    Column("run", lambda entry: shown(entry.path.parent), form="<"),
+)
+_FLEET = [
+    option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
+    option_of(Word("slower", Share, Opt("--slower", "Share of time that does not matter.", "5%", unit=SHARE), None)),
+    option("--exclude-file", "Write the names of nodes that are slow or FAIL, a line each.", type=PATH, metavar="FILE"),
+    option("--csv", "Write a row for each node and size.", type=PATH, metavar="FILE"),
+]
+_OPTIONS = [
+    click.Argument(["folder"], required=False, type=PATH, metavar="[FOLDER]"),
+    option("--host", "Runs of this host, or of all that match, as in 'node*'.", default="", metavar="HOST"),
+    option("--op", "Runs with any of these collectives.", default="", metavar="NAME[,NAME]"),
+    option("--on", "Runs on this platform; model: predicted.", default="", metavar=_PLACES),
+    option("--since", "Runs from 2026-11-01, 2026-11-01T12:00, or 12h, 7d, 2w ago on.", metavar="DATE"),
+    option("-n --limit", "The newest N of them.", type=click.IntRange(min=1), metavar="N"),
+    json_option("everything known of them"),
+    option("--fleet", "Which nodes stand out, by the check.json or run in FOLDER/NODE.", is_flag=True),
+    *_FLEET,
+]
+
+
+@click.command("runs", params=_OPTIONS)
+def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet: bool, **options: Any) -> None:
+    """List the runs in FOLDER (results/runs), newest first, each with its path.
+
+    With --fleet: nodes that are slower than those alike, by the checks or runs that many nodes left in FOLDER.
+    """
+    of_fleet = {str(given.name): options.pop(str(given.name)) for given in _FLEET}
+    others = options | {"limit": limit} if fleet else of_fleet
+    if wrong := [name.replace("_", "-") for name, value in others.items() if value]:
+        fix = "a list of runs; leave it out, or --fleet" if fleet else "a folder of nodes; give --fleet too"
+        raise UsageError(f"--{wrong[0]} is for {fix}")
+    if folder and not folder.exists():
+        raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
+    if fleet:
+        from collbench.commands.runs.fleet_table import show  # SciPy, which a list of runs does not wait for
+
+        show(folder or DEFAULT, as_json=as_json, **of_fleet)
+        return
+    chosen = _chosen(**options)
+    entries = list_runs(folder or DEFAULT)
+    matching = [entry for entry in entries if passes(entry, **chosen)]
+    listed = matching[:limit]
+    write_json(as_json, [entry.fields() for entry in listed])
+    if listed and as_json != STANDARD:
+        _print_table(listed)
+    if not entries:
+        make = "`collbench sweep --op allreduce` makes one, `collbench runs FOLDER` looks elsewhere"
+        click.echo(f"no runs in {shown(folder or DEFAULT)} yet: {make}", err=True)
+    elif not matching:
+        what = f"its {len(entries)} runs match" if len(entries) > 1 else "its one run matches"
+        click.echo(f"nothing to list in {shown(folder or DEFAULT)}: none of {what}", err=True)
+    elif len(listed) < len(matching):
+        left = len(matching) - len(listed)
+        click.echo(f"{left} older runs are not listed; -n {len(matching)} lists them", err=True)
+    broken = [entry for entry in listed if entry.broken] if as_json != STANDARD else []
+    for entry in broken[:_BROKEN]:
+        click.echo(f"broken: {shown(entry.path)}: {entry.broken}", err=True)
+    if len(broken) > _BROKEN:
+        click.echo(f"and {len(broken) - _BROKEN} more broken ones; --json says why", err=True)
+
+
+def _chosen(host: str, op: str, on: str, since: str | None) -> dict[str, Any]:
+    """Return what runs must have to be listed."""
+    if on not in ("", *platforms(), PREDICTED):
+        raise unknown("--on", on, (*platforms(), PREDICTED))
+    collectives = [find_collective(word.strip()).name for word in op.split(",") if word.strip()]
+    first = first_second(since) if since else -math.inf
+    return {"host": host, "collectives": collectives, "platform": on, "since": first}
+
+
+def _print_table(entries: Sequence[Entry]) -> None:
+    """Print a row for each run, in as many columns as the terminal has room for next to the path."""
+    for line, entry in zip(lines(COLUMNS, entries), (None, *entries), strict=True):
+        red = entry and (entry.broken or entry.status) and coloured()
+        click.echo(click.style(line, fg="red") if red else line)

@@ -1,0 +1,165 @@
+"""Nodes of a fleet that stand out: each is held against the median of those that are alike, by robust statistics.
+
+For each size, and for the median over all sizes, a node's logarithm of time is measured in units of the spread between
+nodes: Tukey's biweight midvariance, which outliers hardly change.  Student's t with 0.7 (n - 1) degrees of freedom (F.
+Mosteller and J. Tukey, Data Analysis and Regression, 1977, chapter 10) says how far is too far, for all nodes and sizes
+together (Bonferroni).  Times have longer tails than that, by disturbances; so as many sizes of a node must stand out as
+would by chance in hardly any fleet, if single sizes do as often as among the others.  docs/fleet.md has how often that
+errs.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collbench.commands.runs.fleet_files import Curve, Node
+from collbench.stats import Estimate, student
+
+FEWEST = 5
+"""Alike nodes from which on anything is concluded."""
+SLOWER = 0.05
+"""The usual share of time from which on a difference matters."""
+_ERROR = 0.05  # how often a node that is like all others is named: half for single sizes, half for all together
+_FLOOR = 2e-3  # least spread: printed times of three digits are no closer
+_MEDIAN = 1.253  # standard error of a median over that of a mean (normal, many)
+
+Array = NDArray[np.float64]
+Marks = NDArray[np.bool_]
+Times = Mapping[str, Mapping[Curve, Mapping[int, float]]]  # by node, curve and bytes; seconds, or ratios of times
+
+
+class Outlier(NamedTuple):
+    """A node that is slower or faster than those that are alike, or than it was itself."""
+
+    node: str
+    curve: Curve
+    ratio: Estimate  # of times, the median over the sizes below; above 1 is slower.  95 % for all that are named
+    sizes: tuple[int, ...]  # in bytes at which it stands out; empty: all sizes taken together do
+    measured: int  # sizes
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Alike nodes, at least FEWEST at each size: the times of a curve by node and size, NaN where a node has none."""
+
+    curve: Curve
+    nodes: tuple[str, ...]
+    sizes: tuple[int, ...]  # bytes
+    times: Array  # seconds; of a change between two nights, ratios of times
+    outliers: tuple[Outlier, ...] = ()
+
+    @property
+    def medians(self) -> Array:
+        """The fleet's median time at each size."""
+        return np.asarray(np.nanmedian(self.times, axis=0))
+
+    @property
+    def spreads(self) -> Array:
+        """Robust standard deviation between nodes at each size, relative to the median."""
+        return _spread(np.log(self.times))
+
+
+def groups(nodes: Sequence[Node], slower: float = SLOWER) -> list[Group]:
+    """Return alike nodes, the largest group first, with outliers: they differ from the median by `slower`, a share."""
+    return _judged({node.name: node.curves for node in nodes}, slower)
+
+
+def changes(before: Sequence[Node], after: Sequence[Node], slower: float = SLOWER) -> list[Group]:
+    """Return how the times of nodes changed between two nights; outliers changed otherwise than the fleet's median."""
+    old: Times = {node.name: node.curves for node in before}
+    changed: dict[str, dict[Curve, dict[int, float]]] = defaultdict(dict)
+    for node in after:
+        for curve, times in node.curves.items():
+            earlier = old.get(node.name, {}).get(curve, {})
+            changed[node.name][curve] = {size: times[size] / earlier[size] for size in times if size in earlier}
+    return _judged(changed, slower)
+
+
+def outdated(nodes: Sequence[Node]) -> list[Node]:
+    """Return nodes whose verdict is older than the median by an hour and four median deviations, the oldest first."""
+    written = [node.modified for node in nodes if node.modified] or [0.0]
+    middle = median(written)
+    oldest = middle - 3600 - 4 * median(abs(when - middle) for when in written)
+    return sorted((node for node in nodes if 0 < node.modified < oldest), key=lambda node: node.modified)
+
+
+def _judged(fleet: Times, slower: float) -> list[Group]:
+    found = _alike(fleet)
+    tests, nodes = sum(group.times.size for group in found), sum(len(group.nodes) for group in found)
+    return [replace(group, outliers=tuple(_outliers(group, nodes, tests, slower))) for group in found]
+
+
+def _alike(fleet: Times) -> list[Group]:
+    """Return the nodes of each curve, without sizes that few of them have, and without nodes that have no other."""
+    by_curve: dict[Curve, dict[str, Mapping[int, float]]] = defaultdict(dict)
+    for name, curves in fleet.items():
+        for curve, times in curves.items():
+            by_curve[curve][name] = times
+    found = []
+    for curve, every in by_curve.items():
+        counts = Counter(size for times in every.values() for size in times)
+        sizes = sorted(size for size, count in counts.items() if count >= FEWEST)
+        alike = {name: times for name, times in every.items() if not times.keys().isdisjoint(sizes)}
+        if alike:
+            table = np.array([[times.get(size, math.nan) for size in sizes] for times in alike.values()])
+            found.append(Group(curve, tuple(alike), tuple(sizes), table))
+    return sorted(found, key=lambda group: (-len(group.nodes), group.curve))
+
+
+def _outliers(group: Group, nodes: int, tests: int, slower: float) -> Iterator[Outlier]:
+    """Yield the nodes that stand out, where so many nodes and single times are tested in all."""
+    logs, spreads = np.log(group.times / group.medians), group.spreads
+    known, middles = np.isfinite(logs), np.nanmedian(logs, axis=1, keepdims=True)
+    limit, reach = (student(1 - _ERROR / 4 / count, 0.7 * (len(logs) - 1)) for count in (tests, nodes))
+    # Sizes of a node scatter around its median by less than nodes differ; a single size cannot say by how much.
+    noise = _spread(logs - middles) if logs.shape[1] > 1 else spreads
+    for sign in (1, -1):
+        far = sign * logs > limit * spreads
+        # A node that is often far off on the other side too is not slow: its times are unsure.
+        unsure = far.sum(axis=1) < 4 * (-sign * logs > limit * spreads).sum(axis=1)
+        single, whole = _beyond_chance(far, known, nodes), (sign * middles > reach * _spread(middles))[:, 0]
+        for row in np.flatnonzero((single | whole) & ~unsure).tolist():
+            chosen = far[row] if single[row] else known[row]
+            values = logs[row, chosen]
+            middle, usual = float(np.median(values)), np.mean(noise[chosen] ** 2)
+            own = (1.4826 * np.median(np.abs(values - middle))) ** 2  # if the node scatters more than others do
+            error = _MEDIAN * math.sqrt(max(usual, own) / len(values) + np.mean(spreads[chosen] ** 2) / len(logs))
+            if abs(middle) < max(math.log1p(slower), reach * error):
+                continue  # too little, or the node's sizes disagree
+            ratio = Estimate(*(math.exp(middle + side * reach * error) for side in (0, -1, 1)))
+            sizes = tuple(np.array(group.sizes)[far[row]].tolist()) if single[row] else ()
+            yield Outlier(group.nodes[row], group.curve, ratio, sizes, int(known[row].sum()))
+
+
+def _beyond_chance(far: Marks, known: Marks, nodes: int) -> Marks:
+    """Return the nodes of which so many sizes stand out as would by chance in a few fleets only.
+
+    Sizes stand out by chance as often as those of the nodes of which fewer do, and once more: so slow nodes do not hide
+    each other.
+    """
+    from scipy.special import bdtrc  # 0.1 s, which no help should wait for
+
+    count, sizes, chance = far.sum(axis=1), known.sum(axis=1), np.ones(len(far))
+    for many in np.unique(count[count > 0]):
+        fewer, same = count < many, count == many
+        rate = (count[fewer].sum() + 1) / (sizes[fewer].sum() + 1)
+        chance[same] = bdtrc(many - 1.0, sizes[same], rate)
+    return np.asarray(nodes * chance < _ERROR / 4)
+
+
+def _spread(values: Array) -> Array:
+    """Return the square root of Tukey's biweight midvariance of each column (D. Lax, 1985); NaN counts as missing."""
+    away = values - np.nanmedian(values, axis=0)
+    units = away / np.maximum(9 * np.nanmedian(np.abs(away), axis=0), _FLOOR)
+    inside = np.abs(units) < 1  # False of NaN
+    away, squares = np.where(inside, away, 0.0), np.where(inside, units, 0.0) ** 2
+    above = np.sum(away**2 * (1 - squares) ** 4, axis=0)
+    below = np.sum(np.where(inside, (1 - squares) * (1 - 5 * squares), 0.0), axis=0)
+    count = np.count_nonzero(np.isfinite(values), axis=0)
+    return np.asarray(np.maximum(np.sqrt(count * above) / np.abs(below), _FLOOR))

@@ -1,0 +1,1 @@
+"""Training steps: scaling, overlap, stragglers, and strategies of synchronisation."""

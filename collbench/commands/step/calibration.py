@@ -1,0 +1,95 @@
+"""How many matrix products make a step of so many seconds or operations: measured, alone or by all ranks at once.
+
+Of a sweep on one rank, which has the machine to itself, a step is the same on any number of ranks, so that what
+neighbours cost shows in the times.  Of a sweep on all ranks of a run at once, a step lasts as long as was asked for on
+these ranks, also under an outside launcher.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from collbench.algorithms import is_library
+from collbench.cases import Sampling, Sweep
+from collbench.commands.step.rows import Series, StepTimes
+from collbench.commands.step.work import COMPUTE, SEQUENTIAL, Step, flops_of, step_of
+from collbench.errors import PlatformError
+from collbench.measure.session import Session
+from collbench.results.collectives import Failed
+from collbench.stats import percentile
+
+SIZES = (32, 64, 128, 256, 512, 1024, 2048)
+"""Rows of the matrices that are tried; the library that multiplies does best with powers of two."""
+
+# Products of a step, if it is long enough: that many times as much in one rank then comes out to a twentieth.
+LEAST = 20
+
+_SAMPLES, _SERIES, _PRODUCTS = 5, 0.01, 4  # of a size, with series of so many seconds and steps of so many products
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much a step is to compute, as the user says it: one of the two is set."""
+
+    seconds: float = 0.0
+    flops: float = 0.0
+
+
+def products_for(work: Amount, seconds: Mapping[int, float], sizes: Sequence[int] = SIZES) -> Step:
+    """Return the step, of matrices as large as leaves LEAST products; `seconds` of a product by size."""
+    costs = {size: flops_of(1, size) for size in sizes} if work.flops else seconds
+    amount = work.flops or work.seconds
+    fitting = [size for size, cost in costs.items() if LEAST * cost <= amount]
+    size = max(fitting, default=min(costs))
+    return Step(max(1, round(amount / costs[size])), size)
+
+
+def calibrated(
+    work: Amount, platform: str, sweep: Sweep, launched: tuple[int, int] | None = None, sizes: Sequence[int] = SIZES
+) -> Step:
+    """*Collective* under a launcher: return that work as a step of the sweep's ranks.
+
+    Raises:
+        PlatformError: No size of matrices could be measured.
+
+    """
+    seconds = {} if work.flops else _seconds_of_products(work, platform, sweep, launched, sizes)
+    return products_for(work, seconds, sizes)
+
+
+def _seconds_of_products(
+    work: Amount, platform: str, sweep: Sweep, launched: tuple[int, int] | None, sizes: Sequence[int]
+) -> dict[int, float]:
+    """Return the seconds of a product by size, up to sizes of which a step has no room for LEAST."""
+    names = sorted(sweep.implementations, key=is_library)
+    several = sweep.ranks > 1
+    schedule = SEQUENTIAL if several else COMPUTE
+    trials = replace(
+        sweep,
+        sizes=sweep.sizes[:1],
+        implementations=tuple(names[-1:] if several else names[:1]),  # one rank alone communicates nothing
+        sampling=Sampling(iters=_SAMPLES, region=_SERIES, timeout=sweep.sampling.timeout),
+        works=tuple(Step(_PRODUCTS, size, schedule) for size in sizes),
+    )
+    seconds: dict[int, float] = {}
+    reason = "no implementation carried a step out"
+    with Session(platform, trials, launched, None) as session:
+        for result in session.run():
+            step = step_of(result.case)
+            if isinstance(result, StepTimes) and result.right:
+                seconds[step.size] = min(map(_typical_computing, result.series)) / step.products
+                if LEAST * seconds[step.size] > work.seconds:
+                    break
+            reason = (result.reason if isinstance(result, Failed) else result.wrong) or reason
+    if not seconds:
+        raise PlatformError(f"how long a matrix product takes could not be measured: {reason}")
+    return seconds
+
+
+def _typical_computing(series: Series) -> float:
+    """Return the mean over ranks of the lower quartile of what computing took in their steps."""
+    quartiles = []
+    for rank, computed in enumerate(series.computed):
+        moments = zip(series.begins(rank), computed, strict=True)
+        quartiles.append(percentile([computed - begun for begun, computed in moments], 25))
+    return fmean(quartiles)

@@ -1,0 +1,283 @@
+"""Measures steps of a case: check, calibrate, then series of all implementations in turn, and check again.
+
+Runs alike on every process of the run, as collbench/measure/sampling.py does.  Steps of a series follow each other
+without a meeting besides their own, as those of a training loop do, so that a late rank costs what it costs there.
+"""
+
+import gc
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from collbench import algorithms
+from collbench.algorithms import Implementation
+from collbench.cases import Case, Sampling, Sweep
+from collbench.commands.step.rows import Series, StepTimes
+from collbench.commands.step.schedules import SCHEDULES, Moments, Parts, RunStep, refuse
+from collbench.commands.step.work import buckets, step_of
+from collbench.measure.checks import SEEDS
+from collbench.measure.clocks import Clocks, Taken
+from collbench.measure.sampling import Candidate, Heartbeat, Subject, sample_in_turn
+from collbench.platforms.interface import Platform, Prepared
+from collbench.platforms.layout import Needs
+from collbench.platforms.products import at
+from collbench.platforms.scheduling import RunQueue
+from collbench.results import CheckFailure, Note, Result
+from collbench.results.facts import Scheduling
+
+SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
+MOST_STEPS = 256  # of a series: the moments of each step are stored
+LONGEST = 2.0  # seconds that a series lasts about at most, so that implementations take turns and a budget can be met
+_HEARTBEAT = 0.5  # seconds between two signs of life in a series
+
+
+# Series of steps.
+
+
+@dataclass(frozen=True)
+class TakenSeries:
+    """A series as it was taken: the moments of all ranks by their own clocks."""
+
+    taken: Taken
+    origins: float  # seconds by which moments of devices may be off the clocks of their processes
+    paced: bool  # whether devices waited for the host to enqueue
+    spoiled: bool  # whether a rank was off its core
+
+
+def take_series(parts: Parts, step: RunStep, steps: Iterable[object]) -> TakenSeries:
+    """*Collective*: take a series of steps from a meeting on; CaseFailed if a library or a kernel reports a failure."""
+    platform = parts.platform
+    platform.launcher.synchronize()
+    origins = platform.clock.set_clocks()
+    platform.launcher.synchronize()
+    with platform.compute.stepping():
+        begun = parts.moments()
+        for rank in platform.local:
+            parts.products.take_over(rank)  # no rank computes before that moment
+        with _without_garbage_collection(), RunQueue() as waited:
+            moments, enqueued = _run_steps(step, steps, platform.compute.queued)
+    platform.launcher.synchronize()
+    origins = max(origins, platform.clock.set_clocks())
+    with platform.team.agreeing(), platform.compute.stepping():
+        for operation in parts.operations:
+            if operation.refuse:
+                operation.refuse()
+        platform.compute.refuse_given_up()
+    own: list[tuple[float, list[float], list[float]]] = []
+    for place, _ in enumerate(platform.local):
+        computed = [at(moment[place]) for moment, _ in moments]
+        done = [at(moment[place]) for _, moment in moments]
+        own.append((at(begun[place]), computed, done))
+    spoiled = waited.spoiled and not platform.compute.queued and not platform.note.oversubscribed
+    every = platform.team.exchange(TakenSeries(own, origins, _host_was_late(enqueued, own), spoiled))
+    return TakenSeries(
+        taken=list(chain.from_iterable(process.taken for process in every)),
+        origins=max(process.origins for process in every),
+        paced=any(process.paced for process in every),
+        spoiled=any(process.spoiled for process in every),
+    )
+
+
+def _run_steps(step: RunStep, steps: Iterable[object], queued: bool) -> tuple[list[Moments], list[float]]:
+    """Return the moments of all steps, and when they were enqueued; not on a CPU, where a step may last for 20 us."""
+    if not queued:
+        return [step() for _ in steps], []
+    moments, enqueued = [], []
+    for _ in steps:
+        moments.append(step())
+        enqueued.append(time.perf_counter())
+    return moments, enqueued
+
+
+def _host_was_late(enqueued: Sequence[float], own: Taken) -> bool:
+    """Return whether in most of the later half of the steps a device was done before the next step was enqueued.
+
+    A host that keeps up is ahead by then, and its time for a step does not show.
+    """
+    later = range(max(2, len(enqueued) // 2), len(enqueued))
+    waited = [min(done[number - 1] for _, _, done in own) < enqueued[number] for number in later]
+    return 2 * sum(waited) > len(waited)
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Keep Python's collector from looking through what is stored of every step."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+# Implementations in turn.
+
+
+def needs(sweep: Sweep, platform: str) -> Needs:
+    """Return what steps want of memory: what their implementations want."""
+    return algorithms.needs(sweep.implementations, sweep.ranks, platform)
+
+
+def measure(case: Case, names: Sequence[str], platform: Platform, *how: Any) -> Iterator[Result]:
+    """*Collective*: measure the steps of a case by these implementations, as `measure_steps` does."""
+    known = algorithms.implementations()
+    return measure_steps(case, [known[name] for name in names], platform, *how)
+
+
+def measure_steps(
+    case: Case,
+    implementations: Sequence[Implementation],
+    platform: Platform,
+    sampling: Sampling,
+    heartbeat: Heartbeat = lambda *_: None,
+    launches: Mapping[str, int] | None = None,
+) -> Iterator[Result]:
+    """*Collective*: yield one result of a case with a step for each implementation.
+
+    `launches` has the steps of a series by implementation, where they are known from an earlier round.
+
+    Raises:
+        CaseFailed: A kernel gave up waiting; the platform must then be opened anew.
+
+    """
+    subject = _Steps(case, platform, sampling, launches or {}, heartbeat)
+    return sample_in_turn(subject, implementations, sampling, heartbeat)
+
+
+class _Steps(Subject):
+    """Steps of a case, with the matrices and the clocks that all candidates share."""
+
+    def __init__(
+        self, case: Case, platform: Platform, sampling: Sampling, known: Mapping[str, int], heartbeat: Heartbeat
+    ) -> None:
+        self.case, self.platform, self.sampling, self.known = case, platform, sampling, known
+        self.heartbeat = heartbeat
+        with platform.team.agreeing():
+            self.products = platform.compute.products(step_of(case).size, partial(heartbeat, ""))
+        self.clocks = Clocks(platform.team)
+        self.clocks.read()
+        self.schedule = SCHEDULES[step_of(case).schedule]
+
+    def prepare(self, implementation: Implementation) -> Candidate | Result:
+        case, platform, schedule = self.case, self.platform, self.schedule
+        refuse(case, implementation, platform.name)
+        with platform.team.agreeing():
+            # Computing alone needs no implementation that works here.
+            prepare = implementation.prepare if schedule.communicates else lambda *_: Prepared(lambda launches: None)
+            operations = [prepare(part, platform.shifted(offset)) for offset, part in buckets(case)]
+            parts = Parts(case, platform, self.products, operations)
+            note = Note.of(schedule.remark(case.ranks))
+            candidate = _StepCandidate(self, implementation.name, parts, schedule.prepare(parts), note)
+        self.products.reset()  # and not again: what all series of a round have computed is checked at its end
+        _, failure = candidate.check(SEEDS[0], "first check")
+        return candidate.result(failure) if failure or self.sampling.check_only else candidate
+
+    def after_samples(self) -> None:
+        self.clocks.read()
+
+    def series(self, taken: TakenSeries) -> Series:
+        """Return a series on the clock of rank 0."""
+        return Series(*self.clocks.moments(taken.taken))
+
+
+class _StepCandidate(Candidate):
+    """One way to communicate in the steps; a sample is a series of them."""
+
+    def __init__(self, subject: _Steps, name: str, parts: Parts, step: RunStep, note: Note) -> None:
+        self.name, self.samples = name, []  # seconds of a step, by series
+        self._subject, self._parts, self._step, self._note = subject, parts, step, note
+        self._steps = 1  # of a series
+        self._taken: list[TakenSeries] = []
+
+    def calibrate(self) -> Result | None:
+        """*Collective*: find out how many steps last as long as a series should."""
+        sampling, known = self._subject.sampling, self._subject.known.get(self.name)
+        if known:
+            self._steps = known
+            return None
+        duration = SERIES if sampling.region is None else sampling.region
+        duration = LONGEST if sampling.steps else duration
+        steps, most = 1, sampling.steps or MOST_STEPS
+        while steps < most:
+            tried = [self._subject.series(self._take(steps, "calibration")).seconds for _ in range(2)]
+            elapsed = min(tried) * steps
+            if elapsed >= duration:
+                break
+            steps = min(most, max(2 * steps, int(0.8 * duration / max(elapsed, 1e-9) * steps)))
+        self._steps = steps
+        return None
+
+    def sample(self) -> float:
+        return self._keep(self._take(self._steps, f"series {len(self.samples) + 1}"))
+
+    def _take(self, steps: int, phase: str) -> TakenSeries:
+        """*Collective*: take one more series, for what the phase says."""
+        taken = take_series(self._parts, self._step, self._with_heartbeat(steps, phase))
+        self._subject.clocks.origins = max(self._subject.clocks.origins, taken.origins)
+        return taken
+
+    def _with_heartbeat(self, steps: int, phase: str) -> Iterator[None]:
+        """Yield so often, with a sign of life now and then, which tells a step that takes long from one that hangs."""
+        last = -math.inf
+        for _ in range(steps):
+            if (now := time.monotonic()) > last + _HEARTBEAT:
+                self._subject.heartbeat(self.name, phase)
+                last = now
+            yield
+
+    def _keep(self, taken: TakenSeries) -> float:
+        """Keep a series as a sample; return its seconds, all steps together."""
+        series = self._subject.series(taken)
+        self._taken.append(taken)
+        self.samples.append(series.seconds)
+        return series.seconds * series.steps
+
+    def close(self) -> Result:
+        taken, failure = self.check(SEEDS[3], "last check")
+        self._keep(taken)
+        return self.result(failure)
+
+    def check(self, seed: int, phase: str) -> tuple[TakenSeries, CheckFailure | None]:
+        """Take a series of known data; return it with what is wrong in the buffers, next to them, or in the matrices.
+
+        In place a result is the next step's input, so that only the result of a single step is known.  The matrices
+        hold the products of every series since the chains were started: one that went wrong in any of them makes all
+        times worthless, whatever communicated meanwhile.
+        """
+        subject = self._subject
+        case, checker, products = subject.case, subject.platform.checker, subject.products
+        wire = self._parts.operations[0].wire
+        checker.fill(case, seed, wire)
+        taken = self._take(self._steps, phase)
+        if case.in_place and self._steps > 1:
+            checker.fill(case, seed, wire)
+            self._take(1, phase)
+        failure = checker.check(case, seed, wire) if subject.schedule.communicates else None
+        failure = failure or checker.overrun(case)
+        if not failure and subject.schedule.computes:
+            failure = products.check()
+        return taken, failure
+
+    def result(self, failure: CheckFailure | None) -> StepTimes:
+        """Return what was measured, or what is wrong."""
+        subject, first = self._subject, self._parts.operations[0]
+        platform = subject.platform
+        paced = [series.paced for series in self._taken]
+        spoiled = [series.spoiled for series in self._taken]
+        return StepTimes(
+            case=subject.case,
+            implementation=self.name,
+            platform=platform.name,
+            series=() if failure else tuple(map(subject.series, self._taken)),
+            mismatch=failure,
+            note=platform.note | first.note | self._note | Note(paced=2 * sum(paced) > len(paced)),
+            library=first.library,
+            clock=subject.clocks.error,
+            scheduling=None if failure or platform.compute.queued else Scheduling.of_ranks([spoiled]),
+        )

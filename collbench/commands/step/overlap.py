@@ -1,0 +1,154 @@
+"""What overlap hides: communication that is exposed with it and without, and what computing pays for it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from collbench.cases import Case
+from collbench.commands.step.rows import StepPrediction, StepRow
+from collbench.commands.step.scaling import by_round, in_rounds, is_timed
+from collbench.commands.step.work import COMMUNICATE, COMPUTE, SEQUENTIAL, Step, step_of
+from collbench.results import Result, by_key
+from collbench.stats import Estimate
+from collbench.units import format_seconds, format_size
+
+HELPS, COSTS, INCONCLUSIVE = "helps", "costs", "inconclusive"
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """A step by an implementation and a schedule, the same step one part after the other, and its parts alone."""
+
+    row: StepRow
+    sequential: StepRow
+    compute: StepRow
+    communicate: StepRow
+
+    @property
+    def step(self) -> Step:
+        """Return the step as it was carried out."""
+        return step_of(self.row.case)
+
+    def _rounds(self) -> Iterator[tuple[float, float, float, float]]:
+        """Yield the seconds of a step in every round: overlapped, sequential, computing alone, communicating alone."""
+        rows = (self.row, self.sequential, self.compute, self.communicate)
+        yield from zip(*map(by_round, rows), strict=False)
+
+    @property
+    def gain(self) -> Estimate:
+        """Return how many times as fast it is as one part after the other."""
+        return Estimate.of_median([sequential / overlapped for overlapped, sequential, _, _ in self._rounds()])
+
+    @property
+    def bound(self) -> float:
+        """Return the seconds of a step that would hide all it can: the longer part alone."""
+        return max(self.compute.typical, self.communicate.typical)
+
+    @property
+    def hidden(self) -> Estimate:
+        """Return the share that is hidden, from one part after the other (0) down to the longer part alone (1)."""
+        shares = []
+        for overlapped, sequential, compute, communicate in self._rounds():
+            possible = sequential - max(compute, communicate)
+            if possible > 0:
+                shares.append(round((sequential - overlapped) / possible, 9) + 0.0)  # 0, not -0
+        return Estimate.of_median(shares or [float("nan")])
+
+    @property
+    def exposed(self) -> Estimate:
+        """Return the seconds of a step beyond computing alone."""
+        return Estimate.of_median([overlapped - compute for overlapped, _, compute, _ in self._rounds()])
+
+    @property
+    def slowdown(self) -> Estimate:
+        """Return how many times as long computing takes while the rank communicates."""
+        pairs = zip(_computing(self.row), _computing(self.compute), strict=False)
+        return Estimate.of_median([overlapped / alone for overlapped, alone in pairs])
+
+    @property
+    def verdict(self) -> str:
+        """Return whether it helps: all of the gain's interval decides; a prediction has none, and its value decides."""
+        if isinstance(self.row, StepPrediction):
+            return HELPS if self.gain.value > 1 else COSTS
+        if not self.gain.known or self.gain.holds(1):
+            return INCONCLUSIVE
+        return HELPS if self.gain.surely_above(1) else COSTS
+
+
+def _computing(result: StepRow) -> list[float]:
+    """Return the seconds of a step in which a rank computes, by round."""
+    if isinstance(result, StepPrediction):
+        return [result.computing()]
+    means = [fmean(series.computing(rank) for rank in range(series.ranks)) for series in result.series]
+    return in_rounds(means, result.rounds)
+
+
+def kind_of_step(case: Case) -> Case:
+    """Return a case without how its step is executed: what steps have in common that are compared."""
+    return replace(case, work=replace(step_of(case), schedule="", bucket=0))
+
+
+def overlaps(results: Iterable[Result]) -> list[Overlap]:
+    """Return all overlapped steps whose parts alone were measured too, in the order of the rows."""
+    rows = [row for row in filter(is_timed, results) if row.case.work]
+    by_schedule: dict[object, StepRow] = {}
+    for row in rows:
+        schedule = step_of(row.case).schedule
+        communicator = "" if schedule == COMPUTE else row.implementation
+        by_schedule[kind_of_step(row.case), communicator, schedule] = row
+    found = []
+    for row in rows:
+        if step_of(row.case).schedule in (COMPUTE, COMMUNICATE, SEQUENTIAL):
+            continue
+        kind, name = kind_of_step(row.case), row.implementation
+        sequential = by_schedule.get((kind, name, SEQUENTIAL))
+        compute = by_schedule.get((kind, "", COMPUTE))
+        communicate = by_schedule.get((kind, name, COMMUNICATE))
+        if sequential and compute and communicate:
+            found.append(Overlap(row, sequential, compute, communicate))
+    return found
+
+
+def best_of_schedules(found: Sequence[Overlap]) -> list[Overlap]:
+    """Return the fastest of every implementation and schedule."""
+    schedules = by_key(found, lambda overlap: (overlap.row.implementation, overlap.step.schedule)).values()
+    return [min(alike, key=lambda overlap: overlap.row.typical) for alike in schedules]
+
+
+def as_good(fastest: Overlap, others: Iterable[Overlap]) -> list[Overlap]:
+    """Return the others not distinguishable from the fastest: 1 is in the ratio's interval; of predictions by bands."""
+    found = []
+    for other in others:
+        pairs = zip(by_round(other.row), by_round(fastest.row), strict=False)
+        slower = Estimate.of_median([theirs / best for theirs, best in pairs]).surely_above(1)
+        if isinstance(other.row, StepPrediction):
+            slower = other.row.band[0] > fastest.row.band[1]
+        if other is not fastest and not slower:
+            found.append(other)
+    return found
+
+
+def verdict(fastest: Overlap, found: Sequence[Overlap]) -> str:
+    """Return a line: whether overlap helps, by how much, with what buckets, and why not if it does not."""
+    step, note = fastest.step, str(fastest.row.note)
+    before, after = format_seconds(fastest.sequential.typical), format_seconds(fastest.row.typical)
+    words = {HELPS: "overlap helps", COSTS: "overlap costs more than it hides"}
+    judged = words.get(fastest.verdict, "inconclusive")
+    said = [
+        f"{fastest.row.label}: {step.schedule} with buckets of {format_size(step.bucket)} is fastest: "
+        f"{before} -> {after}, {fastest.gain.text(unit='x')}: {judged}",
+        f"the longer part alone takes {format_seconds(fastest.bound)}",
+    ]
+    if fastest.slowdown.value > 1.05:
+        said.append(f"computing takes {fastest.slowdown.text(unit='x')} as long meanwhile")
+    buckets = {other.step.bucket for other in as_good(fastest, found) if other.step.schedule == step.schedule}
+    if buckets:
+        said.append(f"buckets of {', '.join(map(format_size, sorted(buckets)))} may be as fast")
+    return "; ".join(said) + (f" ({note})" if note else "")
+
+
+def verdicts(results: Iterable[Result]) -> list[str]:
+    """Return a line for every implementation, on its fastest schedule; the fastest implementation first."""
+    by_implementation = by_key(overlaps(results), lambda overlap: overlap.row.implementation).values()
+    fastest = [(min(found, key=lambda overlap: overlap.row.typical), found) for found in by_implementation]
+    return [verdict(*one) for one in sorted(fastest, key=lambda one: one[0].row.typical)]

@@ -1,0 +1,335 @@
+"""How a training step scales: efficiency with intervals, the law that fits it, a verdict, and what would help.
+
+Ratios are taken round by round of rows that took turns, so that drift of the machine cancels; an interval is that of
+the median of the rounds.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import NamedTuple, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes
+from collbench.commands.step.work import STRONG, WEAK, Step, step_of
+from collbench.platforms import platforms
+from collbench.results import Result
+from collbench.stats import Estimate, median_interval
+
+THRESHOLD = 0.75
+"""Efficiency from which on scaling counts as healthy."""
+
+HEALTHY, POOR, INCONCLUSIVE = "healthy", "poor", "inconclusive"
+_UNEVEN = 0.05  # relative deviation from a rank's share of the products that the verdict mentions
+_LARGER = 4  # times the batch, or micro-batches between two synchronisations
+_MOST_REMEDIES = 3  # that are named
+
+Floats = NDArray[np.float64]
+
+
+# Seconds of steps that took turns, round by round, so that drift of the machine cancels in their ratios.
+
+
+def in_rounds(values: Sequence[float], rounds: Sequence[int]) -> list[float]:
+    """Return the mean of every round, given how many values each has; the values where there were no rounds."""
+    found, start = [], 0
+    for count in rounds or (1,) * len(values):
+        found.append(fmean(values[start : start + count]))
+        start += count
+    return found
+
+
+def by_round(result: StepRow) -> list[float]:
+    """Return the seconds of a step in every round; by series where there were no rounds; one number of a prediction."""
+    if isinstance(result, StepPrediction):
+        return [result.typical]
+    return in_rounds(result.times, result.rounds)
+
+
+# Curves: the rows of a run by implementation and mode, the fewest ranks first.
+
+
+@dataclass(frozen=True)
+class Point:
+    """A number of ranks on a curve."""
+
+    row: StepRow
+    efficiency: Estimate  # over the fewest ranks of the curve
+    rounds: tuple[float, ...] = ()  # the efficiencies that it is the median of
+
+    @property
+    def ranks(self) -> int:
+        """Return the number of ranks."""
+        return self.row.case.ranks
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A step by one implementation on several numbers of ranks, the fewest first."""
+
+    name: str  # of the implementation, as tables show it
+    mode: str  # WEAK or STRONG
+    points: tuple[Point, ...]
+
+    @property
+    def base(self) -> Point:
+        """Return the point with the fewest ranks."""
+        return self.points[0]
+
+    @property
+    def last(self) -> Point:
+        """Return the point with the most ranks."""
+        return self.points[-1]
+
+    @property
+    def more(self) -> Sequence[Point]:
+        """Return all points but that with the fewest ranks."""
+        return self.points[1:]
+
+    def speedup(self, point: Point) -> Estimate:
+        """Return how many times the work of one rank is done per second, taking the fewest ranks for perfect."""
+        return point.efficiency.scaled(point.ranks)
+
+
+def curves(results: Iterable[Result]) -> list[Curve]:
+    """Return every curve of a scaling run, in the order of its rows; rows without a time are left out."""
+    return [curve for rows in _passes(results) for curve in _curves_of_pass(rows)]
+
+
+def find_point(found: Iterable[Curve], row: Result) -> tuple[Curve | None, Point | None]:
+    """Return the curve and the point that a row is, or (None, None)."""
+    for curve in found:
+        for point in curve.points:
+            if point.row is row:
+                return curve, point
+    return None, None
+
+
+def is_timed(result: Result) -> TypeGuard[StepRow]:
+    """Return whether a row is a step with a time to compare: predicted, or measured, right and undisturbed."""
+    measured = isinstance(result, StepTimes) and result.right and not result.disturbed
+    return measured or isinstance(result, StepPrediction)
+
+
+def _passes(results: Iterable[Result]) -> Iterator[list[StepRow]]:
+    """Yield the rows that took turns: from the fewest ranks to the most, of one mode."""
+    rows: list[StepRow] = []
+    before = 0
+    for result in results:
+        if not isinstance(result.case.work, Step):
+            continue
+        if result.case.ranks < before and rows:
+            yield rows
+            rows = []
+        before = result.case.ranks
+        if is_timed(result):
+            rows.append(result)
+    if rows:
+        yield rows
+
+
+def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[Curve]:
+    """Yield a curve for each implementation that was measured on more than the fewest ranks."""
+    fewest = min(row.case.ranks for row in rows)
+    bases = {row.implementation: row for row in rows if row.case.ranks == fewest}
+    for name in dict.fromkeys(row.implementation for row in rows if row.case.ranks > fewest):
+        base = bases.get(name)
+        if base is None and fewest == 1:  # one rank communicates nothing: any implementation's row will do
+            base = next(iter(bases.values()))
+        if base is None:
+            continue
+        more = [row for row in rows if row.implementation == name and row.case.ranks > fewest]
+        points = (Point(base, Estimate(1.0, 1.0, 1.0)), *(_point(base, row) for row in more))
+        # Older run files do not say the mode: equal work of every rank counts as weak.
+        first, last = step_of(base.case), step_of(more[-1].case)
+        equal = (first.products, first.seconds) == (last.products, last.seconds)
+        yield Curve(more[0].label, last.mode or (WEAK if equal else STRONG), points)
+
+
+def share_of(base: StepRow, row: StepRow) -> float:
+    """Return the work of a rank over that of a rank in the base; not every number of ranks divides the products."""
+    first, step = step_of(base.case), step_of(row.case)
+    return step.products / first.products if first.products else step.seconds / first.seconds
+
+
+def _point(base: StepRow, row: StepRow) -> Point:
+    share = share_of(base, row)
+    if isinstance(base, StepTimes) and isinstance(row, StepTimes):
+        pairs = zip(by_round(base), by_round(row), strict=False)
+        ratios = [share * first / seconds for first, seconds in pairs]
+        return Point(row, Estimate.of_median(ratios), tuple(ratios))
+    low, high = row.band
+    return Point(row, Estimate(*(share * base.typical / seconds for seconds in (row.typical, high, low))))
+
+
+# The law.  m is the number of ranks over the fewest of the curve, E the efficiency.  The law is
+# 1 / E - 1 = a (m - 1) + b m (m - 1), and linear in a and b once that is multiplied by E, so it is fitted by least
+# squares of relative residuals, with neither below 0.
+
+
+@dataclass(frozen=True)
+class Law:
+    """The universal scalability law of a curve: ranks wait for what they share, and talk to all others.
+
+    Source: N. Gunther, 1993.  Without coherence it is the law of G. Amdahl, 1967: contention is his serial share.
+    """
+
+    contention: Estimate  # a
+    coherence: Estimate  # b
+    residual: float | None  # relative RMS per degree of freedom; None without any degree of freedom
+
+    def efficiency(self, ranks: float) -> float:
+        """Return the efficiency at so many times the fewest ranks."""
+        return 1 / (1 + (ranks - 1) * (self.contention.value + ranks * self.coherence.value))
+
+
+def fit_law(curve: Curve) -> Law:
+    """Fit the law to a curve; one or two numbers of ranks besides the fewest tell nothing of coherence."""
+    ranks = np.array([point.ranks / curve.base.ranks for point in curve.more])
+    efficiency = np.array([point.efficiency.value for point in curve.more])
+    terms: Floats = np.stack([ranks - 1, ranks * (ranks - 1)], axis=1)[:, : 2 if len(ranks) > 2 else 1]
+    values = _least_squares(terms, efficiency)
+    freedom = len(ranks) - max(1, int(np.count_nonzero(values)))  # a parameter that stays 0 fits nothing
+    left = 1 / (1 + terms @ values) / efficiency - 1
+    residual = float(np.sqrt(np.sum(left**2) / freedom)) if freedom else None
+    # The ends of the parameters: by fits to every round, or to both ends of a prediction's band.
+    rounds = list(zip(*(point.rounds for point in curve.more), strict=False))
+    ends = [[point.efficiency.low for point in curve.more], [point.efficiency.high for point in curve.more]]
+    fits = np.array([_least_squares(terms, np.array(efficiencies)) for efficiencies in rounds or ends])
+    intervals = [median_interval(column) if rounds else (min(column), max(column)) for column in fits.T.tolist()]
+    estimates = [Estimate(float(value), *interval) for value, interval in zip(values, intervals, strict=True)]
+    contention, coherence = (*estimates, Estimate(0.0, 0.0, 0.0))[:2]
+    return Law(contention, coherence, residual)
+
+
+def _least_squares(terms: Floats, efficiency: Floats) -> Floats:
+    from scipy.optimize import nnls
+
+    values: Floats = nnls(efficiency[:, None] * terms, np.maximum(1 - efficiency, 0.0))[0]
+    return values
+
+
+# What would help, computed from the parts of a step.
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Seconds of a step: what a rank would compute alone, and what it computes, waits and communicates with others."""
+
+    alone: float
+    computing: float
+    waiting: float
+    exposed: float
+
+    def efficiency(self, computing: float, waiting: float, exposed: float, work: float = 1.0) -> float:
+        """Return the efficiency of a step with these parts that does so many times the work."""
+        return work * self.alone / (computing + waiting + exposed)
+
+
+class Remedy(NamedTuple):
+    """Something to try, with the efficiency that it would bring."""
+
+    words: str
+    efficiency: float
+    at_best: bool = True  # whether the efficiency may turn out lower
+
+
+def remedies(parts: Parts, platform: str) -> list[Remedy]:
+    """Return all that could be tried for a step with such parts."""
+    computing, waiting, exposed = parts.computing, parts.waiting, parts.exposed
+    kind = platforms().get(platform)
+    apart = kind.apart if kind else ""
+    larger_batch = parts.efficiency(_LARGER * computing, _LARGER * waiting, exposed, _LARGER)
+    # Waits of independent micro-batches average out; those of a slow rank do not.
+    accumulated = parts.efficiency(_LARGER * computing, _LARGER**0.5 * waiting, exposed, _LARGER)
+    half_exposed = parts.efficiency(computing, waiting, exposed / 2)  # latency stays, so this is a bound
+    return [
+        Remedy(f"a batch {_LARGER} times as large on every rank", larger_batch, at_best=False),
+        Remedy(f"accumulation of {_LARGER} micro-batches", accumulated),
+        Remedy("overlap", parts.efficiency(max(computing, exposed), waiting, 0.0)),
+        Remedy("a wire half as wide", half_exposed),
+        Remedy("an interconnect twice as fast", half_exposed),
+        Remedy("no rank later than another", parts.efficiency(computing, 0.0, exposed)),
+        Remedy(apart or "as much for every rank as one alone has", parts.efficiency(parts.alone, waiting, exposed)),
+    ]
+
+
+def parts_of(curve: Curve, point: Point) -> Parts:
+    """Return the parts of a point's step; alone, a rank computes its share of what a rank of the base does."""
+    row = point.row
+    alone = curve.base.row.typical * share_of(curve.base.row, row)
+    return Parts(alone, row.computing(), row.waiting(), row.exposed())
+
+
+def helpful_remedies(curve: Curve, point: Point) -> list[Remedy]:
+    """Return the remedies that would help a point, the one that helps most first."""
+    tried = remedies(parts_of(curve, point), point.row.platform)
+    helpful = [remedy for remedy in tried if remedy.efficiency > 1.005 * point.efficiency.value]
+    return sorted(helpful, key=lambda remedy: -remedy.efficiency)
+
+
+# The verdict in words.
+
+
+def judged(efficiency: Estimate) -> str:
+    """Return HEALTHY or POOR where all of the interval is; INCONCLUSIVE with THRESHOLD in it, or without one."""
+    if not efficiency.known:
+        return INCONCLUSIVE
+    if efficiency.low >= THRESHOLD:
+        return HEALTHY
+    return POOR if efficiency.surely_below(THRESHOLD) else INCONCLUSIVE
+
+
+def answer(found: Sequence[Curve]) -> list[str]:
+    """Return one line: how efficient the most ranks are, what limits them, and that nothing overlaps."""
+    said = "; ".join(_efficiency_line(curve) for curve in found)
+    instead = "`collbench step overlap` shows what overlap hides, `collbench train` plans with it"
+    return [f"without overlap, {said}. Each step computes, then communicates: {instead}."] if found else []
+
+
+def verdict(curve: Curve) -> list[str]:
+    """Return lines: the verdict on the most ranks, the law that fits, and what would help where it is not healthy."""
+    said = [_efficiency_line(curve), _law_line(curve)]
+    if judged(curve.last.efficiency) == HEALTHY:
+        return said
+    named = []
+    for remedy in helpful_remedies(curve, curve.last)[:_MOST_REMEDIES]:
+        named.append(f"{remedy.words} ({'at most ' if remedy.at_best else ''}{remedy.efficiency:.0%})")
+    if named:
+        said.append(f"would raise efficiency: {', '.join(named)}")
+    return said
+
+
+def _efficiency_line(curve: Curve) -> str:
+    point = curve.last
+    speedup, efficiency = curve.speedup(point), point.efficiency
+    parts = parts_of(curve, point)
+    whole = parts.computing + parts.waiting + parts.exposed
+    base = "" if curve.base.ranks == 1 else f" (taking {curve.base.ranks} ranks for perfect)"
+    remarks = [f"{parts.exposed / whole:.0%} of the step is communication", f"{parts.waiting / whole:.0%} waiting"]
+    slower = parts.computing / parts.alone - 1
+    if slower > 0.02:
+        remarks.append(f"computing takes {slower:.0%} longer than alone")
+    first, step = step_of(curve.base.row.case), step_of(point.row.case)
+    if curve.mode == STRONG and step.products:
+        fair = first.products * curve.base.ranks / point.ranks
+        if abs(step.products / fair - 1) > _UNEVEN:
+            remarks.append(f"products cannot be shared evenly: a rank makes {step.products}, its share is {fair:.3g}")
+    return (
+        f"{curve.name}, {curve.mode}: {point.ranks:,} ranks give {speedup.text(unit='x')}{base}: "
+        f"{efficiency.value:.0%}, {judged(efficiency)} (healthy from {THRESHOLD:.0%}); "
+        f"{', '.join(remarks)}"
+    )
+
+
+def _law_line(curve: Curve) -> str:
+    if all(curve.speedup(point).value < 1 for point in curve.more):
+        return "no law of scaling: more ranks do less a second than one"
+    law = fit_law(curve)
+    off = "exact with so few points" if law.residual is None else f"off by {law.residual:.1%}"
+    if law.coherence.high > 0:
+        parameters = f"contention {law.contention.text()}, coherence {law.coherence.text()}"
+        return f"universal scalability law: {parameters}, {off}"
+    return f"Amdahl's law: serial share {law.contention.text()}, {off}"

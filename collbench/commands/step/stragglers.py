@@ -1,0 +1,307 @@
+"""Which rank is late, as a rule or now and then, by how much, and what it costs the others.
+
+Durations cannot tell the cause of a long step from its victims: a rank that waits for a late one is as long in the
+collective as the late rank is in its products.  Moments of arrival on one clock can.
+
+A rank that something else disturbs for a while is late in every step of it, hundreds one after another, so single steps
+are not independent.  Whole stretches of steps are: a rank is called late only if it is notably late in most stretches,
+or if it costs the others notably more than any other rank does in most series.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from collbench.analysis.bootstrap import autocorrelation_time, memory
+from collbench.commands.step.rows import Series, StepTimes
+from collbench.commands.step.work import SEQUENTIAL, Step
+from collbench.results import Result
+from collbench.results.facts import PACED
+from collbench.stats import Estimate
+from collbench.units import format_seconds
+
+NOTABLE = 0.05  # of a step: a rank that costs less is not worth a search
+ERROR = 0.01  # probability of naming a rank where none is late, all ranks together
+STRETCH = 0.05  # seconds that a stretch lasts at least: ten times what a scheduler gives a process at once
+STRETCHES = 24  # the goal: fewer than 9 cannot decide about two ranks, fewer than 14 not about 64
+_REMEMBERED = 2.0  # autocorrelation times that a stretch lasts
+_MOST = 2 / 3  # of the stretches, and of the series, in which a rank must be notably late
+PERCENTS = (50.0, 99.0, 99.9)
+"""Percentiles of step times that are shown."""
+_TAIL_ERROR = 0.05  # of the interval of a percentile
+_UNCORRELATED = 0.05  # a correlation that counts as none
+_CHANCE = 2.0  # events that follow each other as closely as others by chance
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Places = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
+
+
+@dataclass(frozen=True)
+class StepArrays:
+    """All steps of one row, series after series: arrays by rank and step, in seconds."""
+
+    slices: tuple[slice, ...]  # the steps of every series
+    seconds: Floats  # by step: from the last rank's end of the step before to the last rank's end
+    computing: Floats  # from a rank's end of one step to its having computed the next
+    last: Places  # the rank that was the last to have computed, by step
+    late: Floats  # how long after the median of the others a rank had computed; negative before it
+    waited: Floats  # how long a rank had computed before the last one had
+
+    @classmethod
+    def of(cls, series: Sequence[Series]) -> "StepArrays":
+        """Make the arrays of at least one series."""
+        computed = np.concatenate([np.array(part.computed) for part in series], axis=1)
+        done = np.concatenate([np.array(part.done) for part in series], axis=1)
+        begun = np.concatenate([np.column_stack([part.begun, np.array(part.done)[:, :-1]]) for part in series], axis=1)
+        ends = np.cumsum([part.steps for part in series]).tolist()
+        last_done = done.max(axis=0)
+        before = np.concatenate([[0.0], last_done[:-1]])
+        starts = [0, *ends[:-1]]
+        before[starts] = begun[:, starts].min(axis=0)
+        return cls(
+            slices=tuple(slice(start, end) for start, end in zip(starts, ends, strict=True)),
+            seconds=last_done - before,
+            computing=computed - begun,
+            last=computed.argmax(axis=0),
+            late=after_others(computed),
+            waited=computed.max(axis=0) - computed,
+        )
+
+    @property
+    def ranks(self) -> int:
+        """Return the number of ranks."""
+        return len(self.computing)
+
+    @property
+    def count(self) -> int:
+        """Return the number of steps, all series together."""
+        return len(self.seconds)
+
+    @cached_property
+    def median(self) -> float:
+        """Return the median seconds of a step."""
+        return float(np.median(self.seconds))
+
+    def last_share(self, rank: int) -> float:
+        """Return the share of the steps in which a rank was the last."""
+        return float((self.last == rank).mean())
+
+    def cost(self, rank: int) -> float:
+        """Return what the others wait for a rank where it is the last, the mean over them, as a share of all time."""
+        waited = self.waited[:, self.last == rank].sum() / max(1, self.ranks - 1)
+        return float(waited / self.seconds.sum())
+
+
+def straggler_rows(results: Iterable[Result]) -> list[tuple[StepTimes, StepArrays]]:
+    """Return the rows that tell who is late; none where steps were compared with each other (scaling, overlap).
+
+    All rows must have the same number of ranks, two at least, and do one part of a step after the other.
+    """
+    rows = [(result, result.case.work) for result in results if isinstance(result.case.work, Step)]
+    if {step.schedule for _, step in rows} != {SEQUENTIAL} or any(step.mode for _, step in rows):
+        return []
+    if len({result.case.ranks for result, _ in rows}) > 1:
+        return []
+    found = []
+    for result, _ in rows:
+        if isinstance(result, StepTimes) and result.right and result.case.ranks > 1:
+            steps = StepArrays.of(result.series)
+            if steps.median > 0:
+                found.append((result, steps))
+    return found
+
+
+def after_others(moments: Floats) -> Floats:
+    """Return by how much every row of each column exceeds the median of the column's other rows; 0 if there are none.
+
+    Against the median of all rows, of two ranks one would be half as late as it is.
+    """
+    ranks = len(moments)
+    if ranks == 1:
+        return np.zeros_like(moments)
+    order = moments.argsort(axis=0, kind="stable")
+    ordered = np.take_along_axis(moments, order, axis=0)
+    place = order.argsort(axis=0, kind="stable")
+    low, high = (ranks - 2) // 2, (ranks - 1) // 2
+    below, above = (np.take_along_axis(ordered, at + (at >= place), axis=0) for at in (low, high))
+    after: Floats = moments - (below + above) / 2
+    return after
+
+
+def split(steps: slice, length: int) -> Iterator[slice]:
+    """Yield consecutive parts of about equal length, each about *length* long; at least one."""
+    total = steps.stop - steps.start
+    count = max(1, round(total / length))
+    for part in range(count):
+        yield slice(steps.start + total * part // count, steps.start + total * (part + 1) // count)
+
+
+def stretches(steps: StepArrays) -> list[slice]:
+    """Return parts of series that are nearly independent: as long as disturbances last, and as lateness is remembered.
+
+    Where that leaves too few they are shorter than lateness is remembered, but last as long as disturbances do.
+    """
+    shortest = max(1, round(STRETCH / max(steps.median, 1e-9)))
+    longest_series = max(steps.slices, key=lambda series: series.stop - series.start)
+    remembered = max(memory(steps.late[rank, longest_series]) for rank in range(steps.ranks))
+    desired = max(shortest, round(_REMEMBERED * remembered))
+    length = max(shortest, min(desired, steps.count // STRETCHES))
+    return [part for series in steps.slices for part in split(series, length)]
+
+
+class Finding(Enum):
+    """What is said of a rank, or of all ranks."""
+
+    LATE = "late"
+    OFTEN = "late now and then"
+    CLEAR = "clear"
+    UNCLEAR = "unclear"
+
+
+@dataclass(frozen=True)
+class RankStatistics:
+    """How late one rank is by stretches and series, and what it costs."""
+
+    rank: int
+    ranks: int  # in all
+    stretches: tuple[float, ...]  # its median lateness in each, over the median step
+    series: tuple[float, ...]  # the same by series
+    costs: tuple[float, ...]  # by series: what the others wait for it beyond the costliest other rank, as a time share
+    last: float  # share of the steps in which it was the last
+    cost: float  # share of the time that the others wait for it
+    computing: float  # median seconds of a step
+
+    @cached_property
+    def late(self) -> Estimate:
+        """Return the median lateness over the median step; there is no interval where there are too few stretches."""
+        return Estimate.of_median(self.stretches, 1 - ERROR / self.ranks)
+
+    @property
+    def finding(self) -> Finding:
+        """Return whether the rank is late as a rule, now and then, or not, or whether that is unclear."""
+        if self.late.surely_above(NOTABLE) and _mostly_notable(self.stretches) and _mostly_notable(self.series):
+            return Finding.LATE
+        costs = Estimate.of_median(self.costs, 1 - ERROR / self.ranks)
+        if costs.surely_above(NOTABLE) and _mostly_notable(self.costs):
+            return Finding.OFTEN
+        return Finding.CLEAR if self.late.surely_below(NOTABLE) else Finding.UNCLEAR
+
+
+def straggler_test(rows: Sequence[StepArrays]) -> list[RankStatistics]:
+    """Judge every rank by the rows of all implementations of a run, which computed the same work in turn.
+
+    A rank that only one implementation lets go later than the others is not late in most stretches.
+    """
+    ranks = rows[0].ranks
+    parts = [stretches(steps) for steps in rows]
+    found = []
+    for rank in range(ranks):
+        by_stretch: list[float] = []
+        by_series: list[float] = []
+        costs: list[float] = []
+        for steps, of_steps in zip(rows, parts, strict=True):
+            late = steps.late[rank] / steps.median
+            by_stretch += [float(np.median(late[stretch])) for stretch in of_steps]
+            by_series += [float(np.median(late[series])) for series in steps.slices]
+            costs += [_excess_cost(steps, rank, series) for series in steps.slices]
+        shares = [(steps.last_share(rank), steps.cost(rank), np.median(steps.computing[rank])) for steps in rows]
+        means = np.mean(shares, axis=0).tolist()
+        found.append(RankStatistics(rank, ranks, tuple(by_stretch), tuple(by_series), tuple(costs), *means))
+    return found
+
+
+def _excess_cost(steps: StepArrays, rank: int, series: slice) -> float:
+    """Return what the others wait where that rank is the last, less that of the costliest other rank, over all time."""
+    waited = np.bincount(steps.last[series], steps.waited[:, series].sum(axis=0), steps.ranks)
+    excess = float(waited[rank] - np.delete(waited, rank).max())
+    return excess / (steps.ranks - 1) / float(steps.seconds[series].sum())
+
+
+def _mostly_notable(values: Sequence[float]) -> bool:
+    return bool((np.array(values) > NOTABLE).mean() >= _MOST)
+
+
+def verdicts(results: Iterable[Result]) -> list[str]:
+    """Return the verdict on the ranks of a run, by all rows that tell who is late; nothing without such rows.
+
+    Where devices wait for the host, the rank that the host serves last is late: that is the host's order, not a
+    straggler.  Implementations have steps of different lengths, so lateness is a share of a step.
+    """
+    known = straggler_rows(results)
+    rows = [steps for result, steps in known if not result.note.paced]
+    if known and not rows:
+        return [f"inconclusive: {PACED}"]
+    if not rows:
+        return []
+    found = straggler_test(rows)
+    late = []
+    for one in found:
+        if one.finding in (Finding.LATE, Finding.OFTEN):
+            late.append(
+                f"rank {one.rank} is {one.finding.value}: last in {one.last:.0%} of the steps, "
+                f"by {_of_step(one.late)}; the others wait for it {one.cost:.0%} of the time"
+            )
+    if late:
+        return ["; ".join(late)]
+    unclear = [rank for rank in found if rank.finding is Finding.UNCLEAR]
+    if not unclear:
+        latest = max(found, key=lambda rank: rank.last).rank
+        shares = np.concatenate([steps.late[latest, steps.last == latest] / steps.median for steps in rows])
+        return [f"no straggler; rank {latest} is latest most often, by {np.median(shares):.1%} of a step"]
+    worst = max(unclear, key=lambda rank: rank.late.value)
+    more = f" (as may {len(unclear) - 1} more)" if len(unclear) > 1 else ""
+    return [
+        f"inconclusive: rank {worst.rank} may be late{more}, by {_of_step(worst.late)}; "
+        "take more --steps, or end other programs"
+    ]
+
+
+def _of_step(late: Estimate) -> str:
+    return f"{late.text('{:z.1%}'.format)} of a step"
+
+
+def costliest(steps: StepArrays) -> list[RankStatistics]:
+    """Return the ranks of a row, those that cost the others most first, judged by this row alone."""
+    return sorted(straggler_test([steps]), key=lambda rank: rank.cost, reverse=True)
+
+
+def signed(seconds: float) -> str:
+    """Return a time that may be negative as text."""
+    return f"{'-' if seconds < 0 else ''}{format_seconds(abs(seconds))}"
+
+
+# The noise of step times: percentiles far out, and for how long a disturbance lasts.
+
+
+def tail(samples: Floats, percent: float) -> Estimate | None:
+    """Return a percentile with its 95 % interval.
+
+    None where the interval would need samples beyond the largest (p99.9 needs 3,688).
+
+    Distribution-free: the number of independent samples below a percentile is binomial (W. R. Thompson, 1936).  Long
+    steps that come together are one event: they count as fewer, by how long being above the percentile lasts.
+    """
+    if not len(samples):
+        return None
+    value = float(np.quantile(samples, percent / 100))
+    independent = int(len(samples) / event_length((samples > value).astype(float)))
+    from scipy.special import bdtr  # imported here since it takes 0.1 s
+
+    # Of the order statistics that hold the percentile between them: the probability of at most so many below.
+    below = bdtr(np.arange(independent + 1), independent, percent / 100)
+    first = int(np.searchsorted(below, _TAIL_ERROR / 2, side="right"))
+    last = int(np.searchsorted(below, 1 - _TAIL_ERROR / 2)) + 1
+    if not independent or first < 1 or last > independent:
+        return None
+    low, high = np.quantile(samples, (first / independent, last / independent))
+    return Estimate(value, float(low), float(high))
+
+
+def event_length(values: Floats) -> float:
+    """Return for how many steps an event lasts (autocorrelation time), 1 if all are independent; *values*: 0 or 1."""
+    least = max(_UNCORRELATED, _CHANCE / max(1.0, values.sum()))
+    return autocorrelation_time(values - values.mean(), least)

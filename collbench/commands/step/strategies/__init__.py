@@ -1,0 +1,66 @@
+"""Strategies that keep the weights of ranks that train together in step: a file here defines STRATEGIES, found here."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from collbench import algorithms
+from collbench.cases import Case
+from collbench.commands.step.strategies.trainer import Training
+from collbench.commands.step.work import Job
+from collbench.errors import UsageError, unknown
+from collbench.platforms.interface import Platform
+from collbench.platforms.layout import Needs
+
+PLATFORM = "cpu"
+"""Where strategies train: the job is computed by NumPy."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to train on many ranks."""
+
+    name: str
+    prepare: Callable[[Case, Platform, float, Callable[[], None]], Training]  # *Collective*; may raise Unsupported
+    order: int  # place in tables
+    uses: tuple[str, ...] = ()  # implementations of the all-reduce
+    window_nbytes: Callable[[Job], int] = lambda job: 0  # requested in each rank's window
+
+
+@cache
+def strategies() -> dict[str, Strategy]:
+    """Return every strategy by name, in the order of tables."""
+    records: list[Strategy] = []
+    for module in pkgutil.iter_modules(__path__):
+        records += getattr(importlib.import_module(f"{__name__}.{module.name}"), "STRATEGIES", ())
+    return {record.name: record for record in sorted(records, key=lambda record: record.order)}
+
+
+def choose(names: str) -> tuple[str, ...]:
+    """Return the strategies that `--strategy` names, with commas between, or `all`.
+
+    Raises:
+        UsageError: A name is unknown or given twice.
+
+    """
+    words = [word.strip() for word in names.split(",")]
+    for word in words:
+        if word != "all" and word not in strategies():
+            raise unknown("strategy", word, ["all", *strategies()])
+    if len(set(words)) < len(words):
+        raise UsageError(f"--strategy {names} names one twice; choose from: {', '.join(['all', *strategies()])}")
+    return tuple(name for name in strategies() if name in words or "all" in words)
+
+
+def needs(names: Iterable[str], jobs: Iterable[Job], ranks: int, platform: str) -> Needs:
+    """Return the memory that strategies want, each for itself and for the implementations that it uses."""
+    chosen, every = [strategies()[name] for name in names], list(jobs)
+    used = {name for strategy in chosen for name in strategy.uses}
+    requested = algorithms.needs(sorted(used), ranks, platform)
+    fifos = dict(requested.fifos)
+    for strategy in chosen:
+        if nbytes := max(map(strategy.window_nbytes, every)):
+            fifos[strategy.name] = nbytes
+    return Needs(fifos, requested.multicast)

@@ -1,0 +1,246 @@
+"""Which strategy of synchronisation reaches a loss first, in seconds and in steps, and how sure that is over seeds.
+
+A seed is one draw of first weights and order of samples, the same for all strategies, so they are compared seed by
+seed: the logarithms of ratios are taken to vary as a normal distribution does, and an interval is Student's.  With one
+seed there is no interval, and no verdict.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from statistics import fmean, stdev
+
+from collbench.commands.step.rows import Point, Trained
+from collbench.commands.step.strategies import strategies
+from collbench.commands.step.work import job_of
+from collbench.present.columns import Column
+from collbench.results import Result, by_key
+from collbench.stats import Estimate, student
+from collbench.units import format_list, format_seconds
+
+ERROR = 0.05  # probability that an interval does not cover
+LEVEL = 0.01  # relative difference below which two strategies are equal
+_LEARNT = 0.5  # of its first loss: a run that never gets so low has learnt nothing to be compared by
+_LARGEST_POWER = 700.0  # of e, that is a finite number
+_MARGIN = 1.1  # the target over the least loss of the worst run, so that one lucky point does not decide
+_KNOWN = 20.0  # times a mean, from which on the ends of an interval say nothing
+
+
+class Effort(Enum):
+    """What a strategy needs to reach the target."""
+
+    SECONDS = "time"
+    STEPS = "steps"
+
+    def of(self, run: Trained, point: Point) -> float:
+        """Return the seconds or steps of a run up to a point; steps as if all ranks had made as many."""
+        return point.seconds if self is Effort.SECONDS else point.batches / run.case.ranks
+
+
+def geometric_mean(values: Iterable[float], error: float = ERROR) -> Estimate:
+    """Return the geometric mean of values above 0, and the interval that misses it with the probability *error*.
+
+    A single value has no interval.
+    """
+    logs = [math.log(value) for value in values]
+    mean = fmean(logs)
+    if len(logs) < 2:
+        return Estimate(_exp(mean))
+    off = student(1 - error / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    return Estimate(_exp(mean), _exp(mean - off), _exp(mean + off))
+
+
+def _exp(power: float) -> float:
+    return math.exp(power) if power < _LARGEST_POWER else math.inf
+
+
+@dataclass(frozen=True)
+class StrategyRuns:
+    """The right runs of a strategy by seed, and where each reached the target."""
+
+    name: str
+    runs: Mapping[int, Trained]
+    target: float
+
+    @cached_property
+    def goals(self) -> dict[int, Point]:
+        """Return the point that reached the target, by seed; without runs that never got so low."""
+        found = {}
+        for seed, run in self.runs.items():
+            point = run.reached(self.target)
+            if point and point.batches > 0 and point.seconds > 0:
+                found[seed] = point
+        return found
+
+    @property
+    def arrived(self) -> bool:
+        """Return whether the target was reached with every seed."""
+        return bool(self.runs) and len(self.goals) == len(self.runs)
+
+    def mean(self, effort: Effort) -> Estimate:
+        """Return the mean over seeds of the seconds or steps to the target."""
+        return geometric_mean(effort.of(self.runs[seed], goal) for seed, goal in self.goals.items())
+
+    @property
+    def rate(self) -> Estimate:
+        """Return the samples per second."""
+        return geometric_mean(run.rate for run in self.runs.values())
+
+    def ratio(self, other: "StrategyRuns", effort: Effort, error: float = ERROR) -> Estimate | None:
+        """Return how many times as much it needs as another, over the seeds that both have; None without any."""
+        ratios = []
+        for seed, goal in self.goals.items():
+            if seed in other.goals:
+                ratios.append(effort.of(self.runs[seed], goal) / effort.of(other.runs[seed], other.goals[seed]))
+        return geometric_mean(ratios, error) if ratios else None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """All strategies of a run and the loss that they are compared by."""
+
+    target: float
+    entries: tuple[StrategyRuns, ...]
+
+    @property
+    def short(self) -> list[StrategyRuns]:
+        """Return the strategies that do not reach the target with every seed."""
+        return [entry for entry in self.entries if not entry.arrived]
+
+    def ranked(self, effort: Effort) -> list[StrategyRuns]:
+        """Return the strategies that reach the target with every seed, the first one first."""
+        arrived = [entry for entry in self.entries if entry.arrived]
+        return sorted(arrived, key=lambda entry: entry.mean(effort).value)
+
+    def after(self, first: StrategyRuns, effort: Effort) -> dict[str, Estimate]:
+        """Return how many times as much all others need as one; together these intervals cover with 95 %.
+
+        The error is divided by their number (Bonferroni), as one of many could win by chance.
+        """
+        others = [other for other in self.ranked(effort) if other is not first]
+        ratios = {other.name: other.ratio(first, effort, ERROR / len(others)) for other in others}
+        return {name: ratio for name, ratio in ratios.items() if ratio}
+
+
+def ranking(results: Sequence[Result]) -> Ranking | None:
+    """Rank the strategies of a run by the target that was set, or by the lowest loss that all that learn reach.
+
+    Returns:
+        None if no strategy learns.
+
+    """
+    runs: dict[str, dict[int, Trained]] = {}
+    for result in results:
+        if isinstance(result, Trained) and result.right and not result.disturbed and _usable(result):
+            runs.setdefault(result.implementation, {})[job_of(result.case).seed] = result
+    every = [run for by_seed in runs.values() for run in by_seed.values()]
+    chosen = next((target for run in every if (target := job_of(run.case).target)), None)
+    if not chosen:
+        # The lowest loss that all strategies reach which learn with every seed.
+        least: list[float] = []
+        for by_seed in runs.values():
+            if all(run.least <= _LEARNT * run.points[0].loss for run in by_seed.values()):
+                least += [run.least for run in by_seed.values()]
+        if not least:
+            return None
+        chosen = round_up(_MARGIN * max(least))
+    known = [name for name in strategies() if name in runs]
+    names = [*known, *(name for name in runs if name not in known)]  # files of other releases may have other strategies
+    return Ranking(chosen, tuple(StrategyRuns(name, runs[name], chosen) for name in names))
+
+
+def _usable(run: Trained) -> bool:
+    """Return whether it can be compared: a run file may have a loss of 0, or say that nothing was learnt from."""
+    return bool(run.case.work) and run.rate > 0 and run.least > 0 and run.points[0].batches < run.points[-1].batches
+
+
+def round_up(value: float) -> float:
+    """Return the value rounded up to two digits."""
+    scale = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / scale - 1e-9) * scale:.6g}")
+
+
+# In words.
+
+
+def ranked_rows(found: Ranking) -> list[StrategyRuns]:
+    """Return the strategies, the first to the target first."""
+    return [*found.ranked(Effort.SECONDS), *found.short]
+
+
+def ranking_columns(found: Ranking) -> tuple[Column[StrategyRuns], ...]:
+    """Return the columns of a ranking; intervals are text."""
+
+    def mean(effort: Effort, form: Callable[[float], str]) -> Callable[[StrategyRuns], str | None]:
+        return lambda row: _text(row.mean(effort), form) if row.arrived else None
+
+    def over_first(effort: Effort) -> Callable[[StrategyRuns], str | None]:
+        after = found.after(ranked_rows(found)[0], effort)
+        return lambda row: _times(after[row.name]) if row.name in after else None
+
+    seconds = mean(Effort.SECONDS, format_seconds)
+    return (
+        Column("", lambda row: row.name, key="strategy"),
+        Column(f"seconds to loss {found.target:g}", lambda row: seconds(row) or "not reached", form=">"),
+        Column("steps", mean(Effort.STEPS, "{:.0f}".format), importance=2, form=">"),
+        Column("samples/s", lambda row: _text(row.rate, "{:,.0f}".format), importance=1, form=">"),
+        Column("time over the first's", over_first(Effort.SECONDS)),
+        Column("steps over the first's", over_first(Effort.STEPS), importance=3),
+    )
+
+
+def verdicts(results: Sequence[Result]) -> list[str]:
+    """Return what is said of a run; nothing if no strategy learns."""
+    found = ranking(results)
+    return list(verdict(found)) if found else []
+
+
+def verdict(found: Ranking) -> Iterator[str]:
+    """Yield lines: which strategy is first in seconds and in steps, and which never get there."""
+    if len(found.entries) - len(found.short) > 1:
+        yield f"in time: {_first(found, Effort.SECONDS)}"
+        yield f"in steps: {_first(found, Effort.STEPS)}"
+    for entry in found.short:
+        far = len(entry.runs) - len(entry.goals)
+        yield f"{entry.name} does not reach loss {found.target:g} with {far} of {len(entry.runs)} seeds"
+
+
+def _first(found: Ranking, effort: Effort) -> str:
+    first = found.ranked(effort)[0]
+    after = found.after(first, effort)
+    names = by_key(after, lambda name: _place(after[name]))
+    level, later = names.get("level", []), names.get("behind", [])
+    unsure = [name for name in after if name not in (*level, *later)]
+    if unsure:
+        words = (
+            f"inconclusive which is first to loss {found.target:g}: {first.name} has the lowest mean, "
+            f"{format_list(unsure)} may be as fast ({unsure[0]}: {_times(after[unsure[0]])})"
+        )
+        surely = [f"{name}, {_times(after[name])} the {effort.value}" for name in later]
+        return f"{words}; surely later: {'; '.join(surely)}" if surely else words
+    rest = f"; {later[0]}, the next, needs {_times(after[later[0]])} the {effort.value}" if later else ""
+    if level:
+        return f"{format_list([first.name, *level])} reach loss {found.target:g} first, level within {LEVEL:.0%}{rest}"
+    return f"{first.name} reaches loss {found.target:g} first{rest}"
+
+
+def _place(ratio: Estimate) -> str:
+    if ratio.surely_level(LEVEL):
+        return "level"
+    if ratio.holds(1):
+        return "inconclusive"
+    return "behind" if ratio.surely_above(1) else "ahead"
+
+
+def _text(mean: Estimate, form: Callable[[float], str], unit: str = "", alone: str = "") -> str:
+    """Return a mean with its interval where that says something, or with what to say of a single seed."""
+    if not mean.known:
+        return f"{form(mean.value)}{unit}{alone}"
+    return f"{form(mean.value)}{unit} (hardly known)" if mean.high > _KNOWN * mean.value else mean.text(form, unit)
+
+
+def _times(ratio: Estimate) -> str:
+    """Return a ratio with its interval: `1.90x (1.60 .. 2.30)`."""
+    return _text(ratio, "{:.2f}".format, "x", " (one seed: no interval)")

@@ -1,0 +1,160 @@
+"""Carries training jobs out: every strategy once for a seed, after a few steps that are held against plain SGD."""
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collbench.cases import Case, Sampling, Sweep
+from collbench.commands.step import strategies as of_training
+from collbench.commands.step.rows import Point, Trained
+from collbench.commands.step.strategies import Strategy, strategies
+from collbench.commands.step.strategies.network import first_weights, held_out, loss
+from collbench.commands.step.strategies.trainer import Kept, Training, check_weights, plain_sgd
+from collbench.commands.step.work import Job, job_of
+from collbench.errors import Unsupported
+from collbench.measure.checks import SEEDS
+from collbench.measure.clocks import DIGITS
+from collbench.measure.sampling import Heartbeat
+from collbench.platforms.interface import Platform
+from collbench.platforms.layout import Needs
+from collbench.platforms.scheduling import RunQueue
+from collbench.results import Note, Result, Skipped
+from collbench.results.facts import Scheduling
+
+FIRST = 4  # steps that are made and held against plain SGD before any that count
+TURN = 15  # steps of a turn: a slow rank makes some in it, and a machine's load hardly changes
+
+
+def needs(sweep: Sweep, platform: str) -> Needs:
+    """Return what a sweep's strategies want of memory."""
+    return of_training.needs(sweep.implementations, map(job_of, sweep.cases()), sweep.ranks, platform)
+
+
+def measure(
+    case: Case,
+    names: Sequence[str],
+    platform: Platform,
+    sampling: Sampling,
+    heartbeat: Heartbeat,
+    launches: Mapping[str, int] | None = None,
+) -> Iterator[Result]:
+    """*Collective*: yield a result of each strategy, in an order that turns with the seed, as drift should favour none.
+
+    They take turns, A B B A, some steps at a time, so that whatever else the machine does meets them all alike.
+
+    Raises:
+        CaseFailed: Ranks waited in vain; the platform must then be opened anew.
+
+    """
+    start, steps = job_of(case).seed % len(names), job_of(case).steps
+    runs: list[tuple[Strategy, Training]] = []
+    for name in (*names[start:], *names[:start]):
+        tried = _try(case, strategies()[name], platform, sampling, partial(heartbeat, name))
+        if isinstance(tried, Training):
+            runs.append((strategies()[name], tried))
+        else:
+            yield tried
+    order = list(runs)
+    for until in (*range(TURN, steps, TURN), steps):
+        for strategy, training in order:
+            heartbeat(strategy.name)
+            _go(training, until)
+        order.reverse()
+    for strategy, training in runs:
+        heartbeat(strategy.name)
+        yield _finish(strategy, training)
+
+
+def _try(
+    case: Case, strategy: Strategy, platform: Platform, sampling: Sampling, alive: Callable[[], None]
+) -> Training | Trained | Skipped:
+    """Return a run that is ready to train, after a few steps that were right; a result where nothing is left to do."""
+    alive()
+    # Ranks that average after every step, and wait for each other, make one step together, whatever the strategy.
+    together = replace(job_of(case), steps=min(FIRST, job_of(case).steps), every=1, staleness=0)
+    try:
+        training = _prepare(replace(case, work=together), strategy, platform, sampling, alive)
+        _go(training, together.steps)
+        result = _finish(strategy, training, plain_sgd(together, case.ranks))
+        if result.wrong or sampling.check_only:
+            return replace(result, case=case)
+        return _prepare(case, strategy, platform, sampling, alive)
+    except Unsupported as reason:
+        return Skipped(case, strategy.name, platform.name, str(reason))
+
+
+def _prepare(
+    case: Case, strategy: Strategy, platform: Platform, sampling: Sampling, alive: Callable[[], None]
+) -> Training:
+    platform.checker.fill(case, SEEDS[0])  # so that the content of the guards is known
+    with platform.team.agreeing():
+        return strategy.prepare(case, platform, sampling.timeout, alive)
+
+
+def _go(training: Training, until: int) -> None:
+    """*Collective*: train from a meeting on; the second one lets no rank compute before all have begun.
+
+    The moments of kept weights become seconds of training: the time between two turns does not count.
+    """
+    platform, first = training.platform, len(training.kept)
+    gc.collect()
+    platform.launcher.synchronize()
+    begun = time.perf_counter()
+    platform.launcher.synchronize()
+    with platform.team.agreeing():
+        with RunQueue() as waited:
+            ended = training.go(until)
+        training.spoils.append(waited.spoiled and not platform.note.oversubscribed)
+        platform.compute.refuse_given_up()
+        for operation in training.operations:
+            if operation.refuse:
+                operation.refuse()
+    # Ranks with copies may be on several machines, and have a clock each; those that share one copy have one clock.
+    turns = [(begun, ended)] if training.copied else platform.team.exchange((begun, ended))
+    start = min(begun for begun, _ in turns)
+    for number, kept in enumerate(training.kept[first:], first):
+        training.kept[number] = kept._replace(moment=training.seconds + kept.moment - start)
+    training.seconds += max(ended for _, ended in turns) - start
+
+
+def _finish(strategy: Strategy, training: Training, expected: NDArray[np.float64] | None = None) -> Trained:
+    """*Collective*: check what became of a run, and return its result.
+
+    The weights must be the expected ones; where those are not known, the first ones less all gradients.
+    """
+    platform, job = training.platform, training.job
+    kept = [] if training.copied and training.rank else training.kept  # rank 0 speaks for all copies
+    own = (kept, training.digest(), training.gradients, training.age, training.computed, training.spoils)
+    lists, digests, gradients, ages, computed, spoils = zip(*platform.team.exchange(own), strict=True)
+    kept = sorted(chain.from_iterable(lists), key=lambda weights: weights.version)
+    if expected is None:
+        expected = first_weights(job) - job.rate / training.ranks * sum(gradients)
+    steps = tuple(map(len, computed))
+    failure = platform.checker.overrun(training.case) or check_weights(job, kept, steps, digests, expected)
+    training.closing.close()
+    return Trained(
+        case=training.case,
+        implementation=strategy.name,
+        platform=platform.name,
+        points=() if failure else tuple(_loss_curve(job, kept)),
+        seconds=kept[-1].moment if kept else 0.0,
+        steps=steps,
+        computing=tuple(round(sum(seconds), DIGITS) for seconds in computed),
+        age=sum(ages) / max(1, sum(steps)),
+        mismatch=failure,
+        note=platform.note | Note.of(*(operation.library for operation in training.operations)),
+        scheduling=None if failure else Scheduling.of_ranks(spoils),
+    )
+
+
+def _loss_curve(job: Job, kept: Sequence[Kept]) -> Iterator[Point]:
+    """Yield losses of the first weights and of those that were kept."""
+    yield Point(0, 0.0, loss(job, first_weights(job), *held_out(job)))
+    for version, moment, weights in kept:
+        yield Point(version, round(moment, DIGITS), loss(job, weights, *held_out(job)))

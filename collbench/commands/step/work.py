@@ -1,0 +1,144 @@
+"""What ranks do besides the collective: a training step of matrix products, or a small training job."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from collbench.cases import Case, Work
+from collbench.units import Count, Duration, Factor, format_seconds, format_size
+
+BUCKET_UNIT = 128  # bytes: buckets start at multiples of it, as buffers do
+ITEM = 4  # bytes of a weight: float32
+
+SEQUENTIAL, COMPUTE, COMMUNICATE = "sequential", "compute", "communicate"
+WEAK, STRONG = "weak", "strong"
+"""What stays the same on more ranks: the work of every rank, or that of all together."""
+
+SlowRanks = tuple[tuple[int, Factor], ...]
+"""Ranks that compute so many times as much, on purpose."""
+
+
+@dataclass(frozen=True)
+class Step(Work):
+    """What every rank does in a step besides the collective of its case.
+
+    Its matrix products make what the collective reduces.  Products are counted, not seconds: the same step is the same
+    work on any machine and on any number of ranks.
+    """
+
+    FIELD: ClassVar = "step"
+    MODULE: ClassVar = "collbench.commands.step.measured"
+
+    products: Count  # of square matrices of float32, on every rank
+    size: Count  # rows of such a matrix
+    schedule: str = SEQUENTIAL  # how computing and communication overlap: a name of collbench.schedules
+    bucket: Count = 0  # bytes of the array that are handed over at once; 0: all of it
+    slow: SlowRanks = ()
+    seconds: Duration = 0.0  # of computing, where nothing is executed and products are not counted
+    mode: Annotated[str, Meta(pattern="^(weak|strong)?$")] = field(default="", compare=False)  # of a scaling
+
+    def products_of(self, rank: int) -> int:
+        """Return the number of products that a rank computes."""
+        return round(self.products * dict(self.slow).get(rank, 1.0))
+
+    def shares(self, parts: int, rank: int) -> Iterator[int]:
+        """Yield the products of a rank in so many consecutive parts; no two parts differ by more than one product."""
+        products = self.products_of(rank)
+        for part in range(parts):
+            yield products * (part + 1) // parts - products * part // parts
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The work, how it is executed, and what is out of the ordinary."""
+        work = f"{self.products} product{'s' if self.products != 1 else ''} of {self.size} x {self.size}"
+        if self.seconds:
+            work = f"{format_seconds(self.seconds)} of computing"
+        bucket = f"buckets of {format_size(self.bucket)}" if self.bucket else ""
+        return tuple(filter(None, (work, self.schedule, bucket, *_slow_words(self.slow))))
+
+
+def flops_of(products: float, size: int) -> float:
+    """Return the floating-point operations of matrix products: each multiplies and adds size**3 times."""
+    return 2.0 * products * size**3
+
+
+def _slow_words(slow: SlowRanks) -> Iterator[str]:
+    return (f"rank {rank} {factor:g} times as slow" for rank, factor in slow)
+
+
+@dataclass(frozen=True)
+class Job(Work):
+    """A small training job by stochastic gradient descent: `steps` steps of each rank, if all make as many.
+
+    A network of two layers learns what another network, the teacher, makes of random inputs; every rank has samples of
+    its own.  Work is counted, not timed: the same job is the same work on any machine.  What only some strategies of
+    synchronisation need (`every`, `staleness`, `group`) is here too, so that the case says everything.
+    """
+
+    FIELD: ClassVar = "job"
+    MODULE: ClassVar = "collbench.commands.step.training"
+
+    seed: Count = 1  # of the first weights and the order of the samples; the samples are the same for all
+    steps: Count = 120  # of each rank, if all make as many
+    rate: Factor = 0.4  # of learning: a step of all ranks together subtracts that times their mean gradient
+    inputs: Count = 16
+    hidden: Count = 128  # units between the two layers
+    outputs: Count = 8
+    samples: Count = 384  # to learn from, of every rank
+    batch: Count = 192  # samples of a step of one rank
+    every: Count = 8  # steps between two averages, where weights are averaged and not gradients
+    staleness: Count = 256  # steps that a rank may be ahead of the slowest, where ranks do not wait otherwise
+    group: Count = 2  # ranks that reduce among themselves first, where there are groups
+    slow: SlowRanks = ()
+    target: Duration = field(default=0.0, compare=False)  # loss to race to, no part of the work; 0: the lowest of all
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the weights: matrix and offsets of the first layer, then of the second."""
+        return (self.inputs, self.hidden), (self.hidden,), (self.hidden, self.outputs), (self.outputs,)
+
+    @property
+    def weights(self) -> int:
+        """Number of weights."""
+        return (self.inputs + 1) * self.hidden + (self.hidden + 1) * self.outputs
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all weights, or of a gradient."""
+        return self.weights * ITEM
+
+    def slowness(self, rank: int) -> float:
+        """Return how many times a rank does what the others do once."""
+        return dict(self.slow).get(rank, 1.0)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The network and its batches, and what is out of the ordinary; not the seed."""
+        network = f"{self.steps} steps of a network {self.inputs}-{self.hidden}-{self.outputs}"
+        return network, f"batches of {self.batch}", *_slow_words(self.slow)
+
+
+def step_of(case: Case) -> Step:
+    """Return the step of a case, which has one."""
+    assert isinstance(case.work, Step)
+    return case.work
+
+
+def job_of(case: Case) -> Job:
+    """Return the training job of a case, which has one."""
+    assert isinstance(case.work, Job)
+    return case.work
+
+
+def buckets(case: Case) -> list[tuple[int, Case]]:
+    """Return the buckets of a step in order: the offset in bytes from the start of the buffers, and the collective.
+
+    Only collectives whose whole array is one block can be cut.
+    """
+    alone, bucket = replace(case, work=None), step_of(case).bucket
+    if not bucket or case.collective.sharded:
+        return [(0, alone)]
+    whole = max(1, bucket // BUCKET_UNIT) * BUCKET_UNIT
+    return [(start, replace(alone, nbytes=min(whole, case.nbytes - start))) for start in range(0, case.nbytes, whole)]

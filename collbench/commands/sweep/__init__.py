@@ -1,0 +1,1 @@
+"""Collectives measured over message sizes, in one setting or in two by turns."""

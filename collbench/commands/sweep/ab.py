@@ -1,0 +1,168 @@
+"""`collbench sweep --ab`: two settings of the environment, interleaved, and their tables side by side."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from collbench.analysis.compare import Comparison, compare
+from collbench.analysis.crossover import handicaps
+from collbench.cases import USUAL_STARTS
+from collbench.cli.progress import LiveTable
+from collbench.cli.results_table import NAME, Compared, legend_lines, row, timed_table
+from collbench.cli.running import Outputs, draw_plots, finish, run_session
+from collbench.commands.compare.command import legend, rows
+from collbench.errors import UsageError
+from collbench.host.launcher import launched
+from collbench.measure import protocol
+from collbench.measure.session import COPIES, PairedSession, Session
+from collbench.platforms import find_platform, platforms
+from collbench.present.terminal import Table
+from collbench.requests.sweeps import SweepRequest, cut_short, default_folder, measured_sweep
+from collbench.results import Result, Skipped
+from collbench.runfile.environment import Changes, changed
+
+AS_IS = "as-is"  # the folder of the environment as it is
+LETTERS = ("A", "B")
+LEGEND = "time: median of one operation on the slowest rank, ± half its 95 % interval; BASE is A, NEW is B"
+_FORM = "write NAME=VALUE, NAME= (empty) or -NAME (not set), as in --ab 'NCCL_ALGO=Ring NCCL_PROTO=LL'"
+_WORD = re.compile(r"(?:-(?P<unset>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)=(?P<value>.*))", re.ASCII | re.DOTALL)
+_RESERVED = (protocol.FOLDER, protocol.SUPERVISOR, protocol.PLATFORM)
+_LONGEST_NAME = 100  # characters of a folder
+
+
+def measure_pair(
+    request: SweepRequest, words: Sequence[str], outputs: Outputs, out: Path | None, percentiles: bool
+) -> int:
+    """Measure the request under two settings, and print all of it; the exit status.
+
+    `words` are one setting, which is compared with the environment as it is, or two.
+    """
+    _refuse(request, words, outputs)
+    texts = [" ".join(text.split()) for text in words]
+    if len(texts) < len(LETTERS):
+        texts.insert(0, "")  # the environment as it is
+    settings = [parse_setting(text) for text in texts]
+    platform, sweep = measured_sweep(request, None, COPIES)
+    if not sweep.starts:
+        sweep = replace(sweep, starts=USUAL_STARTS if find_platform(platform).process_per_rank else 1)
+    folder = out or default_folder(sweep)
+    places = [folder / name for name in folders(texts)]
+    session = PairedSession(platform, sweep, list(zip(settings, texts, places, strict=True)))
+    notes = ["" if request.last else cut_short(sweep, platform)]
+    first, second = (changed(os.environ, changes) for changes in settings)
+    if first == second:
+        notes.append("A and B are the same, so what differs is noise (an A/A test)")
+    if percentiles:
+        notes.append("-I is without effect: the run files have all samples")
+    if interrupted := run_session(session, PairedTable(session, texts), filter(None, notes), outputs.quiet):
+        return interrupted
+    _print_end([part for part in session.sessions if part.path], outputs.plot)
+    return finish(session.sessions)
+
+
+def _refuse(request: SweepRequest, words: Sequence[str], outputs: Outputs) -> None:
+    """Raise UsageError where there cannot be two settings."""
+    if outputs.json:
+        raise UsageError("--json holds one run, and --ab makes two; leave it out, and read the run files")
+    if len(words) > len(LETTERS):
+        raise UsageError(f"--ab is given {len(words)} times, but compares two settings; leave some out")
+    if not request.measured:
+        choices = ", ".join(("auto", *platforms()))
+        raise UsageError(f"--ab measures, and on --on {request.on} nothing runs; choose from: {choices}")
+    if request.mpi:
+        raise UsageError("--mpi and --ab both interleave, but each by itself; leave one out")
+    if launched():
+        raise UsageError(
+            "--ab starts ranks of its own for each setting, which it cannot do under a launcher (mpirun, srun); "
+            "start collbench without one, or run it once for each setting"
+        )
+
+
+def parse_setting(text: str) -> Changes:
+    """Return `NAME=VALUE NAME= -NAME` as changes of the environment, with quotes as in a shell; of "" none."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--ab {text!r}: {error}; close the quotes") from None
+    changes: dict[str, str | None] = {}
+    for word in words:
+        match = _WORD.fullmatch(word)
+        if not match:
+            raise UsageError(f"--ab {word!r} sets no variable; {_FORM}")
+        name = match["unset"] or match["name"]
+        if name in _RESERVED:
+            raise UsageError(f"--ab cannot set {name}: collbench sets it itself")
+        if name in changes:
+            raise UsageError(f"--ab {text!r} names {name} twice; leave one out")
+        changes[name] = None if match["unset"] else match["value"]
+    return changes
+
+
+def folders(texts: Sequence[str]) -> list[str]:
+    """Return the name of a folder for each setting that every file system takes; two even for equal settings."""
+    names: list[str] = []
+    for text in texts:
+        words = ["without-" + word[1:] if word.startswith("-") else word for word in shlex.split(text)]
+        name = re.sub(r"[^A-Za-z0-9_.,=+-]+", "_", ",".join(words))[:_LONGEST_NAME] or AS_IS
+        names.append(f"{name},again" if name in names else name)
+    return names
+
+
+class PairedTable(LiveTable):
+    """The table of two settings, row by row, below what the settings are called."""
+
+    def __init__(self, session: PairedSession, texts: Sequence[str]) -> None:
+        super().__init__(len(list(session.sweep.cases())) * len(session.sweep.implementations))
+        self._session, self._settings = session, list(zip(LETTERS, texts, strict=True))
+
+    def begin(self) -> None:
+        """Print what the settings are."""
+        click.echo()
+        for letter, text in self._settings:
+            click.echo(f"{letter}: {text or 'the environment as it is'}")
+
+    def add(self, pair: tuple[Result, Result]) -> None:
+        """Print the results of both settings."""
+        table = timed_table(bus=not self._session.sessions[0].header.topology.shared, width=NAME + len("A "))
+        self.show(pair[0].case.title, table.heading(), list(zip(pair, paired_rows(pair, table), strict=False)))
+
+
+def paired_rows(pair: tuple[Result, Result], table: Table[Compared]) -> list[str]:
+    """Return a row for each of two settings after its letter, or one for both where they are skipped alike."""
+    if isinstance(pair[0], Skipped) and pair[0] == pair[1]:
+        return [row(pair[0], table=table)]
+    rows = []
+    for letter, result in zip(LETTERS, pair, strict=True):
+        rows.append(row(replace(result, implementation=f"{letter} {result.implementation}"), table=table))
+    return rows
+
+
+def _print_end(sessions: Sequence[Session], plot: bool) -> None:
+    """Print what came out, what the numbers mean, and where everything is."""
+    base, new = (session.as_run() for session in sessions)
+    comparison = compare(base, new)
+    click.echo("\n".join(verdicts(comparison)))
+    both = (*base.results, *new.results)
+    legends = (*legend([comparison]), *legend_lines(both), *handicaps(both))
+    click.echo("\n".join([f"\n{LEGEND}", *legends]), err=True)
+    for run in (base, new):
+        click.echo(f"run file: {run.path}")
+    for session in sessions if plot else ():
+        draw_plots(session)
+    command = ["collbench", "compare", *(str(run.path.parent) for run in (base, new))]
+    click.echo(f"more of it: {shlex.join(command)}")
+
+
+def verdicts(comparison: Comparison) -> Iterator[str]:
+    """Yield the rows as `collbench compare` has them; only after the last one are their intervals known."""
+    if not comparison.rows:
+        yield "\nno row has a time under both settings"
+        return
+    yield "\nB (NEW) against A (BASE)"
+    yield from rows(comparison)
+    yield f"\nrows: {comparison.counts}"

@@ -1,0 +1,84 @@
+"""Measure collectives over a sweep of message sizes: table, run file and plots.
+
+For example:
+  collbench sweep
+  collbench sweep --op allreduce,broadcast -b 1K -e 1G -f 2 -d bfloat16
+  collbench sweep --impl mpi,two-shot -e 64K --json - | jq .results
+  mpirun -n 16 collbench sweep --op allreduce
+  collbench sweep --resume results/runs/20260131-120000-allreduce-node1
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from collbench.cli.options import PATH, QUIET, RENDEZVOUS_FOLDER, given, json_option, made, option, options_of
+from collbench.cli.running import Outputs
+from collbench.cli.sweeping import PLOT, show_prediction, show_sweep
+from collbench.errors import UsageError
+from collbench.host.launcher import launched
+from collbench.requests.declared import declared
+from collbench.requests.notices import is_leader
+from collbench.requests.sessions import measuring_session, resuming_session
+from collbench.requests.sweeps import PredictRequest, SweepRequest, default_folder, find_system
+from collbench.requests.words import places
+
+OUTPUT = ("quiet", "as_json", "plot")
+_WITH_RESUME = ("resume", "rendezvous", "percentiles", *OUTPUT)
+_OPTIONS = [
+    *options_of(SweepRequest),
+    RENDEZVOUS_FOLDER,
+    option(
+        "--ab",
+        "Measure with these variables, interleaved with the environment as it is; NAME= makes a variable empty, -NAME "
+        "unset. Given twice: one setting against the other.",
+        multiple=True,
+        metavar="'NAME=VALUE ...'",
+    ),
+    QUIET,
+    json_option("the results"),
+    option("-I --percentiles", "Show min, p95, p99 and max of the samples too.", is_flag=True),
+    PLOT,
+    option("--resume", "Measure what the run of a sweep lacks, with its settings.", type=PATH, metavar="RUN"),
+]
+
+
+@click.command(context_settings={"show_default": True}, params=_OPTIONS)
+def command(**options: Any) -> int:
+    """Measure collectives over a sweep of message sizes: table, run file and plots."""
+    outputs = Outputs.of(options)
+    with outputs.aside():
+        if options["resume"]:
+            return resume(options, outputs)
+        request = made(SweepRequest, options)
+        if options["ab"]:
+            from collbench.commands.sweep import ab
+
+            return ab.measure_pair(request, options["ab"], outputs, options["out"], options["percentiles"])
+        if not request.measured:
+            system = find_system(request.on, places())
+            return show_prediction(system, request, outputs, _without_effect())
+        session, remarks = measuring_session(request, default_folder)
+        return show_sweep(session, outputs, remarks, options["percentiles"])
+
+
+def resume(options: Mapping[str, Any], outputs: Outputs) -> int:
+    """Measure what a run lacks, and print all of the run; the exit status."""
+    path = options["resume"]
+    if others := [word for name, word in given().items() if name not in _WITH_RESUME]:
+        names = ", ".join(others)
+        raise UsageError(f"--resume goes on with the settings and in the place of {path}; leave out {names}")
+    session = resuming_session(path)
+    if not session:
+        if is_leader(launched()):
+            click.echo(f"{path}: nothing is missing")
+        return 0
+    return show_sweep(session, outputs, [], options["percentiles"])
+
+
+def _without_effect() -> list[str]:
+    """Return a line for the options of measuring that the command line has, which are of no use to a prediction."""
+    both = ("on", *declared(PredictRequest), *OUTPUT)
+    unused = [word for name, word in given().items() if name not in both]
+    return [f"nothing is measured, so without effect: {', '.join(unused)}"] if unused else []

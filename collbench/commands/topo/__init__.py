@@ -1,0 +1,1 @@
+"""What connects the ranks, here or in a described system."""

@@ -1,0 +1,98 @@
+"""Show what connects the ranks here, or in a system that a file describes.
+
+For example:
+  collbench topo
+  collbench topo dgx-h100 --nodes 4 --out fabric.svg
+"""
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from collbench.cli.options import (
+    PICTURE,
+    STANDARD,
+    completed,
+    json_option,
+    option,
+    out_option,
+    write_json,
+)
+from collbench.errors import PlatformError, UsageError
+from collbench.platforms import find_platform, platforms
+from collbench.requests.sweeps import find_system
+from collbench.topology.discovered import Topology
+from collbench.topology.render import system_lines, topology_lines
+from collbench.topology.system import as_system
+
+_OPTIONS = [
+    click.Argument(
+        ["system"],
+        required=False,
+        metavar="[SYSTEM|FILE.toml]",
+        shell_complete=completed("topology.files.names", several=False),
+    ),
+    option(
+        "--on",
+        "What ranks would run on here, or the system, as the argument; auto: GPUs if the driver shows any, else the "
+        "CPU.  [default: auto]",
+        metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
+    ),
+    option("--nodes", "How many nodes the system has.", type=click.IntRange(min=1), metavar="N"),
+    option("--ranks", "Ranks.  [default: one a GPU or usable CPU]", type=click.IntRange(1, 2**20), metavar="N"),
+    json_option("what run files keep of it, or a system's fields,"),
+    out_option("Also draw a picture: .png, .svg or .pdf.", type=PICTURE),
+]
+
+
+@click.command(params=_OPTIONS)
+def command(
+    system: str | None, on: str | None, nodes: int | None, ranks: int | None, as_json: Path | None, out: Path | None
+) -> None:
+    """Show what connects the ranks here, or draw a system (presets: `collbench list`).
+
+    Here: links between each pair, devices, and what spoils measurements.  A system: the network above one of its
+    nodes, as in `collbench topo dgx-h100 --nodes 4 --out fabric.png`.
+    """
+    if system and on:
+        raise UsageError(f"{system} is a system, and --on {on} names another place; leave one of them out")
+    here = ("auto", *platforms())
+    width = shutil.get_terminal_size().columns
+    name = system or on or "auto"
+    if name in here:
+        if nodes:
+            raise UsageError("--nodes needs a system to have so many of: collbench topo SYSTEM --nodes N")
+        topology = _discover(name, ranks)
+        described = as_system(topology) if out else None
+        record, lines = topology.to_json(), topology_lines(topology, width)
+    else:
+        described = find_system(name, here if on else ())
+        described = described.of(nodes) if nodes else described
+        described = described.part(ranks) if ranks else described
+        record, lines = asdict(described), system_lines(described, width)
+    write_json(as_json, record)
+    if as_json != STANDARD:
+        click.echo("\n".join(lines))
+    if out and described:
+        from collbench.plots.system import draw  # Matplotlib takes long to import
+
+        click.echo(f"picture: {draw(described, out)}", err=True)
+
+
+def _discover(on: str, ranks: int | None) -> Topology:
+    """Return the topology of a platform, on auto of the first that is here; what is passed over is printed."""
+    *preferred, last = platforms().values() if on == "auto" else [find_platform(on)]
+    for kind in (*preferred, last):
+        try:
+            topology, remark = kind.discover(ranks)
+            break
+        except PlatformError as error:
+            if kind is last:
+                raise
+            if kind.installed():
+                click.echo(f"collbench: showing the {last.name.upper()} only: {' '.join(str(error).split())}", err=True)
+    if remark:
+        click.echo(f"collbench: {remark}", err=True)
+    return topology

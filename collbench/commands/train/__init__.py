@@ -1,0 +1,1 @@
+"""Plans of a training run: layouts that fit, their step time, memory and cost, from curves of collectives."""

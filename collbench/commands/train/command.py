@@ -1,0 +1,194 @@
+"""Plan a training run: layouts that fit, how long a step takes, what holds it up, and what it costs.
+
+For example:
+  collbench train --model gpt3-175b --on dgx-a100 --gpus 1024 --batch 1536
+  collbench train --model llama3-8b --on dgx-h100 --gpus 64 --batch 512 --price 2.5
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import click
+
+from collbench.cli.options import folder_option, options_of
+from collbench.cli.running import say_where
+from collbench.commands.train import plans as analysis
+from collbench.commands.train.library import TrainingPlan, TrainRequest, train
+from collbench.commands.train.rows import PlannedStep, words
+from collbench.commands.train.search import OnSystem, Plan
+from collbench.commands.train.sensitivity import Gain, sensitivities
+from collbench.present.columns import USEFUL, Column
+from collbench.present.terminal import lines
+from collbench.requests.sweeps import new_folder
+from collbench.topology.products import GIB
+from collbench.topology.system import is_named
+from collbench.units import counted, format_duration, format_rounded
+
+
+@click.command(params=[*options_of(TrainRequest), folder_option("run file and pictures")])
+def command(**options: Any) -> int:
+    """Plan a training run: layouts that fit, how long a step takes, what holds it up, and what it costs.
+
+    Every way to deal the model out (data, tensor, pipeline, context, expert and sequence parallelism, ZeRO, FSDP,
+    recomputation, offloading) is tried against the memory of a GPU, and timed by curves of collectives: modelled for a
+    described system, measured for a run.  Nothing runs.
+    """
+    out = options.pop("out")
+    plan = train(**options)
+    name = re.sub(r"[^a-z0-9]+", "-", f"train-{plan.title}".lower()).strip("-")
+    with plan.session(out or new_folder(["allreduce"], name)) as session:
+        list(session.run())
+    if not session.leader:
+        return 0
+    asked, taken = plan.request.model.lower(), plan.plan.setting.job.model.name
+    if asked in taken and asked != taken:
+        click.echo(f"collbench: --model {asked} is taken for {taken}", err=True)
+    click.echo("\n".join(_lines(plan)))
+    click.echo(f"\n{LEGEND.format(' but the anchor' if plan.anchor else '')}", err=True)
+    say_where(session)
+    return 0
+
+
+def _lines(planned: TrainingPlan) -> Iterator[str]:
+    """Yield everything as lines of text."""
+    plan, best = planned.plan, planned.best
+    yield from (answer(planned), "")
+    yield from heading(plan)
+    if planned.anchor:
+        at = plan.setting.job.efficiency
+        yield f"anchored on {planned.anchor.implementation}: computing is {at:.2f} times as fast as expected"
+    for part in (
+        ranking(planned.ranked),
+        [shares(best)],
+        gains(sensitivities(plan)),
+        memory(best),
+    ):
+        yield from chain([""], part)
+    if planned.request.scale:
+        yield from chain([""], scaling(planned.sizes, planned.scaled))
+    if planned.systems:
+        rows = [place.best for place in planned.systems if place.best]
+        yield from chain([""], lines(analysis.columns("system,GPUs,step,MFU,tokens/s,comp.,sent,bubble,layout"), rows))
+        yield from (f"{place.system}  none: {place.reason}" for place in planned.systems if place.reason)
+    if planned.priced:
+        row = _priced(planned)
+        yield f"\na run of {row.total:.3g} tokens at {row.price:g} {row.currency} a GPU-hour"
+        if not planned.request.tokens:
+            usual = "as published" if plan.setting.job.model.trained else "20 for each parameter at work"
+            yield f"(tokens: {usual}; --tokens sets them)"
+        yield from costs(planned.priced, planned.deadline)
+        yield analysis.restarts_in_words(row)
+
+
+def answer(planned: TrainingPlan) -> str:
+    """Return one line: the best layout, how sure its place is, and where asked for the system and the cost."""
+    parts = [analysis.best_in_words(planned.ranked)]
+    if planned.systems:
+        parts.append(analysis.fastest_in_words([place.best for place in planned.systems if place.best]))
+    if planned.priced:
+        row = _priced(planned)
+        late = planned.deadline and row.seconds > planned.deadline
+        tried = f"{planned.priced[0].gpus:,} to {planned.priced[-1].gpus:,} GPUs (--scale tries others)"
+        what = f"none of {tried} is done in {format_duration(planned.deadline)}: the quickest, " if late else ""
+        what += counted(row.gpus, "GPU") + ("" if row.gpus == planned.best.gpus else f" as {row.implementation}")
+        parts.append(f"{what}: {analysis.duration_text(row)} for {analysis.cost_text(row)}")
+    return f"answer: {'; '.join(parts)}"
+
+
+def _priced(planned: TrainingPlan) -> PlannedStep:
+    """Return the cheapest number of GPUs in time or else the quickest; without a deadline the requested one."""
+    if planned.deadline:
+        return analysis.cheapest(planned.priced, planned.deadline) or min(planned.priced, key=lambda row: row.seconds)
+    gpus = planned.plan.setting.job.gpus
+    return min(planned.priced, key=lambda row: abs(row.gpus - gpus))
+
+
+LEGEND = (
+    "nothing here is measured{}; step: the likely time; nine in ten: where nine of ten measured steps should lie\n"
+    "Fastest first; layouts within 1 % of each other: the one that needs less memory first.\n"
+    "MFU: share of the data sheet's FLOP/s, recomputing not counted; sent: communication that nothing hides"
+)
+
+
+def heading(plan: Plan) -> Iterator[str]:
+    """Yield what is planned, on what, and by which curves."""
+    given = plan.setting
+    job, model = given.job, given.job.model
+    active = f", {model.active / 1e9:.4g} billion at work" if model.experts else ""
+    yield (
+        f"{model.name}: {model.parameters / 1e9:.4g} billion parameters{active}; "
+        f"{counted(job.batch, 'sample')} of {counted(job.sequence, 'token')} a step"
+    )
+    yield (
+        f"{counted(job.gpus, 'GPU')} of {given.machine.name}, {given.capacity / GIB:.3g} GiB each; "
+        f"{job.precision}, {job.optimiser}, gradients {job.gradients}; software {job.stack}"
+    )
+    yield f"curves: {given.curves.origin}"
+    if not is_named(given.curves.system):
+        yield "GPUs not known by name: figures of their architecture are taken; [gpu] of a system's file sets others"
+    yield f"{counted(plan.tried, 'layout')}, {plan.fits:,} fit into memory"
+
+
+def ranking(plans: Sequence[PlannedStep]) -> list[str]:
+    """Return the table of layouts."""
+    ranks = {plan.implementation: rank for rank, plan in enumerate(plans, 1)}
+    rank = Column[PlannedStep]("", lambda row: ranks[row.implementation], importance=USEFUL + 6, form=">")
+    return lines([rank, *analysis.columns("layout,step,nine in ten,MFU,tokens/s,comp.,sent,bubble,memory")], plans)
+
+
+def shares(best: PlannedStep) -> str:
+    """Return what the best layout spends its step on, the largest share first."""
+    parts = sorted(best.parts.items(), key=lambda part: -part[1])
+    listed = [f"{words(name)} {seconds / best.typical:.0%}" for name, seconds in parts]
+    return f"{best.implementation}: {', '.join(words for words in listed if not words.endswith(' 0%'))}"
+
+
+def memory(best: PlannedStep) -> Iterator[str]:
+    """Yield what the memory of a GPU is needed for."""
+    sizes = {words(name): size for name, size in best.memory.items() if size >= 2**20}
+    sizes[f"all, of {best.capacity / GIB:.3g} GiB"] = best.needed
+    yield f"memory of a GPU, {best.implementation}"
+    for name, size in sizes.items():
+        yield f"  {name:<22} {size / GIB:>8.2f} GiB {size / best.capacity:>5.0%}"
+
+
+def gains(most_first: Sequence[Gain]) -> Iterator[str]:
+    """Yield the table of sensitivities."""
+    yield "a step with more of         10 % more       twice"
+    for gain in most_first:
+        yield f"  {gain.resource:<24} {gain.tenth:>9.3f}x {gain.twice:>9.3f}x as fast"
+
+
+def scaling(sizes: Sequence[OnSystem], rows: Sequence[PlannedStep]) -> Iterator[str]:
+    """Yield the table by number of GPUs, and below it those on which nothing fits."""
+    curve = analysis.scaled(rows)
+    table = analysis.columns("GPUs,layout,step,nine in ten,tokens/s")
+    if curve:
+        table.append(Column("efficiency", curve.efficiency, "{:.1%}".format, form=">"))
+    yield from lines(table, rows)
+    yield from (f"{size.gpus:>7,}  none: {size.reason}" for size in sizes if size.reason)
+    if curve:
+        yield analysis.efficiency_in_words(curve)
+
+
+def costs(plans: Sequence[PlannedStep], deadline: float) -> list[str]:
+    """Return the table of costs by number of GPUs; it marks the Pareto front and the cheapest in time."""
+    best, chosen = analysis.front(plans), analysis.cheapest(plans, deadline) if deadline else None
+
+    def million(row: PlannedStep) -> str:
+        return format_rounded(row.cost / row.total * 1e6, analysis.certain_digits(row))
+
+    def marks(row: PlannedStep) -> str:
+        late = ", likely" if row.high / row.typical * row.seconds > deadline else ""
+        return ", ".join(["Pareto"] * (row in best) + [f"cheapest in time{late}"] * (row is chosen))
+
+    table = [
+        *analysis.columns("GPUs"),
+        Column[PlannedStep]("whole run (nine in ten)", analysis.duration_text, form="<"),
+        Column[PlannedStep]("cost (nine in ten)", analysis.cost_text, form="<"),
+        Column[PlannedStep]("of 1M tokens", million, importance=USEFUL, form=">"),
+        Column[PlannedStep]("", marks),
+    ]
+    return lines(table, plans)

@@ -1,0 +1,265 @@
+"""The function that plans a training run: `collbench.train`, which the command of this name calls too."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from collbench.cases import Sweep
+from collbench.commands.train.curves import ModelCurves
+from collbench.commands.train.job import MOST_GPUS, STACKS, Job
+from collbench.commands.train.layouts import parse_layout
+from collbench.commands.train.models import Model, load_model, parse_count, usual_tokens
+from collbench.commands.train.rows import PlannedStep
+from collbench.commands.train.run_curves import RunCurves, machine_of_run
+from collbench.commands.train.search import OnSystem, Plan, best_on, plan_on
+from collbench.commands.train.sensitivity import anchored, parse_anchor
+from collbench.commands.train.setting import Setting, machine_of
+from collbench.errors import UsageError
+from collbench.host.launcher import launched
+from collbench.measure.predicted import Predicted
+from collbench.measure.session import Session
+from collbench.notebook import Shown
+from collbench.requests.declared import Opt, Request, takes
+from collbench.requests.runs import RunOrPath, read
+from collbench.requests.sweeps import find_system, split_names
+from collbench.requests.words import Names
+from collbench.runfile.header import TopologyPart
+from collbench.runfile.store import NAME, Run
+from collbench.units import parse_duration, parse_numbers
+
+GPUS = 64  # of a described system, by default
+MOST_COUNTS = 64  # of numbers of GPUs
+MOST_SHOWN = 100  # layouts
+_TEXT = {"type": str}
+AROUND = 16
+"""How many times fewer and more GPUs than are planned for are priced, where `scale` does not say which."""
+
+
+@dataclass(frozen=True)
+class TrainRequest(Shown, Request):
+    """What to plan, for which GPUs, and what to ask of the plan."""
+
+    model: Annotated[
+        str, Opt("--model", "A preset, FILE.toml, or dimensions: layers=32,hidden=4096,heads=32.", metavar="MODEL")
+    ] = "llama3-8b"
+    on: Annotated[
+        RunOrPath,
+        Opt("--on", "A preset, FILE.toml, or a run, whose curves are taken.", metavar="SYSTEM|RUN", click=_TEXT),
+    ] = "dgx-h100"
+    _: KW_ONLY
+    gpus: Annotated[
+        int | None, Opt("-g --gpus", "How many GPUs.", "64; of a run its ranks", least=1, most=MOST_GPUS)
+    ] = None
+    batch: Annotated[int, Opt("--batch", "Samples of a step, all GPUs together.")] = 512
+    sequence: Annotated[int | None, Opt("--sequence", "Tokens of a sample.", "the model's")] = None
+    precision: Annotated[str, Opt("--precision", "Type of matrix products.", metavar="bf16|fp8|tf32")] = "bf16"
+    optimiser: Annotated[str, Opt("--optimiser", "adam, adam8bit, adam-bf16 or sgd.", metavar="NAME")] = "adam"
+    gradients: Annotated[str, Opt("--gradients", "Type of gradients, summed and sent.", metavar="fp32|bf16")] = "fp32"
+    stack: Annotated[
+        str | None, Opt("--stack", f"Software: {', '.join(STACKS)}.", "of the GPUs' published runs", metavar="NAME")
+    ] = None
+    layout: Annotated[
+        str | None, Opt("--layout", 'Choices that are fixed, such as "tp8 pp16 mb1 full zero1".', metavar="WORDS")
+    ] = None
+    top: Annotated[int, Opt("--top", "Layouts to show.", least=1, most=MOST_SHOWN)] = 10
+    anchor: Annotated[
+        str | None, Opt("--anchor", "A measured step: 32s, 45%, 32s,gpus=1024,layout=tp8 pp16.", metavar="STEP|MFU%")
+    ] = None
+    scale: Annotated[str | None, Opt("--scale", "Also on these numbers of GPUs: 8..8192 doubles.", metavar="N..N")] = (
+        None
+    )
+    compare_interconnects: Annotated[
+        Names | None, Opt("--compare-interconnects", "Also on these systems, as they are.", metavar="SYSTEM,...")
+    ] = None
+    price: Annotated[
+        float | str | None,
+        Opt("--price", "Price of a GPU-hour, by default in USD: 2.5, 2.5EUR.", metavar="PRICE", click=_TEXT),
+    ] = None
+    deadline: Annotated[
+        str | None, Opt("--deadline", "With --price: mark the cheapest that is in time: 30d, 12h.", metavar="TIME")
+    ] = None
+    tokens: Annotated[
+        str | None, Opt("--tokens", "Tokens of the run: 300B.", "as published, or 20 a parameter", metavar="N")
+    ] = None
+    machine: Annotated[str | None, Opt("--machine", "With a run: the system it is of.", metavar="SYSTEM|FILE")] = None
+    out: Annotated[
+        Path | str | None, Opt("", "New folder in which the plan is stored; without it nothing is stored.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class TrainingPlan(Shown):
+    """A planned training run: the layouts that fit, and where they were asked for other sizes, systems and costs."""
+
+    SHOWN = ("title", "request.price", "best", "ranked", "sizes", "systems")
+    TABLE = "ranked"
+    request: TrainRequest
+    plan: Plan  # every layout that fits, and what it was made from
+    ranked: tuple[PlannedStep, ...]  # the best of them
+    anchor: PlannedStep | None  # the layout of the measured step
+    sizes: tuple[OnSystem, ...]  # on other numbers of GPUs
+    systems: tuple[OnSystem, ...]  # with as many GPUs; this one is the first
+    scaled: tuple[PlannedStep, ...]  # the sizes that fit, as rows of their purpose; likewise the next
+    priced: tuple[PlannedStep, ...]
+    deadline: float  # seconds
+
+    @property
+    def best(self) -> PlannedStep:
+        """The best layout: `implementation` is its name, `typical` its step in seconds."""
+        return self.ranked[0]
+
+    @property
+    def title(self) -> str:
+        """What is trained on what."""
+        return f"{self.plan.setting.job.model.name} on {self.plan.setting.machine.name}"
+
+    def rows(self) -> Iterator[PlannedStep]:
+        """Yield everything as rows of a run."""
+        yield from (*self.ranked, *self.scaled, *self.priced)
+        yield from _with_purpose(self.systems, "interconnect")
+
+    def session(self, folder: Path | None) -> Session:
+        """Return the session that stores the rows in that new folder, if there is one."""
+        rows = list(self.rows())
+        case = rows[0].case
+        sweep = Sweep(
+            (case.collective,), (case.nbytes,), (case.dtype,), (case.redop,), case.ranks, ("nccl",), in_place=True
+        )
+        return Session(Predicted(self._topology(), rows), sweep, launched(), folder, modelled=True)
+
+    def run(self, out: Path | str | None = None) -> Run:
+        """Return the plan as a run, and store it in that new folder if there is one; UsageError if that cannot be."""
+        with self.session(Path(out) if out else None) as session:
+            list(session.run())
+        return session.as_run()
+
+    def _topology(self) -> TopologyPart:
+        """Return the topology for the header of the run file."""
+        curves, ranks = self.plan.setting.curves, self.plan.setting.job.gpus
+        system = curves.system if isinstance(curves, ModelCurves) else None
+        return TopologyPart(
+            name=self.title, platform="gpu", ranks=ranks, model=True, system=system, curves=curves.origin
+        )
+
+
+@takes(TrainRequest)
+def train(request: TrainRequest) -> TrainingPlan:
+    """Plan a training run, as `collbench train` does: layouts that fit, how long a step takes, and what it costs.
+
+    Returns:
+        `best` and `ranked` layouts, each with `implementation`, `typical` seconds of a step, `low`, `high`, `parts` and
+        `memory`; `sizes`, `systems` and costs where they were asked for; `run()` has all of it as rows.
+
+    Raises:
+        UsageError: Something does not exist, or no layout fits; the message says what would.
+
+    >>> import collbench
+    >>> plan = collbench.train("gpt3-175b", "dgx-a100", gpus=1024, batch=1536, layout="tp8 pp16")
+    >>> plan.best.implementation, 29 < plan.best.typical < 35
+    ('tp8 pp16 dp8 mb1 ddp full', True)
+
+    """
+    for name, word in (("deadline", request.deadline), ("tokens", request.tokens)):
+        if word and request.price is None:
+            raise UsageError(f"--{name} needs a --price, of an hour of a GPU")
+    money = {} if request.price is None else _parse_price(request.price)
+    deadline = parse_duration(request.deadline, "--deadline", alone="") if request.deadline else 0.0
+    fixed = parse_layout(request.layout) if request.layout else {}
+    setting, measured = _setting(request), None
+    if request.anchor:
+        setting, measured = anchored(setting, parse_anchor(request.anchor), fixed)
+    plan = plan_on(setting, fixed)
+    ranked = tuple(plan.ranked(request.top))
+    tokens = _tokens(setting.job.model, request.tokens)
+    counts = _counts(request.scale, setting.job.gpus, priced=bool(money))
+    others = tuple(best_on(setting, fixed, count) for count in counts)
+    systems = [find_system(name) for name in split_names(request.compare_interconnects or "")]
+    compared = [
+        best_on(setting, fixed, setting.job.gpus, system) for system in systems if system.name != setting.machine.name
+    ]
+    here = OnSystem(setting.machine.name, setting.job.gpus, ranked[0])
+    planned = TrainingPlan(
+        request=request,
+        plan=plan,
+        ranked=ranked,
+        anchor=measured,
+        sizes=others,
+        systems=(here, *compared) if compared else (),
+        scaled=tuple(_with_purpose(others, "scale")) if request.scale else (),
+        priced=tuple(_with_purpose(others, "cost", total=tokens, **money)) if money else (),
+        deadline=deadline,
+    )
+    if request.out:
+        planned.run(request.out)
+    return planned
+
+
+def _with_purpose(places: Sequence[OnSystem], purpose: str, **money: Any) -> Iterator[PlannedStep]:
+    """Yield the layouts that were found as rows of that purpose."""
+    for place in places:
+        if place.best:
+            yield replace(place.best, purpose=purpose, system=place.system, **money)
+
+
+def _setting(request: TrainRequest) -> Setting:
+    """Return the setting that the request describes."""
+    model = load_model(request.model)
+    if request.sequence is not None:
+        model = replace(model, sequence=request.sequence).checked()
+    on, run = request.on, None
+    if isinstance(on, Run) or Path(on).suffix == ".jsonl" or (Path(on) / NAME).exists():
+        run = on if isinstance(on, Run) else read(on)
+    count = request.gpus if request.gpus is not None else run.header.topology.ranks if run else GPUS
+    curves = RunCurves(run, machine_of_run(run, request.machine)) if run else _model_curves(request, count)
+    machine = machine_of(curves.system)
+    job = Job(
+        model,
+        count,
+        request.batch,
+        model.sequence,
+        stack=request.stack or machine.stack,
+        precision=request.precision,
+        optimiser=request.optimiser,
+        gradients=request.gradients,
+    )
+    return Setting(job.checked(), curves, machine)
+
+
+def _model_curves(request: TrainRequest, gpus: int) -> ModelCurves:
+    first, *others = map(str.strip, str(request.on).split(","))
+    if others:
+        instead = f"--on {first} --compare-interconnects {','.join(others)}"
+        raise UsageError(f"--on {request.on} names several systems, and one is planned for; to compare them: {instead}")
+    return ModelCurves(find_system(str(request.on)), gpus)
+
+
+def _counts(scale: str | None, gpus: int, *, priced: bool) -> Sequence[int]:
+    """Return the numbers of GPUs to plan for besides the requested number."""
+    if scale:
+        counts = parse_numbers(scale)
+        if counts and counts[0] and counts[-1] <= MOST_GPUS and len(counts) <= MOST_COUNTS:
+            return counts
+        most = f"at most {MOST_COUNTS} numbers, up to {MOST_GPUS} GPUs"
+        raise UsageError(f"--scale {scale!r} is no list of GPUs; write 8..8192, which doubles, or 64,96,128: {most}")
+    if not priced:
+        return []
+    steps = [gpus / AROUND * 2**power for power in range(2 * AROUND.bit_length() - 1)]
+    return sorted({round(step * more) for step in steps for more in (1, 1.5) if step * more >= 1})
+
+
+def _tokens(model: Model, text: str | None) -> float:
+    """Return the tokens of the whole run."""
+    tokens = parse_count(text, "--tokens") if text else usual_tokens(model)
+    if not 1 <= tokens <= 1e18:
+        raise UsageError(f"--tokens {text} is impossible; give 1 to 1e18, such as 300B")
+    return tokens
+
+
+def _parse_price(value: float | str) -> dict[str, Any]:
+    """Return `price` of a GPU's hour and its `currency`, by default USD; UsageError if it is none."""
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?) ?([A-Z]{3})?", str(value).strip().upper(), re.ASCII)
+    if not match or not float(match[1]):
+        raise UsageError(f"--price {value} is no price of a GPU's hour; write one above 0, such as 2.5 or 2.5EUR")
+    return {"price": float(match[1]), "currency": match[2] or "USD"}

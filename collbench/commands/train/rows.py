@@ -1,0 +1,88 @@
+"""The row of a planned step in run files."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import Meta
+
+from collbench.results.base import FromModel, Timed
+from collbench.units import Duration, Seconds
+
+PURPOSES = ("layout", "scale", "interconnect", "cost")
+"""The question that a plan answers: how to lay a run out, how it scales, on which system, for how much money."""
+
+PART_WORDS = {
+    "end_activations": "embedding and output",
+    "context_memory": "CUDA context",
+}
+"""Descriptions of what a step is spent on, or a GPU's memory needed for, where the name of the part does not tell."""
+
+MOST_BYTES = 2**62
+
+_Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+_SecondsByPart = Annotated[Mapping[_Name, Duration], Meta(max_length=32)]
+_BytesByPart = Annotated[Mapping[_Name, Annotated[float, Meta(ge=0, le=MOST_BYTES)]], Meta(max_length=32)]
+
+
+def words(part: str) -> str:
+    """Return the words for a part of a step or of a memory, also for a part that a newer version wrote."""
+    return PART_WORDS.get(part) or part.replace("_parallel", " parallelism").replace("_", " ")
+
+
+class PlannedStep(FromModel, Timed, frozen=True, tag="planned"):
+    """The expected step of a layout of a training run.
+
+    The case stands for its gradients: bytes that its replicas add up, and as many ranks as GPUs.  The implementation
+    is the layout's name.
+    """
+
+    SHOWN = ("implementation", "typical", "low", "high", "utilisation", "needed")
+
+    purpose: Annotated[str, Meta(pattern=f"^({'|'.join(PURPOSES)})$")]
+    system: str  # that the run is planned for
+    parts: _SecondsByPart  # seconds of the step by what they are spent on
+    memory: _BytesByPart  # bytes of a GPU by what they are needed for
+    capacity: Annotated[float, Meta(gt=0, le=MOST_BYTES)]  # bytes of a GPU
+    low: Duration
+    high: Seconds
+    tokens: Annotated[float, Meta(gt=0, le=1e30)]  # of a step, all GPUs together
+    utilisation: Annotated[
+        float, Meta(ge=0, le=10)
+    ]  # of the data sheet's FLOP/s (MFU); its precision may be a slow one
+    price: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # of an hour of a GPU; 0: not known
+    total: Annotated[float, Meta(ge=0, le=1e30)] = 0.0  # tokens of the whole run; 0: not known
+    currency: Annotated[str, Meta(pattern="^([A-Z]{3})?$")] = ""  # of the price, by ISO 4217; empty: not known
+    platform: str = "model"
+
+    @property
+    def typical(self) -> float:
+        """Seconds of a step."""
+        return sum(self.parts.values())
+
+    @property
+    def check(self) -> str:
+        """The word `planned`."""
+        return "planned"
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return self.case.ranks
+
+    @property
+    def needed(self) -> float:
+        """Bytes of a GPU that the layout needs."""
+        return sum(self.memory.values())
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole run; of a step where the length of the run is not known."""
+        return self.typical * (self.total / self.tokens if self.total else 1.0)
+
+    @property
+    def cost(self) -> float:
+        """Cost of the same, in the price's currency."""
+        return self.seconds / 3600 * self.gpus * self.price
+
+
+ROWS = (PlannedStep,)

@@ -1,0 +1,1 @@
+"""Every implementation checked at odd sizes."""

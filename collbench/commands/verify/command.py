@@ -1,0 +1,130 @@
+"""Check every implementation, collective, type, reduction and odd size; run it first on a new machine.
+
+For example:
+  collbench verify
+  collbench verify -d all --redop all
+  collbench verify --op allreduce -d all -g 4
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import click
+
+from collbench.algorithms import implementations
+from collbench.cases import Sweep
+from collbench.cli._process import coloured
+from collbench.cli.options import QUIET, RENDEZVOUS_FOLDER, made, options_of
+from collbench.cli.progress import LiveTable
+from collbench.cli.results_table import row
+from collbench.cli.running import run_session
+from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.host.launcher import launched
+from collbench.measure.session import Session, exit_status
+from collbench.requests.sweeps import SweepRequest, measured_sweep
+from collbench.requests.words import Here, Impls, Ops, Timeout
+from collbench.results import Outcome, Result, Skipped, by_key, family
+
+SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces
+Pairs = Mapping[tuple[str, str], Sequence[Result]]  # results by implementation and collective
+_ABSENT = "-"
+_WORDS = {Outcome.WRONG: "WRONG", Outcome.FAILED: "FAILED", Outcome.OK: "ok"}
+"""Words of a cell, the worst first: the worst outcome of its cases counts."""
+_SHOWN = 3  # failures of an implementation and collective, of which there may be thousands
+
+
+@dataclass(frozen=True)
+class VerifyRequest(SweepRequest):
+    """What to check, and where: every size once."""
+
+    op: Ops = "all"
+    impl: Impls = "all,narrow"
+    on: Here = "auto"
+    timeout: Timeout = "60s"
+
+
+_OPTIONS = [
+    *options_of(VerifyRequest, "op impl on ranks datatype redop timeout"),
+    RENDEZVOUS_FOLDER,
+    QUIET,
+]
+
+
+@click.command(context_settings={"show_default": True}, params=_OPTIONS)
+def command(quiet: bool, **options: Any) -> int:
+    """Check every implementation and collective at odd sizes, out of place and in place; run it first on a new machine.
+
+    Sums of floats: half a minute, a minute where kernels are compiled first; -d all --redop all: all types and
+    reductions, thousands of cases in minutes.
+    """
+    fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
+    platform, sweep = measured_sweep(made(VerifyRequest, options, **fixed), launched())
+    sampling = replace(sweep.sampling, check_only=True)
+    sweep = replace(sweep, sizes=SIZES, sampling=sampling, both_places=True)
+    session = Session(platform, sweep, launched(), None)
+    total = 0 if quiet else len(list(sweep.cases())) * len(sweep.implementations)
+    interrupted = run_session(session, LiveTable(total), quiet=quiet)
+    pairs = by_key(session.results, lambda result: (result.implementation, result.case.collective.name))
+    if interrupted:
+        _print_failures(pairs)
+        return interrupted
+    if session.leader:
+        click.echo("\n".join(matrix(pairs)))
+        _print_counts(pairs, sweep)
+        _print_failures(pairs)
+    return exit_status(session.results)
+
+
+def cell(results: Sequence[Result]) -> str:
+    """Return `ok` or the worst outcome; `-` where nothing was checked."""
+    outcomes = {result.outcome for result in results}
+    return next((word for outcome, word in _WORDS.items() if outcome in outcomes), _ABSENT)
+
+
+def matrix(pairs: Pairs) -> Iterator[str]:
+    """Yield a row for each implementation and a column for each collective, in blocks of columns of 80 characters.
+
+    A block leaves out implementations that have nothing in it.
+    """
+    names = list(dict.fromkeys(name for name, _ in pairs))
+    first = max(map(len, names), default=0)
+    blocks: list[dict[str, int]] = []  # the columns of each, with their widths
+    for head in dict.fromkeys(collective for _, collective in pairs):
+        width = max(len(head), *map(len, _WORDS.values()))
+        if not blocks or first + sum(2 + each for each in (*blocks[-1].values(), width)) > 80:
+            blocks.append({})
+        blocks[-1][head] = width
+    for block in blocks:
+        rows = {"": list(block)} | {name: [cell(pairs.get((name, head), ())) for head in block] for name in names}
+        for name, cells in rows.items():
+            if set(cells) != {_ABSENT}:
+                columns = (f"  {text:<{width}}" for text, width in zip(cells, block.values(), strict=True))
+                yield f"{name:<{first}}{''.join(columns)}".rstrip()
+        yield ""
+
+
+def _print_counts(pairs: Pairs, sweep: Sweep) -> None:
+    """Print how many cases are right, what should be there and is not, and what was not asked for."""
+    words = {Outcome.OK: "right", Outcome.WRONG: "wrong", Outcome.FAILED: "failed", Outcome.SKIPPED: "skipped"}
+    counts = Counter(result.outcome for results in pairs.values() for result in results)
+    click.echo(", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items()))
+    for (name, collective), results in pairs.items():
+        reasons = [result.reason for result in results if isinstance(result, Skipped)]
+        if cell(results) == _ABSENT and reasons and collective in implementations()[family(name)].collectives:
+            click.echo(f"not checked: {name} {collective}, {reasons[0]}")
+    if len(sweep.dtypes) < len(DATATYPES) or len(sweep.redops) < len(REDUCTIONS):
+        names = (*(dtype.name for dtype in sweep.dtypes), *(redop.name for redop in sweep.redops))
+        click.echo(f"checked with {', '.join(names)}; -d all --redop all: all types and reductions")
+
+
+def _print_failures(pairs: Pairs) -> None:
+    """Print what is wrong or failed, a row each."""
+    for results in pairs.values():
+        bad = [result for result in results if result.outcome.bad]
+        for result in bad[:_SHOWN]:
+            line = f"{result.case.title}: {row(result).strip()}"
+            click.echo(click.style(line, fg="red") if coloured() else line)
+        if len(bad) > _SHOWN:
+            click.echo(f"... and {len(bad) - _SHOWN:,} more of {bad[0].implementation}")

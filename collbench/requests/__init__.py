@@ -1,0 +1,102 @@
+"""What collbench's commands do, as functions: `collbench.sweep`, `predict`, `read`, `compare`, `diagnose`, `plot`.
+
+Their errors are those of the commands, with the words of the library: `ranks=999` where a user of the command line
+wrote `--ranks 999`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from inspect import signature
+from numbers import Integral, Real
+from os import PathLike, fspath
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin
+
+from collbench.errors import CollbenchError, UsageError, unknown
+from collbench.presence import PACKAGE, imported, modules
+
+_OTHER_NAMES = {"b": "minbytes", "e": "maxbytes", "f": "stepfactor", "i": "stepbytes", "g": "ranks gpus", "n": "iters"}
+_OTHER_NAMES |= {"w": "warmup", "d": "datatype", "r": "root", "G": "cudagraph", "T": "timeout", "as": "name machine"}
+_OPTION = re.compile(
+    r"""`[^`]*`                                    # a command of a shell stays one
+    |(?<![\w-])--?(?P<option>[a-zA-Z][\w-]*)
+    (?:\ (?P<value>'[^']*'|"[^"]*"|[\w.+%/,-]*[\w%]))?  # which may also be the next word of the sentence""",
+    re.VERBOSE,
+)
+_VALUE = re.compile(r"""['"].*|-?[\d.]+|[A-Z][A-Z.\w]*""")  # as it stands: a text, a number, or what stands for one
+_KINDS: dict[object, tuple[Any, Callable[[Any], object], str]] = {  # what is taken, what makes it plain, a noun for it
+    int: (Integral, int, "whole number"),  # NumPy's too
+    float: (Real, lambda number: number if isinstance(number, int) else float(number), "number"),
+    str: (str | PathLike, fspath, "text"),
+}
+
+
+def functions() -> dict[str, Path]:
+    """Return the file of each function of the library by its name: `read`, and the one of each command's request."""
+    takes = modules("commands/*/*.py", r"^@takes\(\w+\)\ndef (\w+)\(")
+    return {"read": PACKAGE / "requests" / "runs.py"} | {match[1]: path for path, match in takes}
+
+
+def function(name: str) -> Callable[..., Any]:
+    """Import a function of the library."""
+    return of_library(getattr(imported(functions()[name]), name))
+
+
+def of_library(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of the library: its values are checked, and its errors name its parameters, not options."""
+    parameters = signature(function).parameters
+
+    @wraps(function)
+    def called(*values: Any, **named: Any) -> Any:
+        if wrong := [name for name in named if name not in parameters]:
+            raise unknown(f"parameter of {function.__name__}()", wrong[0], parameters)
+        given = signature(function).bind(*values, **named)
+        for name, value in given.arguments.items():
+            given.arguments[name] = converted(name, value, parameters[name].annotation, parameters[name].default)
+        try:
+            return function(*given.args, **given.kwargs)
+        except CollbenchError as error:
+            given.apply_defaults()
+            error.args = (reworded(str(error), given.arguments),)
+            raise
+
+    called.__module__ = "collbench"  # where pickle finds it
+    return called
+
+
+def converted(name: str, value: object, annotation: Any, default: object = None) -> object:
+    """Return a value as a parameter's annotation has it; UsageError, which names the parameter, if it is none."""
+    nouns = []
+    for part in get_args(annotation) if isinstance(annotation, UnionType) else [annotation]:
+        kind = get_origin(part) or part
+        if kind is Sequence and isinstance(value, Iterable):
+            words = [word for word in value.split(",") if word.strip()] if isinstance(value, str) else [*value]
+            if default and not words:
+                raise UsageError(f"{name}= is empty; give at least one")
+            return [converted(name, word, get_args(part)[0]) for word in words]
+        taken, plain, noun = _KINDS.get(kind, (kind, lambda same: same, kind.__name__.lower()))
+        if isinstance(value, taken) and (kind is bool or not isinstance(value, bool)):
+            return plain(value)
+        nouns += [noun] if kind is not NoneType else []
+    raise UsageError(f"{name}={value!r} is no {' or '.join(nouns)}")
+
+
+def reworded(message: str, given: Mapping[str, object]) -> str:
+    """Return a message with parameters instead of options: `ranks=999`; `given` has the values that were passed."""
+
+    def parameter(match: re.Match[str]) -> str:
+        option, value = match["option"] or "", match["value"] or ""
+        names = [*_OTHER_NAMES.get(option, "").split(), option.replace("-", "_"), f"{option}s"]
+        name = next((name for name in names if name in given), "")
+        if not name:
+            return match[0]
+        if not value or _VALUE.fullmatch(value):
+            return f"{name}={value}"
+        # Of other words those are values that were passed, or that no sentence has: dgx-h100, 5s.
+        if value == str(given[name]) or re.search(r"\d", value):
+            return f"{name}={value!r}"
+        return f"{name}= {value}"
+
+    return _OPTION.sub(parameter, message)

@@ -1,0 +1,170 @@
+"""Declare each word of a request once: the command's options, the checks and the library's function follow from it.
+
+A request is a frozen dataclass.  A field says its type, its options, its sentence, its limits and its default:
+
+    @dataclass(frozen=True)
+    class PlanRequest(Request):
+        on: Annotated[str, Opt("--on", "What it is trained on.", metavar="SYSTEM")] = "dgx-h100"
+        _: KW_ONLY
+        ranks: Ranks = None  # several requests share this Annotated type (collbench.requests.words)
+        loader: Annotated[float | None, Opt("--loader", "Samples read in a second.", above=0)] = None
+        each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every result.")] = None  # no option
+
+The command has `params=options_of(PlanRequest)` and its callback calls `made(PlanRequest, options)`, both of
+collbench.cli.options.  The library's function has the request's parameters, and its docstring gets `Args`:
+
+    @takes(PlanRequest)
+    def plan(request: PlanRequest) -> Plan:
+
+A request checks limits and choices when it is made; a `__post_init__` of its own calls that of `Request` first.
+"""
+
+import inspect
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from typing import Annotated, Any, NamedTuple, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+
+from collbench.errors import UsageError, unknown
+from collbench.units import parse_duration, parse_share, parse_size
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_WIDTH = 110  # characters of a line of `Args`
+
+
+class Unit(NamedTuple):
+    """How a value is written."""
+
+    name: str  # in the help of an option
+    read: Callable[[Any, str], float] | None  # takes the value and the option that it is of
+    form: str  # a sentence for the library
+
+
+NAMES = Unit("NAME[,NAME]|all", None, 'Several names are a sequence, or a text with commas; "all" are all there are.')
+SIZE = Unit("SIZE", parse_size, 'A size is in bytes, or a text such as "64K".')
+TIME = Unit("TIME", parse_duration, 'A time is in seconds, or a text such as "500ms".')
+SHARE = Unit("SHARE", parse_share, 'A share is a number below 1, or a text such as "5%".')
+
+
+@dataclass(frozen=True, eq=False)
+class Opt:
+    """The options of a field, and what is true of its values."""
+
+    names: str  # the options as they are typed, with blanks between; none of a parameter that the library alone has
+    help: str  # a sentence that says what the value is
+    usual: str = ""  # what is taken where nothing is given, in words, where the default does not say it
+    metavar: str = ""  # what stands for the value in the help
+    unit: Unit | None = None
+    choices: Iterable[str] = ()  # the only values
+    least: float | None = None  # the smallest number
+    above: float | None = None  # what a number has to be larger than
+    most: float | None = None  # the largest number
+    library: str = ""  # the library's sentence, if it is another
+    # What a shell completes besides the small words of `metavar`: names, or where they are, as `datatypes.REDUCTIONS`.
+    complete: Callable[[], Iterable[str]] | str = ""
+    click: Mapping[str, Any] = field(default_factory=dict)  # what click.Option takes besides
+
+    @property
+    def name(self) -> str:
+        """The option as messages name it."""
+        names = self.names.split()
+        return next((name for name in names if name.startswith("--")), names[0])
+
+    def refuse(self, value: Any) -> None:
+        """Raise UsageError for a value that is impossible."""
+        choices, limits = list(self.choices), {"more than": self.above, "at least": self.least, "at most": self.most}
+        if value is None:
+            return
+        if choices and value not in choices:
+            raise unknown(self.name, value, choices)
+        named = [f"{word} {_plain(limit)}" for word, limit in limits.items() if limit is not None]
+        if not named:
+            return
+        number = self.unit.read(value, self.name) if self.unit and self.unit.read else value
+        low = (self.above is not None and number <= self.above) or (self.least is not None and number < self.least)
+        high = self.most is not None and number > self.most
+        if low or high or not math.isfinite(number):
+            raise UsageError(f"{self.name} {_plain(value)} is impossible; give {' and '.join(named)}")
+
+    @property
+    def sentence(self) -> str:
+        """What the library says of the parameter."""
+        usual = f"; by default {self.usual}." if self.usual else "."
+        words = self.metavar.split("|") if "|" in self.metavar and self.metavar.islower() else []
+        choices = ", ".join(f'"{choice}"' for choice in list(self.choices) or words)
+        return self.library or f"{self.help.removesuffix('.')}{usual}{f' One of {choices}.' if choices else ''}"
+
+
+def _plain(number: Any) -> str:
+    return f"{number:g}" if isinstance(number, float) else str(number)
+
+
+class Word(NamedTuple):
+    """A field of a request that declares a word."""
+
+    name: str
+    kind: Any  # its type, without the declaration
+    opt: Opt
+    default: Any  # dataclasses.MISSING where a value has to be given
+
+    def usual(self, value: Any) -> bool:
+        """Return whether a value is the default, however it is written: 60.0 is "60s"."""
+        read = self.opt.unit.read if self.opt.unit else None
+        if read and value is not None and self.default is not None:
+            return read(value, self.opt.name) == read(self.default, self.opt.name)
+        return bool(value == self.default)
+
+
+def declared(request: Any) -> Mapping[str, Word]:
+    """Return the words of a request by their names."""
+    kinds = get_type_hints(request, include_extras=True)
+    words = {}
+    for each in fields(request):
+        if get_origin(kinds[each.name]) is Annotated:
+            kind, opt = get_args(kinds[each.name])
+            words[each.name] = Word(each.name, kind, opt, each.default)
+    return words
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for, word by word; UsageError where a word is no choice or a number is out of range."""
+
+    def __post_init__(self) -> None:
+        for word in declared(type(self)).values():
+            word.opt.refuse(getattr(self, word.name))
+
+
+def takes(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T]]:
+    """Return a decorator: the function of a request gets the request's words as parameters, and their sentences."""
+    kinds = get_type_hints(request)
+
+    def decorated(function: Callable[[R], T]) -> Callable[P, T]:
+        @wraps(function)
+        def called(*values: P.args, **words: P.kwargs) -> T:
+            return function(request(*values, **words))
+
+        own = inspect.signature(request)
+        parameters = [each.replace(annotation=kinds[each.name]) for each in own.parameters.values()]
+        shown = own.replace(parameters=parameters, return_annotation=get_type_hints(function)["return"])
+        text, returns, rest = inspect.cleandoc(function.__doc__ or "").partition("\nReturns:")
+        called.__signature__ = shown  # type: ignore[attr-defined]
+        called.__doc__ = "\n".join([text, *_arguments(declared(request)), f"{returns}{rest}"])
+        return called
+
+    return decorated
+
+
+def _arguments(words: Mapping[str, Word]) -> Iterator[str]:
+    """Yield the lines of a docstring that say what the words are."""
+    forms = dict.fromkeys(word.opt.unit.form for word in words.values() if word.opt.unit)
+    yield from textwrap.wrap(" ".join(forms), _WIDTH)
+    yield from ("", "Args:") if forms else ("Args:",)
+    for name, word in words.items():
+        text = f"    {name}: {word.opt.sentence}"
+        yield from textwrap.wrap(text, _WIDTH, subsequent_indent=" " * 8)

@@ -1,0 +1,143 @@
+"""From requests to sessions, which measure or predict them."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from collbench.cases import Sweep
+from collbench.errors import Notice, RunFileError, UsageError
+from collbench.host.launcher import complaint, launched
+from collbench.host.sanitize import read_lines
+from collbench.measure.disturbance import disturbed_in_words
+from collbench.measure.interleave import LIBRARY_PLATFORM, MultiLibrary
+from collbench.measure.resumed import ResumedRun
+from collbench.measure.session import Session
+from collbench.platforms.cpu.mpi_libraries import Library, find
+from collbench.platforms.processes import Alone, Team
+from collbench.requests.notices import started
+from collbench.requests.sweeps import (
+    Launched,
+    SweepRequest,
+    cut_short,
+    measured_sweep,
+    predicted_sweep,
+    split_names,
+)
+from collbench.results import Result
+from collbench.runfile.store import NAME, Run
+from collbench.topology.system import System
+
+
+class Prepared(NamedTuple):
+    """A session that has not been entered yet, and what its user should know of it."""
+
+    session: Session
+    remarks: list[str]
+
+
+def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | None] = lambda sweep: None) -> Prepared:
+    """Return the session that measures the request, with the ranks of an outside launcher if there are any.
+
+    Args:
+        request: What to measure.
+        usual: Returns where the run of a sweep is stored if the request does not say it, or None to store nothing.
+
+    Raises:
+        UsageError: The request makes no sweep on this machine.
+
+    """
+    if wrong := complaint():
+        raise UsageError(wrong)
+    joined = launched()
+    libraries = _mpi_libraries(request, joined)
+    platform, sweep = measured_sweep(request, joined, max(1, len(libraries)))
+    remark = "" if request.last else cut_short(sweep, platform)
+    remarks = [remark] if remark else []
+    if not libraries:
+        return Prepared(Session(platform, sweep, joined, request.folder or usual(sweep)), remarks)
+    if platform != LIBRARY_PLATFORM:
+        raise UsageError(f"--mpi names libraries of ranks on a CPU, and --on auto takes the {platform}; add --on cpu")
+    ranks = MultiLibrary(sweep, libraries)
+    return Prepared(Session(ranks, ranks.sweep, joined, request.folder or usual(ranks.sweep)), remarks)
+
+
+def resuming_session(path: Path) -> Session | None:
+    """Return the session that measures what the run of a sweep lacks, in its run file; None where it lacks nothing.
+
+    Args:
+        path: The run file, or its folder; under a launcher, only the first process reads it.
+
+    Raises:
+        RunFileError: It is no run file.
+        UsageError: It cannot be resumed, or not here.
+
+    """
+    if wrong := complaint():
+        raise UsageError(wrong)
+    joined = launched()
+    path = path / NAME if path.is_dir() else path
+    existing = ResumedRun.of(path, _content(path, joined))
+    if (joined[1] if joined else 0) != (processes := existing.header.processes):
+        before = f"by {processes} processes of a launcher" if processes else "by ranks that collbench started"
+        start = f"start {processes} with the launcher" if processes else "start it without a launcher"
+        raise UsageError(f"{path} was measured {before}; to resume it, {start}")
+    if existing.complete:
+        return None
+    return Session(existing.header.topology.platform, existing.sweep, joined, None, existing=existing)
+
+
+def everyone(joined: Launched) -> Team:
+    """Return the processes of the launcher, or this one alone."""
+    if not joined:
+        return Alone()
+    from collbench.measure.external_launcher import world  # the ranks' side
+
+    return world()
+
+
+def _content(path: Path, joined: Launched) -> bytes:
+    """Return the bytes of a run file, under a launcher as the first process reads them."""
+    team = everyone(joined)
+    with team.agreeing():
+        content = b"".join(line for _, line in read_lines(path, RunFileError)) if team.leader else b""
+    return bytes(team.broadcast(content))
+
+
+def _mpi_libraries(request: SweepRequest, joined: Launched) -> list[Library]:
+    """Return the MPI libraries to measure; UsageError for one that is not installed, and where there can be none."""
+    if request.mpi and request.on not in ("auto", LIBRARY_PLATFORM):
+        raise UsageError(f"--mpi names libraries of ranks on a CPU, and these are on {request.on}; leave one out")
+    if request.mpi and joined:
+        raise UsageError(
+            "--mpi starts ranks of its own for each library, which it cannot do under a launcher (mpirun, srun); "
+            "start collbench without one, or with the launcher of the library and without --mpi"
+        )
+    if request.mpi and request.starts not in (None, 1):
+        raise UsageError("--mpi starts the ranks once for each library; leave --starts out")
+    return [find(name) for name in split_names(request.mpi)]
+
+
+def predicting_session(
+    system: System,
+    request: SweepRequest,
+    usual: Callable[[System, Sweep], Path | None] = lambda system, sweep: None,
+    what_ifs: Sequence[str] = (),
+) -> Session:
+    """Return the session that predicts the request on that system; `usual` as in `measuring_session`."""
+    from collbench.measure.predicted import Modelled  # the model takes as long to import as all the rest
+
+    part, sweep = predicted_sweep(system, request)
+    folder = request.folder or usual(part, sweep)
+    return Session(Modelled(part, sweep, tuple(what_ifs)), sweep, launched(), folder, modelled=True)
+
+
+def carried_out(session: Session, each: Callable[[Result], object] | None = None) -> Run:
+    """Run the session to its end; the results as a run, whether it is stored or not."""
+    with started(session):
+        for result in session.run():
+            if each:
+                each(result)
+    if advice := disturbed_in_words(session.results):
+        warnings.warn(advice, Notice, stacklevel=4)  # at the call of `collbench.sweep`
+    return session.as_run()

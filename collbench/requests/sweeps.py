@@ -1,0 +1,483 @@
+"""Typed requests: what to measure or predict, parsed and checked once, for the command line and the library alike.
+
+A SweepRequest knows nothing of the machine yet.  `measured_sweep` and `predicted_sweep` make a Sweep of it, which is
+what `collbench.measure` carries out: they look for the platform, count the ranks and hold sizes against memory.
+"""
+
+import math
+import re
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from itertools import islice
+from math import ceil
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from collbench.algorithms import choose, implementations, needs
+from collbench.cases import BINDS, SPINS, USUAL_STARTS, Sampling, SizeRange, Sweep
+from collbench.collectives import COLLECTIVES, Collective, find_collective
+from collbench.datatypes import DATATYPES, REDUCTIONS, Datatype, Reduction, find_datatype, find_reduction
+from collbench.errors import PlatformError, Unsupported, UsageError, unknown
+from collbench.platforms import find_platform, on_auto, platforms
+from collbench.platforms.layout import MemoryLayout
+from collbench.requests.declared import TIME, Opt, Request, declared
+from collbench.requests.notices import DRIVER, announced_if_slow, is_leader, say
+from collbench.requests.words import (
+    LONGEST,
+    Datatypes,
+    Factor,
+    Impls,
+    InPlace,
+    Largest,
+    Names,
+    Nodes,
+    Ops,
+    Out,
+    Ranks,
+    RanksOfNode,
+    Reductions,
+    Root,
+    SizeStep,
+    Smallest,
+    Time,
+    Timeout,
+    places,
+)
+from collbench.results import Result
+from collbench.topology.system import System
+from collbench.units import format_size, parse_duration, parse_size
+
+Launched = tuple[int, int] | None
+"""Rank of this process and number of processes, where an outside launcher (mpirun, srun) started several."""
+Named = TypeVar("Named")
+
+MOST_STARTS = 100
+MOST_SAMPLES = 10**7
+SMALLEST_DEFAULT = 2**20  # bytes: if memory is too short even for a default sweep to this size, that is an error
+LARGEST_PREDICTED = 8 * 2**30  # bytes: where published sweeps end; nothing has to fit in memory
+
+
+@dataclass(frozen=True)
+class SweepRequest(Request):
+    """Which cases to measure or predict, where, by which implementations, and how to sample them.
+
+    Raises:
+        UsageError: A word is unknown or a number is out of range; the message names the choices.
+
+    """
+
+    op: Ops = "allreduce"
+    _: KW_ONLY
+    impl: Impls = "all"  # which of them exist depends on the platform
+    on: Annotated[
+        str,
+        Opt(
+            "--on",
+            "Where the ranks live; on a described system nothing runs, and a model predicts.",
+            metavar="|".join((*places(), "SYSTEM", "FILE.toml")),
+            library='Where the ranks live: "auto", "gpu", "cpu", or a described system, on which nothing runs.',
+            complete="topology.files.names",
+        ),
+    ] = "auto"
+    nodes: Nodes = None
+    ranks: Ranks = None
+    ranks_per_node: RanksOfNode = None
+    minbytes: Smallest = 8
+    maxbytes: Largest = None
+    stepfactor: Factor = 4.0
+    stepbytes: SizeStep = None
+    iters: Annotated[
+        int | None,
+        Opt("-n --iters", "Number of samples, instead of as many as are needed.", least=1, most=MOST_SAMPLES),
+    ] = None
+    warmup: Annotated[int, Opt("-w --warmup --warmup_iters", "Untimed samples first.", least=0, most=MOST_SAMPLES)] = 1
+    datatype: Datatypes = "float"
+    redop: Reductions = "sum"
+    root: Root = 0
+    in_place: InPlace = False
+    cudagraph: Annotated[
+        bool, Opt("-G --cudagraph", "On a GPU, time replays of a CUDA graph, not launches.", metavar="0|1")
+    ] = True
+    budget: Annotated[
+        Time, Opt("--budget", "Time for a case, all implementations together.", unit=TIME, most=LONGEST)
+    ] = "500ms"
+    timeout: Timeout = "30s"
+    spin: Annotated[str, Opt("--spin", "On a CPU, how a rank waits.", choices=SPINS)] = "auto"
+    bind: Annotated[str, Opt("--bind", "Bind ranks to cores; under a launcher, each near its GPU.", choices=BINDS)] = (
+        "core"
+    )
+    starts: Annotated[
+        int | None,
+        Opt(
+            "--starts",
+            "Start the ranks so often, so that ± covers how starts differ.",
+            "3 where that is quick, else 1",
+            metavar="N",
+            least=1,
+            most=MOST_STARTS,
+        ),
+    ] = None
+    mpi: Annotated[
+        Names,
+        Opt(
+            "--mpi",
+            "On a CPU, the MPI libraries to measure, interleaved: mpich, openmpi, intel, ... or a folder.",
+            "the one of mpi4py",
+            metavar="LIB[,LIB]",
+        ),
+    ] = ""
+    out: Out = None
+    each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every result as it arrives.")] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _, _, step = self._sizes
+        if not step and not 1 < self.stepfactor < math.inf:
+            raise UsageError(f"-f {self.stepfactor:g} is no factor between sizes; give one above 1, such as 2")
+        _ = self._kinds
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the run is to be stored."""
+        return Path(self.out) if self.out else None
+
+    @property
+    def measured(self) -> bool:
+        """Whether ranks of this machine or of a launcher measure, rather than a model of a described system."""
+        return self.on in places()
+
+    @property
+    def implementations(self) -> str:
+        """Names and groups with commas."""
+        return self.impl if isinstance(self.impl, str) else ",".join(self.impl)
+
+    @property
+    def last(self) -> int | None:
+        """Bytes of the largest message; None for what the platform has by default."""
+        return self._sizes[1]
+
+    @property
+    def sampling(self) -> Sampling:
+        """How often each case is measured."""
+        return Sampling(
+            budget=parse_duration(self.budget, "--budget"),
+            iters=self.iters,
+            warmup=self.warmup,
+            timeout=parse_duration(self.timeout, "--timeout"),
+            graph=bool(self.cudagraph),
+        )
+
+    @cached_property
+    def _kinds(self) -> tuple[tuple[Collective, ...], tuple[Datatype, ...], tuple[Reduction, ...]]:
+        return (
+            _find_all(self.op, COLLECTIVES, find_collective),
+            _find_all(self.datatype, DATATYPES, find_datatype),
+            _find_all(self.redop, REDUCTIONS, find_reduction),
+        )
+
+    @cached_property
+    def _sizes(self) -> tuple[int, int | None, int]:
+        """The smallest size, the largest and the step between sizes in bytes; the step is 0 where none is given."""
+        first = parse_size(self.minbytes, "-b")
+        last = parse_size(self.maxbytes, "-e") if self.maxbytes else None
+        if last is not None and first > last:
+            raise UsageError(f"-b {self.minbytes} is above -e {self.maxbytes}; swap them")
+        step = parse_size(self.stepbytes, "-i") if self.stepbytes else 0
+        return first, last, step
+
+    def on_ranks(self, ranks: int, implementations: Sequence[str], largest: int, starts: int = 1) -> Sweep:
+        """Return the sweep on so many ranks; `largest` is the last size in bytes where none was requested."""
+        if not 0 <= self.root < ranks:
+            raise UsageError(f"--root {self.root} is no rank; choose from 0 to {ranks - 1}")
+        collectives, dtypes, redops = self._kinds
+        first, last, step = self._sizes
+        sizes = SizeRange(first, max(first, last or largest), 0.0 if step else self.stepfactor, step)
+        return Sweep(
+            collectives=collectives,
+            sizes=sizes.sizes,
+            dtypes=dtypes,
+            redops=redops,
+            ranks=ranks,
+            implementations=tuple(implementations),
+            root=self.root,
+            in_place=self.in_place,
+            sampling=self.sampling,
+            spin=self.spin,
+            bind=self.bind,
+            starts=starts,
+            requested=sizes,
+        )
+
+
+@dataclass(frozen=True)
+class PredictRequest(Request):
+    """Which cases to predict on which described system."""
+
+    system: Annotated[str, Opt("", "A preset of `collbench list`, or FILE.toml.")]
+    op: Ops = "allreduce"
+    _: KW_ONLY
+    impl: Impls = "library"
+    nodes: Nodes = None
+    ranks: Ranks = None
+    ranks_per_node: RanksOfNode = None
+    minbytes: Smallest = 8
+    maxbytes: Largest = None
+    stepfactor: Factor = 4.0
+    stepbytes: SizeStep = None
+    datatype: Datatypes = "float"
+    redop: Reductions = "sum"
+    root: Root = 0
+    in_place: InPlace = False
+    what_if: Annotated[
+        Sequence[str],
+        Opt(
+            "--what-if",
+            "Change the network between nodes, and compare (below); may be given several times.",
+            metavar="CHANGE",
+            library='Changes of the network between nodes, such as "oversubscription=4".',
+        ),
+    ] = ()
+    out: Out = None
+
+    @property
+    def sweep(self) -> SweepRequest:
+        """The same cases as a sweep on the system."""
+        words = {name: getattr(self, name) for name in declared(SweepRequest) if hasattr(self, name)}
+        return SweepRequest(on=self.system, **words)
+
+
+def split_names(names: Names) -> list[str]:
+    """Return the names of a text with commas, or of a sequence; none of an empty one."""
+    if not names:
+        return []
+    words = names.split(",") if isinstance(names, str) else names
+    return [word.strip() for word in words]
+
+
+def _find_all(names: Names, registry: Mapping[str, Named], find: Callable[[str], Named]) -> tuple[Named, ...]:
+    """Return the records of these names, each once; UsageError for one that there is not."""
+    if names == "all":
+        return tuple(registry.values())
+    found: list[Named] = []
+    for name in split_names(names) or [""]:
+        record = find(name)
+        if record not in registry.values():
+            raise UsageError(f"{name!r} is known from other tools only; choose from: {', '.join(registry)}")
+        if record not in found:
+            found.append(record)
+    return tuple(found)
+
+
+def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int = 1) -> tuple[str, Sweep]:
+    """Return the platform that the ranks run on, and the sweep that they measure.
+
+    Where `auto` passes over GPUs that cannot be used, a line on stderr says why.
+
+    Args:
+        request: What to measure.
+        joined: Rank and number of processes, if an outside launcher started several.
+        copies: How many sets of ranks hold memory at once.
+
+    Raises:
+        UsageError: The platform does not exist, or cannot do what is requested.
+        PlatformError: The machine has too little memory for the sizes.
+
+    """
+    for option, count in (("--nodes", request.nodes), ("--ranks-per-node", request.ranks_per_node)):
+        if count is not None:
+            raise UsageError(f"{option} goes with a described system, and --on {request.on} is none; leave it out")
+    with announced_if_slow(DRIVER):
+        if not request.measured:
+            raise unknown("--on", request.on, places())
+        platform = on_auto() if request.on == "auto" else request.on
+        ranks = _ranks(request.ranks, platform, joined)
+    able = [name for name, kind in platforms().items() if kind.spins]
+    if request.spin != "auto" and platform not in able:
+        raise UsageError(
+            f"--spin {request.spin}: ranks wait on cores on {', '.join(able)} only; leave it out on {platform}"
+        )
+    if joined and request.starts not in (None, 1):
+        raise UsageError(f"--starts {request.starts}: the launcher started the ranks, once; leave --starts out")
+    starts = 1 if joined else request.starts or 0  # 0: as often as is usual
+    names = _implementations(request, platform, joined)
+
+    def sweep_to(largest: int) -> Sweep:
+        return request.on_ranks(ranks, names, largest, starts)
+
+    _refuse_if_all_are_skipped(sweep_to(request.last or find_platform(platform).largest))
+    sets = copies * max(1, starts)
+    if request.last:
+        sweep = sweep_to(request.last)
+        _needed_memory(sweep, platform, sets)
+    else:
+        sweep = _largest_that_fits(sweep_to, platform, sets)
+    if not starts:
+        try:
+            _needed_memory(sweep, platform, copies * USUAL_STARTS)
+        except PlatformError:  # no room for as many as are usual
+            sweep = replace(sweep, starts=1)
+    return platform, sweep
+
+
+def _ranks(requested: int | None, platform: str, joined: Launched) -> int:
+    kind = find_platform(platform)
+    if joined is None:
+        most, limit = kind.most_ranks()
+        if requested and requested > most:
+            raise UsageError(
+                f"--ranks {requested} is more than this machine takes: {limit}; give 1 to {most}, or predict them with "
+                "`collbench predict SYSTEM`"
+            )
+        return requested or kind.default_ranks()
+    if requested not in (None, joined[1]):
+        raise UsageError(f"--ranks {requested} although the launcher started {joined[1]}; leave --ranks out")
+    return joined[1]
+
+
+def _refuse_if_all_are_skipped(sweep: Sweep) -> None:
+    """Raise Unsupported, with the reasons, if no implementation carries out any case, whatever the hardware."""
+    reasons: dict[str, None] = {}
+    for case in sweep.cases():
+        for name in sweep.implementations:
+            try:
+                return implementations()[name].refuse(case)
+            except Unsupported as reason:
+                reasons[str(reason) if str(reason).startswith(name) else f"{name}: {reason}"] = None
+    few = [*islice(reasons, 3), *(["..."] if len(reasons) > 3 else [])]
+    raise Unsupported(f"every row would be skipped: {'; '.join(few)}; `collbench list` has what carries out what")
+
+
+def _implementations(request: SweepRequest, platform: str, joined: Launched) -> tuple[str, ...]:
+    """Return the implementations of the platform; if it has none, say why it is this one and not a preferred one.
+
+    Under a launcher every process takes the platform that it can, so any of them may raise the error.
+    """
+    remark = passed_over(request.on, platform)
+    try:
+        names = choose(request.implementations, platform)
+    except UsageError as error:
+        raise UsageError(f"{error} ({remark})" if remark else error) from None
+    if remark and is_leader(joined):
+        say(f"collbench: {remark}")
+    return names
+
+
+def passed_over(on: str, platform: str) -> str:
+    """Return a line for the user if `auto` passed over hardware whose driver is there, else ""."""
+    if on != "auto":
+        return ""
+    for name, kind in platforms().items():
+        if name == platform:
+            return ""
+        if reason := kind.obstacle():
+            return f"the {name} cannot be used, so this is the {platform}: {reason}"
+    return ""
+
+
+def _largest_that_fits(sweep_to: Callable[[int], Sweep], platform: str, copies: int) -> Sweep:
+    """Return the default sweep, cut at what memory allows: the first command must work in a small container too."""
+    last = find_platform(platform).largest
+    while last > SMALLEST_DEFAULT:
+        sweep = sweep_to(last)
+        with suppress(PlatformError):
+            _needed_memory(sweep, platform, copies)
+            return sweep
+        last //= 4
+    sweep = sweep_to(last)
+    _needed_memory(sweep, platform, copies)
+    return sweep
+
+
+def _needed_memory(sweep: Sweep, platform: str, copies: int) -> int:
+    """Return the bytes that each rank needs; PlatformError if there is not as much."""
+    nbytes = copies * MemoryLayout.of(sweep, needs(sweep.implementations, sweep.ranks, platform)).nbytes
+    find_platform(platform).refuse_too_large(nbytes, sweep.ranks)
+    return nbytes
+
+
+def cut_short(sweep: Sweep, platform: str) -> str:
+    """Return a sentence for the user if memory cut the default sweep short, else ""."""
+    if sweep.sizes[-1] * 4 > find_platform(platform).largest:
+        return ""
+    return f"stopping at {format_size(sweep.sizes[-1])}: larger messages do not fit in the memory that is free here"
+
+
+def find_system(name: str, others: Sequence[str] = ()) -> System:
+    """Return the preset or described system of that name; UsageError with all choices, `others` among them."""
+    from collbench.topology import files  # here: what is measured needs no described system
+
+    if not name.endswith(".toml") and name not in files.names():
+        raise unknown("--on" if others else "system", name, (*others, *files.names(), "FILE.toml"))
+    return files.load(name)
+
+
+def predicted_sweep(system: System, request: SweepRequest) -> tuple[System, Sweep]:
+    """Return the part of the system, or the larger system of as many nodes, that is requested; and its sweep."""
+    part = _ranks_of_each_node(system, request) if request.ranks_per_node else _whole_nodes(system, request)
+    names = choose(request.implementations, part.platform)
+    return part, request.on_ranks(part.ranks, names, LARGEST_PREDICTED)
+
+
+def _whole_nodes(system: System, request: SweepRequest) -> System:
+    """Return whole nodes, or some GPUs of a single node."""
+    nodes, ranks = request.nodes, request.ranks
+    whole = system.of(nodes) if nodes else system
+    if ranks is None:
+        return whole
+    if ranks > whole.ranks:
+        raise UsageError(
+            f"--ranks {ranks} is more than the {whole.ranks} GPUs of {whole.name}; "
+            f"give fewer, or --nodes {ceil(ranks / whole.gpus)}"
+        )
+    if nodes is not None and nodes > 1 and ranks < whole.ranks:
+        choices = [f"--ranks {whole.ranks} for all"]
+        if ranks % whole.gpus in (0, ranks):
+            choices.append(f"--nodes {ceil(ranks / whole.gpus)} for as few")
+        if ranks % nodes == 0:
+            choices.append(f"--ranks-per-node {ranks // nodes} for some of each node")
+        less = f"--ranks {ranks} is less than the {whole.ranks} GPUs of --nodes {nodes}"
+        raise UsageError(f"{less}; give {', or '.join(choices)}")
+    return whole.part(ranks)
+
+
+def _ranks_of_each_node(system: System, request: SweepRequest) -> System:
+    """Return the same number of GPUs of every node."""
+    each, ranks = request.ranks_per_node, request.ranks
+    assert each
+    if each > system.gpus:
+        raise UsageError(
+            f"--ranks-per-node {each} is more than the {system.gpus} GPUs of a node of {system.name}; "
+            f"choose from 1 to {system.gpus}"
+        )
+    nodes = request.nodes or (ceil(ranks / each) if ranks else system.nodes)
+    if ranks not in (None, nodes * each):
+        raise UsageError(
+            f"--ranks {ranks} is not --ranks-per-node {each} on {nodes} node{'s' if nodes > 1 else ''}; "
+            f"give --ranks {nodes * each}, or leave it out"
+        )
+    return system.of(1).part(each).of(nodes)
+
+
+def default_folder(sweep: Sweep, where: str = "") -> Path:
+    """Return `results/runs/TIME-COLLECTIVES-WHERE`, which does not exist yet; `where` is this host by default."""
+    return new_folder([collective.name for collective in sweep.collectives], where or socket.gethostname())
+
+
+def new_folder(collectives: Sequence[str], where: str) -> Path:
+    """Return the same folder for collectives given by name."""
+    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(collectives[:3])}-{where}"
+    folder = Path("results", "runs", stem)
+    count = 2
+    while folder.exists():
+        folder = folder.with_name(f"{stem}-{count}")
+        count += 1
+    return folder
+
+
+def folder_name(system: System, ranks: int = 0) -> str:
+    """Return the name of a system with so many ranks, all if none are given, as a part of the name of a folder."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{system.name} {ranks or system.ranks}".lower()).strip("-")

@@ -1,0 +1,74 @@
+"""Words that several requests have, each an Annotated type that says its options, its sentence and its limits."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from collbench.platforms import platforms
+from collbench.requests.declared import NAMES, SIZE, TIME, Opt
+
+Names = str | Sequence[str]
+"""One name, several with commas or in a sequence, or "all"."""
+Size = int | str
+"""Bytes, or a size as on the command line: 8, "64K", "1.5G"; suffixes are binary."""
+Share = float | str
+"""A number between 0 and 1, or a share as on the command line: 0.05, "5%"."""
+Time = float | str
+"""Seconds, or a duration as on the command line: 0.5, "500ms", "2min"."""
+
+MOST_RANKS = 2**30  # of a described system
+LONGEST = 1e7  # seconds: four months
+
+
+def places() -> tuple[str, ...]:
+    """Return where ranks are started: `auto` and every platform."""
+    return ("auto", *platforms())
+
+
+_Count = partial(Opt, metavar="N", least=1, most=MOST_RANKS)
+OfMachine = partial(Opt, "--on", metavar="SYSTEM|FILE.toml", complete="topology.files.names")
+"""What machine runs are of: the sentence, and what is taken where it is not given."""
+RunsNodes = Annotated[int | None, _Count("--nodes", "Nodes of the ranks.", "as few as they fill")]
+Here = Annotated[str, Opt("--on", "Where the ranks live.", metavar="|".join(places()))]
+Ops = Annotated[
+    Names, Opt("--op", "Collectives, by the names of `collbench list`.", unit=NAMES, complete="collectives.COLLECTIVES")
+]
+Impls = Annotated[
+    Names,
+    Opt(
+        "--impl",
+        "Implementations, or a group of them: library, ladder, narrow.",
+        metavar="NAME[,NAME]|library|ladder|narrow|all",
+        unit=NAMES,
+        complete="algorithms.implementations",
+    ),
+]
+Ranks = Annotated[int | None, _Count("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 2 on a CPU")]
+Nodes = Annotated[int | None, _Count("--nodes", "Nodes of a described system.", "as it says, mostly 1")]
+RanksOfNode = Annotated[
+    int | None, _Count("--ranks-per-node", "GPUs to use of each node of a described system.", "all")
+]
+Smallest = Annotated[Size, Opt("-b --minbytes", "Smallest message.", unit=SIZE, least=1)]
+Largest = Annotated[
+    Size | None, Opt("-e --maxbytes", "Largest message.", "what memory allows up to 128M; predicted, 8G", unit=SIZE)
+]
+Factor = Annotated[float, Opt("-f --stepfactor", "Factor between sizes.")]
+SizeStep = Annotated[
+    Size | None, Opt("-i --stepbytes", "Bytes between sizes, instead of a factor.", unit=SIZE, least=1)
+]
+Datatypes = Annotated[Names, Opt("-d --datatype", "Element types.", unit=NAMES, complete="datatypes.DATATYPES")]
+Reductions = Annotated[Names, Opt("--redop", "Reductions.", unit=NAMES, complete="datatypes.REDUCTIONS")]
+Root = Annotated[int, Opt("-r --root", "Root rank of collectives that have one.")]
+InPlace = Annotated[bool, Opt("--in-place", "Send from and receive into one buffer.")]
+Timeout = Annotated[Time, Opt("-T --timeout", "Time without progress that fails a case.", unit=TIME, most=LONGEST)]
+Out = Annotated[
+    Path | str | None,
+    Opt(
+        "-o --out",
+        "Folder to make for run file and plots.",
+        metavar="FOLDER",
+        library="New folder in which the run is stored; without it nothing is stored.",
+    ),
+]
+RunsMachine = Annotated[str | None, OfMachine("What the machine is, a preset or FILE.toml.", "as the run file says")]

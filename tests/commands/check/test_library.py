@@ -1,0 +1,236 @@
+"""`collbench.check` from measuring to the verdict, with ranks whose times are made up."""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pytest
+
+import collbench
+from collbench.cases import Case, Sampling
+from collbench.commands.check.judge import CheckResult, Status
+from collbench.commands.check.library import GOOD_RUNS, OF_A_BASELINE, SURE
+from collbench.commands.check.sequential import Decision
+from collbench.errors import UsageError
+from collbench.measure import interleave
+from collbench.measure.protocol import WorkerHello
+from collbench.measure.supervisor import Supervisor
+from collbench.results import Failed, Measurement, Mismatch, Result
+from collbench.results.facts import Note, Scheduling, Sharing
+from collbench.runfile.header import TopologyPart
+from collbench.runfile.store import read
+
+NEAR, FAR = 140e-9, 450e-9  # barriers of the two states of a made-up virtual machine
+
+
+class Ranks(Supervisor):
+    """Ranks in the supervisor's place, which are started for every round."""
+
+    draw: ClassVar[np.random.Generator]
+    started: ClassVar[int] = 0
+    slow: ClassVar[Mapping[int, float]] = {}  # times as long, from that size in bytes on
+    wrong: ClassVar[int | None] = None  # the size in bytes that is wrong
+    hung: ClassVar[int | None] = None
+    disturbed: ClassVar[bool] = False
+    switches: ClassVar[int] = 1  # of a row, to another program
+    states: ClassVar[Sequence[float]] = (NEAR, FAR)
+    noise: ClassVar[float] = 0.02  # of a round
+    name: ClassVar[str] = "2 made-up ranks"
+    device: ClassVar[str] = "cpu"  # beside whose rows no barrier is timed if it is a GPU, which the ranks share
+
+    def __enter__(self) -> Self:
+        Ranks.started += 1
+        self.barrier = self.states[Ranks.started % len(self.states)]
+        self.greeting = WorkerHello(TopologyPart(name=self.name, platform=self.device, ranks=2))
+        return self
+
+    def __exit__(self, *exception: object) -> None: ...
+
+    def measure(
+        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
+    ) -> Iterator[Result]:
+        share = max((times for size, times in self.slow.items() if case.nbytes >= size), default=1.0)
+        for name in names:
+            if case.nbytes == self.hung:
+                yield Failed(case, name, self.platform, "timed out")
+                continue
+            seconds = float((self.barrier + case.nbytes / 2e10) * share * np.exp(self.noise * self.draw.normal()))
+            row = Measurement(case, name, self.platform, 1, (seconds,) * 8, barrier=self.barrier)
+            row = replace(row, note=Note(picked="two-shot"))
+            if self.device == "gpu":
+                row = replace(row, platform="gpu", barrier=None, note=Note(shared=Sharing(2, 1)))
+            if case.nbytes == self.wrong:
+                row = replace(row, mismatch=Mismatch(1, 7, 0, "1.0", "2.0", 1))
+            off_core = 0.9 if self.disturbed else 0.0
+            yield replace(row, scheduling=Scheduling(off_core=off_core, switches=self.switches))
+
+
+@pytest.fixture(autouse=True)
+def ranks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Ranks]:
+    """Made-up ranks for every check of this process, and a folder of its own for what is kept."""
+    Ranks.draw = np.random.default_rng(1)
+    for name, value in {"started": 0, "slow": {}, "wrong": None, "hung": None, "disturbed": False}.items():
+        monkeypatch.setattr(Ranks, name, value)
+    monkeypatch.setattr(interleave, "Supervisor", Ranks)
+    monkeypatch.setenv("COLLBENCH_STATE", str(tmp_path / "state"))
+    return Ranks
+
+
+def check(**changes: Any) -> CheckResult:
+    """The verdict of a check on these ranks."""
+    result = collbench.check(**changes)
+    assert result is not None
+    return result
+
+
+def test_a_machine_is_held_against_its_latency_at_first_and_against_its_good_runs_afterwards(tmp_path: Path) -> None:
+    first, second = check(), check()
+    assert first.status is second.status is Status.OK
+    assert "latency" in first.compared
+    assert "1 earlier good run" in second.compared
+    assert second.line.startswith("collbench: OK allreduce 2 made-up ranks: ")
+    assert "7 of 7 rows right and as expected" in second.line
+    assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 2
+
+
+def test_ranks_that_share_a_gpu_are_held_against_their_good_runs(ranks: type[Ranks], monkeypatch: Any) -> None:
+    """No system is like them, and nothing says what a GPU alone should take: the first run is kept, and that is all."""
+    monkeypatch.setattr(Ranks, "device", "gpu")
+    monkeypatch.setattr(Ranks, "states", (NEAR,))
+    first, second = check(), check()
+    assert (first.status, first.compared) == (Status.UNKNOWN, "")
+    assert first.hint.startswith("stored for the next check")
+    assert all("CPU" not in curve.remark for curve in first.curves)
+    assert second.status is Status.OK, second.line
+    assert "1 earlier good run" in second.compared
+    ranks.slow = {0: 1.3}
+    assert check().status is Status.FAIL
+
+
+def test_three_good_runs_are_kept_and_no_more(tmp_path: Path) -> None:
+    for _ in range(5):
+        last = check()
+        assert last.status is Status.OK
+    assert len(list((tmp_path / "state").rglob("run.jsonl"))) == GOOD_RUNS
+    assert last.rounds < OF_A_BASELINE
+    shutil.rmtree(Path(last.compared.partition("(")[2].rstrip(")")))  # as docs/checking.md has it, to begin anew
+    assert "latency" in check().compared
+    assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 1
+
+
+def test_what_became_slower_fails_and_is_not_kept(ranks: type[Ranks], tmp_path: Path) -> None:
+    check()
+    for slow in ({0: 1.3}, {65536: 1.3}):
+        ranks.slow = slow
+        result = check()
+        assert result.status is Status.FAIL, result.line
+        assert "slow" in result.line
+        assert result.rounds >= SURE
+    assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 1
+
+
+def test_each_state_of_the_machine_is_held_against_the_same_state(ranks: type[Ranks], monkeypatch: Any) -> None:
+    check()
+    for state in (NEAR, FAR):
+        monkeypatch.setattr(Ranks, "states", (state,))
+        assert check().status is Status.OK
+        ranks.slow = {0: 1.3}
+        assert check().status is Status.FAIL
+        ranks.slow = {}
+
+
+def test_a_wrong_or_missing_result_fails_at_once_and_is_said_first(ranks: type[Ranks], tmp_path: Path) -> None:
+    for name in ("wrong", "hung"):
+        setattr(ranks, name, 512)
+        result = check()
+        assert result.status is Status.FAIL
+        assert result.rounds == 1
+        assert "512 B" in result.line
+        assert "6 of 7" in result.correctness.in_words()
+        setattr(ranks, name, None)
+    assert not list(tmp_path.rglob("run.jsonl"))
+
+
+def test_beside_another_program_nothing_is_known(ranks: type[Ranks], tmp_path: Path) -> None:
+    check()
+    ranks.disturbed, ranks.slow = True, {0: 5.0}
+    result = check(budget=0.1)
+    assert result.status is Status.UNKNOWN
+    assert result.disturbed == result.rows
+    assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 1
+
+
+def test_a_good_run_beside_another_program_is_not_stored_and_says_why(monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setattr(Ranks, "switches", 11)
+    result = check()
+    assert result.status is Status.OK
+    assert result.hint.startswith("not stored for the next check: other programs")
+    assert not list((tmp_path / "state").rglob("run.jsonl"))
+
+
+def test_what_is_slow_beside_another_program_is_no_failure(ranks: type[Ranks], monkeypatch: Any) -> None:
+    check()
+    ranks.slow = {0: 1.5}
+    monkeypatch.setattr(Ranks, "switches", 11)
+    result = check(budget=0.1)
+    assert result.status is Status.UNKNOWN
+    assert "another program" in result.curves[0].remark
+    monkeypatch.setattr(Ranks, "switches", 1)
+    assert check().status is Status.FAIL
+
+
+def test_a_reference_is_a_run_or_floors(tmp_path: Path, ranks: type[Ranks]) -> None:
+    assert check(out=tmp_path / "good").status is Status.OK
+    assert read(tmp_path / "good").whole
+    assert check(reference=tmp_path / "good").status is Status.OK
+    floors = tmp_path / "floors.toml"
+    for least, status in ((5, Status.OK), (500, Status.FAIL)):
+        floors.write_text(f'[[floor]]\ncollective="allreduce"\nsize="2M"\nvalue={least}\nunit="GB/s"\n')
+        result = check(reference=floors, minbytes="2M")
+        assert result.status is status, result.line
+        assert "floors.toml" in result.compared
+        whole = check(reference=floors)  # of the other sizes nothing is expected, and no round is spent on them
+        assert whole.status is status, whole.line
+        assert whole.rounds < OF_A_BASELINE
+        assert "6 not compared" in whole.line
+    assert check(reference=floors, maxbytes="64K").status is Status.UNKNOWN
+    missing = tmp_path / "nothing"
+    with pytest.raises(Exception, match="nothing"):
+        check(reference=missing)
+
+
+def test_a_run_is_judged_without_measuring(ranks: type[Ranks], tmp_path: Path) -> None:
+    check(out=tmp_path / "good")
+    ranks.slow = {0: 1.5}
+    check(out=tmp_path / "slow")
+    started = ranks.started
+    assert check(run=tmp_path / "good", reference=tmp_path / "good").status is Status.OK
+    verdict = check(run=tmp_path / "slow", reference=tmp_path / "good")
+    assert verdict.status is Status.FAIL
+    assert all(size.decision is Decision.SLOW for size in verdict.sizes)
+    assert check(run=tmp_path / "good").status is Status.UNKNOWN
+    assert ranks.started == started
+
+
+def test_a_budget_ends_a_check_after_three_rounds_and_what_is_undecided_is_said(monkeypatch: Any) -> None:
+    check()
+    monkeypatch.setattr(Ranks, "noise", 0.5)
+    result = check(budget=1e-6)
+    assert result.rounds == 3
+    assert result.status is Status.UNKNOWN
+    assert "undecided" in result.line
+
+
+def test_a_system_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(UsageError, match="choose from"):
+        check(on="dgx-h1000")
+
+
+def test_good_runs_of_another_machine_or_operation_are_no_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    check()
+    assert "latency" in check(op="broadcast").compared
+    monkeypatch.setattr(Ranks, "name", "4 made-up ranks")
+    assert "latency" in check().compared

@@ -1,0 +1,275 @@
+"""`collbench diagnose`: its words, and how it says no."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from collbench.commands.diagnose.command import command
+from collbench.model.predict import curve
+from collbench.results import Failed, Measurement, Mismatch, Note, Prediction, Skipped
+from collbench.results.facts import Sharing
+from collbench.runfile.header import Header
+from collbench.runfile.store import Writer, read
+from collbench.topology import files
+from collbench.topology.system import System
+from tests.commands.conftest import refusal
+from tests.conftest import ROOT, case, measurement
+
+
+def run_file(
+    folder: Path,
+    system: System,
+    header: dict[str, Any] | None = None,
+    samples: int = 7,
+    slower: Mapping[int, float] | None = None,
+    broken: Sequence[Measurement | Failed] = (),
+) -> Path:
+    """What a machine like this one measures, by the model; a header with nothing else than what is given.
+
+    `slower` has factors by size in bytes; `broken` are rows instead of those of their sizes.
+    """
+    instead = {result.case.nbytes: result for result in broken}
+    with Writer(folder) as writer:
+        writer.header(Header.from_json(header or {}))
+        for expectation in curve(system, [case(nbytes=2**power, ranks=system.ranks) for power in range(3, 34, 2)]):
+            size = expectation.case.nbytes
+            seconds = expectation.seconds * (slower or {}).get(size, 1.0)
+            right = Measurement(expectation.case, "nccl", "gpu", 1, (seconds,) * samples)
+            writer.append(instead.get(size, right))
+        writer.end("2026-01-01T00:00:00+00:00", 0)
+    return folder
+
+
+def diagnose(*arguments: object) -> Result:
+    return CliRunner().invoke(command, [str(argument) for argument in arguments], standalone_mode=False)
+
+
+def test_a_right_run_is_as_expected(tmp_path: Path) -> None:
+    """Also a foreign log with one sample a size and no topology, once the machine is named."""
+    out = diagnose(run_file(tmp_path / "run", files.load("dgx-h100"), samples=1), "--on", "dgx-h100").stdout
+    assert "as DGX H100" in out
+    assert "verdict: as expected" in out
+    assert "at 8 GiB" in out
+    assert "busbw" in out
+
+
+def test_the_first_line_answers_as_the_rows_do(tmp_path: Path) -> None:
+    """Whether it is as fast as expected, by the ratios of the rows, and the first reason where it is slow."""
+    h100 = files.load("dgx-h100")
+    good, slow = run_file(tmp_path / "good", h100), run_file(tmp_path / "slow", replace(h100, nvls=False))
+    out = diagnose(good, "--on", "dgx-h100").stdout
+    ratios = re.findall(r"(?m) ([\d.]+)x +[\d.]+$", out)
+    span = " .. ".join(dict.fromkeys((f"{min(ratios)}x", f"{max(ratios)}x")))
+    assert out.startswith(f"answer: as expected; {span} the expected times\n")
+    answer, *rows = diagnose(slow, "--on", "dgx-h100").stdout.splitlines()
+    assert answer.startswith("answer: slow; allreduce, float, sum, 8 ranks, nccl: ")
+    (verdict,) = (row for row in rows if row.startswith("verdict: slow: "))
+    assert verdict.removeprefix("verdict: slow: ") in answer
+    (reason,) = (row for row in rows if row.startswith("  1. Likely: "))
+    first = reason.removeprefix("  1. Likely: ").partition(" (NCCL")[0].partition(".")[0]
+    assert answer.partition("; likely: ")[2] == f"{first}, or a ring for all sizes", "which fits the times as well"
+    assert json.loads(diagnose(slow, "--on", "dgx-h100", "--json").stdout)["answer"] in answer
+
+
+def test_the_first_line_names_sizes_far_above_their_bands_and_the_others_span_without_them(tmp_path: Path) -> None:
+    """Where the rest is as expected, and where it is slow as well."""
+    h100 = files.load("dgx-h100")
+    far = {2**15: 30.0, 2**27: 12.0}
+    answer, *_ = diagnose(run_file(tmp_path / "far", h100, slower=far), "--on", "dgx-h100").stdout.splitlines()
+    assert answer.startswith("answer: as expected but for 2 of 16 sizes: 32 KiB 30.0x slow, 128 MiB 12.0x slow; ")
+    assert answer.endswith("; the others 1.00x the expected times")
+    slow = {2**power: 1.25 for power in range(3, 34)} | {2**31: 19.0}
+    answer, *_ = diagnose(run_file(tmp_path / "slow", h100, slower=slow), "--on", "dgx-h100").stdout.splitlines()
+    assert answer.startswith("answer: slow; ")
+    assert "1 of 16 sizes: 2 GiB 19.0x slow" in answer
+
+
+def test_a_machine_that_its_links_refute_has_one_percentage(tmp_path: Path) -> None:
+    rows = run_file(tmp_path / "run", files.load("dgx-b200").of(2), slower={2**power: 0.3 for power in range(3, 34)})
+    out = diagnose(rows, "--on", "dgx-b200").stdout
+    assert "verdict: unknown: at " in out
+    assert len(re.findall(r"(?m)^ .*\d% of their|^verdict: .*\d% of their", out)) == 1
+
+
+def test_a_slow_run_names_reason_fix_and_what_was_set(tmp_path: Path) -> None:
+    """NVLS was turned off by the variable in the header."""
+    header = {"environment": {"variables": {"NCCL_NVLS_ENABLE": "0"}}}
+    slow = run_file(tmp_path / "run", replace(files.load("dgx-h100"), nvls=False), header)
+    out = diagnose(slow, "--on", "dgx-h100").stdout
+    assert "note: NCCL_NVLS_ENABLE=0 was set" in out
+    assert "verdict: slow" in out
+    assert "1. Likely: a ring or tree instead of NVLS" in out
+    assert re.search(r"Assuming that, the model misses by 1\.0\dx instead of 1\.\d\dx\.\n", out)
+    assert "unset NCCL_NVLS_ENABLE" in out
+
+
+MIB = 1 << 20
+WRONG = Measurement(case(nbytes=2 * MIB, ranks=8), "nccl", "gpu", 1, (1e-4,), mismatch=Mismatch(1, 5, 0, "3", "4", 7))
+FAILED = Failed(case(nbytes=8 * MIB, ranks=8), "nccl", "gpu", "rank 1 crashed")
+
+
+def test_wrong_and_failed_rows_come_first_and_no_such_run_is_as_expected(tmp_path: Path) -> None:
+    """Though all other sizes are as fast as they should be; also where nothing at all is right."""
+    run = run_file(tmp_path / "run", files.load("dgx-h100"), broken=(WRONG, FAILED))
+    found = diagnose(run, "--on", "dgx-h100", "--gate")
+    assert found.return_value == 3
+    answer, first, *_ = found.stdout.splitlines()
+    assert answer == "answer: results are wrong or missing in 2 of 16 rows"
+    assert first.startswith("results: 14 of 16 rows right; 2 MiB allreduce nccl: WRONG: rank 1, element 5")
+    assert first.endswith("8 MiB allreduce nccl: FAILED: rank 1 crashed")
+    assert "verdict: wrong: 14 of 16 rows right; 2 MiB: WRONG" in found.stdout
+    assert "speed: as expected" in found.stdout
+    assert "verdict: wrong: 14 of 16 rows right" in diagnose(run).stdout
+    with Writer(tmp_path / "none") as writer:
+        writer.header(Header())
+        writer.append(FAILED)
+    none = diagnose(tmp_path / "none", "--gate")
+    assert none.return_value == 3
+    assert "\nresults: 0 of 1 rows right; 8 MiB" in none.stdout
+
+
+def test_a_size_far_above_its_band_is_named_and_does_not_pass(tmp_path: Path) -> None:
+    """One just above it passes: so are some of a healthy machine."""
+    h100 = files.load("dgx-h100")
+    (size,) = curve(h100, [case(nbytes=2 * MIB, ranks=8)])
+    above = 1.1 * size.high / size.seconds
+    for slower, status, words in (
+        ({2 * MIB: 13.4, 8 * MIB: above}, 4, "verdict: as expected but for 1 of 16 sizes: 2 MiB 13.4x slow\n"),
+        ({2 * MIB: above}, 0, "verdict: as expected\n"),
+    ):
+        run = run_file(tmp_path / str(status), h100, slower=slower)
+        found = diagnose(run, "--on", "dgx-h100", "--gate")
+        assert found.return_value == status
+        assert words in found.stdout
+        assert found.stdout.count(" far above\n") == (status == 4)
+        assert found.stdout.count(" above\n") == len(slower)
+
+
+def test_the_gate_passes_what_is_as_expected_and_json_says_all(tmp_path: Path) -> None:
+    h100 = files.load("dgx-h100")
+    good = run_file(tmp_path / "good", h100, broken=())
+    slow = run_file(tmp_path / "slow", replace(h100, nvls=False))
+    wrong = run_file(tmp_path / "wrong", h100, broken=(WRONG,))
+    for run, status in ((good, 0), (slow, 3), (wrong, 3)):
+        found = diagnose(run, "--on", "dgx-h100", "--gate", "--json")
+        document = json.loads(found.stdout)
+        assert (found.return_value, document["gate"]) == (status, status), run.name
+        assert "gate: " in found.stderr
+    assert diagnose(slow, "--on", "dgx-h100").return_value == 0
+    assert diagnose(good, "--gate").return_value == 4
+    (curve_of_it,) = document["curves"]
+    assert (curve_of_it["verdict"], curve_of_it["speed"]) == ("wrong", "as expected")
+    assert [fault["nbytes"] for fault in document["results"]["faults"]] == [2 * MIB]
+    assert curve_of_it["rows"][0].keys() == {"nbytes", "seconds", "expected_seconds", "low", "high"}
+    cut_off = tmp_path / "cut.jsonl"
+    cut_off.write_text("".join(good.joinpath("run.jsonl").read_text().splitlines(keepends=True)[:-1]))
+    found = diagnose(cut_off, "--on", "dgx-h100", "--gate")
+    assert found.return_value == 4
+    assert "note: the run was cut off after " in found.stdout
+
+
+def test_rows_that_could_not_be_read_may_be_slow(tmp_path: Path) -> None:
+    """A log that ends without a footer is as whole as a table that was pasted; one whose last line is torn is not."""
+    h100 = files.load("dgx-h100")
+    torn = {"left_out": ["1 row: line 23 is no whole row ('134217728 3')"]}
+    for imported, status in ((torn, 4), (torn | {"complete": False}, 4), ({"complete": False}, 0), ({}, 0)):
+        run = run_file(tmp_path / str(len(list(tmp_path.iterdir()))), h100, {"imported": imported})
+        found = diagnose(run, "--on", "dgx-h100", "--gate")
+        assert found.return_value == status, imported
+        assert ("note: left out: 1 row: line 23" in found.stdout) == bool(status), imported
+
+
+def test_a_log_that_names_its_gpus_is_offered_the_systems_that_have_them(tmp_path: Path) -> None:
+    """Those with other memory, in other slots, or fewer in a node are not."""
+    for name, offered, not_offered in (
+        ("16 x NVIDIA A100-SXM4-40GB on 2 nodes", "--on aws-p4d --nodes 2, or ", "p4de"),
+        ("16 x NVIDIA A100-SXM4-40GB on 2 nodes", "dgx-a100", "hgx-a100-4"),
+        ("16 x NVIDIA H100 80GB HBM3 on 2 nodes", "dgx-h100", "h100-nvl"),
+        ("16 x NVIDIA H100 PCIe on 2 nodes", "--on SYSTEM", "dgx-h100"),
+        ("16 x unknown GPU", "--on SYSTEM", "dgx-h100"),
+    ):
+        header = {"topology": {"name": name, "platform": "gpu", "ranks": 16}}
+        run = run_file(tmp_path / name.replace(" ", "") / offered[:6], files.load("dgx-h100").of(2), header)
+        answer, *_ = diagnose(run).stdout.splitlines()
+        assert offered in answer, name
+        assert not_offered not in answer, name
+
+
+def test_ranks_are_spread_over_nodes_and_a_run_without_a_machine_is_unknown(tmp_path: Path) -> None:
+    """Sixteen ranks of a DGX are two of them, unless it is said otherwise."""
+    run = run_file(tmp_path / "run", files.load("dgx-h100").of(2))
+    assert "as DGX H100, 2 nodes of 8 GPUs\n" in diagnose(run, "--on", "dgx-h100").stdout
+    assert "as DGX H100, 4 nodes of 4 GPUs\n" in diagnose(run, "--on", "dgx-h100", "--nodes", "4").stdout
+    assert "the run lists" not in diagnose(run, "--on", "dgx-h100", "--nodes", "4").stdout
+    listed = run_file(tmp_path / "listed", files.load("dgx-h100"), {"topology": {"ranks": 8, "nodes": 1}})
+    for nodes in (1, 2):
+        out = diagnose(listed, "--on", "dgx-h100", "--nodes", nodes).stdout
+        assert ("on 1 node, and --nodes says 2" in out) == (nodes == 2)
+    out = diagnose(run).stdout
+    assert out.startswith("answer: unknown; ")
+    assert "; the run file does not say what the machine is; name it with --on" in out.splitlines()[0]
+
+
+def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:
+    """Its own curve and its noise; why is said once."""
+    out = diagnose(ROOT / "results" / "cpu-2-ranks").stdout
+    assert out.count("unknown") == 1
+    assert out.startswith("answer: unknown; the model knows GPUs only")
+    assert "fitted by itself: latency" in out
+
+
+def test_ranks_that_share_a_gpu_are_said_once_to_be_unknown(tmp_path: Path) -> None:
+    """Not of each curve; one that is wrong says so."""
+    topology = {"name": "4 ranks sharing 1 x H100", "platform": "gpu", "ranks": 4, "shared": True}
+    topology["gpus"] = [{"name": "H100"}]
+    sharing = Note(shared=Sharing(4, 1))
+    with Writer(tmp_path / "run") as writer:
+        environment = {"variables": {"NCCL_NVLS_ENABLE": "0"}}
+        writer.header(Header.from_json({"topology": topology, "environment": environment}))
+        for name in ("nccl", "two-shot", "ring-ll"):
+            for nbytes in (8, 1024, 2**20):
+                one = measurement(name, (1e-5,) * 7, nbytes=nbytes, ranks=4)
+                wrong = Mismatch(1, 5, 0, "1.0", "2.0", 7) if (name, nbytes) == ("ring-ll", 8) else None
+                writer.append(replace(one, platform="gpu", note=sharing, mismatch=wrong))
+        writer.end("2026-01-01T00:00:00+00:00", 0)
+    out = diagnose(tmp_path / "run").stdout
+    assert "NCCL_NVLS_ENABLE" not in out, "sharing sets it"
+    assert out.count("several ranks share a GPU") == 1
+    assert out.count("4 ranks share 1 GPU") == 1
+    assert out.count("\nverdict: ") == 1
+    assert "\nverdict: wrong: " in out.partition(", ring-ll")[2]
+
+
+def test_ranks_without_cores_are_told() -> None:
+    """Whose run has shown what --spin busy does then."""
+    out = diagnose(ROOT / "results" / "cpu-4-ranks-busy").stdout
+    assert "note: 4 ranks on 2 usable CPUs: they take turns" in out
+    assert "note: --spin busy: waiting ranks keep their cores" in out
+    assert "remarks on its rows: oversubscribed" in out
+
+
+def test_errors_are_one_line(tmp_path: Path) -> None:
+    """No run, an unknown system, ranks that the system cannot have, nothing measured."""
+    run = run_file(tmp_path / "run", files.load("dgx-h100"))
+    assert "cannot read" in refusal(diagnose(tmp_path / "nowhere"))
+    assert "unknown system 'dgx-x'" in refusal(diagnose(run, "--on", "dgx-x"))
+    alone = tmp_path / "alone.toml"
+    alone.write_text('name = "box"\n[gpu]\narch = "sm89"\n[node]\ngpus = 4\nfabric = "pcie"\n')
+    assert "no network cards" in refusal(diagnose(run, "--on", alone))
+    assert "8 ranks cannot be spread evenly over 3 nodes" in refusal(diagnose(run, "--on", "dgx-h100", "--nodes", "3"))
+    for name, rows, told in (
+        ("empty", (), "nothing to diagnose"),
+        ("predicted", (Prediction(case(), "nccl", 1e-6, 0.9e-6, 1.1e-6),), "predictions only"),
+        ("steps", read(ROOT / "results" / "cpu-2-ranks-overlap").results, "steps, traces and training are drawn by"),
+        ("skipped", (Skipped(case(), "nvls", "gpu", "no switch"),), "its other rows say why"),
+    ):
+        with Writer(tmp_path / name) as writer:
+            writer.header(Header())
+            for row in rows:
+                writer.append(row)
+        assert told in refusal(diagnose(tmp_path / name)), name

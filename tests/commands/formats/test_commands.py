@@ -1,0 +1,218 @@
+"""`collbench import` and `collbench export`: what they print and write, and that other commands take the result."""
+
+import importlib
+import json
+import re
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from collbench.commands.fit.command import command as fit_command
+from collbench.commands.formats.export import command as export_command
+from collbench.commands.plot.command import command as plot_command
+from collbench.commands.runs.command import command as runs_command
+from collbench.runfile.store import read
+from tests.commands.conftest import refusal
+from tests.commands.formats.goldens import DATA
+from tests.conftest import ROOT, Command
+
+LOG = DATA / "nccl_tests_2_19.txt"
+import_command = importlib.import_module("collbench.commands.formats.import").command
+diagnose_command = importlib.import_module("collbench.commands.diagnose.command").command
+
+
+def call(command: object, *arguments: object, text: bytes | None = None) -> Result:
+    words = [str(argument) for argument in arguments]
+    return CliRunner().invoke(command, words, input=text, standalone_mode=False)  # type: ignore[arg-type]
+
+
+def imported(tmp_path: Path, *arguments: object) -> Path:
+    """The folder of an import that worked."""
+    result = call(import_command, *arguments, "-o", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    return tmp_path / "run"
+
+
+def test_an_import_prints_its_rows_and_where_they_are(tmp_path: Path) -> None:
+    """Like a sweep: table and path to stdout, remarks to stderr."""
+    result = call(import_command, LOG, "-o", tmp_path / "run")
+    assert "allreduce, float, sum, in place, 4 ranks" in result.stdout
+    assert result.stdout.splitlines()[-1] == f"run file: {tmp_path / 'run' / 'run.jsonl'}"
+    assert "4 x NVIDIA H100 80GB HBM3" in result.stderr
+    run = read(tmp_path / "run")
+    assert len(run.results) == 14
+    assert run.header.environment.host == "node07"
+
+
+def test_a_list_has_no_start_of_a_log_that_tells_none_and_a_table_tells_its_log(tmp_path: Path) -> None:
+    imported(tmp_path, LOG)
+    _, row = call(runs_command, tmp_path).stdout.splitlines()
+    assert row.split()[0] == "node07"
+    assert f", from {LOG.name}\n" in call(import_command, LOG, "-o", tmp_path / "again").stderr
+
+
+def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
+    """And nothing is written."""
+    for arguments, words in (
+        (["nowhere.txt"], "cannot read nowhere.txt"),
+        ([LOG, "--op", "allmagic"], "unknown collective"),
+        ([LOG, "--ranks", "0"], "--ranks"),
+        ([DATA / "osu_nccl_full.txt"], "give --ranks N"),
+        ([ROOT / "results" / "cpu-2-ranks-epyc" / "run.jsonl"], "is a run file of collbench already"),
+        ([Path(__file__)], "nothing in it looks like results"),
+    ):
+        assert words in refusal(call(import_command, *arguments, "-o", tmp_path / "run")), arguments
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_is_imported_as_far_as_it_can_be_and_the_rest_is_listed(tmp_path: Path) -> None:
+    """A line for each file that cannot be, with its path and the reason, and exit status 1."""
+    logs = tmp_path / "logs"
+    (logs / "below").mkdir(parents=True)
+    right = {"one.txt": LOG, "below/two.out": DATA / "rccl_mpi.csv"}
+    wrong = {
+        "below/ranks.log": ((DATA / "osu_nccl_full.txt").read_bytes(), "give --ranks N"),
+        "page.log": (b"<html></html>", "an HTML page"),
+        "packed.json.gz": (b"\x1f\x8b", "cannot be decompressed"),
+        "note.csv": (b"hello", "nothing in it looks like results"),
+        "init.log": (b"# OSU MPI Init Test v7.3\n# Size  Latency (us)\n8  1.20\n", "no collective like 'Init'"),
+    }
+    for name, source in right.items():
+        (logs / name).write_bytes(source.read_bytes())
+    for name, (content, _) in wrong.items():
+        (logs / name).write_bytes(content)
+    (logs / "README.md").write_text("of no format")
+    result = call(import_command, logs, "-o", tmp_path / "runs")
+    assert result.return_value == 1, result.output
+    assert result.stdout.count("run file: ") == len(right)
+    listed = [line for line in result.stderr.splitlines() if line.startswith("not imported: ")]
+    assert len(listed) == len(wrong), listed
+    for name, (_, reason) in wrong.items():
+        assert any(str(logs / name) in line and reason in line for line in listed), (name, listed)
+    assert "not read: README.md" in result.stderr
+    for name in right:
+        (logs / name).unlink()
+    assert "nothing can be imported: " in refusal(call(import_command, logs, "-o", tmp_path / "none"))
+
+
+def logs_of_nodes(folder: Path, name: str, text: str) -> None:
+    """A log for each of six nodes, the fourth of which is three times as slow."""
+    for node in range(6):
+        path = folder / name.format(node)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [slowed(line, 3 if node == 3 else 1) for line in text.splitlines(True)]
+        path.write_text("".join(lines).replace("node07", f"n{node}"))
+
+
+def slowed(line: str, factor: int) -> str:
+    """A row of nccl-tests whose two times are so many times as long; other lines as they are."""
+    words = line.split()
+    if not words or not words[0].isdigit():
+        return line
+    for place in (5, 9):
+        time, *bandwidths = (float(word) for word in words[place : place + 3])
+        words[place : place + 3] = [f"{time * factor:.2f}", *(f"{bandwidth / factor:.2f}" for bandwidth in bandwidths)]
+    return " ".join(words) + "\n"
+
+
+def test_logs_of_the_same_test_without_host_names_are_not_merged_in_silence(tmp_path: Path) -> None:
+    nameless = "".join(line for line in LOG.read_text().splitlines(True) if " Rank " not in line)
+    logs_of_nodes(tmp_path / "nameless", "{}.log", nameless)
+    logs_of_nodes(tmp_path / "named", "{}.log", LOG.read_text())
+    told = "6 logs of the same test without host names went into one run; --each makes a run of each"
+    for name, runs in (("nameless", 1), ("named", 6)):
+        merged = call(import_command, tmp_path / name, "-o", tmp_path / "merged" / name)
+        assert (merged.stdout.count("run file: "), told in merged.stderr) == (runs, name == "nameless")
+        each = call(import_command, "--each", tmp_path / name, "-o", tmp_path / "each" / name)
+        assert (each.stdout.count("run file: "), told in each.stderr) == (6, False)
+    different = call(import_command, tmp_path / "nameless" / "0.log", DATA / "rccl_mpi.csv", "-o", tmp_path / "x")
+    assert "went into one run" not in different.stderr
+
+
+def test_imported_logs_make_a_fleet_of_nodes_named_by_host_file_or_folder(tmp_path: Path) -> None:
+    nameless = "".join(line for line in LOG.read_text().splitlines(True) if " Rank " not in line)
+    for kind, name, text in (
+        ("hosts", "{}.log", LOG.read_text()),
+        ("files", "n{}.log", nameless),
+        ("folders", "n{}/all.log", nameless),
+    ):
+        logs_of_nodes(tmp_path / kind, name, text)
+        runs = tmp_path / "runs" / kind
+        assert call(import_command, "--each", tmp_path / kind, "-o", runs).exit_code == 0
+        assert sorted(path.name for path in runs.iterdir()) == [f"n{node}" for node in range(6)], kind
+        fleet = call(runs_command, "--fleet", runs, "--json", "-").stdout
+        nodes = {row["node"] for row in json.loads(fleet)["outliers"]}
+        assert nodes == {"n3"}, kind
+    for test in ("a", "b"):
+        (tmp_path / f"{test}.log").write_bytes(LOG.read_bytes())
+    call(import_command, "--each", tmp_path / "a.log", tmp_path / "b.log", "-o", tmp_path / "two")
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["node07", "node07-b"]
+
+
+def test_other_commands_take_an_import(tmp_path: Path) -> None:
+    """Diagnosed as what the file says (not enough) and as a named system; drawn; fitted, with few sizes too."""
+    for name, numbers in (("nccl_tests_2_19.txt", 3), ("nccl_tests_several_tests.txt", 1), ("rccl_mpi.csv", 1)):
+        (folder := tmp_path / name).mkdir()
+        run = imported(folder, DATA / name)
+        assert "name it with --on" in call(diagnose_command, run).stdout, name
+        named = call(diagnose_command, run, "--on", "dgx-h100")
+        assert named.exit_code == 0, name
+        drawn = call(plot_command, run, "-o", folder / "figures", "--format", "svg", "--view", "latency")
+        assert drawn.exit_code == 0, drawn.output
+        fitted = call(fit_command, run)
+        assert fitted.exit_code == 0, name
+        assert ("pieces: 1" in fitted.stdout) == ("a single curve needs 4 sizes" in fitted.stdout) == (numbers < 3), (
+            name
+        )
+        if numbers == 3:  # the point of importing: four H100 of a DGX
+            assert "verdict: as expected" in named.stdout
+        if "several" in name:  # where nccl-tests rounds sizes down, it prints some of no bytes
+            assert any(result.case.nbytes == 0 for result in read(run).results)
+            assert " 1 KiB" in named.stdout
+            assert " 0 B" not in named.stdout
+
+
+def test_an_export_goes_to_stdout_or_a_file(tmp_path: Path) -> None:
+    """And brings the rows of the log back word by word; what cannot be is named with its reason."""
+    run = imported(tmp_path, LOG)
+    text = call(export_command, run, "--to", "nccl-tests").stdout
+    assert [line.split() for line in text.splitlines() if line[0] != "#"] == [
+        line.split() for line in LOG.read_text().splitlines() if line[0] != "#"
+    ]
+    result = call(export_command, run, "--to", "nccl-tests", "-o", tmp_path / "log.txt")
+    assert result.stdout == f"file: {tmp_path / 'log.txt'}\n"
+    assert (tmp_path / "log.txt").read_text() == text
+    first = json.loads(call(export_command, run, "--to", "nccl-tests-json").stdout)["results"][0]
+    assert first["out_of_place"]["time"] == 12.9
+    for arguments, words in ((["--to", "osu"], "choose from: nccl-tests-json, csv, nccl-tests"),):
+        assert words in refusal(call(export_command, run, *arguments)), arguments
+    failed = call(export_command, run, "--to", "csv", "-o", "/nowhere/file")
+    assert "cannot write /nowhere/file" in refusal(failed, status=1)
+
+
+OTHER = str(ROOT / "results" / "cpu-2-ranks-epyc")
+RUN = str(ROOT / "results" / "cpu-2-ranks")
+JSON = {  # commands that have it, and how it stands alone
+    ("runs", str(ROOT / "results")): ("--json",),
+    ("topo", "dgx-h100"): ("--json",),
+    ("topo", "--on", "cpu"): ("--json",),
+    ("compare", RUN, OTHER): ("--json",),
+    ("predict", "dgx-h100", "-b", "8", "-e", "8", "--no-plot"): (),
+    ("predict", "dgx-h100,ethernet-100g-tcp", "-b", "8", "-e", "8"): ("--json",),
+}
+
+
+def test_json_means_the_same_in_all_commands_that_have_it(here: Command, tmp_path: Path) -> None:
+    """A file gets what standard output would, which then has what it has without; with `-` it has the JSON alone."""
+    for words, before in JSON.items():
+        alone, beside = (here(*words, *more) for more in (("--json", "-"), ("--json", "a.json")))
+        assert (alone.returncode, beside.returncode) == (0, 0), (words, alone.stderr + beside.stderr)
+        printed, written = json.loads(alone.stdout), json.loads((tmp_path / "a.json").read_text())
+        assert type(printed) is type(written), words
+        assert len(printed) == len(written) > 0, words
+        assert beside.stdout.splitlines()[0] == here(*words).stdout.splitlines()[0], words
+        if before:
+            spelled = here(*words, *before)
+            # Other programs take some of the machine's memory from call to call.
+            again = re.sub(r'"shm_free": \d+', '"shm_free": 0', spelled.stdout)
+            assert json.loads(again) == json.loads(re.sub(r'"shm_free": \d+', '"shm_free": 0', alone.stdout)), words

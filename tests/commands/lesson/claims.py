@@ -1,0 +1,176 @@
+"""Holds the sentences of a written lesson against the rows beside it: what each claims, and with whose numbers.
+
+`python -m tests.commands.lesson.claims FOLDER` reads what `collbench lesson` wrote there, and prints what is not so.
+"""
+
+import html
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from collbench.commands.lesson import elsewhere, table
+from collbench.commands.lesson.numbers import Numbers, judged
+from collbench.results import Result
+from collbench.runfile.store import read
+
+Figure = Callable[[str], float]
+"""The number of a title, of the machine that a sentence is about."""
+COMMITTED = "two cores of an Intel Xeon"
+EVEN = (0.9, 1.11)
+
+
+def between(title: str, low: float, high: float) -> Callable[[Figure], bool]:
+    return lambda figure: low <= figure(title) <= high
+
+
+def even(title: str) -> Callable[[Figure], bool]:
+    return between(title, *EVEN)
+
+
+def over(title: str, bound: float = 1.0) -> Callable[[Figure], bool]:
+    return lambda figure: figure(title) > bound
+
+
+def under(title: str, bound: float = 1.0) -> Callable[[Figure], bool]:
+    return lambda figure: figure(title) < bound
+
+
+HOST, FUSED = "ring-host / ring-flags at {}", "one-shot-ll / two-shot at 32 KiB over 8 B"
+CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
+    ("here", "no proof of genius"): over("library / best at 8 B"),
+    ("ring-host", "other way round"): under(HOST.format("2 MiB")),
+    ("ring-host", "the two are even"): even(HOST.format("2 MiB")),
+    ("ring-host", "as long."): over(HOST.format("2 MiB")),
+    ("ring-host", "do not show at 8 B"): under(HOST.format("8 B"), 1.2),
+    ("ring-host", "loses where steps are short"): over(HOST.format("8 B")),
+    ("ring-flags", "are what a small message costs"): under("moved+added of ring-flags at 2 KiB", 0.26),
+    ("ring-flags", "are much of what"): under("moved+added of ring-flags at 2 KiB", 0.61),
+    ("ring-flags", "most of the time goes to the data"): over("moved+added of ring-flags at 2 KiB", 0.5),
+    ("ring-pipelined", "costs more than it brings"): under("ring-flags / ring-pipelined at 2 MiB"),
+    ("ring-pipelined", "next to nothing"): even("ring-flags / ring-pipelined at 2 MiB"),
+    ("ring-pipelined", "helps to move less"): over("ring-flags / ring-pipelined at 2 MiB"),
+    ("ring-ll", "the small message is faster"): under("ring-ll / ring-flags at 8 B"),
+    ("ring-ll", "little to save on one"): over("ring-ll / ring-flags at 8 B", 0.9),
+    ("one-shot", "does not win at 8 B"): under("ring-flags / one-shot at 8 B"),
+    ("one-shot", "the two are even"): even("ring-flags / one-shot at 8 B"),
+    ("one-shot-ll", "keeps up with"): under(FUSED, 1.2),
+    ("one-shot-ll", "can be bad at another"): over(FUSED),
+    ("two-shot", "that does not show"): under("ring-flags / two-shot at 2 MiB", 1.2),
+    ("two-shot", "; `two-shot` does not"): over("ring-flags / two-shot at 2 MiB"),
+    ("parameter-server", "nobody else does"): over("waited of parameter-server at 512 KiB", 0.3),
+    ("why-host", "does not show there"): under(HOST.format("8 B"), 1.2),
+    ("why-one-algorithm", "does not show there"): under(FUSED, 1.2),
+    ("when-small", "no win there"): under("library / one-shot-ll at 8 B", 1.2),
+    ("when-known-memory", "no win there"): under("library / two-shot at 2 MiB", 1.2),
+}
+"""What must be true where a sentence with these words stands, by where on the page."""
+QUIET: dict[tuple[str, str], Callable[[Figure], bool]] = {
+    ("why-host", "as long as the same ring"): over(HOST.format("8 B")),
+    ("when-small", "as fast as the library"): over("library / one-shot-ll at 8 B"),
+    ("when-known-memory", "as fast as the library"): over("library / two-shot at 2 MiB"),
+}
+"""What must be true where such a sentence stands and takes nothing back."""
+TAKEN_BACK = ("does not show there", "no win there")
+
+
+class Machine:
+    """The rows of a machine that may be used: right and undisturbed."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self.numbers = numbers
+
+    @classmethod
+    def of(cls, results: Sequence[Result]) -> "Machine":
+        """Of runs, whose rows are looked at here once more."""
+        return cls(
+            Numbers.of(row for row in judged(results) if not (row.scheduling and row.scheduling.off_core > 0.25))
+        )
+
+
+def text_of(markup: str) -> str:
+    """The words of some HTML, with code in back-ticks and a point between paragraphs."""
+    code = re.sub(r"</?code[^>]*>", "`", re.sub(r"</(p|h3|h4|summary)>", " · ", markup))
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", code))).strip()
+
+
+def parts(page: str) -> Iterator[tuple[str, str, str]]:
+    """Questions, cards and the text on what was measured here: name, HTML and text of each."""
+    for name, body in re.findall(r'id="q-([\w-]+)">(.*?)(?=<div class="question"|</section>)', page, re.DOTALL):
+        yield name, body, text_of(body)
+    for name, body in re.findall(r'<article id="((?:why|when)-[\w-]+)">(.*?)</article>', page, re.DOTALL):
+        yield name, body, text_of(body)
+    guesses = page[page.index('id="guesses"') : page.index("What others <em>published")]
+    last = guesses[guesses.rindex("</details>") :]
+    yield "here", last, text_of(last)
+
+
+def wrong(page: str, results: Sequence[Result]) -> list[str]:
+    """What the page says that its rows do not."""
+    here, committed = Machine.of(results), Machine(elsewhere.numbers(elsewhere.COMMITTED))
+    found = list(_wrong_answers(page, here, committed))
+    for name, _, words in parts(page):
+        for claims, meant in ((CLAIMS, True), (QUIET, not any(said in words for said in TAKEN_BACK))):
+            for (where, said), holds in claims.items():
+                if where != name or not meant or said not in words:
+                    continue
+                machine = committed if _of_committed(words, said) else here
+                try:
+                    if not holds(machine.numbers.figure):
+                        found.append(f"{name}: {said!r} is not so")
+                except KeyError as missing:
+                    found.append(f"{name}: {said!r} has no undisturbed row: {missing}")
+    return found
+
+
+def _of_committed(words: str, said: str) -> bool:
+    """Whether a sentence is of the committed run: its question is, or it says so, or what stands behind it."""
+    ask = words.partition("The answer")[0] if "The answer" in words else ""
+    before, _, behind = words.partition(said)
+    sentence = re.split(r"[.?:)·] ", before)[-1] + said + behind.partition(". ")[0]
+    after = re.split(r"(?<=\.) ", said + behind, maxsplit=1)[1:]
+    return COMMITTED in ask or COMMITTED in sentence or "".join(after).startswith(f"(Measured on {COMMITTED}.)")
+
+
+def _wrong_answers(page: str, here: Machine, committed: Machine) -> Iterator[str]:
+    texts: list[Any] = [*table("lesson")["question"], *table("lesson")["screen"]]
+    for text in texts:
+        answer, name = text["answer"], text["name"]
+        if isinstance(answer, int) or "place" in answer:
+            continue
+        body = next(body for found, body, _ in parts(page) if found == name)
+        index = int(re.findall(rf'data-answer="(\d+)" id="q-{name}"', page)[0])
+        choices = [text_of(choice) for choice in re.findall(r"<li>(.*?)</li>", body[: body.index("</ol>")], re.DOTALL)]
+        ask = text_of(body[: body.index("</ol>")])
+        numbers = (committed if COMMITTED in ask else here).numbers
+        try:
+            if "fastest" in answer:
+                times = [numbers.seconds(choice, parse(answer["fastest"])) for choice in choices]
+                if times[index] != min(times):
+                    yield f"{name}: {choices[index]} is not the fastest"
+            else:
+                value = numbers.figure(answer["nearest"])
+                if not near(value, choices[index]):
+                    yield f"{name}: {choices[index]} is not near {value}"
+        except KeyError as missing:
+            yield f"{name}: the answer has no undisturbed row: {missing}"
+
+
+def near(value: float, choice: str) -> bool:
+    """Whether a choice may be called right."""
+    number = float(choice.strip("`x%"))
+    return abs(value - number / 100) <= 0.075 if choice.endswith("%") else 1 / 1.55 <= value / number <= 1.55
+
+
+def parse(size: str) -> int:
+    number, unit = size.split()
+    return int(number) * {"B": 1, "KiB": 2**10, "MiB": 2**20}[unit]
+
+
+if __name__ == "__main__":
+    for folder in map(Path, sys.argv[1:]):
+        rows = [row for part in ("sweep", "explain") for row in read(folder / part).results]
+        said = wrong((folder / "lesson.html").read_text(encoding="utf-8"), rows)
+        lines = [f"{folder}: {sum(row.disturbed for row in rows)} rows disturbed, {len(said)} sentences against rows"]
+        sys.stdout.write("\n  ".join([*lines, *said]) + "\n")

@@ -1,0 +1,253 @@
+"""No sentence of a lesson says what its rows do not, whatever these are: disturbed, even, the other way round, huge."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from collbench.commands.lesson import elsewhere, kit, screens, table
+from collbench.commands.lesson.content import HERE, Content
+from collbench.commands.lesson.page import build
+from collbench.commands.lesson.sentences import Text
+from collbench.results import Explanation, Measurement, Result
+from collbench.results.collectives import PHASES
+from collbench.results.facts import Scheduling
+from collbench.runfile.store import Run, read
+from tests.commands.lesson.claims import CLAIMS, COMMITTED, parts, wrong
+from tests.conftest import ROOT
+
+Factor = Callable[[str, int], float]
+RUNS = [read(ROOT / "results" / name) for name in ("cpu-2-ranks", "cpu-2-ranks-explained")]
+SPOILED = Scheduling(off_core=0.9)
+
+
+@pytest.fixture(autouse=True)
+def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screens, "_figures", lambda run: {})
+
+
+def times(factor: Factor, disturbed: Callable[[str, int], bool] = lambda name, nbytes: False) -> list[Run]:
+    """The committed runs with other times, and with rows that were disturbed."""
+
+    def changed(row: Result) -> Result:
+        name, nbytes = row.implementation, row.case.nbytes
+        scheduling = SPOILED if disturbed(name, nbytes) else row.scheduling
+        if isinstance(row, Measurement):
+            seconds = tuple(sample * factor(name, nbytes) for sample in row.seconds)
+            return replace(row, seconds=seconds, scheduling=scheduling)
+        if isinstance(row, Explanation):
+            seconds, traced = (one * factor(name, nbytes) for one in (row.seconds, row.traced))
+            return replace(row, seconds=seconds, traced=traced, scheduling=scheduling)
+        return row
+
+    return [replace(run, results=tuple(map(changed, run.results))) for run in RUNS]
+
+
+def shares(runs: Sequence[Run], chance: random.Random) -> list[Run]:
+    """Runs whose operations spend their time otherwise."""
+
+    def changed(row: Result) -> Result:
+        if not isinstance(row, Explanation) or not row.tracks:
+            return row
+        weights = [chance.random() ** 3 for _ in PHASES]
+        whole = sum(weights) / row.traced
+        spent = {phase: weight / whole for phase, weight in zip(PHASES, weights, strict=True)}
+        return replace(row, tracks=tuple(replace(track, spent=spent) for track in row.tracks))
+
+    return [replace(run, results=tuple(map(changed, run.results))) for run in runs]
+
+
+def page(runs: Sequence[Run]) -> tuple[Content, str]:
+    content = screens.content(runs)
+    return content, build(content)
+
+
+def only(wanted: str, factor: float, sizes: Sequence[int] = ()) -> Factor:
+    return lambda name, nbytes: factor if name == wanted and (not sizes or nbytes in sizes) else 1.0
+
+
+SCENES: dict[str, list[Run]] = {
+    "as committed": RUNS,
+    "the host is six times faster at 2 MiB": times(only("ring-host", 0.15, (2**21,))),
+    "the host is faster everywhere": times(only("ring-host", 0.01)),
+    "the host is as slow as a disk": times(only("ring-host", 500)),
+    "the pipe is four times as fast": times(only("ring-pipelined", 0.25)),
+    "the pipe is four times as slow": times(only("ring-pipelined", 4)),
+    "packets are the fastest": times(only("ring-ll", 0.05)),
+    "packets are the slowest": times(only("one-shot-ll", 300)),
+    "packets keep up": times(only("one-shot-ll", 1 / 100, (2**15,))),
+    "the library is the fastest": times(only("mpi", 0.001)),
+    "the library is the slowest": times(only("mpi", 1000)),
+    "one-shot is the fastest": times(only("one-shot", 0.02)),
+    "one-shot is the slowest": times(only("one-shot", 20)),
+    "one-shot and the ring are even": times(only("one-shot", 528 / 270, (8,))),
+    "two-shot is the slowest": times(only("two-shot", 50)),
+    "rings are the fastest": times(lambda name, _: 0.01 if name.startswith("ring-flags") else 1),
+    "the server is the fastest": times(only("parameter-server", 0.1)),
+    "all is disturbed": times(lambda name, _: 1e3 if name == "mpi" else 1e-3, lambda name, _: True),
+}
+
+
+def chances() -> Iterator[list[Run]]:
+    """Runs of any times, of which some are disturbed."""
+    for seed in range(16):
+        chance, wild = random.Random(seed), 2 if seed % 2 else 0.3
+        keys = {(row.implementation, row.case.nbytes) for run in RUNS for row in run.results}
+        factors = {key: 10 ** chance.uniform(-wild, wild) for key in sorted(keys)}
+        spoiled = {key: chance.random() < 0.3 for key in sorted(keys)}
+        yield shares(times(lambda *key, at=factors: at[key], lambda *key, at=spoiled: at[key]), chance)
+
+
+@cache
+def pages() -> Mapping[str, tuple[list[Run], str]]:
+    """Pages of all scenes, by what they are."""
+    scenes = SCENES | {f"chance {number}": runs for number, runs in enumerate(chances())}
+    return {scene: (runs, page(runs)[1]) for scene, runs in scenes.items()}
+
+
+def rows(runs: Sequence[Run]) -> list[Result]:
+    return [row for run in runs for row in run.results]
+
+
+def test_no_sentence_is_against_the_rows_beside_it() -> None:
+    for scene, (runs, text) in pages().items():
+        assert not wrong(text, rows(runs)), scene
+
+
+def test_every_sentence_that_depends_on_rows_is_held_against_them_and_was_said() -> None:
+    said = {words for words in conditional(table("lesson")) if words}
+    for words in said - FREE:
+        plain = words.replace("**", "")
+        assert any(claim in plain for _, claim in CLAIMS), words
+    everything = [part for _, text in pages().values() for part in parts(text)]
+    for where, claim in CLAIMS:
+        assert any(name == where and claim in words for name, _, words in everything), claim
+
+
+FREE = {
+    "That is as good as even.",
+    "Faster still, and not among the choices, is `{best at 8 B}` with {best time at 8 B}.",
+    "Faster still, and not among the choices, is `{best at 2 MiB}` with {best time at 2 MiB}.",
+}
+"""Sentences that are checked by a test of their own."""
+
+
+def conditional(text: Any) -> Iterator[str]:
+    """The sentences of which a number chooses one."""
+    if isinstance(text, Mapping):
+        if "number" in text and "up_to" in text:
+            assert len(text["says"]) == len(text["up_to"]) + 1, text
+            yield from text["says"]
+        else:
+            for value in text.values():
+                yield from conditional(value)
+    elif isinstance(text, list):
+        for value in text:
+            yield from conditional(value)
+
+
+def test_a_checker_of_claims_finds_what_is_wrong() -> None:
+    """The page of one scene is not true of another."""
+    committed = pages()["as committed"][1]
+    for scene in ("the host is six times faster at 2 MiB", "the pipe is four times as fast", "all is disturbed"):
+        assert wrong(committed, rows(SCENES[scene])), scene
+
+
+def test_of_the_fastest_the_next_is_told_if_it_is_even_and_the_best_if_it_was_no_choice() -> None:
+    even, server = (screens.content(SCENES[scene]) for scene in ("as committed", "the server is the fastest"))
+    alike = times(lambda name, _: 1 if name != "one-shot" else 199.6 / 305)
+    for content, words, there in (
+        (even, "as good as even", False),
+        (screens.content(alike), "as good as even", True),
+        (even, "not among the choices", False),
+        (server, "not among the choices, is `parameter-server`", True),
+    ):
+        assert (words in content.questions[1].because) is there, words
+
+
+def test_a_disturbed_row_is_no_number_and_the_committed_run_stands_in_and_says_so() -> None:
+    whole = screens.content(RUNS)
+    for screen in whole.screens:
+        assert screen.question.source != elsewhere.places()[elsewhere.COMMITTED].source
+    absurd = times(
+        lambda name, nbytes: 1e4 if (name, nbytes) == ("ring-flags", 8) else 1, lambda *key: key == ("ring-flags", 8)
+    )
+    content = screens.content(absurd)
+    host = next(screen for screen in content.screens if screen.name == "ring-host")
+    assert host.question.answer == 2
+    assert host.question.source == elsewhere.places()[elsewhere.COMMITTED].source
+    assert COMMITTED in host.question.ask
+    assert host.number == "27x"
+    assert COMMITTED in host.number_says
+    flags = next(screen for screen in content.screens if screen.name == "ring-flags")
+    assert flags.question.source == HERE
+    assert [formula.nbytes for formula in flags.formulas] == [32, 2**21]
+    assert "ring-flags" not in [name for name, times in content.measured.curves.items() if 8 in times]
+    assert content.caution
+    assert not whole.caution
+    few = [replace(run, results=[row for row in run.results if row.implementation != "two-shot"]) for run in RUNS]
+    assert "two-shot" in screens.content(few).caution
+
+
+def test_with_every_row_disturbed_all_is_of_the_committed_run() -> None:
+    content = screens.content(SCENES["all is disturbed"])
+    place = elsewhere.places()[elsewhere.COMMITTED]
+    assert content.constants_of == f"on {COMMITTED}"
+    assert (content.measured.latency, content.measured.bandwidth) == (place.latency, place.bandwidth)
+    assert not content.measured.curves
+    assert not any(screen.formulas or screen.trace for screen in content.screens)
+    asked = [*content.questions[:2], *(screen.question for screen in content.screens)]
+    assert HERE not in {question.source for question in asked}
+    assert HERE not in {reason["source"] for reason in (*content.losing, *content.winning)}
+    for text in (place.name, "this machine, step and link as on"):
+        assert text in build(content)
+    said = "\n".join(text.get_text() for one in kit.slides(content) for text in one.figure.texts)
+    assert f"A step costs 144 ns on {COMMITTED}" in said.replace("\n", " ")
+
+
+def test_the_choice_that_is_right_is_near_the_number() -> None:
+    for factor, choices in (
+        (1, ("1.5x", "5x", "25x", "100x")),
+        (100, ("1.5x", "5x", "25x", "3000x")),
+        (0.006, ("0.2x", "5x", "25x", "100x")),
+    ):
+        content = screens.content(times(only("ring-host", factor)))
+        host = next(screen for screen in content.screens if screen.name == "ring-host").question
+        assert host.choices == choices
+
+
+def test_every_text_about_here_says_where_that_is() -> None:
+    """So that it can be told of another machine; only what the page says to be measured here need not."""
+    for text in (*table("lesson")["question"], *table("lesson")["screen"]):
+        if isinstance(text["answer"], dict) and "place" not in text["answer"]:
+            assert "{here}" in text["ask"].lower(), text["name"]
+    for texts in (table("lesson")["screen"], table("lesson")["losing"], table("lesson")["winning"]):
+        for text in texts:
+            says = text.get("number_says") or text["says"]
+            if not text["number"].startswith(("{p:", "{m:")):
+                assert "{here}" in strings(says), text["name"]
+
+
+def strings(text: Text) -> str:
+    return text if isinstance(text, str) else " ".join(part for part in text if isinstance(part, str))
+
+
+def test_what_is_said_of_one_h100_is_what_its_run_says() -> None:
+    """These sentences are fixed, and so is their run."""
+    numbers = elsewhere.numbers("one-h100")
+    sizes = sorted({nbytes for _, nbytes in numbers.timed})
+
+    def faster(name: str, nbytes: int) -> float:
+        return numbers.seconds("library", nbytes) / numbers.seconds(name, nbytes)
+
+    assert [size for size in sizes if faster("ring-events", size) > 1] == [2**21, 2**23]
+    assert not [size for size in sizes if faster("ring-host", size) > 1]
+    assert all(0.9 < faster("ring-flags", size) < 1.15 for size in sizes if size <= 2**15)
+    assert all(faster("ring-ll", size) > 2 for size in sizes if size <= 2**17)
+    for name in ("one-shot", "two-shot", "parameter-server"):
+        assert all(faster(name, size) > 1 for size in sizes), name
+    assert numbers.figure("ring-flags / ring-pipelined at 128 MiB") > 10
+    assert numbers.figure("ring-events / ring-host at 8 B") < 0.1  # ordering is cheaper than waiting

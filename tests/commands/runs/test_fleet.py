@@ -1,0 +1,170 @@
+"""Which nodes of a made-up fleet stand out, and which do not."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from collbench.commands.runs.fleet import FEWEST, Group, changes, groups, outdated
+from collbench.commands.runs.fleet_files import Node
+from tools.fleet import CURVE, Fleet, errors, name, nodes
+
+SIZES = [2**20 << place for place in range(8)]
+
+
+def fleet(*factors: float, seed: int = 0, noise: float = 0.01) -> list[Node]:
+    """Nodes that take so many times as long at every size, and noise."""
+    random = np.random.default_rng(seed)
+    times = 1e-3 * np.array(factors)[:, None] * np.exp(random.normal(0, noise, (len(factors), len(SIZES))))
+    rows = [dict(zip(SIZES, row, strict=True)) for row in times.tolist()]
+    return [Node(name(number), "OK", curves={CURVE: row}) for number, row in enumerate(rows)]
+
+
+def only(found: list[Group]) -> Group:
+    (group,) = found
+    return group
+
+
+def test_of_2000_noisy_nodes_the_three_slow_ones_are_named_and_no_other() -> None:
+    got = errors(Fleet(), seeds=5)
+    assert got["right"] == 1
+    assert got["holds"] >= 0.8
+
+
+def test_no_node_is_named_where_none_is_slow_whatever_the_size_of_the_fleet() -> None:
+    for count in (5, 10, 20, 200):
+        got = errors(Fleet(nodes=count, slow=0), seeds=20)
+        assert got["wrong"] == 0, count
+
+
+def test_without_a_margin_a_healthy_node_is_named_in_few_fleets() -> None:
+    """For single sizes and for all together, of all nodes and sizes in all: what is meant is 5 %."""
+    for count in (20, 200):
+        assert errors(Fleet(nodes=count, slow=0), seeds=60, slower=1e-6)["wrong"] < 0.12, count
+
+
+def test_several_slow_nodes_do_not_hide_each_other() -> None:
+    got = errors(Fleet(nodes=40, slow=6, by=0.2), seeds=10)
+    assert (got["right"], got["wrong"]) == (1, 0)
+
+
+def test_disturbed_sizes_of_many_nodes_are_not_taken_for_slow_nodes() -> None:
+    """As many sizes of a node must stand out as do not by chance, the more the more often single ones do."""
+    got = errors(Fleet(nodes=500, slow=0, disturbed=0.11), seeds=10)
+    assert got["wrong"] == 0
+
+
+def test_an_outlier_has_its_sizes_and_an_interval_around_what_is_true() -> None:
+    times, slow = Fleet(nodes=200, slow=1, spread=0.003).draw(3)
+    (outlier,) = only(groups(nodes(times, Fleet().bytes))).outliers
+    ((node, true),) = slow.items()
+    assert outlier.node == name(node)
+    assert outlier.sizes == tuple(size for size in Fleet().bytes if size >= 2**20)
+    assert outlier.ratio.low < true < outlier.ratio.high
+    assert outlier.ratio.high - outlier.ratio.low < 0.06
+    assert outlier.ratio.value > 1
+
+
+def test_a_small_difference_at_all_sizes_is_found_by_all_together_and_counts_from_the_margin_on() -> None:
+    """At no single size it is beyond the noise."""
+    made = fleet(*[1.0] * 99, 1.06, noise=0.02)
+    (outlier,) = only(groups(made, 0.03)).outliers
+    assert (outlier.node, outlier.sizes) == (name(99), ())
+    assert not only(groups(made, 0.1)).outliers
+
+
+def test_a_node_whose_sizes_disagree_is_not_named_by_an_interval_that_holds_no_difference() -> None:
+    """By noise that is its own; of check.json nothing else tells."""
+    random = np.random.default_rng(5)
+    for _ in range(50):
+        noisy = {size: 1e-3 * float(random.lognormal(0.1, 0.15)) for size in SIZES}
+        made = [*fleet(*[1.0] * 60), Node("noisy", "OK", curves={CURVE: noisy})]
+        assert all(outlier.ratio.low > 1 or outlier.ratio.high < 1 for outlier in only(groups(made)).outliers)
+
+
+def test_a_faster_node_stands_out_too_and_is_not_slower() -> None:
+    (outlier,) = only(groups(fleet(*[1.0] * 30, 0.8))).outliers
+    assert outlier.ratio.value < 1
+    assert outlier.ratio.high < 1
+
+
+def test_nothing_is_concluded_of_fewer_alike_nodes_or_of_sizes_that_few_have() -> None:
+    assert not groups(fleet(*[1.0] * (FEWEST - 2), 3.0))
+    assert only(groups(fleet(*[1.0] * (FEWEST - 1), 3.0))).outliers
+    made = fleet(*[1.0] * 20)
+    apart = {3: 1.0, **made[0].curves[CURVE]}
+    group = only(groups([replace(made[0], curves={CURVE: apart}), *made[1:]]))
+    assert group.sizes == tuple(SIZES)
+    alone = replace(made[0], curves={CURVE: {3: 1.0}})
+    assert only(groups([alone, *made[1:]])).nodes == tuple(node.name for node in made[1:])
+
+
+def test_only_alike_nodes_are_held_against_each_other() -> None:
+    """Half of the fleet has other hardware, which takes twice as long."""
+    other = CURVE._replace(topology="4 x NVIDIA A100")
+    slower = [
+        replace(node, name=f"a{node.name}", curves={other: node.curves[CURVE]}) for node in fleet(*[2.0] * 19, 2.4)
+    ]
+    found = groups(fleet(*[1.0] * 20, seed=1) + slower)
+    assert [(outlier.node, outlier.curve) for group in found for outlier in group.outliers] == [(f"a{name(19)}", other)]
+
+
+def test_a_node_that_is_far_off_on_both_sides_is_neither_slow_nor_fast() -> None:
+    """Its times are unsure; a single size on the other side does not hide a slow node."""
+    made, factors = fleet(*[1.0] * 60), [1.2, 1.2, 1.2, 0.8, 1.2, 0.8, 1.2, 0.8]
+    both = dict(zip(SIZES, (1e-3 * factor for factor in factors), strict=True))
+    assert not only(groups([*made, Node("both", "OK", curves={CURVE: both})])).outliers
+    once = both | dict.fromkeys((SIZES[3], SIZES[5]), 1.2e-3)
+    (outlier,) = only(groups([*made, Node("slow", "OK", curves={CURVE: once})])).outliers
+    assert (outlier.ratio.value > 1, outlier.sizes) == (True, tuple(SIZES[:-1]))
+
+
+def test_a_size_that_a_node_has_not_measured_is_left_out_of_its_count() -> None:
+    made = fleet(*[1.0] * 50, 1.3)
+    partly = {size: figure for size, figure in made[-1].curves[CURVE].items() if size != SIZES[2]}
+    (outlier,) = only(groups([*made[:-1], replace(made[-1], curves={CURVE: partly})])).outliers
+    assert outlier.measured == len(SIZES) - 1
+    assert SIZES[2] not in outlier.sizes
+
+
+def test_between_two_nights_nodes_are_held_against_themselves() -> None:
+    """A node that was slow already has not changed; a shift of all is the fleet's, not a node's."""
+    before = fleet(*[1.0] * 40, 1.3, 1.0, 1.3, seed=1)
+    after = fleet(*[1.1] * 40, 1.43, 1.43, 1.1, seed=2)
+    group = only(changes(before, after))
+    assert np.allclose(group.medians, 1.1, atol=0.02)
+    assert {outlier.node: outlier.ratio.value > 1 for outlier in group.outliers} == {name(41): True, name(42): False}
+    assert not changes(before[:20], after[20:])
+
+
+def test_verdicts_are_outdated_by_how_far_apart_the_others_are() -> None:
+    """Those of one hour are not yesterday's; where nodes are checked whenever they are free, a day is as usual."""
+    hour, now = 3600.0, 1e9
+    for ages, oldest in (
+        ((), []),
+        ((24,), []),
+        ((0, 0, 24), [2]),
+        ((0, 0.01, 0.2, 0.1, 24, 30, 0.9), [5, 4]),
+        ((0, 3, 6, 9, 12, 15, 18, 21, 24), []),
+        ((0, 3, 6, 9, 12, 15, 18, 21, 96), [8]),
+        ((24, 24.1, 24.2, 0), []),
+    ):
+        fleet = [Node(name(number), "OK", modified=now - age * hour) for number, age in enumerate(ages)]
+        unread = Node("unread")
+        assert [node.name for node in outdated([*fleet, unread])] == [name(number) for number in oldest], ages
+
+
+def test_equal_times_have_no_spread_and_no_outlier() -> None:
+    assert not only(groups(fleet(*[1.0] * 30, noise=0.0))).outliers
+
+
+def test_times_from_the_shortest_to_the_longest_that_can_be_are_no_error() -> None:
+    random = np.random.default_rng(1)
+    for count in (5, 40):
+        wild = fleet(*np.exp(random.uniform(-20, 20, count)))
+        for group in groups([*wild, *fleet(*[1.0] * count, seed=2)]):
+            assert all(np.isfinite(outlier.high) for outlier in group.outliers)
+    thirds = [
+        Node(name(row), "OK", curves={CURVE: {size: 1e-14 if size % 3 == row % 3 else 1e8 for size in range(9)}})
+        for row in range(7)
+    ]
+    assert all(np.isfinite(outlier.high) for group in groups(thirds) for outlier in group.outliers)

@@ -1,0 +1,174 @@
+"""Folders of nodes: checks and runs are read, and a file that cannot be costs its node alone."""
+
+import json
+import os
+import shutil
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from collbench.commands.check.judge import CheckResult
+from collbench.commands.check.library import check
+from collbench.commands.check.outputs import document
+from collbench.commands.runs.fleet import groups
+from collbench.commands.runs.fleet_files import FAIL, OK, UNKNOWN, UNREADABLE, Node, read_fleet
+from collbench.errors import Notice, UsageError
+from collbench.results import Mismatch
+from collbench.results.facts import Scheduling
+from collbench.runfile.header import Header
+from collbench.runfile.store import NAME, Writer
+from tests.conftest import ROOT, measurement
+from tools.fleet import CURVE, Fleet, make, medians, name
+from tools.hostile_files import HOSTILE
+
+SMALL = Fleet(nodes=6, slow=1)
+
+
+def by_name(folder: Path) -> dict[str, Node]:
+    return {node.name: node for node in read_fleet(folder)}
+
+
+def test_checks_and_runs_of_the_same_samples_read_alike(tmp_path: Path) -> None:
+    samples, _ = SMALL.draw(1)
+    for runs in (False, True):
+        folder = tmp_path / str(runs)
+        make(folder, SMALL, 1, runs)
+        read = read_fleet(folder)
+        assert [node.name for node in read] == [name(number) for number in range(6)]
+        assert {node.status for node in read} == {UNKNOWN if runs else OK}
+        for node, row in zip(read, medians(samples).tolist(), strict=True):
+            ((curve, times),) = node.curves.items()
+            assert (curve.title, tuple(times)) == (CURVE.title, tuple(SMALL.bytes))
+            assert list(times.values()) == pytest.approx(row)
+            assert node.modified > 0
+
+
+def test_what_a_check_writes_is_read_back(tmp_path: Path) -> None:
+    """Of a committed run, judged by itself; the run beside it, read as such, has the same times."""
+    run = ROOT / "results" / "cpu-2-ranks"
+    result = check(run=run, reference=run, slower=0.3)
+    assert result
+    (tmp_path / "checked").mkdir()
+    (tmp_path / "checked" / "check.json").write_text(json.dumps(document(result)))
+    (tmp_path / "ran").mkdir()
+    (tmp_path / "ran" / NAME).write_bytes((run / NAME).read_bytes())
+    checked, ran = by_name(tmp_path).values()
+    assert (checked.status, ran.status) == (result.status.value, UNKNOWN)
+    assert len(checked.curves) > 5
+    assert checked.curves.keys() <= ran.curves.keys()
+    for curve, times in checked.curves.items():
+        for size, seconds in times.items():
+            assert seconds == pytest.approx(ran.curves[curve][size]), (curve.title, size)
+
+
+def test_checks_and_runs_have_the_same_curve(tmp_path: Path) -> None:
+    make(tmp_path / "checks", SMALL)
+    make(tmp_path / "runs", SMALL, runs=True)
+    assert len({curve for folder in tmp_path.iterdir() for node in read_fleet(folder) for curve in node.curves}) == 1
+
+
+def test_a_file_that_cannot_be_read_costs_its_node_alone_which_says_why(tmp_path: Path) -> None:
+    make(tmp_path, Fleet(nodes=14, slow=0))
+    good = json.loads((tmp_path / name(0) / "check.json").read_text())
+    size = good["curves"][0]["sizes"][0]
+
+    def with_size(**changes: object) -> str:
+        return json.dumps(good | {"curves": [{"sizes": [size | changes]}]})
+
+    broken: list[str | bytes] = [
+        *("", "{", "[]", "null", "[" * 100_000, b"\xff\xfe", json.dumps(good | {"status": "FINE"})),
+        *(with_size(seconds=0), with_size(seconds="1"), with_size(seconds=1e300), with_size(nbytes=-1)),
+        *(with_size(collective="allred\x1b[31muce"), with_size(ranks=8, root=8)),
+    ]
+    for number, content in enumerate(broken, 1):
+        data = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / name(number) / "check.json").write_bytes(data)
+    read = by_name(tmp_path)
+    assert read[name(0)].status == OK
+    for number, content in enumerate(broken, 1):
+        node = read[name(number)]
+        assert (node.status, node.curves) == (UNREADABLE, {}), content
+        assert "check.json" in node.reason, content
+        assert node.reason.isprintable(), content
+
+
+def test_no_file_of_those_that_nobody_means_well_with_is_more_than_a_node_without_a_result(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Notice)  # of rows that are left out
+        for number, hostile in enumerate(HOSTILE[NAME]):
+            for file in ("check.json", NAME):
+                folder = tmp_path / f"{number}-{file}"
+                (folder / "n1").mkdir(parents=True)
+                hostile.make(folder / "n1" / file)
+                (node,) = read_fleet(folder)
+                assert node.reason.isprintable(), hostile.name
+                for group in groups([node]):
+                    assert group.curve.title.isprintable(), hostile.name
+                shutil.rmtree(folder)
+
+
+def test_pipes_folders_and_links_to_nothing_are_no_results(tmp_path: Path) -> None:
+    for number, make_it in enumerate((os.mkfifo, os.mkdir, lambda path: path.symlink_to("nowhere"))):
+        (tmp_path / name(number)).mkdir()
+        make_it(tmp_path / name(number) / "check.json")
+    (tmp_path / name(3)).mkdir()  # as of a node that ended before its first round did
+    (tmp_path / "a-file").touch()
+    (tmp_path / ".hidden").mkdir()
+    read = by_name(tmp_path)
+    assert list(read) == [name(number) for number in range(4)]
+    assert all(node.status == UNREADABLE and node.reason for node in read.values())
+
+
+def test_a_failed_check_says_so_in_its_own_words_without_the_first(tmp_path: Path) -> None:
+    make(tmp_path, SMALL)
+    place = tmp_path / name(2) / "check.json"
+    check = json.loads(place.read_text()) | {"status": "FAIL", "line": "collbench: FAIL allreduce here: 2 wrong\x1b[0m"}
+    place.write_text(json.dumps(check))
+    node = by_name(tmp_path)[name(2)]
+    assert (node.status, node.reason) == (FAIL, "allreduce here: 2 wrong\N{REPLACEMENT CHARACTER}[0m")
+    assert node.curves
+
+
+def test_a_check_that_has_not_ended_is_unknown_and_says_so(tmp_path: Path) -> None:
+    make(tmp_path, SMALL)
+    started = CheckResult("", "", (), (), no_verdict="started at noon, no verdict")
+    (tmp_path / name(2) / "check.json").write_text(json.dumps(document(started)))
+    node = by_name(tmp_path)[name(2)]
+    assert (node.status, node.reason, node.curves) == (UNKNOWN, "started at noon, no verdict", {})
+
+
+def test_a_run_with_a_wrong_row_fails_and_disturbed_rows_do_not_count(tmp_path: Path) -> None:
+    wrong = replace(measurement(seconds=(), nbytes=64), mismatch=Mismatch(0, 0, 0, "1", "2", 1))
+    disturbed = replace(measurement(seconds=(1.0,) * 7, nbytes=8), scheduling=Scheduling(off_core=0.9))
+    with Writer(tmp_path / "n1") as writer:
+        writer.header(Header.from_json({"topology": {"name": "here", "platform": "cpu", "ranks": 2}}))
+        for row in (wrong, disturbed, measurement(seconds=(1e-6,) * 7, nbytes=8)):
+            writer.append(row)
+        writer.end("", 1)
+    (node,) = read_fleet(tmp_path)
+    ((_, times),) = node.curves.items()
+    assert (node.status, list(times)) == (FAIL, [8])
+    assert times[8] == pytest.approx(1e-6)
+    assert "WRONG" in node.reason
+    assert (tmp_path / "n1" / NAME).exists()
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_run_that_stops_before_its_end_is_named(tmp_path: Path, log: bool) -> None:
+    with Writer(tmp_path / "n1") as writer:
+        writer.header(Header.from_json({"imported": {"complete": not log}}))
+        writer.append(measurement())
+        if log:
+            writer.end("", 0)
+    (node,) = read_fleet(tmp_path)
+    assert (node.status, len(node.curves)) == (UNKNOWN, 1)
+    assert ("stops before its end" if log else "was cut off") in node.reason
+    assert "1 row" in node.reason
+
+
+def test_a_folder_without_folders_is_no_fleet(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(UsageError, match=folder.name):
+            read_fleet(folder)

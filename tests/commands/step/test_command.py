@@ -1,0 +1,180 @@
+"""`collbench step` as a user meets it: real ranks in step, and predicted ones; also by the names of before."""
+
+import re
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from collbench.commands.step.columns import straggler_sections
+from collbench.commands.step.overlap import overlaps
+from collbench.commands.step.rows import StepPrediction, StepTimes, Trained
+from collbench.commands.step.scaling import curves
+from collbench.commands.step.schedules import overlapping
+from collbench.commands.step.stragglers import Finding, StepArrays, straggler_test, verdicts
+from collbench.commands.step.work import job_of, step_of
+from collbench.runfile.store import Run, read
+from tests.commands.conftest import RIGHT
+from tests.commands.step.made_up_steps import ranks_that_are
+from tests.conftest import Command
+from tests.plots.made_up_runs import late
+
+SMALL = ("--compute", "4MFLOP", "--matrix", "64", "--budget", "0.05", "--out", "out")
+STEPS = ("--compute", "300us", "--steps", "1600", "--budget", "10", "--out", "out")
+STRAGGLERS = ("step", "stragglers", "--on", "cpu", "--ranks", "2", *STEPS)
+
+
+def carried_out(here: Command, folder: Path, *words: str, **variables: str) -> tuple[str, Run]:
+    """What a command printed that worked, and the run in `out`."""
+    done = here(*words, **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout, read(folder / "out")
+
+
+def test_one_and_two_ranks_compute_and_those_that_share_work_have_half_of_it(here: Command, tmp_path: Path) -> None:
+    """Rows with what each has computed, all of it in the run file, whatever disturbs the ranks."""
+    words = (
+        "step",
+        "scale",
+        "--on",
+        "cpu",
+        "--ranks",
+        "1,2",
+        "--mode",
+        "both",
+        "--impl",
+        "auto",
+        "--gradients",
+        "16K",
+        *SMALL,
+    )
+    _, run = carried_out(here, tmp_path, *words)
+    assert run.complete
+    assert all(isinstance(result, StepTimes) and result.right for result in run.results)
+    products = {(result.case.ranks, step_of(result.case).products) for result in run.results}
+    assert products == {(1, 8), (2, 8), (2, 4)}
+
+
+def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: Path) -> None:
+    """From one GPU on; every row is marked."""
+    done = here("step", "scale", "--on", "dgx-h100", "--ranks", "8..4096", "--out", "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = read(tmp_path / "out").results
+    assert [row.case.ranks for row in rows] == [1, *(8 * 2**doubling for doubling in range(10))]
+    assert all(isinstance(row, StepPrediction) for row in rows)
+    assert done.stdout.count("predicted") >= len(rows)
+    answer = done.stdout.splitlines()[0]
+    assert answer.startswith("answer: without overlap, nccl, weak: 4,096 ranks give ")
+    assert "`collbench step overlap` shows what overlap hides" in answer
+    assert done.stdout.count(" ranks give ") == 1
+    assert "nothing was measured" in done.stderr
+    efficiencies = [point.efficiency.value for point in curves(rows)[0].points]
+    # Where NCCL chooses anew more ranks may be a little faster.
+    assert efficiencies == pytest.approx(sorted(efficiencies, reverse=True), rel=0.01)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, tmp_path: Path) -> None:
+    words = ("--impl", "mpi", "--gradients", "16K", "--buckets", "16K", *SMALL)
+    _, run = carried_out(here, tmp_path, "step", "overlap", "--on", "cpu", "--ranks", "2", *words)
+    rows = [result for result in timed(run) if step_of(result.case).schedule in overlapping("cpu")]
+    assert {(one.implementation, step_of(one.case).schedule, step_of(one.case).bucket) for one in rows} == {
+        ("mpi", name, 16384) for name in overlapping("cpu")
+    }
+    assert all(result.right for result in rows)
+
+
+def test_a_narrow_table_of_steps_keeps_what_it_is_about_and_its_headings_are_one_line(here: Command) -> None:
+    for command, kept in (("scale", "speed-up"), ("overlap", "gain")):
+        for width in (60, 70, 80, 100):
+            few = ("--ranks", "2,4" if command == "scale" else "4")
+            done = here("step", command, "--on", "dgx-h100", *few, "--out", f"{command}-{width}", COLUMNS=str(width))
+            assert done.returncode == 0, done.stderr
+            lines = done.stdout.splitlines()
+            (heading,) = (place for place, line in enumerate(lines) if kept in line.split())
+            assert {"step", kept} <= set(lines[heading].split()), (command, width)
+            assert re.match(r"(nccl| +1  nccl) +", lines[heading + 1]), "no heading goes on below itself"
+            rows = lines[heading : [*lines, ""].index("", heading)]
+            assert max(map(len, rows)) <= width
+
+
+def test_an_overlap_of_a_described_system_is_predicted(here: Command, tmp_path: Path) -> None:
+    """Smaller buckets hide more, where latency is small."""
+    said, run = carried_out(here, tmp_path, "step", "overlap", "--on", "dgx-h100", "--out", "out")
+    found = overlaps(run.results)
+    assert all(isinstance(one.row, StepPrediction) for one in found)
+    hidden = [one.hidden.value for one in sorted(found, key=lambda one: one.step.bucket)]
+    assert hidden == sorted(hidden, reverse=True)
+    (answer,) = (line for line in said.splitlines() if line.startswith("answer: "))
+    assert "overlap helps" in answer
+    assert "may be as fast" not in answer
+
+
+def timed(run: Run) -> list[StepTimes]:
+    return [result for result in run.results if isinstance(result, StepTimes)]
+
+
+def test_every_rank_s_steps_are_timed_on_one_clock(here: Command, tmp_path: Path) -> None:
+    """Whatever disturbs them, the slowest of two takes no less than the mean and no more than both together."""
+    _, run = carried_out(here, tmp_path, *STRAGGLERS, "--impl", "auto", "--steps", "64")
+    (row,) = timed(run)
+    assert row.right
+    assert 0 < sum(series.steps for series in row.series) <= 64
+    assert row.clock > 0
+    computing = StepArrays.of(row.series).computing
+    mean = fmean(computing.mean(axis=0))
+    assert mean < fmean(computing.max(axis=0)) < 2 * mean
+
+
+def test_sections_name_the_late_rank_and_the_percentiles_of_steps() -> None:
+    row = late(ranks=2)[0]
+    assert isinstance(row, StepTimes)
+    said = "\n".join(straggler_sections([row]))
+    assert re.search(r"^  steps: p50 \S+ [um]s", said, re.MULTILINE), said
+    assert re.search(r"^ +1 +\d+% +[\d.]+% \(.*%\) ", said, re.MULTILINE), "how late the rank is, as a share of a step"
+    assert said.count("p99") == 1, "noise is told in one place"
+    assert verdicts([row])[0].startswith("rank 1 is late: last in")
+
+
+@pytest.mark.machine
+def test_a_rank_that_computes_twice_as_much_is_named(here: Command, tmp_path: Path) -> None:
+    """With how often it was last, by how much, and what that costs; rank 0 is not.  Less is tried on made-up noise."""
+    words = ("--impl", "auto", "--compute", "1ms", "--slow-rank", "1")
+    said, run = carried_out(here, tmp_path, *STRAGGLERS, *words)
+    (line,) = (line for line in said.splitlines() if "rank 1 is late: last in" in line)
+    assert "the others wait for it" in line
+    assert "rank 0 is late" not in line
+    rows = [StepArrays.of(result.series) for result in timed(run)]
+    assert ranks_that_are(Finding.LATE, straggler_test(rows)) == [1]
+    (row,) = timed(run)
+    assert step_of(row.case).slow == ((1, 2.0),)
+    assert 0 < row.clock < 0.05
+
+
+COMPARED = ("ring", "local-sgd")
+STYLES = ("step", "strategies", "--ranks", "2", "--steps", "10", "--out", "out")
+
+
+def test_strategies_are_compared_over_seeds(here: Command, tmp_path: Path) -> None:
+    """A row for each run, in another order for another seed."""
+    said, run = carried_out(
+        here,
+        tmp_path,
+        *STYLES,
+        "--strategy",
+        ",".join(COMPARED),
+        "--seeds",
+        "2",
+        "--slow-rank",
+        "1:2",
+    )
+    results = run.results
+    assert {(result.implementation, job_of(result.case).seed) for result in results} == {
+        (name, seed) for name in COMPARED for seed in (1, 2)
+    }
+    assert all(isinstance(result, Trained) and result.right for result in results)
+    assert [result.implementation for result in results[:2]] != [result.implementation for result in results[2:]]
+    assert "rank 1 2 times as slow" in said
+    for name in COMPARED:
+        assert len(re.findall(rf"^ +[12]  {name} .* {RIGHT}", said, re.MULTILINE)) == 2

@@ -1,0 +1,402 @@
+"""collbench as a library: its functions mean what the commands of their names mean, and its examples are true."""
+
+import copy
+import dataclasses
+import doctest
+import inspect
+import pickle
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import get_args, get_origin
+
+import click
+import numpy as np
+import pytest
+
+import collbench
+from collbench.cli.group import group
+from collbench.errors import CollbenchError, Notice, RunFileError, UsageError
+from collbench.presence import imported
+from collbench.requests import functions, reworded
+from collbench.units import duration, parse_share
+from tests.commands.formats.goldens import DATA
+from tests.commands.made_up_ranks import made_up_ranks
+from tests.conftest import ROOT
+
+__all__ = ["made_up_ranks"]
+
+SAME = {"cudagraph": bool, "formats": tuple}  # by another type than on the command line
+OTHERS = {  # parameters that are no option of the command, by function
+    "check": {"each"},
+    "compare": {"base", "new"},
+    "diagnose": {"run"},
+    "import_": {"files"},
+    "plot": {"runs", "views", "impl", "lines", "say"},  # names in a sequence, and a number
+    "predict": {"system", "what_if"},
+    "read": {"path"},
+    "report": {"runs"},
+    "sweep": {"each"},
+    "train": set(),
+}
+
+WORDS = dict.fromkeys(("diagnose", "import_", "plot", "report"), ("a",)) | dict.fromkeys(
+    ("check", "sweep", "train"), ()
+)
+WORDS |= {"compare": ("a", "b"), "predict": ("dgx-h100",)}
+
+
+def test_a_function_has_the_options_and_defaults_of_its_command() -> None:
+    """By the command's long names, but for what a program says otherwise: which run, and where to write."""
+    assert set(OTHERS) == set(collbench.__all__) == {*WORDS, "read"}
+    for name, words in WORDS.items():
+        command = group.get_command(None, name.rstrip("_"))  # type: ignore[arg-type]
+        assert command, name
+        usual = command.make_context(name, [*words]).params
+        for given in inspect.signature(getattr(collbench, name)).parameters.values():
+            if given.name not in OTHERS[name] and given.name != "out":
+                known = SAME.get(given.name, lambda value: value)(usual[given.name])
+                assert known == _plain(given.default), (name, given.name)
+
+
+def _plain(value: object) -> object:
+    """On the command line a size is a text, and a time and a share have been read."""
+    if isinstance(value, str):
+        return parse_share(value, "") if value.endswith("%") else duration(value) or value
+    return str(value) if type(value) is int and value == 8 else value
+
+
+@pytest.mark.usefixtures("made_up_ranks")
+def test_the_examples_of_every_function_are_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they stand in its docstring, in the checkout."""
+    monkeypatch.chdir(ROOT)
+    for name, path in functions().items():
+        outcome = doctest.testmod(imported(path), report=True)
+        assert outcome.attempted > 2, name
+        assert outcome.failed == 0, name
+
+
+def test_importing_collbench_imports_nothing_else() -> None:
+    """Its functions are there, and what they need is imported with the first of them."""
+    said = "import sys, collbench; print(sorted(dir(collbench))); print('numpy' in sys.modules, collbench.read)"
+    done = subprocess.run([sys.executable, "-c", said], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert all(f"'{name}'" in done.stdout for name in collbench.__all__)
+    assert "\nFalse <function read" in done.stdout
+    with pytest.raises(AttributeError, match="no attribute 'weep'"):
+        collbench.weep  # noqa: B018
+
+
+@pytest.mark.usefixtures("made_up_ranks")
+def test_a_sweep_is_measured_and_stored_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every result as it arrives, the same in the run, and in its file."""
+    monkeypatch.chdir(tmp_path)
+    arrived: list[object] = []
+    run = collbench.sweep(
+        on="cpu", impl=["mpi", "two-shot"], minbytes=64, maxbytes="1K", iters=7, out="own", each=arrived.append
+    )
+    assert list(run.results) == arrived
+    assert [(row["implementation"], row["nbytes"], row["outcome"]) for row in run.rows()] == [
+        (name, size, "ok") for size in (64, 256, 1024) for name in ("mpi", "two-shot")
+    ]
+    again = collbench.read("own")
+    assert again.rows() == run.rows()
+    assert again.complete
+    unstored = collbench.sweep(on="cpu", impl="mpi", minbytes=64, maxbytes=64, iters=7)
+    assert len(unstored.results) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"own"}
+    comparison = collbench.compare(run, again)
+    assert {row.verdict.value for row in comparison.rows} <= {"same", "inconclusive"}
+    assert [path.exists() for path in collbench.plot(run, "pictures")] == [True, True]
+    assert collbench.plot(run, "pictures/alone.svg") == [Path("pictures/alone.svg")]
+
+
+def test_a_sweep_on_a_system_is_a_prediction() -> None:
+    """The same rows either way; a change of the network makes it slower."""
+    swept = collbench.sweep(on="dgx-h100", impl="nccl", nodes=4, minbytes="64M", maxbytes="64M")
+    predicted = collbench.predict("dgx-h100", nodes=4, minbytes=2**26, maxbytes=2**26)
+    assert swept.results == predicted.results
+    changed = collbench.predict("dgx-h100", nodes=64, minbytes=2**26, maxbytes=2**26, what_if=["oversubscription=4"])
+    unchanged = collbench.predict("dgx-h100", nodes=64, minbytes=2**26, maxbytes=2**26)
+    assert changed.rows()[0]["seconds"] > 1.2 * unchanged.rows()[0]["seconds"]
+
+
+def test_a_plan_of_training_is_stored_as_a_run_and_refuses_what_cannot_be(tmp_path: Path) -> None:
+    """With the rows that it has in memory, which a report shows; also on a run, given as such."""
+    plan = collbench.train(
+        "gpt3-175b", "dgx-a100", gpus=1024, batch=1536, layout="tp8", price=2.5, scale="512,1024", out=tmp_path / "plan"
+    )
+    stored = collbench.read(tmp_path / "plan")
+    assert stored.results == plan.run().results == tuple(plan.rows())
+    assert [size.gpus for size in plan.sizes] == [512, 1024]
+    assert stored.results[0].implementation == plan.best.implementation
+    assert collbench.report(stored) == tmp_path / "plan" / "report.html"
+    measured = collbench.read(ROOT / "results" / "cpu-2-ranks")
+    small = "layers=4,hidden=256,heads=4,sequence=128,vocabulary=1000"
+    assert collbench.train(small, measured, batch=8, machine="dgx-h100").best.gpus == 2
+    for words, reason in (
+        ({"deadline": "30d"}, "deadline= needs a price="),
+        ({"price": -1.0}, "price=-1"),
+        ({"top": 0}, "top=0"),
+        ({"gpus": 0}, "gpus=0"),
+        ({"batch": 0}, "batch=0"),
+    ):
+        with pytest.raises(UsageError, match=reason):
+            collbench.train(**words)  # type: ignore[arg-type]
+
+
+def test_other_tools_results_are_runs_and_what_is_left_out_is_warned_of(tmp_path: Path) -> None:
+    """One for each machine, in folders of their own where they are stored."""
+    log, other = DATA / "nccl_tests_2_19.txt", DATA / "rccl_mpi.csv"
+    (unstored,) = collbench.import_(log)
+    with pytest.warns(Notice, match="left out: 1 row"):
+        runs = collbench.import_([log, str(other)], out=tmp_path / "in")
+    assert runs[0].results == unstored.results == collbench.read(tmp_path / "in" / "1-allreduce").results
+    assert [run.path.parent.name for run in runs] == ["1-allreduce", "2-allreduce"]
+    assert collbench.report(unstored, tmp_path / "page.html").exists()
+    with pytest.warns(Notice, match="cannot read nowhere.log"):
+        assert [run.results for run in collbench.import_([log, "nowhere.log"])] == [unstored.results]
+    (tmp_path / "init.txt").write_text("# OSU MPI Init Test v7.3\n# Size          Latency (us)\n8      1.20\n")
+    with pytest.raises(RunFileError, match=r"init\.txt: nothing to import: 1 row: .* like 'Init'"):
+        collbench.import_(tmp_path / "init.txt")
+
+
+@cache
+def returned() -> Mapping[str, object]:
+    """What every function of the library returns, by its name."""
+    log, trimmed = (DATA / f"nccl_tests_{name}.txt" for name in ("2_19", "trimmed_ranks"))
+    with warnings.catch_warnings(action="ignore"):
+        (run,), (cut,) = collbench.import_(log), collbench.import_(trimmed)
+    folder = ROOT / "results" / "cpu-ab-slowed-ring"
+    return {
+        "check": collbench.check(run=run, on="dgx-h100"),
+        "compare": collbench.compare(folder / "as-is", folder / "COLLBENCH_KERNELS=my-kernels"),
+        "diagnose": collbench.diagnose(run, "dgx-h100"),
+        "import_": [run, cut],
+        "predict": collbench.predict("dgx-h100"),
+        "read": collbench.read(ROOT / "results" / "cpu-2-ranks"),
+        "sweep": collbench.sweep(on="dgx-a100", impl="nccl", op="all"),
+        "train": collbench.train("gpt3-175b", "dgx-a100", gpus=64, price=2.5),
+    }
+
+
+def objects(value: object, depth: int = 0) -> Iterator[object]:
+    """The objects of collbench that a value holds in its fields, one of each type for each object that holds it."""
+    if isinstance(value, Mapping):
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        for part in {type(part): part for part in value}.values():
+            yield from objects(part, depth)
+    if dataclasses.is_dataclass(value) and depth < 4:
+        yield value
+        for field in dataclasses.fields(value):
+            yield from objects(getattr(value, field.name), depth + 1)
+
+
+def test_every_object_is_one_line_in_a_console() -> None:
+    assert {*returned()} == {*collbench.__all__} - {"plot", "report"}, "those return paths"
+    kinds = set()
+    for name, value in returned().items():
+        for each in objects(value):
+            kinds.add(type(each))
+            assert len(repr(each)) <= 250, (name, type(each))
+            assert repr(each).isprintable(), (name, type(each))
+    assert len(kinds) > 25
+
+
+def test_every_object_can_be_pickled_and_copied() -> None:
+    """And every function, as a pool of processes needs it."""
+    for name, value in returned().items():
+        for again in (pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)):
+            assert repr(again) == repr(value), name
+    run = returned()["read"]
+    assert pickle.loads(pickle.dumps(run)) == run
+    for name in collbench.__all__:
+        function = getattr(collbench, name)
+        assert pickle.loads(pickle.dumps(function)) is function, name
+
+
+def test_a_notebook_shows_tables_with_units() -> None:
+    """Sizes and times as people read them, without a column of nothing."""
+    for name, value in returned().items():
+        for each in value if isinstance(value, list) else [value]:
+            page = each._repr_html_()
+            assert page.count("<tr>") > 1, name
+            assert "<td></td>" * len(page.split("<th>")[1:]) not in page, name
+            assert "nan" not in page, name
+    units = {"compare": ("KiB", " us"), "train": (" s<", "GiB"), "read": (" B<", " us", "GB/s"), "check": ("expected",)}
+    for name, words in units.items():
+        assert not [word for word in words if word not in returned()[name]._repr_html_()], name  # type: ignore[attr-defined]
+    (curve, *_) = collbench.diagnose(ROOT / "results" / "cpu-2-ranks").diagnoses
+    assert "GB/s" in curve._repr_html_()
+
+
+USUAL: dict[str, dict[str, object]] = {
+    "check": {"op": "barrier", "impl": "mpi"},
+    "predict": {"system": "dgx-h100", "maxbytes": "1M"},
+    "sweep": {"on": "dgx-h100", "impl": "nccl", "maxbytes": "1M"},
+    "train": {"price": 2.5},
+}
+
+
+def options_of(name: str) -> Iterator[click.Option]:
+    """The options of the command of that name that are parameters of the function, too."""
+    command = group.get_command(None, name.rstrip("_"))  # type: ignore[arg-type]
+    for option in command.params if command else ():
+        if isinstance(option, click.Option) and option.name in inspect.signature(getattr(collbench, name)).parameters:
+            yield option
+
+
+@pytest.mark.usefixtures("made_up_ranks")
+def test_durations_and_sizes_are_given_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLLBENCH_STATE", str(tmp_path))
+    taken = []
+    for name, words in USUAL.items():
+        for option in options_of(name):
+            text = {"time": "5s", "SIZE": "64K"}.get(option.type.name if option.type.name == "time" else option.metavar)
+            if option.name == "deadline" or text:
+                taken.append(f"{name} {option.name}")
+                assert getattr(collbench, name)(**words | {option.name: text or "30d"}), taken[-1]
+    assert {"check budget", "sweep budget", "sweep timeout", "sweep stepbytes", "predict maxbytes"} <= {*taken}
+    with pytest.raises(UsageError, match="budget='5 parsecs' is no duration"):
+        collbench.check(budget="5 parsecs")
+
+
+def test_errors_name_the_parameters_of_the_function() -> None:
+    """For every option of its command, long or short; of other programs' commands they stay as they are."""
+    for name in collbench.__all__:
+        for option in options_of(name):
+            letters, (long, *_) = (
+                [word for word in option.opts if word.startswith("--") is is_long and word != "-o"]
+                for is_long in (False, True)
+            )
+            for word in (*letters, long):
+                said = reworded(f"{word} 7 is too few; leave {word} out", {option.name: 7})
+                assert said == f"{option.name}=7 is too few; leave {option.name}= out", (name, word)
+    given = {"spin": "busy", "on": None, "nodes": None, "formats": ("svg",)}
+    for before, after in {
+        "--spin busy: on cores only": "spin='busy': on cores only",
+        "unknown --spin 'x'; choose": "unknown spin='x'; choose",
+        "name it with --on dgx-h100 --nodes 2, or --on A.toml": "name it with on='dgx-h100' nodes=2, or on=A.toml",
+        "leave --format out, or give --json": "leave formats= out, or give --json",
+        "measure with `collbench sweep --on cpu`; check `lspci -vv`": (
+            "measure with `collbench sweep --on cpu`; check `lspci -vv`"
+        ),
+    }.items():
+        assert reworded(before, given) == after
+
+
+def test_errors_of_the_library_name_no_option() -> None:
+    slow = ROOT / "results" / "cpu-2-ranks"
+    for name, words in (
+        ("sweep", {"ranks": 0}),
+        ("sweep", {"minbytes": "7K", "maxbytes": 2048}),
+        ("sweep", {"stepfactor": 0.5}),
+        ("sweep", {"nodes": 3}),
+        ("sweep", {"spin": "x"}),
+        ("predict", {"system": "dgx-h100", "nodes": 0}),
+        ("check", {"run": slow, "reference": "none"}),
+        ("compare", {"base": slow, "new": slow, "only": "broadcast"}),
+        ("diagnose", {"run": DATA}),
+        ("plot", {"runs": slow, "out": "x.png", "formats": ["svg"]}),
+        ("report", {"runs": slow, "out": ROOT}),
+        ("train", {"scale": "x"}),
+    ):
+        with pytest.raises(CollbenchError) as said:
+            getattr(collbench, name)(**words)
+        assert " --" not in f" {said.value}", name
+        assert " -b" not in f" {said.value}", name
+
+
+def parameters_of(name: str) -> Iterator[tuple[str, list[object]]]:
+    """The parameters of a function, each with the types that its annotation names."""
+    for given in inspect.signature(getattr(collbench, name)).parameters.values():
+        union = isinstance(given.annotation, UnionType)
+        yield (
+            given.name,
+            [get_origin(part) or part for part in (get_args(given.annotation) if union else [given.annotation])],
+        )
+
+
+REQUIRED: dict[str, dict[str, object]] = {
+    "compare": {"base": "a", "new": "b"},
+    "diagnose": {"run": "a"},
+    "import_": {"files": "a"},
+    "plot": {"runs": "a", "out": "b"},
+    "predict": {"system": "dgx-h100"},
+    "report": {"runs": "a"},
+}
+
+
+def test_a_value_of_another_type_is_refused_by_the_name_of_its_parameter() -> None:
+    refused = set()
+    for name in collbench.__all__:
+        for parameter, kinds in parameters_of(name):
+            for wrong in (object(), True, 2.5, "8"):
+                if type(wrong) not in kinds and not (type(wrong) is str and Sequence in kinds):
+                    with pytest.raises(UsageError, match=f"^{parameter}=.* is no "):
+                        getattr(collbench, name)(**REQUIRED.get(name, {}) | {parameter: wrong})
+                    refused.add((name, parameter, type(wrong)))
+    assert {("predict", "in_place", str), ("sweep", "iters", float), ("check", "stepfactor", str)} <= refused
+    assert {("train", "gpus", str), ("read", "path", bool), ("predict", "root", bool)} <= refused
+
+
+def test_numbers_of_numpy_paths_and_one_name_of_several_are_taken(tmp_path: Path) -> None:
+    run = collbench.predict("dgx-h100", ranks=np.int64(2), maxbytes=np.int64(64), stepfactor=np.float32(2))
+    assert run.header.topology.ranks == 2
+    (tmp_path / "mine.toml").write_bytes((ROOT / "collbench/topology/presets/dgx-h100.toml").read_bytes())
+    assert collbench.predict(tmp_path / "mine.toml", maxbytes=64).results  # type: ignore[arg-type]
+    what_if = "oversubscription=4"
+    one, several = (
+        collbench.predict("dgx-h100", nodes=64, maxbytes=64, what_if=words) for words in (what_if, [what_if])
+    )
+    assert one.results == several.results
+    pictures = collbench.plot(run, tmp_path, formats="png,svg", views="latency")
+    assert [path.suffix for path in pictures] == [".png", ".svg"]
+
+
+def test_shares_are_what_the_command_line_takes() -> None:
+    slow = ROOT / "results" / "cpu-2-ranks"
+    for name, words, share in (
+        ("compare", {"base": slow, "new": slow}, "margin"),
+        ("compare", {"base": slow, "new": slow}, "confidence"),
+        ("compare", {"base": slow, "new": slow}, "assume"),
+        ("check", {"run": slow, "reference": slow}, "slower"),
+    ):
+        function = getattr(collbench, name)
+        for wrong in (95, -1, 0, "x"):
+            with pytest.raises(UsageError, match=f"{share}='?{wrong}'? is no share"):
+                function(**words | {share: wrong})
+        assert repr(function(**words | {share: "5%"})) == repr(function(**words | {share: 0.05})), share
+
+
+def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+    """By its parameter, with the choices or what to do, and nothing is written."""
+    slow = ROOT / "results" / "cpu-2-ranks"
+    for name, words, told in (
+        ("predict", {"system": "dgx-h100", "rank": 8}, r"parameter of predict\(\) 'rank'; .*did you mean ranks"),
+        ("predict", {"system": "DGX-H100"}, "did you mean .*dgx-h100"),
+        ("predict", {"system": "dgx-h100", "op": []}, "op= is empty"),
+        ("import_", {"files": []}, "files= is empty"),
+        ("sweep", {"minbytes": "7Q"}, "minbytes='7Q' is not a size"),
+        ("sweep", {"stepfactor": 1}, "stepfactor=1 is no factor"),
+        ("check", {"run": slow, "impl": "mpi", "minbytes": "1K"}, "leave impl= and minbytes= out"),
+        ("plot", {"runs": slow, "out": tmp_path / "x.jpg"}, "ends in .jpg; figures are .png"),
+        ("plot", {"runs": slow, "out": tmp_path, "formats": "xyz"}, "choose from: png, svg, pdf"),
+        ("plot", {"runs": slow, "out": tmp_path, "lines": -1}, "lines=-1 is no number of lines"),
+        ("report", {"runs": slow, "out": tmp_path / "x.pdf"}, "such as report.html"),
+        ("train", {"on": "dgx-h100,dgx-a100"}, "on='dgx-h100' compare_interconnects='dgx-a100'"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            getattr(collbench, name)(**words)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_figure_that_a_log_printed_is_no_sample_and_shares_have_a_sign() -> None:
+    (run,) = returned()["import_"][:1]  # type: ignore[index]
+    assert {row["samples"] for row in run.rows()} == {None}
+    assert "2.5" in returned()["train"]._repr_html_()  # type: ignore[attr-defined]
+    assert " %<" in returned()["train"]._repr_html_()  # type: ignore[attr-defined]

@@ -1,0 +1,101 @@
+"""Take commands away from a copy of the checkout: help, linter and the tests of all others must not notice.
+
+    python -m tools.without plot train     of each in turn: help, every import, linter, collection of the tests
+    python -m tools.without --tests plot   the quick tests too, which takes minutes
+
+A command is taken away by deleting its folder in collbench/commands and in tests/commands, and nothing else.  What uses
+it by the list in tests/test_layers.py goes with it.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.test_layers import OTHERS
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("collbench", "kernels", "tests", "tools", "deploy", "docs", "results", "Makefile", "pyproject.toml", ".ci")
+IMPORTS = """
+from importlib import import_module
+from tests.layers import ENTRIES, modules
+for name in modules():
+    if name not in ENTRIES:
+        import_module(f"collbench.{name}")
+"""
+QUICK = ("-m", "not full and not machine and not deploy", "-n", "2", "--dist", "worksteal")
+ABOUT_ALL = ("test_docs", "test_goldens", "test_lessons", "test_gallery", "test_pictures", "test_wheel", "test_project")
+"""Tests of pages and pictures, which are of all commands."""
+
+
+def commands() -> list[str]:
+    """Return the folders of all commands."""
+    return sorted(path.parent.name for path in (ROOT / "collbench" / "commands").glob("*/__init__.py"))
+
+
+def with_users(name: str) -> set[str]:
+    """Return a command, and those that use it."""
+    gone = {name}
+    while more := {user for user, used in OTHERS.items() if used & gone} - gone:
+        gone |= more
+    return gone
+
+
+def copied(home: Path, gone: set[str]) -> None:
+    """Write the checkout without these commands into a folder."""
+    for name in [*COPIED, *(path.name for path in ROOT.glob("*.md"))]:
+        source, target = ROOT / name, home / name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "runs"))
+        else:
+            shutil.copy(source, target)
+    for name in gone:
+        shutil.rmtree(home / "collbench" / "commands" / name)
+        shutil.rmtree(home / "tests" / "commands" / name, ignore_errors=True)
+
+
+def complaints(home: Path, gone: set[str], tests: bool) -> Iterator[str]:
+    """Yield what does not work in such a copy: each command that failed, and the end of what it printed."""
+    python = [sys.executable, "-P"]
+    ignored = [f"--ignore=tests/{name}.py" for name in ABOUT_ALL]
+    trials: Sequence[Sequence[str]] = (
+        (*python, "-m", "collbench", "--help"),
+        (*python, "-c", IMPORTS),
+        (*python, "-m", "ruff", "check", "--quiet", "--no-cache", "."),
+        (*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(QUICK if tests else ("--collect-only",)), *ignored),
+    )
+    for words in trials:
+        done = subprocess.run(
+            words, cwd=home, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(home)}
+        )
+        if done.returncode:
+            yield f"{' '.join(words[2:5])}: exit status {done.returncode}\n{(done.stdout + done.stderr)[-3000:]}"
+        elif "--help" in words:
+            shown = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and line.split()}
+            if listed := shown & gone:
+                yield f"--help still lists {', '.join(sorted(listed))}"
+
+
+def main() -> int:
+    """Try each command of the arguments, or all."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("commands", nargs="*", metavar="COMMAND", default=commands())
+    parser.add_argument("--tests", action="store_true", help="run the quick tests of the others too")
+    arguments = parser.parse_args()
+    failed = 0
+    for name in arguments.commands:
+        gone = with_users(name)
+        with tempfile.TemporaryDirectory() as folder:
+            copied(Path(folder), gone)
+            found = list(complaints(Path(folder), gone, arguments.tests))
+        failed += bool(found)
+        print(f"without {', '.join(sorted(gone))}: {'fails' if found else 'ok'}", *found, sep="\n", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
