@@ -137,17 +137,6 @@ def test_a_case_is_measured_once_for_both_and_a_sample_s_length_found_out_once()
     assert all(launches == {"one": 4, "two": 4} for _, _, launches in orders[1:])
 
 
-def test_samples_of_all_rounds_are_one_measurement() -> None:
-    results, _ = carried_out(a=lambda asked, name, round_: measured(asked, name, *[round_ * 1e-3] * (round_ + 1)))
-    (one, _), _ = results
-    assert isinstance(one, Measurement)
-    assert one.rounds == (2, 3, 4, 5, 6, 7, 8, 9)
-    assert one.seconds[:5] == (1e-3, 1e-3, 2e-3, 2e-3, 2e-3)
-    assert sum(one.rounds) == len(one.seconds)
-    assert [len(samples) for samples in one.by_round()] == list(one.rounds)
-    assert measured(case(), "one", 1e-3).by_round() == [(1e-3,)], "a plain run is one round"
-
-
 def test_rounds_together_cost_one_case_and_have_the_wanted_samples() -> None:
     for iters in (1, 2, 5, 6, 7, 100):
         counts = [share.iters or 0 for share in shares(Sampling(iters=iters))]
@@ -296,31 +285,13 @@ def test_every_library_measures_a_case_before_the_next_and_the_first_alone_the_r
     assert asked[:6] == ["mpich", "openmpi", "intel", "intel", "openmpi", "mpich"]
 
 
-def test_the_header_says_which_library_each_name_stands_for() -> None:
-    with against(MPICH, OPEN, log=[]) as libraries:
-        assert libraries.greeting.versions == {"mpi": SAID["mpich"], "mpi@openmpi": SAID["openmpi"]}
-    with against(OPEN, log=[]) as alone:
-        assert alone.greeting.versions["mpi@openmpi"] == SAID["openmpi"]
-
-
 def test_one_library_alone_takes_no_turns_and_keeps_the_names_of_the_rungs() -> None:
     log: list[str] = []
     with against(OPEN, log=log) as libraries:
+        assert libraries.greeting.versions["mpi@openmpi"] == SAID["openmpi"]
         names = [result.implementation for result in libraries.run()]
     assert names == ["mpi@openmpi", "mpi-python@openmpi", "two-shot"] * 2
     assert log == ["start openmpi", "openmpi", "openmpi", "end openmpi"]
-
-
-def test_a_library_whose_ranks_fail_costs_its_own_rows_only() -> None:
-    log: list[str] = []
-
-    def dies(asked: object, name: str, round_: int) -> Result:
-        return Failed(measured(asked, name, 1.0).case, name, "cpu", "a rank died")  # type: ignore[arg-type]
-
-    ranks = Acted("openmpi", log, answer=dies, greeting=WorkerHello(versions={"mpi": SAID["openmpi"]}))
-    with against(MPICH, OPEN, log=log, openmpi=ranks) as libraries:
-        failed = {result.implementation for result in libraries.run() if isinstance(result, Failed)}
-    assert failed == {"mpi@openmpi", "mpi-python@openmpi"}
 
 
 def test_libraries_that_nothing_calls_are_refused() -> None:

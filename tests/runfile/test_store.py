@@ -147,15 +147,6 @@ def test_what_was_asked_of_a_sweep_a_step_or_a_job_reads_back() -> None:
             to_result(to_line(row) | {name: to_line(row)[name] | {field: bad}})
 
 
-def test_each_result_is_on_disk_before_the_next(tmp_path: Path) -> None:
-    with Writer(tmp_path) as writer:
-        writer.header(Header())
-        writer.append(RESULTS[0])
-        run = read(tmp_path)
-        assert run.results == (RESULTS[0],)
-        assert not run.complete
-
-
 def test_a_torn_last_line_is_read_past_with_a_warning(tmp_path: Path) -> None:
     path = written(tmp_path, *RESULTS, whole=False)
     text = path.read_text()
