@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
 from collbench.notebook import Shown
 from collbench.results import Outcome, Reported, Result, Timed
-from collbench.results.base import Expected
+from collbench.results.base import FromModel
 from collbench.units import format_size, printable
 
 FAR = 1.25
@@ -98,7 +98,7 @@ class Exceptional(NamedTuple):
         return f"{format_size(self.nbytes)} {self.ratio:.1f}x slow"
 
 
-def exceptions(rows: Sequence[Timed], expected: Sequence[Expected]) -> tuple[Exceptional, ...]:
+def exceptions(rows: Sequence[Timed], expected: Sequence[FromModel]) -> tuple[Exceptional, ...]:
     """Return the sizes of a curve whose times are far above their bands, the worst first."""
     found = [
         Exceptional(row.case.nbytes, row.typical / other.typical, row.typical / other.band[1])

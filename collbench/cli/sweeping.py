@@ -27,7 +27,7 @@ from collbench.cli import results_table
 from collbench.cli.options import option
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import Outputs, run_session, say_where
-from collbench.measure.disturbance import Watch, disturbed_in_words
+from collbench.measure.disturbance import MachineWatch, disturbed_in_words
 from collbench.measure.session import Session, exit_status
 from collbench.platforms import platforms
 from collbench.present.terminal import Table, left_out_in_words
@@ -57,7 +57,7 @@ def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), 
 
     `spread` adds percentiles of the samples to the table.
     """
-    watch = Watch()
+    watch = MachineWatch()
     table = SweepTable(session, spread, outputs.quiet)
     if interrupted := run_session(session, table, remarks, outputs.quiet):
         outputs.write(session)
@@ -68,7 +68,7 @@ def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), 
     return exit_status(session.results)
 
 
-def _print_below(session: Session, table: "SweepTable", watch: Watch, outputs: Outputs, spread: bool) -> None:
+def _print_below(session: Session, table: "SweepTable", watch: MachineWatch, outputs: Outputs, spread: bool) -> None:
     """Print what stands below the table: who wins where, bounds, noise, what the numbers mean, and the files."""
     facts, found = list(findings(session.results, session.modelled)), tradeoffs(session.results)
     if facts or not found:
@@ -149,7 +149,7 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
     yield from handicaps(results)
 
 
-def noise(results: Sequence[Result], watch: Watch) -> str:
+def noise(results: Sequence[Result], watch: MachineWatch) -> str:
     """Return how many rows are uncertain, the likeliest reason, and what helps; nothing if all rows are sharp."""
     rows = [row for row in results if isinstance(row, Measurement) and row.right and not row.disturbed]
     few = sum(len(row.times) < FEWEST for row in rows)

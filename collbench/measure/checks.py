@@ -19,7 +19,7 @@ SEEDS = CHECK_SEED, CALIBRATION_SEED, SAMPLES_SEED, CLOSING_SEED = 1, 2, 3, 4
 """Each phase has its own, so that nothing left over from one passes for a result of another."""
 
 _STRESS_SEED = 1000  # of the first call back to back; the others follow it
-_COLD = 1e-3  # seconds: a first operation that is shorter, or small, may have been long because it was the first
+_COLD = 1e-3  # seconds of a first operation that is believed, unless it is small
 
 MOST = 256  # calls back to back
 SMALL = 2**18  # bytes: of cases up to that size even a busy machine makes many calls
@@ -53,17 +53,21 @@ def checked(
     seconds = platform.clock.time(prepared, 1)
     if failure := platform.checker.check(case, CHECK_SEED, prepared.wire):
         return failure
+
+    # The first operation may have been long because it was the first, and delays are planned by its time.
     if seconds < _COLD or case.nbytes <= SMALL:
         seconds = min(seconds, *(platform.clock.time(prepared, 1) for _ in range(2)))
     calls = plan(case, seconds, sampling, _STRESS_SEED)
     if failure := platform.checker.stress(case, prepared, calls):
         return failure
+
+    # Kernels that lose time in their middle show what late ranks do not; a weaker check would be no check.
     if delayed and not prepared.host_driven:
         try:
             with platform.team.agreeing():
                 other = platform.with_delays(seconds)  # None on a platform that has none
                 slow = delayed.prepare(case, other) if other else None
-        except Unsupported as reason:  # though it was prepared without: better no row than a weaker check
+        except Unsupported as reason:
             raise CaseFailed(f"the stress check cannot be made: {reason}") from None
         if slow and (failure := platform.checker.stress(case, slow, delayed_plan(calls))):
             return failure
@@ -71,12 +75,11 @@ def checked(
 
 
 def plan(case: Case, seconds: float, sampling: Sampling, seed: int) -> StressPlan:
-    """Return the plan for operations of so many seconds, the same on every process.
-
-    Every rank is late once at least, and calls are odd and even; so two calls are the fewest.  Of small cases there are
-    more, however slow a busy machine seems.
-    """
+    """Return the plan for operations of so many seconds, the same on every process."""
     small = case.nbytes <= SMALL
+
+    # Every rank is late once at least, and calls are odd and even, so two are the fewest.  Of small cases there are
+    # more, however slow a busy machine seems.
     large = 2 if sampling.check_only or seconds > _SLOW else _LEAST_LARGE
     least = max(_LEAST[sampling.check_only] if small else large, min(case.ranks, 8))
     late = min(max(seconds, _LATE[0]), _LATE_SMALL if small else _LATE[1])
@@ -91,39 +94,35 @@ def delayed_plan(plan: StressPlan) -> StressPlan:
 
 
 def too_fast(case: Case, seconds: float, limits: Limits) -> Implausible | None:
-    """Return what is wrong with operations, whose parts take so many seconds, if they are faster than any hardware."""
-    # What some rank must write into its result; in place its own block of it is there already.
-    there = case.block if case.in_place and (case.collective.sharded or case.ranks == 1) else 0
-    nbytes = (case.receive_count - there) * case.dtype.itemsize
+    """Return what is wrong with operations that are faster than any hardware; `seconds` are those of a part."""
+    # What some rank must write into its result; in place its own block of it is already written.
+    count = case.receive_count
+    if case.in_place and (case.collective.sharded or case.ranks == 1):
+        count -= case.block
+    nbytes = count * case.dtype.itemsize
     if nbytes > seconds * limits.rate:
         rate = f"{nbytes / seconds / 1e9:,.0f} GB/s" if seconds else "no time"
         bound = f"more than {limits.rate / 1e9:,.0f} GB/s ({limits.measured}) is impossible"
         return Implausible(seconds, f"{format_size(nbytes)} received in {format_seconds(seconds)} is {rate}; {bound}")
     whole = seconds * case.collective.parts
     if case.ranks > 1 and whole < limits.latency:
-        return Implausible(
-            seconds,
-            f"{format_seconds(whole)} an operation, although no rank hears from another "
-            f"in less than {format_seconds(limits.latency)}",
-        )
+        least = f"no rank hears from another in less than {format_seconds(limits.latency)}"
+        return Implausible(seconds, f"{format_seconds(whole)} an operation, although {least}")
     return None
 
 
 def left_out(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
-    """*Collective*: return what is wrong if a sample of so many launches seems to leave some of them out.
-
-    Whatever else runs on a machine makes times longer, so the shortest of several count, and more are taken in doubt.
-    """
+    """*Collective*: return what is wrong if a sample of so many launches seems to leave some of them out."""
+    # Whatever else runs on a machine makes times longer: the shortest of several count, and more are taken in doubt.
     return _constant(prepared, platform, launches) or _skipping(prepared, platform, launches)
 
 
 def _constant(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
-    """Look whether four times the launches take no longer, from half to twice as many as a sample has.
-
-    Ranks that share cores may take long to begin, so in doubt ever more launches are compared with these few.
-    """
+    """Look whether four times the launches take no longer, from half to twice as many as a sample has."""
     few = many = max(1, launches // 2)
     short = math.inf
+
+    # Ranks that share cores may take long to begin, so in doubt ever more launches are compared with these few.
     for _ in range(_STEPS):
         many, long = _FACTOR * many, math.inf
         for _ in range(_FEW):
@@ -136,28 +135,23 @@ def _constant(prepared: Prepared, platform: Platform, launches: int) -> Implausi
 
 
 def _skipping(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
-    """Look whether operations take much longer one by one than in their own loop.
-
-    In the shortest times of both, and round by round too: ranks that wait for a core in every round have shortest times
-    that are anything, but as often longer in the loop as one by one.
-    """
+    """Look whether operations take much longer one by one than in their own loop."""
     singly = platform.clock.singly(prepared)
     if not singly:
         return None
     loop, single, shorter = math.inf, math.inf, 0
+    ways = [("loop", prepared), ("single", singly)]
     for number in range(1, _MOST_ROUNDS + 1):
-        # Who begins takes turns (A B B A): on a shared core every second sample may be the one that is cut off in its
-        # middle, for as long as one looks.
-        if number % 2:
-            in_loop = platform.clock.time(prepared, launches)
-            one_by_one = platform.clock.time(singly, launches)
-        else:
-            one_by_one = platform.clock.time(singly, launches)
-            in_loop = platform.clock.time(prepared, launches)
-        loop, single = min(loop, in_loop), min(single, one_by_one)
-        shorter += _much_shorter(in_loop, one_by_one)
+        took = {name: platform.clock.time(operation, launches) for name, operation in ways}
+
+        # A B B A: on a shared core every second sample may be the one that is cut off in its middle.
+        ways.reverse()
+        loop, single = min(loop, took["loop"]), min(single, took["single"])
+        shorter += _much_shorter(took["loop"], took["single"])
         if number >= _FEW and not _much_shorter(loop, single):
             return None
+
+        # Ranks that wait for a core in every round have shortest times that are anything: there rounds are counted.
         if number >= _MANY and 2 * shorter - number >= _SURE * math.sqrt(number):
             taken = f"an operation takes {format_seconds(loop)} in its own loop and {format_seconds(single)} one by one"
             return Implausible(loop, f"{taken}, of {launches}: some are left out")

@@ -8,7 +8,7 @@ threads of a core.  What a kernel or a container does not show is not reported.
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +28,13 @@ def disturbed_in_words(results: Sequence[Result]) -> str:
     disturbed = [result for result in results if result.disturbed]
     if not disturbed:
         return ""
-    bound = any(result.scheduling and max(map(len, result.scheduling.cores), default=1) == 1 for result in disturbed)
-    others, helps = ("", "Close them") if bound else (" or other ranks", "Close them, leave out --bind none,")
     rows = sum(result.outcome is not Outcome.SKIPPED for result in results)
-    return left_out_in_words(len(disturbed), rows, others, helps)
+
+    # A rank that stayed on one core was bound to it, so no other rank was in its way.
+    for result in disturbed:
+        if result.scheduling and max(map(len, result.scheduling.cores), default=1) == 1:
+            return left_out_in_words(len(disturbed), rows)
+    return left_out_in_words(len(disturbed), rows, " or other ranks", "Close them, leave out --bind none,")
 
 
 def left_out_in_words(disturbed: int, rows: int, others: str = "", helps: str = "Close them") -> str:
@@ -60,27 +63,28 @@ class _Glance:
     clocks: tuple[int, ...]  # kHz, of the cores that show it
 
 
-class Watch:
+class MachineWatch:
     """Looks at the machine when it is made, and again when it is asked for reasons."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._cores = sorted(os.sched_getaffinity(os.getppid() if launched() else 0))  # before anybody binds it
+        # Those of the launcher, which may have bound this process to one of them.
+        self._cores = sorted(os.sched_getaffinity(os.getppid() if launched() else 0))
         self._load = self._loaded()
         self._first = self._look()
 
     def reasons(self, ranks: int = 1) -> Iterator[str]:
         """Yield what may have spoiled samples of so many ranks here since then, a clause each."""
-        cores = self._cores
-        if self._load is not None and self._load > BUSY * len(cores):
-            yield f"other programs ran (load {self._load:.1f} on {len(cores)} cores)"
-        if ranks > len(cores):
-            yield f"{ranks} ranks on {len(cores)} cores take turns"
-        elif ranks > (whole := self._whole(cores)):
+        cores, whole = len(self._cores), self._whole_cores()
+        if self._load is not None and self._load > BUSY * cores:
+            yield f"other programs ran (load {self._load:.1f} on {cores} cores)"
+        if ranks > cores:
+            yield f"{ranks} ranks on {cores} cores take turns"
+        elif ranks > whole:
             yield f"{ranks} ranks share {whole} cores as hardware threads (SMT)"
-        yield from self._since(self._look())
 
-    def _since(self, now: _Glance) -> Iterator[str]:
+        # What has grown since the first look.
+        now = self._look()
         seconds = now.at - self._first.at
         if now.waited is not None and self._first.waited is not None and seconds > 0:
             share = (now.waited - self._first.waited) / seconds
@@ -96,23 +100,27 @@ class Watch:
         if clocks and max(clocks) > CLOCKS * min(clocks):
             yield f"clocks were {min(clocks) / 1e6:.1f} to {max(clocks) / 1e6:.1f} GHz"
 
-    def _whole(self, cores: Collection[int]) -> int:
-        """Cores that these hardware threads belong to."""
-        folder = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
-        return len({read_text(self._root / folder.format(core)) or str(core) for core in cores})
+    def _whole_cores(self) -> int:
+        """Return the number of cores, of which hardware threads share some."""
+        siblings = set()
+        for core in self._cores:
+            file = self._root / f"sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"
+            siblings.add(read_text(file) or core)
+        return len(siblings)
 
     def _look(self) -> _Glance:
-        waited = re.search(r"^some .*total=(\d+)", read_text(self._root / "proc/pressure/cpu"), re.MULTILINE)
-        words = read_text(self._root / "proc/stat").partition("\n")[0].split()[1:]
-        ticks = [int(word) for word in words if word.isdecimal()]
-        stolen = ticks[STEAL] if len(ticks) > STEAL else 0
-        folder = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
-        shown = [read_text(self._root / folder.format(core)) for core in self._cores]
-        clocks = tuple(int(word) for word in shown if word.isdecimal() and int(word))
-        waits = int(waited[1]) / 1e6 if waited else None
-        return _Glance(time.monotonic(), waits, sum(ticks[: STEAL + 1]), stolen, clocks)
+        pressure = re.search(r"^some .*total=(\d+)", read_text(self._root / "proc/pressure/cpu"), re.MULTILINE)
+        waited = int(pressure[1]) / 1e6 if pressure else None
+        _, *fields = read_text(self._root / "proc/stat").partition("\n")[0].split() or [""]
+        ticks = [int(field) for field in fields if field.isdecimal()]
+        clocks = []
+        for core in self._cores:
+            clock = read_text(self._root / f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq")
+            if clock.isdecimal() and int(clock):
+                clocks.append(int(clock))
+        return _Glance(time.monotonic(), waited, sum(ticks[: STEAL + 1]), sum(ticks[STEAL : STEAL + 1]), tuple(clocks))
 
     def _loaded(self) -> float | None:
         """Return the mean number of programs that ran or were ready to, over the last minute."""
-        word = (read_text(self._root / "proc/loadavg").split() or [""])[0]
-        return float(word) if re.fullmatch(r"\d+\.\d+", word) else None
+        load = re.match(r"\d+\.\d+\b", read_text(self._root / "proc/loadavg"))
+        return float(load[0]) if load else None

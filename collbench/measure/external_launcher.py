@@ -39,25 +39,25 @@ _LEAST = 10.0  # seconds for all to come, however short the time-out: interprete
 def world() -> Team:
     """Return all processes of the launcher; the first call starts MPI, or has them find each other without it."""
     rank, size = launched() or (0, 1)
-    seconds, place = WATCHDOG.seconds, None
+    seconds, rendezvous = WATCHDOG.seconds, None
     try:
         if size > 1 and not starts_mpi():
             WATCHDOG.feed(2 * seconds)
-            place = usual_rendezvous(seconds)
+            rendezvous = usual_rendezvous(seconds)
         elif file := mpi_libraries.of_launcher():  # not the library that mpi4py would find
             os.environ[mpi_libraries.LIBMPI] = str(mpi_libraries.loadable(file))
     except PlatformError as error:
         error.agreed = True  # all processes have that launcher and environment
         raise
-    if place:
-        return _without_mpi(place, rank, size, seconds)
+    if rendezvous:
+        return _without_mpi(rendezvous, rank, size, seconds)
     with guarded(rank, seconds) if size > 1 else nullcontext():
         return MpiProcesses.of_world()
 
 
-def _without_mpi(place: Rendezvous, rank: int, size: int, seconds: float) -> SocketProcesses:
+def _without_mpi(rendezvous: Rendezvous, rank: int, size: int, seconds: float) -> SocketProcesses:
     try:
-        team = SocketProcesses.at(place, rank, size, seconds)
+        team = SocketProcesses.at(rendezvous, rank, size, seconds)
     except PlatformError:
         WATCHDOG.phase = Phase.APART  # there is nobody to agree with
         raise
@@ -90,14 +90,17 @@ class Joined(Ranks):
         WATCHDOG.trouble = lambda: self._world.trouble
         with self.agreeing():
             self._world.local(sweep.ranks)  # refuses another number of processes
-        versions = self._world.exchange(__version__)  # nodes may have installs of their own
+
+        # Nodes may have installs of their own.
+        versions = self._world.exchange(__version__)
         with self.agreeing():
             for rank, version in enumerate(versions):
                 if version != versions[0]:
-                    words = f"rank {rank} runs collbench {version}, but rank 0 runs {versions[0]}"
-                    raise PlatformError(f"{words}: install one of them on every node")
+                    differing = f"rank {rank} runs collbench {version}, but rank 0 runs {versions[0]}"
+                    raise PlatformError(f"{differing}: install one of them on every node")
         self._pids = self._world.exchange((node_name(), os.getpid()))
         processes.unlink_mpich_memory()
+
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
         self._name, fields = self._world.broadcast((platform, plain(sweep)))
         self._sweep, self._existing = convert(fields, Sweep), existing
@@ -113,6 +116,8 @@ class Joined(Ranks):
         """*Collective*: give the ranks their memory."""
         kind = find_platform(self._name)
         WATCHDOG.feed(max(self._limit, kind.cold_start))
+
+        # Compilers and cores before memory is touched, which lies near the core that touches it first.
         requested = needs(self._sweep, self._name)
         cores: list[int] = []
         if kind.process_per_rank:
@@ -135,10 +140,12 @@ class Joined(Ranks):
             WATCHDOG.stop()
             self._open.__exit__(kind, error, None)
             return
-        if issubclass(kind, Exception) and not getattr(error, "quietly", False):  # what the abort would not say
+
+        # The others may wait for this rank for ever, so all are ended; the abort would not say why.
+        if issubclass(kind, Exception) and not getattr(error, "quietly", False):
             sys.stderr.write(f"collbench: error: rank {self._world.rank}: {error or kind.__name__}\n")
             sys.stderr.flush()
-        end_all()  # the others may wait for this rank for ever
+        end_all()
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep on every process."""
@@ -147,19 +154,20 @@ class Joined(Ranks):
         for case, names, sampling in tasks(self._sweep, self._existing):
             self._current = case, names[0]
             self._beat(names[0])
-            results = execute_case(case, names, self._platform, sampling, self._beat)
             try:
-                yield from results
+                yield from execute_case(case, names, self._platform, sampling, self._beat)
             except CaseFailed as reason:
                 yield self.failed(f"{reason}; the run ends here")
                 return
 
     def _waits(self) -> str:
         """Return which ranks of this machine have ended, or else which rank waits for which, as far as it is known."""
-        here = node_name()
-        ended = [rank for rank, (node, pid) in enumerate(self._pids) if node == here and not processes.is_alive(pid)]
+        ended = []
+        for rank, (node, pid) in enumerate(self._pids):
+            if node == node_name() and not processes.is_alive(pid):
+                ended.append(str(rank))
         if ended:
-            return f"rank{'s' * (len(ended) > 1)} {', '.join(map(str, ended))} ended"
+            return f"rank{'s' * (len(ended) > 1)} {', '.join(ended)} ended"
         return self._platform.waits() if self._platform else ""
 
     def _beat(self, name: str, phase: str = "") -> None:
@@ -169,7 +177,9 @@ class Joined(Ranks):
         case, before = self._current
         self._current = case, name or before
         limit = seconds_for(case, self._sweep.sampling)
-        if name not in self._started:  # its library starts
+
+        # With its first operation a library starts.
+        if name not in self._started:
             limit = max(limit, find_platform(self._name).cold_start)
         WATCHDOG.feed(limit, phase)
 

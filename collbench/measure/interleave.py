@@ -1,8 +1,7 @@
 """Several sets of ranks that measure the same cases in turn: settings of the environment, MPI libraries, starts.
 
 Drift of the machine cancels in the ratios of their times.  Ranks that are not measured sleep (Team.broadcast).  On
-a CPU all sets are bound to the same cores: left to the scheduler, each would find another place whenever it wakes, and
-what that changes is more than most settings do.
+a CPU all sets are bound to the same cores: a scheduler that moved them would change more than most settings do.
 
 `Interleaving` is the engine: PairedSession compares two settings by it (`sweep --ab`), `MultiLibrary` measures with
 several MPI libraries (`sweep --mpi`).  `Starts` starts the ranks of one sweep a few times.
@@ -15,7 +14,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from collbench.algorithms import implementations
 from collbench.cases import USUAL_STARTS, Case, Sampling, Sweep
@@ -27,7 +26,7 @@ from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library
 from collbench.results import Failed, Measurement, Result, Sampled
 from collbench.stats import Pool
-from collbench.units import format_seconds
+from collbench.units import counted, format_seconds
 
 ROUNDS = 8  # of each arm
 LEAST = 6  # however slow the case: with fewer, ratios have no 95 % interval (the least to the greatest of six is one)
@@ -36,24 +35,24 @@ _QUICK = 2.0  # seconds that a start may take for ranks to be started several ti
 
 
 def order(rounds: int, arms: int = 2) -> Iterator[tuple[int, ...]]:
-    """Yield which arm (0, 1, ...) comes first in each round, which second and so on: A B, B A, B A, A B, B A, A B, ...
+    """Yield the order of the arms (0, 1, ...) in each round: A B, B A, B A, A B, B A, A B, ...
 
-    In this sequence (Thue and Morse) either is first equally often in any two rounds from an even one on, so that
-    neither a steady drift nor the memory of who ran before favours one.  Of more than two arms another one begins every
-    two rounds, the second of which goes backwards: A B C, C B A, B C A, A C B, ...
+    Of more than two arms another one begins every two rounds, the second of which goes backwards: A B C, C B A, B C A,
+    A C B, ...
     """
     for number in range(rounds):
-        start = number // 2 % arms if arms > 2 else 0
+        if arms > 2:
+            start, backwards = number // 2 % arms, number % 2
+        else:
+            # Thue-Morse order: neither a steady drift nor the memory of who ran before favours one arm.
+            start, backwards = 0, number.bit_count() % 2
         forwards = (*range(start, arms), *range(start))
-        backwards = number % 2 if arms > 2 else number.bit_count() % 2
         yield forwards[::-1] if backwards else forwards
 
 
 def shares(sampling: Sampling, rounds: int = ROUNDS) -> list[Sampling]:
-    """Return how to sample in each round, so that all rounds together are one case's worth for each arm.
-
-    There are as many rounds as there are samples to take, if those are fewer.
-    """
+    """Return how to sample in each round, so that all rounds together are one case's worth for each arm."""
+    # No round without a sample: where fewer samples were asked for, there are fewer rounds.
     if sampling.iters is not None:
         rounds = min(rounds, sampling.iters)
         counts = [len(range(number, sampling.iters, rounds)) for number in range(rounds)]
@@ -97,11 +96,11 @@ class ArmResults:
         launches: dict[str, int] = {}
         names = []
         for name, results in self.rounds.items():
-            last = results[-1] if results else None
-            if isinstance(last, Sampled) and last.right:
-                launches[name] = last.launches
-            if not last or name in launches:
+            if not results:
                 names.append(name)
+            elif _is_right(last := results[-1]):
+                names.append(name)
+                launches[name] = last.launches  # so that samples of all rounds are alike
         if names:
             for result in ranks.measure(self.case, names, sampling, launches):
                 self.rounds[result.implementation].append(result)
@@ -125,23 +124,23 @@ class ArmResults:
         return seconds
 
     @property
-    def words(self) -> str:
+    def title(self) -> str:
         """What is measured here, as far as arms differ."""
-        ranks = f"{self.case.ranks} rank{'s' if self.case.ranks > 1 else ''}"
-        return ", ".join((ranks, *(self.case.work.words[1:] if self.case.work else ())))
+        work = self.case.work.words[1:] if self.case.work else ()
+        return ", ".join((counted(self.case.ranks, "rank"), *work))
 
     @property
-    def times(self) -> str:
-        """The times so far of each implementation."""
-        rows = [row for row in self.merged() if isinstance(row, Sampled) and row.right]
-        return ", ".join(f"{row.label} {format_seconds(row.typical)}" for row in rows)
+    def progress(self) -> str:
+        """A line with the times so far of each implementation."""
+        times = [f"{row.label} {format_seconds(row.typical)}" for row in self.merged() if _is_right(row)]
+        return f"{self.title}: {', '.join(times)}"
 
     def merged(self) -> list[Result]:
         """Return one result for each implementation: samples of all rounds in order, or what was wrong in the last."""
         return [_merge(results) for results in self.rounds.values() if results]
 
 
-def _is_right(result: Result) -> bool:
+def _is_right(result: Result) -> TypeGuard[Sampled]:
     return isinstance(result, Sampled) and result.right
 
 
@@ -149,15 +148,14 @@ def _merge(results: list[Any]) -> Result:
     last: Result = results[-1]
     if isinstance(last, Failed) and len(results) > 1:
         return replace(last, reason=f"{last.reason} (in round {len(results)})")
-    return last.joined(results) if isinstance(last, Sampled) and last.right else last
+    return last.joined(results) if _is_right(last) else last
 
 
 class Interleaving(Ranks):
     """The ranks of several arms, which take turns.
 
     `cases` are those that are measured together, one for each arm; by default those of the sweeps in their order.
-    Arms may have the same ranks: then these measure different cases in turn.  The hello of all is that of the arm at
-    the place `first`.
+    Arms may have the same ranks: then these measure different cases in turn.  The hello of all is that of arm `first`.
     """
 
     def __init__(
@@ -172,6 +170,7 @@ class Interleaving(Ranks):
         started: list[Supervisor] = []
         for arm in self.arms:
             for ranks in arm.ranks:
+                # Arms may share their ranks.
                 if any(ranks is other for other in started):
                     continue
                 try:
@@ -184,45 +183,51 @@ class Interleaving(Ranks):
     def run(self) -> Iterator[Result]:
         """Yield every result: of the cases that are measured together in the order of the arms."""
         for number, cases in enumerate(self.cases):
-            for place, _ in enumerate(cases):
-                yield from self.results(number, place)
+            for arm, _ in enumerate(cases):
+                yield from self.results(number, arm)
 
-    def results(self, number: int, place: int) -> list[Result]:
+    def results(self, number: int, arm: int) -> list[Result]:
         """Return those of the case with that number, of one of the arms; the first call measures it for all arms."""
+        # Sessions of the arms ask in turn: nobody asks for an earlier case.
         if number not in self._done:
-            self._done = {number: self._measure(self.cases[number])}  # nobody asks for an earlier case
-        return self._done[number][place]
+            self._done = {number: self._measure(self.cases[number])}
+        return self._done[number][arm]
 
     def _measure(self, cases: Sequence[Case]) -> list[list[Result]]:
+        """Measure the cases of all arms round by round, until every arm has spent its budget."""
         samplings = [arm.sweep.sampling for arm in self.arms]
-        found = []
-        for case, arm in zip(cases, self.arms, strict=True):
-            found.append(ArmResults(case, self.platform, arm.sweep.implementations))
         parts = [shares(sampling) for sampling in samplings]
+        so_far = []
+        for case, arm in zip(cases, self.arms, strict=True):
+            so_far.append(ArmResults(case, self.platform, arm.sweep.implementations))
+
         # Work is as long as a user likes: then no round but the first two ends after twice the budgets of all arms.
         last = time.monotonic()
         end = last + 2 * sum(sampling.budget for sampling in samplings) if cases[0].work else math.inf
-        for number, places in enumerate(order(len(parts[0]), len(parts))):
-            # Only an even number of rounds is fair to all; two more take twice the last one, without a first's trials.
+        for number, turns in enumerate(order(len(parts[0]), len(parts))):
             before, last = last, time.monotonic()
+
+            # Only an even number of rounds is fair to all; two more take twice the last one, without a first's trials.
             if samplings[0].iters is None and number and not number % 2:
-                spent = (results.spent() / sampling.budget for results, sampling in zip(found, samplings, strict=True))
+                spent = [results.spent() / sampling.budget for results, sampling in zip(so_far, samplings, strict=True)]
                 if last + 2 * (last - before) > end or (number >= LEAST and min(spent) >= 1):
                     break
-            for place in places:
-                ranks = self.arms[place].ranks[number % len(self.arms[place].ranks)]
-                ranks.tell = self._telling(f"round {number + 1} of {len(parts[0])}", found, place)
-                found[place].measure_or_fail(ranks, parts[place][number], number)
-        return [results.merged() for results in found]
 
-    def _telling(self, turn: str, found: Sequence[ArmResults], place: int) -> Tell:
+            # Of an arm with several starts another one measures in each round.
+            for turn in turns:
+                ranks = self.arms[turn].ranks[number % len(self.arms[turn].ranks)]
+                ranks.tell = self._telling(f"round {number + 1} of {len(parts[0])}, {so_far[turn].title}", so_far)
+                so_far[turn].measure_or_fail(ranks, parts[turn][number], number)
+        return [results.merged() for results in so_far]
+
+    def _telling(self, turn: str, so_far: Sequence[ArmResults]) -> Tell:
         """Return what tells of an arm's turn, with a line for each arm and its times so far."""
-        lines = "\n".join(f"{results.words}: {results.times}" for results in found)
-        return lambda phase: self.tell(f"{turn}, {found[place].words}: {phase}\n{lines}")
+        lines = "\n".join(results.progress for results in so_far)
+        return lambda phase: self.tell(f"{turn}: {phase}\n{lines}")
 
 
 class Starts(Ranks):
-    """Several sets of ranks for one sweep, started one after the other: `sweep.starts`, or as many as are usual (0).
+    """The ranks of one sweep, started `sweep.starts` times, or as often as is usual (0).
 
     Where the memory of a process happens to lie changes a small message's time by a tenth or more, for as long as the
     process lives.  No number of samples from one start shows that.  So all starts measure every case in turn, and a
@@ -233,7 +238,7 @@ class Starts(Ranks):
         self, platform: str, sweep: Sweep, existing: Sequence[Result] = (), folder: Path | None = None
     ) -> None:
         self._sweep, self._platform, self._existing, self._folder = sweep, platform, existing, folder
-        self._starts = [Supervisor(platform, sweep, existing=existing, folder=folder)]
+        self._starts = [Supervisor(platform, sweep, folder=folder)]
         self._pools: dict[tuple[str, Case], Pool] = {}  # by curve
 
     def start(self, stack: ExitStack) -> WorkerHello:
@@ -242,6 +247,8 @@ class Starts(Ranks):
         stack.enter_context(self._starts[0])
         quick = time.monotonic() - begun < _QUICK and find_platform(self._platform).process_per_rank
         starts = self._sweep.starts or (USUAL_STARTS if quick else 1)
+
+        # Starts that nobody asked for may fail: memory may have no room for all.
         with suppress(PlatformError) if not self._sweep.starts else ExitStack():
             for _ in range(1, starts):
                 another = Supervisor(self._platform, self._sweep, folder=self._folder)
@@ -250,32 +257,37 @@ class Starts(Ranks):
         return replace(self._starts[0].greeting, starts=len(self._starts))
 
     def run(self) -> Iterator[Result]:
-        """Yield every result of the sweep, those of a case once all starts have measured it.
-
-        A start whose ranks end and cannot be had again is left out from then on; the last result says so where that was
-        the last start.
-        """
-        if len(self._starts) == 1:
-            yield from self._starts[0].run()
-            return
+        """Yield every result of the sweep; the last one says so where no ranks can be had any more."""
         for result in self._existing:
             self._with_spread(result)  # which tells of the starts of those that follow
         for case, names, sampling in tasks(self._sweep, self._existing):
-            results = ArmResults(case, self._platform, names)
-            parts = shares(sampling, len(self._starts))
-            lost = None
-            for ranks, share in zip(tuple(self._starts), parts, strict=False):
-                try:
-                    results.measure(ranks, share)
-                except RanksLost as error:
-                    self._starts.remove(ranks)
-                    lost = error
-                if results.disturbed:
-                    break  # the other starts would meet the same program on the same cores
-            yield from map(self._with_spread, results.merged())
-            if lost and not self._starts:
-                yield Failed(case, lost.implementation, self._platform, f"{lost}; the run ends here")
+            try:
+                if len(self._starts) == 1:  # results as they come
+                    self._starts[0].tell = self.tell
+                    yield from self._starts[0].measure(case, names, sampling)
+                else:
+                    yield from self._in_turn(case, names, sampling)
+            except RanksLost as loss:
+                yield Failed(case, loss.implementation, self._platform, f"{loss}; the run ends here")
                 return
+
+    def _in_turn(self, case: Case, names: Sequence[str], sampling: Sampling) -> Iterator[Result]:
+        """Yield the results of a case once all starts have measured it; RanksLost with the last start."""
+        results = ArmResults(case, self._platform, names)
+        lost = None
+        for ranks, share in zip(tuple(self._starts), shares(sampling, len(self._starts)), strict=False):
+            try:
+                results.measure(ranks, share)
+            except RanksLost as loss:
+                self._starts.remove(ranks)  # the other starts go on without it
+                lost = loss
+
+            # The other starts would meet the same program on the same cores.
+            if results.disturbed:
+                break
+        yield from map(self._with_spread, results.merged())
+        if lost and not self._starts:
+            raise lost
 
     def _with_spread(self, result: Result) -> Result:
         """Return the result with what its starts and those of smaller sizes say of how far starts are apart."""
@@ -292,42 +304,46 @@ def library_suffixes(libraries: Sequence[Library]) -> list[str]:
         UsageError: A library is there twice.
 
     """
-    names: list[str] = []
-    seen: set[Any] = set()
+    suffixes: list[str] = []
+    files: list[Any] = []
+    kinds: list[str] = []
     for library in libraries:
         file = library.file.resolve() if library.file else None
-        if file in seen:
+        if file in files:
             raise UsageError(f"--mpi names {library.kind.name} twice ({file}); leave one out")
-        seen.add(file)
-        name = f"@{library.kind.key}"
-        same = sum(other.split("-")[0] == name for other in names)
-        names.append("" if library.own else f"{name}-{same + 1}" if same else name)
-    return names
+        files.append(file)
+        if library.own:
+            suffixes.append("")
+            continue
+        kinds.append(library.kind.key)
+        same = kinds.count(library.kind.key)
+        suffixes.append(f"@{library.kind.key}-{same}" if same > 1 else f"@{library.kind.key}")
+    return suffixes
 
 
 class MultiLibrary(Interleaving):
     """The ranks of a sweep with several MPI libraries, as a Session needs them: an arm for each, by its own launcher.
 
-    The first library's ranks measure all implementations, the others' only those that call the library.  A row is
-    called after its library by `@`, as in `mpi@openmpi`, unless that is the one that mpi4py loads by itself: then it is
-    `mpi`, as in a sweep that names no library, so that rows of one name are always of one library.  `sweep` has the
-    names of all rows.
+    The first library's ranks measure all implementations, the others' only those that call the library.  Rows are
+    called after their library, as in `mpi@openmpi`; those of the library that mpi4py loads by itself are `mpi`, as in a
+    sweep that names no library.  `sweep` has the names of all rows.
     """
 
     def __init__(self, sweep: Sweep, libraries: Sequence[Library]) -> None:
-        known = implementations()
-        calling = [name for name in sweep.implementations if known[name].library]
+        calling = [name for name in sweep.implementations if implementations()[name].library]
         if len(libraries) > 1 and not calling:
             names = ",".join(sweep.implementations)
             raise UsageError(f"--impl {names} calls no MPI library, so there is nothing to compare; add mpi")
         self._suffixes = library_suffixes(libraries)
+
+        # An implementation has as much time with one library as with another.
         share = replace(sweep.sampling, budget=sweep.sampling.budget * len(calling) / len(sweep.implementations))
         others = replace(sweep, implementations=tuple(calling), sampling=share)
         arms: list[Arm] = []
         for library in libraries:
-            of_arm = others if arms else sweep
-            ranks = Supervisor(LIBRARY_PLATFORM, of_arm, library=library)
-            arms.append(Arm((ranks,), of_arm, f"--mpi {library.kind.key}"))
+            measured = others if arms else sweep
+            ranks = Supervisor(LIBRARY_PLATFORM, measured, library=library)
+            arms.append(Arm((ranks,), measured, f"--mpi {library.kind.key}"))
         rows: list[str] = []
         for name in sweep.implementations:
             rows += [name + suffix for suffix in self._suffixes] if name in calling else [name]
@@ -348,15 +364,16 @@ class MultiLibrary(Interleaving):
         for number, (case, *_) in enumerate(self.cases):
             if len(self.arms) == 1:  # as they come
                 sweep = self.arms[0].sweep
-                measured = self.arms[0].ranks[0].measure(case, sweep.implementations, sweep.sampling)
-                yield from (self._row(result, 0) for result in measured)
+                for result in self.arms[0].ranks[0].measure(case, sweep.implementations, sweep.sampling):
+                    yield self._row(result, 0)
                 continue
-            rows = []
-            for place, _ in enumerate(self.arms):
-                rows += [self._row(result, place) for result in self.results(number, place)]
+            rows: list[Result] = []
+            for arm, _ in enumerate(self.arms):
+                rows += [self._row(result, arm) for result in self.results(number, arm)]
             yield from sorted(rows, key=lambda row: self.sweep.implementations.index(row.implementation))
 
-    def _row(self, result: Result, place: int) -> Result:
+    def _row(self, result: Result, arm: int) -> Result:
         """Return the result under the name of its row."""
-        suffix = self._suffixes[place] if result.implementation in self._calling else ""
-        return replace(result, implementation=result.implementation + suffix)
+        if result.implementation not in self._calling:
+            return result
+        return replace(result, implementation=result.implementation + self._suffixes[arm])

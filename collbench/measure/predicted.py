@@ -47,10 +47,12 @@ class Modelled(Predicted):
 
     def __init__(self, system: System, sweep: Sweep, what_ifs: tuple[str, ...] = ()) -> None:
         results: list[Result] = []
+
+        # All sizes of a kind are predicted at once, which is faster; results come case by case.
         for _, cases in groupby(sweep.cases(), lambda case: case.kind):
-            kind = list(cases)
-            curves = [_curve(system, kind, name, what_ifs) for name in sweep.implementations]
-            for of_case in zip(*curves, strict=True):  # all sizes of a kind were predicted at once
+            sizes = list(cases)
+            curves = [_curve(system, sizes, name, what_ifs) for name in sweep.implementations]
+            for of_case in zip(*curves, strict=True):
                 results += of_case
         super().__init__(topology_record(with_other_cards(system, what_ifs), what_ifs), results)
 
@@ -63,7 +65,9 @@ def _curve(system: System, cases: Sequence[Case], name: str, what_ifs: tuple[str
     except Unsupported as error:
         if len(cases) == 1:
             return [Skipped(cases[0], name, NAME, str(error))]
-        return [_curve(system, [case], name, what_ifs)[0] for case in cases]  # perhaps some sizes are possible
+
+        # Perhaps some sizes are possible.
+        return [_curve(system, [case], name, what_ifs)[0] for case in cases]
 
 
 def topology_record(system: System, what_ifs: tuple[str, ...] = ()) -> TopologyPart:

@@ -6,13 +6,12 @@ The heartbeat is a file that both sides map, because a rank that dies or hangs c
 import json
 import math
 import mmap
-import os
 import socket
 import struct
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -28,11 +27,15 @@ FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and he
 SUPERVISOR = "COLLBENCH_SUPERVISOR"  # the variable that gives the supervisor's process id
 PLATFORM = "COLLBENCH_PLATFORM"  # decides whether MPI is started, before anything is received
 
-Tell = Callable[[str], None]  # takes what is at work, in words
+Tell = Callable[[str], None]  # takes what is at work, as text
 
 _ANSWERING = 1.0  # seconds for ranks that hang to say why
 _SIGNALS = 0.2  # seconds between two looks whether a signal has come
 _PAGE = struct.Struct("Q56s64s")  # how often something was begun, the implementation it was begun for, and the phase
+
+
+def tell_nobody(text: str) -> None:
+    """Show nobody what is at work."""
 
 
 class Closed(Exception):
@@ -53,16 +56,17 @@ class Channel:
             raise Closed from None
 
     def receive(self, seconds: float = math.inf) -> dict[str, Any] | None:
-        """Return the next message, or None if none comes within that many seconds; for ever it sleeps in the kernel.
+        """Return the next message, or None if none comes within that many seconds.
 
         Raises:
             Closed: There will be none.
-            Interrupted: A signal that was deferred asks for the end; not looked at where it waits for ever.
+            Interrupted: A signal that was deferred asks for the end.  Nobody looks for one while it waits for ever.
 
         """
         deadline = time.monotonic() + seconds
         signals.check()
         try:
+            # Without a deadline the process sleeps in the kernel until a message comes.
             while seconds < math.inf and not self._messages.poll(max(0.0, min(deadline - time.monotonic(), _SIGNALS))):
                 signals.check()
                 if time.monotonic() >= deadline:
@@ -80,8 +84,7 @@ class Channel:
 def listen(folder: Path) -> socket.socket:
     """Return the supervisor's socket in a private folder."""
     server = socket.socket(socket.AF_UNIX)
-    with _short_name(folder) as name:
-        server.bind(f"{name}/socket")
+    server.bind(str(folder / "socket"))
     server.listen(1)
     return server
 
@@ -90,8 +93,7 @@ def connect(folder: Path) -> Channel:
     """Return the ranks' end; Closed if the supervisor is gone already."""
     connection = socket.socket(socket.AF_UNIX)
     try:
-        with _short_name(folder) as name:
-            connection.connect(f"{name}/socket")
+        connection.connect(str(folder / "socket"))
     except OSError as error:
         connection.close()
         raise Closed from error
@@ -114,21 +116,13 @@ def ask(server: socket.socket) -> str:
     return ""
 
 
-@contextmanager
-def _short_name(folder: Path) -> Iterator[str]:
-    """Yield another name of a folder, whose path may be longer than the 107 bytes that a socket's may have."""
-    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{handle}"
-    finally:
-        os.close(handle)
-
-
 class Heartbeat:
     """A count in shared memory: rank 0 beats whenever something begins, and the supervisor reads."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / "heartbeat"
+
+        # The supervisor comes first, and makes the page.
         if not path.exists():
             path.write_bytes(bytes(_PAGE.size))
         with path.open("r+b") as file:
@@ -161,18 +155,20 @@ class WorkerHello:
     def moved(self, before: "WorkerHello") -> str:
         """Return why these ranks cannot go on for those before them, on other GPUs; "" if they can.
 
-        A lost GPU is dealt no ranks any more: the header, and all that is drawn by it, would be of another run.  Node
-        and bus tell a GPU; what else is known of it may change as it fails.
+        A lost GPU is dealt no ranks any more: the header, and all that is drawn by it, would be of another run.
         """
-        now, then = ([(gpu.host, gpu.bus_id) for gpu in hello.topology.gpus] for hello in (self, before))
-        return "fresh ranks are on other GPUs than the run began on" if now != then else ""
+        # Node and bus tell a GPU: what else is known of it may change as it fails.
+        now = [(gpu.host, gpu.bus_id) for gpu in self.topology.gpus]
+        if now == [(gpu.host, gpu.bus_id) for gpu in before.topology.gpus]:
+            return ""
+        return "fresh ranks are on other GPUs than the run began on"
 
 
 class Ranks(ABC):
     """Anything that executes a sweep: local ranks, launched ranks, or the model. It is there inside `with`."""
 
     greeting = WorkerHello()  # what they say, once they are there
-    tell: Tell = staticmethod(lambda words: None)  # called with what is at work, and lines with what is measured so far
+    tell: Tell = staticmethod(tell_nobody)  # called with what is at work, and lines with what is measured so far
 
     @abstractmethod
     def start(self, stack: ExitStack) -> WorkerHello:
@@ -183,6 +179,7 @@ class Ranks(ABC):
         """Yield every result of the sweep."""
 
     def __enter__(self) -> Self:
+        # What was entered before something fails is left again.
         with ExitStack() as stack:
             self.greeting = self.start(stack)
             self._open = stack.pop_all()

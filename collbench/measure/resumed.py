@@ -58,28 +58,36 @@ class ResumedRun:
 
         """
         lines = ((number, line) for number, line in enumerate(io.BytesIO(content), 1) if line.strip())
-        header, number = parse_header(path, lines)
+        header, version = parse_header(path, lines)
         sweep = _sweep(path, header)
         rows: list[tuple[bytes, Result | None]] = []
-        last: object = None
+        status: object = None
         for _, line in lines:
             try:
                 fields = sanitize.parse_object(line)
-                row = to_result(upgraded(fields) if number < FORMAT else fields)
+                row = to_result(upgraded(fields) if version < FORMAT else fields)
             except ValueError:  # torn, or no result
                 continue
             if fields.get("kind") == "end":
-                last = fields.get("status")
-            else:
-                last = None
-                whole = encoded(to_line(row)) if row and number < FORMAT else line.rstrip(b"\n") + b"\n"
-                rows.append((whole, row))
+                status = fields.get("status")
+                continue
+
+            # An end counts only where nothing follows it.
+            status = None
+            written = encoded(to_line(row)) if row and version < FORMAT else line.rstrip(b"\n") + b"\n"
+            rows.append((written, row))
+
+        # What failed is measured again, and with it what was skipped since that had failed.
         failed = {row.implementation for _, row in rows if isinstance(row, Failed)}
-        again = [isinstance(row, Failed | Skipped) and row.implementation in failed for _, row in rows]
-        existing = [row for row, lost in zip(rows, again, strict=True) if not lost]
-        results = tuple(row for _, row in existing if row)
-        ended = type(last) is int and last < INTERRUPTED
-        return cls(path, header, sweep, tuple(line for line, _ in existing), results, ended)
+        kept, results = [], []
+        for written, row in rows:
+            if isinstance(row, Failed | Skipped) and row.implementation in failed:
+                continue
+            kept.append(written)
+            if row:
+                results.append(row)
+        ended = type(status) is int and status < INTERRUPTED
+        return cls(path, header, sweep, tuple(kept), tuple(results), ended)
 
     @property
     def complete(self) -> bool:
@@ -89,10 +97,10 @@ class ResumedRun:
     def refuse_other(self, now: Header) -> None:
         """Raise UsageError that names what differs if the ranks that say this header are not like those before."""
         before, here = _facts(self.header), _facts(now)
-        for name in (*before, *(name for name in here if name not in before)):
-            then, there = before.get(name, f"no {name}"), here.get(name, f"no {name}")
-            if then != there:
-                raise UsageError(f"{self.path} was measured with {then}, here is {there}; {ANEW}")
+        for name in before | here:
+            then, today = before.get(name, f"no {name}"), here.get(name, f"no {name}")
+            if then != today:
+                raise UsageError(f"{self.path} was measured with {then}, here is {today}; {ANEW}")
 
 
 def _sweep(path: Path, header: Header) -> Sweep:
@@ -125,12 +133,12 @@ def _facts(header: Header) -> dict[str, str]:
         "host": f"host {environment.host}",
         "system": environment.system,
         "platform": f"platform {topology.platform}",
-        "ranks": f"{counted(topology.ranks, 'rank')}",
+        "ranks": counted(topology.ranks, "rank"),
         "launcher": f"{header.processes} processes of a launcher" if header.processes else "ranks started by collbench",
         "topology": topology.name,
         "places": f"ranks on devices {', '.join(map(str, topology.places))}" if topology.places else "ranks dealt",
     }
-    devices = [f"{part.name} {part.bus_id} {part.host}".strip() for part in topology.devices]
+    devices = [f"{device.name} {device.bus_id} {device.host}".strip() for device in topology.devices]
     facts |= {f"device {number}": device for number, device in enumerate(devices)}
     for name, version in environment.versions.items():
         facts[name] = short_name(version) if name == "mpi" else f"{name} {version}"

@@ -108,6 +108,8 @@ def sample_in_turn(
             yield prepared
     if not candidates:
         return
+
+    # A sample holds so many operations that the clock's resolution is small against it.
     subject.before_calibration()
     for candidate in tuple(candidates):
         heartbeat(candidate.name)
@@ -126,6 +128,7 @@ def _take_samples(subject: Subject, candidates: Sequence[Candidate], sampling: S
         for candidate in candidates:
             heartbeat(candidate.name)
             candidate.warm_up()
+
     # A B B A A B ...: drift of the machine cancels in the ratios.
     order = list(candidates)
     spent = 0.0
@@ -142,7 +145,8 @@ def _enough(samples: Sequence[Sequence[float]], sampling: Sampling, spent: float
     """Return whether every candidate has as many samples as it should, but one: that comes when it is closed."""
     if not samples:
         return True
-    if sampling.steps and spent >= sampling.budget:  # long series: the budget goes before their number
+    # Series of steps are long: the budget goes before their number.
+    if sampling.steps and spent >= sampling.budget:
         return True
     taken = len(samples[0]) + 1
     if sampling.iters is not None:
@@ -151,7 +155,9 @@ def _enough(samples: Sequence[Sequence[float]], sampling: Sampling, spent: float
         return False
     if spent >= sampling.budget:
         return True
-    if spent < sampling.budget / 10 or taken % 8:  # a few lucky samples are no evidence
+
+    # A few lucky samples are no evidence.
+    if spent < sampling.budget / 10 or taken % 8:
         return False
     return all(relative_halfwidth(of_candidate) <= sampling.precision for of_candidate in samples)
 
@@ -180,8 +186,9 @@ def measure(
 class _Collective(Subject):
     """A collective, with the copy and the barrier that are timed in every round of its samples."""
 
-    def __init__(self, case: Case, platform: Platform, sampling: Sampling, known: Mapping[str, int]) -> None:
-        self.case, self.platform, self.sampling, self.known = case, platform, sampling, known
+    def __init__(self, case: Case, platform: Platform, sampling: Sampling, launches: Mapping[str, int]) -> None:
+        self.case, self.platform, self.sampling = case, platform, sampling
+        self.launches = launches  # by name, of implementations that an earlier round has checked and calibrated
         self.reference: Reference | None = None
         self.candidates = 0
 
@@ -191,7 +198,9 @@ class _Collective(Subject):
         with platform.team.agreeing():
             prepared = implementation.prepare(case, platform)
         candidate = _CollectiveCandidate(self, implementation.name, prepared)
-        if self.sampling.check_only or implementation.name not in self.known:
+
+        # Earlier rounds of the same ranks have checked it already.
+        if self.sampling.check_only or implementation.name not in self.launches:
             delayed = None if implementation.library else implementation
             failure = checked(case, prepared, platform, self.sampling, delayed)
             if failure or self.sampling.check_only:
@@ -217,7 +226,7 @@ class _CollectiveCandidate(Candidate):
     def __init__(self, subject: _Collective, name: str, prepared: Prepared) -> None:
         self.name, self.samples = name, []
         self._subject, self._prepared, self._platform = subject, prepared, subject.platform
-        self._launches = subject.known.get(name, 1)
+        self._launches = subject.launches.get(name, 1)
         self._steady = True  # whether an operation takes no longer for being one of so many
         self._limited = False  # whether there are fewer than a sample should have, for that reason
         self._spoiled = 0  # samples that were stored although a rank was off its core
@@ -229,8 +238,9 @@ class _CollectiveCandidate(Candidate):
     def calibrate(self) -> Result | None:
         subject, prepared = self._subject, self._prepared
         self._calibrate()
-        # A sample of one operation leaves nothing out, and what is known was looked at in an earlier round.
-        if self.name in subject.known or self._launches == 1:
+
+        # A sample of one operation leaves nothing out, and earlier rounds have looked already.
+        if self.name in subject.launches or self._launches == 1:
             return None
         failure = left_out(prepared, self._platform, self._launches)
         if not failure:
@@ -239,7 +249,7 @@ class _CollectiveCandidate(Candidate):
         return self.result(failure)
 
     def _calibrate(self) -> None:
-        """*Collective*: choose the launches of a sample, and of more than are known no more than keep their time."""
+        """*Collective*: choose the launches of a sample: so many that it is long enough, if they keep their time."""
         subject, prepared, platform = self._subject, self._prepared, self._platform
         enough = calibrate(prepared, platform, subject.sampling, self._launches, subject.case.nbytes)
         if enough > self._launches:
@@ -249,6 +259,7 @@ class _CollectiveCandidate(Candidate):
     def warm_up(self) -> None:
         platform, sampling = self._platform, self._subject.sampling
         lasted = platform.clock.time(self._prepared, self._launches) * self._launches
+
         # The calibration was disturbed, and this was not.
         if not self._limited and lasted < _region(platform, sampling) / _MORE:
             self._calibrate()
@@ -258,6 +269,8 @@ class _CollectiveCandidate(Candidate):
         platform, lasted = self._platform, 0.0
         repeats = _REPEATS * self._subject.sampling.budget / max(1, self._subject.candidates)  # seconds, in all
         platform.clock.scheduled.take()  # what was timed before is not this implementation's
+
+        # Again while another program had the core of a rank, within a share of the budget.
         while True:
             refill()
             seconds = platform.clock.time(self._prepared, self._launches)
@@ -278,12 +291,15 @@ class _CollectiveCandidate(Candidate):
         """Take the last sample with fresh buffers, and check its outcome and whether the samples can be."""
         case, platform, wire = self._subject.case, self._platform, self._prepared.wire
         self.sample(lambda: platform.checker.fill(case, CLOSING_SEED, wire))
+
+        # In place a launch's result is the next one's input: a whole sample has no known outcome, one launch has.
         if case.in_place:
-            # A launch's result is the next one's input, so a whole sample has no known outcome: one launch has.
             platform.checker.fill(case, CLOSING_SEED, wire)
             platform.clock.time(self._prepared, 1)
         failure = platform.checker.check(case, CLOSING_SEED, wire) or platform.checker.overrun(case)
         result = self.result(failure or too_fast(case, statistics.median(self.samples), platform.clock.limits))
+
+        # After the samples, since it overwrites the buffers.
         if wire and result.right:
             result = replace(result, errors=wire_errors(platform, wire))
         reference = self._subject.reference
@@ -309,6 +325,8 @@ class _CollectiveCandidate(Candidate):
     def _scheduling(self) -> Scheduling | None:
         """*Collective*: return what the operating system did to the ranks, where they have cores."""
         ranks = self._platform.team.exchange((self._switches, tuple(sorted(self._cores))))
+
+        # Ranks on GPUs have no cores of their own.
         if not any(cores for _, cores in ranks):
             return None
         return Scheduling(
@@ -322,17 +340,19 @@ class _CollectiveCandidate(Candidate):
 class Reference:
     """What the machine gives while a case is measured: its memory, and the distance of its cores.
 
-    The copy is how long all ranks take to move the fewest bytes that the case must move, by the fastest method that the
-    platform knows.  A barrier of the ranks tells how far their cores are apart, which on a virtual machine is another
-    from one minute to the next: a hypervisor puts two virtual cores on one chip or on two, and small messages take
-    three times as long.  Both are timed in every round of a case's samples, not once.
+    The copy is how long all ranks take to move the fewest bytes that the case must move, by the fastest method of the
+    platform.  A barrier of the ranks tells how far their cores are apart.  Both are timed in every round of a case's
+    samples: a hypervisor moves virtual cores from one chip to another, and small messages take three times as long.
     """
 
     def __init__(self, case: Case, platform: Platform) -> None:
         self._platform = platform
-        # None where a time is of a part of an operation: messages in flight meet the same bytes again, in caches.
-        with platform.team.agreeing():
-            self._copies = list(platform.clock.floor(case)) if case.collective.parts == 1 else []
+        self._copies: list[Prepared] = []
+
+        # Not where a time is of a part of an operation: messages in flight meet the same bytes again, in caches.
+        if case.collective.parts == 1:
+            with platform.team.agreeing():
+                self._copies += platform.clock.floor(case)
         for copy in self._copies:
             platform.clock.time(copy, 1)  # the first one does not count
         with platform.team.agreeing():
@@ -379,11 +399,8 @@ def calibrate(prepared: Prepared, platform: Platform, sampling: Sampling, launch
 
 
 def steady_launches(prepared: Prepared, platform: Platform, launches: int) -> tuple[int, bool]:
-    """*Collective*: return as many launches as do not make one longer, at most those given, and whether there are any.
-
-    The time of an operation must not depend on how many are in a sample.  It does where launches fill a queue, for
-    example, and then the fewer are right.
-    """
+    """*Collective*: return how many launches, at most these, do not make one longer, and whether any do not."""
+    # An operation must not take longer for being one of many.  Where launches fill a queue it does: fewer are right.
     steady = True
     while launches >= _QUARTER:
         steady = not _longer(prepared, platform, launches)
@@ -394,10 +411,8 @@ def steady_launches(prepared: Prepared, platform: Platform, launches: int) -> tu
 
 
 def _longer(prepared: Prepared, platform: Platform, launches: int) -> bool:
-    """Return whether an operation takes longer among so many than among a quarter of them, in every one of some turns.
-
-    The first turn in which it does not is the last one: that is nearly always the first.
-    """
+    """Return whether an operation takes longer among so many than among a quarter of them, in each of some turns."""
+    # One turn in which it does not is enough, and is nearly always the first.
     for _ in range(_TURNS):
         few = _steady(prepared, platform, launches // _QUARTER)
         if _steady(prepared, platform, launches) <= _LONGER * few:
@@ -421,20 +436,17 @@ def _steady(prepared: Prepared, platform: Platform, launches: int) -> float:
 
 
 def _repeatable(platform: Platform, lasted: float) -> bool:
-    """Return whether a rank was off its core in what was timed last, and trying again may help.
-
-    What takes longer than a time slice on the core meets the other program again.
-    """
+    """Return whether a rank was off its core in what was timed last, and trying again may help."""
+    # What takes longer than a time slice on the core meets the other program again.
     return platform.clock.scheduled.spoiled and lasted * (1 - platform.clock.scheduled.off_core) < _SLICE
 
 
 def _held_up(prepared: Prepared, platform: Platform, launches: int, elapsed: float, nbytes: int) -> bool:
-    """Return whether ranks waited for a core, which takes as long before many operations as before one.
-
-    Samples of one operation would show nothing but that wait.
-    """
+    """Return whether ranks waited for a core, which takes as long before many operations as before one."""
     least, most = _WAIT
     if not least + nbytes / _SLOWEST < elapsed < most:
         return False
+
+    # Then so many times the launches take hardly longer, and a sample of few would show nothing but that wait.
     many = _MORE * launches
     return min(platform.clock.time(prepared, many) for _ in range(2)) * many < _GROWTH * elapsed

@@ -15,13 +15,13 @@ from collbench.cases import Sweep
 from collbench.host import signals
 from collbench.measure.interleave import Arm, Interleaving, Starts
 from collbench.measure.launcher_watchdog import WATCHDOG
-from collbench.measure.protocol import Ranks, Tell, WorkerHello
+from collbench.measure.protocol import Ranks, Tell, WorkerHello, tell_nobody
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.supervisor import Supervisor
 from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.results import Outcome, Result
 from collbench.results.facts import labelled
-from collbench.runfile.environment import Setting, describe
+from collbench.runfile.environment import Changes, describe
 from collbench.runfile.header import Header, Interleaved
 from collbench.runfile.schema import sweep_part
 from collbench.runfile.store import NAME, Reopened, Run, Writer
@@ -48,10 +48,10 @@ class Session:
         modelled: bool = False,
         existing: ResumedRun | None = None,
     ) -> None:
-        self._existing = existing
-        there = existing.results if existing else ()
         self.sweep = sweep
         self.modelled = modelled
+        self._existing = existing
+        results = existing.results if existing else ()
         self._joined: Joined | None = None
         self._ranks: Ranks
         if not isinstance(on, str):
@@ -59,14 +59,12 @@ class Session:
         elif launched:
             from collbench.measure import external_launcher  # the ranks' side: no supervisor needs it
 
-            self._ranks = self._joined = external_launcher.Joined(on, sweep, there)
+            self._ranks = self._joined = external_launcher.Joined(on, sweep, results)
         else:
-            run_folder = existing.path.parent if existing else folder
-            if sweep.starts == 1:
-                self._ranks = Supervisor(on, sweep, existing=there, folder=run_folder)
-            else:
-                self._ranks = Starts(on, sweep, there, run_folder)
+            self._ranks = Starts(on, sweep, results, existing.path.parent if existing else folder)
         self.leader = launched is None or launched[0] == 0
+
+        # Only the first process of a launcher stores the run.
         with self._agreeing():
             self._writer: Writer | None = None
             if self.leader and existing:
@@ -82,6 +80,7 @@ class Session:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            # Until the header is written, whatever goes wrong takes the run file with it.
             undo = stack.enter_context(ExitStack())
             undo.callback(self.discard)
             if not self.modelled:  # a prediction has nothing to end in order
@@ -101,9 +100,9 @@ class Session:
             self.topology = self.header.topology.name
             self.labels = [_label(name, self.header.environment.versions) for name in self.sweep.implementations]
             with self._agreeing():
-                if self._existing and self.leader:  # launchers give each rank variables of its own
-                    self._existing.refuse_other(self.header)
                 if self._existing:
+                    if self.leader:  # launchers give each rank variables of its own
+                        self._existing.refuse_other(self.header)
                     self.header = replace(self._existing.header, resumed=(*self._existing.header.resumed, _now()))
                 if self._writer:
                     self._writer.header(self.header)
@@ -118,7 +117,10 @@ class Session:
         return self._joined.agreeing() if self._joined else nullcontext()
 
     def _note_hang(self, reason: str) -> str:
-        """Note that the run ends since nothing goes on; nobody but this thread does anything any more."""
+        """Write the failed row and the end of the run file, and return where it is.
+
+        Called by the watchdog's thread while the main thread hangs.
+        """
         if not self._writer or not self._joined:
             return ""
         self._writer.append(self._joined.failed(f"{reason}; the run ends here"))
@@ -140,12 +142,14 @@ class Session:
         """The core of each rank, where ranks are bound."""
         return self._ranks.greeting.cores
 
-    def run(self, tell: Tell = lambda words: None) -> Iterator[Result]:
+    def run(self, tell: Tell = tell_nobody) -> Iterator[Result]:
         """Yield what exists of a run that goes on, then each new result once it is on disk; tell what is at work."""
         self._ranks.tell = tell
         for result in self._existing.results if self._existing else ():
             self.results.append(result)
             yield result
+
+        # On disk before it is shown, and before the next case starts.
         for result in self._ranks.run():
             self.results.append(result)
             if self._writer:
@@ -169,9 +173,10 @@ class Session:
 
 def _label(name: str, versions: Mapping[str, str]) -> str:
     """Return what rows of that name will be called, by what the ranks say of their MPI library."""
-    implementation, (_, at, suffix) = find(name), name.partition("@")
+    implementation = find(name)
     if not implementation or not implementation.library or "cpu" not in implementation.platforms:
         return name
+    _, at, suffix = name.partition("@")
     version = versions.get(f"mpi{at}{suffix}", "")
     return labelled(name, short_name(version)) if version else name
 
@@ -193,19 +198,19 @@ def _now() -> str:
 class _OneArm(Ranks):
     """One setting of a pair, whose ranks are there already: what a Session needs of them."""
 
-    def __init__(self, pair: Interleaving, place: int, interleaved: Interleaved) -> None:
-        self._pair, self._place, self._interleaved = pair, place, interleaved
+    def __init__(self, pair: Interleaving, arm: int, interleaved: Interleaved) -> None:
+        self._pair, self._arm, self._interleaved = pair, arm, interleaved
 
     def start(self, stack: ExitStack) -> WorkerHello:
         """Return the hello of the setting's ranks, which the pair starts and ends."""
-        starts = self._pair.arms[self._place].ranks
+        starts = self._pair.arms[self._arm].ranks
         hello = starts[0].greeting
         return replace(hello, starts=len(starts), interleaved=replace(self._interleaved, cores=hello.cores))
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the setting, in the order of the table."""
         for number, _ in enumerate(self._pair.cases):
-            yield from self._pair.results(number, self._place)
+            yield from self._pair.results(number, self._arm)
 
 
 class PairedSession:
@@ -215,20 +220,25 @@ class PairedSession:
     are each a change of the environment, what to call it in the header, and the folder of its run file.
     """
 
-    def __init__(self, platform: str, sweep: Sweep, settings: Sequence[tuple[Setting, str, Path]]) -> None:
-        named = tuple({name: None for setting, _, _ in settings for name in setting.names})
+    def __init__(self, platform: str, sweep: Sweep, settings: Sequence[tuple[Changes, str, Path]]) -> None:
+        # Each setting's header tells of all variables that differ.
+        named: dict[str, None] = {}
+        for changes, _, _ in settings:
+            named |= dict.fromkeys(changes)
         arms = []
-        for setting, name, folder in settings:
-            starts = [Supervisor(platform, sweep, setting, named, folder=folder) for _ in range(sweep.starts)]
+        for changes, name, folder in settings:
+            starts = [Supervisor(platform, sweep, changes, tuple(named), folder=folder) for _ in range(sweep.starts)]
             arms.append(Arm(starts, sweep, name))
         self.sweep = sweep
         self._pair = Interleaving(platform, arms)
         self._open = ExitStack()
         run = str(uuid.uuid4())
         self.sessions: list[Session] = []
+
+        # Both files are made at once, or none: the second folder may be taken.
         with ExitStack() as undo:
-            for place, (_, name, folder) in enumerate(settings):
-                arm = _OneArm(self._pair, place, Interleaved(id=run, setting=name))
+            for number, (_, name, folder) in enumerate(settings):
+                arm = _OneArm(self._pair, number, Interleaved(id=run, setting=name))
                 self.sessions.append(Session(arm, sweep, None, folder))
                 undo.callback(self.sessions[-1].discard)
             self._undo = undo.pop_all()
@@ -246,7 +256,7 @@ class PairedSession:
     def __exit__(self, *exception: Any) -> None:
         self._open.__exit__(*exception)
 
-    def run(self, tell: Tell = lambda words: None) -> Iterator[tuple[Result, Result]]:
+    def run(self, tell: Tell = tell_nobody) -> Iterator[tuple[Result, Result]]:
         """Yield the results of the two settings for each case and implementation once they are on disk."""
         self._pair.tell = tell
         first, second = self.sessions

@@ -17,9 +17,9 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from collbench.algorithms import is_library
 from collbench.cases import Case, Sampling, Sweep
@@ -29,14 +29,13 @@ from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
 from collbench.measure import protocol
 from collbench.measure.launcher_watchdog import no_progress
-from collbench.measure.protocol import Ranks, Tell, WorkerHello
-from collbench.measure.resumed import tasks
+from collbench.measure.protocol import Tell, WorkerHello, tell_nobody
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library, own
 from collbench.records import convert
 from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped
-from collbench.runfile.environment import UNCHANGED, Setting
+from collbench.runfile.environment import Changes, changed
 from collbench.runfile.schema import case_fields, sweep_part, to_result
 from collbench.topology.discover_cpu import free
 from collbench.topology.discovered import small_shared_memory
@@ -50,9 +49,10 @@ LOCAL_ONLY = {
     "OMPI_MCA_oob_tcp_if_include": "lo",
     "PMIX_MCA_ptl_tcp_if_include": "lo",
 }
-"""Nothing on the network is to reach ranks of one machine: by default MPI libraries listen on every address for ranks
-that never come.  What the user has set of the same library stays as it is.  A process that starts no MPI gets none of
-them: NCCL's plugins read some, and the run file would keep what nothing heeded."""
+"""Variables that keep ranks of one machine off the network: by default MPI libraries listen on every address.
+
+What the user has set of the same library stays.  A process without MPI gets none of them: NCCL's plugins read some.
+"""
 
 _EXIT_BY_SIGNAL = re.compile(
     r"EXIT STRING: .+? \(signal (\d+)\)|^\[\d+\]\d+:Return code = \d+, signaled with (.+)$", re.MULTILINE
@@ -62,6 +62,7 @@ _WITHOUT_ROOM = (signal.SIGBUS, signal.SIGSEGV)  # how MPICH ends where /dev/shm
 
 _STOPPING = 5.0  # seconds for ranks to end by themselves
 _DYING = 10.0  # seconds for a killed process to be gone, unless it hangs in a driver
+_LOOK = 0.2  # seconds between two looks at ranks that say nothing
 _SLOWEST = 50e6  # bytes per second that filling, checking and moving a case's buffers may at worst take
 _LAST = {
     StartFailed.__name__: (2, "its library did not start, 2 times: tried no more"),
@@ -78,20 +79,23 @@ def rank_command(platform: str, ranks: int, library: Library | None = None) -> l
     return [*(library or own()).command(ranks), *python] if find_platform(platform).process_per_rank else python
 
 
-def rank_environment(platform: str, folder: Path, setting: Setting, library: Library | None = None) -> dict[str, str]:
+def rank_environment(platform: str, folder: Path, changes: Changes, library: Library | None = None) -> dict[str, str]:
     """Return the environment of ranks: how they find their supervisor, and which MPI library to load."""
-    given = unlaunched(os.environ)
+    environment = unlaunched(os.environ)
     by_mpi = find_platform(platform).process_per_rank
     if by_mpi:
-        networks = [name for name in given if re.match(r"UCX_(TLS|NET_DEVICES)$|FI_(PROVIDER|TCP)", name)]
-        chosen = {name.partition("_")[0] for name in networks}  # libraries whose network the user chose
-        given = {name: value for name, value in LOCAL_ONLY.items() if name.partition("_")[0] not in chosen} | given
-    changed = setting.applied(given | {"OMP_NUM_THREADS": "1"})
+        # Each library's network stays as the user has set it: `UCX` or `FI` is what its variables begin with.
+        networks = [name for name in environment if re.match(r"UCX_(TLS|NET_DEVICES)$|FI_(PROVIDER|TCP)", name)]
+        chosen = {name.partition("_")[0] for name in networks}
+        for name, value in LOCAL_ONLY.items():
+            if name.partition("_")[0] not in chosen:
+                environment.setdefault(name, value)
+    environment = changed(environment | {"OMP_NUM_THREADS": "1"}, changes)
     if by_mpi:
-        changed = (library or own()).environment(changed)
-    changed = isolated(changed)
-    others = filter(None, changed.get("PYTHONPATH", "").split(os.pathsep))
-    return changed | {
+        environment = (library or own()).environment(environment)
+    environment = isolated(environment)
+    others = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    return environment | {
         protocol.FOLDER: str(folder),
         protocol.SUPERVISOR: str(os.getpid()),
         protocol.PLATFORM: platform,
@@ -102,11 +106,12 @@ def rank_environment(platform: str, folder: Path, setting: Setting, library: Lib
 
 def signal_of(printed: str) -> int | None:
     """Return by which signal a rank was ended, as the launcher printed it; None if it says nothing of one."""
-    named = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
-    found = _EXIT_BY_SIGNAL.findall(printed)
-    numbers = [int(number) if number else named.get(word.strip(), 0) for number, word in found]
-    own_end = [number for number in numbers if number not in _TO_THE_OTHERS]
-    return next(iter(own_end or numbers), None)
+    by_name = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
+    numbers = [int(number or by_name.get(name.strip(), 0)) for number, name in _EXIT_BY_SIGNAL.findall(printed)]
+
+    # The launcher has the other ranks follow the one that ended first.
+    first = [number for number in numbers if number not in _TO_THE_OTHERS]
+    return next(iter(first or numbers), None)
 
 
 def seconds_for(case: Case, sampling: Sampling) -> float:
@@ -116,8 +121,12 @@ def seconds_for(case: Case, sampling: Sampling) -> float:
 
 def _new_log(folder: Path, name: str) -> Path:
     """Return a file for what a set of ranks prints, which no other set has: `NAME.log`, `NAME-2.log` and so on."""
-    names = chain([f"{name}.log"], (f"{name}-{number}.log" for number in count(2)))
-    return next(path for path in map(folder.joinpath, names) if not path.exists())
+    path = folder / f"{name}.log"
+    for number in count(2):
+        if not path.exists():
+            break
+        path = folder / f"{name}-{number}.log"
+    return path
 
 
 def _name(case: Case) -> str:
@@ -138,21 +147,25 @@ class Workers:
     """One set of rank processes: how they are started, spoken to, and ended."""
 
     def __init__(
-        self, platform: str, sweep: Sweep, setting: Setting, library: Library | None, folder: Path | None
+        self, platform: str, sweep: Sweep, changes: Changes, library: Library | None, folder: Path | None
     ) -> None:
         self._sweep = sweep
         self._startup = find_platform(platform).startup
         self._channel: protocol.Channel | None = None
         self._files: list[str] = []
         self._pids: tuple[int, ...] = ()
-        command = rank_command(platform, sweep.ranks, library)  # asks launchers: nothing is there to be left yet
+        self._seen = 0, 0.0  # the last beat of the ranks, and when it or a message came
+        command = rank_command(platform, sweep.ranks, library)
         with ExitStack() as undo:
             try:
-                self._begun = time.time() - 1.0  # files' times are those of the kernel's last tick
+                # A second earlier: the times of files are those of the kernel's last tick.
+                self._begun = time.time() - 1.0
                 self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
                 undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
                 (self._folder / SCRATCH).mkdir()
-                environment = rank_environment(platform, self._folder, setting, library)
+                environment = rank_environment(platform, self._folder, changes, library)
+
+                # What a library prints since the user asked for it goes to the folder of the run, and stays.
                 self._log, self.messages = self._folder / "log", ""
                 debug = find_platform(platform).debug
                 if environment.get(debug):
@@ -174,12 +187,13 @@ class Workers:
             except OSError as error:
                 raise PlatformError(
                     f"the ranks did not start: {error}; they need a folder for temporary files "
-                    "with some room: set TMPDIR to one"
+                    "with some room and a short path: set TMPDIR to one"
                 ) from None
             undo.pop_all()
 
     def greet(self, named: Sequence[str], cores: Sequence[int]) -> WorkerHello:
         """Wait for the ranks' hello to the sweep; PlatformError with their reason if they cannot start."""
+        # One deadline for all of it: compiling kernels on a cold machine takes most.
         deadline = time.monotonic() + self._startup
         self._channel = self._accept(deadline)
         try:
@@ -214,33 +228,39 @@ class Workers:
         order = {"case": case_fields(case), "implementations": names, "sampling": sampling, "launches": launches}
         try:
             self._channel.send(order)
-            while "done" not in (message := self._receive(case, tell)):
+            self._seen = self._heartbeat.read()[0], time.monotonic()
+            while True:
+                message = self._channel.receive(_LOOK)
+                if message is None:
+                    self._look_for_progress(case, tell)
+                    continue
+                if "done" in message:
+                    return
+                if "result" not in message:
+                    reason = str(message.get("failed") or message["refused"])
+                    raise WorkersLost(case, reason, self._heartbeat.read()[1], message.get("error", ""))
                 if result := to_result(message["result"]):
                     yield result
+                self._seen = self._heartbeat.read()[0], time.monotonic()
         except protocol.Closed:
             raise WorkersLost(case, self._last_words(), self._heartbeat.read()[1]) from None
 
-    def _receive(self, case: Case, tell: Tell) -> dict[str, Any]:
-        """Return the next message; WorkersLost if for too long nothing new is begun."""
-        assert self._channel
+    def _look_for_progress(self, case: Case, tell: Tell) -> None:
+        """Tell what silent ranks are at; WorkersLost if for too long nothing new is begun, Closed if they ended."""
+        if self._process.poll() is not None:
+            raise protocol.Closed
         timeout = seconds_for(case, self._sweep.sampling)
-        beats, since = self._heartbeat.read()[0], time.monotonic()
-        while True:
-            if message := self._channel.receive(0.2):
-                if "failed" in message or "refused" in message:
-                    reason = message.get("failed") or message["refused"]
-                    raise WorkersLost(case, str(reason), self._heartbeat.read()[1], message.get("error", ""))
-                return message
-            if self._process.poll() is not None:
-                raise protocol.Closed
-            now, name, phase = self._heartbeat.read()
-            if phase:
-                tell(f"{name}: {phase}" if name else phase)
-            if now != beats:
-                beats, since = now, time.monotonic()
-            elif time.monotonic() - since > timeout:
-                reasons = no_progress(timeout, phase), protocol.ask(self._server)
-                raise WorkersLost(case, "; ".join(filter(None, reasons)), name, TimedOut.__name__)
+        beats, name, phase = self._heartbeat.read()
+        if phase:
+            tell(f"{name}: {phase}" if name else phase)
+
+        # Ranks say nothing while they take samples: the heartbeat tells slow ones from those that hang.
+        before, since = self._seen
+        if beats != before:
+            self._seen = beats, time.monotonic()
+        elif time.monotonic() - since > timeout:
+            reasons = no_progress(timeout, phase), protocol.ask(self._server)
+            raise WorkersLost(case, "; ".join(filter(None, reasons)), name, TimedOut.__name__)
 
     def _last_words(self) -> str:
         """Return why the ranks ended, from what they and the launcher printed."""
@@ -248,12 +268,13 @@ class Workers:
             self._process.wait(5)  # the launcher says how a rank ended once all others have
         printed = self._log.read_text(encoding="utf-8", errors="replace")
         if killed := signal_of(printed):
-            ended = f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"
-            sentence = killed in _WITHOUT_ROOM and small_shared_memory(free(Path("/dev/shm")))
-            return f"{ended}; {sentence}" if sentence else ended
+            reasons = [f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"]
+            if killed in _WITHOUT_ROOM:
+                reasons.append(small_shared_memory(free(Path("/dev/shm"))))
+            return "; ".join(filter(None, reasons))
         errors = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)\b.*)$", printed, re.MULTILINE)
-        words = f": {errors[-1]}" if errors else self._printed()
-        return f"a rank ended with status {self._process.returncode}{words}"
+        last = f": {errors[-1]}" if errors else self._printed()
+        return f"a rank ended with status {self._process.returncode}{last}"
 
     def _printed(self) -> str:
         """Return the last line that the ranks and the launcher printed, if any."""
@@ -261,23 +282,26 @@ class Workers:
         return f": {lines[-1]}" if lines else ""
 
     def stop(self) -> None:
-        """Tell the ranks to end, and wait until they have left nothing behind, unless a signal is waiting.
-
-        The launcher is not waited for: MPICH's gforker spins for a second or more where two ranks end at once.
-        """
+        """Tell the ranks to end, and wait until they have left nothing behind, unless a signal is waiting."""
         assert self._channel
+
+        # Nobody waits for the launcher: MPICH's gforker spins for a second or more where two ranks end at once.
         with contextlib.suppress(protocol.Closed):
             self._channel.send({"stop": True})
             deadline = time.monotonic() + _STOPPING
             while any(map(processes.is_alive, self._pids)) and time.monotonic() < deadline and not signals.pending():
                 time.sleep(0.02)
+
+        # Ranks that are gone in good order have removed their names, which may soon be others'.
         if not any(map(processes.is_alive, self._pids)):
-            self._files = []  # gone in good order; the names may soon be others'
+            self._files = []
 
     def kill(self) -> None:
         """End every process at once, and remove what a killed process cannot."""
         processes.end_marked(protocol.FOLDER, str(self._folder), self._files)
-        if self._channel is None:  # ranks that have greeted leave no names
+
+        # Ranks that have greeted leave no names of shared memory.
+        if self._channel is None:
             processes.unlink_orphans(self._begun)
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()  # where /proc does not show it
@@ -287,41 +311,48 @@ class Workers:
             self._channel.close()
         self._server.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+        # A log in the folder of the run stays, unless nothing was printed.
         with contextlib.suppress(OSError):
-            if not self._log.stat().st_size:  # nothing was printed
+            if not self._log.stat().st_size:
                 self._log.unlink()
 
 
 @dataclass
-class Supervisor(Ranks):
-    """The ranks of one run, restarted as needed; a context manager that leaves none behind.
+class Supervisor:
+    """One set of ranks, restarted as needed; a context manager that leaves none behind.
 
-    `setting` changes the environment of the ranks; their hello tells of the variables that are `named` too.  On a CPU
+    `changes` are those of the ranks' environment; their hello tells of the variables that are `named` too.  On a CPU
     they load that MPI `library`, or the one that mpi4py finds.  What a library prints because the user has asked for it
     (NCCL_DEBUG) goes to a file in the `folder` of the run.
     """
 
     platform: str
     sweep: Sweep
-    setting: Setting = UNCHANGED
+    changes: Changes = field(default_factory=dict)
     named: tuple[str, ...] = ()
     library: Library | None = None
-    existing: Sequence[Result] = ()  # rows that are not to be measured
     folder: Path | None = None
+    greeting = WorkerHello()
+    tell: Tell = tell_nobody
     _workers: Workers | None = None
     _losses: list[WorkersLost] = field(default_factory=list)
 
-    def start(self, stack: ExitStack) -> WorkerHello:
-        """Start the ranks; signals that come from then on are for the end."""
-        stack.enter_context(signals.deferred())
-        return self._start()
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            # Signals that come from now on are for the end.
+            stack.enter_context(signals.deferred())
+            self.greeting = self._start()
+            self._open = stack.pop_all()
+        return self
 
     def _start(self) -> WorkerHello:
         """Start fresh ranks and return their hello; PlatformError, and no ranks, if they cannot start."""
-        # The same cores whenever ranks are started.
-        cores = find_platform(self.platform).cores(self.sweep.ranks) if self.sweep.bind == "core" else ()
+        cores: Sequence[int] = ()
+        if self.sweep.bind == "core":  # the same ones whenever ranks are started
+            cores = find_platform(self.platform).cores(self.sweep.ranks)
         try:
-            self._workers = Workers(self.platform, self.sweep, self.setting, self.library, self.folder)
+            self._workers = Workers(self.platform, self.sweep, self.changes, self.library, self.folder)
             return self._workers.greet(self.named, cores)
         except BaseException:
             self._kill()
@@ -340,15 +371,6 @@ class Supervisor(Ranks):
         finally:
             self._open.__exit__(kind, *rest)
 
-    def run(self) -> Iterator[Result]:
-        """Yield every result of the sweep as it arrives; the last one says so where no ranks can be had any more."""
-        for case, names, sampling in tasks(self.sweep, self.existing):
-            try:
-                yield from self.measure(case, names, sampling)
-            except RanksLost as loss:
-                yield Failed(case, loss.implementation, self.platform, f"{loss}; the run ends here")
-                return
-
     def _start_again(self, implementation: str) -> None:
         """Start fresh ranks where the first ones stood; RanksLost, before the implementation's turn, if none can be."""
         try:
@@ -358,19 +380,13 @@ class Supervisor(Ranks):
         except PlatformError as error:
             raise RanksLost(error, implementation) from None
 
-    def _reason(self, loss: WorkersLost) -> str:
-        """Remember a loss, and return its reason; what a compiler says of a source is said once."""
-        same = [other for other in self._losses if (other.error, other.reason) == (SourceError.__name__, loss.reason)]
-        self._losses.append(loss)
-        return f"its kernel could not be compiled, as for {same[0].implementation}" if same else loss.reason
-
     def _hopeless(self, name: str) -> str:
         """Return why an implementation is tried no more; "" while it is."""
-        for error, (tries, words) in _LAST.items():
+        for error, (tries, reason) in _LAST.items():
             losses = [loss for loss in self._losses if (loss.implementation, loss.error) == (name, error)]
             if len(losses) >= tries:
                 where = ", ".join(dict.fromkeys(_name(loss.case) for loss in losses))
-                return words.format(where=where, why=losses[-1].reason)
+                return reason.format(where=where, why=losses[-1].reason)
         return ""
 
     def measure(
@@ -383,6 +399,8 @@ class Supervisor(Ranks):
                 yield Skipped(case, name, self.platform, reason)
             else:
                 waiting.append(name)
+
+        # Each turn of the loop is a set of ranks: all results come from the first, unless it is lost.
         while waiting:
             if self._workers is None:
                 self._start_again(waiting[0])
@@ -397,12 +415,25 @@ class Supervisor(Ranks):
                 messages = self._workers.messages
                 self._kill()
                 if waiting:
-                    loss.implementation = loss.implementation if loss.implementation in waiting else waiting[0]
-                    waiting.remove(loss.implementation)
-                    reason = self._reason(loss)
-                    if messages and is_library(loss.implementation):
-                        reason = f"{reason}; its library's messages are in {messages}"
-                    yield Failed(case, loss.implementation, self.platform, reason)
+                    yield self._charge(loss, waiting, messages)
                 else:
                     notice = f"after the last result of {case.title}: {loss}; fresh ranks go on"
                     warnings.warn(notice, Notice, stacklevel=2)
+
+    def _charge(self, loss: WorkersLost, waiting: list[str], messages: str) -> Failed:
+        """Return the row of the implementation that cost the ranks, which waits no more."""
+        # The heartbeat names who ran.  If the result of that one had come, the next one pays.
+        if loss.implementation not in waiting:
+            loss.implementation = waiting[0]
+        waiting.remove(loss.implementation)
+
+        # What a compiler says of a source is said once.
+        reason = loss.reason
+        for other in self._losses:
+            if (other.error, other.reason) == (SourceError.__name__, loss.reason):
+                reason = f"its kernel could not be compiled, as for {other.implementation}"
+                break
+        self._losses.append(loss)
+        if messages and is_library(loss.implementation):
+            reason = f"{reason}; its library's messages are in {messages}"
+        return Failed(loss.case, loss.implementation, self.platform, reason)

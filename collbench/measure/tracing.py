@@ -35,7 +35,9 @@ def explain(
 ) -> Iterator[Result]:
     """Yield an explanation for each implementation, in their order; what is skipped or wrong as `measure` would.
 
-    Raises CaseFailed when a kernel gives up waiting; the platform must then be opened anew.
+    Raises:
+        CaseFailed: A kernel gave up waiting; the platform must be opened anew.
+
     """
     for implementation in implementations:
         heartbeat(implementation.name)
@@ -75,7 +77,7 @@ def _explanation(
 ) -> Explanation:
     """Time plain and traced operations in turn; the tracks are those of the round of median length."""
     platform.checker.fill(case, SEEDS[1])
-    _tracks(platform)  # those left by the checks
+    _tracks(platform)  # clears what the checks have left
     launches, _ = steady_launches(plain, platform, calibrate(plain, platform, sampling, nbytes=case.nbytes))
     rounds = []
     for _ in range(_ROUNDS):
@@ -84,6 +86,8 @@ def _explanation(
             if not timed.spoiled:
                 break
         rounds.append(timed)
+
+    # What is drawn is one real operation: no mean of several has all its waits in their places.
     shown = sorted(rounds, key=lambda timed: timed.traced)[len(rounds) // 2]
     origin = min((track.start for track in shown.tracks), default=0.0)
     tracks = []
@@ -115,9 +119,11 @@ def _time(plain: Prepared, traced: Prepared, platform: Platform, launches: int, 
 
 
 def _tracks(platform: Platform) -> list[Track]:
-    """Return the tracks in the logs of all ranks, and clear the logs; each device has its own clock and rate."""
+    """Return the tracks in the logs of all ranks, and clear the logs."""
     logs = {rank: platform.logs.take_logs(rank) for rank in platform.local}
     tracks = []
+
+    # Each device has its own clock: `offset` puts its moments onto the clock of all.
     for ranks, offset in platform.logs.log_clocks().items():
         for track in tracelog.tracks({rank: logs[rank] for rank in ranks}):
             tracks.append(replace(track, start=track.start + offset))
@@ -140,19 +146,18 @@ class _Watcher:
     def tracks(self) -> Iterator[Track]:
         """Yield the track of each rank; a rank that does nothing waits, for others or for the host."""
         for rank in self.platform.local:
-            own = [(phase, at(begun), at(ended)) for holder, phase, begun, ended in self.noted if holder == rank]
-            spans = list(_with_gaps(own))
-            sums = {phase: sum(span.seconds for span in spans if span.phase == phase) for phase in PHASES}
-            yield Track(rank, 0, own[0][1], own[-1][2] - own[0][1], sums, tuple(spans))
-
-
-def _with_gaps(noted: Sequence[tuple[str, float, float]]) -> Iterator[Span]:
-    origin = before = noted[0][1]
-    for phase, begun, ended in noted:
-        if begun > before:
-            yield Span(WAITED, before - origin, begun - before)
-        yield Span(phase, begun - origin, ended - begun)
-        before = ended
+            moments = [(phase, at(begun), at(ended)) for who, phase, begun, ended in self.noted if who == rank]
+            origin = before = moments[0][1]
+            spans: list[Span] = []
+            for phase, begun, ended in moments:
+                if begun > before:
+                    spans.append(Span(WAITED, before - origin, begun - before))
+                spans.append(Span(phase, begun - origin, ended - begun))
+                before = ended
+            spent = dict.fromkeys(PHASES, 0.0)
+            for span in spans:
+                spent[span.phase] += span.seconds
+            yield Track(rank, 0, origin, before - origin, spent, tuple(spans))
 
 
 def _watch(prepared: Prepared, platform: Platform) -> tuple[float, list[Track]]:

@@ -17,7 +17,7 @@ from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import WINDOW_HEAD, Region, buffers
 
 ROUNDS, FEWEST = 1000, 20
-_TRIED = 10  # rounds that tell how many there is time for: where ranks take turns on a core each takes milliseconds
+_TRIED = 10  # rounds that tell for how many there is time
 _SECONDS = 0.4  # for the rounds of one kind
 _SEED = 1
 _KERNELS = "errors.cu"
@@ -34,8 +34,12 @@ def wire_errors(platform: Platform, wire: Wire) -> Study:
     if key not in _KNOWN:
         dtype, redop = DATATYPES["float"], REDUCTIONS["sum"]
         case = Case(find_collective("allreduce"), LEARNT * dtype.itemsize, dtype, redop, 0, platform.ranks, False)
+
+        # Without feedback and with it, on the same numbers.
         plain = _Rounds(platform, case, wire, narrow.prepare(wire, case, platform))
         fed = _Rounds(platform, case, wire, narrow.prepare(wire, case, platform, narrow.FEEDBACK))
+
+        # Where ranks take turns on a core, each round takes milliseconds: then fewer must do.
         start = time.perf_counter()
         plain.run(_TRIED)
         slowest = max(platform.team.exchange((time.perf_counter() - start) / _TRIED))
@@ -55,18 +59,20 @@ class _Rounds:
         self._state = {rank: platform.memory.address(Region.WINDOW, rank) + private for rank in platform.local}
 
     def run(self, rounds: int) -> Lost:
-        """*Collective*: return the errors of so many rounds, by what rank 0 holds, which all ranks hold alike."""
+        """*Collective*: return the errors of so many rounds."""
         platform = self._platform
         for rank in platform.local:
             self._launch("study_clear", rank, np.uint64(self._state[rank]), np.uint64(STATE_NBYTES * LEARNT // 4))
         for number in range(rounds):
             self._round(number)
-        own = None
+
+        # All ranks hold the same sums: rank 0 tells the others what they come to.
+        errors = None
         if 0 in platform.local:
-            place = self._state[0] + _LOSSES * LEARNT
-            own = lost(platform.launcher.fetch(0, place, LEARNT * _SUMS.itemsize).view(_SUMS), rounds)
-        found: Lost = next(filter(None, platform.team.exchange(own)))
-        return found
+            sums = platform.launcher.fetch(0, self._state[0] + _LOSSES * LEARNT, LEARNT * _SUMS.itemsize)
+            errors = lost(sums.view(_SUMS), rounds)
+        told: Lost = next(filter(None, platform.team.exchange(errors)))
+        return told
 
     def _round(self, number: int) -> None:
         count, seed, turn = np.uint64(LEARNT), np.uint32(_SEED), np.uint32(number)

@@ -66,8 +66,7 @@ def execute_case(
             case, names, platform, sampling, heartbeat, launches
         )
         return results
-    known = algorithms.implementations()
-    chosen = [known[name] for name in names]
+    chosen = [algorithms.implementations()[name] for name in names]
     if sampling.traced:
         from collbench.measure.tracing import explain
 
@@ -77,14 +76,17 @@ def execute_case(
 
 def main() -> None:
     """Serve one supervisor until it says stop or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # sent by the launcher when another rank has died: go at once
+    # The launcher sends it when another rank has died: go at once.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     folder = Path(os.environ[FOLDER])
     _die_with(int(os.environ[SUPERVISOR]), folder)
     world: Team = MpiProcesses.of_world() if find_platform(os.environ[PLATFORM]).process_per_rank else Alone()
     if isinstance(world, MpiProcesses):
         world.hang_bells(folder)
+
+    # Once every rank has the shared memory, its name can go: then it is gone with the last of them.
     world.meet()
-    processes.unlink_mpich_memory()  # which every rank has now
+    processes.unlink_mpich_memory()
     channel = None
     try:
         channel = protocol.connect(folder) if world.leader else None
@@ -94,7 +96,8 @@ def main() -> None:
             _say_why(error, channel)
             world.abort()
     except protocol.Closed:
-        time.sleep(2 * _GRACE)  # the supervisor is gone: the thread that watches tidies up, which an abort would not
+        # The supervisor is gone: the thread that watches it tidies up, which an abort would not.
+        time.sleep(2 * _GRACE)
         world.abort()
     except BaseException:  # perhaps of the other ranks' or a compiler's end, which that thread brings about
         if _TIDYING.is_set():
@@ -121,8 +124,11 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
     requested = needs(sweep, os.environ[PLATFORM])
     if isinstance(world, MpiProcesses):  # whose kernels are compiled
         compiler.prove_compiler(world)
-    world.bind(first["cores"])  # before memory is touched, which lies near the core that touches it first
+
+    # Before memory is touched, which lies near the core that touches it first.
+    world.bind(first["cores"])
     platform = open_platform(sweep, requested, os.environ[PLATFORM], world)
+
     # What the supervisor must know to write the header, and to clean up after ranks that were killed.
     hello = {
         "pids": world.exchange(os.getpid()),
@@ -135,6 +141,8 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
         channel.send(hello)
         threading.Thread(target=protocol.answer, args=(Path(os.environ[FOLDER]), platform.waits), daemon=True).start()
     beat = heartbeat.beat if channel else lambda *_: None
+
+    # Ranks without an order sleep in the broadcast.
     while "case" in (order := _next_order(world, channel)):
         case, sampling = to_case(order["case"]), convert(order["sampling"], Sampling)
         for result in execute_case(case, order["implementations"], platform, sampling, beat, order["launches"]):
@@ -157,6 +165,8 @@ def _die_with(supervisor: int, folder: Path) -> None:
         lock = os.open(folder, os.O_RDONLY)
     except OSError:
         os._exit(1)  # somebody has tidied up
+
+    # It may have ended before this process could watch it.
     try:
         wait = processes.watch_end(supervisor)
     except ProcessLookupError:
@@ -171,10 +181,8 @@ def _die_with(supervisor: int, folder: Path) -> None:
 
 
 def _tidy(folder: Path, lock: int) -> NoReturn:
-    """End what belongs to the run of that folder, launcher and compilers too, remove what it leaves, and this process.
-
-    `lock` is the folder opened: the rank that locks it first does this, lest two stop each other.
-    """
+    """End all processes of the run of that folder, launcher and compilers too, and remove what they leave."""
+    # The rank that locks the folder first does this, lest two stop each other.
     fcntl.flock(lock, fcntl.LOCK_EX)
     processes.end_marked(FOLDER, str(folder), processes.shared_files())
     shutil.rmtree(folder, ignore_errors=True)

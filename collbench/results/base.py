@@ -205,7 +205,7 @@ class Sampled(Observed, frozen=True):
         raise NotImplementedError
 
 
-class Expected(Answers):
+class FromModel(Answers):
     """A Timed result that a model predicts, with the band in which nine of ten should lie."""
 
     origin = "predicted"

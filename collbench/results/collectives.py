@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from statistics import fmean, median
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -12,7 +12,7 @@ from msgspec import Meta
 from collbench import stats
 from collbench.datatypes import Study
 from collbench.records import Record
-from collbench.results.base import CaseResult, Expected, Observed, Sampled, Timed
+from collbench.results.base import CaseResult, FromModel, Observed, Sampled, Timed
 from collbench.results.facts import Outcome, Scheduling
 from collbench.stats import Spread
 from collbench.units import FASTEST, Count, Duration, Seconds
@@ -54,25 +54,28 @@ class Measurement(Sampled, frozen=True, tag="measurement"):
 
     def joined(self, results: Sequence[Self]) -> Self:
         """Return all rounds of one implementation as one result; this is the last round."""
-        floors = [result.floor for result in results if result.floor is not None]
-        barriers = [result.barrier for result in results if result.barrier is not None]
         return replace(
             self,
-            seconds=tuple(sample for result in results for sample in result.seconds),
+            seconds=tuple(chain.from_iterable(result.seconds for result in results)),
             rounds=tuple(len(result.seconds) for result in results),
-            floor=median(floors) if floors else None,
-            barrier=median(barriers) if barriers else None,
+            floor=_median_known(result.floor for result in results),
+            barrier=_median_known(result.barrier for result in results),
             scheduling=Scheduling.joined((result.scheduling, len(result.times)) for result in results),
         )
+
+
+def _median_known(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def sample_in_words(results: Iterable[CaseResult]) -> str:
     """Return `the mean of 64 to 4,096 operations`, where samples are means; else nothing."""
     counts = {result.launches for result in results if isinstance(result, Measurement) and result.times}
-    if max(counts, default=1) == 1:
+    least, most = min(counts, default=1), max(counts, default=1)
+    if most == 1:
         return ""
-    least, most = min(counts), max(counts)
-    return f"the mean of {f'{least:,} to ' if least < most else ''}{most:,} operations"
+    return f"the mean of {least:,} to {most:,} operations" if least < most else f"the mean of {most:,} operations"
 
 
 class Reported(Observed, frozen=True, tag="reported"):
@@ -134,7 +137,7 @@ class Reported(Observed, frozen=True, tag="reported"):
         return replace(self, seconds=max(self.rounds), samples=()) if self.rounds else self
 
 
-class Prediction(Expected, Timed, frozen=True, tag="prediction"):
+class Prediction(FromModel, Timed, frozen=True, tag="prediction"):
     """What a case should take by the model: seconds of an operation, and the band in which nine of ten should lie."""
 
     seconds: Seconds
@@ -234,6 +237,8 @@ class Explanation(CaseResult, frozen=True, tag="explanation"):
             return math.nan
         if part == LAUNCH:
             return max(0.0, self.traced - sum(map(self.spent, PHASES)))
+
+        # Of a rank's blocks the slowest counts: sorted last, it stays.
         longest = {track.rank: track for track in sorted(self.tracks, key=lambda track: track.seconds)}
         return fmean(track.spent[part] for track in longest.values())
 

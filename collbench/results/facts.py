@@ -42,6 +42,8 @@ def labelled(implementation: str, library: str) -> str:
         return implementation
     name = family(implementation)
     product, _, version = library.partition(" ")
+
+    # An implementation that has its library's name needs no second one.
     if product.lower() == name and version:
         return f"{name}: {version}"
     return f"{name}: {library}"
@@ -82,7 +84,8 @@ class Note(Record, frozen=True):
         """Return the facts of both notes."""
         if other == NO_NOTE:
             return self
-        either = {one.name: getattr(self, one.name) or getattr(other, one.name) for one in fields(self)}
+        # Of either note what it has, and the remarks of both.
+        either = {field.name: getattr(self, field.name) or getattr(other, field.name) for field in fields(self)}
         return Note(**either | {"remarks": self.remarks + other.remarks})
 
     @property
@@ -92,16 +95,16 @@ class Note(Record, frozen=True):
         return replace(self, shared=None, remarks=tuple(rest))
 
     def __str__(self) -> str:
-        cores = ["oversubscribed" if self.oversubscribed else "", f"--spin {self.spin}" if self.spin else ""]
-        facts = [
-            str(self.shared or ""),
-            ", ".join(filter(None, cores)),
-            f"picked {self.picked}" if self.picked else "",
-            "a bound" if self.bound else "",
-            PACED if self.paced else "",
-            *self.remarks,
-        ]
-        return "; ".join(filter(None, facts))
+        cores = {"oversubscribed": self.oversubscribed, f"--spin {self.spin}": self.spin}
+        facts = {
+            str(self.shared): self.shared,
+            ", ".join(text for text, holds in cores.items() if holds): True,
+            f"picked {self.picked}": self.picked,
+            "a bound": self.bound,
+            PACED: self.paced,
+        }
+        texts = [text for text, holds in facts.items() if holds]
+        return "; ".join(filter(None, (*texts, *self.remarks)))
 
 
 NO_NOTE = Note()
@@ -151,9 +154,9 @@ class Scheduling(Record, frozen=True):
 
     def __str__(self) -> str:
         """Return `disturbed: ranks had to wait for a core in 80% of the samples`, or nothing where they were not."""
-        return (
-            f"disturbed: ranks had to wait for a core in {self.off_core:.0%} of the samples" if self.disturbed else ""
-        )
+        if not self.disturbed:
+            return ""
+        return f"disturbed: ranks had to wait for a core in {self.off_core:.0%} of the samples"
 
     @classmethod
     def of_ranks(cls, spoiled: Sequence[Sequence[bool]]) -> Self:
@@ -164,16 +167,22 @@ class Scheduling(Record, frozen=True):
     @classmethod
     def joined(cls, rounds: Iterable[tuple[Self | None, int]]) -> Self | None:
         """Return the scheduling of several rounds with so many samples each; None where it is known of none of them."""
-        known = [(part, samples) for part, samples in rounds if part]
-        if not known:
+        parts, spoiled, taken = [], 0.0, 0
+        for part, samples in rounds:
+            if part:
+                parts.append(part)
+                spoiled += part.off_core * samples
+                taken += samples
+        if not parts:
             return None
-        parts = [part for part, _ in known]
-        cores_of_ranks = zip_longest(*(part.cores for part in parts), fillvalue=())
+        cores = []
+        for cores_of_rank in zip_longest(*(part.cores for part in parts), fillvalue=()):
+            cores.append(tuple(sorted({*chain(*cores_of_rank)})))
         return cls(
-            off_core=sum(part.off_core * samples for part, samples in known) / max(1, sum(count for _, count in known)),
+            off_core=spoiled / max(1, taken),
             repeated=sum(part.repeated for part in parts),
             switches=sum(part.switches for part in parts),
-            cores=tuple(tuple(sorted({*chain(*cores)})) for cores in cores_of_ranks),
+            cores=tuple(cores),
         )
 
 

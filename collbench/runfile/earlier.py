@@ -32,8 +32,10 @@ def upgraded(line: dict[str, Any]) -> dict[str, Any]:
         row["note"] = facts
     if kind in _CHECKED:
         row["mismatch"] = _mismatch(line)
+
+    # Zero is what a clock too coarse for it gave.
     for name in ("floor", "barrier"):
-        row[name] = row.get(name) or None  # zero is what a clock too coarse for it gave
+        row[name] = row.get(name) or None
     if kind == "reported":
         row["wrong_elements"] = row.pop("wrong", None)
     return row
@@ -45,6 +47,8 @@ def _mismatch(line: dict[str, Any]) -> dict[str, Any] | None:
         raise ValueError("field 'check' is neither 'ok' nor 'wrong'")
     if line["check"] == "ok":
         return None
+
+    # Format 2 has all of a failure in `flaw`; format 1 has the wrong element in `mismatch`.
     brief, whole = line.get("mismatch"), line.get("flaw") or {}
     if not isinstance(brief, dict) or not isinstance(whole, dict):
         raise ValueError("field 'mismatch' or 'flaw' is missing, or no object")

@@ -4,7 +4,6 @@ import os
 import platform
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from collbench import __version__
 from collbench.runfile.header import Environment
@@ -14,31 +13,18 @@ _PREFIXES = ("NCCL_", "RCCL_", "CUDA_", "MPIR_CVAR_", *_FABRICS, "COLLBENCH_KERN
 """Variables that change what is measured; all others stay out."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A change of the environment: variables by name, and their values; None where one shall not be set."""
-
-    changes: tuple[tuple[str, str | None], ...] = ()
-
-    def applied(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment with this change."""
-        changed = {**environment, **dict(self.changes)}
-        return {name: value for name, value in changed.items() if value is not None}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the variables that it changes."""
-        return tuple(name for name, _ in self.changes)
+Changes = Mapping[str, str | None]
+"""A change of the environment: variables by name, and their values; None where one shall not be set."""
 
 
-UNCHANGED = Setting()
+def changed(environment: Mapping[str, str], changes: Changes) -> dict[str, str]:
+    """Return the environment with these changes."""
+    return {name: value for name, value in {**environment, **changes}.items() if value is not None}
 
 
 def variables(environment: Mapping[str, str] = os.environ, named: Collection[str] = ()) -> dict[str, str]:
-    """Return the variables that matter, as they are in the process that measures: a platform may have set some itself.
-
-    `named` are other variables that the user named on the command line, so they are no secret.
-    """
+    """Return the variables that matter, of the process that measures: a platform may have set some itself."""
+    # What the user named on the command line is no secret.
     return {name: value for name, value in sorted(environment.items()) if name.startswith(_PREFIXES) or name in named}
 
 

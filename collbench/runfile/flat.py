@@ -38,10 +38,12 @@ def _numbers(result: Result) -> dict[str, Any]:
     numbers: dict[str, Any] = dict.fromkeys(names)
     if not isinstance(result, Timed) or result.wrong or not result.typical > 0:
         return numbers
-    low, high = result.band
     numbers["seconds"] = result.typical
-    numbers["low"] = low if math.isfinite(low) else None
-    numbers["high"] = high if math.isfinite(high) else None
+    low, high = result.band
+    if math.isfinite(low):
+        numbers["low"] = low
+    if math.isfinite(high):
+        numbers["high"] = high
     if result.case.nbytes and result.case.collective.sized:
         numbers |= {"algbw": result.algbw, "busbw": result.busbw}
     if isinstance(result, Observed):

@@ -44,8 +44,8 @@ class TopologyPart(Shown, Topology, frozen=True, kw_only=True):
         if topology.sockets and nodes > 1:
             ranks, _, what = name.partition(" on ")
             name = f"{ranks} on {nodes} nodes, the first with {what}"
-        known = structs.asdict(topology)
-        return cls(name=name, shared=topology.shared, nodes=nodes, streamed_from=streamed_from, **known)
+        fields = structs.asdict(topology)
+        return cls(name=name, shared=topology.shared, nodes=nodes, streamed_from=streamed_from, **fields)
 
 
 class SweepPart(Shown, Record, frozen=True, kw_only=True):

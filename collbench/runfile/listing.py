@@ -54,13 +54,15 @@ class Entry:
         """What is out of the ordinary about the run."""
         if self.broken:
             return ["broken"]
-        facts = ["predicted" if self.platform == "model" else "", self.header.imported.tool]
-        facts += [
-            self.header.interleaved.setting,
-            "resumed" if self.header.resumed else "",
-            f"exit status {self.status}" if self.status else "",
-        ]
-        return [fact for fact in (*facts, "" if self.whole else CUT_OFF) if fact]
+        facts = {
+            "predicted": self.platform == "model",
+            self.header.imported.tool: True,
+            self.header.interleaved.setting: True,
+            "resumed": bool(self.header.resumed),
+            f"exit status {self.status}": self.status != 0,
+            CUT_OFF: not self.whole,
+        }
+        return [text for text, holds in facts.items() if text and holds]
 
     def fields(self) -> dict[str, Any]:
         """Return everything known of the run, for JSON."""
@@ -87,23 +89,28 @@ def list_runs(folder: Path) -> list[Entry]:
     """Return the runs of a folder, and of two levels of folders in it, newest first; UsageError if it is a file."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; give the folder that the runs are in")
-    paths = [path for pattern in _PATTERNS for path in folder.glob(pattern)]
-    entries: dict[tuple[int, int], tuple[Path, float]] = {}
+    paths: list[Path] = []
+    for pattern in _PATTERNS:
+        paths += folder.glob(pattern)
+
     # Links last, so that a run is listed under the name of its own folder.
+    entries: dict[tuple[int, int], Entry] = {}
     for path in sorted(paths, key=lambda path: (path.parent.is_symlink(), path)):
         try:
             status = path.stat()
         except OSError:
             continue
-        if stat.S_ISREG(status.st_mode):
-            entries.setdefault((status.st_dev, status.st_ino), (path, status.st_mtime))
-    found = [_entry(path, modified) for path, modified in entries.values()]
-    return sorted(found, key=lambda entry: (entry.age, entry.path), reverse=True)
+        identity = status.st_dev, status.st_ino
+        if stat.S_ISREG(status.st_mode) and identity not in entries:
+            entries[identity] = _entry(path, status.st_mtime)
+    return sorted(entries.values(), key=lambda entry: (entry.age, entry.path), reverse=True)
 
 
 def _entry(path: Path, modified: float) -> Entry:
     try:
         header = read_header(path)
+
+        # The last line alone: files may be long.
         with sanitize.safe_read(path, RunFileError) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
             last = file.read(_END).splitlines()[-1:]
@@ -143,13 +150,16 @@ def last_before(new: Run, folder: Path) -> Path:
     cases = _cases(new.results)
     if not cases:
         raise UsageError(f"{shown(new.path)} has no right result with a time, so there is nothing to compare")
+
+    # A run that is in memory only comes after all.
     modified = new.path.stat().st_mtime if new.path.exists() else math.inf
     age = started(new.header, modified), modified
     entries = [entry for entry in list_runs(folder) if not (new.path.exists() and entry.path.samefile(new.path))]
     for entry in entries:
-        alike = entry.whole and entry.age < age and _kind(entry.header) == _kind(new.header)
-        if not alike:
+        if not (entry.whole and entry.age < age and _kind(entry.header) == _kind(new.header)):
             continue
+
+        # Of runs that are alike by their headers, the newest with a case in common.
         with warnings.catch_warnings(), contextlib.suppress(RunFileError):
             warnings.simplefilter("ignore", Notice)  # of rows that are left out: they only count less
             if not cases.isdisjoint(_cases(read(entry.path).results)):
@@ -177,8 +187,9 @@ def passes(
 ) -> bool:
     """Return whether a run is to be listed; what is empty lets all pass."""
     header, name = entry.header, entry.header.environment.host.lower()
+    short = name.partition(".")[0]
     return (
-        (not host or any(fnmatchcase(word, host.lower()) for word in (name, name.partition(".")[0])))
+        (not host or fnmatchcase(name, host.lower()) or fnmatchcase(short, host.lower()))
         and (not collectives or not set(collectives).isdisjoint(header.sweep.collectives))
         and platform in ("", entry.platform)
         and since <= entry.age[0]

@@ -8,7 +8,7 @@ after what differs, `nccl@iters 100`.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any, cast
+from typing import cast
 
 from collbench.results import Explanation, Measurement, Observed, Prediction, Reported, Result, Timed, by_key
 from collbench.runfile.header import ForeignTest
@@ -18,23 +18,22 @@ _PRINTED = ("algo", "proto")  # columns in which rccl-tests says how the library
 
 
 def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest] = ()) -> tuple[Result, ...]:
-    """Return one result for each case and implementation, given the tests of an imported run.
-
-    A row that is wrong or failed stands for its case whatever the others say.  Else the rounds that have a time are
-    joined, without disturbed ones if there are others.  Explanations, predictions and rows of work stay as they are.
-    """
+    """Return one result for each case and implementation, given the tests of an imported run."""
     results = tuple(results)
     if len({(result.case, result.implementation) for result in results}) == len(results):
         return results
-    found: list[Result] = []
+    single: list[Result] = []
     for rows in by_key(_named_apart(results, tests), lambda row: (row.case, row.implementation)).values():
-        found += _of_case(rows)
-    return tuple(found)
+        single += _of_case(rows)
+    return tuple(single)
 
 
 def _of_case(rows: Sequence[Result]) -> Sequence[Result]:
+    """Return the one row that stands for these; all of them where rows are no rounds."""
     if rows[0].case.work or isinstance(rows[0], Explanation | Prediction):
         return rows
+
+    # A row that is wrong or failed stands for its case whatever the others say; else rounds with a time are joined.
     bad = [row for row in rows if row.outcome.bad]
     timed = [row for row in rows if isinstance(row, Observed) and row.right]
     return bad[:1] or ([cast(Result, joined(timed))] if timed else rows[-1:])
@@ -56,23 +55,35 @@ def joined(rows: Sequence[Observed]) -> Observed:
 
 def _named_apart(results: Sequence[Result], tests: Sequence[ForeignTest]) -> list[Result]:
     """Return the results, those of another tool with a name of their own where tests differ that hold the same case."""
-    curves = by_key(results, lambda row: row.curve)
-    names: dict[int, str] = {}
-    for rows in curves.values():
+    names: dict[int, str] = {}  # by the identity of a row
+    for (_, implementation), rows in by_key(results, lambda row: row.curve).items():
         by_test = by_key((row for row in rows if isinstance(row, Reported)), _test_of)
         settings = {test: _settings(tests, test, alike) for test, alike in by_test.items()}
-        if len({tuple(facts.items()) for facts in settings.values()}) > 1 and _overlap(by_test.values()):
-            for test, facts in settings.items():
-                words = [word for name, word in facts.items() if len({other[name] for other in settings.values()}) > 1]
-                name = printable(f"{rows[0].implementation}@{' + '.join(filter(None, words)) or 'as usual'}")
-                names |= dict.fromkeys(map(id, by_test[test]), name)
-    return [replace(row, implementation=names[id(row)]) if id(row) in names else row for row in results]
+
+        # What is the same in all tests tells nothing apart.
+        telling = []
+        for name in next(iter(settings.values()), ()):
+            if len({facts[name] for facts in settings.values()}) > 1:
+                telling.append(name)
+
+        # Tests of different cases are one curve, however they were made.
+        if not telling or not _overlap(by_test.values()):
+            continue
+        for test, facts in settings.items():
+            differing = " + ".join(filter(None, (facts[name] for name in telling))) or "as usual"
+            names |= dict.fromkeys(map(id, by_test[test]), printable(f"{implementation}@{differing}"))
+    return [replace(row, implementation=names.get(id(row), row.implementation)) for row in results]
 
 
 def _overlap(tests: Iterable[Sequence[Reported]]) -> bool:
     """Return whether several tests have the same case."""
-    sizes = [{row.case for row in rows} for rows in tests]
-    return len(set().union(*sizes)) < sum(map(len, sizes))
+    seen: set[object] = set()
+    for rows in tests:
+        cases = {row.case for row in rows}
+        if not seen.isdisjoint(cases):
+            return True
+        seen |= cases
+    return False
 
 
 def _test_of(row: Reported) -> int:
@@ -83,14 +94,13 @@ def _test_of(row: Reported) -> int:
 def _settings(tests: Sequence[ForeignTest], number: int, rows: Sequence[Reported]) -> Mapping[str, str]:
     """Return in words how a test was made: its file, its program by the prefix of its lines, settings, protocols."""
     test = tests[number] if 0 <= number < len(tests) else ForeignTest()
-    every = {name for one in tests for name in one.sweep}
-    printed: list[Any] = [row.printed.get(name) for row in rows for name in _PRINTED]
-    return {
-        "file": test.file,
-        "prefix": str(test.layout.get("prefix", "")),
-        **{name: f"{name} {test.sweep[name]}" if name in test.sweep else "" for name in sorted(every)},
-        "protocols": "/".join(sorted({str(word) for word in printed if word})),
-    }
+    facts = {"file": test.file, "prefix": str(test.layout.get("prefix", ""))}
+    for name in sorted(set().union(*(other.sweep for other in tests))):
+        facts[name] = f"{name} {test.sweep[name]}" if name in test.sweep else ""
+    protocols = set()
+    for row in rows:
+        protocols |= {str(row.printed[name]) for name in _PRINTED if row.printed.get(name)}
+    return facts | {"protocols": "/".join(sorted(protocols))}
 
 
 def scatter_in_words(rows: Iterable[Result | Timed]) -> str:

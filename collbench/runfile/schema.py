@@ -74,6 +74,8 @@ def to_sweep(part: SweepPart) -> Sweep:
 def to_line(result: Result) -> dict[str, Any]:
     """Return a result as the fields of its line; those of its case are among its own, for who reads it without us."""
     fields = result.to_json()
+    if not fields.get("note"):  # nothing is out of the ordinary
+        fields.pop("note", None)
     case = fields.pop("case")
     if result.case.work:
         case[result.case.work.FIELD] = case.pop("work")
@@ -90,8 +92,12 @@ def to_result(line: Mapping[str, Any]) -> Result | None:
     kind = line.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         return None
+
+    # JSON has no word for a loss that is no number.
     if kind == "training" and isinstance(points := line.get("points"), list):
         line = {**line, "points": [_with_loss(point) for point in points]}
+
+    # The fields of the case are among those of the row.
     fields = {name: value for name, value in line.items() if name not in _CASE}
     case = to_case({name: line[name] for name in line.keys() & _CASE})
     result = convert({**fields, "case": case}, KINDS[kind])

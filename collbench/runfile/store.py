@@ -47,8 +47,9 @@ class Run(Shown):
     left_out: tuple[str, ...] = ()  # line and reason of rows that are no results
 
     def __repr__(self) -> str:
-        results, name = counted(len(self.results), "result"), self.header.topology.name or "unnamed topology"
-        return sanitize.message(f"<Run {self.path}: {name}, {results}, {'complete' if self.whole else CUT_OFF}>")
+        name = self.header.topology.name or "unnamed topology"
+        state = "complete" if self.whole else CUT_OFF
+        return sanitize.message(f"<Run {self.path}: {name}, {counted(len(self.results), 'result')}, {state}>")
 
     @cached_property
     def cases(self) -> tuple[Result, ...]:
@@ -84,8 +85,9 @@ class Run(Shown):
     @property
     def stopped(self) -> str:
         """A sentence on a run, or the log that it was imported from, that stops before its end; nothing of others."""
-        log = "" if self.header.imported.complete else "the log stops before its end"
-        return f"the run was {self.cut_off}" if self.cut_off else log
+        if self.cut_off:
+            return f"the run was {self.cut_off}"
+        return "" if self.header.imported.complete else "the log stops before its end"
 
 
 def optional(package: str) -> Any:
@@ -104,7 +106,9 @@ def cut_off_notes(runs: Iterable[Run]) -> list[str]:
 def why_none(runs: Sequence[Run]) -> str:
     """Return why none of these runs has a measurement that a command could use, for its error message."""
     names = ", ".join(str(run.path) for run in runs)
-    outcomes = {result.outcome for run in runs for result in run.results}
+    outcomes: set[Outcome] = set()
+    for run in runs:
+        outcomes |= {result.outcome for result in run.results}
     if not outcomes:
         return f"{names}: no results"
     if Outcome.PREDICTED in outcomes and outcomes <= {Outcome.PREDICTED, Outcome.SKIPPED}:
@@ -119,14 +123,14 @@ class BadRow(Notice):
 
 
 class TornLine(Notice):
-    """The last line of a run file stops in the middle, as after a power cut, or kill -9 at the wrong moment."""
+    """The last line of a run file stops in the middle, as after a power cut."""
 
 
 class Writer:
-    """Appends to one new run file; the file is made at once, so that a bad place is found before measuring.
+    """Appends to one new run file; the file is made at once, so that a bad folder is noticed before measuring.
 
     Every line is written whole or not at all.  All lines stay in memory too: if the file can take no more, or is no
-    longer where it was, they go to another place, and StorageError names that.
+    longer where it was, they go to another folder, and StorageError names that.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -158,7 +162,8 @@ class Writer:
 
     def discard(self) -> None:
         """Remove the file and the folders that were made for it, because no measurement could be started."""
-        with contextlib.suppress(OSError):  # others may have put something there, or taken it away
+        # Others may have put something there, or taken it away.
+        with contextlib.suppress(OSError):
             if self._gone() is None:
                 self.path.unlink()
             for folder in self._made:
@@ -169,21 +174,23 @@ class Writer:
         with self._lock:
             self._lines.append(line)
             if reason := self._gone() or self._failure(line):
-                place = _keep(self._lines, self.path.parent)
-                more = f"all that was measured is in {place}" if place else "what was measured before is in it"
-                raise StorageError(f"cannot write to {self.path}: {reason}; {more}")
+                rescued = _keep(self._lines, self.path.parent)
+                where = f"all that was measured is in {rescued}" if rescued else "what was measured before is in it"
+                raise StorageError(f"cannot write to {self.path}: {reason}; {where}")
 
     def _gone(self) -> str | None:
         """Return why a line written now could not be read under the file's name; None if it could."""
         try:
-            there, ours = self.path.stat(), os.fstat(self._file)
+            named, ours = self.path.stat(), os.fstat(self._file)
         except OSError as error:
             return f"it was removed ({error.strerror})"
-        return None if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino) else "something else is there now"
+        return None if os.path.samestat(named, ours) else "something else is there now"
 
     def _failure(self, line: bytes) -> str | None:
         """Write a line; return why that failed, after which the file ends where it did before."""
         before = os.lseek(self._file, 0, os.SEEK_END)
+
+        # A disk that becomes full takes part of a line, and fails at the rest.
         try:
             rest = memoryview(line)
             while rest:
@@ -219,9 +226,8 @@ def write(folder: Path, header: Header, results: Iterable[Result], status: int =
 
 
 class Reopened(Writer):
-    """Goes on with a run file that is there: behind a new header stand the lines that stay, then the new lines.
+    """Goes on with an existing run file: behind a new header stand the lines that stay, then the new lines.
 
-    The file changes at once, when the header is known: whatever ends this process, the lines that stay are in it.
     UsageError if another process writes to it.
     """
 
@@ -239,15 +245,17 @@ class Reopened(Writer):
     def header(self, header: Header) -> None:
         """Put the header and the lines that stay in the place of the file."""
         lines = [_header_line(header), *self._existing]
-        place = self.path.resolve()
-        new = place.with_name(f"{place.name}.new")
+        target = self.path.resolve()
+        new = target.with_name(f"{target.name}.new")
+
+        # The file changes at once: whatever ends this process, the lines that stay are in it.
         try:
             file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
             _locked(file)
             with os.fdopen(file, "wb", closefd=False) as out:
                 out.writelines(lines)
             os.fsync(file)
-            new.replace(place)
+            new.replace(target)
         except OSError as error:
             with contextlib.suppress(OSError):
                 new.unlink()
@@ -276,18 +284,15 @@ def _locked(file: int) -> bool:
 
 
 def _keep(lines: Sequence[bytes], folder: Path) -> Path | None:
-    """Write these lines as the run file of a new folder: next to *folder*, else here, else where temporary files go.
-
-    Returns None if no place takes all of them.
-    """
+    """Write these lines as the run file of a new folder, and return its path; None where no disk takes all of them."""
     for home in (folder.parent, Path(), Path(tempfile.gettempdir())):
         with contextlib.suppress(OSError):
-            place = Path(tempfile.mkdtemp(prefix=f"{folder.name}-rescued-", dir=home))
+            rescued = Path(tempfile.mkdtemp(prefix=f"{folder.name}-rescued-", dir=home))
             try:
-                (place / NAME).write_bytes(b"".join(lines))
-                return place / NAME
+                (rescued / NAME).write_bytes(b"".join(lines))
+                return rescued / NAME
             except OSError:
-                shutil.rmtree(place, ignore_errors=True)
+                shutil.rmtree(rescued, ignore_errors=True)
     return None
 
 
@@ -300,73 +305,74 @@ def read(path: Path) -> Run:
         RunFileError: The header is wrong, or no row can be read; the message names file and line.
 
     """
-    place = path / NAME if path.is_dir() else path
-    if path.is_dir() and not place.exists() and (inside := sorted(path.glob(f"*/{NAME}"))):
-        names = ", ".join(str(each.parent) for each in inside[:_NAMED])
+    file = path / NAME if path.is_dir() else path
+    if path.is_dir() and not file.exists() and (inside := sorted(path.glob(f"*/{NAME}"))):
+        names = ", ".join(str(run.parent) for run in inside[:_NAMED])
         which = f"name one of them: {names}; or all: collbench runs --fleet {path}"
         raise RunFileError(sanitize.message(f"{path} has {len(inside)} runs; {which}"))
-    lines = ((number, line) for number, line in sanitize.read_lines(place, RunFileError) if line.strip())
-    header, number = parse_header(place, lines)
+    lines = ((number, line) for number, line in sanitize.read_lines(file, RunFileError) if line.strip())
+    header, version = parse_header(file, lines)
     results: list[Result] = []
     left_out: list[str] = []
     last: dict[str, Any] = {}
-    for at, line in lines:
+    for number, line in lines:
         try:
             last = sanitize.parse_object(line)
-            result = to_result(_of_today(last, number))
-            results += [result] if result else []
+            if result := to_result(_of_today(last, version)):
+                results.append(result)
         except ValueError as error:
             if line.endswith(b"\n"):
-                left_out.append(f"{at}: {sanitize.message(str(error))}")
+                left_out.append(f"{number}: {sanitize.message(str(error))}")
             else:  # no newline behind it: the writer was stopped in the middle of it
-                _warn(f"{place}:{at}: the last line is torn; read without it", TornLine)
+                _warn(f"{file}:{number}: the last line is torn; read without it", TornLine)
+
+    # A file of which nothing can be read is an error, one with bad rows a warning.
     if left_out and not results:
-        raise RunFileError(f"{place}:{left_out[0]}")
+        raise RunFileError(f"{file}:{left_out[0]}")
     for reason in left_out[:_NAMED]:
-        _warn(f"{place}:{reason}; read without this row", BadRow)
+        _warn(f"{file}:{reason}; read without this row", BadRow)
     if more := len(left_out[_NAMED:]):
-        _warn(f"{place}: and without {more} rows more", BadRow)
+        _warn(f"{file}: and without {more} rows more", BadRow)
     complete, status = last.get("kind") == "end", last.get("status")
     status = status if complete and type(status) is int else None
-    return Run(place, header, tuple(results), complete, status, tuple(left_out))
+    return Run(file, header, tuple(results), complete, status, tuple(left_out))
 
 
-def _warn(words: str, category: type[Notice]) -> None:
-    warnings.warn(sanitize.message(words), category, stacklevel=3)  # at the caller of `read`
+def _warn(text: str, category: type[Notice]) -> None:
+    warnings.warn(sanitize.message(text), category, stacklevel=3)  # at the caller of `read`
 
 
-def read_header(place: Path) -> Header:
+def read_header(path: Path) -> Header:
     """Read the header of a run file alone."""
-    return parse_header(place, sanitize.read_lines(place, RunFileError))[0]
+    return parse_header(path, sanitize.read_lines(path, RunFileError))[0]
 
 
-def _of_today(line: dict[str, Any], number: int) -> dict[str, Any]:
+def _of_today(line: dict[str, Any], version: int) -> dict[str, Any]:
     """Return a line of a file of that format as one of today's; ValueError where it is none."""
-    if number == FORMAT:
+    if version == FORMAT:
         return line
     from collbench.runfile.earlier import upgraded  # here: few files are that old
 
     return upgraded(line)
 
 
-def parse_header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, int]:
+def parse_header(path: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, int]:
     """Return the header, and the number of the format; RunFileError where the first of these lines is none."""
-    at, line = next(lines, (1, b"{}"))
+    number, line = next(lines, (1, b"{}"))
     try:
         fields = sanitize.parse_object(line)
     except ValueError as error:
-        raise RunFileError(f"{place}:{at}: {error}; `collbench import` reads logs of other tools") from None
+        raise RunFileError(f"{path}:{number}: {error}; `collbench import` reads logs of other tools") from None
     if fields.get("kind") != "header":
-        raise RunFileError(f"{place} is not a run file: its first line is no header")
-    number = fields.get("format")
-    if type(number) is not int or not 1 <= number <= FORMAT:
-        raise RunFileError(
-            f"{place} has format {text(repr(number), 24)}, this collbench reads up to {FORMAT}: upgrade collbench"
-        )
+        raise RunFileError(f"{path} is not a run file: its first line is no header")
+    version = fields.get("format")
+    if type(version) is not int or not 1 <= version <= FORMAT:
+        shown = text(repr(version), 24)
+        raise RunFileError(f"{path} has format {shown}, this collbench reads up to {FORMAT}: upgrade collbench")
     try:
-        return Header.from_json(_of_today(fields, number)), number
+        return Header.from_json(_of_today(fields, version)), version
     except ValueError as error:
-        raise RunFileError(f"{place}:{at}: the header cannot be read: {error}") from None
+        raise RunFileError(f"{path}:{number}: the header cannot be read: {error}") from None
 
 
 def replace_whole(path: Path, content: bytes) -> None:

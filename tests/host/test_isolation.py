@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from collbench.host.isolation import isolated, outside
-from collbench.runfile.environment import UNCHANGED
 
 MODULES = ("mpi4py", "random", "socket", "numpy", "json", "click", "sitecustomize", "matplotlib", "runpy", "warnings")
 PROGRAMS = ("mpiexec", "mpiexec.gforker", "c++", "g++", "clang++", "nvidia-smi", "as", "ld", "sh", "python")
@@ -85,7 +84,7 @@ def test_ranks_get_the_isolated_environment_whatever_the_setting_says(
 
     monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", ":/mine:theirs")
-    given = rank_environment("cpu", tmp_path, UNCHANGED)
+    given = rank_environment("cpu", tmp_path, {})
     assert given["PATH"].split(":")[0].startswith("/")
     assert given["PYTHONPATH"].split(":")[1:] == ["/mine"]
     assert given["PYTHONSAFEPATH"] == "1"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collbench.cli.sweeping import noise
-from collbench.measure.disturbance import Watch
+from collbench.measure.disturbance import MachineWatch
 from tests.conftest import measurement
 
 QUIET = {
@@ -32,18 +32,18 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_quiet_machine_gives_no_reason(tmp_path: Path) -> None:
-    assert list(Watch(machine(tmp_path)).reasons()) == []
-    assert list(Watch(tmp_path / "nothing").reasons()) == []
+    assert list(MachineWatch(machine(tmp_path)).reasons()) == []
+    assert list(MachineWatch(tmp_path / "nothing").reasons()) == []
 
 
 def test_cores_are_those_of_the_launcher_that_bound_this_process_to_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1} if process == os.getppid() else {0})
-    assert len(list(Watch(machine(tmp_path)).reasons(2))) == 1
+    assert len(list(MachineWatch(machine(tmp_path)).reasons(2))) == 1
     for name, value in (("SIZE", "2"), ("RANK", "0")):
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", value)
-    assert list(Watch(machine(tmp_path)).reasons(2)) == []
+    assert list(MachineWatch(machine(tmp_path)).reasons(2)) == []
 
 
 def test_what_is_seen_is_said_in_one_clause_each(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_what_is_seen_is_said_in_one_clause_each(tmp_path: Path) -> None:
         "`powersave`": ({governor: "powersave\n"}, {}),
     }
     for number, (reason, (before, after)) in enumerate(seen.items()):
-        watch = Watch(machine(tmp_path / str(number), **before))
+        watch = MachineWatch(machine(tmp_path / str(number), **before))
         machine(tmp_path / str(number), **(before | after))
         (told,) = watch.reasons()
         assert reason in told
@@ -66,7 +66,7 @@ def test_what_is_seen_is_said_in_one_clause_each(tmp_path: Path) -> None:
 
 def test_ranks_that_share_a_core_are_named(tmp_path: Path) -> None:
     siblings = {f"sys__devices__system__cpu__cpu{core}__topology__thread_siblings_list": "0-1\n" for core in (0, 1)}
-    watch = Watch(machine(tmp_path, **siblings))
+    watch = MachineWatch(machine(tmp_path, **siblings))
     assert list(watch.reasons(1)) == []
     for ranks, reason in ((2, "2 ranks share 1 cores"), (3, "3 ranks on 2 cores take turns")):
         (told,) = watch.reasons(ranks)
@@ -74,13 +74,13 @@ def test_ranks_that_share_a_core_are_named(tmp_path: Path) -> None:
 
 
 def test_cores_are_those_before_a_rank_was_bound_to_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch(machine(tmp_path))
+    watch = MachineWatch(machine(tmp_path))
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {1})
     assert list(watch.reasons(2)) == []
 
 
 def test_noise_is_one_line_with_counts_and_what_helps_where_that_ran(tmp_path: Path) -> None:
-    watch = Watch(machine(tmp_path))
+    watch = MachineWatch(machine(tmp_path))
     sharp, blurred = measurement("mpi", (1.0,) * 9), measurement("two-shot", (1.0, 1, 1, 1, 1, 2, 2, 2, 2), nbytes=64)
     assert noise([sharp, measurement("ring", ())], watch) == ""
     for platform, helps in {
@@ -91,7 +91,7 @@ def test_noise_is_one_line_with_counts_and_what_helps_where_that_ran(tmp_path: P
         told = noise([replace(row, platform=platform) for row in (sharp, blurred)], watch)
         assert told.startswith("noise: 1 of 2 rows uncertain by more than 10 %; ")
         assert f"helps: {helps}" in told
-    busy = Watch(machine(tmp_path / "busy", proc__loadavg="64.0 64.0 64.0 9/200 12\n"))
+    busy = MachineWatch(machine(tmp_path / "busy", proc__loadavg="64.0 64.0 64.0 9/200 12\n"))
     assert "load 64.0" in noise([blurred], busy)
     few = noise([measurement("mpi", (1.0,) * 5)], watch)
     assert few.startswith("noise: 1 of 1 row without an interval: fewer than 6 samples"), "five have no 95 % interval"

@@ -55,21 +55,13 @@ def test_the_watchdog_rings_when_nothing_begins_in_time_and_on_rank_0_first(
         dog.last_words = lambda reason: f"; noted: {reason[:11]}"
         dog.waits = lambda: "rank 1 waits for rank 0"
         for _ in range(3):
-            dog.feed(10)
+            dog.feed(10, "first product of rank 0")
             assert not clock.passes(9)
         assert clock.passes(2) is (rank == 0)
         assert clock.passes(20)
         assert capsys.readouterr().err == LINE.format(rank, 10, "; noted: no progress").replace(
-            "(--timeout)", "(--timeout); rank 1 waits for rank 0"
+            "(--timeout)", "(--timeout) in the phase: first product of rank 0; rank 1 waits for rank 0"
         )
-
-
-def test_what_rings_names_the_phase_that_made_no_progress(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    dog = Watchdog()
-    dog.start(0)
-    dog.feed(10, "first product of rank 0")
-    assert clock.passes(11)
-    assert "(--timeout) in the phase: first product of rank 0; the run" in capsys.readouterr().err
 
 
 def test_a_stopped_watchdog_is_silent(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ import pytest
 from collbench.cases import Sampling
 from collbench.errors import PlatformError
 from collbench.measure import protocol, supervisor
+from collbench.measure.interleave import Starts
 from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform, platforms
 from collbench.records import plain
@@ -91,22 +92,20 @@ def measure(ranks: Supervisor, *names: str) -> list[tuple[str, str]]:
     return told(list(ranks.measure(case(), names, Sampling(iters=5), {"a": 64})))
 
 
+def run(ranks: Supervisor, *names: str) -> list[tuple[str, str]]:
+    """A whole sweep by such ranks."""
+    with Starts("cpu", replace(ranks.sweep, implementations=names)) as starts:
+        return told(list(starts.run()))
+
+
 def test_an_order_says_all_that_ranks_must_know(ranks: Ranks) -> None:
     with ranks() as one:
         first, (pid,) = json.loads(one.greeting.variables["first"]), one.greeting.pids
-        assert first == json.loads(
-            json.dumps(
-                {
-                    "sweep": plain(sweep_part(one.sweep)),
-                    "named": ["A"],
-                    "cores": find_platform("cpu").cores(one.sweep.ranks),
-                }
-            )
-        )
+        assert (first["sweep"], first["named"]) == (plain(sweep_part(one.sweep)), ["A"])
+        assert first["cores"] == list(find_platform("cpu").cores(one.sweep.ranks))
         assert os.getsid(pid) == pid
         (result,) = one.measure(case(), ["a"], Sampling(iters=5), {"a": 64})
         assert result == Skipped(case(), "a", "cpu", "{'a': 64} 5 ['a']")
-        assert [row.implementation for row in one.run()] == ["mpi"]
         assert alive([pid])
     assert not alive([pid])
 
@@ -187,9 +186,8 @@ def test_ranks_that_cannot_be_replaced_end_the_run_with_the_reason(ranks: Ranks,
     with ranks(start=begin, a="end(2)") as one, pytest.raises(PlatformError, match=f"^{reason}$"):
         measure(one, "a", "b")
     Path(lived).unlink()
-    with ranks(start=begin, mpi="send(failed='error 79'); time.sleep(60)") as one:
-        one.sweep = replace(one.sweep, implementations=("mpi", "b"))
-        assert told(list(one.run())) == [("mpi", "error 79"), ("b", f"{reason}; the run ends here")]
+    refusing = ranks(start=begin, mpi="send(failed='error 79'); time.sleep(60)")
+    assert run(refusing, "mpi", "b") == [("mpi", "error 79"), ("b", f"{reason}; the run ends here")]
 
 
 def test_a_beat_says_for_which_implementation_and_in_which_phase(tmp_path: Path) -> None:
@@ -307,10 +305,9 @@ def test_a_run_goes_on_only_where_fresh_ranks_are_on_the_gpus_that_it_began_on(r
         flag = tmp_path / "flag"
         flag.unlink(missing_ok=True)
         stand = STAND.format(first=GPUS[:2], then=then, flag=str(flag))
-        with ranks(greet=stand, mpi="send(failed='error 719'); time.sleep(60)") as one:
-            one.sweep = replace(one.sweep, implementations=("mpi", "b"))
-            last = f"{words}; the run ends here" if words else "right"
-            assert told(list(one.run())) == [("mpi", "error 719"), ("b", last)]
+        last = f"{words}; the run ends here" if words else "right"
+        refusing = ranks(greet=stand, mpi="send(failed='error 719'); time.sleep(60)")
+        assert run(refusing, "mpi", "b") == [("mpi", "error 719"), ("b", last)]
 
 
 def test_a_library_that_does_not_start_is_tried_twice_and_what_fails_otherwise_with_every_case(ranks: Ranks) -> None:

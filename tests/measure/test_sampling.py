@@ -1,4 +1,4 @@
-"""The order of measuring: check, calibrate, warm up, samples in turn, check again; on platforms of made-up times."""
+"""Measuring a collective: what is found wrong, how long samples are, when they end; on platforms of made-up times."""
 
 import math
 import random
@@ -14,7 +14,7 @@ from collbench.algorithms import Implementation
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, Unsupported
-from collbench.measure.checks import left_out, too_fast
+from collbench.measure.checks import SEEDS, left_out, too_fast
 from collbench.measure.sampling import Reference, measure
 from collbench.platforms.checking import StressPlan
 from collbench.platforms.interface import Limits, Prepared
@@ -33,21 +33,26 @@ TOY_NOTE = Note.of("toy note")
 
 @dataclass
 class ToyPlatform:
-    """A platform whose operations take the time that `seconds[name]` says, and are wrong when `wrong` says so."""
+    """A platform whose operations take the time that `seconds[name]` says; `works` says which calls do anything."""
 
     seconds: dict[str, Callable[[], float]]
-    wrong: Callable[[str, int], bool] = lambda name, launch: False
+    works: Callable[[str, int], bool] = lambda name, call: True
     name: str = "toy"
     note: Note = TOY_NOTE
     region: float = 200e-6
-    log: list[tuple[str, Any]] = field(default_factory=list)
+    log: list[tuple[str, int]] = field(default_factory=list)  # operations, and of how many launches
     running: str = ""
+    inputs: int = 0  # seed of what the buffers were filled with
+    fills: list[int] = field(default_factory=list)  # all of these seeds
+    output: int = 0  # seed that the result follows from
+    fresh: bool = True  # whether nothing was launched since
     together: bool = False
     floors: tuple[str, ...] = ()  # names of the ways that move the fewest bytes
     limits: Limits = LIMITS
     scheduled: SchedulingWatch = field(default_factory=SchedulingWatch)
+    plans: list[StressPlan] = field(default_factory=list)  # of calls back to back
     stressed: Callable[[str], Mismatch | None] = lambda name: None
-    delays: bool = False
+    delays: list[float] | None = None  # seconds of the operations whose delays were asked for, if there are delays
     written: Callable[[str], Overrun | None] = lambda name: None
 
     @property
@@ -55,11 +60,15 @@ class ToyPlatform:
         """The toy is all of its parts."""
         return self
 
-    launcher = checker = clock
+    launcher = checker = team = clock
 
     def prepare(self, name: str) -> Prepared:
         def launch(launches: int) -> None:
             self.running = name
+            if self.works(name, len(self.log)):
+                self.output = self.inputs if self.fresh and launches == 1 else -self.inputs
+            self.fresh = False
+            self.log.append((name, launches))
 
         assert self.together, "what may fail on one process only runs where all learn of it"
         return Prepared(launch, note=Note.of(f"{name} note"), estimate=3e-6)
@@ -72,12 +81,7 @@ class ToyPlatform:
 
     def time(self, prepared: Prepared, launches: int) -> float:
         prepared.launch(launches)
-        self.log.append((self.running, launches))
         return self.seconds[self.running]()
-
-    @property
-    def team(self) -> "ToyPlatform":
-        return self
 
     def exchange(self, mine: Any) -> list[Any]:
         return [mine]
@@ -92,23 +96,25 @@ class ToyPlatform:
         return None
 
     def fill(self, case: Any, seed: int, wire: Any = None) -> None:
-        self.log.append(("fill", seed))
+        self.inputs, self.output, self.fresh = seed, 0, True
+        self.fills.append(seed)
 
     def check(self, case: Any, seed: int, wire: Any = None) -> Mismatch | None:
-        self.log.append(("check", seed))
-        return MISMATCH if self.wrong(self.running, seed) else None
+        """In place a second launch has the result of the first as its input."""
+        return None if self.output == seed or (self.output == -seed and not case.in_place) else MISMATCH
 
     def stress(self, case: Any, prepared: Prepared, plan: StressPlan) -> Mismatch | None:
         prepared.launch(1)
-        self.log.append(("stress", plan))
+        self.plans.append(plan)
         return self.stressed(self.running)
 
     def with_delays(self, seconds: float) -> "ToyPlatform | None":
-        self.log.append(("with_delays", seconds))
-        return self if self.delays else None
+        if self.delays is None:
+            return None
+        self.delays.append(seconds)
+        return self
 
     def overrun(self, case: Any) -> Overrun | None:
-        self.log.append(("overrun", self.running))
         return self.written(self.running)
 
 
@@ -148,8 +154,7 @@ def carried_out(
 
 def stressed(platform: ToyPlatform, rung: int) -> tuple[list[Any], list[StressPlan]]:
     """The results of a check alone, and the plans of calls back to back."""
-    results = carried_out(platform, rung=rung, check_only=True)
-    return results, [plan for what, plan in platform.log if what == "stress"]
+    return carried_out(platform, rung=rung, check_only=True), platform.plans
 
 
 def timed_with(platform: ToyPlatform, seconds: Callable[[Prepared, int, float], float]) -> ToyPlatform:
@@ -159,35 +164,31 @@ def timed_with(platform: ToyPlatform, seconds: Callable[[Prepared, int, float], 
     return platform
 
 
-def test_checks_come_first_and_last_and_every_phase_has_fresh_inputs() -> None:
-    platform = ToyPlatform({"a": constant(1e-3)})
-    run(platform, nbytes=LARGE, iters=3)
-    assert platform.log[:3] == [("fill", 1), ("a", 1), ("check", 1)]
-    assert [what for what, _ in platform.log[3:5]] == ["stress", "overrun"]
-    assert platform.log[5] == ("fill", 2), "a result left over from the first check must not pass the second"
-    seeds = [seed for what, seed in platform.log if what == "fill"]
-    (plan,) = [plan for what, plan in platform.log if what == "stress"]
-    assert len({*seeds, *range(plan.seed, plan.seed + plan.calls)}) == len(seeds) + plan.calls
-    short = ToyPlatform({"a": constant(1e-6)})
-    (result,) = run(short, iters=4)
-    assert short.log[-4:] == [("fill", 4), ("a", 256), ("check", 4), ("overrun", "a")], "the last sample is checked"
-    assert len(result.seconds) == 4
-    (result,) = run(short, in_place=True, iters=3)
-    assert short.log[-4:] == [("fill", 4), ("a", 1), ("check", 4), ("overrun", "a")], "timed launches spoil the input"
-    assert len(result.seconds) == 3
+def test_an_operation_that_stops_working_is_wrong_whichever_call_is_its_last() -> None:
+    """No result of an earlier phase passes for a later one; in place, timed launches spoil their input."""
+    for in_place in (False, True):
+        whole = ToyPlatform({"a": constant(1e-4)})
+        (result,) = run(whole, in_place, iters=3)
+        assert (result.right, len(result.seconds)) == (True, 3)
+        assert len(set(whole.fills)) == len(whole.fills) - in_place, "every phase has inputs of its own"
+        for last in range(len(whole.log)):
+            platform = ToyPlatform({"a": constant(1e-4)}, works=lambda name, call, last=last: call < last)  # type: ignore[misc]
+            (result,) = run(platform, in_place, iters=3)
+            assert (result.mismatch, result.seconds) == (MISMATCH, ()), (in_place, last)
 
 
 def test_kernels_of_ladders_are_also_checked_with_delays_and_those_of_libraries_are_not() -> None:
-    platform = ToyPlatform({"a": constant(1e-4)}, delays=True)
+    platform = ToyPlatform({"a": constant(1e-4)}, delays=[])
     (result,), (plain, slow) = stressed(platform, rung=1)
     assert result.mismatch is None
-    assert slow.seed >= plain.seed + plain.calls
-    assert ("with_delays", 1e-4) in platform.log
-    assert len(stressed(ToyPlatform({"a": constant(1e-4)}, delays=True), rung=0)[1]) == 1
+    assert platform.delays == [1e-4]
+    seeds = [*SEEDS, *range(plain.seed, plain.seed + plain.calls), *range(slow.seed, slow.seed + slow.calls)]
+    assert len(set(seeds)) == len(seeds), "no result of one phase passes in another"
+    assert len(stressed(ToyPlatform({"a": constant(1e-4)}, delays=[]), rung=0)[1]) == 1
     assert len(stressed(ToyPlatform({"a": constant(1e-4)}), rung=1)[1]) == 1
     answers = iter([None, MISMATCH])
     (result,), plans = stressed(
-        ToyPlatform({"a": constant(1e-4)}, delays=True, stressed=lambda name: next(answers)), rung=1
+        ToyPlatform({"a": constant(1e-4)}, delays=[], stressed=lambda name: next(answers)), rung=1
     )
     assert (result.mismatch, len(plans)) == (MISMATCH, 2)
 
@@ -203,31 +204,25 @@ def test_a_stress_check_that_cannot_be_made_fails_the_case() -> None:
 
 
 def test_delays_are_planned_by_the_shortest_of_three_operations_unless_these_are_long() -> None:
-    for nbytes, seconds, operations in ((8, 5e-3, 3), (LARGE, 5e-3, 1), (LARGE, 5e-4, 3)):
+    for nbytes, seconds, late in ((8, 5e-3, 2e-4), (LARGE, 5e-3, 5e-3), (LARGE, 5e-4, 1.25e-4)):
         platform = ToyPlatform({"a": in_turn(seconds, seconds / 2, seconds / 4)})
         carried_out(platform, nbytes=nbytes, check_only=True)
-        (plan,) = [plan for what, plan in platform.log if what == "stress"]
-        assert [what for what, _ in platform.log].count("a") == operations, (nbytes, seconds)
-        late = seconds if operations == 1 else seconds / 4
-        assert plan.late == pytest.approx(late if nbytes == LARGE else 2e-4), (nbytes, seconds)
+        assert platform.plans[0].late == pytest.approx(late), (nbytes, seconds)
 
 
 def test_what_is_wrong_at_any_check_has_no_time_and_what_is_wrong_at_first_is_not_launched_again() -> None:
-    first: list[tuple[Any, dict[str, Any]]] = [
-        (MISMATCH, {"wrong": lambda name, seed: name == "a"}),
-        (MISMATCH, {"stressed": lambda name: MISMATCH if name == "a" else None}),
-        (OVERRUN, {"written": lambda name: OVERRUN if name == "a" else None}),
-    ]
-    for flaw, changes in first:
-        platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}, **changes)
+    for failure, calls, changes in (
+        (MISMATCH, 1, {"works": lambda name, call: name != "a"}),
+        (MISMATCH, 2, {"stressed": lambda name: MISMATCH if name == "a" else None}),
+        (OVERRUN, 2, {"written": lambda name: OVERRUN if name == "a" else None}),
+    ):
+        platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}, **changes)  # type: ignore[arg-type]
         wrong, right = run(platform, nbytes=LARGE, iters=3)
-        assert (wrong.implementation, wrong.mismatch, wrong.seconds) == ("a", flaw, ()), changes
+        assert (wrong.implementation, wrong.mismatch, wrong.seconds) == ("a", failure, ()), changes
         assert (right.mismatch, len(right.seconds)) == (None, 3), changes
-        assert [launches for name, launches in platform.log if name == "a"] == [1], changes
-    (result,) = run(ToyPlatform({"a": constant(1e-3)}, wrong=lambda name, seed: seed == 4), iters=3)
-    assert (result.mismatch, result.seconds) == (MISMATCH, ())
+        assert len([name for name, _ in platform.log if name == "a"]) == calls, changes
     platform = ToyPlatform({"a": constant(1e-3)})
-    platform.written = lambda name: OVERRUN if ("fill", 4) in platform.log else None
+    platform.written = lambda name: OVERRUN if len(platform.log) > 5 else None
     (result,) = run(platform, iters=3)
     assert (result.mismatch, result.seconds) == (OVERRUN, ())
 
@@ -241,7 +236,7 @@ def test_times_are_of_a_part_where_an_operation_has_several() -> None:
             (result,) = carried_out(platform, name, nbytes=4, iters=3)
             assert result.seconds == (64e-6 / collective.parts,) * 3, name
             assert result.launches == 4, name  # 200 us of 64 us each
-            assert dict(platform.log)["stress"] == dict(whole.log)["stress"], name
+            assert platform.plans == whole.plans, name
     limits = Limits(1e-6, 1e15, "made up")  # a message may be shorter than any operation, the whole window may not
     for seconds, right in ((64e-6, True), (0.9e-6, False)):
         (result,) = carried_out(ToyPlatform({"a": constant(seconds)}, limits=limits), "bandwidth", iters=3)
@@ -254,9 +249,7 @@ def test_a_time_that_does_not_grow_with_the_launches_is_implausible() -> None:
 
     platform = timed_with(ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}), once)
     wrong, right = run(platform, iters=3)
-    assert str(wrong.mismatch) == (
-        "implausible: 2147483648 operations take 300 ns and 32768 take 300 ns: the time does not grow with their number"
-    )
+    assert "the time does not grow with their number" in str(wrong.mismatch)
     assert right.right
     (result,) = run(ToyPlatform({"a": constant(0.0)}), iters=3)
     assert result.launches == 2**16, "a clock that sees nothing does not double for ever"
@@ -273,7 +266,6 @@ def test_an_operation_faster_than_the_hardware_is_implausible() -> None:
     for seconds, right in ((1.1e-9, True), (0.9e-9, False)):  # 1 KiB in 1 ns is this platform's limit, and so is 1 ns
         (result,) = run(ToyPlatform({"a": constant(seconds)}, limits=Limits(1e-9, 1024e9 / 1.0, "")), iters=3)
         assert result.right == right
-    assert str(result.mismatch).startswith("implausible: 1 KiB received in 0.9 ns is 1,138 GB/s; more than")
 
 
 def test_what_lies_there_already_and_every_message_of_an_operation_count_for_its_speed() -> None:
@@ -300,9 +292,7 @@ def test_a_loop_that_is_faster_than_its_operations_one_by_one_leaves_some_out() 
         )
         (result,) = run(platform, iters=3)
         assert result.right == right
-        assert right or str(result.mismatch) == (
-            "implausible: an operation takes 500 ns in its own loop and 1 us one by one, of 512: some are left out"
-        )
+        assert right or "some are left out" in str(result.mismatch)
 
 
 class Busy:
@@ -341,16 +331,12 @@ def test_waits_for_a_core_prove_nothing_and_operations_left_out_are_found_in_spi
 
 
 def test_samples_are_taken_in_turn_and_back_after_a_warm_up_that_does_not_count() -> None:
-    def sampled(platform: ToyPlatform) -> str:
-        start = platform.log.index(("fill", 3))
-        return "".join(name for name, _ in platform.log[start:] if name in ("a", "b"))
-
     platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
     run(platform, iters=5, warmup=0)
-    assert sampled(platform).startswith("abbaabba"), "drift of the machine cancels in the ratio"
-    platform = ToyPlatform({"a": in_turn(*[1e-3] * 9, 5e-3, 5e-3, 5e-3, 1e-3, 1e-3), "b": constant(1e-3)})
-    (result, _) = run(platform, nbytes=LARGE, iters=2, warmup=3)
-    assert sampled(platform) == "ababab" + "ab" + "ab"
+    order = "".join(name for name, _ in platform.log)
+    assert "abbaabba" in order, "drift of the machine cancels in the ratio"
+    cold = iter([1e-3] * 9 + [5e-3] * 3)  # checks and calibration, then three samples of a cold machine
+    (result,) = run(ToyPlatform({"a": lambda: next(cold, 1e-3)}), nbytes=LARGE, iters=2, warmup=3)
     assert result.seconds == (1e-3, 1e-3)
 
 
@@ -365,10 +351,11 @@ def test_short_operations_are_repeated_until_a_sample_is_long_enough() -> None:
 
 def test_a_wait_for_a_core_is_no_operation() -> None:
     """Samples have so many operations that a wait of 4 ms is little; long operations are timed by themselves."""
-    waits = timed_with(ToyPlatform({"a": constant(0.0)}), lambda _, launches, __: 1e-6 + 4e-3 / launches)
-    (result,) = run(waits, iters=3)
-    assert 4096 <= result.launches <= 2**16
-    assert result.typical < 2e-6
+    for own, least in ((1e-6, 4096), (2e-9, 2**16)):
+        waits = timed_with(ToyPlatform({"a": constant(own)}), lambda _, launches, seconds: seconds + 4e-3 / launches)
+        (result,) = run(waits, iters=3)
+        assert least <= result.launches <= 2**16
+        assert result.typical < own + 1e-6
     for seconds, nbytes, tried in ((5e-3, 1024, True), (5e-3, 2**24, False), (50e-3, 1024, False)):
         platform = ToyPlatform({"a": constant(seconds)})
         (result,) = run(platform, nbytes=nbytes, iters=3)
@@ -435,26 +422,28 @@ def test_what_cannot_be_done_is_skipped_with_the_reason() -> None:
     def refuse(*ignored: Any) -> Prepared:
         raise Unsupported("no way")
 
-    platform = ToyPlatform({})
     unable = [
         Implementation("record", "", ("toy",), ("broadcast",), refuse),
         Implementation("supports", "", ("toy",), ("allreduce",), refuse, supports=refuse),
         Implementation("hardware", "", ("toy",), ("allreduce",), refuse),
     ]
-    results = list(measure(case(), unable, platform, Sampling()))  # type: ignore[arg-type]
-    assert all(isinstance(result, Skipped) for result in results)
-    assert [result.reason for result in results] == ["record carries out broadcast only", "no way", "no way"]
+    results = list(measure(case(), unable, ToyPlatform({}), Sampling()))  # type: ignore[arg-type]
+    assert [result.reason for result in results if isinstance(result, Skipped)] == [
+        "record carries out broadcast only",
+        "no way",
+        "no way",
+    ]
     way = replace(ways(ToyPlatform({"a": constant(1e-6)}))[0], collectives=("pingpong",))
     with pytest.raises(Unsupported, match="pingpong takes 2 ranks"):
         way.refuse(case("pingpong", ranks=1))
 
 
 def test_a_check_alone_takes_no_samples() -> None:
-    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}, wrong=lambda name, seed: name == "b")
+    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}, works=lambda name, call: name == "a")
     right, wrong = run(platform, nbytes=LARGE, check_only=True)
     assert (right.mismatch, right.seconds, right.launches) == (None, (), 1)
     assert wrong.mismatch == MISMATCH
-    assert [what for what, _ in platform.log] == ["fill", "a", "check", "stress", "overrun", "fill", "b", "check"]
+    assert platform.log == [("a", 1), ("a", 1), ("b", 1)], "one call, and those back to back"
 
 
 def test_a_kernel_that_gives_up_ends_the_case() -> None:
@@ -466,13 +455,18 @@ def test_a_kernel_that_gives_up_ends_the_case() -> None:
 
 
 def test_progress_is_told_before_anything_can_hang() -> None:
-    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
-    tell = lambda name: platform.log.append(("turn", name))  # noqa: E731 - a name for a closure
-    list(measure(case(), ways(platform), platform, Sampling(iters=2), tell))  # type: ignore[arg-type]
     turn = ""
-    for what, told in platform.log:
-        turn = told if what == "turn" else turn
-        assert what not in ("a", "b") or what == turn
+
+    def tell(name: str) -> None:
+        nonlocal turn
+        turn = name
+
+    def at_work(name: str) -> Callable[[], float]:
+        return lambda: 1e-3 if turn == name else math.nan
+
+    platform = ToyPlatform({"a": at_work("a"), "b": at_work("b")})
+    results = list(measure(case(), ways(platform), platform, Sampling(iters=2), tell))  # type: ignore[arg-type]
+    assert [result.right and result.seconds for result in results] == [(1e-3, 1e-3)] * 2  # type: ignore[union-attr]
 
 
 def test_notes_of_platform_and_implementation_reach_the_row() -> None:
@@ -493,10 +487,8 @@ def test_the_floor_is_the_median_of_the_fastest_way_without_its_first_reading() 
     assert floor.copy_seconds == 2e-3
     nothing = Reference(case(), with_floors())
     assert (nothing.sample(), nothing.copy_seconds) == (0, None)
-    assert Reference(case("sendrecv"), with_floors(bare=constant(1e-3))).sample() == 1e-3
-    assert Reference(case("bandwidth"), with_floors(bare=constant(1e-3))).sample() == 0, (
-        "the same bytes again and again"
-    )
+    messages = Reference(case("bandwidth"), with_floors(bare=constant(1e-3)))
+    assert messages.sample() == 0, "the same bytes again and again"
 
 
 def test_rows_have_the_floor_measured_in_their_own_rounds() -> None:
@@ -504,10 +496,7 @@ def test_rows_have_the_floor_measured_in_their_own_rounds() -> None:
     toy = with_floors(bare=lambda: next(readings) * 1e-3)
     (row,) = measure(case(), [ways(toy)[0]], toy, Sampling(iters=7))
     assert isinstance(row, Measurement)
-    names = [name for name, _ in toy.log if name in ("bare", "mpi")]
-    assert names.count("bare") == 7, "one that does not count, and one for each of the 6 samples before the last"
-    assert row.floor == pytest.approx(4.5e-3)
-    assert names[-1] == "mpi", "all before the closing check"
+    assert row.floor == pytest.approx(4.5e-3), "one that does not count, and one for each of 6 samples before the last"
 
 
 @dataclass

@@ -1,11 +1,10 @@
 """Several starts of the ranks: who measures what, what is left when one is lost, and what their intervals cover."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +12,9 @@ import pytest
 from collbench.analysis.bootstrap import between_repeats, start_spreads
 from collbench.analysis.compare import Verdict, compare
 from collbench.analysis.gate import status
-from collbench.cases import Case, Sampling, Sweep
+from collbench.cases import Case, Sweep
 from collbench.errors import PlatformError, RanksLost
 from collbench.measure import interleave
-from collbench.measure.protocol import WorkerHello
 from collbench.measure.resumed import tasks
 from collbench.results import Result
 from collbench.results.collectives import Failed, Measurement
@@ -25,67 +23,47 @@ from collbench.runfile.header import Header, Interleaved, SweepPart
 from collbench.runfile.store import Run
 from collbench.stats import PRIOR, Pool, Spread, student, student_95
 from tests.conftest import measurement
+from tests.measure.test_interleave import Acted, Answer, measured
 from tests.test_cases import sweep
 
 SIZES = tuple(2**power for power in range(3, 27, 2))
 
 
-@dataclass
-class MadeUpRanks:
-    """Ranks whose operations take made-up times, which differ from start to start; they are lost at some cases."""
+def takes(factor: float = 1.0, lost: Sequence[int] = (), off_core: float = 0.0) -> Answer:
+    """Three equal samples, which differ from start to start; ranks are lost at some sizes."""
 
-    platform: str
-    sweep: Sweep
-    factor: float = 1.0
-    lost: Sequence[int] = ()
-    refused: bool = False
-    off_core: float = 0.0
-    measured: list[tuple[int, int]] = field(default_factory=list)
-    greeting: WorkerHello = field(default_factory=WorkerHello)
+    def answer(asked: Case, name: str, round_: int) -> Result:
+        if asked.nbytes in lost:
+            raise RanksLost("the ranks are gone", name)
+        return replace(measured(asked, name, *[factor * 1e-6] * 3), scheduling=Scheduling(off_core))
 
-    def __enter__(self) -> "MadeUpRanks":
-        if self.refused:
-            raise PlatformError("no memory")
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        """There is nothing to end."""
-
-    def measure(
-        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
-    ) -> Iterator[Result]:
-        if case.nbytes in self.lost:
-            raise RanksLost("the ranks are gone", names[0])
-        self.measured.append((case.nbytes, sampling.minimum))
-        for name in names:
-            seconds = (self.factor * 1e-6,) * sampling.minimum
-            yield Measurement(case, name, self.platform, 4, seconds, scheduling=Scheduling(self.off_core))
-
-    def run(self) -> Iterator[Result]:
-        for case in self.sweep.cases():
-            yield from self.measure(case, self.sweep.implementations, self.sweep.sampling)
+    return answer
 
 
 def started(
-    monkeypatch: pytest.MonkeyPatch, count: int, *changes: dict[str, Any], there: Sequence[Result] = ()
-) -> tuple[interleave.Starts, list[MadeUpRanks]]:
-    made: list[MadeUpRanks] = []
+    monkeypatch: pytest.MonkeyPatch, count: int, *answers: Answer | None, existing: Sequence[Result] = ()
+) -> tuple[interleave.Starts, list[Acted]]:
+    """So many starts of ranks that answer so; None cannot start."""
+    made: list[Acted] = []
 
-    def make(platform: str, wanted: Sweep, existing: Sequence[Result] = (), folder: Path | None = None) -> MadeUpRanks:
-        made.append(MadeUpRanks(platform, wanted, **(changes[len(made)] if len(made) < len(changes) else {})))
+    def make(platform: str, wanted: Sweep, folder: Path | None = None) -> Acted:
+        answer = answers[len(made)] if len(made) < len(answers) else takes()
+        made.append(Acted("", [], answer or takes(), refusal="" if answer else "no memory"))
         return made[-1]
 
     monkeypatch.setattr(interleave, "Supervisor", make)
-    asked = replace(sweep(8, 1024), starts=count)
-    return interleave.Starts("cpu", asked, there), made
+    return interleave.Starts("cpu", replace(sweep(8, 1024), starts=count), existing), made
+
+
+APART = takes(1.0), takes(1.1), takes(1.3)
 
 
 def test_all_starts_measure_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    ranks, made = started(monkeypatch, 3, {"factor": 1.0}, {"factor": 1.1}, {"factor": 1.3})
+    ranks, made = started(monkeypatch, 3, *APART)
     with ranks:
         results = list(ranks.run())
     assert ranks.greeting.starts == 3
-    assert [[nbytes for nbytes, _ in one.measured] for one in made] == [[8, 1024]] * 3
+    assert [start.sizes for start in made] == [[8, 1024]] * 3
     for result in results:
         assert isinstance(result, Measurement)
         assert result.rounds == (3, 3, 3)
@@ -98,14 +76,13 @@ def test_all_starts_measure_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_that_are_there_are_not_measured_and_tell_of_the_starts_of_those_that_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    apart: tuple[dict[str, Any], ...] = ({"factor": 1.0}, {"factor": 1.1}, {"factor": 1.3})
-    ranks, _ = started(monkeypatch, 3, *apart)
+    ranks, _ = started(monkeypatch, 3, *APART)
     with ranks:
-        whole = list(ranks.run())
-    ranks, made = started(monkeypatch, 3, *apart, there=[row for row in whole if row.case.nbytes == 8])
+        small, large = ranks.run()
+    ranks, made = started(monkeypatch, 3, *APART, existing=[small])
     with ranks:
-        assert list(ranks.run()) == [row for row in whole if row.case.nbytes == 1024]
-    assert [[nbytes for nbytes, _ in one.measured] for one in made] == [[1024]] * 3
+        assert list(ranks.run()) == [large]
+    assert [start.sizes for start in made] == [[1024]] * 3
 
 
 def test_what_is_missing_of_a_case_has_its_share_of_the_budget() -> None:
@@ -132,32 +109,32 @@ def test_as_many_starts_as_are_usual_are_quick_and_fit(monkeypatch: pytest.Monke
     ranks, made = started(monkeypatch, 0)
     with ranks:
         assert ranks.greeting.starts == len(made) == 3
-    ranks, _ = started(monkeypatch, 0, {}, {"refused": True})
+    ranks, _ = started(monkeypatch, 0, takes(), None)
     with ranks:
         assert ranks.greeting.starts == 1
-    ranks, _ = started(monkeypatch, 2, {}, {"refused": True})
+    ranks, _ = started(monkeypatch, 2, takes(), None)
     with pytest.raises(PlatformError, match="no memory"), ranks:
         pass
 
 
 def test_a_start_that_is_lost_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    ranks, made = started(monkeypatch, 3, {}, {"lost": (8,)})
+    ranks, made = started(monkeypatch, 3, takes(), takes(lost=(8,)))
     with ranks:
         results = list(ranks.run())
     assert [len(result.rounds) for result in results if isinstance(result, Measurement)] == [2, 2]
-    assert made[1].measured == []
+    assert made[1].sizes == [8]
 
 
 def test_other_starts_do_without_a_case_whose_rows_are_all_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
-    ranks, made = started(monkeypatch, 3, {"off_core": 0.9})
+    ranks, made = started(monkeypatch, 3, takes(off_core=0.9))
     with ranks:
         results = list(ranks.run())
-    assert [len(one.measured) for one in made] == [2, 0, 0]
+    assert [len(start.sizes) for start in made] == [2, 0, 0]
     assert all(result.disturbed for result in results)
 
 
 def test_a_run_ends_with_its_last_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    ranks, _ = started(monkeypatch, 2, {"lost": (1024,)}, {"lost": (8,)})
+    ranks, _ = started(monkeypatch, 2, takes(lost=(1024,)), takes(lost=(8,)))
     with ranks:
         *measured, last = ranks.run()
     assert {result.case.nbytes for result in measured} == {8}
@@ -166,16 +143,13 @@ def test_a_run_ends_with_its_last_start(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_rounds_of_an_interleaved_run_are_measured_by_its_starts_in_turn() -> None:
-    made = [MadeUpRanks("cpu", sweep(8)) for _ in range(2)]
-    other = MadeUpRanks("cpu", sweep(8))
-    asked = sweep(8, 1024)
+    made, other, asked = [Acted("a", []), Acted("b", [])], Acted("c", []), sweep(8, 1024)
     with interleave.Interleaving("cpu", [interleave.Arm(made, asked), interleave.Arm([other], asked)]) as pair:
         for number in range(2):
             pair.results(number, 0)
     half = interleave.ROUNDS // 2
-    for start in made:
-        assert [nbytes for nbytes, _ in start.measured] == [8] * half + [1024] * half
-    assert len(other.measured) == 2 * interleave.ROUNDS
+    assert [start.sizes for start in made] == [[8] * half + [1024] * half] * 2
+    assert len(other.sizes) == 2 * interleave.ROUNDS
 
 
 def test_students_quantile_is_scipys_within_one_per_cent() -> None:
@@ -193,13 +167,6 @@ def test_a_pool_starts_with_what_is_usual_and_fades() -> None:
     assert again.deviation == pytest.approx(math.sqrt((PRIOR.freedom * PRIOR.deviation**2 + 2) / again.freedom))
     faded = pool.add([1.0, 1.0, 1.0])
     assert faded.deviation == pytest.approx(math.sqrt((PRIOR.freedom * PRIOR.deviation**2 + 1.6) / faded.freedom))
-
-
-def test_an_interval_is_as_wide_as_the_median_of_the_starts_is_uncertain() -> None:
-    spread = Spread(0.04, 10)
-    assert spread.error(4) == pytest.approx(1.253 * 0.04 / 2)
-    low, high = spread.interval(2.0, 4)
-    assert high / 2.0 == pytest.approx(2.0 / low) == pytest.approx(math.exp(student_95(10) * spread.error(4)))
 
 
 def curve(generator: np.random.Generator, deviation: float, implementation: str = "two-shot") -> list[Measurement]:
@@ -252,16 +219,6 @@ def test_runs_whose_cores_are_at_other_distances_are_not_told_apart() -> None:
         ) is (barrier in (2e-7, 1.45e-7, 1.2e-7)), barrier
         assert all(row.moved for row in found.rows) is (barrier == 2e-7)
         assert status([found]) == (4 if barrier in (2e-7, 1.45e-7) else 3), barrier
-
-
-def test_a_change_that_starts_do_not_explain_is_seen() -> None:
-    generator = np.random.default_rng(9)
-    base = curve(generator, 0.02)
-    twice = [replace(row, seconds=tuple(2 * sample for sample in row.seconds)) for row in curve(generator, 0.02)]
-    found = compare(
-        *(Run(Path("r"), Header(started=name), tuple(rows), True) for name, rows in (("a", base), ("b", twice)))
-    )
-    assert {row.verdict for row in (*found.rows, *found.together)} == {Verdict.SLOWER}
 
 
 def test_a_single_start_varies_as_those_of_the_other_run() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from collbench.cases import SizeRange
 from collbench.errors import RunFileError
-from collbench.results import Measurement, Note, Outcome, Timed
+from collbench.results import Measurement, Note, Timed
 from collbench.results.facts import Sharing, note_of
 from collbench.runfile.earlier import upgraded
 from collbench.runfile.header import ForeignTest, Header, ImportedPart
@@ -45,14 +45,6 @@ def again(run: Run, folder: Path) -> Path:
     return folder / NAME
 
 
-NO_TIME = (Outcome.SKIPPED, Outcome.FAILED)
-
-
-def texts(path: Path) -> list[str]:
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [line.get("note", "") for line in lines if line["kind"] not in ("header", "end", "skipped", "failed")]
-
-
 def test_the_facts_of_a_note_of_format_1_become_fields() -> None:
     shared, crowded, wrong, reported, predicted, explained, skipped = read(OLD).results
     assert isinstance(shared, Measurement)
@@ -66,7 +58,6 @@ def test_the_facts_of_a_note_of_format_1_become_fields() -> None:
     assert predicted.note == Note(picked="ring-ll", remarks=("NICs at 50%",))
     outcomes = [result.outcome.value for result in (shared, wrong, reported, predicted, explained, skipped)]
     assert outcomes == ["ok", "wrong", "wrong", "predicted", "ok", "skipped"]
-    assert [outcome for outcome in Outcome if outcome.bad] == [Outcome.WRONG, Outcome.FAILED]
     for text, note in (
         ("", Note()),
         ("4 ranks share 2 GPUs", Note(Sharing(4, 2))),
@@ -88,7 +79,6 @@ def test_a_run_of_an_earlier_format_says_the_same_in_the_format_of_today(tmp_pat
         for part in ("header", "results", "complete", "status"):
             assert getattr(new, part) == getattr(old, part), path
         assert json.loads(new_path.read_text().splitlines()[0])["format"] == FORMAT
-    assert [str(result.note) for result in read(OLD).results if result.outcome not in NO_TIME] == texts(OLD)
 
 
 def test_rows_of_format_2_are_the_results_that_were_written_into_it() -> None:
@@ -108,11 +98,8 @@ def test_every_committed_run_is_of_the_format_of_today() -> None:
 
 def test_a_header_is_read_by_the_names_of_its_parts_and_written_as_it_was_given() -> None:
     header = Header.from_json(WHOLE)
-    assert (header.environment.host, header.environment.versions) == ("vm", {"mpi": "4.2"})
-    assert (header.topology.ranks, header.topology.gpus[0].name) == (2, "H100")
-    assert (header.sweep.collectives, header.sweep.sampling) == (("allreduce",), {"budget": 0.5})
+    assert (header.topology.gpus[0].name, header.interleaved.cores) == ("H100", (0, 1))
     assert header.imported.tests == (ForeignTest(format="osu", layout={"a": [1]}),)
-    assert header.interleaved.cores == (0, 1)
     assert header.to_json() == WHOLE
     earlier = upgraded({"kind": "header", "format": 2, "environment": {"versions": {"nccl": 23007}}, "started": None})
     assert Header.from_json(earlier).environment.versions == {"nccl": "23007"}, "a number for some tools"

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import NamedTuple, Self
 
 from collbench.commands.step.work import SgdJob, Step, job_of
-from collbench.results.base import CaseResult, Expected, Sampled, Timed
+from collbench.results.base import CaseResult, FromModel, Sampled, Timed
 from collbench.results.facts import Scheduling
 from collbench.units import FASTEST, SLOWEST, Count, Duration, Moment, Seconds, counted
 
@@ -134,7 +134,7 @@ class StepTimes(Sampled, frozen=True, tag="steps"):
         )
 
 
-class StepPrediction(Expected, Timed, frozen=True, tag="predicted-steps"):
+class StepPrediction(FromModel, Timed, frozen=True, tag="predicted-steps"):
     """What a step should take by the model, and the band in which nine of ten should lie; all in seconds."""
 
     parts: tuple[Moment, Moment, Moment]  # computing, waiting for the slowest rank, exposed communication

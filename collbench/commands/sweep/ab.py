@@ -24,7 +24,7 @@ from collbench.platforms import find_platform, platforms
 from collbench.present.terminal import Table
 from collbench.requests.sweeps import SweepRequest, cut_short, default_folder, measured_sweep
 from collbench.results import Result, Skipped
-from collbench.runfile.environment import Setting
+from collbench.runfile.environment import Changes, changed
 
 AS_IS = "as-is"  # the folder of the environment as it is
 LETTERS = ("A", "B")
@@ -54,7 +54,7 @@ def measure_pair(
     places = [folder / name for name in folders(texts)]
     session = PairedSession(platform, sweep, list(zip(settings, texts, places, strict=True)))
     notes = ["" if request.last else cut_short(sweep, platform)]
-    first, second = (setting.applied(os.environ) for setting in settings)
+    first, second = (changed(os.environ, changes) for changes in settings)
     if first == second:
         notes.append("A and B are the same, so what differs is noise (an A/A test)")
     if percentiles:
@@ -83,8 +83,8 @@ def _refuse(request: SweepRequest, words: Sequence[str], outputs: Outputs) -> No
         )
 
 
-def parse_setting(text: str) -> Setting:
-    """Return `NAME=VALUE NAME= -NAME` as a setting, quotes as in a shell; "" is the environment as it is."""
+def parse_setting(text: str) -> Changes:
+    """Return `NAME=VALUE NAME= -NAME` as changes of the environment, with quotes as in a shell; of "" none."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -100,7 +100,7 @@ def parse_setting(text: str) -> Setting:
         if name in changes:
             raise UsageError(f"--ab {text!r} names {name} twice; leave one out")
         changes[name] = None if match["unset"] else match["value"]
-    return Setting(tuple(changes.items()))
+    return changes
 
 
 def folders(texts: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from collbench.results.base import Expected, Timed
+from collbench.results.base import FromModel, Timed
 from collbench.units import Duration, Seconds
 
 PURPOSES = ("layout", "scale", "interconnect", "cost")
@@ -29,7 +29,7 @@ def words(part: str) -> str:
     return PART_WORDS.get(part) or part.replace("_parallel", " parallelism").replace("_", " ")
 
 
-class PlannedStep(Expected, Timed, frozen=True, tag="planned"):
+class PlannedStep(FromModel, Timed, frozen=True, tag="planned"):
     """The expected step of a layout of a training run.
 
     The case stands for its gradients: bytes that its replicas add up, and as many ranks as GPUs.  The implementation

@@ -15,7 +15,7 @@ from collbench.commands.check.judge import CheckResult, Status
 from collbench.commands.check.library import GOOD_RUNS, OF_A_BASELINE, SURE
 from collbench.commands.check.sequential import Decision
 from collbench.errors import UsageError
-from collbench.measure import session
+from collbench.measure import interleave
 from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
 from collbench.results import Failed, Measurement, Mismatch, Result
@@ -49,10 +49,6 @@ class Ranks(Supervisor):
 
     def __exit__(self, *exception: object) -> None: ...
 
-    def run(self) -> Iterator[Result]:
-        for case in self.sweep.cases():
-            yield from self.measure(case, self.sweep.implementations, self.sweep.sampling)
-
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
     ) -> Iterator[Result]:
@@ -78,7 +74,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Ranks]:
     Ranks.draw = np.random.default_rng(1)
     for name, value in {"started": 0, "slow": {}, "wrong": None, "hung": None, "disturbed": False}.items():
         monkeypatch.setattr(Ranks, name, value)
-    monkeypatch.setattr(session, "Supervisor", Ranks)
+    monkeypatch.setattr(interleave, "Supervisor", Ranks)
     monkeypatch.setenv("COLLBENCH_STATE", str(tmp_path / "state"))
     return Ranks
 

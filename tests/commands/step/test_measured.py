@@ -13,7 +13,7 @@ from collbench.cases import Sampling, Sweep
 from collbench.commands.step.rows import StepTimes
 from collbench.commands.step.schedules import SCHEDULES, Parts, overlapping
 from collbench.commands.step.work import Step
-from collbench.measure.supervisor import Supervisor
+from collbench.measure.interleave import Starts
 from collbench.platforms.interface import Prepared
 from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped
@@ -32,7 +32,7 @@ def stepped(*steps: Step, implementations: tuple[str, ...] = ("mpi",), nbytes: i
 
 def measured(wanted: Sweep) -> list[Result]:
     """What ranks make of it."""
-    with Supervisor("cpu", wanted) as ranks:
+    with Starts("cpu", wanted) as ranks:
         return list(ranks.run())
 
 

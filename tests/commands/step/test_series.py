@@ -44,28 +44,17 @@ def now() -> Moments:
     return [time.perf_counter()], [lambda: time.perf_counter()]
 
 
-def test_no_garbage_is_collected_while_a_series_runs_and_afterwards_all_is_as_before() -> None:
+def test_no_garbage_is_collected_while_a_series_runs() -> None:
     seen = []
 
     def step() -> Moments:
         seen.append(gc.isenabled())
-        if len(seen) == 6:
-            raise ValueError("broken")
         return now()
 
     assert gc.isenabled()
     take_series(parts(), step, range(3))
+    assert seen == [False] * 3
     assert gc.isenabled()
-    with pytest.raises(ValueError, match="broken"):
-        take_series(parts(), step, range(3))
-    assert seen == [False] * 6
-    assert gc.isenabled()
-    gc.disable()
-    try:
-        take_series(parts(), now, range(1))
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
 
 
 def test_moments_are_numbers_or_told_later_in_the_order_of_the_steps() -> None:

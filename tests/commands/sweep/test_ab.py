@@ -14,7 +14,6 @@ from collbench.commands.sweep.ab import folders, parse_setting, verdicts
 from collbench.measure import supervisor
 from collbench.measure.interleave import LEAST, ROUNDS
 from collbench.results import Failed, Measurement
-from collbench.runfile.environment import Setting
 from collbench.runfile.header import Header, Interleaved
 from collbench.runfile.store import Run, read
 from tests.commands.conftest import RIGHT
@@ -144,8 +143,8 @@ def test_a_killed_rank_costs_its_setting_one_row(start: Start, tmp_path: Path) -
 def test_words_become_a_setting_and_a_folder_that_every_file_system_takes() -> None:
     """Values, nothing, not set; quotes as in a shell; `=` within a value; two folders, whatever the settings are."""
     text = "A=1 b= -C D='x y' E=k=v"
-    assert parse_setting(text) == Setting((("A", "1"), ("b", ""), ("C", None), ("D", "x y"), ("E", "k=v")))
-    assert parse_setting("") == Setting()
+    assert parse_setting(text) == {"A": "1", "b": "", "C": None, "D": "x y", "E": "k=v"}
+    assert parse_setting("") == {}
     assert folders(["", "NCCL_ALGO=Ring NCCL_PROTO=LL"]) == ["as-is", "NCCL_ALGO=Ring,NCCL_PROTO=LL"]
     assert folders(["", ""]) == ["as-is", "as-is,again"]
     assert folders(["P=/a/b:c", "-P"]) == ["P=_a_b_c", "without-P"]
