@@ -267,7 +267,7 @@ def settings(facts: RunFacts) -> list[str]:
 # The verdict.
 
 
-class Verdict(NamedTuple):
+class CurveVerdict(NamedTuple):
     """The health of a curve with its reason in words, and what could have been seen."""
 
     health: Health
@@ -283,7 +283,7 @@ class Stretch(NamedTuple):
     spread: float
 
 
-def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Verdict:
+def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> CurveVerdict:
     """Judge the logarithms of measured over expected times, by ascending size in bytes."""
     stretches = list(_stretches(sizes, smoothed(logs) - errors.mean, errors.covariance))
     limit = float(np.exp(SLOW * min(stretch.spread for stretch in stretches)))
@@ -292,8 +292,8 @@ def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Verdict:
         if far.off / bound > far.spread:
             usual = f"healthy ones take {most} {np.exp(bound * far.spread):.2f}x"
             remark = f"{np.exp(far.off):.2f}x the usual time of such machines{far.where}; {usual}"
-            return Verdict(health, remark, limit)
-    return Verdict(Health.AS_EXPECTED, "", limit)
+            return CurveVerdict(health, remark, limit)
+    return CurveVerdict(Health.AS_EXPECTED, "", limit)
 
 
 def _stretches(sizes: Sequence[int], off: Floats, covariance: Floats) -> Iterator[Stretch]:

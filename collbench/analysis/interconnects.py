@@ -90,7 +90,7 @@ def short_names(words: Sequence[str]) -> list[str]:
     return [name if short.count(name) == 1 else word for word, name in zip(words, short, strict=True)]
 
 
-class Ranking(NamedTuple):
+class SizeRanking(NamedTuple):
     """Which interconnects are, or may be, the fastest at a size."""
 
     names: tuple[str, ...]  # the fastest, then those that are not distinguishable from it
@@ -110,7 +110,7 @@ class Ranking(NamedTuple):
         return "surely" if self.surely else "likely"
 
 
-def ranking(named: Sequence[tuple[Timed, str]]) -> Ranking:
+def ranking(named: Sequence[tuple[Timed, str]]) -> SizeRanking:
     """Rank two rows or more of one size, each with its name."""
     rows = sorted(named, key=lambda pair: pair[0].typical)
     (best, name), *others = rows
@@ -121,7 +121,7 @@ def ranking(named: Sequence[tuple[Timed, str]]) -> Ranking:
             tied.append(other)
         elif not advantage.apart:
             surely = False
-    return Ranking((name, *tied), surely)
+    return SizeRanking((name, *tied), surely)
 
 
 class Cell(NamedTuple):
@@ -130,7 +130,7 @@ class Cell(NamedTuple):
     name: str
     row: Timed
     advantage: Advantage | None  # None for the first itself, and where the first has no time
-    fastest: str  # as Ranking.place says it
+    fastest: str  # as SizeRanking.place says it
     heads: bool  # whether it is the first at its size
 
     @property
@@ -173,23 +173,23 @@ def _known(seconds: float) -> float | None:
     return None if math.isnan(seconds) else seconds
 
 
-class Line(NamedTuple):
+class SizeLine(NamedTuple):
     """A size at which two interconnects or more have a time: a cell for each, or None where it has none."""
 
     nbytes: int
     cells: tuple[Cell | None, ...]
-    ranking: Ranking
+    ranking: SizeRanking
     lead: float  # the time of the first behind the fastest, over the slowest not distinguishable from that; 0: none
 
 
 @dataclass(frozen=True)
-class Table:
+class InterconnectTable:
     """A kind of case on several interconnects, whose numbers of ranks may differ."""
 
     kind: Case  # without size; without ranks where these differ
     interconnects: tuple[Interconnect, ...]  # those with a time
     ranks: tuple[int, ...]  # of each
-    lines: tuple[Line, ...]  # by size
+    lines: tuple[SizeLine, ...]  # by size
 
     @property
     def title(self) -> str:
@@ -254,7 +254,7 @@ class Table:
         return [fastest, *map(in_words, self.contests)]
 
 
-def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) -> list[Table]:
+def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) -> list[InterconnectTable]:
     """Return a table for each kind of case of which two interconnects, in the order of the columns, share a size.
 
     The fastest stands for an interconnect, of those that are `chosen`; without a choice of its library's times, or of
@@ -265,7 +265,7 @@ def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) 
     return [table for table in found if table.lines]
 
 
-def left_out(interconnects: Sequence[Interconnect], compared: Iterable[Table]) -> list[str]:
+def left_out(interconnects: Sequence[Interconnect], compared: Iterable[InterconnectTable]) -> list[str]:
     """Return a sentence for each interconnect that is in no table, which says why."""
     there = {interconnect.name for table in compared for interconnect in table.interconnects}
     found = []
@@ -283,7 +283,7 @@ def _kind(case: Case) -> Case:
     return replace(case, nbytes=0, ranks=0)
 
 
-def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | None) -> Table:
+def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | None) -> InterconnectTable:
     rows = {}
     for interconnect in interconnects:
         usable = _usable([row for row in interconnect.results if _kind(row.case) == kind], chosen)
@@ -305,10 +305,10 @@ def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | N
         if len(best) - best.count(None) > 1:
             lines.append(_line(nbytes, names, best))
     title = replace(kind, ranks=ranks[0] if len(set(ranks)) == 1 else 0)
-    return Table(title, tuple(rows), ranks, tuple(lines))
+    return InterconnectTable(title, tuple(rows), ranks, tuple(lines))
 
 
-def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> Line:
+def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> SizeLine:
     """Return a size of a table from the best row of each interconnect."""
     named = [(row, name) for row, name in zip(rows, names, strict=True) if row]
     ranked, first = ranking(named), rows[0]
@@ -318,7 +318,7 @@ def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> Li
     for row, name in zip(rows, names, strict=True):
         over = Advantage.of(row, first) if row and first and row is not first else None
         cells.append(Cell(name, row, over, ranked.place(name), row is named[0][0]) if row else None)
-    return Line(nbytes, tuple(cells), ranked, min(behind) / level if behind else 0.0)
+    return SizeLine(nbytes, tuple(cells), ranked, min(behind) / level if behind else 0.0)
 
 
 def _usable(rows: Sequence[Timed], chosen: Chosen | None) -> list[Timed]:

@@ -39,7 +39,7 @@ NEAR_FLOOR = 0.02
 """A time is surely above or below a floor if it is so by this share."""
 
 
-class Expected(NamedTuple):
+class ExpectedTime(NamedTuple):
     """What a row should take."""
 
     seconds: float
@@ -52,7 +52,7 @@ class Expectation(NamedTuple):
     """What times are compared with, in words, and what a measured row should take by it; None where that is unknown."""
 
     name: str
-    of: Callable[[Observed], Expected | None]
+    of: Callable[[Observed], ExpectedTime | None]
 
 
 def expect_run(name: str, rows: Iterable[Observed]) -> Expectation:
@@ -63,13 +63,13 @@ def expect_run(name: str, rows: Iterable[Observed]) -> Expectation:
     right = (row for row in rows if row.right and not row.disturbed and row.typical > 0)
     every = by_key(right, lambda row: (row.case, row.implementation, row.note.shared))
 
-    def of(row: Observed) -> Expected | None:
+    def of(row: Observed) -> ExpectedTime | None:
         known = every.get((row.case, row.implementation, row.note.shared), [])
         if not known and isinstance(row, Reported):  # of one among several settings, held against a run of one
             known = every.get((row.case, family(row.implementation), row.note.shared), [])
         logs = [math.log(seconds) for other in known if _same_state(other, row) for seconds in other.round_times]
         error = BETWEEN_RUNS.get(row.platform, BETWEEN_OTHERS)
-        return Expected(math.exp(median(logs)), error, len(logs)) if logs else None
+        return ExpectedTime(math.exp(median(logs)), error, len(logs)) if logs else None
 
     return Expectation(name, of)
 
@@ -140,9 +140,9 @@ def read_floors(path: Path) -> Expectation:
         where = "" if str(path) in str(error) else f"{path}: "
         raise UsageError(f"{where}{error}; docs/checking.md shows a file of floors") from None
 
-    def of(row: Observed) -> Expected | None:
+    def of(row: Observed) -> ExpectedTime | None:
         longest = next((floor.longest(row) for floor in floors if floor.takes(row)), None)
-        return None if longest is None else Expected(longest, near=NEAR_FLOOR)
+        return None if longest is None else ExpectedTime(longest, near=NEAR_FLOOR)
 
     return Expectation(f"the floors of {path}", of)
 
@@ -150,7 +150,7 @@ def read_floors(path: Path) -> Expectation:
 # --------------------------------------------------------------------------------------------------------------- CPUs
 
 
-def _calibrated(row: Observed) -> Expected | None:
+def _calibrated(row: Observed) -> ExpectedTime | None:
     """Return the cost of a hand-written implementation on this CPU, by its own barrier and its own copies.
 
     What an implementation spends is counted (platforms/cost.py).  What a wait takes here is known from the barrier of
@@ -170,7 +170,7 @@ def _calibrated(row: Observed) -> Expected | None:
     if row.floor:
         least = sum(row.case.traffic) / row.case.ranks / row.case.nbytes
         moved = max(moved, row.floor * cost.memory / least)
-    return Expected(waits + moved, CALIBRATED_ERROR)
+    return ExpectedTime(waits + moved, CALIBRATED_ERROR)
 
 
 CALIBRATED = Expectation("this CPU's own latency and copy speed", _calibrated)

@@ -15,7 +15,7 @@ from statistics import fmean, harmonic_mean, median
 from collbench.analysis.diagnose import Diagnosis
 from collbench.analysis.verdict import ALONE, FAR, MANY, Correctness, Health, listed
 from collbench.cases import Case
-from collbench.commands.check.expectations import Expectation, Expected
+from collbench.commands.check.expectations import Expectation, ExpectedTime
 from collbench.commands.check.sequential import (
     FEWEST,
     PRIOR_DEVIATION,
@@ -254,13 +254,13 @@ def _why_nothing(cases: Sequence[Sequence[Observed]], expected: str) -> str:
     return "no system is like this machine, and no earlier good run of it is stored"
 
 
-def _held(rows: Sequence[Observed], expectation: Expectation) -> tuple[list[float], Expected] | None:
+def _held(rows: Sequence[Observed], expectation: Expectation) -> tuple[list[float], ExpectedTime] | None:
     """Return the logarithms of measured over expected times of a case's rounds, and what is expected of all of them.
 
     None where nothing is expected of any.  Where expectations differ in error, those of the least error count, if they
     are as many as a decision needs.
     """
-    known: list[tuple[float, Expected]] = []
+    known: list[tuple[float, ExpectedTime]] = []
     for row in rows:
         expected = None if row.disturbed else expectation.of(row)
         if expected:
@@ -280,7 +280,7 @@ def _held(rows: Sequence[Observed], expectation: Expectation) -> tuple[list[floa
 
 
 def _judge_size(
-    row: Observed, logs: Sequence[float], expected: Expected, variance: float, test: SequentialTest
+    row: Observed, logs: Sequence[float], expected: ExpectedTime, variance: float, test: SequentialTest
 ) -> CheckedSize:
     centre = median(logs)
     decision = test.decide(centre, variance, expected.error)

@@ -17,8 +17,7 @@ import click
 from collbench.analysis import gate
 from collbench.analysis.compare import Comparison, Row, Together, Verdict, compare
 from collbench.analysis.fit import measured
-from collbench.analysis.interconnects import Table as Interconnects
-from collbench.analysis.interconnects import of_runs, tables
+from collbench.analysis.interconnects import InterconnectTable, of_runs, tables
 from collbench.analysis.matching import Unmatched, no_common_size, several_machines
 from collbench.cli import interconnects
 from collbench.cli.options import (
@@ -143,7 +142,7 @@ def _named(comparison: Comparison) -> Sequence[tuple[str, store.Run]]:
 # --------------------------------------------------------------------------------------------------------------- output
 
 
-def _table(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> None:
+def _table(comparisons: Sequence[Comparison], machines: Sequence[InterconnectTable]) -> None:
     for comparison in comparisons:
         click.echo("\n".join([*_head(comparison), *rows(comparison), *_tail(comparison), ""]))
     if machines:
@@ -198,7 +197,7 @@ def _tail(comparison: Comparison) -> Iterator[str]:
         yield f"inconclusive rows: half are surely within {half} of 1 by the row's interval alone, all within {every}"
 
 
-def _document(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> dict[str, Any]:
+def _document(comparisons: Sequence[Comparison], machines: Sequence[InterconnectTable]) -> dict[str, Any]:
     records = [
         _paths(comparison)
         | {

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.commands.runs.fleet_files import Curve, Node
+from collbench.commands.runs.fleet_files import FleetCurve, FleetNode
 from collbench.stats import Estimate, student
 
 FEWEST = 5
@@ -31,24 +31,24 @@ _MEDIAN = 1.253  # standard error of a median over that of a mean (normal, many)
 
 Array = NDArray[np.float64]
 Marks = NDArray[np.bool_]
-Times = Mapping[str, Mapping[Curve, Mapping[int, float]]]  # by node, curve and bytes; seconds, or ratios of times
+Times = Mapping[str, Mapping[FleetCurve, Mapping[int, float]]]  # by node, curve and bytes; seconds, or ratios of times
 
 
 class Outlier(NamedTuple):
     """A node that is slower or faster than those that are alike, or than it was itself."""
 
     node: str
-    curve: Curve
+    curve: FleetCurve
     ratio: Estimate  # of times, the median over the sizes below; above 1 is slower.  95 % for all that are named
     sizes: tuple[int, ...]  # in bytes at which it stands out; empty: all sizes taken together do
     measured: int  # sizes
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class AlikeNodes:
     """Alike nodes, at least FEWEST at each size: the times of a curve by node and size, NaN where a node has none."""
 
-    curve: Curve
+    curve: FleetCurve
     nodes: tuple[str, ...]
     sizes: tuple[int, ...]  # bytes
     times: Array  # seconds; of a change between two nights, ratios of times
@@ -65,15 +65,15 @@ class Group:
         return _spread(np.log(self.times))
 
 
-def groups(nodes: Sequence[Node], slower: float = SLOWER) -> list[Group]:
+def groups(nodes: Sequence[FleetNode], slower: float = SLOWER) -> list[AlikeNodes]:
     """Return alike nodes, the largest group first, with outliers: they differ from the median by `slower`, a share."""
     return _judged({node.name: node.curves for node in nodes}, slower)
 
 
-def changes(before: Sequence[Node], after: Sequence[Node], slower: float = SLOWER) -> list[Group]:
+def changes(before: Sequence[FleetNode], after: Sequence[FleetNode], slower: float = SLOWER) -> list[AlikeNodes]:
     """Return how the times of nodes changed between two nights; outliers changed otherwise than the fleet's median."""
     old: Times = {node.name: node.curves for node in before}
-    changed: dict[str, dict[Curve, dict[int, float]]] = defaultdict(dict)
+    changed: dict[str, dict[FleetCurve, dict[int, float]]] = defaultdict(dict)
     for node in after:
         for curve, times in node.curves.items():
             earlier = old.get(node.name, {}).get(curve, {})
@@ -81,7 +81,7 @@ def changes(before: Sequence[Node], after: Sequence[Node], slower: float = SLOWE
     return _judged(changed, slower)
 
 
-def outdated(nodes: Sequence[Node]) -> list[Node]:
+def outdated(nodes: Sequence[FleetNode]) -> list[FleetNode]:
     """Return nodes whose verdict is older than the median by an hour and four median deviations, the oldest first."""
     written = [node.modified for node in nodes if node.modified] or [0.0]
     middle = median(written)
@@ -89,15 +89,15 @@ def outdated(nodes: Sequence[Node]) -> list[Node]:
     return sorted((node for node in nodes if 0 < node.modified < oldest), key=lambda node: node.modified)
 
 
-def _judged(fleet: Times, slower: float) -> list[Group]:
+def _judged(fleet: Times, slower: float) -> list[AlikeNodes]:
     found = _alike(fleet)
     tests, nodes = sum(group.times.size for group in found), sum(len(group.nodes) for group in found)
     return [replace(group, outliers=tuple(_outliers(group, nodes, tests, slower))) for group in found]
 
 
-def _alike(fleet: Times) -> list[Group]:
+def _alike(fleet: Times) -> list[AlikeNodes]:
     """Return the nodes of each curve, without sizes that few of them have, and without nodes that have no other."""
-    by_curve: dict[Curve, dict[str, Mapping[int, float]]] = defaultdict(dict)
+    by_curve: dict[FleetCurve, dict[str, Mapping[int, float]]] = defaultdict(dict)
     for name, curves in fleet.items():
         for curve, times in curves.items():
             by_curve[curve][name] = times
@@ -108,11 +108,11 @@ def _alike(fleet: Times) -> list[Group]:
         alike = {name: times for name, times in every.items() if not times.keys().isdisjoint(sizes)}
         if alike:
             table = np.array([[times.get(size, math.nan) for size in sizes] for times in alike.values()])
-            found.append(Group(curve, tuple(alike), tuple(sizes), table))
+            found.append(AlikeNodes(curve, tuple(alike), tuple(sizes), table))
     return sorted(found, key=lambda group: (-len(group.nodes), group.curve))
 
 
-def _outliers(group: Group, nodes: int, tests: int, slower: float) -> Iterator[Outlier]:
+def _outliers(group: AlikeNodes, nodes: int, tests: int, slower: float) -> Iterator[Outlier]:
     """Yield the nodes that stand out, where so many nodes and single times are tested in all."""
     logs, spreads = np.log(group.times / group.medians), group.spreads
     known, middles = np.isfinite(logs), np.nanmedian(logs, axis=1, keepdims=True)

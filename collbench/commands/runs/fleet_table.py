@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import click
 
 from collbench.cli.options import STANDARD, write_json
-from collbench.commands.runs.fleet import FEWEST, SLOWER, Group, Outlier, changes, groups, outdated
-from collbench.commands.runs.fleet_files import FAIL, STATUSES, Curve, Node, read_fleet
+from collbench.commands.runs.fleet import FEWEST, SLOWER, AlikeNodes, Outlier, changes, groups, outdated
+from collbench.commands.runs.fleet_files import FAIL, STATUSES, FleetCurve, FleetNode, read_fleet
 from collbench.errors import StorageError, writing
 from collbench.present.columns import Column, csv_text
 from collbench.present.terminal import lines, room, wrapped
@@ -23,7 +23,7 @@ _LISTED = 60  # lines of a kind, or names, that are printed; JSON has all
 _UNLIKE = 0.5  # spread between nodes from which on none could stand out
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a name that a scheduler takes as a single node
 _COLUMNS = (
-    *Curve._fields,
+    *FleetCurve._fields,
     *("size_bytes", "time_seconds", "bus_bandwidth_bytes_per_second"),
     *("fleet_median_time_seconds", "time_over_fleet_median", "slow_outlier"),
 )
@@ -53,7 +53,7 @@ def show(folder: Path, against: Path | None, as_json: Path | None, **options: An
         click.echo("\n\n".join("\n".join(part) for part in parts if part))
 
 
-def _rows(nodes: Sequence[Node], found: Sequence[Group]) -> Iterator[dict[str, Any]]:
+def _rows(nodes: Sequence[FleetNode], found: Sequence[AlikeNodes]) -> Iterator[dict[str, Any]]:
     """Yield a flat record for each node, curve and size, and one for each node without any."""
     medians = {group.curve: dict(zip(group.sizes, group.medians.tolist(), strict=True)) for group in found}
     slow = {(outlier.node, outlier.curve) for outlier in _outliers(found) if outlier.ratio.value > 1}
@@ -69,12 +69,12 @@ def _rows(nodes: Sequence[Node], found: Sequence[Group]) -> Iterator[dict[str, A
                 yield facts | dict(zip(_COLUMNS, (*curve, *figures, (node.name, curve) in slow), strict=True))
 
 
-def _outliers(found: Iterable[Group]) -> list[Outlier]:
+def _outliers(found: Iterable[AlikeNodes]) -> list[Outlier]:
     """Return outliers, the slowest first."""
     return sorted((outlier for group in found for outlier in group.outliers), key=lambda outlier: -outlier.ratio.value)
 
 
-def _fields(found: Iterable[Group]) -> list[dict[str, Any]]:
+def _fields(found: Iterable[AlikeNodes]) -> list[dict[str, Any]]:
     records = []
     for outlier in _outliers(found):
         node, curve, ratio, sizes, measured = outlier
@@ -92,7 +92,7 @@ def _excluded(rows: Sequence[dict[str, Any]]) -> str:
     return "".join(f"{name}\n" for name in names if name not in unfit)
 
 
-class Line(NamedTuple):
+class FleetLine(NamedTuple):
     """A row: an outlier, or a node of which something else is to be said."""
 
     node: str
@@ -102,7 +102,7 @@ class Line(NamedTuple):
     curve: str
 
 
-COLUMNS: tuple[Column[Line], ...] = (
+COLUMNS: tuple[Column[FleetLine], ...] = (
     Column("node", attrgetter("node")),
     Column("time", attrgetter("time"), form=">"),
     Column("95 % interval", attrgetter("interval"), importance=2),
@@ -111,24 +111,24 @@ COLUMNS: tuple[Column[Line], ...] = (
 )
 
 
-def _table(found: Sequence[Group], nodes: Sequence[Node] = ()) -> list[str]:
+def _table(found: Sequence[AlikeNodes], nodes: Sequence[FleetNode] = ()) -> list[str]:
     """Return a line for each outlier, the slowest first, then for what failed, has no result, or is outdated."""
     rows = []
     for outlier in _outliers(found):
         time, low, high = map(_percent, outlier.ratio)
         from_on = f", {format_size(outlier.sizes[0])} on" if outlier.sizes else ""
         sizes = f"{len(outlier.sizes) or outlier.measured} of {outlier.measured}{from_on}"
-        rows.append(Line(outlier.node, time, f"{low} .. {high}", sizes, outlier.curve.title))
+        rows.append(FleetLine(outlier.node, time, f"{low} .. {high}", sizes, outlier.curve.title))
     ordered = sorted(nodes, key=lambda node: STATUSES.index(node.status))
-    rows += [Line(node.name, node.status, "", "", node.reason) for node in ordered if node.reason]
+    rows += [FleetLine(node.name, node.status, "", "", node.reason) for node in ordered if node.reason]
     for node in outdated(nodes):
         age = format_duration(datetime.now(UTC).timestamp() - node.modified, 2)
-        rows.append(Line(node.name, node.status, "", "", f"written {age} ago, much longer than the others"))
+        rows.append(FleetLine(node.name, node.status, "", "", f"written {age} ago, much longer than the others"))
     more = [f"and {len(rows) - _LISTED} more; --json has all"] if len(rows) > _LISTED else []
     return [*lines(COLUMNS, rows[:_LISTED]), *more] if rows else []
 
 
-def _moved(before: Sequence[Node], after: Sequence[Node], changed: Sequence[Group]) -> list[str]:
+def _moved(before: Sequence[FleetNode], after: Sequence[FleetNode], changed: Sequence[AlikeNodes]) -> list[str]:
     """Return which nodes have a result on one of two nights only, and by how much times of the others changed."""
     old, new = ({node.name for node in nodes if node.curves} for nodes in (before, after))
     both = (("came", sorted(new - old)), ("went", sorted(old - new)))
@@ -139,7 +139,7 @@ def _moved(before: Sequence[Node], after: Sequence[Node], changed: Sequence[Grou
     return [wrapped(line, room() or len(line)) for line in said]
 
 
-def _compared(found: Sequence[Group], nodes: Sequence[Node]) -> list[str]:
+def _compared(found: Sequence[AlikeNodes], nodes: Sequence[FleetNode]) -> list[str]:
     """Return a line for each group of alike nodes, at its largest size, and a summary of all nodes."""
     said = []
     for group in found[:_LISTED]:

@@ -13,7 +13,7 @@ from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import check
 from collbench.commands.check.outputs import document
 from collbench.commands.runs.fleet import groups
-from collbench.commands.runs.fleet_files import FAIL, OK, UNKNOWN, UNREADABLE, Node, read_fleet
+from collbench.commands.runs.fleet_files import FAIL, OK, UNKNOWN, UNREADABLE, FleetNode, read_fleet
 from collbench.errors import Notice, UsageError
 from collbench.results import Mismatch
 from collbench.results.facts import Scheduling
@@ -26,7 +26,7 @@ from tools.hostile_files import HOSTILE
 SMALL = Fleet(nodes=6, slow=1)
 
 
-def by_name(folder: Path) -> dict[str, Node]:
+def by_name(folder: Path) -> dict[str, FleetNode]:
     return {node.name: node for node in read_fleet(folder)}
 
 
