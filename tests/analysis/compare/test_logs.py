@@ -183,12 +183,12 @@ def test_scatter_is_that_of_medians_and_neighbours_and_of_published_repeats() ->
     swing = [(8 << place, 0.02 * (-1) ** place) for place in range(13)]
     errors = of_means([swing])
     expected = math.sqrt((7 * (0.04 / 0.945) ** 2 + PUBLISHED.deviation**2) / 8)
-    assert errors[8 << 6][0] == pytest.approx((expected, 8), rel=1e-3)
+    assert errors.at(8 << 6) == pytest.approx((expected, 8), rel=1e-3)
     assert outliers(swing) == set()
     assert of_means([swing, swing]) == errors, "a size of two curves counts once"
     rough = [(nbytes, log if place < 5 else 0.0) for place, (nbytes, log) in enumerate(swing)]
-    everywhere, near = of_means([rough])[8 << 12]
-    assert near[0] < 0.006 < everywhere[0]
+    found = of_means([rough])
+    assert found.near[8 << 12][0] < 0.006 < found.everywhere[0]
 
 
 def imported(name: str, folder: Path) -> Run:
