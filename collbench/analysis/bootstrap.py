@@ -318,8 +318,8 @@ class Scatter:
 def scatter(curves: Sequence[Sequence[tuple[int, LogRatio]]]) -> Scatter:
     """Return how far ratios of neighbouring sizes scatter beyond their errors.
 
-    A curve is (nbytes, estimate) by size.  Implementations of one size were sampled in turn, and what the machine did to
-    one it did to all, so a size counts once.
+    A curve is (nbytes, estimate) by size.  Implementations of one size were sampled in turn, and what the machine did
+    to one it did to all, so a size counts once.
     """
     distances = []
     for whole in curves:
@@ -425,7 +425,6 @@ def _from_median(logs: Sequence[float]) -> list[float]:
 
     In units of the deviation of independent errors (by simulation, within 3 %).
     """
-
     # Of an odd number the median is never between both sides of a step.
     reach = min(_REACH, max(1, (len(logs) - 2) // 2))
     around = [_around(logs, place, reach) for place, _ in enumerate(logs)]

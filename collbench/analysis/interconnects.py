@@ -7,7 +7,7 @@ interconnect: its best time, and the ratio to the first interconnect's.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,8 +32,10 @@ from collbench.units import format_range, format_seconds, format_size, printable
 
 def common_ranks(systems: Sequence[System]) -> int | None:
     """Return the largest number of ranks that one of the systems has and all can have; None if there is none."""
-    counts = {system.ranks for system in systems}
-    return max((count for count in counts if all(can_have(system, count) for system in systems)), default=None)
+    for count in sorted({system.ranks for system in systems}, reverse=True):
+        if all(can_have(system, count) for system in systems):
+            return count
+    return None
 
 
 def can_have(system: System, ranks: int) -> bool:
@@ -71,7 +73,7 @@ def of_run(name: str, run: Run, selected: Selected = None) -> Interconnect:
         # The clock of another tool may have seen no time pass.
         if row.typical > 0 and (not selected or selected(row.case, row.implementation)):
             rows.append(row)
-    remarks = (f"the run was {words}",) if (words := run.cut_off) else ()
+    remarks = (f"the run was {run.cut_off}",) if run.cut_off else ()
     return Interconnect(name, title, tuple(rows), remarks)
 
 
@@ -119,8 +121,7 @@ def ranking(named: Sequence[tuple[Timed, str]]) -> SizeRanking:
         advantage = Advantage.of(best, row)
         if not advantage.sign:
             tied.append(other)
-        elif not advantage.apart:
-            surely = False
+        surely = surely and (advantage.apart or not advantage.sign)
     return SizeRanking((name, *tied), surely)
 
 
@@ -208,26 +209,25 @@ class InterconnectTable:
     @property
     def winning_ranges(self) -> list[str]:
         """The fastest interconnects by range of sizes: `likely dgx-h100 8 B to 2 KiB, by 1.9x .. 2.4x`."""
-        found = []
+        ranges = []
         for _, alike in groupby(self.lines, lambda line: (set(line.ranking.names), line.ranking.surely)):
             lines = list(alike)
             words = f"{lines[0].ranking} {format_span(lines[0].nbytes, lines[-1].nbytes)}"
-            if leads := [line.lead for line in lines if line.lead]:
-                words += f", by {format_range(min(leads), max(leads), format_times)}"
-            found.append(words)
-        return found
+            leads = [line.lead for line in lines if line.lead]
+            by = f", by {format_range(min(leads), max(leads), format_times)}" if leads else ""
+            ranges.append(words + by)
+        return ranges
 
     @property
     def contests(self) -> tuple[Contest, ...]:
         """Each interconnect against the first, over the sizes that both have a time for."""
         first, *others = (interconnect.name for interconnect in self.interconnects)
-        found = []
-        for place, name in enumerate(others, 1):
-            cells = [line.cells[place] for line in self.lines]
-            points = tuple(cell.advantage for cell in cells if cell and cell.advantage)
+        contests = []
+        for name in others:
+            points = tuple(cell.advantage for cell in self.cells if cell.name == name and cell.advantage)
             if points:
-                found.append(Contest(self.kind, first, name, points))
-        return tuple(found)
+                contests.append(Contest(self.kind, first, name, points))
+        return tuple(contests)
 
     @property
     def cells(self) -> list[Cell]:
@@ -248,7 +248,8 @@ class InterconnectTable:
         """Return which is fastest where, in sentences; as a fact only where intervals and bands do not overlap."""
         expected = any(isinstance(cell.row, Prediction) for cell in self.cells)
         fastest = f"{'should be fastest' if expected else 'fastest'}: {'; '.join(self.winning_ranges)}"
-        if len(names := {name for line in self.lines for name in line.ranking.names}) == 1:
+        names = set(chain.from_iterable(line.ranking.names for line in self.lines))
+        if len(names) == 1:
             (name,) = names
             fastest = f"{name} {'' if expected else 'is '}{fastest.replace(f'{name} ', '')}"
         return [fastest, *map(in_words, self.contests)]
@@ -260,23 +261,24 @@ def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) 
     The fastest stands for an interconnect, of those that are `chosen`; without a choice of its library's times, or of
     its exact implementations where it has no library.
     """
-    kinds = dict.fromkeys(_kind(row.case) for interconnect in interconnects for row in interconnect.results)
-    found = [_table(kind, interconnects, chosen) for kind in kinds]
-    return [table for table in found if table.lines]
+    results = chain.from_iterable(interconnect.results for interconnect in interconnects)
+    kinds = dict.fromkeys(_kind(row.case) for row in results)
+    every = [_table(kind, interconnects, chosen) for kind in kinds]
+    return [table for table in every if table.lines]
 
 
 def left_out(interconnects: Sequence[Interconnect], compared: Iterable[InterconnectTable]) -> list[str]:
     """Return a sentence for each interconnect that is in no table, which says why."""
-    there = {interconnect.name for table in compared for interconnect in table.interconnects}
-    found = []
+    shown = {interconnect.name for table in compared for interconnect in table.interconnects}
+    reasons = []
     for interconnect in interconnects:
-        if interconnect.name in there:
+        if interconnect.name in shown:
             continue
         why = "; ".join(interconnect.remarks) or "no time of a case and size that another one has"
         if interconnect.results and all(row.note.bound for row in interconnect.results):
             why = "nothing measured stands behind what is predicted, which is a bound and no expectation"
-        found.append(f"{interconnect.name}: {why}")
-    return found
+        reasons.append(f"{interconnect.name}: {why}")
+    return reasons
 
 
 def _kind(case: Case) -> Case:
@@ -289,23 +291,28 @@ def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | N
         usable = _usable([row for row in interconnect.results if _kind(row.case) == kind], chosen)
         if usable:
             rows[interconnect] = usable
+
     # The largest number of ranks that all have, or else the largest of each.
-    counts = [{row.case.ranks for row in usable} for usable in rows.values()]
+    counts = list(map(_rank_counts, rows.values()))
     common = set.intersection(*counts) if counts else set()
-    ranks = tuple(max(common or own) for own in counts)
+    ranks = tuple(max(common or count) for count in counts)
     curves = []
     for usable, count in zip(rows.values(), ranks, strict=True):
-        # Of what was measured twice the later counts, by implementation.
+        # What was measured later counts, by implementation.
         latest = {(row.case.nbytes, row.implementation): row for row in usable if row.case.ranks == count}
         curves.append(fastest_by_size(latest.values()))
     names = [interconnect.name for interconnect in rows]
     lines = []
-    for nbytes in sorted({nbytes for curve in curves for nbytes in curve}):
+    for nbytes in sorted(set().union(*curves)):
         best = [curve.get(nbytes) for curve in curves]
         if len(best) - best.count(None) > 1:
             lines.append(_line(nbytes, names, best))
     title = replace(kind, ranks=ranks[0] if len(set(ranks)) == 1 else 0)
     return InterconnectTable(title, tuple(rows), ranks, tuple(lines))
+
+
+def _rank_counts(rows: Iterable[Timed]) -> set[int]:
+    return {row.case.ranks for row in rows}
 
 
 def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> SizeLine:
@@ -322,7 +329,7 @@ def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> Si
 
 
 def _usable(rows: Sequence[Timed], chosen: Chosen | None) -> list[Timed]:
-    """The rows that may stand for an interconnect; not those that are a bound and no expectation."""
+    """Return the rows that may stand for an interconnect; not those that are a bound and no expectation."""
     expected: list[Any] = [row for row in rows if not row.note.bound]
     if chosen:
         return [row for row in expected if chosen(row.implementation)]

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple, TypeGuard
 
 from collbench.cases import Case
@@ -121,12 +122,12 @@ class Unmatched:
 
 def latest(run: Run, selected: Selected) -> dict[Key, Result]:
     """Return the result of each case and implementation; neither predictions nor explanations."""
-    found: dict[Key, Result] = {}
+    results: dict[Key, Result] = {}
     for result in run.cases:
         measured = not isinstance(result, Prediction | Explanation)
         if measured and (not selected or selected(result.case, result.implementation)):
-            found[result.case, result.implementation] = result
-    return found
+            results[result.case, result.implementation] = result
+    return results
 
 
 def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatched]:
@@ -144,8 +145,13 @@ def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatc
 
 def no_common_size(base: Run, new: Run) -> str:
     """Return `no size in common, nearest 8 KiB and 16 KiB` of runs that differ by their sizes alone; else nothing."""
-    before, after = ({(case.kind, name, case.nbytes) for case, name in latest(run, None)} for run in (base, new))
-    sizes = [(one[2], other[2]) for one in before for other in after if one[:2] == other[:2] and one[2] and other[2]]
+    before, after = (
+        {(*result.curve, result.case.nbytes) for result in latest(run, None).values()} for run in (base, new)
+    )
+    sizes = []
+    for (*curve, nbytes), (*other_curve, other_nbytes) in product(before, after):
+        if curve == other_curve and nbytes and other_nbytes:
+            sizes.append((nbytes, other_nbytes))
     if before & after or not sizes:
         return ""
     nearest = min(sizes, key=lambda pair: (abs(math.log(pair[0] / pair[1])), pair))
