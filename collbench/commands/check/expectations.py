@@ -7,6 +7,7 @@ apart, so a row is held against rounds of the run in the same state.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Literal, NamedTuple
@@ -64,10 +65,12 @@ def expect_run(name: str, rows: Iterable[Observed]) -> Expectation:
     every = by_key(right, lambda row: (row.case, row.implementation, row.note.shared))
 
     def of(row: Observed) -> ExpectedTime | None:
-        known = every.get((row.case, row.implementation, row.note.shared), [])
-        if not known and isinstance(row, Reported):  # of one among several settings, held against a run of one
-            known = every.get((row.case, family(row.implementation), row.note.shared), [])
-        logs = [math.log(seconds) for other in known if _same_state(other, row) for seconds in other.round_times]
+        alike = every.get((row.case, row.implementation, row.note.shared), [])
+        # A log with several settings may be held against a run with one, which has no name for it.
+        if not alike and isinstance(row, Reported):
+            alike = every.get((row.case, family(row.implementation), row.note.shared), [])
+        rounds = chain.from_iterable(other.round_times for other in alike if _same_state(other, row))
+        logs = list(map(math.log, rounds))
         error = BETWEEN_RUNS.get(row.platform, BETWEEN_OTHERS)
         return ExpectedTime(math.exp(median(logs)), error, len(logs)) if logs else None
 
@@ -153,20 +156,21 @@ def read_floors(path: Path) -> Expectation:
 def _calibrated(row: Observed) -> ExpectedTime | None:
     """Return the cost of a hand-written implementation on this CPU, by its own barrier and its own copies.
 
-    What an implementation spends is counted (platforms/cost.py).  What a wait takes here is known from the barrier of
-    the row, and what bytes beyond the caches take from the copies that were timed meanwhile.  Of a library nothing is
-    known, nor where no barrier was timed.
+    What an implementation spends is counted (platforms/cost.py).  Of a library nothing is known, nor where no barrier
+    was timed.
     """
-    if not isinstance(row, Measurement) or not row.barrier or not (row.floor or row.case.nbytes <= IN_CACHES):
-        return None
-    implementation = find(row.note.picked or row.implementation)
-    platform = platforms().get(row.platform)
+    implementation, platform = find(row.note.picked or row.implementation), platforms().get(row.platform)
     if not implementation or not implementation.cost or not platform or not platform.fitted:
         return None
+    if not isinstance(row, Measurement) or not row.barrier or not (row.floor or row.case.nbytes <= IN_CACHES):
+        return None
     cost = implementation.cost(row.case)
+
+    # What waits for another rank takes as much longer as the barrier does, and so do packets.
     slower = row.barrier / FITTED_BARRIER
     waits = cost.steps * FITTED.waits.get(cost.wait, math.inf) * slower
     moved = row.case.nbytes * max(cost.memory / FITTED.memory, cost.packets / FITTED.packets * slower)
+    # Beyond the caches, the copies that were timed meanwhile tell what a byte of memory takes.
     if row.floor:
         least = sum(row.case.traffic) / row.case.ranks / row.case.nbytes
         moved = max(moved, row.floor * cost.memory / least)

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Literal, NamedTuple
@@ -126,7 +127,7 @@ def _checked(name: str, path: Path) -> FleetNode:
         written = os.fstat(file.fileno()).st_mtime
         check = _CHECK.decode(file.read())
     curves: dict[FleetCurve, dict[int, float]] = defaultdict(dict)
-    for size in (size for part in check.curves for size in part.sizes):
+    for size in chain.from_iterable(part.sizes for part in check.curves):
         *words, nbytes, seconds = msgspec.structs.astuple(size)
         curves[_curve(check.where, *words)][nbytes] = seconds
     line = check.line.partition(f" {check.status} ")[2] or check.line
@@ -140,7 +141,7 @@ def _measured(name: str, path: Path) -> FleetNode:
     bad = next((result.problem for result in run.results if result.outcome.bad), "")
     curves: dict[FleetCurve, dict[int, float]] = defaultdict(dict)
     for row in observed(run.cases):
-        # Of a log's rounds the slowest, as check judges; of those measured here the median.
+        # Of a log's rounds the slowest counts, as in a check; of those measured here the median.
         seconds = row.worst.typical if isinstance(row, Reported) else median(row.round_times)
         fields = case_fields(row.case)
         words = (fields[word] for word in FleetCurve._fields[1:-1])
