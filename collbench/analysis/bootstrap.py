@@ -258,7 +258,8 @@ def with_starts(estimates: Sequence[LogRatio], rows: Sequence[Paired], curves: S
     # Starts took turns: every `starts`-th round is of the same one.
     started = []
     for curve, row in zip(curves, rows, strict=True):
-        started.append((curve, [[fmean(row.logs[start :: row.starts]) for start in range(row.starts)]]))
+        means = [fmean(row.logs[start :: row.starts]) for start in range(row.starts)]
+        started.append((curve, [means]))
     spreads = start_spreads(started)
     wider = []
     for estimate, row, spread in zip(estimates, rows, spreads, strict=True):

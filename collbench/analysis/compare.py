@@ -468,8 +468,10 @@ def _unlike_machines(barriers: float, extra: float) -> Iterator[str]:
 def _shared_move(rows: Sequence[Row]) -> list[str]:
     """Return where several implementations all moved in one direction by about as much: it may be the machine."""
     moved = [row for row in rows if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
-    by_name = by_key(rows, lambda row: row.implementation).values()
-    typical = [median(row.ratio for row in alike) for alike in by_name]
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        ratios.setdefault(row.implementation, []).append(row.ratio)
+    typical = list(map(median, ratios.values()))
     one_way = len({row.verdict for row in moved}) == 1 and len(moved) >= 0.8 * len(rows)
     if not one_way or len(typical) < 2 or max(typical) > 1.3 * min(typical):
         return []

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeGuard
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.errors import UsageError
-from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Result, family
+from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Result, by_key, family
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from collbench.units import format_size, parse_size, printable
@@ -145,14 +145,13 @@ def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatc
 
 def no_common_size(base: Run, new: Run) -> str:
     """Return `no size in common, nearest 8 KiB and 16 KiB` of runs that differ by their sizes alone; else nothing."""
-    before, after = (
-        {(*result.curve, result.case.nbytes) for result in latest(run, None).values()} for run in (base, new)
-    )
+    before, after = (by_key(latest(run, None).values(), lambda result: result.curve) for run in (base, new))
     sizes = []
-    for (*curve, nbytes), (*other_curve, other_nbytes) in product(before, after):
-        if curve == other_curve and nbytes and other_nbytes:
-            sizes.append((nbytes, other_nbytes))
-    if before & after or not sizes:
+    for curve in before.keys() & after.keys():
+        for one, other in product(before[curve], after[curve]):
+            if one.case.nbytes and other.case.nbytes:
+                sizes.append((one.case.nbytes, other.case.nbytes))
+    if not sizes or any(first == second for first, second in sizes):
         return ""
     nearest = min(sizes, key=lambda pair: (abs(math.log(pair[0] / pair[1])), pair))
     return f"no size in common, nearest {' and '.join(map(format_size, nearest))}"

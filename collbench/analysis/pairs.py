@@ -79,7 +79,7 @@ class Pair:
     @property
     def rounds(self) -> list[list[float]]:
         """The logarithms of the times of the rounds of each side."""
-        return [[math.log(seconds) for seconds in row.round_times] for row in (self.base, self.new)]
+        return [list(map(math.log, row.round_times)) for row in (self.base, self.new)]
 
     @property
     def starts(self) -> list[list[float]]:

@@ -35,6 +35,7 @@ def show(folder: Path, against: Path | None, as_json: Path | None, **options: An
     nodes, before = read_fleet(folder), read_fleet(against) if against else []
     found, changed = groups(nodes, slower), changes(before, nodes, slower)
     rows = list(_rows(nodes, found))
+
     # Files first: the reader of the table may stop early.
     contents = {"exclude_file": _excluded(rows) if options["exclude_file"] else "", "csv": csv_text(rows[0], rows)}
     for name, content in contents.items():
@@ -130,13 +131,19 @@ def _table(found: Sequence[AlikeNodes], nodes: Sequence[FleetNode] = ()) -> list
 
 def _moved(before: Sequence[FleetNode], after: Sequence[FleetNode], changed: Sequence[AlikeNodes]) -> list[str]:
     """Return which nodes have a result on one of two nights only, and by how much times of the others changed."""
-    old, new = ({node.name for node in nodes if node.curves} for nodes in (before, after))
-    both = (("came", sorted(new - old)), ("went", sorted(old - new)))
-    said = [f"{word}: {len(names):,}, {', '.join(names[:_LISTED])}" for word, names in both if names]
+    old, new = _with_result(before), _with_result(after)
+    said = []
+    for word, names in (("came", sorted(new - old)), ("went", sorted(old - new))):
+        if names:
+            said.append(f"{word}: {len(names):,}, {', '.join(names[:_LISTED])}")
     for group in changed[:_LISTED]:
         least, most = _percent(group.medians.min()), _percent(group.medians.max())
         said.append(f"median change of {len(group.nodes):,} nodes: {least} to {most}, {group.curve.title}")
     return [wrapped(line, room() or len(line)) for line in said]
+
+
+def _with_result(nodes: Sequence[FleetNode]) -> set[str]:
+    return {node.name for node in nodes if node.curves}
 
 
 def _compared(found: Sequence[AlikeNodes], nodes: Sequence[FleetNode]) -> list[str]:
@@ -145,11 +152,12 @@ def _compared(found: Sequence[AlikeNodes], nodes: Sequence[FleetNode]) -> list[s
     for group in found[:_LISTED]:
         size, seconds = group.sizes[-1], float(group.medians[-1])
         rate = f"{format_size(size)} {format_seconds(seconds)}, {format_rate(group.curve.busbw(size, seconds))} GB/s"
-        there, spread = int((group.times[:, -1] > 0).sum()), float(group.spreads[-1])  # NaN: it has no such row
+        # A node without that size has NaN, which is not above 0.
+        measured, spread = int((group.times[:, -1] > 0).sum()), float(group.spreads[-1])
         alike = "alike" if spread < _UNLIKE else "too unlike to compare"
-        some = f"{there:,} of them " if there < len(group.nodes) else ""
+        some = f"{measured:,} of them " if measured < len(group.nodes) else ""
         said.append(f"{len(group.nodes):,} {alike}, {some}at {rate}, spread {100 * spread:.1f} %: {group.curve.title}")
-    alone = sorted({node.name for node in nodes if node.curves} - {name for group in found for name in group.nodes})
+    alone = sorted(_with_result(nodes).difference(*(group.nodes for group in found)))
     if alone:
         why = f"fewer than {FEWEST} nodes have their topology, case and implementation"
         said.append(f"compared with nothing, since {why}: {len(alone):,}, {', '.join(alone[:_LISTED])}")
