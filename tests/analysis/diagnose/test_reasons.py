@@ -7,18 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import collbench
 from collbench.analysis.curve_fit import Unfit, fit
 from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
 from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.verdict import Health
-from collbench.cli.group import group
-from collbench.errors import CollbenchError
 from collbench.model.predict import curve
 from collbench.runfile.header import Header
-from collbench.runfile.store import Run, Writer
+from collbench.runfile.store import Run
 from collbench.topology import files
 from tests.analysis.diagnose.test_diagnose import measured_on, network
 from tests.conftest import case
@@ -251,6 +248,9 @@ def test_no_curve_makes_numpy_warn(name: str) -> None:
     measured = confusion.measured(rows, "allreduce", 8)
     assert list(curve_remarks(measured))
     assert diagnose(measured, H100, RunFacts({"NCCL_P2P_DISABLE": "1"})).headline
+    run = Run(Path("run.jsonl"), Header(), tuple(measured), complete=True)
+    assert collbench.compare(run, replace(run, header=Header(started="2026"))).rows
+    assert collbench.check(run=run, on="dgx-h100")
     try:
         fitted = fit([size for size, _ in rows], [[seconds] for _, seconds in rows])
     except Unfit:
@@ -278,23 +278,3 @@ def test_a_cluster_whose_channels_use_rdma_is_not_said_to_use_tcp(name: str, tmp
         assert first(diagnosis).startswith((CARDS, CHANNELS, LL))
         assert not any("SOCKET" in fact for reason in diagnosis.reasons for fact in reason.facts)
     assert not any("SOCKET" in setting for setting in settings(diagnosed.facts))
-
-
-COMMANDS = ("diagnose {} --on dgx-h100", "diagnose {}", "fit {}", "compare {} {}", "check --run {} --on dgx-h100")
-
-
-@pytest.mark.parametrize("name", ["twice", "slow and right, twice", "one size, five times", "all alike"])
-def test_no_command_shows_a_warning_of_numpy(name: str, tmp_path: Path) -> None:
-    """Nor a traceback; warnings are errors here, which would leave a command as exceptions."""
-    with Writer(tmp_path) as writer:
-        writer.header(Header())
-        for row in confusion.measured(HOSTILE[name], "allreduce", 8):
-            writer.append(row)
-        writer.end("2026-01-01T00:00:00+00:00", 0)
-    for command in COMMANDS:
-        done = CliRunner().invoke(group, command.replace("{}", str(tmp_path)).split())
-        assert done.exception is None or isinstance(done.exception, SystemExit | CollbenchError), (
-            command,
-            done.exception,
-        )
-        assert "Warning" not in done.output, command

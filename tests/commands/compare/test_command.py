@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from click.testing import Result as Outcome
 
 from collbench.commands.compare.command import COLUMNS, command
-from collbench.results import Failed, Measurement, Mismatch, Reported, Result, Skipped
+from collbench.results import Failed, Measurement, Reported, Result
 from collbench.runfile.header import Header
 from collbench.runfile.store import Writer
 from collbench.units import format_size
@@ -96,33 +96,6 @@ def test_gate_exits_by_what_became_slower_than_the_margin(base: Path, tmp_path: 
         assert word in outcome.stdout.splitlines()[-1]
 
 
-HIDING = {
-    "few samples": (sampled(count=3),),
-    "wide": (Measurement(case(), "mpi", "cpu", 1, (1.0e-6, 1.3e-6, 1.1e-6, 0.9e-6, 1.2e-6)),),
-    "means only": (Reported(case(), "mpi", "cpu", 1.1e-6, "mean of 20"),),
-    "skipped now": (Skipped(case(), "mpi", "cpu", "no compiler"), sampled("ring-flags", nbytes=4096)),
-    "nothing in common": (sampled("nccl"),),
-}
-
-
-def test_gate_says_inconclusive_where_a_regression_could_hide(tmp_path: Path) -> None:
-    base = write(tmp_path / "base", sampled(seed=7), sampled("ring-flags", nbytes=4096))
-    for name, rows in HIDING.items():
-        outcome = compare(base, write(tmp_path / name, *rows), "--gate", "--margin", "1%")
-        assert outcome.return_value == 4, (name, outcome.output)
-        assert "inconclusive" in outcome.stdout.splitlines()[-1]
-
-
-def test_what_is_wrong_or_failed_now_is_a_regression(base: Path, tmp_path: Path) -> None:
-    """Although it has no time; the table says what happened."""
-    wrong = Measurement(case(nbytes=1024), "mpi", "cpu", 1, (), mismatch=Mismatch(1, 5, 0, "1", "2", 3))
-    new = write(tmp_path / "new", wrong, Failed(case(nbytes=4096), "mpi", "cpu", "hung <here>"))
-    outcome = compare(base, new, "--gate")
-    assert outcome.return_value == 3
-    assert "right in BASE, wrong in NEW: rank 1, element 5" in outcome.stdout
-    assert "hung <here> (a regression)" in outcome.stdout
-
-
 def test_only_picks_rows(base: Path, tmp_path: Path) -> None:
     """Which alone are tested and counted."""
     new = sweep(tmp_path / "new", 2)
@@ -194,18 +167,6 @@ def test_logs_without_samples_have_verdicts_and_one_note(tmp_path: Path) -> None
         assert "--budget" not in outcome.stdout
 
 
-def test_a_ratio_has_two_digits_however_wide_its_interval_is(tmp_path: Path) -> None:
-    """149 to 222 ns is 1.5 times as much, not once."""
-    rows = {
-        name: [Measurement(case(), "mpi", "cpu", 1, tuple(seconds * 2.0**place for place in (-2, -1, 0, 0, 1, 2)))]
-        for name, seconds in (("a", 149e-9), ("b", 222e-9), ("c", 14.2e-9))
-    }
-    base, slow, fast = (write(tmp_path / name, *one) for name, one in rows.items())
-    for new, ratio in ((slow, "1.49x"), (fast, "0.095x")):
-        (line,) = [line for line in compare(base, new).stdout.splitlines() if "  mpi  " in line]
-        assert ratio in line.split(), line
-
-
 def test_runs_whose_sizes_differ_are_told_the_nearest(base: Path, tmp_path: Path) -> None:
     for sizes, told in (
         ((2048, 2**25), "no size in common, nearest 1 KiB and 2 KiB"),
@@ -275,7 +236,9 @@ def test_junit_tells_regressions_from_what_is_unsure(base: Path, tmp_path: Path)
     slow = sampled("ring-flags", 1.3, 5, nbytes=4096)
     new = write(tmp_path / "new", odd, slow, sampled("mpi", 1.0, 6, nbytes=4096), sampled(count=2, nbytes=65536))
     path = tmp_path / "made" / "junit.xml"
-    assert compare(base, new, "--gate", "--junit", path).return_value == 3
+    outcome = compare(base, new, "--gate", "--junit", path)
+    assert outcome.return_value == 3
+    assert outcome.stdout.count(" (a regression)\n") == 1
     (suite,) = ElementTree.parse(path).getroot()
     kinds = {test.get("name"): [child.tag for child in test] for test in suite}
     assert suite.get("tests") == str(len(suite))

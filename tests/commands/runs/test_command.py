@@ -1,13 +1,10 @@
 """`collbench runs`, and what every command makes of runs that were cut off or hold plans alone."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from collbench import cli
 from collbench.runfile.header import Header
 from collbench.runfile.store import NAME, Writer, read
 from tests.commands.train.made_up_plans import compared, grown, paid, ranked
@@ -39,21 +36,6 @@ def three(tmp_path: Path) -> Path:
     for name, day in DAYS.items():
         write(tmp_path / "results" / "runs" / name, day, micros=1 if name == "middle" else 2)
     return tmp_path / "results" / "runs"
-
-
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    """`collbench runs ...` in this process."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["collbench", "runs", *arguments])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        return subprocess.CompletedProcess(arguments, int(str(end.value)), *capfd.readouterr())
-
-    return run
 
 
 @pytest.mark.usefixtures("made_up_ranks")

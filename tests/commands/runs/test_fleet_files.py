@@ -63,12 +63,6 @@ def test_what_a_check_writes_is_read_back(tmp_path: Path) -> None:
             assert seconds == pytest.approx(ran.curves[curve][size]), (curve.title, size)
 
 
-def test_checks_and_runs_have_the_same_curve(tmp_path: Path) -> None:
-    make(tmp_path / "checks", SMALL)
-    make(tmp_path / "runs", SMALL, runs=True)
-    assert len({curve for folder in tmp_path.iterdir() for node in read_fleet(folder) for curve in node.curves}) == 1
-
-
 def test_a_file_that_cannot_be_read_costs_its_node_alone_which_says_why(tmp_path: Path) -> None:
     make(tmp_path, Fleet(nodes=14, slow=0))
     good = json.loads((tmp_path / name(0) / "check.json").read_text())
