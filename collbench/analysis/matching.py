@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import Any, NamedTuple, TypeGuard
 
 from collbench.cases import Case
@@ -190,10 +190,7 @@ class Difference(NamedTuple):
 
 
 def differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
-    """Return what two headers say differently, in the order of the header's parts.
-
-    A header may come from anywhere and hold anything, so no type is relied on.
-    """
+    """Return what two headers say differently, in the order of the header's parts."""
     for path in COMPARED_PARTS:
         yield from _between(".".join(path), _at(base, path), _at(new, path))
 
@@ -220,9 +217,7 @@ def several_machines(headers: Iterable[Header]) -> bool:
 
 def _at(header: Any, path: tuple[str, ...]) -> Any:
     for name in path:
-        if not isinstance(header, Mapping) or name not in header:
-            return _ABSENT
-        header = header[name]
+        header = header.get(name, _ABSENT) if isinstance(header, Mapping) else _ABSENT
     return header
 
 
@@ -232,10 +227,11 @@ def _records(value: Any) -> bool:
 
 def _between(name: str, base: Any, new: Any) -> Iterator[Difference]:
     if all(isinstance(value, Mapping) or value is _ABSENT for value in (base, new)):
-        keys = [key for part in (base, new) if part is not _ABSENT for key in part]
+        keys = chain.from_iterable(value for value in (base, new) if value is not _ABSENT)
         for key in dict.fromkeys(keys):
             if key not in _FLEETING:
                 yield from _between(f"{name}.{key}", _at(base, (key,)), _at(new, (key,)))
+    # A list of records, such as caches, differs record by record.
     elif _records(base) and _records(new) and len(base) == len(new):
         for number, pair in enumerate(zip(base, new, strict=True)):
             yield from _between(f"{name}.{number}", *pair)

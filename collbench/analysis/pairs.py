@@ -53,7 +53,7 @@ class Pair:
     @property
     def statistics(self) -> list[str]:
         """The statistics that logs without samples hold: `mean`, `median`; none where both sides have samples."""
-        return sorted({statistic for row in (self.base, self.new) if (statistic := _statistic(row))})
+        return sorted({_statistic(self.base), _statistic(self.new)} - {""})
 
     @property
     def has_means(self) -> bool:

@@ -110,15 +110,16 @@ def read_fleet(folder: Path) -> list[FleetNode]:
     return [_node(folder / name) for name in names]
 
 
-def _node(place: Path) -> FleetNode:
-    name = sanitize.text(os.fsencode(place.name).decode(errors="replace"))
+def _node(folder: Path) -> FleetNode:
+    name = sanitize.text(os.fsencode(folder.name).decode(errors="replace"))
     for file, reader in ((CHECK, _checked), (NAME, _measured)):
-        if os.path.lexists(place / file):
+        if os.path.lexists(folder / file):
+            # A file that cannot be read costs its node alone.
             try:
-                return reader(name, place / file)
+                return reader(name, folder / file)
             except (RunFileError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-                words = str(error).removeprefix(f"{place / file}:").replace(f"{place}{os.sep}", "")
-                return FleetNode(name, reason=sanitize.message(f"{file}: {words.strip()}"))
+                reason = str(error).removeprefix(f"{folder / file}:").replace(f"{folder}{os.sep}", "")
+                return FleetNode(name, reason=sanitize.message(f"{file}: {reason.strip()}"))
     return FleetNode(name, reason=f"neither {CHECK} nor {NAME} in its folder")
 
 
@@ -128,8 +129,8 @@ def _checked(name: str, path: Path) -> FleetNode:
         check = _CHECK.decode(file.read())
     curves: dict[FleetCurve, dict[int, float]] = defaultdict(dict)
     for size in chain.from_iterable(part.sizes for part in check.curves):
-        *words, nbytes, seconds = msgspec.structs.astuple(size)
-        curves[_curve(check.where, *words)][nbytes] = seconds
+        *fields, nbytes, seconds = msgspec.structs.astuple(size)
+        curves[_curve(check.where, *fields)][nbytes] = seconds
     line = check.line.partition(f" {check.status} ")[2] or check.line
     reason = line if check.status == FAIL else check.no_verdict
     return FleetNode(name, check.status, sanitize.message(reason), written, curves)
@@ -143,16 +144,15 @@ def _measured(name: str, path: Path) -> FleetNode:
     for row in observed(run.cases):
         # Of a log's rounds the slowest counts, as in a check; of those measured here the median.
         seconds = row.worst.typical if isinstance(row, Reported) else median(row.round_times)
-        fields = case_fields(row.case)
-        words = (fields[word] for word in FleetCurve._fields[1:-1])
-        curves[_curve(run.header.topology.name, *words, row.implementation)][row.case.nbytes] = seconds
+        fields = map(case_fields(row.case).__getitem__, FleetCurve._fields[1:-1])
+        curves[_curve(run.header.topology.name, *fields, row.implementation)][row.case.nbytes] = seconds
     stopped = f"{run.stopped}; it has {counted(len(run.results), 'row')}" if run.stopped else ""
     return FleetNode(name, FAIL if bad else UNKNOWN, bad or stopped, path.stat().st_mtime, curves)
 
 
 @cache
-def _curve(*words: Any) -> FleetCurve:
-    shown: list[Any] = [sanitize.text(word) if isinstance(word, str) else word for word in words]
+def _curve(*fields: Any) -> FleetCurve:
+    shown: list[Any] = [sanitize.text(field) if isinstance(field, str) else field for field in fields]
     curve = FleetCurve(*shown)
     case(curve)  # ValueError where there is none
     return curve

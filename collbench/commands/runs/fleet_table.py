@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,8 +34,8 @@ def show(folder: Path, against: Path | None, as_json: Path | None, **options: An
     """Print what is known of a fleet, or how it differs from an earlier night, and write the files asked for."""
     slower = SLOWER if options["slower"] is None else options["slower"]
     nodes, before = read_fleet(folder), read_fleet(against) if against else []
-    found, changed = groups(nodes, slower), changes(before, nodes, slower)
-    rows = list(_rows(nodes, found))
+    alike, changed = groups(nodes, slower), changes(before, nodes, slower)
+    rows = list(_rows(nodes, alike))
 
     # Files first: the reader of the table may stop early.
     contents = {"exclude_file": _excluded(rows) if options["exclude_file"] else "", "csv": csv_text(rows[0], rows)}
@@ -46,18 +47,18 @@ def show(folder: Path, against: Path | None, as_json: Path | None, **options: An
                 replace_whole(path, content.encode())
     plain = [row | {"written_at": row["written_at"] and str(row["written_at"])} for row in rows]
     old = [node.name for node in outdated(nodes)]
-    answer = {"outliers": _fields(found), "changes": _fields(changed), "outdated": old, "rows": plain}
+    answer = {"outliers": _fields(alike), "changes": _fields(changed), "outdated": old, "rows": plain}
     write_json(as_json, answer, allow_nan=False)
     if STANDARD not in (as_json, *(options[name] for name in contents)):
         moved = [*_moved(before, nodes, changed), *_table(changed)] if against else []
-        parts = _table(found, nodes), moved, _compared(found, nodes)
+        parts = _table(alike, nodes), moved, _compared(alike, nodes)
         click.echo("\n\n".join("\n".join(part) for part in parts if part))
 
 
-def _rows(nodes: Sequence[FleetNode], found: Sequence[AlikeNodes]) -> Iterator[dict[str, Any]]:
+def _rows(nodes: Sequence[FleetNode], alike: Sequence[AlikeNodes]) -> Iterator[dict[str, Any]]:
     """Yield a flat record for each node, curve and size, and one for each node without any."""
-    medians = {group.curve: dict(zip(group.sizes, group.medians.tolist(), strict=True)) for group in found}
-    slow = {(outlier.node, outlier.curve) for outlier in _outliers(found) if outlier.ratio.value > 1}
+    medians = {group.curve: dict(zip(group.sizes, group.medians.tolist(), strict=True)) for group in alike}
+    slow = {(outlier.node, outlier.curve) for outlier in _outliers(alike) if outlier.ratio.value > 1}
     for node in nodes:
         at = datetime.fromtimestamp(node.modified, UTC) if node.modified else None
         facts = {"written_at": at, "node": node.name, "status": node.status, "reason": node.reason}
@@ -70,17 +71,17 @@ def _rows(nodes: Sequence[FleetNode], found: Sequence[AlikeNodes]) -> Iterator[d
                 yield facts | dict(zip(_COLUMNS, (*curve, *figures, (node.name, curve) in slow), strict=True))
 
 
-def _outliers(found: Iterable[AlikeNodes]) -> list[Outlier]:
+def _outliers(alike: Iterable[AlikeNodes]) -> list[Outlier]:
     """Return outliers, the slowest first."""
-    return sorted((outlier for group in found for outlier in group.outliers), key=lambda outlier: -outlier.ratio.value)
+    every = chain.from_iterable(group.outliers for group in alike)
+    return sorted(every, key=lambda outlier: -outlier.ratio.value)
 
 
-def _fields(found: Iterable[AlikeNodes]) -> list[dict[str, Any]]:
+def _fields(alike: Iterable[AlikeNodes]) -> list[dict[str, Any]]:
     records = []
-    for outlier in _outliers(found):
-        node, curve, ratio, sizes, measured = outlier
-        place = {"node": node, "curve": curve._asdict()}
-        records.append(place | ratio.fields("ratio") | {"sizes": sizes, "measured": measured})
+    for node, curve, ratio, sizes, measured in _outliers(alike):
+        who = {"node": node, "curve": curve._asdict()}
+        records.append(who | ratio.fields("ratio") | {"sizes": sizes, "measured": measured})
     return records
 
 
@@ -112,10 +113,10 @@ COLUMNS: tuple[Column[FleetLine], ...] = (
 )
 
 
-def _table(found: Sequence[AlikeNodes], nodes: Sequence[FleetNode] = ()) -> list[str]:
+def _table(alike: Sequence[AlikeNodes], nodes: Sequence[FleetNode] = ()) -> list[str]:
     """Return a line for each outlier, the slowest first, then for what failed, has no result, or is outdated."""
     rows = []
-    for outlier in _outliers(found):
+    for outlier in _outliers(alike):
         time, low, high = map(_percent, outlier.ratio)
         from_on = f", {format_size(outlier.sizes[0])} on" if outlier.sizes else ""
         sizes = f"{len(outlier.sizes) or outlier.measured} of {outlier.measured}{from_on}"
@@ -146,10 +147,10 @@ def _with_result(nodes: Sequence[FleetNode]) -> set[str]:
     return {node.name for node in nodes if node.curves}
 
 
-def _compared(found: Sequence[AlikeNodes], nodes: Sequence[FleetNode]) -> list[str]:
+def _compared(groups: Sequence[AlikeNodes], nodes: Sequence[FleetNode]) -> list[str]:
     """Return a line for each group of alike nodes, at its largest size, and a summary of all nodes."""
     said = []
-    for group in found[:_LISTED]:
+    for group in groups[:_LISTED]:
         size, seconds = group.sizes[-1], float(group.medians[-1])
         rate = f"{format_size(size)} {format_seconds(seconds)}, {format_rate(group.curve.busbw(size, seconds))} GB/s"
         # A node without that size has NaN, which is not above 0.
@@ -157,7 +158,7 @@ def _compared(found: Sequence[AlikeNodes], nodes: Sequence[FleetNode]) -> list[s
         alike = "alike" if spread < _UNLIKE else "too unlike to compare"
         some = f"{measured:,} of them " if measured < len(group.nodes) else ""
         said.append(f"{len(group.nodes):,} {alike}, {some}at {rate}, spread {100 * spread:.1f} %: {group.curve.title}")
-    alone = sorted(_with_result(nodes).difference(*(group.nodes for group in found)))
+    alone = sorted(_with_result(nodes).difference(*(group.nodes for group in groups)))
     if alone:
         why = f"fewer than {FEWEST} nodes have their topology, case and implementation"
         said.append(f"compared with nothing, since {why}: {len(alone):,}, {', '.join(alone[:_LISTED])}")
