@@ -29,29 +29,14 @@ P2P, TCP, CARDS = "P2P is off", "traffic goes over TCP", "only some network card
 GDR, NVLS, CHANNELS = "data goes through the host's memory to", "a ring or tree instead of NVLS", "too few channels"
 LL, TREE, RING, STARVED = "protocol LL", "a tree for", "a ring for", "the host's CPU is pinned"
 
-HEALTHY = (  # the variables of published logs of machines that run as they should, or are slow for another reason
-    {
-        "NCCL_NET": "AWS Libfabric",
-        "NCCL_NET_GDR_LEVEL": "PHB",
-        "NCCL_CROSS_NIC": "0",
-        "NCCL_WORK_FIFO_DEPTH": "4194304",
-    },
+# The variables of published logs of machines that run as they should, or are slow for another reason.
+HEALTHY = (
+    {"NCCL_NET": "AWS Libfabric", "NCCL_NET_GDR_LEVEL": "PHB", "NCCL_CROSS_NIC": "0"},
     {"NCCL_SOCKET_IFNAME": "net1", "NCCL_IB_HCA": "mlx5_1,mlx5_3", "NCCL_NET_GDR_READ": "1"},
-    {"NCCL_PROTO": "simple", "NCCL_SHM_DISABLE": "0"},
-    {
-        "NCCL_IB_HCA": r"mlx5_2\,mlx5_3\,mlx5_0\,mlx5_1\,mlx5_6\,mlx5_7\,mlx5_4\,mlx5_5",
-        "NCCL_P2P_LEVEL": "PHB",
-        "NCCL_SOCKET_IFNAME": "bond0",
-        "NCCL_SHM_DISABLE": "1",
-        "NCCL_NET_PLUGIN": "spcx",
-    },
-    {
-        "NCCL_SOCKET_IFNAME": "bond0",
-        "NCCL_IB_DISABLE": "0",
-        "NCCL_IB_HCA": EIGHT_CARDS,
-        "NCCL_NET_GDR_LEVEL": "1",
-        "NCCL_P2P_LEVEL": "NVL",
-    },
+    {"NCCL_PROTO": "simple", "NCCL_SHM_DISABLE": "0", "NCCL_WORK_FIFO_DEPTH": "4194304"},
+    {"NCCL_IB_HCA": r"mlx5_2\,mlx5_3\,mlx5_0\,mlx5_1", "NCCL_P2P_LEVEL": "PHB", "NCCL_NET_PLUGIN": "spcx"},
+    {"NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": EIGHT_CARDS},
+    {"NCCL_SOCKET_IFNAME": "bond0", "NCCL_NET_GDR_LEVEL": "1", "NCCL_P2P_LEVEL": "NVL"},
 )
 
 
