@@ -209,8 +209,8 @@ COMPARE = (
         "analysis/bootstrap.py",
         (
             "the errors of both sides swapped",
-            "for end in (self.below, self.above))",
-            "for end in (self.above, self.below))",
+            "for error in (self.below, self.above)",
+            "for error in (self.above, self.below)",
         ),
         (
             "means for medians",

@@ -13,11 +13,12 @@ from typing import Any
 import click
 
 from collbench.algorithms import libraries
-from collbench.analysis.curve_fit import CONFIDENCE, ERRORS, PIECE
-from collbench.analysis.fit import COLUMNS, FittedCurve, curves, pieces_in_words
+from collbench.analysis.crossover import contests
+from collbench.analysis.curve_fit import CONFIDENCE, ERRORS, PIECE, Crossing, crossings
+from collbench.analysis.fit import COLUMNS, FittedCurve, curves, measured, pieces_in_words
+from collbench.cases import Case
 from collbench.cli.options import RUNS, STANDARD, json_option, options_of, out_option, write_json
 from collbench.commands.fit.calibration import write
-from collbench.commands.fit.crossings import Change, all_crossings
 from collbench.errors import UsageError
 from collbench.present.terminal import lines
 from collbench.requests.declared import Request
@@ -63,7 +64,7 @@ def command(runs: tuple[Path, ...], out: Path | None, on: str | None, nodes: int
     calibration = write(out, measured_runs, on, nodes) if out else None
     fits = curves(measured_runs)
     _refuse(fits, measured_runs)
-    changes = all_crossings(fits, measured_runs, libraries())
+    changes = _all_crossings(fits, measured_runs, libraries())
     for note in cut_off_notes(measured_runs):
         click.echo(f"note: {note}", err=True)
     record = {"curves": [_fields(curve) for curve in fits], "crossings": [change.fields() for change in changes]}
@@ -73,6 +74,41 @@ def command(runs: tuple[Path, ...], out: Path | None, on: str | None, nodes: int
     if calibration:
         click.echo(f"calibration: {calibration}", err=as_json == STANDARD)
     return 0
+
+
+@dataclass(frozen=True)
+class Change:
+    """Where the faster of two implementations changes by their fits, and where the measured times themselves cross."""
+
+    case: Case
+    library: str
+    challenger: str
+    crossing: Crossing
+    measured: tuple[tuple[int, int], ...]  # bytes between which the measured times themselves show it
+
+    def __str__(self) -> str:
+        nbytes, low, high = map(format_size, self.crossing.nbytes)
+        place = f"between {low} and {high}" if self.crossing.sure else f"near {nbytes}, if at all"
+        seen = ", ".join(f"{format_size(before)} to {format_size(after)}" for before, after in self.measured)
+        return f"{self.challenger} and {self.library} cross {place} (measured: {seen or 'nowhere'})"
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields for `--json`, in bytes."""
+        names = {"library": self.library, "challenger": self.challenger, "ranks": self.case.ranks}
+        size = self.crossing.nbytes.fields("nbytes")
+        return names | size | {"sure": self.crossing.sure, "measured": list(self.measured)}
+
+
+def _all_crossings(fitted_curves: Sequence[FittedCurve], runs: Sequence[Run], libraries: Sequence[str]) -> list[Change]:
+    """Return the crossings of every library with every hand-written implementation, where both have a fit."""
+    fits = {(curve.case, curve.implementation): curve.fit for curve in fitted_curves}
+    changes = []
+    for contest in contests(measured(runs), libraries):
+        case, names = contest.case.kind, (contest.library, contest.challenger)
+        library, challenger = (fits.get((case, name)) for name in names)
+        for crossing in crossings(library, challenger) if library and challenger else ():
+            changes.append(Change(case, *names, crossing, tuple(contest.crossovers)))
+    return changes
 
 
 def _refuse(curves: Sequence[FittedCurve], runs: Sequence[Run]) -> None:
