@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from collbench.analysis.curve_fit import CurveFit
 from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
-from collbench.analysis.fit import Curve, curves, measured
+from collbench.analysis.fit import FittedCurve, curves, measured
 from collbench.analysis.machine import assumptions, machine, sized, spread, stated_nodes, trimmed
 from collbench.analysis.verdict import Correctness, Health, but_for
 from collbench.errors import CollbenchError
@@ -95,7 +95,7 @@ class AnalysedRun(SafeRun):
     system: System | None  # the part of it that the ranks fill
     why_not: str  # why there is no system
     placed: bool  # whether it is known, and not supposed, over how many nodes the ranks are spread
-    curves: Sequence[Curve]  # with their fits
+    curves: Sequence[FittedCurve]  # with their fits
     verdicts: tuple[CurveVerdict, ...]  # of measured curves, as many as are judged
     measured: int  # curves
     notes: tuple[str, ...]  # what spoils the numbers of the run

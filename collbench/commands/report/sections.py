@@ -10,7 +10,7 @@ from itertools import islice
 from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, disturbed_rivals, format_span, in_words, rivals, winners
 from collbench.analysis.fit import COLUMNS, pieces_in_words
-from collbench.analysis.interconnects import Table, left_out, of_run, tables
+from collbench.analysis.interconnects import InterconnectTable, left_out, of_run, tables
 from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
@@ -184,7 +184,7 @@ def which(runs: Sequence[SafeRun]) -> PagePart | None:
     return PagePart(sentences, [_interconnect_table(table) for table in compared], notes=notes)
 
 
-def _interconnect_table(table: Table) -> TextTable:
+def _interconnect_table(table: InterconnectTable) -> TextTable:
     """Return a row for each size: the time of each, after the first with its ratio to that: `13.2 us (0.9x)`."""
     first, *others = (interconnect.name for interconnect in table.interconnects)
     heading = ("size", first, *(f"{name} (vs {first})" for name in others), "fastest")
