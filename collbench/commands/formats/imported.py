@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from collbench import __version__
 from collbench.cases import Case
@@ -32,6 +32,7 @@ from collbench.topology.discovered import Gpu
 from collbench.topology.products import TRAYS
 
 SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile
+Kept = TypeVar("Kept", TopologyPart, ForeignTest)
 ROUNDING = 1e-9  # by which programs may compute otherwise than this one
 ANY_FACTOR, NO_FACTOR = (0.0, float("inf")), (1.0, 0.0)
 LEAST_FACTOR, MOST_FACTOR = 0.5, 2.0  # of two ranks and more
@@ -69,20 +70,12 @@ class Device:
         return (self.host, self.bus_id, self.number if short else 0) if known else None
 
 
-@dataclass(frozen=True)
-class Machine:
+class ForeignMachine(TopologyPart, frozen=True, kw_only=True):
     """Where a test ran: tests of one machine may share a run file."""
 
-    ranks: int
-    name: str
     platform: str = "gpu"
-    host: str = ""
-    nodes: int | None = None
-    racks: int = 0  # whose hosts NVLinks join; 0: not known
-    listed: int = 0  # of its ranks, where a list leaves some out
-    uneven: tuple[int, ...] = ()  # ranks of each host, where they differ
-    shared: Sharing | None = None
-    sharing: tuple[Device, ...] = ()  # of each rank, if ranks share GPUs and all are listed
+    hostname: str = ""
+    sharing: Sharing | None = None  # of GPUs by ranks
     versions: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
 
@@ -163,7 +156,7 @@ def row_of(words: Mapping[str, object], unit: float = 1e-6, **more: Any) -> Fore
 class ImportedTest(ForeignTest, frozen=True, kw_only=True):
     """One test of a file: what a header says of it, its machine and its rows."""
 
-    machine: Machine
+    machine: ForeignMachine
     results: tuple[Result, ...]
     path: str = ""  # of its file, as the user gave it
     started: str | None = None  # ISO 8601; the logs name no time zone
@@ -228,7 +221,7 @@ def make_case(
 def make_test(
     name: str,
     rows: Iterable[ForeignRow],
-    machine: Machine,
+    machine: ForeignMachine,
     left_out: LeftOut,
     *,
     implementation: str,
@@ -253,7 +246,7 @@ def make_test(
                 left_out.add(str(error), row.number)
                 continue
             odd = "count and type are of another size" if _miscounted(row, case) else ""
-            printed, note = {"row": row.number, **row.printed}, Note.of(row.note, odd) | Note(shared=machine.shared)
+            printed, note = {"row": row.number, **row.printed}, Note.of(row.note, odd) | Note(shared=machine.sharing)
             about = implementation, machine.platform, row.seconds, statistic, row.wrong, row.samples
             results.append(Reported(case, *about, printed, note=note))
     return ImportedTest(machine=machine, results=tuple(results), left_out=left_out.reasons, **said)
@@ -335,34 +328,53 @@ def require_ranks(name: str, ranks: int | None, why: str) -> int:
 
 def machine_of(
     devices: Sequence[Device], ranks: int, platform: str, versions: Mapping[str, str], environment: Mapping[str, str]
-) -> Machine:
+) -> ForeignMachine:
     """Return the machine of a list of devices; its nodes are unknown if the list lacks ranks, or hosts are trays."""
     communicator = [device for device in devices if device.group == devices[0].group]
-    whole = len(communicator) >= ranks
+    is_whole = len(communicator) >= ranks
     hosts = Counter(device.host for device in communicator)
     trays = len(hosts) > 1 and any(re.search(TRAYS, device.name) for device in devices)
-    nodes = len(hosts) if whole and not trays else 0
+    nodes = 0 if trays or not is_whole else len(hosts)
+    facts: dict[str, Any] = {}
+    if nodes and len(set(hosts.values())) > 1:
+        facts["uneven"] = tuple(hosts.values())
+    if not is_whole:
+        facts["listed"] = len(communicator)
+
     gpus = {device.gpu or number: device for number, device in enumerate(devices)}
-    shared = Sharing(len(devices), len(gpus)) if len(gpus) < len(devices) else None
     names = Counter(gpu.name or "GPU" for gpu in gpus.values())
-    if len(names) == 1 and not shared:  # the list may be trimmed
+    sharing = Sharing(len(devices), len(gpus)) if len(gpus) < len(devices) else None
+    if len(names) == 1 and not sharing:  # the list may be trimmed
         names = Counter({next(iter(names)): max(ranks, len(devices))})
     what = " + ".join(f"{count} x {name}" for name, count in names.items()) or f"{ranks} x unknown GPU"
-    if shared:
-        what = f"{ranks} ranks{'' if whole else f', {shared.ranks} of them'} sharing {what}"
-    return Machine(
+    if sharing:
+        listed = "" if is_whole else f", {sharing.ranks} of them"
+        what = f"{ranks} ranks{listed} sharing {what}"
+
+    # Only where ranks share GPUs does it matter which rank has which, and only a whole list tells.
+    if sharing and is_whole:
+        by_rank = sorted(devices, key=lambda device: device.rank)
+        shown = {device.gpu or device.rank: device for device in by_rank}
+        order = list(shown)
+        facts["places"] = tuple(order.index(device.gpu or device.rank) for device in by_rank)
+        facts["gpus"] = tuple(Gpu(name=gpu.name, host=gpu.host, bus_id=f"{gpu.bus_id}.0") for gpu in shown.values())
+    return ForeignMachine(
         ranks=ranks,
         platform=platform,
-        name=what + (f" on {nodes} nodes" if nodes > 1 else ""),
-        host=next(iter(hosts), ""),
-        nodes=nodes or None,
-        listed=0 if whole else len(communicator),
-        uneven=tuple(hosts.values()) if nodes and len(set(hosts.values())) > 1 else (),
-        shared=shared,
-        sharing=tuple(sorted(devices, key=lambda device: device.rank)) if shared and whole else (),
+        name=what + on_nodes(nodes),
+        hostname=next(iter(hosts), ""),
+        nodes=nodes,
+        shared=sharing is not None,
+        sharing=sharing,
         versions=tuple(sorted((name, version) for name, version in versions.items() if version)),
         variables=relevant_variables(environment),
+        **facts,
     )
+
+
+def on_nodes(nodes: int | None) -> str:
+    """Return what follows the name of a machine of several nodes."""
+    return f" on {nodes} nodes" if nodes and nodes > 1 else ""
 
 
 def relevant_variables(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -387,20 +399,23 @@ class Imported:
     @property
     def results(self) -> list[Result]:
         """Every row; `printed` of a foreign row says which of the header's tests it belongs to."""
-        found = [(number, row) for number, test in enumerate(self.tests) for row in test.results]
-        return [
-            replace(row, printed={"test": number, **row.printed}) if isinstance(row, Reported) else row
-            for number, row in found
-        ]
+        rows: list[Result] = []
+        for number, test in enumerate(self.tests):
+            for row in test.results:
+                if isinstance(row, Reported):
+                    row = replace(row, printed={"test": number, **row.printed})
+                rows.append(row)
+        return rows
 
     @property
     def merged(self) -> int:
         """How many files hold a case that another one holds too, where no host tells whether it is one machine."""
+        if self.tests[0].machine.hostname:
+            return 0
         files: dict[Hashable, set[str]] = defaultdict(set)
-        if not self.tests[0].machine.host:
-            for test in self.tests:
-                for row in test.results:
-                    files[row.case, row.implementation].add(test.path)
+        for test in self.tests:
+            for row in test.results:
+                files[row.case, row.implementation].add(test.path)
         return len(set().union(*(paths for paths in files.values() if len(paths) > 1)))
 
     @property
@@ -414,27 +429,14 @@ class Imported:
         others = len({test.file for test in self.tests}) - 1
         machine = first.machine
         reductions = dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)
-        names = [part.name for part in fields(ForeignTest)]
-        gpus = {device.gpu or device.rank: device for device in machine.sharing}
         return Header(
             collbench=__version__,
             command=tuple(command),
             started=min((test.started for test in self.tests if test.started), default=""),
             environment=Environment(
-                host=machine.host or "unknown", versions=dict(machine.versions), variables=dict(machine.variables)
+                host=machine.hostname or "unknown", versions=dict(machine.versions), variables=dict(machine.variables)
             ),
-            topology=TopologyPart(
-                name=machine.name,
-                platform=machine.platform,
-                ranks=machine.ranks,
-                shared=bool(machine.shared),
-                gpus=tuple(Gpu(name=gpu.name, host=gpu.host, bus_id=f"{gpu.bus_id}.0") for gpu in gpus.values()),
-                places=tuple(list(gpus).index(device.gpu or device.rank) for device in machine.sharing),
-                nodes=machine.nodes or 0,
-                listed=machine.listed,
-                uneven=machine.uneven,
-                racks=machine.racks,
-            ),
+            topology=_as(TopologyPart, machine),
             sweep=SweepPart(
                 collectives=tuple(collective.name for collective in self.collectives),
                 dtypes=tuple(dict.fromkeys(case.dtype.name for case in cases)),
@@ -449,9 +451,14 @@ class Imported:
                 file=f"{first.file} and {others} more" if others else first.file,
                 complete=all(test.complete for test in self.tests),
                 left_out=tuple(reason for test in self.tests for reason in test.left_out),
-                tests=tuple(ForeignTest(**{name: getattr(test, name) for name in names}) for test in self.tests),
+                tests=tuple(_as(ForeignTest, test) for test in self.tests),
             ),
         )
+
+
+def _as(kind: type[Kept], more: Kept) -> Kept:
+    """Return what a header keeps of a record that knows more."""
+    return kind(**{field.name: getattr(more, field.name) for field in fields(kind)})
 
 
 def grouped(tests: Sequence[ImportedTest], each: bool = False) -> list[Imported]:

@@ -12,7 +12,7 @@ from typing import Annotated
 from collbench.collectives import find_collective
 from collbench.commands.formats.imported import Hints, Imported, ImportedTest, grouped, remarks
 from collbench.commands.formats.registry import joined, read_tests
-from collbench.commands.formats.source import MOST_RANKS, Source, files_in, load, stem
+from collbench.commands.formats.source import MOST_RANKS, ForeignFile, files_in, load, stem
 from collbench.errors import CollbenchError, Notice, RunFileError
 from collbench.requests import reworded
 from collbench.requests.declared import Opt, Request, takes
@@ -83,7 +83,7 @@ def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], lis
     files = [request.files] if isinstance(request.files, Path | str) else request.files
     hints = Hints(request.ranks, find_collective(request.op).name if request.op else "")
     said: list[str] = []
-    sources: list[Source] = []
+    sources: list[ForeignFile] = []
     errors: list[CollbenchError] = []
     for file in map(Path, files):
         logs, others = files_in(file)
@@ -133,7 +133,7 @@ def folders(request: ImportRequest, groups: Sequence[Imported]) -> Iterator[Path
         if request.out:
             yield Path(request.out, name or (f"{number}-{collectives[0]}" if len(groups) > 1 else ""))
         else:
-            where = name or _as_folder(first.machine.host) or first.tool.split()[0]
+            where = name or _as_folder(first.machine.hostname) or first.tool.split()[0]
             yield new_folder(collectives, f"{where}-imported")
 
 
@@ -146,7 +146,7 @@ def names(groups: Sequence[Imported]) -> list[str]:
     found: list[str] = []
     for path, machine in zip(paths, (imported.tests[0].machine for imported in groups), strict=True):
         file = _as_folder("-".join(path.with_name(stem(path)).relative_to(common).parts))
-        name = _as_folder(machine.host if machine.nodes == 1 else "") or file or "log"
+        name = _as_folder(machine.hostname if machine.nodes == 1 else "") or file or "log"
         choices = (name, f"{name}-{file}", f"{name}-{len(found)}")
         found.append(next(choice for choice in choices if choice not in found))
     return found

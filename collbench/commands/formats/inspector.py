@@ -13,9 +13,18 @@ import msgspec
 from msgspec import Meta, Struct
 
 from collbench.collectives import COLLECTIVES
-from collbench.commands.formats.imported import Hints, ImportedTest, LeftOut, Machine, UnfitRow, bus_factors, make_case
+from collbench.commands.formats.imported import (
+    ForeignMachine,
+    Hints,
+    ImportedTest,
+    LeftOut,
+    UnfitRow,
+    bus_factors,
+    make_case,
+    on_nodes,
+)
 from collbench.commands.formats.registry import Format
-from collbench.commands.formats.source import GREATEST, HEAD, LASTING, MOST_RANKS, Source, clean, span
+from collbench.commands.formats.source import GREATEST, HEAD, LASTING, MOST_RANKS, ForeignFile, clean, span
 from collbench.errors import RunFileError
 from collbench.results import Note, Reported, by_key
 
@@ -30,7 +39,7 @@ _Count = Annotated[int, Meta(ge=0, le=GREATEST)]
 _Members = dict[str, Any]
 
 
-class Line(Struct):
+class InspectorLine(Struct):
     """A line of a file; what else it may have, such as the traces of proxies, is not read."""
 
     header: _Members = {}  # the communicator
@@ -66,12 +75,12 @@ class Operation(Struct, frozen=True):
         return self.msg_size_bytes * (self.n_ranks if self.name in PER_RANK else 1)
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: ForeignFile) -> bool:
     """Whether it begins with such a line."""
     return source.text.startswith("{") and '"n_ranks"' in source.text[:HEAD]
 
 
-def read(source: Source, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read the files of one program, a test for each number of ranks and nodes; RunFileError if nothing has a time."""
     left_out = LeftOut()
     operations = list(dict.fromkeys(_operations(source.text, left_out)))  # a file may be given twice
@@ -87,11 +96,11 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         raise RunFileError(f"{source.file}: no operation with a time; give an object a line (`jq -c .`); {reasons}")
     tests: list[ImportedTest] = []
     for (ranks, nodes), alike in machines.items():
-        first, name = alike[0], f"{ranks} x unknown GPU" + (f" on {nodes} nodes" if nodes > 1 else "")
+        first, name = alike[0], f"{ranks} x unknown GPU{on_nodes(nodes)}"
         test = ImportedTest(
             tool="NCCL Inspector",
             version=clean(first.inspector_output_format_version, 20),
-            machine=Machine(ranks, name, host=clean(first.hostname, 64), nodes=nodes),
+            machine=ForeignMachine(ranks=ranks, name=name, hostname=clean(first.hostname, 64), nodes=nodes),
             results=tuple(_rows(alike, ranks, left_out)),
             complete=not source.torn,
             left_out=left_out.reasons,
@@ -104,7 +113,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
 
 def _operations(text: str, left_out: LeftOut) -> Iterator[Operation]:
     """Yield the operations that have a time; a line without a communicator has that of the marker above."""
-    decoder, marker = msgspec.json.Decoder(Line), Line()
+    decoder, marker = msgspec.json.Decoder(InspectorLine), InspectorLine()
     for number, words in enumerate(text.splitlines()):
         try:
             line = decoder.decode(words)
@@ -120,7 +129,7 @@ def _operations(text: str, left_out: LeftOut) -> Iterator[Operation]:
             left_out.add(str(error), number)
         except (ValueError, OverflowError, RecursionError) as error:
             left_out.add(f"it is no whole record: {clean(error)}", number)
-            marker = Line()  # it may have been the next marker
+            marker = InspectorLine()  # it may have been the next marker
 
 
 def _operation(members: _Members) -> Operation:

@@ -26,7 +26,7 @@ from collbench.commands.formats.nccl_tests_text import AMD, AVERAGES
 from collbench.commands.formats.nccl_tests_write import JSON as NAME
 from collbench.commands.formats.nccl_tests_write import PLACES, SETTINGS, write_json
 from collbench.commands.formats.registry import Format
-from collbench.commands.formats.source import HEAD, Source, as_list, as_mapping, as_texts, clean, seconds_of, whole
+from collbench.commands.formats.source import HEAD, ForeignFile, as_list, as_mapping, as_texts, clean, seconds_of, whole
 from collbench.errors import RunFileError, UsageError
 
 LARGEST = 2**26  # characters: parsed, they take twenty times as much memory
@@ -38,7 +38,7 @@ WORDS = re.compile(STRING + r"|-?\b(?:inf(?:inity)?|nan)\b", re.DOTALL | re.IGNO
 MOST_TORN = 8  # objects inside a row that is torn
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: ForeignFile) -> bool:
     """Whether it begins as such an object does."""
     text = source.text.lstrip()[:HEAD]
     return text.startswith("{") and any(f'"{key}"' in text for key in ("nccl_version", "out_of_place", "alg_bw"))
@@ -49,7 +49,7 @@ def proper_json(text: str) -> str:
     return WORDS.sub(lambda match: match[0] if match[0][0] == '"' else "NaN", text)
 
 
-def parse(source: Source) -> tuple[Mapping[str, Any], bool, list[str]]:
+def parse(source: ForeignFile) -> tuple[Mapping[str, Any], bool, list[str]]:
     """Parse a file.
 
     Returns:
@@ -90,7 +90,7 @@ def _before_tear(text: str) -> tuple[Mapping[str, Any], list[str]]:
     return {}, []
 
 
-def read(source: Source, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read the one test of a file."""
     fields, is_whole, torn = parse(source)
     config = as_mapping(fields.get("config"))

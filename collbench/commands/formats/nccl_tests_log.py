@@ -11,9 +11,9 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from collbench.commands.formats.commands import Context
+from collbench.commands.formats.command_lines import Context
 from collbench.commands.formats.imported import Device, dotted_version
-from collbench.commands.formats.source import Source, bare, body, cells, clean, number, plain, sizes, whole
+from collbench.commands.formats.source import ForeignFile, bare, body, cells, clean, number, plain, sizes, whole
 from collbench.datatypes import find_datatype
 from collbench.errors import UsageError
 
@@ -81,7 +81,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class TableRow:
+class LogRow:
     """The words of one row by the names of their columns."""
 
     stamp: str  # date and time (-S), or an empty text
@@ -125,7 +125,7 @@ def names_columns(line: str) -> bool:
     return HEADER.search(text) is not None or read_header(text.split()) is not None
 
 
-def read_row(line: str, columns: Columns | None) -> TableRow | None:
+def read_row(line: str, columns: Columns | None) -> LogRow | None:
     """Return the row that a line is, or None; the name of the operation may be missing, as for hypercube."""
     if not columns:
         return None
@@ -154,7 +154,7 @@ def _variants(columns: Columns) -> list[Columns]:
     return variants
 
 
-def _row(stamp: str, words: list[str], columns: Columns) -> TableRow | None:
+def _row(stamp: str, words: list[str], columns: Columns) -> LogRow | None:
     rest = iter(words)
     case = {name: next(rest) for name in columns.case}
     places = tuple({name: next(rest) for name in place} for place in columns.places)
@@ -172,7 +172,7 @@ def _row(stamp: str, words: list[str], columns: Columns) -> TableRow | None:
         and not any((number(place.get("#wrong", "")) or 0) % 1 for place in places)
         and (not appended or appended["algo"][:1].isalpha())
     )
-    return TableRow(stamp, case, places, appended) if plausible else None
+    return LogRow(stamp, case, places, appended) if plausible else None
 
 
 def share_of(case: Mapping[str, str]) -> int:
@@ -225,7 +225,7 @@ class LogSection:
     columns: Columns | None = None
     heads: str = ""  # the last line above the names of the columns, which names the places
     devices: list[Device] = field(default_factory=list)
-    rows: list[TableRow] = field(default_factory=list)
+    rows: list[LogRow] = field(default_factory=list)
     bad: list[tuple[int, str]] = field(default_factory=list)  # lines that are rows in part
     said: list[str] = field(default_factory=list)  # errors that it tells, for the user
     tool: str = "nccl-tests"
@@ -286,7 +286,7 @@ class LogSection:
         return True
 
 
-def sections(source: Source) -> Iterator[LogSection]:
+def sections(source: ForeignFile) -> Iterator[LogSection]:
     """Yield the tests of a log, in order; a section without columns holds no table."""
     section, context = LogSection(), Context()
     for line_number, raw in source.lines():

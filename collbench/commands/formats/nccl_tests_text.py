@@ -7,11 +7,11 @@ from dataclasses import replace
 from collbench.collectives import Collective, of_nccl_tests
 from collbench.commands.formats.imported import (
     Fitting,
+    ForeignMachine,
     ForeignRow,
     Hints,
     ImportedTest,
     LeftOut,
-    Machine,
     UnfitRow,
     known_collective,
     machine_of,
@@ -33,14 +33,14 @@ from collbench.commands.formats.nccl_tests_log import (
 from collbench.commands.formats.nccl_tests_write import TEXT as NAME
 from collbench.commands.formats.nccl_tests_write import write_text
 from collbench.commands.formats.registry import Format
-from collbench.commands.formats.source import HEAD, Source, body, clean, count, number, streams, whole
+from collbench.commands.formats.source import HEAD, ForeignFile, body, clean, count, number, streams, whole
 from collbench.errors import RunFileError, UsageError
 
 AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}  # -a
 AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: ForeignFile) -> bool:
     """Whether there is a table of nccl-tests, or the lines above one."""
     head = source.text[:HEAD]
     if VERSION.search(head) or SETTINGS.search(head) or PROGRAM_LINE.search(head):
@@ -48,7 +48,7 @@ def recognises(source: Source) -> bool:
     return any("algbw" in line and read_header(body(line).split()) for _, line in source.lines())
 
 
-def read(source: Source, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read every test of a log."""
     parts = streams(source, START)
     found = [replace(section, prefix=prefix) for prefix, part in parts for section in sections(part) if section.begun]
@@ -72,7 +72,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     return tests
 
 
-def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool) -> ImportedTest:
+def _read_test(source: ForeignFile, section: LogSection, hints: Hints, *, alone: bool) -> ImportedTest:
     left_out = LeftOut(f"line {at} is no whole row ({clean(line, 40)!r})" for at, line in section.bad)
     if not section.rows:
         return _without_rows(*left_out.reasons)
@@ -109,7 +109,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
 
 
 def _without_rows(*left_out: str) -> ImportedTest:
-    return ImportedTest(machine=Machine(1, "unknown"), results=(), left_out=left_out)
+    return ImportedTest(machine=ForeignMachine(ranks=1, name="unknown"), results=(), left_out=left_out)
 
 
 def _said_ranks(section: LogSection, hints: Hints) -> list[int]:

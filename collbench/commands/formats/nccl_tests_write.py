@@ -71,7 +71,7 @@ Places = tuple[Observed | None, ...]
 
 
 @dataclass(frozen=True)
-class Part:
+class ExportedTest:
     """One test: its rows in order, and what was noted of it if another tool ran it."""
 
     test: ForeignTest
@@ -115,7 +115,7 @@ def settings(header: Header, ranks: int, sizes: Sequence[int], **known: int) -> 
     } | known
 
 
-def _settings_of(part: Part, selection: ExportSelection) -> dict[str, Any]:
+def _settings_of(part: ExportedTest, selection: ExportSelection) -> dict[str, Any]:
     sizes = sorted({result.case.nbytes for result in part.results})
     checked = all(wrong_elements(result) is not None for result in part.results)
     samples = min(len(result.times) for result in part.results)
@@ -160,7 +160,7 @@ def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
     return listed
 
 
-def parts(selection: ExportSelection) -> list[Part]:
+def exported_tests(selection: ExportSelection) -> list[ExportedTest]:
     """Return the results that nccl-tests has a program for, as its tests; UsageError if there are none."""
     tests = {str(number): test for number, test in enumerate(selection.header.imported.tests)}
     rows_of: dict[Hashable, dict[Hashable, list[Observed | None]]] = {}
@@ -181,7 +181,7 @@ def parts(selection: ExportSelection) -> list[Part]:
         rows_of.setdefault(key, {}).setdefault(row, [None, None])[case.in_place] = result
     if not rows_of:
         raise UsageError(f"nothing to export: {', '.join(selection.left_out)}; choose --to csv")
-    return [Part(test_of[key], tuple(map(tuple, rows.values()))) for key, rows in rows_of.items()]
+    return [ExportedTest(test_of[key], tuple(map(tuple, rows.values()))) for key, rows in rows_of.items()]
 
 
 def _unfit(result: Exported) -> str:
@@ -201,11 +201,11 @@ def _unfit(result: Exported) -> str:
 
 def write_text(selection: ExportSelection) -> str:
     """Write the text of a log with every test."""
-    lines = [line for part in parts(selection) for line in _text_of(part, selection)]
+    lines = [line for part in exported_tests(selection) for line in _text_of(part, selection)]
     return "\n".join(lines) + "\n"
 
 
-def _text_of(part: Part, selection: ExportSelection) -> Iterator[str]:
+def _text_of(part: ExportedTest, selection: ExportSelection) -> Iterator[str]:
     first, collective = part.results[0], part.results[0].case.collective
     yield signature(first.implementation, first.platform, first.case.ranks)
     yield from opening(collective, _settings_of(part, selection), selection.header, first.case.ranks)
@@ -287,7 +287,7 @@ def footer(collective: Collective, results: Sequence[Observed], verdict: str = "
 
 def write_json(selection: ExportSelection) -> str:
     """Write one JSON object of version 3, which holds the first test."""
-    part, *others = parts(selection)
+    part, *others = exported_tests(selection)
     for other in others:
         selection.left_out[f"{JSON} holds one test, and {TEXT} all"] += len(other.results)
     first, header, options = part.results[0], selection.header, _settings_of(part, selection)

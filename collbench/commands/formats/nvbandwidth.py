@@ -14,7 +14,7 @@ from collbench.commands.formats.imported import Device, Hints, ImportedTest, Lef
 from collbench.commands.formats.registry import Format
 from collbench.commands.formats.source import (
     HEAD,
-    Source,
+    ForeignFile,
     as_list,
     as_mapping,
     as_texts,
@@ -34,12 +34,12 @@ BUFFER = 512 << 20  # bytes, its default (-b 512), which no version writes
 ASSUMED = f"sizes are taken to be {BUFFER >> 20} MiB, the default of -b: only rates are written"
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: ForeignFile) -> bool:
     """Whether such an object begins in it; warnings may stand above."""
     return START.search(source.text[:HEAD]) is not None
 
 
-def read(source: Source, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read the objects of a file, a test each."""
     tests, end = [], 0
     while begin := START.search(source.text, end):

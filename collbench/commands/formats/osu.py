@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from statistics import mode
 
 from collbench.collectives import COLLECTIVES, WINDOW, Collective
-from collbench.commands.formats.commands import Context
+from collbench.commands.formats.command_lines import Context
 from collbench.commands.formats.imported import (
+    ForeignMachine,
     ForeignRow,
     Hints,
     ImportedTest,
     LeftOut,
-    Machine,
     UnfitRow,
     make_test,
     no_collective,
@@ -28,7 +28,7 @@ from collbench.commands.formats.nccl_tests_log import begins_row, without_log
 from collbench.commands.formats.registry import Format
 from collbench.commands.formats.source import (
     SHORTEST,
-    Source,
+    ForeignFile,
     bare,
     body,
     clean,
@@ -151,12 +151,12 @@ def _columns(text: str) -> list[str]:
     return names if "".join("".join(names).split()) == "".join(text.split()) else re.split(r"\s{2,}|\t", text)
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: ForeignFile) -> bool:
     """Whether a line is a title of OSU."""
     return any("OSU " in line and TITLE.match(body(bare(line))) for _, line in source.lines())
 
 
-def read(source: Source, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read every table."""
     parts = streams(source, ROW)
     sections = [
@@ -167,7 +167,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     return [_read_test(source, section, hints) for section in sections]
 
 
-def _sections(source: Source) -> Iterator[_Section]:
+def _sections(source: ForeignFile) -> Iterator[_Section]:
     section, context = _Section(), Context()
     for line_number, raw in source.lines():
         line = without_log(bare(raw), context)
@@ -186,7 +186,7 @@ def _sections(source: Source) -> Iterator[_Section]:
     yield section
 
 
-def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
+def _read_test(source: ForeignFile, section: _Section, hints: Hints) -> ImportedTest:
     test, left_out = TESTS.get(section.title.lower(), OsuTest("")), LeftOut()
     collective = COLLECTIVES.get(test.collective)
     if test.exactly and hints.collective == test.exactly:
@@ -206,7 +206,8 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
     else:
         left_out.add(no_collective(section.title), *range(len(section.rows)))
     name, platform = f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}{section.buffers}", "gpu" if on_gpu else "cpu"
-    machine = Machine(ranks, name, platform, variables=relevant_variables(section.above.environment))
+    variables = relevant_variables(section.above.environment)
+    machine = ForeignMachine(ranks=ranks, name=name, platform=platform, variables=variables)
     of_host = ("buffers are taken to be in host memory: the title names no device",)
     return make_test(
         source.name,
@@ -223,7 +224,7 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
 
 
 def _rows(
-    source: Source, section: _Section, test: OsuTest, collective: Collective, ranks: int, left_out: LeftOut
+    source: ForeignFile, section: _Section, test: OsuTest, collective: Collective, ranks: int, left_out: LeftOut
 ) -> Iterator[ForeignRow]:
     dtype = TYPES.get(section.dtype.upper(), section.dtype) or ("float" if collective.reduces else "int8")
     note = test.note if collective.name == test.collective else ""

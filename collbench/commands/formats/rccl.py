@@ -4,17 +4,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from collbench.commands.formats.imported import (
+    ForeignMachine,
     ForeignRow,
     Hints,
     ImportedTest,
     LeftOut,
-    Machine,
     make_test,
+    on_nodes,
     require_ranks,
     row_of,
 )
 from collbench.commands.formats.registry import Format
-from collbench.commands.formats.source import CsvRow, Source, csv_table, whole
+from collbench.commands.formats.source import CsvRow, ForeignFile, csv_table, whole
 from collbench.results import by_key
 
 NAME = "rccl"
@@ -22,12 +23,12 @@ NEEDED = {"collective", "size", "type", "time"}
 STATISTIC = "mean of some operations, mean over ranks, unless -a said otherwise"
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: ForeignFile) -> bool:
     """Whether the first line names its columns."""
     return set(source.first.lower().replace(" ", "").split(",")) >= NEEDED
 
 
-def read(source: Source, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read the rows, a test for each number of ranks."""
     table, torn = csv_table(_with_nodes(source), NEEDED, ended=True), source.torn
     why = "it does not tell the number of ranks"
@@ -35,12 +36,11 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     tests: list[ImportedTest] = []
     for ranks, rows in by_ranks.items():
         left_out = LeftOut(() if tests else table.bad)
-        nodes = whole(rows[0][1].get("nodes", ""))
-        name = f"{ranks} x AMD GPU" + (f" on {nodes} nodes" if nodes and nodes > 1 else "")
+        nodes = whole(rows[0][1].get("nodes", "")) or 0
         test = make_test(
             source.name,
             _rows(rows),
-            Machine(ranks, name, nodes=nodes),
+            ForeignMachine(ranks=ranks, name=f"{ranks} x AMD GPU{on_nodes(nodes)}", nodes=nodes),
             left_out,
             implementation="rccl",
             statistic=STATISTIC,
@@ -53,11 +53,11 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     return tests
 
 
-def _with_nodes(source: Source) -> Source:
+def _with_nodes(source: ForeignFile) -> ForeignFile:
     """Return the file with every column named: older versions with MPI leave `nodes` out of the header alone."""
     if "ranks" not in source.first.lower() or "nodes" in source.first.lower():
         return source
-    return Source(source.name, re.sub("collective", "collective,nodes", source.text, count=1, flags=re.IGNORECASE))
+    return ForeignFile(source.name, re.sub("collective", "collective,nodes", source.text, count=1, flags=re.IGNORECASE))
 
 
 def _ranks(row: Mapping[str, str]) -> int | None:

@@ -13,7 +13,7 @@ from itertools import groupby
 from collbench.commands.formats.exported import ExportSelection
 from collbench.commands.formats.imported import Hints, ImportedTest
 from collbench.commands.formats.nccl_tests_log import START
-from collbench.commands.formats.source import Source, bare
+from collbench.commands.formats.source import ForeignFile, bare
 from collbench.errors import RunFileError, unknown
 from collbench.presence import imported, modules
 
@@ -66,8 +66,8 @@ class Format:
 
     name: str
     summary: str  # one line for lists of formats
-    recognises: Callable[[Source], bool]
-    read: Callable[[Source, Hints], Sequence[ImportedTest]]
+    recognises: Callable[[ForeignFile], bool]
+    read: Callable[[ForeignFile, Hints], Sequence[ImportedTest]]
     write: Callable[[ExportSelection], str] | None = None
     among: bool = False  # whether its tables may stand in one log with those of other tools
     order: int = 0  # those that look for more specific signs come first
@@ -93,7 +93,7 @@ def find_format(name: str, known: dict[str, Format]) -> Format:
     return known[name]
 
 
-def detect(source: Source) -> Format:
+def detect(source: ForeignFile) -> Format:
     """Return the format that a file's content shows; RunFileError with what to do if it shows none."""
     for format_ in formats().values():
         if format_.recognises(source):
@@ -105,7 +105,7 @@ def detect(source: Source) -> Format:
     raise RunFileError(f"{source.name}: nothing in it looks like results; known are: {', '.join(formats())}")
 
 
-def read_tests(source: Source, hints: Hints) -> list[ImportedTest]:
+def read_tests(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read a file, with what the user says of it.
 
     Raises:
@@ -129,9 +129,9 @@ def read_tests(source: Source, hints: Hints) -> list[ImportedTest]:
     return tests
 
 
-def joined(sources: Iterable[Source]) -> Iterator[Source]:
+def joined(sources: Iterable[ForeignFile]) -> Iterator[ForeignFile]:
     """Yield files as they are to be read: consecutive ones of a program's processes as one."""
     joining = [format_ for format_ in formats().values() if format_.joins]
     for joins, alike in groupby(sources, lambda source: any(format_.recognises(source) for format_ in joining)):
         group = list(alike)
-        yield from [Source.joined(group)] if joins else group
+        yield from [ForeignFile.joined(group)] if joins else group

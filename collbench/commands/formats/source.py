@@ -39,7 +39,7 @@ _LOG = re.compile(rf"\.(?:{'|'.join(LOGS)})(?:\.(?:gz|bz2|xz))?$")
 
 
 @dataclass(frozen=True)
-class Source:
+class ForeignFile:
     """A file's content; bytes that are not UTF-8 have become replacement characters."""
 
     name: str  # as the user gave it
@@ -70,7 +70,7 @@ class Source:
         return clean(Path(self.name).name) or "stdin"
 
     @classmethod
-    def joined(cls, sources: Sequence["Source"]) -> "Source":
+    def joined(cls, sources: Sequence["ForeignFile"]) -> "ForeignFile":
         """Return the files of one program as one, which is torn if one of them is."""
         more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
         text = "\n".join(source.text.removesuffix("\n") for source in sources)
@@ -96,7 +96,7 @@ def stem(path: Path) -> str:
     return _LOG.sub("", path.name)
 
 
-def load(path: Path) -> Source:
+def load(path: Path) -> ForeignFile:
     """Read a file, or standard input for `-`; RunFileError if it cannot be read or is too large."""
     if str(path) != STDIN:
         with safe_read(path, RunFileError, LARGEST) as file:
@@ -107,7 +107,7 @@ def load(path: Path) -> Source:
         raise RunFileError(f"cannot read standard input: {getattr(error, 'strerror', 'it is closed')}") from None
 
 
-def decode(name: str, raw: bytes) -> Source:
+def decode(name: str, raw: bytes) -> ForeignFile:
     """Decode the bytes of a file, which may be compressed by gzip, bzip2 or xz."""
     for mark, opened in _PACKED.items():
         if raw.startswith(mark):
@@ -123,7 +123,7 @@ def decode(name: str, raw: bytes) -> Source:
     if raw[:2].count(0) == 1:  # of an ASCII character in UTF-16 without a mark
         encoding = "utf-16-be" if raw[0] == 0 else "utf-16-le"
     text = raw.decode(encoding, errors="replace")
-    return Source(name, text if "\n" in text else text.replace("\r", "\n"))
+    return ForeignFile(name, text if "\n" in text else text.replace("\r", "\n"))
 
 
 def clean(text: object, longest: int = 120) -> str:
@@ -285,7 +285,7 @@ def _without_tags(line: str) -> str:
     return line
 
 
-def streams(source: Source, row: re.Pattern[str]) -> list[tuple[str, Source]]:
+def streams(source: ForeignFile, row: re.Pattern[str]) -> list[tuple[str, ForeignFile]]:
     """Cut a log apart where rows of several programs stand in it, which what stands left of them tells apart.
 
     Lines with none of these prefixes, such as a command above them, are said of each.
@@ -305,7 +305,7 @@ def streams(source: Source, row: re.Pattern[str]) -> list[tuple[str, Source]]:
         for prefix, part in parts.items():
             part.append(line if prefix in (owners or known) else "")
     end = "" if source.torn else "\n"
-    return [(prefix, Source(source.name, "\n".join(part) + end)) for prefix, part in parts.items()]
+    return [(prefix, ForeignFile(source.name, "\n".join(part) + end)) for prefix, part in parts.items()]
 
 
 def _prefix(line: str, row: re.Pattern[str]) -> str | None:
@@ -348,7 +348,7 @@ class CsvTable:
     bad: list[str] = field(default_factory=list)
 
 
-def csv_table(source: Source, needed: Collection[str], ended: bool = False) -> CsvTable:
+def csv_table(source: ForeignFile, needed: Collection[str], ended: bool = False) -> CsvTable:
     """Read a CSV file; RunFileError if it lacks one of the columns (in lower case), or has no row.
 
     Where rows are `ended`, their last word is never empty.

@@ -6,16 +6,16 @@ from typing import Any
 from collbench.collectives import COLLECTIVES
 from collbench.commands.formats.exported import Exported, ExportSelection, wrong_elements
 from collbench.commands.formats.imported import (
+    ForeignMachine,
     Hints,
     ImportedTest,
     LeftOut,
-    Machine,
     UnfitRow,
     make_case,
     require_ranks,
 )
 from collbench.commands.formats.registry import Format
-from collbench.commands.formats.source import CsvRow, Source, clean, count, csv_table, seconds_of, whole
+from collbench.commands.formats.source import CsvRow, ForeignFile, clean, count, csv_table, seconds_of, whole
 from collbench.present.columns import csv_text
 from collbench.results import Measurement, Prediction, Reported
 from collbench.results.facts import note_of
@@ -30,7 +30,7 @@ COLUMNS = (
 NEEDED = {"implementation", *CASE, "seconds"}
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: ForeignFile) -> bool:
     """Whether the first line has the names of its columns."""
     return set(source.first.lower().split(",")) >= NEEDED
 
@@ -64,7 +64,7 @@ def _statistic(result: Exported) -> str:
     return "median of the slowest rank" if isinstance(result, Measurement) else result.statistic
 
 
-def read(source: Source, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read the rows, a test for each topology, platform and number of ranks; missing optional columns are empty."""
     table = csv_table(source, NEEDED)
     by_machine: dict[tuple[str, str, int], list[CsvRow]] = {}
@@ -87,7 +87,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
             ImportedTest(
                 tool="csv",
                 version="1",
-                machine=Machine(ranks, name, platform),
+                machine=ForeignMachine(ranks=ranks, name=name, platform=platform),
                 results=tuple(results),
                 left_out=left_out.reasons,
             )

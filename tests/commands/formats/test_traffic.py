@@ -20,7 +20,7 @@ from collbench.commands.formats.imported import Hints, ImportedTest, remarks
 from collbench.commands.formats.importing import ImportRequest, import_, read_foreign
 from collbench.commands.formats.registry import joined as joined_files
 from collbench.commands.formats.registry import read_tests
-from collbench.commands.formats.source import Source, decode
+from collbench.commands.formats.source import ForeignFile, decode
 from collbench.errors import Notice, RunFileError
 from tests.commands.formats.goldens import DATA, parsed, reported, run_of
 from tools.fuzz import outcome
@@ -72,7 +72,7 @@ def joined(*texts: str) -> list[ImportedTest]:
     return read_all([decode(f"rank{at}.log", text.encode()) for at, text in enumerate(texts)])
 
 
-def read_all(sources: list[Source]) -> list[ImportedTest]:
+def read_all(sources: list[ForeignFile]) -> list[ImportedTest]:
     return [test for source in joined_files(sources) for test in read_tests(source, Hints())]
 
 
