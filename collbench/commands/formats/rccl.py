@@ -15,7 +15,7 @@ from collbench.commands.formats.imported import (
     row_of,
 )
 from collbench.commands.formats.registry import Format
-from collbench.commands.formats.source import CsvRow, ForeignFile, csv_table, whole
+from collbench.commands.formats.source import CsvRow, ForeignFile, csv_rows, whole
 from collbench.results import by_key
 
 NAME = "rccl"
@@ -30,12 +30,13 @@ def recognises(source: ForeignFile) -> bool:
 
 def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read the rows, a test for each number of ranks."""
-    table, torn = csv_table(_with_nodes(source), NEEDED, ended=True), source.torn
+    table, bad = csv_rows(_with_nodes(source), NEEDED, ended=True)
+    incomplete = (f"incomplete: torn after row {len(table)}",)
     why = "it does not tell the number of ranks"
-    by_ranks = by_key(table.rows, lambda row: require_ranks(source.name, _ranks(row[1]) or hints.ranks, why))
+    by_ranks = by_key(table, lambda row: require_ranks(source.name, _ranks(row[1]) or hints.ranks, why))
     tests: list[ImportedTest] = []
     for ranks, rows in by_ranks.items():
-        left_out = LeftOut(() if tests else table.bad)
+        left_out = LeftOut(() if tests else bad)
         nodes = whole(rows[0][1].get("nodes", "")) or 0
         test = make_test(
             source.name,
@@ -46,8 +47,8 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
             statistic=STATISTIC,
             tool="rccl-tests",
             version="CSV",
-            complete=not torn,
-            remarks=(f"incomplete: torn after row {len(table.rows)}",) if torn else (),
+            complete=not source.torn,
+            remarks=incomplete if source.torn else (),
         )
         tests.append(test)
     return tests

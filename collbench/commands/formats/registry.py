@@ -17,6 +17,7 @@ from collbench.commands.formats.source import ForeignFile, bare
 from collbench.errors import RunFileError, unknown
 from collbench.presence import imported, modules
 
+# Each has a sign in its text, what it is, and what to do instead.
 OTHERS = (
     (r'\A\s*\{"kind": ?"header"', "a run file of collbench already", "give it to the commands as it is"),
     (r"\A(?:PK\x03\x04|[^\0]{1,100}\0[\s\S]{150,260}ustar)", "an archive", "unpack it and give the folder"),
@@ -52,7 +53,7 @@ OTHERS = (
     ),
     (r"\A\s{0,99}<(?:!doctype\s|html)", "an HTML page", "save the log itself, as raw text"),
 )
-"""Files that users give and no format reads: of each kind a sign in its text, what it is, and what to do instead."""
+"""Files that users give and no format reads."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,9 @@ def detect(source: ForeignFile) -> Format:
         if format_.recognises(source):
             return format_
     shown = "\n".join(bare(line) for _, line in source.lines())
-    for sign, what, instead in OTHERS:
-        if any(re.search(sign, text, re.IGNORECASE | re.MULTILINE) for text in (source.text, shown)):
+    for pattern, what, instead in OTHERS:
+        sign = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+        if sign.search(source.text) or sign.search(shown):
             raise RunFileError(f"{source.name} is {what}; {instead}")
     raise RunFileError(f"{source.name}: nothing in it looks like results; known are: {', '.join(formats())}")
 
@@ -114,7 +116,9 @@ def read_tests(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
 
     """
     chosen = [detect(source)]
-    if chosen[0].among:  # several tools print into the log; one without a row in it does not matter
+
+    # Several tools may print into a log; one of them without a row in it does not matter.
+    if chosen[0].among:
         chosen = [format_ for format_ in formats().values() if format_.among and format_.recognises(source)]
     tests: list[ImportedTest] = []
     errors: list[RunFileError] = []
@@ -132,6 +136,8 @@ def read_tests(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
 def joined(sources: Iterable[ForeignFile]) -> Iterator[ForeignFile]:
     """Yield files as they are to be read: consecutive ones of a program's processes as one."""
     joining = [format_ for format_ in formats().values() if format_.joins]
-    for joins, alike in groupby(sources, lambda source: any(format_.recognises(source) for format_ in joining)):
-        group = list(alike)
-        yield from [ForeignFile.joined(group)] if joins else group
+    for joins, group in groupby(sources, lambda source: any(format_.recognises(source) for format_ in joining)):
+        if joins:
+            yield ForeignFile.joined(list(group))
+        else:
+            yield from group
