@@ -114,6 +114,11 @@ def parsed(text: str, ranks: int | None = None, collective: str = "") -> list[Im
     return list(read_tests(decode("log", text.encode()), Hints(ranks, collective)))
 
 
+def counted(tests: list[ImportedTest]) -> int:
+    """How many rows are told to be left out."""
+    return sum(int(reason.split()[0]) for test in tests for reason in test.left_out)
+
+
 def reported(tests: list[ImportedTest]) -> list[Reported]:
     """Their rows."""
     return [result for test in tests for result in test.results if isinstance(result, Reported)]

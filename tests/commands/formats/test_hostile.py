@@ -7,7 +7,7 @@ from collbench.commands.formats.imported import Hints, ImportedTest, remarks
 from collbench.commands.formats.registry import read_tests
 from collbench.commands.formats.source import decode
 from collbench.errors import CollbenchError
-from tests.commands.formats.goldens import DATA, reported
+from tests.commands.formats.goldens import DATA, counted, reported
 
 LOGS = {name: (DATA / name).read_text() for name in ("nccl_tests_2_19.txt", "nccl_tests_trimmed_ranks.txt")}
 OTHER = (DATA / "nccl_tests_torn.txt").read_text()
@@ -148,10 +148,6 @@ TWO = ("twice", "each row twice", "two ")
 
 def right(tests: list[ImportedTest]) -> set[tuple[object, float]]:
     return {(row.case, row.seconds) for row in reported(tests)}
-
-
-def counted(tests: list[ImportedTest]) -> int:
-    return sum(int(reason.split()[0]) for test in tests for reason in test.left_out)
 
 
 def test_no_row_of_a_hostile_variant_is_read_wrongly_or_lost_without_a_word() -> None:
