@@ -8,13 +8,11 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES, find_collective, of_nccl_tests
 from collbench.commands.formats._perf import UNNEEDED, command_named
 from collbench.commands.formats.nccl_tests_write import program
-from collbench.datatypes import find_datatype, find_reduction
 from collbench.runfile.flat import document
-from collbench.runfile.schema import sweep_part, to_sweep
+from collbench.runfile.schema import to_sweep
 from collbench.runfile.store import read
 from tests.conftest import ROOT, Command
 
@@ -73,6 +71,10 @@ def test_the_table_is_read_back_as_what_was_measured(here: Command, tmp_path: Pa
     assert here("import", "perf.log", "--out", "again").returncode == 0
     own, again = read(tmp_path / "own").results, read(tmp_path / "again").results
     assert {result.case for result in own} == {result.case for result in again}
+    sweep = to_sweep(read(tmp_path / "own").header.sweep)
+    assert [case for case in sweep.cases() if case.dtype == own[0].case.dtype] == [
+        result.case for result in own if result.case.dtype == own[0].case.dtype
+    ]
     assert {result.implementation for result in again} == {"mpi"}
     text = here("export", "own", "--to", "nccl-tests").stdout
     assert [line for line in text.splitlines() if line[0] != "#"] == [match[0] for match in rows(done)]
@@ -137,21 +139,3 @@ def test_a_quiet_sweep_prints_rows_and_where_they_are(here: Command) -> None:
     done = here("sweep", "-q", "--impl", "mpi", "-e", "64", "-n", "7", "--on", "cpu", "--no-plot")
     assert not done.stderr
     assert "run file:" in done.stdout
-
-
-def test_both_places_of_every_size_follow_each_other() -> None:
-    """Out of place, then in place where the collective can be; and so it stands in the run file."""
-    sweep = Sweep(
-        collectives=(COLLECTIVES["allreduce"], COLLECTIVES["sendrecv"]),
-        sizes=(8, 64),
-        dtypes=(find_datatype("float"),),
-        redops=(find_reduction("sum"),),
-        ranks=2,
-        implementations=("mpi",),
-        both_places=True,
-    )
-    assert [(case.nbytes, case.in_place) for case in sweep.cases()] == [
-        *((8, False), (8, True), (64, False), (64, True)),
-        *((8, False), (64, False)),
-    ]
-    assert to_sweep(sweep_part(sweep)) == sweep
