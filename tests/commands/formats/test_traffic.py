@@ -173,14 +173,14 @@ def test_what_has_no_time_or_contradicts_itself_is_left_out_and_counted() -> Non
 
 def test_a_folder_is_read_as_one_program_compressed_files_too(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
-    (tmp_path / "a-pid1.log").write_text(record(gathered(1, 50), 0))
+    (tmp_path / "a-pid1.log").write_text("".join(record(gathered(number, 50), 0) for number in (1, 2, 3)))
     (tmp_path / "notes.md").write_text("of no format")
-    for rank, (ending, pack) in enumerate(PACKED.items(), 1):
-        packed = pack(record(gathered(1, 60 + 10 * rank), rank, len(PACKED) + 1).encode())
-        (tmp_path / "below" / f"{rank}.log.{ending}").write_bytes(packed)
+    for number, (ending, pack) in enumerate(PACKED.items(), 1):
+        packed = pack(record(gathered(number, 60 + 10 * number), 1).encode())
+        (tmp_path / "below" / f"{number}.log.{ending}").write_bytes(packed)
     with pytest.warns(Notice, match="program at work"), pytest.warns(Notice, match="not read: notes.md"):
-        runs = import_(tmp_path)
-    assert [run.results[0].samples for run in runs] == [(50e-6,), (90e-6,)]  # type: ignore[union-attr]
+        (run,) = import_(tmp_path)
+    assert run.results[0].samples == pytest.approx((70e-6, 80e-6, 90e-6))  # type: ignore[union-attr]
     (tmp_path / "empty").mkdir()
     with pytest.raises(RunFileError, match=r"no \*.log"):
         read_foreign(ImportRequest([tmp_path / "empty"]))
