@@ -30,6 +30,7 @@ from collbench.runfile.environment import variables
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 from collbench.topology.discovered import Gpu
 from collbench.topology.products import TRAYS
+from collbench.units import counted
 
 SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile
 Kept = TypeVar("Kept", TopologyPart, ForeignTest)
@@ -64,10 +65,11 @@ class Device:
 
         A bus number alone tells little: all GH200 of a host have the same, and all GPUs of an Azure machine have 0.
         """
-        short = self.bus_id.startswith("0x")
-        alike = r"\bMIG\b|\bG[BH]\d" if short else r"\bMIG\b"
-        known = BUS_ID.fullmatch(self.bus_id) and not re.search(alike, self.name)
-        return (self.host, self.bus_id, self.number if short else 0) if known else None
+        if not BUS_ID.fullmatch(self.bus_id) or re.search(r"\bMIG\b", self.name):
+            return None
+        if not self.bus_id.startswith("0x"):
+            return self.host, self.bus_id
+        return None if re.search(r"\bG[BH]\d", self.name) else (self.host, self.bus_id, self.number)
 
 
 class ForeignMachine(TopologyPart, frozen=True, kw_only=True):
@@ -138,14 +140,16 @@ def bus_factors(nbytes: int, time: Span, algbw: Span | None, busbw: Span | None)
 def row_of(words: Mapping[str, object], unit: float = 1e-6, **more: Any) -> ForeignRow:
     """Return a row by its words, under the names of nccl-tests' columns; a time counts *unit*."""
     on_cpu = "cputime" in words
-    notes = more.pop("note", ""), "CPU time of the call (-C)" if on_cpu else ""
+    notes = [more.pop("note", "")]
+    if on_cpu:
+        notes.append("CPU time of the call (-C)")
     named: dict[str, Any] = {
         "collective": words.get("collective"),
         "nbytes": whole(words.get("size")),
         "dtype": str(words.get("type")).strip(),
         "redop": str(words.get("redop") or "sum").strip(),
         "root": whole(str(words.get("root")).strip()) or 0,  # -1 where there is none
-        "seconds": seconds_of(words.get("cputime" if on_cpu else "time"), unit),
+        "seconds": seconds_of(words.get("cputime", words.get("time")), unit),
         "figures": {} if on_cpu else words,
         "wrong": count(words.get("#wrong")),
         "note": ", ".join(filter(None, notes)),
@@ -183,8 +187,7 @@ class LeftOut:
     @property
     def reasons(self) -> tuple[str, ...]:
         """How many rows are left out for each reason."""
-        counts = ((len(numbers), reason) for reason, numbers in self._rows.items())
-        return tuple(f"{count} row{'s' if count > 1 else ''}: {reason}" for count, reason in counts)
+        return tuple(f"{counted(len(numbers), 'row')}: {reason}" for reason, numbers in self._rows.items())
 
 
 def known_collective(word: str) -> Collective | None:
@@ -205,14 +208,16 @@ def make_case(
     collective: Collective, nbytes: int | None, dtype: str, redop: str, root: int, ranks: int, in_place: bool
 ) -> Case:
     """Return a case by a tool's words; UnfitRow if there is none.  `redop` means nothing where nothing is reduced."""
+    reduction = NONE
     try:
         element = find_datatype(dtype.lower().removeprefix("nccl"))
-        reduction = find_reduction(redop.lower().removeprefix("nccl")) if collective.reduces else NONE
+        if collective.reduces:
+            reduction = find_reduction(redop.lower().removeprefix("nccl"))
     except UsageError:
         raise UnfitRow(f"type {clean(dtype, 20)!r} with operation {clean(redop, 20)!r} is not known") from None
     if nbytes is None or not 0 <= nbytes <= GREATEST:
         raise UnfitRow("its size is impossible")
-    root = root if collective.rooted else 0
+    root *= collective.rooted
     if not 0 <= root < ranks:
         raise UnfitRow(f"root {root} is none of the {ranks} ranks")
     return Case(collective, nbytes, element, reduction, root, ranks, in_place)
@@ -245,7 +250,7 @@ def make_test(
             except UnfitRow as error:
                 left_out.add(str(error), row.number)
                 continue
-            odd = "count and type are of another size" if _miscounted(row, case) else ""
+            odd = "count and type are of another size" * _miscounted(row, case)
             printed, note = {"row": row.number, **row.printed}, Note.of(row.note, odd) | Note(shared=machine.sharing)
             about = implementation, machine.platform, row.seconds, statistic, row.wrong, row.samples
             results.append(Reported(case, *about, printed, note=note))
@@ -261,11 +266,13 @@ def _plausible_case(row: ForeignRow, collective: Collective | None, ranks: int) 
     if row.vague and _miscounted(row, case):
         raise UnfitRow("its size is not that of its count and type, and no bandwidth tells which is right")
     fitting = row.ranks(collective)
-    if ranks not in fitting:
-        what = f"{row.nbytes} bytes in {row.seconds * 1e6:.6g} us are"
-        busbw = f"{clean(row.figures.get('busbw'), 20)} GB/s of bus bandwidth"
-        raise UnfitRow(f"{what} {busbw} on {_spoken(fitting)} ranks, not {ranks}" if fitting else f"{what} not {busbw}")
-    return case
+    if ranks in fitting:
+        return case
+    what = f"{row.nbytes} bytes in {row.seconds * 1e6:.6g} us are"
+    busbw = f"{clean(row.figures.get('busbw'), 20)} GB/s of bus bandwidth"
+    if fitting:
+        raise UnfitRow(f"{what} {busbw} on {_spoken(fitting)} ranks, not {ranks}")
+    raise UnfitRow(f"{what} not {busbw}")
 
 
 def _miscounted(row: ForeignRow, case: Case) -> bool:
@@ -283,6 +290,8 @@ class Fitting:
         telling = (row for row in rows if not row.vague and row.factors != NO_FACTOR)
         self._ranges = Counter(row.ranks(collective) for row in telling)
         self.others = self._ranges.pop(range(0), 0)  # rows that no number of ranks fits
+
+        # The number of ranks that most rows leave is the least of one of their ranges; it may stand for some above.
         first = max((ranks.start for ranks in self._ranges), key=self.count, default=1)
         stop = min((ranks.stop for ranks in self._ranges if ranks.stop > first), default=MOST_RANKS + 1)
         self.best = range(first, stop)  # that most rows leave
@@ -308,13 +317,15 @@ class Fitting:
         """
         if self.allows(ranks):
             return
-        right = "N"
-        if self.others <= self._ranges.total():
-            right = f"N, of {_spoken(self.best)}," if len(self.best) > 1 else _spoken(self.best)
-        ranks_too = "" if listed and self.best[-1] < ranks else f"--ranks {right} or "
-        raise UsageError(
-            f"{name}: its bus bandwidths are not those of {collective.name} on {ranks} ranks; give {ranks_too}--op NAME"
-        )
+        fix = "--ranks N or --op NAME"
+        if listed and self.best[-1] < ranks:
+            fix = "--op NAME"
+        elif self.others <= self._ranges.total():
+            right = _spoken(self.best)
+            fix = f"--ranks {right} or --op NAME"
+            if len(self.best) > 1:
+                fix = f"--ranks N, of {right}, or --op NAME"
+        raise UsageError(f"{name}: its bus bandwidths are not those of {collective.name} on {ranks} ranks; give {fix}")
 
 
 def require_ranks(name: str, ranks: int | None, why: str) -> int:
@@ -386,8 +397,8 @@ def dotted_version(code: int) -> str:
     """Return NCCL's version code as people write it: 23007 is 2.30.7, 2708 is 2.7.8."""
     if not 1000 <= code < 10**7:
         return ""
-    scale = 10000 if code >= 10000 else 1000
-    return f"{code // scale}.{code % scale // 100}.{code % 100}"
+    major, rest = divmod(code, 10000 if code >= 10000 else 1000)
+    return f"{major}.{rest // 100}.{rest % 100}"
 
 
 @dataclass(frozen=True)
@@ -426,7 +437,9 @@ class Imported:
     def header(self, command: Sequence[str]) -> Header:
         """Return the header of the run file."""
         first, cases = self.tests[0], [result.case for result in self.results]
-        others = len({test.file for test in self.tests}) - 1
+        file = first.file
+        if others := len({test.file for test in self.tests}) - 1:
+            file += f" and {others} more"
         machine = first.machine
         reductions = dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)
         return Header(
@@ -448,7 +461,7 @@ class Imported:
             imported=ImportedPart(
                 tool=first.tool,
                 version=first.version,
-                file=f"{first.file} and {others} more" if others else first.file,
+                file=file,
                 complete=all(test.complete for test in self.tests),
                 left_out=tuple(reason for test in self.tests for reason in test.left_out),
                 tests=tuple(_as(ForeignTest, test) for test in self.tests),
@@ -462,17 +475,17 @@ def _as(kind: type[Kept], more: Kept) -> Kept:
 
 
 def grouped(tests: Sequence[ImportedTest], each: bool = False) -> list[Imported]:
-    """Return a run for each machine, with its ranks and variables, and with `each` for each file.
-
-    The first test of a file says why others of it have no row.
-    """
-    filled: list[ImportedTest] = []
-    for of_file in by_key(tests, lambda test: test.path).values():
-        unread = tuple(reason for test in of_file if not test.results for reason in test.left_out)
-        with_rows = [test for test in of_file if test.results]
-        with_rows[:1] = [replace(test, left_out=test.left_out + unread) for test in with_rows[:1]]
-        filled += with_rows
-    runs = by_key(filled, lambda test: (test.machine, test.path if each else ""))
+    """Return a run for each machine, with its ranks and variables, and with `each` for each file."""
+    runs: dict[Hashable, list[ImportedTest]] = defaultdict(list)
+    for path, of_file in by_key(tests, lambda test: test.path).items():
+        # The first test with rows says why others of the file have none.
+        unread: list[str] = []
+        for test in of_file:
+            unread += () if test.results else test.left_out
+        for test in of_file:
+            if test.results:
+                runs[test.machine, path if each else ""].append(replace(test, left_out=test.left_out + tuple(unread)))
+                unread.clear()
     return [Imported(tuple(alike)) for alike in runs.values()]
 
 
