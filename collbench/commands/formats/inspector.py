@@ -112,7 +112,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
 
 
 def _operations(text: str, left_out: LeftOut) -> Iterator[Operation]:
-    """Yield the operations that have a time; a line without a communicator has that of the marker above."""
+    """Yield the operations that have a time."""
     decoder, marker = msgspec.json.Decoder(InspectorLine), InspectorLine()
     for number, words in enumerate(text.splitlines()):
         try:
@@ -123,6 +123,8 @@ def _operations(text: str, left_out: LeftOut) -> Iterator[Operation]:
                     left_out.add(f"{lost} operations that the plugin lost before it wrote them", number)
             if members := line.coll_perf or line.p2p_perf:
                 members = {key.partition("_")[2] or "name": value for key, value in members.items()}
+
+                # A line without a communicator has that of the marker above.
                 where = line if line.header else marker
                 yield _operation({**members, **where.metadata, **where.header})
         except UnfitRow as error:
@@ -146,8 +148,10 @@ def _operation(members: _Members) -> Operation:
         raise UnfitRow("it is not timed")
     if each.timing_source == "collective_cpu":
         raise UnfitRow("it is timed on the CPU, by its call")
-    time = each.exec_time_us / 1e6, (each.exec_time_us + 1) / 1e6  # rounded down
-    low, high = bus_factors(each.nbytes, time, None, span(each.busbw_gbs) if each.busbw_gbs else None)
+
+    # Times are rounded down to microseconds; a bandwidth of 0 is not known.
+    time = each.exec_time_us / 1e6, (each.exec_time_us + 1) / 1e6
+    low, high = bus_factors(each.nbytes, time, None, span(each.busbw_gbs or None))
     if not low <= COLLECTIVES[each.collective].bus_factor(each.n_ranks) <= high:
         raise UnfitRow("its size, time and bus bandwidth contradict each other")
     return each
@@ -157,31 +161,43 @@ def _nodes(each: Operation, hosts: dict[tuple[str, int], str]) -> int | None:
     """Return how many nodes take part, of a send or receive one or two; None where the files do not tell."""
     if each.peer is None or each.nnodes == 1:
         return each.nnodes
+    if each.nnodes == each.n_ranks:
+        return 2
     ends = {hosts.get((each.id, end)) for end in (each.rank, each.peer)}
-    return 2 if each.nnodes == each.n_ranks else None if None in ends else len(ends)
+    return None if None in ends else len(ends)
 
 
 def _rows(operations: list[Operation], ranks: int, left_out: LeftOut) -> Iterator[Reported]:
     """Yield a row for each collective and size: a sample is the time of an operation's slowest rank."""
     sizes = by_key(operations, lambda each: (each.collective, each.nbytes))
     for number, ((collective, nbytes), alike) in enumerate(sizes.items()):
-        # A send and its receive are an operation each.
+        # Each rank has a record of an operation.  A send and its receive are an operation each.
         joined = by_key(alike, lambda each: (each.id, each.name, each.sn, each.peer, each.peer is None or each.rank))
         seen = max(map(len, joined.values()))
+
+        # Only operations that as many ranks recorded as any say which rank is the slowest.
         partly = [operation for operation, by_rank in joined.items() if len(by_rank) < seen]
         if partly:
             left_out.add("operations that fewer ranks recorded than others of their size", *partly)
-        full = [by_rank for by_rank in joined.values() if len(by_rank) == seen]
-        samples = tuple(max(each.exec_time_us for each in by_rank) / 1e6 for by_rank in full)
+        slowest: list[float] = []
+        fastest: list[float] = []
+        methods: set[str] = set()
+        for by_rank in joined.values():
+            if len(by_rank) < seen:
+                continue
+            times = [each.exec_time_us / 1e6 for each in by_rank]
+            slowest.append(max(times))
+            fastest.append(min(times))
+            methods |= {clean(f"{each.algo}/{each.proto}".lower(), 40) for each in by_rank if each.algo}
         who = "the time of one rank only"
         if seen > 1:
-            fastest = median(min(each.exec_time_us for each in by_rank) / 1e6 for by_rank in full) / median(samples)
-            who = f"slowest of {seen} ranks of {ranks}, {fastest:.2f} of it on the fastest"
-        methods = {clean(f"{each.algo}/{each.proto}".lower(), 40) for by_rank in full for each in by_rank if each.algo}
+            share = median(fastest) / median(slowest)
+            who = f"slowest of {seen} ranks of {ranks}, {share:.2f} of it on the fastest"
         note = Note.of("real traffic", who, *sorted(methods), "type not said")
         dtype = "float" if COLLECTIVES[collective].reduces else "int8"
         case = make_case(COLLECTIVES[collective], nbytes, dtype, "sum", 0, ranks, in_place=False)
-        yield Reported(case, "nccl", "gpu", median(samples), STATISTIC, None, samples, {"row": number}, note=note)
+        printed = {"row": number}
+        yield Reported(case, "nccl", "gpu", median(slowest), STATISTIC, None, tuple(slowest), printed, note=note)
 
 
 FORMAT = Format(NAME, "JSON of NCCL Inspector, a file for each process", recognises, read, joins=True, order=1)
