@@ -80,22 +80,11 @@ def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], lis
 
     Of a file that is alone its own error is raised.
     """
-    files = [request.files] if isinstance(request.files, Path | str) else request.files
     hints = Hints(request.ranks, request.op and find_collective(request.op).name)
     said: list[str] = []
-    sources: list[ForeignFile] = []
     errors: list[CollbenchError] = []
-    for file in map(Path, files):
-        logs, others = files_in(file)
-        if others:
-            said.append(f"{file}: by their names no logs, so not read: {first_few(others)}")
-        for path in logs:
-            try:
-                sources.append(load(path))
-            except RunFileError as error:
-                errors.append(error)
     tests: list[ImportedTest] = []
-    for source in joined(sources):
+    for source in joined(_loaded(request.files, said, errors)):
         try:
             of_file = read_tests(source, hints)
             if not any(test.results for test in of_file):
@@ -114,6 +103,21 @@ def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], lis
             what = "logs of the same test without host names went into one run"
             said.append(f"{imported.merged} {what}; --each makes a run of each")
     return groups, said, refused
+
+
+def _loaded(
+    files: Path | str | Sequence[Path | str], said: list[str], errors: list[CollbenchError]
+) -> Iterator[ForeignFile]:
+    """Yield the content of each file, of a folder that of its logs."""
+    for file in map(Path, [files] if isinstance(files, Path | str) else files):
+        logs, others = files_in(file)
+        if others:
+            said.append(f"{file}: by their names no logs, so not read: {first_few(others)}")
+        for path in logs:
+            try:
+                yield load(path)
+            except RunFileError as error:
+                errors.append(error)
 
 
 def first_few(words: Iterable[str]) -> str:
