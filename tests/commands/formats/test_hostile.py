@@ -118,6 +118,7 @@ VARIANTS: dict[str, Change] = {
 }
 ENCODED: dict[str, Callable[[str], bytes]] = {
     "latin-1": lambda text: text.replace("float", "float", 1).replace("# Using", "# Größe, Using").encode("latin-1"),
+    "UTF-8 with a mark": lambda text: text.encode("utf-8-sig"),
     "UTF-16": lambda text: text.encode("utf-16"),
     "UTF-16, big end first": lambda text: b"\xfe\xff" + text.encode("utf-16-be"),
     "UTF-16 without a mark": lambda text: text.encode("utf-16-le"),
