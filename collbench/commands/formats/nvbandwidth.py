@@ -54,8 +54,8 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
 
 
 def _test(top: Mapping[str, Any]) -> ImportedTest:
-    found = filter(None, map(DEVICE.match, as_texts(top.get("GPU Device list"))))
-    devices = [Device(at, clean(name[2] or "", 64), clean(name[1], 64)) for at, name in enumerate(found)]
+    gpus = filter(None, map(DEVICE.match, as_texts(top.get("GPU Device list"))))
+    devices = [Device(at, clean(gpu[2] or "", 64), clean(gpu[1], 64)) for at, gpu in enumerate(gpus)]
     cuda = whole(top.get("CUDA Runtime Version")) or 0
     versions = {"cuda": f"{cuda // 1000}.{cuda % 1000 // 10}", "driver": clean(top.get("Driver Version", ""))}
     rows: list[Reported] = []
