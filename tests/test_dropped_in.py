@@ -87,7 +87,7 @@ def write(selection):
     return "stopwatch 4\\n" + "".join(f"{row.case.nbytes} {row.seconds * 1e6}\\n" for row in selection.results)
 
 
-FORMAT = Format("stopwatch", "a stopwatch's log", recognises, read, write)
+FORMAT = Format("stopwatch", recognises, read, write)
 '''
 PRESET = """name = "Tomorrow's box"
 

@@ -200,4 +200,4 @@ def _rows(operations: list[Operation], ranks: int, left_out: LeftOut) -> Iterato
         yield Reported(case, "nccl", "gpu", median(slowest), STATISTIC, None, tuple(slowest), printed, note=note)
 
 
-FORMAT = Format(NAME, "JSON of NCCL Inspector, a file for each process", recognises, read, joins=True, order=1)
+FORMAT = Format(NAME, recognises, read, joins=True, order=1)

@@ -186,4 +186,4 @@ def _statistic(args: list[str], iterations: object) -> str:
     return f"mean of {whole(iterations) or 'some'} operations, {over}"
 
 
-FORMAT = Format(NAME, "JSON of nccl-tests and rccl-tests, -J", recognises, read, write_json, order=0)
+FORMAT = Format(NAME, recognises, read, write_json, order=0)

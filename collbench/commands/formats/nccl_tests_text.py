@@ -304,4 +304,4 @@ def _remarks(section: LogSection, collective: Collective, ranks: int, hints: Hin
     yield from section.said
 
 
-FORMAT = Format(NAME, "text of nccl-tests and rccl-tests", recognises, read, write_text, among=True, order=5)
+FORMAT = Format(NAME, recognises, read, write_text, among=True, order=5)

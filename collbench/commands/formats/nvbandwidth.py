@@ -111,4 +111,4 @@ def _slowest_pair(test: Mapping[str, Any], at: int) -> Reported:
     return Reported(case, how, "gpu", seconds, "slowest pair", None, (), printed, note=Note.of(note))
 
 
-FORMAT = Format(NAME, "JSON of nvbandwidth, -j", recognises, read, order=1)
+FORMAT = Format(NAME, recognises, read, order=1)

@@ -310,4 +310,4 @@ def _seconds(words: Mapping[str, str], nbytes: float) -> float:
     raise UnfitRow("it has neither a latency nor a bandwidth")
 
 
-FORMAT = Format(NAME, "text of the OSU Micro-Benchmarks", recognises, read, among=True, order=2)
+FORMAT = Format(NAME, recognises, read, among=True, order=2)

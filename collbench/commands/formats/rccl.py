@@ -73,4 +73,4 @@ def _rows(rows: Sequence[CsvRow]) -> Iterator[ForeignRow]:
         yield row_of(words, number=at, in_place=words.get("inplace", "").lower() in ("1", "true"))
 
 
-FORMAT = Format(NAME, "CSV of the reporter of rccl-tests, -Z csv", recognises, read, order=0)
+FORMAT = Format(NAME, recognises, read, order=0)

@@ -66,7 +66,6 @@ class Format:
     """
 
     name: str
-    summary: str  # one line for lists of formats
     recognises: Callable[[ForeignFile], bool]
     read: Callable[[ForeignFile, Hints], Sequence[ImportedTest]]
     write: Callable[[ExportSelection], str] | None = None

@@ -106,4 +106,4 @@ def _result(line_number: int, words: Mapping[str, str], machine: ForeignMachine)
     return Reported(case, name, machine.platform, seconds, statistic, wrong, printed={"row": line_number}, note=note)
 
 
-FORMAT = Format(NAME, "tidy CSV of collbench", recognises, read, write, order=1)
+FORMAT = Format(NAME, recognises, read, write, order=1)

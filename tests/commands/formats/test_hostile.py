@@ -10,7 +10,6 @@ from collbench.errors import CollbenchError
 from tests.commands.formats.goldens import DATA, counted, reported
 
 LOGS = {name: (DATA / name).read_text() for name in ("nccl_tests_2_19.txt", "nccl_tests_trimmed_ranks.txt")}
-OTHER = (DATA / "nccl_tests_torn.txt").read_text()
 ROW = re.compile(r"\s*\d+\s+\d+\s+float")
 Change = Callable[[str], str]
 
@@ -41,18 +40,8 @@ def word(at: int, change: Change) -> Change:
     return changed
 
 
-def prefixed(text: str, prefix: str) -> list[str]:
-    return [f"{prefix}{line}\n" for line in text.splitlines()]
-
-
-def interleaved(first: list[str], second: list[str]) -> str:
-    pairs = [line for pair in zip(first, second, strict=False) for line in pair]
-    shorter = min(len(first), len(second))
-    return "".join([*pairs, *first[shorter:], *second[shorter:]])
-
-
 def of_two(one: str, other: str) -> Change:
-    return lambda text: interleaved(prefixed(text, one), prefixed(text, other))
+    return lambda text: "".join(f"{one}{line}\n{other}{line}\n" for line in text.splitlines())
 
 
 def grouped_by(mark: str) -> Change:

@@ -69,12 +69,10 @@ def test_the_table_is_read_back_as_what_was_measured(here: Command, tmp_path: Pa
     done = here("all_gather_perf", *QUICK, "-d", "float,int32", "--on", "cpu", "--out", "own")
     (tmp_path / "perf.log").write_text(done.stdout)
     assert here("import", "perf.log", "--out", "again").returncode == 0
-    own, again = read(tmp_path / "own").results, read(tmp_path / "again").results
-    assert {result.case for result in own} == {result.case for result in again}
-    sweep = to_sweep(read(tmp_path / "own").header.sweep)
-    assert [case for case in sweep.cases() if case.dtype == own[0].case.dtype] == [
-        result.case for result in own if result.case.dtype == own[0].case.dtype
-    ]
+    own, again = read(tmp_path / "own"), read(tmp_path / "again").results
+    measured = {result.case for result in own.results}
+    assert measured == {result.case for result in again}
+    assert measured == set(to_sweep(own.header.sweep).cases())
     assert {result.implementation for result in again} == {"mpi"}
     text = here("export", "own", "--to", "nccl-tests").stdout
     assert [line for line in text.splitlines() if line[0] != "#"] == [match[0] for match in rows(done)]
