@@ -82,8 +82,8 @@ def scaling_page() -> str:
 def _parts(lesson: Content) -> Iterator[str]:
     yield f"# {lesson.title}"
     yield (
-        "`collbench lesson` writes this page with the numbers of *your* machine, with drawings that move and kernels that "
-        "it breaks on purpose. Here each number is a link to the committed run that it is of."
+        "`collbench lesson` writes this page with the numbers of *your* machine, with drawings that move and kernels "
+        "that it breaks on purpose. Here each number is a link to the committed run that it is of."
     )
     yield lesson.intro
     yield f"## One formula\n\n{lesson.formula}"
@@ -158,8 +158,8 @@ def _reason(reason: Part) -> str:
 
 def _broken() -> Iterator[str]:
     yield (
-        "## Break it\n\nThe page tries each of these on your machine, and tells whether the check of a sweep and a race "
-        "detector notice. The memory model of PTX allows the bad end of each:\n"
+        "## Break it\n\nThe page tries each of these on your machine, and tells whether the check of a sweep and a "
+        "race detector notice. The memory model of PTX allows the bad end of each:\n"
     )
     for experiment in breaks.experiments():
         steps = breaks.witnesses()[experiment["name"]]["steps"]
@@ -172,7 +172,8 @@ def _end(lesson: Content) -> str:
     sources = "\n".join(f"* {where}" for where in dict.fromkeys(where for _, where in lesson.sources))
     return (
         "## Now you\n\n`collbench exercise` has ten puzzles: kernels with a hole, and a judge that names the first "
-        "wrong element and catches races. `collbench lesson --kit` writes slides, a plan of 90 minutes and a sheet.\n\n[Why the kernels are right](kernels.md) · "
+        "wrong element and catches races. `collbench lesson --kit` writes slides, a plan of 90 minutes "
+        "and a sheet.\n\n[Why the kernels are right](kernels.md) · "
         "[what textbooks count](model.md#what-textbooks-count) · [when hand-written kernels win on "
         "GPUs](model.md#when-hand-written-kernels-win) · [which MPI, and called from "
         "where](measuring.md#which-mpi-and-called-from-where) · [the second lesson: training steps](lesson-scaling.md)"
