@@ -168,8 +168,7 @@ def start_spreads(logs: Sequence[tuple[object, Sequence[Sequence[float]]]], usua
     apart = [_apart(runs) for _, runs in logs]
     spreads: dict[int, Spread] = {}
     for rows in by_key(range(len(logs)), lambda row: logs[row][0]).values():
-        variances = [squares / max(1, freedom) for squares, freedom in (apart[row] for row in rows)]
-        typical = max(usual.deviation**2 / _FAR, median(variances))
+        typical = max(usual.deviation**2 / _FAR, median(apart[row][0] / max(1, apart[row][1]) for row in rows))
         calm = [row for row in rows if _calm(*apart[row], typical)]
         for row in rows:
             squares, freedom = usual.freedom * usual.deviation**2, usual.freedom

@@ -106,14 +106,14 @@ class Row(Judged):
         return self.base.implementation
 
     @property
-    def moved(self) -> bool:
-        """Whether nothing is known since the ranks' cores are at other distances in NEW, as a barrier tells."""
-        return self.verdict is Verdict.UNKNOWN and Pair(self.base, self.new).moved
+    def pair(self) -> Pair:
+        """The results in both runs."""
+        return Pair(self.base, self.new)
 
     @property
-    def sampled(self) -> bool:
-        """Whether both runs have enough samples to judge by."""
-        return Pair(self.base, self.new).sampled
+    def moved(self) -> bool:
+        """Whether nothing is known since the ranks' cores are at other distances in NEW, as a barrier tells."""
+        return self.verdict is Verdict.UNKNOWN and self.pair.moved
 
     def hides(self, margin: float) -> bool:
         """Return whether a regression cannot be excluded.

@@ -55,12 +55,13 @@ class Correctness(Shown):
                 skipped.append(result.implementation)
             elif result.outcome is not Outcome.PREDICTED:
                 right.append(result)
+        broken = {fault.implementation for fault in faults}
         return cls(
             right=len(right),
             unchecked=sum(isinstance(result, Reported) and result.wrong_elements is None for result in right),
             disturbed=sum(result.outcome is Outcome.DISTURBED for result in right),
             faults=tuple(faults),
-            untried=sum(skipped.count(name) for name in {fault.implementation for fault in faults}),
+            untried=sum(name in broken for name in skipped),
         )
 
     @property

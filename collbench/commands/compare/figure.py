@@ -21,6 +21,7 @@ from collbench.present.figures import (
     save_as,
     style,
 )
+from collbench.results import by_key
 
 _FARTHEST = 4.0  # times beyond the ratios themselves that an interval may stretch the axis
 
@@ -53,9 +54,8 @@ def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
 
     every = []
     for comparison in comparisons:
-        ordered = sorted(comparison.rows, key=lambda row: row.case.nbytes)
-        kinds = dict.fromkeys(row.case.kind for row in comparison.rows)
-        every += [(comparison, [row for row in ordered if row.case.kind == kind]) for kind in kinds]
+        for rows in by_key(comparison.rows, lambda row: row.case.kind).values():
+            every.append((comparison, sorted(rows, key=lambda row: row.case.nbytes)))
     if not every:
         return None
     panels = every[:TOLD_APART]
@@ -73,7 +73,8 @@ def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
 
 
 def _panel(axes: Axes, comparison: Comparison, rows: Sequence[Row], chosen: dict[str, Look]) -> None:
-    names = [name for name in chosen if any(row.base.implementation == name for row in rows)]
+    drawn = {row.base.implementation for row in rows}
+    names = [name for name in chosen if name in drawn]
     axes.axhspan(1 / (1 + comparison.margin), 1 + comparison.margin, color=LEVEL, alpha=0.18, linewidth=0)
     axes.axhline(1, color=GREY, linewidth=1)
     for place, name in enumerate(names):

@@ -70,6 +70,8 @@ def _answer(diagnosed: Diagnosed) -> str:
     if len(verdicts) > 1:
         words.append(f"curves: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.most_common())}")
     alike = [curve for curve in curves if curve.verdict is diagnosed.verdict]
+
+    # What is wrong comes before what is slow, and what is slow before what is not known.
     if diagnosed.verdict is Health.WRONG:
         missing = len(diagnosed.correctness.faults) + diagnosed.correctness.untried
         words = [f"results are wrong or missing in {missing} of {counted(diagnosed.correctness.total, 'row')}"]
@@ -77,6 +79,7 @@ def _answer(diagnosed: Diagnosed) -> str:
         words[0] += but_for(far, sizes)
         words.append(f"{'the others ' if far else ''}{_span(alike)} the expected times")
     elif diagnosed.verdict in (Health.SLOW, Health.FASTER):
+        # The curve that is farthest off speaks for the others.
         farthest = max(alike, key=lambda curve: curve.off)
         words.append(f"{farthest.measured[0].case.title}, {farthest.implementation}: {farthest.remark}")
         words += [f"likely: {', or '.join(farthest.likeliest)}"] if farthest.reasons else []
@@ -112,6 +115,7 @@ def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
     # Without a system the speed of all curves is unknown, which is said once, of the run.
     if system or diagnosis.verdict is Health.WRONG:
         yield f"verdict: {(diagnosis if system else replace(diagnosis, remark='')).headline}"
+    # What the verdict could not have seen, and what went over the links.
     if diagnosis.resolution:
         yield f"  {diagnosis.resolution}"
     if system and diagnosis.expected and diagnosis.speed is not Health.UNKNOWN:

@@ -32,11 +32,14 @@ def calibration(runs: Sequence[Run], name: str | None, nodes: int | None = None)
             f"a calibration needs {FEWEST} sizes or more of `{LIBRARY}`, and the runs have {len(sizes)}; "
             f"measure them with `collbench sweep --impl {LIBRARY}`"
         )
+
+    # Each curve with the terms that the model without any calibration expects of it.
     plain = replace(system, calibration="")
     curves: list[tuple[Terms, list[tuple[float, float]]]] = []
     for (collective, ranks), of_curve in by_key(rows, lambda row: (row.case.collective.name, row.case.ranks)).items():
         times = [(max(1.0, float(row.case.nbytes)), row.typical) for row in of_curve]
         curves.append((nccl_terms.terms(sized(plain, ranks, nodes), collective), times))
+
     # As many whole nodes as were measured, or the system as it is described if that is enough.
     most = max(row.case.ranks for row in rows)
     if nodes:

@@ -127,8 +127,8 @@ def _unfit(curve: FittedCurve) -> str:
 def _print(curves: Sequence[FittedCurve], changes: Sequence[Change]) -> None:
     for case in dict.fromkeys(curve.case for curve in curves):
         of_case = [curve for curve in curves if curve.case == case]
-        known_first = sorted(of_case, key=lambda curve: curve.fit is None)
-        click.echo("\n".join([case.title, *lines(COLUMNS, known_first, _unfit, names=1)]))
+        fitted_first = sorted(of_case, key=lambda curve: curve.fit is None)
+        click.echo("\n".join([case.title, *lines(COLUMNS, fitted_first, _unfit, names=1)]))
         for curve in of_case:
             warnings = (f"{curve.implementation}: {warning}" for warning in curve.warnings())
             for line in (*pieces_in_words(curve), *warnings):
