@@ -41,16 +41,15 @@ _ASSIGNED = re.compile(rf"(?:-[-\w]+=)?({_NAME})=(.*)", re.DOTALL)  # also behin
 
 
 def processes_started(line: str) -> int | None:
-    """Return how many processes the command of a launcher starts; None if the line is none or does not say.
-
-    Only what stands before the program counts: `-n` means something else to a benchmark.
-    """
+    """Return how many processes the command of a launcher starts; None if the line is none or does not say."""
     launcher = LAUNCHERS.search(line)
     if not launcher:
         return None
     words = line[launcher.start() :]
     if re.search(r"\s:\s", words) or launcher[0] == "jsrun":  # several programs; sets of resources, which -n counts
         return None
+
+    # Only what stands before the program counts: `-n` means something else to a benchmark.
     before = PROGRAM.split(words, maxsplit=1)[0]
     if processes := _option(before, "--?np?", "--ntasks"):
         return processes
@@ -162,6 +161,7 @@ class Context:
 
 
 def _is_test(name: str) -> bool:
+    """Whether a word is a program of nccl-tests, also one of a collective that is not here."""
     return known_collective(name) is not None or (name.endswith("_perf") and NOT_HERE.search(name) is not None)
 
 

@@ -61,14 +61,13 @@ class Device:
 
     @property
     def gpu(self) -> Hashable:
-        """What tells its GPU from others; None where that is not known, as of MIG slices, which have a GPU's bus id.
-
-        A bus number alone tells little: all GH200 of a host have the same, and all GPUs of an Azure machine have 0.
-        """
+        """What tells its GPU from others; None where that is not known, as of MIG slices, which have a GPU's bus id."""
         if not BUS_ID.fullmatch(self.bus_id) or re.search(r"\bMIG\b", self.name):
             return None
         if not self.bus_id.startswith("0x"):
             return self.host, self.bus_id
+
+        # A bus number alone tells little: all GH200 of a host have the same, and all GPUs of an Azure machine have 0.
         return None if re.search(r"\bG[BH]\d", self.name) else (self.host, self.bus_id, self.number)
 
 
@@ -311,12 +310,11 @@ class Fitting:
         return self.count(ranks) >= max(self.count(self.best[0]), self.others)
 
     def require(self, name: str, collective: Collective, ranks: int, listed: bool) -> None:
-        """Raise UsageError if most rows in the file of that name are of other ranks, or of another collective.
-
-        Lists of ranks are trimmed, and logs are mislabelled.  Of ranks that are `listed` one by one there are no fewer.
-        """
+        """Raise UsageError if most rows in the file of that name are of other ranks, or of another collective."""
         if self.allows(ranks):
             return
+
+        # Lists of ranks are trimmed, and logs are mislabelled.  Of ranks that are listed one by one there are no fewer.
         fix = "--ranks N or --op NAME"
         if listed and self.best[-1] < ranks:
             fix = "--op NAME"

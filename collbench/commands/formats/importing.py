@@ -76,10 +76,7 @@ def import_(request: ImportRequest) -> list[Run]:
 
 
 def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], list[str]]:
-    """Return what goes into a run file each, at least one, what the user must know of it, and why files are left out.
-
-    Of a file that is alone its own error is raised.
-    """
+    """Return what goes into a run file each, at least one; what the user must know; and why files are left out."""
     hints = Hints(request.ranks, request.op and find_collective(request.op).name)
     said: list[str] = []
     errors: list[CollbenchError] = []
@@ -94,8 +91,10 @@ def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], lis
         except CollbenchError as error:
             errors.append(error)
     refused = list(map(str, errors))
+    if not tests and len(errors) == 1:
+        raise errors[0]
     if not tests:
-        raise errors[0] if len(errors) == 1 else RunFileError(f"nothing can be imported: {first_few(refused)}")
+        raise RunFileError(f"nothing can be imported: {first_few(refused)}")
     groups = grouped(tests, request.each)
     said += remarks(tests)
     for imported in groups:
@@ -129,14 +128,12 @@ def first_few(words: Iterable[str]) -> str:
 
 
 def folders(request: ImportRequest, groups: Sequence[Imported]) -> Iterator[Path]:
-    """Yield the folder of each run: with `each` by name, else `out` of a single run, or numbered ones.
-
-    Without `out` it is a new folder like that of a sweep, named after the collectives, and the name, the host or the
-    tool; it is to be made before the next one is asked for.
-    """
+    """Yield the folder of each run, which is to be made before the next one is asked for."""
     of_files = names(groups) if request.each else [""] * len(groups)
     for number, (imported, name) in enumerate(zip(groups, of_files, strict=True), 1):
         collectives, first = [collective.name for collective in imported.collectives], imported.tests[0]
+
+        # Without a folder from the user it is one like that of a sweep, named after the collectives.
         if not request.out:
             where = name or _as_folder(first.machine.hostname) or first.tool.split()[0]
             yield new_folder(collectives, f"{where}-imported")

@@ -166,13 +166,14 @@ def _find_ranks(name: str, section: LogSection, said: list[int], rows: list[Fore
 def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | None, *, alone: bool) -> Collective:
     """Return the collective of a test: by its own word, its command line, the user's word, or the columns of its table.
 
-    What stands above an earlier table says less of a bare one than the user.  UsageError if nothing tells the
-    collective, or the user's word does not fit the table; UnfitRow if its own does not, or is not known.
+    UsageError if nothing tells the collective, or the user's word does not fit the table; UnfitRow if its own does not.
     """
     reduces = section.rows[-1].case["redop"] not in ("", "none")
     exchanged = reduces and _counted_once(section)
     programs = () if section.bare and exchanged else section.above.programs
     commands = [word for word in dict.fromkeys(programs) if _fits(known_collective(word), section, ranks)]
+
+    # What stands above an earlier table says less of a bare one than the user does.
     fits = _fits(known_collective(hints.collective), section, ranks)
     hinted = hints.collective and not section.program and (alone or not commands or (section.bare and fits))
     word = hints.collective if hinted else section.program
@@ -280,8 +281,9 @@ def _wrong(words: dict[str, str]) -> int | None:
 
 
 def _library(section: LogSection) -> str:
-    """Whose collectives were timed; the layouts are the same."""
+    """Return whose collectives were timed."""
     columns = section.columns
+    # The layouts are the same but for what rccl-tests alone prints.
     hip = columns and (columns.appended or any("hipevt" in place for place in columns.places))
     amd = any(AMD.search(device.name) for device in section.devices[:1])
     return "rccl" if section.tool == "rccl-tests" or hip or amd else "nccl"

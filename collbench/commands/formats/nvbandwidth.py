@@ -76,12 +76,9 @@ def _test(top: Mapping[str, Any]) -> ImportedTest:
 
 
 def _slowest_pair(test: Mapping[str, Any], at: int) -> Reported:
-    """Return the slowest pair of a test of copies between two GPUs; UnfitRow if it is another, or a pair has no rate.
-
-    Pairs that cannot reach each other, N/A, are no pairs.
-    """
+    """Return the slowest pair of a test of copies between two GPUs; UnfitRow if a pair has no rate."""
     name, lines = clean(test.get("name"), 60), list(map(as_list, as_list(test.get("bandwidth_matrix"))))
-    # Of several matrices the last is the total.
+    # Of several matrices the last is the total.  GPUs that cannot reach each other, N/A, are no pair.
     matrix = lines[-len(lines[-1]) :] if lines else []
     cells = []
     for a, line in enumerate(matrix):

@@ -77,17 +77,19 @@ class ForeignFile:
 
 
 def files_in(path: Path) -> tuple[list[Path], list[str]]:
-    """Return the logs in a folder and the folders below it, in order, and the names of other files.
-
-    Of anything else than a folder it is the path itself.
-    """
+    """Return the logs in a folder and the folders below it, and the names of other files; a file is its own log."""
     if not path.is_dir():
         return [path], []
-    files = sorted(file for file in path.rglob("[!.]*") if not file.is_dir())
-    logs = [file for file in files if _LOG.search(file.name)]
+    logs: list[Path] = []
+    others: list[str] = []
+    for file in sorted(path.rglob("[!.]*")):
+        if _LOG.search(file.name) and not file.is_dir():
+            logs.append(file)
+        elif not file.is_dir():
+            others.append(file.name)
     if not logs:
         raise RunFileError(f"{path}: no *.{', *.'.join(LOGS)} in this folder; name the files")
-    return logs, [file.name for file in files if not _LOG.search(file.name)]
+    return logs, others
 
 
 def stem(path: Path) -> str:
@@ -141,6 +143,7 @@ def number(word: object) -> float | None:
     """Return a finite number, or None for `N/A`, `nan`, `inf` and everything else."""
     if isinstance(word, bool) or not isinstance(word, str | int | float):
         return None
+
     # Python also takes underscores and the digits of every script for a number; no benchmark prints those.
     if isinstance(word, str) and not NUMBER.fullmatch(word):
         return None

@@ -116,11 +116,6 @@ def test_types_operations_and_wrong_elements_are_kept_as_they_are() -> None:
     assert "largest error 6e-02" in str(flawed[2].note)
 
 
-def test_sizes_of_osu_become_those_of_the_whole_array() -> None:
-    for name, sizes in (("osu_mpi_datatypes.txt", [4, 4096]), ("osu_mpi_nonblocking.txt", [4, 8])):
-        assert [row.case.nbytes for row in reported(golden_tests(name))][:2] == sizes, name
-
-
 def test_pairs_message_rates_and_barriers_of_osu_are_what_the_user_says_or_not_quite_it() -> None:
     pair = "# OSU MPI Latency Test v7.4\n# Size       Avg Latency(us)\n8    1.50\n"
     for collective, name, half in (("", "sendrecv", True), ("pingpong", "pingpong", False)):
@@ -169,18 +164,6 @@ def test_a_table_of_one_place_says_which_and_its_sizes_tell_collective_and_ranks
     assert {row.case.ranks for row in reported(parsed(small))} == {4}, "though its bandwidths would allow much"
     with pytest.raises(UsageError, match="allgather, alltoall would fit; give --op NAME"):
         parsed(bare.replace("     sum  ", "    none  "))
-
-
-def test_ranks_and_a_collective_that_nobody_tells_are_asked_for() -> None:
-    with pytest.raises(UsageError, match="--ranks N"):
-        read_tests(load(DATA / "osu_nccl_full.txt"), Hints())
-    lines = text_of("nccl_tests_several_tests.txt").splitlines(keepends=True)
-    text = "".join(line for line in lines if " Rank " not in line)
-    at = text.index("# Collective test starting: broadcast")
-    with pytest.raises(UsageError, match="--ranks N"):
-        parsed(text[at:])
-    assert {row.case.ranks for row in reported(parsed(text[at:], 3))} == {3}
-    assert {row.case.ranks for row in reported(parsed(text[:at]))} == {2}
 
 
 def test_what_cannot_be_read_is_named_in_one_line_with_the_file() -> None:

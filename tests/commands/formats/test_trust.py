@@ -7,7 +7,6 @@ import pytest
 
 from collbench.collectives import COLLECTIVES
 from collbench.commands.formats.imported import ImportedTest, known_collective, remarks
-from collbench.commands.formats.importing import ImportRequest
 from collbench.errors import CollbenchError, UsageError
 from tests.commands.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported
 from tests.commands.formats.wrapped import TABLES, WRAPPINGS
@@ -134,9 +133,6 @@ def test_a_number_of_ranks_that_the_rows_contradict_is_not_taken_on_anyones_word
         read(LOG, ranks=16)
     assert ranks_of(read(BROADCAST, ranks=3)) == {4}, "a list may be too short, and is never too long"
     assert ranks_of(read(BROADCAST, ranks=16)) == {16}
-    for ranks in (0, -1, 2**70):
-        with pytest.raises(UsageError, match="is impossible; give at least 1"):
-            ImportRequest("x.log", ranks=ranks)
 
 
 def test_a_word_of_the_user_does_not_relabel_several_tests() -> None:
