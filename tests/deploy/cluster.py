@@ -4,17 +4,17 @@ Debian's packages slurm-wlm and munge, and root.  PMI2 and no PMI work; PMIx doe
 """
 
 import os
-import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.deploy.programs import program, run
+
 NODES = ("n1", "n2")
-PROGRAMS = ("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "sinfo", "munged", "munge")
 SECONDS = 250  # for a command; daemons start in one or two
 
 _CONF = """
@@ -42,7 +42,9 @@ MpiDefault=pmi2
 MessageTimeout=100
 BatchStartTimeout=100
 KillWait=5
-{more}
+Prolog={prolog}
+PrologFlags=Alloc
+PrologEpilogTimeout=120
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 State=UNKNOWN
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 State=UNKNOWN
 PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
@@ -55,66 +57,56 @@ class Cluster:
 
     folder: Path
 
-    def run(
-        self, *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
         """Carry a command of Slurm out, to its end."""
-        return subprocess.run(
-            words, cwd=cwd, env=self.environment(env), capture_output=True, text=True, timeout=SECONDS, check=False
-        )
+        return run(*words, cwd=cwd, env=self.environment(variables))
 
-    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    def environment(self, more: Mapping[str, str]) -> dict[str, str]:
         """The environment of a user of this Slurm."""
-        return {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf"), **(more or {})}
+        return {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf"), **more}
 
-    def state(self, node: str) -> str:
-        """The state of a node, in short: idle, alloc, drain, ..."""
-        return self.run("sinfo", "-h", "-n", node, "-o", "%t").stdout.strip().rstrip("*~#")
-
-    def reason(self, node: str) -> str:
-        """Why a node is drained."""
-        return self.run("sinfo", "-h", "-n", node, "-o", "%E").stdout.strip()
-
-
-def lacking() -> str:
-    """The programs that this machine has not; empty where all are there."""
-    return ", ".join(name for name in PROGRAMS if not shutil.which(name))
+    def says(self, node: str, what: str) -> str:
+        """The state of a node (`%t`: idle, alloc, drain, ...), or the reason why it is drained (`%E`)."""
+        return self.run("sinfo", "-h", "-n", node, "-o", what).stdout.strip().rstrip("*~#")
 
 
 @contextmanager
-def cluster(folder: Path, *settings: str) -> Iterator[Cluster]:
-    """Start a Slurm in a new folder, with more lines of slurm.conf; it ends with the context."""
+def cluster(folder: Path, prolog: Path) -> Iterator[Cluster]:
+    """Start a Slurm in a new folder; it ends with the context."""
+    for name in ("slurmctld", "slurmd", "srun", "sbatch", "munged"):
+        program(name)
     (folder / "state").mkdir(parents=True)
     host = socket.gethostname().partition(".")[0]
-    conf = _CONF.format(host=host, folder=folder, ports=_free_ports(3), more="\n".join(settings))
+    conf = _CONF.format(host=host, folder=folder, ports=_free_ports(3), prolog=prolog)
     (folder / "slurm.conf").write_text(conf)
     slurm = Cluster(folder)
     with ExitStack() as stack:
-        _authenticate(folder, stack)
+        _start(stack, "munged", "--foreground", "--force", *_authentication(folder))
+        wait_for((folder / "munge.socket").exists)
+        environment = slurm.environment({})
         for daemon in (("slurmctld", "-D"), *(("slurmd", "-D", "-N", node) for node in NODES)):
-            stack.callback(_end, subprocess.Popen(daemon, env=slurm.environment(), stderr=subprocess.DEVNULL))
-        deadline = time.monotonic() + 60
-        while [slurm.state(node) for node in NODES] != ["idle", "idle"]:
-            assert time.monotonic() < deadline, (folder / "slurmctld.log").read_text()[-2000:]
-            time.sleep(0.2)
+            _start(stack, *daemon, env=environment)
+        wait_for(lambda: [slurm.says(node, "%t") for node in NODES] == ["idle", "idle"])
         yield slurm
 
 
-def _authenticate(folder: Path, stack: ExitStack) -> None:
-    """Start a munged of this cluster alone, by a key that it makes."""
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def _authentication(folder: Path) -> list[str]:
+    """Options of a munged of this cluster alone, with a key that is made here."""
     for name in (folder, *folder.parents):  # munged wants to be sure that nobody else can write there
         if name.stat().st_uid == 0 and name.stat().st_mode & 0o022 and not name.stat().st_mode & 0o1000:
             name.chmod(0o755)
     key = folder / "munge.key"
     key.write_bytes(os.urandom(64))
     key.chmod(0o400)
-    files = [f"--{name}={folder}/munge.{end}" for name, end in (("pid-file", "pid"), ("log-file", "log"))]
-    files += [f"--key-file={key}", f"--seed-file={folder}/munge.seed", f"--socket={folder}/munge.socket"]
-    stack.callback(_end, subprocess.Popen(["munged", "--foreground", "--force", *files], stderr=subprocess.DEVNULL))
-    deadline = time.monotonic() + 30
-    while not (folder / "munge.socket").exists():
-        assert time.monotonic() < deadline, "munged does not start"
-        time.sleep(0.05)
+    files = {"pid-file": "pid", "log-file": "log", "key-file": "key", "seed-file": "seed", "socket": "socket"}
+    return [f"--{name}={folder}/munge.{end}" for name, end in files.items()]
 
 
 def _free_ports(count: int) -> list[int]:
@@ -123,10 +115,16 @@ def _free_ports(count: int) -> list[int]:
         return [int(server.getsockname()[1]) for server in servers]
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+def _start(stack: ExitStack, *words: str, env: Mapping[str, str] | None = None) -> None:
+    """Start a daemon that ends with the context, if need be by force."""
+    process = subprocess.Popen(words, env=env, stderr=subprocess.DEVNULL)
+
+    def end() -> None:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    stack.callback(end)

@@ -8,10 +8,8 @@ where a test is killed, since then the inputs end.
 Needs root, iproute2 (`ip`, `tc`) and util-linux (`unshare`, `nsenter`, `taskset`).
 """
 
-import json
 import os
 import shlex
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -19,10 +17,19 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from tests.deploy.programs import program, run
+
 NAMESPACES = ("--net", "--uts", "--mount", "--ipc")
-PROGRAMS = ("ip", "tc", "unshare", "nsenter", "taskset")
 DEVICE = "wire"
 ADDRESSES = {"alpha": "10.213.0.1", "bravo": "10.213.0.2"}
+_AGENT = """#!/bin/sh
+while case $1 in -*) true;; *) false;; esac; do shift; done
+read -r process cpu <{folder}/"$1".process || exit 255
+shift
+exec nsenter --target="$process" {namespaces} taskset --cpu-list "$cpu" sh -c "$*"
+"""
 
 
 @dataclass(frozen=True)
@@ -37,31 +44,19 @@ class Host:
         self, *words: str, cwd: Path = Path("/"), env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Carry a command out on the host, to its end."""
-        command = f"cd {shlex.quote(str(cwd))} && exec {shlex.join(words)}"
-        return subprocess.run(
-            [self.agent, self.name, command], env=env, capture_output=True, text=True, timeout=200, check=False
-        )
-
-    def sent(self) -> int:
-        """Bytes that the host has put on the cable so far, with all headers."""
-        (device,) = json.loads(self.run("ip", "-json", "-statistics", "link", "show", DEVICE).stdout)
-        return int(device["stats64"]["tx"]["bytes"])
-
-
-def lacking() -> str:
-    """The programs that this machine has not; empty where all are there."""
-    return ", ".join(name for name in PROGRAMS if not shutil.which(name))
-
-
-def refused() -> str:
-    """Why the kernel gives this user no namespaces; empty where it does."""
-    tried = subprocess.run(["unshare", *NAMESPACES, "true"], capture_output=True, text=True, check=False)
-    return tried.stderr.strip()
+        return run(self.agent, self.name, f"cd {shlex.quote(str(cwd))} && exec {shlex.join(words)}", env=env)
 
 
 @contextmanager
-def two_hosts(folder: Path, rate: str = "") -> Iterator[tuple[Host, Host]]:
-    """Two hosts that reach each other; `rate` (as tc has it: `100mbit`) limits what each sends, frames as a whole."""
+def two_hosts(folder: Path, rate: str) -> Iterator[Host]:
+    """The first of two that reach each other; `rate` (as tc has it) limits what each sends, whole frames.
+
+    The test is skipped where the kernel gives this user no namespaces.
+    """
+    for name in ("ip", "tc", "unshare", "nsenter", "taskset"):
+        program(name)
+    if reason := run("unshare", *NAMESPACES, "true").stderr.strip():
+        pytest.skip(reason)
     lines = [f"{address} {name}" for name, address in ADDRESSES.items()]
     (folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
     agent = folder / "agent"
@@ -69,29 +64,20 @@ def two_hosts(folder: Path, rate: str = "") -> Iterator[tuple[Host, Host]]:
     agent.chmod(0o755)
     cpus = sorted(os.sched_getaffinity(0))
     with ExitStack() as stack:
-        first, second = hosts = [
-            Host(name, stack.enter_context(_held(folder, name, cpus[place % len(cpus)])), agent)
-            for place, name in enumerate(ADDRESSES)
-        ]
+        hosts = []
+        for place, name in enumerate(ADDRESSES):
+            hosts.append(Host(name, stack.enter_context(_held(folder, name, cpus[place % len(cpus)])), agent))
+        first, second = hosts
         _succeed(first, f"ip link add {DEVICE} type veth peer name {DEVICE} netns {second.process}")
         for host in hosts:
             _succeed(host, f"ip address add {ADDRESSES[host.name]}/24 dev {DEVICE}")
             _succeed(host, "ip link set lo up")
             _succeed(host, f"ip link set {DEVICE} up")
-            if rate:
-                _succeed(host, f"tc qdisc add dev {DEVICE} root tbf rate {rate} burst 32kb latency 50ms")
+            _succeed(host, f"tc qdisc add dev {DEVICE} root tbf rate {rate} burst 32kb latency 50ms")
         for host in hosts:  # the kernel says only up to a second later that a cable is plugged in, and UCX believes it
             while host.run("cat", f"/sys/class/net/{DEVICE}/operstate").stdout.strip() != "up":
                 time.sleep(0.02)
-        yield first, second
-
-
-_AGENT = """#!/bin/sh
-while case $1 in -*) true;; *) false;; esac; do shift; done
-read -r process cpu <{folder}/"$1".process || exit 255
-shift
-exec nsenter --target="$process" {namespaces} taskset --cpu-list "$cpu" sh -c "$*"
-"""
+        yield first
 
 
 @contextmanager
