@@ -1,12 +1,20 @@
-"""What deploy/slurm starts, on a real Slurm of two nodes: sweeps by srun, an array of checks, a prolog that drains."""
+"""What deploy/slurm starts, on a real Slurm of two nodes: sweeps by srun, an array of checks, a prolog that drains.
+
+Its controller and both nodes are on this machine, by Debian's packages slurm-wlm and munge, and for root.  PMI2 and no
+PMI work; PMIx does not where both nodes are one host.
+"""
 
 import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,8 +22,7 @@ import pytest
 from collbench.results import Measurement, Skipped
 from collbench.runfile.store import read
 from tests.conftest import ROOT
-from tests.deploy.cluster import Cluster, cluster, wait_for
-from tests.deploy.programs import DEPLOY, stand_in
+from tests.deploy.programs import DEPLOY, program, run, stand_in
 
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(600)]
 
@@ -27,6 +34,116 @@ export COLLBENCH_BIN={bin} FOLDER={folder}/$SLURMD_NODENAME CHECK="--impl ring-f
 [ "$SLURMD_NODENAME" = n2 ] && export COLLBENCH_KERNELS={folder}/kernels
 exec /bin/bash {script}
 """
+NODES = ("n1", "n2")
+SECONDS = 250  # for a command; daemons start in one or two
+
+CONF = """
+ClusterName=here
+SlurmctldHost={host}(127.0.0.1)
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldPort={ports[0]}
+ProctrackType=proctrack/linuxproc
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=nohold_on_prolog_fail
+ReturnToService=2
+MpiDefault=pmi2
+MessageTimeout=100
+BatchStartTimeout=100
+KillWait=5
+Prolog={prolog}
+PrologFlags=Alloc
+PrologEpilogTimeout=120
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 State=UNKNOWN
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 State=UNKNOWN
+PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Slurm that runs."""
+
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of a user of this Slurm."""
+        return {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
+
+    def run(self, *words: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Carry a command of Slurm out, to its end."""
+        return run(*words, cwd=cwd, env=self.environment | variables)
+
+    def says(self, node: str, what: str) -> str:
+        """The state of a node (`%t`: idle, alloc, drain, ...), or the reason why it is drained (`%E`)."""
+        return self.run("sinfo", "-h", "-n", node, "-o", what).stdout.strip().rstrip("*~#")
+
+
+@contextmanager
+def cluster(folder: Path, prolog: Path) -> Iterator[Cluster]:
+    """Start a Slurm in a new folder; it ends with the context."""
+    for name in ("slurmctld", "slurmd", "srun", "sbatch", "munged"):
+        program(name)
+    (folder / "state").mkdir(parents=True)
+    host = socket.gethostname().partition(".")[0]
+    conf = CONF.format(host=host, folder=folder, ports=free_ports(3), prolog=prolog)
+    (folder / "slurm.conf").write_text(conf)
+    slurm = Cluster(folder)
+    with ExitStack() as stack:
+        start(stack, "munged", "--foreground", "--force", *authentication(folder))
+        wait_for((folder / "munge.socket").exists)
+        for daemon in (("slurmctld", "-D"), *(("slurmd", "-D", "-N", node) for node in NODES)):
+            start(stack, *daemon, env=slurm.environment)
+        wait_for(lambda: [slurm.says(node, "%t") for node in NODES] == ["idle", "idle"])
+        yield slurm
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def authentication(folder: Path) -> list[str]:
+    """Options of a munged of this cluster alone, with a key that is made here."""
+    for name in (folder, *folder.parents):  # munged wants to be sure that nobody else can write there
+        if name.stat().st_uid == 0 and name.stat().st_mode & 0o022 and not name.stat().st_mode & 0o1000:
+            name.chmod(0o755)
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(64))
+    key.chmod(0o400)
+    files = {"pid-file": "pid", "log-file": "log", "key-file": "key", "seed-file": "seed", "socket": "socket"}
+    return [f"--{name}={folder}/munge.{end}" for name, end in files.items()]
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(server.getsockname()[1]) for server in servers]
+
+
+def start(stack: ExitStack, *words: str, env: Mapping[str, str] | None = None) -> None:
+    """Start a daemon that ends with the context, if need be by force."""
+    process = subprocess.Popen(words, env=env, stderr=subprocess.DEVNULL)
+
+    def end() -> None:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    stack.callback(end)
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +164,10 @@ def test_srun_measures_mpi_between_nodes_by_a_pmi_and_without_one_meets_in_a_fol
         words = ("srun", "-n2", "-N2", f"--mpi={pmi}", *SWEEP, "--impl", "mpi,ring-flags", *more)
         (tmp_path / pmi).mkdir()
         done = slurm.run(*words, cwd=tmp_path / pmi)
-        run = read(tmp_path / pmi / "out")
+        made = read(tmp_path / pmi / "out")
         assert done.returncode == (pmi == "none"), done.stdout + done.stderr
-        assert "on 2 nodes" in run.header.topology.name, pmi
-        results = {result.implementation: result for result in run.results}
+        assert "on 2 nodes" in made.header.topology.name, pmi
+        results = {result.implementation: result for result in made.results}
         library, ring = results["mpi"], results["ring-flags"]
         assert isinstance(ring, Skipped)
         if pmi == "none":
@@ -86,7 +203,7 @@ def test_the_prolog_drains_a_node_whose_results_are_wrong_with_the_reason_and_th
     (kernels / "ring.cu").write_text(text.replace("count - tail, world.ranks);", "0, world.ranks);"))
     here = slurm.run("srun", "-w", "n1", "hostname")
     assert here.returncode == 0, here.stderr
-    job = subprocess.Popen(("srun", "-w", "n2", "hostname"), env=slurm.environment({}), stderr=subprocess.DEVNULL)
+    job = subprocess.Popen(("srun", "-w", "n2", "hostname"), env=slurm.environment, stderr=subprocess.DEVNULL)
     wait_for(lambda: slurm.says("n2", "%t") in ("drain", "drng", "drained"))
     job.terminate()
     job.wait(60)
