@@ -22,11 +22,11 @@ KINDS: dict[str, Schema] = {
 }
 
 
-def record(needed: str = "", simple: str = "", **fields: Schema) -> Schema:
-    """An object of these fields and no others; `simple` lists them as `kind name name; kind name`."""
+def record(needed: str, simple: str, **fields: Schema) -> Schema:
+    """An object of these fields and no others; `simple` lists them as `kind name name; kind name`, or `A|B name`."""
     for group in filter(None, simple.split("; ")):
         kind, *names = group.split()
-        fields |= dict.fromkeys(names, KINDS[kind])
+        fields |= dict.fromkeys(names, KINDS.get(kind, {"enum": kind.split("|")}))
     return {"type": "object", "properties": fields, "required": needed.split(), "additionalProperties": False}
 
 
@@ -34,34 +34,27 @@ def several(items: Schema) -> Schema:
     return {"type": "array", "items": items, "minItems": 1}
 
 
-def choice(*words: str) -> Schema:
-    return {"enum": list(words)}
-
-
 def resource(version: str, kind: str, spec: Schema) -> Schema:
-    named = {"apiVersion": {"const": version}, "kind": {"const": kind}, "spec": spec}
-    return record("apiVersion kind metadata spec", "any metadata", **named)
+    return record("apiVersion kind metadata spec", f"{version} apiVersion; {kind} kind; any metadata", spec=spec)
 
 
-REPLICAS = record(
-    "template", "count replicas; any template", restartPolicy=choice("Never", "OnFailure", "Always")
-)  # of a role
+REPLICAS = record("template", "count replicas; any template; Never|OnFailure|Always restartPolicy")
 MPIJOB = record(
     "mpiReplicaSpecs",
-    "count slotsPerWorker; flag runLauncherAsWorker; text sshAuthMountPath",
+    "count slotsPerWorker; flag runLauncherAsWorker; text sshAuthMountPath; "
+    "AtStartup|WaitForWorkersReady launcherCreationPolicy; OpenMPI|Intel|MPICH mpiImplementation",
     runPolicy=record(
         "",
-        "count ttlSecondsAfterFinished activeDeadlineSeconds backoffLimit; any schedulingPolicy; flag suspend",
-        cleanPodPolicy=choice("All", "Running", "None"),
+        "count ttlSecondsAfterFinished activeDeadlineSeconds backoffLimit; any schedulingPolicy; flag suspend; "
+        "All|Running|None cleanPodPolicy",
     ),
-    mpiReplicaSpecs=record("Launcher Worker", Launcher=REPLICAS, Worker=REPLICAS),
-    launcherCreationPolicy=choice("AtStartup", "WaitForWorkersReady"),
-    mpiImplementation=choice("OpenMPI", "Intel", "MPICH"),
+    mpiReplicaSpecs=record("Launcher Worker", "", Launcher=REPLICAS, Worker=REPLICAS),
 )
+NODES = several(record("name template", "text name groupName; any template dependsOn; count replicas"))
 JOBSET = record(
     "replicatedJobs",
     "flag suspend; count ttlSecondsAfterFinished; any coordinator successPolicy",
-    replicatedJobs=several(record("name template", "text name groupName; any template dependsOn; count replicas")),
+    replicatedJobs=NODES,
     network=record("", "flag enableDNSHostnames publishNotReadyAddresses; text subdomain"),
     failurePolicy=record("", "count maxRestarts; text restartStrategy; any rules"),
 )
@@ -72,43 +65,34 @@ TRAINJOB = record(
     trainer=record("", "text image; texts command args; any env resourcesPerNode; count numNodes numProcPerNode"),
 )
 CONTAINER = record("", "text image appArmorProfile; texts command args; any env volumeMounts volumes")
-REACTIONS = record(
+SLURM_JOB = record(
     "",
-    "flag commentSlurmNode; any addReservation removeReservation",
-    drainSlurmNode=record("", "flag setHardwareIssueSuspected"),
+    "text sbatchScriptRefName sbatchScript; flag eachWorkerJobArray eachWorkerJobs; count maxNumberOfJobs",
+    jobContainer=CONTAINER,
+    mungeContainer=CONTAINER,
 )
+DRAIN = record("", "flag setHardwareIssueSuspected")
+REACTIONS = record("", "flag commentSlurmNode; any addReservation removeReservation", drainSlurmNode=DRAIN)
 ACTIVECHECK = record(
     "name slurmClusterRefName",
     "text name slurmClusterRefName schedule podTemplateNameRef; texts dependsOn; flag suspend runAfterCreation; "
     "count activeDeadlineSeconds successfulJobsHistoryLimit failedJobsHistoryLimit; "
-    "any nodeSelector affinity tolerations k8sJobSpec",
-    slurmJobSpec=record(
-        "",
-        "text sbatchScriptRefName sbatchScript; flag eachWorkerJobArray eachWorkerJobs; count maxNumberOfJobs",
-        jobContainer=CONTAINER,
-        mungeContainer=CONTAINER,
-    ),
-    checkType=choice("k8sJob", "slurmJob"),
+    "any nodeSelector affinity tolerations k8sJobSpec; k8sJob|slurmJob checkType",
+    slurmJobSpec=SLURM_JOB,
     successReactions=REACTIONS,
     failureReactions=REACTIONS,
 )
+RULE = "temporary|permanent type; text condition reason path; texts args; time timeout invoke_interval"
 MONITOR = record(
     "plugin source conditions rules",
-    "text source; flag metricsReporting",
-    plugin=choice("custom"),
+    "text source; flag metricsReporting; custom plugin",
     pluginConfig=record(
         "",
         "time invoke_interval timeout; count max_output_length concurrency; "
         "flag enable_message_change_based_condition_update skip_initial_status",
     ),
     conditions=several(record("type reason message", "text type reason message")),
-    rules=several(
-        record(
-            "type reason path",
-            "text condition reason path; texts args; time timeout invoke_interval",
-            type=choice("temporary", "permanent"),
-        )
-    ),
+    rules=several(record("type reason path", RULE)),
 )
 SCHEMAS = {
     "MPIJob": resource("kubeflow.org/v2beta1", "MPIJob", MPIJOB),

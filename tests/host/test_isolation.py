@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from collbench.host.isolation import isolated, outside
+from collbench.measure.supervisor import rank_environment
+from collbench.runfile.environment import UNCHANGED
 from tests.conftest import carried_out
 
 MODULES = ("mpi4py", "random", "socket", "numpy", "json", "click", "sitecustomize", "matplotlib", "runpy", "warnings")
@@ -67,6 +69,17 @@ def test_search_paths_keep_what_was_decided_and_lose_what_depends_on_the_folder(
     left = {"PATH": "/a:/c", "PYTHONPATH": "/p", "XDG_CONFIG_HOME": "/y", "HOME": "/h", "PYTHONSAFEPATH": "1"}
     assert isolated(given) == left
     assert isolated({"PATH": ".", "PYTHONPATH": "."}) == {"PATH": "/bin:/usr/bin", "PYTHONSAFEPATH": "1"}
+
+
+def test_ranks_get_the_isolated_environment_whatever_the_setting_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", ":/mine:theirs")
+    given = rank_environment("cpu", tmp_path, UNCHANGED)
+    assert given["PATH"].split(":")[0].startswith("/")
+    assert given["PYTHONPATH"].split(":")[1:] == ["/mine"]
+    assert given["PYTHONSAFEPATH"] == "1"
 
 
 def test_the_working_folder_comes_back_also_after_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
