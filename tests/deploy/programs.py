@@ -18,11 +18,7 @@ GOOD, SLOW = (
     f"--run {SLOWED}/{run} --reference {SLOWED}/as-is --slower 10%" for run in ("as-is", "COLLBENCH_KERNELS=my-kernels")
 )
 """Options with which a check measures nothing, and is OK or FAIL."""
-FIX = {
-    "promtool": "apt-get install prometheus",
-    **dict.fromkeys(("slurmctld", "slurmd", "srun", "sbatch", "munged"), "apt-get install slurm-wlm munge"),
-    **dict.fromkeys(("ip", "tc", "unshare", "nsenter", "taskset"), "apt-get install iproute2 util-linux"),
-}
+FIX = "make test-deploy, and apt-get install prometheus slurm-wlm munge iproute2"
 
 
 def program(name: str) -> str:
@@ -30,7 +26,7 @@ def program(name: str) -> str:
     beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     path = shutil.which(name, path=beside)
     if path is None:
-        missing = f"{name} is not installed: {FIX.get(name, 'make test-deploy')}"
+        missing = f"{name} is not installed: {FIX}"
         if "CI" in os.environ:
             pytest.fail(missing)
         pytest.skip(missing)

@@ -70,13 +70,11 @@ def test_tasks_for_clouds_start_a_process_for_each_gpu_of_each_node() -> None:
     sky, dstack = written(DEPLOY / "skypilot.yaml"), written(DEPLOY / "dstack.yaml")
     assert set(sky) <= {"name", "num_nodes", "resources", "run"}
     assert dstack["type"] == "task"
-    for command, nodes, gpus, rank, first in (
-        (sky["run"], "SKYPILOT_NUM_NODES", "SKYPILOT_NUM_GPUS_PER_NODE", "SKYPILOT_NODE_RANK", "10.0.0.1"),
-        (dstack["commands"][0], "DSTACK_NODES_NUM", "DSTACK_GPUS_PER_NODE", "DSTACK_NODE_RANK", "10.0.0.1"),
-    ):
-        values = {nodes: "2", gpus: "8", rank: "1", "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2"}
-        values |= {"DSTACK_MASTER_NODE_IP": first}
-        shown = passes("bash", "-c", f'torchrun() {{ echo torchrun "$@"; }}\n{command}', env=values)
-        expected = "torchrun --no-python --nnodes 2 --nproc-per-node 8 --node-rank 1"
-        expected += f" --master-addr {first} --master-port 29500 collbench check"
+    of_sky = {"NUM_NODES": "2", "NUM_GPUS_PER_NODE": "8", "NODE_RANK": "1", "NODE_IPS": "10.0.0.1\n10.0.0.2"}
+    of_dstack = {"NODES_NUM": "2", "GPUS_PER_NODE": "8", "NODE_RANK": "1", "MASTER_NODE_IP": "10.0.0.1"}
+    expected = "torchrun --no-python --nnodes 2 --nproc-per-node 8 --node-rank 1"
+    expected += " --master-addr 10.0.0.1 --master-port 29500 collbench check"
+    for prefix, values, command in (("SKYPILOT", of_sky, sky["run"]), ("DSTACK", of_dstack, dstack["commands"][0])):
+        variables = {f"{prefix}_{name}": value for name, value in values.items()}
+        shown = passes("bash", "-c", f'torchrun() {{ echo torchrun "$@"; }}\n{command}', env=variables)
         assert shown.split() == expected.split()
