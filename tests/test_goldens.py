@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.goldens import SIDES, Golden, compare, html_text, svg_text, write_both
+from tools.goldens import SIDES, Golden, compare, svg_text, write_both
 
 PROGRAM = """
 import os, pathlib, sys, time
@@ -61,7 +61,3 @@ def test_a_picture_is_its_texts_shapes_and_styles() -> None:
         '<svg xmlns="http://www.w3.org/2000/svg" id="{}"><!-- 8 B --><path id="{}" d="M 1.23 4.5" style="x"/></svg>'
     )
     assert svg_text(picture.format(1, 2)) == svg_text(picture.format(3, 4)) == "text 8 B\npath M 1.2 4.5 x"
-
-
-def test_a_page_is_its_text_and_the_number_of_its_figures() -> None:
-    assert html_text("<script>var a = '<p>';</script><p>one <b>two</b></p><figure></figure>") == "one\ntwo\n1 figures"

@@ -3,16 +3,15 @@
 import json
 import pickle
 from copy import deepcopy
-from dataclasses import asdict, fields, replace
 
 import pytest
 
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, FOREIGN_DATATYPES, FOREIGN_REDUCTIONS, NONE, REDUCTIONS, Datatype
 from collbench.records import convert, encoded, plain
-from collbench.results.facts import Scheduling, Sharing
+from collbench.results.facts import Scheduling
 from collbench.runfile.header import Environment
-from tests.conftest import case, measurement
+from tests.conftest import case
 
 REGISTERED = (*COLLECTIVES.values(), *DATATYPES.values(), *FOREIGN_DATATYPES.values(), NONE, *REDUCTIONS.values())
 
@@ -26,14 +25,6 @@ def test_what_is_registered_is_written_by_name_and_is_the_same_object_again() ->
     for wrong, reason in (("float8", "unknown dtype 'float8'"), (8, "expected a name, got int")):
         with pytest.raises(ValueError, match=reason):
             convert(wrong, Datatype)
-
-
-def test_functions_of_dataclasses_take_records() -> None:
-    sharing = Sharing(4, 1)
-    assert replace(sharing, gpus=2) == Sharing(4, 2)
-    assert [field.name for field in fields(sharing)] == ["ranks", "gpus", "processes"]
-    assert asdict(sharing) == {"ranks": 4, "gpus": 1, "processes": False}
-    assert {replace(measurement(), seconds=()), measurement()} == {measurement(), replace(measurement(), seconds=())}
 
 
 def test_a_record_is_read_as_it_was_written_whatever_its_texts_hold() -> None:

@@ -79,15 +79,15 @@ class ResumedRun:
 
         # What failed is measured again, and with it what was skipped since that had failed.
         failed = {row.implementation for _, row in rows if isinstance(row, Failed)}
-        kept, results = [], []
+        retained, results = [], []
         for written, row in rows:
             if isinstance(row, Failed | Skipped) and row.implementation in failed:
                 continue
-            kept.append(written)
+            retained.append(written)
             if row:
                 results.append(row)
         ended = type(status) is int and status < INTERRUPTED
-        return cls(path, header, sweep, tuple(kept), tuple(results), ended)
+        return cls(path, header, sweep, tuple(retained), tuple(results), ended)
 
     @property
     def complete(self) -> bool:

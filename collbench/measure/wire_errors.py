@@ -71,8 +71,8 @@ class _Rounds:
         if 0 in platform.local:
             sums = platform.launcher.fetch(0, self._state[0] + _LOSSES * LEARNT, LEARNT * _SUMS.itemsize)
             errors = lost(sums.view(_SUMS), rounds)
-        told: Lost = next(filter(None, platform.team.exchange(errors)))
-        return told
+        answer: Lost = next(filter(None, platform.team.exchange(errors)))
+        return answer
 
     def _round(self, number: int) -> None:
         count, seed, turn = np.uint64(LEARNT), np.uint32(_SEED), np.uint32(number)

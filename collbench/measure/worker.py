@@ -41,8 +41,8 @@ _GRACE = 3.0  # seconds that a failing rank waits to be ended: its abort could o
 def needs(sweep: Sweep, platform: str) -> Needs:
     """Return what a sweep wants of memory: its implementations, or its work."""
     for work in filter(None, sweep.works):
-        wanted: Needs = import_module(work.MODULE).needs(sweep, platform)
-        return wanted
+        needed: Needs = import_module(work.MODULE).needs(sweep, platform)
+        return needed
     return algorithms.needs(sweep.implementations, sweep.ranks, platform)
 
 

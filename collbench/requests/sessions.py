@@ -132,7 +132,7 @@ def predicting_session(
     return Session(Modelled(part, sweep, tuple(what_ifs)), sweep, launched(), folder, modelled=True)
 
 
-def carried_out(session: Session, each: Callable[[Result], object] | None = None) -> Run:
+def run_to_end(session: Session, each: Callable[[Result], object] | None = None) -> Run:
     """Run the session to its end; the results as a run, whether it is stored or not."""
     with started(session):
         for result in session.run():

@@ -270,7 +270,7 @@ class Topology(Record, frozen=True):
         return next(link for link in self.links if (link.a, link.b) == (first, second))
 
     def probed(self, results: Probed, otherwise: str = "") -> "Topology":
-        """Return the topology with what a probe told; `otherwise` is the reason for pairs that stay unprobed."""
+        """Return the topology with what a probe found; `otherwise` is the reason for pairs that stay unprobed."""
         return replace(self, links=tuple(_probed(link, results, otherwise) for link in self.links))
 
     def to_json(self) -> dict[str, Any]:

@@ -4,182 +4,99 @@ Sources, all Apache-2.0: kubeflow/mpi-operator pkg/apis/kubeflow/v2beta1/types.g
 runLauncherAsWorker as in release 0.6); kubernetes-sigs/jobset api/jobset/v1alpha2/jobset_types.go (0336a8fd9f);
 kubeflow/trainer pkg/apis/trainer/v1alpha1/trainjob_types.go (0015772c28); nebius/soperator
 api/v1alpha1/activecheck_types.go (8c991c32f2); kubernetes/node-problem-detector
-pkg/custompluginmonitor/types/config.go (01a6793b0d).  What Kubernetes defines itself (pods, Jobs) is `ANY` here, and
-validated by kubernetes-validate.
+pkg/custompluginmonitor/types/config.go (01a6793b0d).  What Kubernetes defines itself (pods, Jobs) may be anything here:
+kubernetes-validate reads it.
 """
 
 from typing import Any
 
 Schema = dict[str, Any]
-ANY: Schema = {}
 TEXT: Schema = {"type": "string", "minLength": 1}
-FLAG: Schema = {"type": "boolean"}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-PLACE: Schema = {"type": "string", "pattern": "^/"}
-TIME: Schema = {"type": "string", "pattern": r"^\d+(ms|s|m|h)$"}
+KINDS: dict[str, Schema] = {
+    "any": {},
+    "count": {"type": "integer", "minimum": 0},
+    "flag": {"type": "boolean"},
+    "text": TEXT,
+    "texts": {"type": "array", "items": TEXT},
+    "time": {"type": "string", "pattern": r"^\d+(ms|s|m|h)$"},
+}
 
 
-def texts() -> Schema:
-    return {"type": "array", "items": TEXT}
+def record(needed: str, simple: str, **fields: Schema) -> Schema:
+    """An object of these fields and no others; `simple` lists them as `kind name name; kind name`, or `A|B name`."""
+    for group in filter(None, simple.split("; ")):
+        kind, *names = group.split()
+        fields |= dict.fromkeys(names, KINDS.get(kind, {"enum": kind.split("|")}))
+    return {"type": "object", "properties": fields, "required": needed.split(), "additionalProperties": False}
 
 
 def several(items: Schema) -> Schema:
     return {"type": "array", "items": items, "minItems": 1}
 
 
-def choice(*words: str) -> Schema:
-    return {"enum": list(words)}
-
-
-def record(needed: str, **fields: Schema) -> Schema:
-    """An object with these fields and no others, of which some are needed."""
-    return {"type": "object", "properties": fields, "required": needed.split(), "additionalProperties": False}
-
-
 def resource(version: str, kind: str, spec: Schema) -> Schema:
-    return record(
-        "apiVersion kind metadata spec", apiVersion={"const": version}, kind={"const": kind}, metadata=ANY, spec=spec
-    )
+    return record("apiVersion kind metadata spec", f"{version} apiVersion; {kind} kind; any metadata", spec=spec)
 
 
-REPLICAS = record("template", replicas=COUNT, restartPolicy=choice("Never", "OnFailure", "Always"), template=ANY)
-MPIJOB = resource(
-    "kubeflow.org/v2beta1",
-    "MPIJob",
-    record(
-        "mpiReplicaSpecs",
-        slotsPerWorker=COUNT,
-        runLauncherAsWorker=FLAG,
-        runPolicy=record(
-            "",
-            cleanPodPolicy=choice("All", "Running", "None"),
-            ttlSecondsAfterFinished=COUNT,
-            activeDeadlineSeconds=COUNT,
-            backoffLimit=COUNT,
-            schedulingPolicy=ANY,
-            suspend=FLAG,
-        ),
-        mpiReplicaSpecs=record("Launcher Worker", Launcher=REPLICAS, Worker=REPLICAS),
-        sshAuthMountPath=PLACE,
-        launcherCreationPolicy=choice("AtStartup", "WaitForWorkersReady"),
-        mpiImplementation=choice("OpenMPI", "Intel", "MPICH"),
+REPLICAS = record("template", "count replicas; any template; Never|OnFailure|Always restartPolicy")
+MPIJOB = record(
+    "mpiReplicaSpecs",
+    "count slotsPerWorker; flag runLauncherAsWorker; text sshAuthMountPath; "
+    "AtStartup|WaitForWorkersReady launcherCreationPolicy; OpenMPI|Intel|MPICH mpiImplementation",
+    runPolicy=record(
+        "",
+        "count ttlSecondsAfterFinished activeDeadlineSeconds backoffLimit; any schedulingPolicy; flag suspend; "
+        "All|Running|None cleanPodPolicy",
     ),
+    mpiReplicaSpecs=record("Launcher Worker", "", Launcher=REPLICAS, Worker=REPLICAS),
 )
-JOBSET = resource(
-    "jobset.x-k8s.io/v1alpha2",
-    "JobSet",
-    record(
-        "replicatedJobs",
-        replicatedJobs=several(
-            record("name template", name=TEXT, groupName=TEXT, template=ANY, replicas=COUNT, dependsOn=ANY)
-        ),
-        network=record("", enableDNSHostnames=FLAG, subdomain=TEXT, publishNotReadyAddresses=FLAG),
-        successPolicy=record("operator", operator=choice("All", "Any"), targetReplicatedJobs=texts()),
-        failurePolicy=record(
-            "",
-            maxRestarts=COUNT,
-            restartStrategy=choice("Recreate", "BlockingRecreate", "InPlaceRestart"),
-            rules=several(ANY),
-        ),
-        suspend=FLAG,
-        coordinator=record("replicatedJob", replicatedJob=TEXT, jobIndex=COUNT, podIndex=COUNT),
-        ttlSecondsAfterFinished=COUNT,
-    ),
+NODES = several(record("name template", "text name groupName; any template dependsOn; count replicas"))
+JOBSET = record(
+    "replicatedJobs",
+    "flag suspend; count ttlSecondsAfterFinished; any coordinator successPolicy",
+    replicatedJobs=NODES,
+    network=record("", "flag enableDNSHostnames publishNotReadyAddresses; text subdomain"),
+    failurePolicy=record("", "count maxRestarts; text restartStrategy; any rules"),
 )
-TRAINJOB = resource(
-    "trainer.kubeflow.org/v1alpha1",
-    "TrainJob",
-    record(
-        "runtimeRef",
-        runtimeRef=record("name", name=TEXT, apiGroup=TEXT, kind=TEXT),
-        initializer=ANY,
-        trainer=record(
-            "",
-            image=TEXT,
-            command=texts(),
-            args=texts(),
-            env=ANY,
-            numNodes=COUNT,
-            resourcesPerNode=ANY,
-            numProcPerNode=COUNT,
-        ),
-        runtimePatches=ANY,
-        suspend=FLAG,
-        activeDeadlineSeconds=COUNT,
-        managedBy=TEXT,
-    ),
+TRAINJOB = record(
+    "runtimeRef",
+    "any initializer runtimePatches; flag suspend; count activeDeadlineSeconds; text managedBy",
+    runtimeRef=record("name", "text name apiGroup kind"),
+    trainer=record("", "text image; texts command args; any env resourcesPerNode; count numNodes numProcPerNode"),
 )
-CONTAINER = record(
-    "", image=TEXT, command=texts(), args=texts(), env=ANY, volumeMounts=ANY, volumes=ANY, appArmorProfile=TEXT
-)
-RESERVATION = record("", prefix=TEXT)
-REACTIONS = record(
+CONTAINER = record("", "text image appArmorProfile; texts command args; any env volumeMounts volumes")
+SLURM_JOB = record(
     "",
-    drainSlurmNode=record("", setHardwareIssueSuspected=FLAG),
-    commentSlurmNode=FLAG,
-    addReservation=RESERVATION,
-    removeReservation=RESERVATION,
+    "text sbatchScriptRefName sbatchScript; flag eachWorkerJobArray eachWorkerJobs; count maxNumberOfJobs",
+    jobContainer=CONTAINER,
+    mungeContainer=CONTAINER,
 )
-ACTIVECHECK = resource(
-    "slurm.nebius.ai/v1alpha1",
-    "ActiveCheck",
-    record(
-        "name slurmClusterRefName",
-        name=TEXT,
-        slurmClusterRefName=TEXT,
-        dependsOn=texts(),
-        schedule=TEXT,
-        suspend=FLAG,
-        activeDeadlineSeconds=COUNT,
-        successfulJobsHistoryLimit=COUNT,
-        failedJobsHistoryLimit=COUNT,
-        runAfterCreation=FLAG,
-        nodeSelector=ANY,
-        affinity=ANY,
-        tolerations=ANY,
-        podTemplateNameRef=TEXT,
-        k8sJobSpec=record("", jobContainer=CONTAINER, scriptRefName=TEXT),
-        slurmJobSpec=record(
-            "",
-            jobContainer=CONTAINER,
-            mungeContainer=CONTAINER,
-            sbatchScriptRefName=TEXT,
-            sbatchScript=TEXT,
-            eachWorkerJobArray=FLAG,
-            eachWorkerJobs=FLAG,
-            maxNumberOfJobs=COUNT,
-        ),
-        checkType=choice("k8sJob", "slurmJob"),
-        successReactions=REACTIONS,
-        failureReactions=REACTIONS,
-    ),
+DRAIN = record("", "flag setHardwareIssueSuspected")
+REACTIONS = record("", "flag commentSlurmNode; any addReservation removeReservation", drainSlurmNode=DRAIN)
+ACTIVECHECK = record(
+    "name slurmClusterRefName",
+    "text name slurmClusterRefName schedule podTemplateNameRef; texts dependsOn; flag suspend runAfterCreation; "
+    "count activeDeadlineSeconds successfulJobsHistoryLimit failedJobsHistoryLimit; "
+    "any nodeSelector affinity tolerations k8sJobSpec; k8sJob|slurmJob checkType",
+    slurmJobSpec=SLURM_JOB,
+    successReactions=REACTIONS,
+    failureReactions=REACTIONS,
 )
+RULE = "temporary|permanent type; text condition reason path; texts args; time timeout invoke_interval"
 MONITOR = record(
     "plugin source conditions rules",
-    plugin={"const": "custom"},
+    "text source; flag metricsReporting; custom plugin",
     pluginConfig=record(
         "",
-        invoke_interval=TIME,
-        timeout=TIME,
-        max_output_length=COUNT,
-        concurrency=COUNT,
-        enable_message_change_based_condition_update=FLAG,
-        skip_initial_status=FLAG,
+        "time invoke_interval timeout; count max_output_length concurrency; "
+        "flag enable_message_change_based_condition_update skip_initial_status",
     ),
-    source=TEXT,
-    metricsReporting=FLAG,
-    conditions=several(record("type reason message", type=TEXT, reason=TEXT, message=TEXT)),
-    rules=several(
-        record(
-            "type reason path",
-            type=choice("temporary", "permanent"),
-            condition=TEXT,
-            reason=TEXT,
-            path=PLACE,
-            args=texts(),
-            timeout=TIME,
-            invoke_interval=TIME,
-        )
-    ),
+    conditions=several(record("type reason message", "text type reason message")),
+    rules=several(record("type reason path", RULE)),
 )
-SCHEMAS = {"MPIJob": MPIJOB, "JobSet": JOBSET, "TrainJob": TRAINJOB, "ActiveCheck": ACTIVECHECK}
+SCHEMAS = {
+    "MPIJob": resource("kubeflow.org/v2beta1", "MPIJob", MPIJOB),
+    "JobSet": resource("jobset.x-k8s.io/v1alpha2", "JobSet", JOBSET),
+    "TrainJob": resource("trainer.kubeflow.org/v1alpha1", "TrainJob", TRAINJOB),
+    "ActiveCheck": resource("slurm.nebius.ai/v1alpha1", "ActiveCheck", ACTIVECHECK),
+}

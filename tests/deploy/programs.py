@@ -18,7 +18,7 @@ GOOD, SLOW = (
     f"--run {SLOWED}/{run} --reference {SLOWED}/as-is --slower 10%" for run in ("as-is", "COLLBENCH_KERNELS=my-kernels")
 )
 """Options with which a check measures nothing, and is OK or FAIL."""
-FIX = {"promtool": "apt-get install prometheus"}
+FIX = "make test-deploy, and apt-get install prometheus slurm-wlm munge iproute2"
 
 
 def program(name: str) -> str:
@@ -26,7 +26,7 @@ def program(name: str) -> str:
     beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     path = shutil.which(name, path=beside)
     if path is None:
-        missing = f"{name} is not installed: {FIX.get(name, 'make test-deploy')}"
+        missing = f"{name} is not installed: {FIX}"
         if "CI" in os.environ:
             pytest.fail(missing)
         pytest.skip(missing)

@@ -3,13 +3,13 @@
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from collbench.host.isolation import isolated, outside
+from collbench.measure.supervisor import rank_environment
+from tests.conftest import carried_out
 
 MODULES = ("mpi4py", "random", "socket", "numpy", "json", "click", "sitecustomize", "matplotlib", "runpy", "warnings")
 PROGRAMS = ("mpiexec", "mpiexec.gforker", "c++", "g++", "clang++", "nvidia-smi", "as", "ld", "sh", "python")
@@ -39,19 +39,12 @@ def ran(folder: Path) -> str:
     return (folder / "RAN").read_text() if (folder / "RAN").exists() else ""
 
 
-def carried_out(folder: Path, environment: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
-    """That command in the folder, to its end."""
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250, check=False
-    )
-
-
 def test_a_sweep_runs_nothing_from_the_working_folder(tmp_path: Path, environment: dict[str, str]) -> None:
     plant(tmp_path, *MODULES, "collbench")
     shutil.copytree(tmp_path, tmp_path / "bin")
     path = f":.:bin:../{tmp_path.name}:{os.environ['PATH']}:."
-    own = {"PATH": path, "COLLBENCH_CACHE": str(tmp_path / "cache"), "XDG_CONFIG_HOME": "."}
-    done = carried_out(tmp_path, environment | own, sys.executable, "-P", "-m", "collbench", *SWEEP)
+    own = {"PATH": path, "COLLBENCH_CACHE": str(tmp_path / "cache"), "XDG_CONFIG_HOME": ".", "PYTHONSAFEPATH": "1"}
+    done = carried_out(tmp_path, environment | own, *SWEEP)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"\bok$| disturbed: ", done.stdout, re.MULTILINE)) == 2
     assert "plot: out" in done.stdout
@@ -64,7 +57,7 @@ def test_ranks_and_python_m_run_nothing_from_it_either(tmp_path: Path, environme
     (tmp_path / "later").mkdir()
     plant(tmp_path / "later", "mpi4py", "numpy", "matplotlib", "jinja2", "sitecustomize")
     own = {"PYTHONPATH": f"{environment['PYTHONPATH']}:later"}
-    done = carried_out(tmp_path, environment | own, sys.executable, "-m", "collbench", *SWEEP, "--no-plot")
+    done = carried_out(tmp_path, environment | own, *SWEEP, "--no-plot")
     assert done.returncode == 0, done.stderr
     assert not ran(tmp_path)
     assert ran(tmp_path / "later") in ("", "sitecustomize\n")  # which Python itself runs before any command
@@ -80,8 +73,6 @@ def test_search_paths_keep_what_was_decided_and_lose_what_depends_on_the_folder(
 def test_ranks_get_the_isolated_environment_whatever_the_setting_says(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from collbench.measure.supervisor import rank_environment
-
     monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", ":/mine:theirs")
     given = rank_environment("cpu", tmp_path, {})

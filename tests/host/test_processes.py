@@ -8,35 +8,20 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from collbench.host import processes
 from tests.commands.sweep.test_command import alive, wait_for
 
-REFUSALS = (
-    None,
-    OSError(errno.ENOSYS, "no such call"),
-    PermissionError(errno.EPERM, "filtered"),
-    AttributeError("pidfd_open"),
-)
-
-
-def without_handles(refusal: Exception | None, patch: pytest.MonkeyPatch) -> None:
-    """A kernel that refuses handles of processes, or one that has them."""
-
-    def refuse(pid: int) -> int:
-        assert refusal
-        raise refusal
-
-    if refusal:
-        patch.setattr(os, "pidfd_open", refuse)
-
 
 def test_the_end_of_a_process_is_noticed_and_not_before_it_comes() -> None:
-    for refusal in REFUSALS:
+    """By a kernel that has handles of processes, and by one that refuses them or lacks the call."""
+    for refusal in (None, PermissionError(errno.EPERM, "filtered"), AttributeError("pidfd_open")):
         with pytest.MonkeyPatch.context() as patch:
-            without_handles(refusal, patch)
+            if refusal:
+                patch.setattr(os, "pidfd_open", mock.Mock(side_effect=refusal))
             process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(100)"])
             watching = threading.Thread(target=processes.watch_end(process.pid), daemon=True)
             watching.start()

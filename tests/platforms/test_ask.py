@@ -1,29 +1,14 @@
 """Programs that are asked: their answer, their time, and that they end with whoever asked."""
 
-import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from collbench.errors import PlatformError
 from collbench.platforms.compiler import ask
+from tests.commands.sweep.test_command import alive, wait_for
 
 SLEEP = "sleep 600 & echo $! $$ >{}; wait"
-
-
-def gone(pids: list[int]) -> bool:
-    """Whether none of them is left, but for what its parent has not asked after."""
-    done = subprocess.run(["ps", "-o", "stat=", *map(str, pids)], capture_output=True, text=True, check=False)
-    return all(state.startswith("Z") for state in done.stdout.split())
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_an_answer_is_status_output_and_errors_or_why_there_is_none() -> None:
@@ -43,4 +28,4 @@ def test_what_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
         ask(["sh", "-c", SLEEP.format(numbers)], 3, "wait", scratch)
     pids = [int(word) for word in numbers.read_text().split()]
     assert len(pids) == 2
-    wait_for(lambda: gone(pids))
+    wait_for(lambda: not alive(pids))

@@ -33,7 +33,7 @@ from collbench.topology.products import TRAYS
 from collbench.units import counted
 
 SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile
-Kept = TypeVar("Kept", TopologyPart, ForeignTest)
+Narrowed = TypeVar("Narrowed", TopologyPart, ForeignTest)
 ROUNDING = 1e-9  # by which programs may compute otherwise than this one
 ANY_FACTOR, NO_FACTOR = (0.0, float("inf")), (1.0, 0.0)
 LEAST_FACTOR, MOST_FACTOR = 0.5, 2.0  # of two ranks and more
@@ -467,7 +467,7 @@ class Imported:
         )
 
 
-def _as(kind: type[Kept], more: Kept) -> Kept:
+def _as(kind: type[Narrowed], more: Narrowed) -> Narrowed:
     """Return what a header keeps of a record that knows more."""
     return kind(**{field.name: getattr(more, field.name) for field in fields(kind)})
 

@@ -286,8 +286,8 @@ class LogSection:
             self._take_program(match[2], is_last=match[1] == "concluded")
         elif SETTINGS.search(text):
             text = text.replace("Blocking Enabled", "blocking: 1")
-            told = {SETTING[name.lower()]: int(value) for name, value in OPTION.findall(text)}
-            self.settings = self.above.options | self.settings | told
+            settings = {SETTING[name.lower()]: int(value) for name, value in OPTION.findall(text)}
+            self.settings = self.above.options | self.settings | settings
         elif match := DEVICE.search(text):
             rank, group, host, device, bus_id, name = match.groups()
             host, name = clean(host or "", 64), clean(name, 64)

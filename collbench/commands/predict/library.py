@@ -1,7 +1,7 @@
 """`collbench.predict`: what collectives should take on a described system."""
 
 from collbench.requests.declared import takes
-from collbench.requests.sessions import carried_out, predicting_session
+from collbench.requests.sessions import predicting_session, run_to_end
 from collbench.requests.sweeps import (
     PredictRequest,
     find_system,
@@ -27,4 +27,4 @@ def predict(request: PredictRequest) -> Run:
 
     """
     sweep = request.sweep
-    return carried_out(predicting_session(find_system(request.system), sweep, what_ifs=request.what_if))
+    return run_to_end(predicting_session(find_system(request.system), sweep, what_ifs=request.what_if))

@@ -311,8 +311,8 @@ def strategies_session(request: StepRequest, joined: tuple[int, int] | None) -> 
     """
     names = synchronisation.choose(request.strategy)
     job = SgdJob(steps=request.updates, staleness=request.staleness, target=request.target or 0.0)
-    wanted = _request(request, job.nbytes, on=synchronisation.PLATFORM, impl="ladder")
-    platform, sweep = measured_sweep(wanted, joined)
+    requested = _request(request, job.nbytes, on=synchronisation.PLATFORM, impl="ladder")
+    platform, sweep = measured_sweep(requested, joined)
     job = replace(job, slow=parse_slow(request.slow_rank, sweep.ranks, SLOW_TRAINER))
     # All strategies carry out the same seeds, so they are compared seed by seed.
     jobs = tuple(replace(job, seed=seed) for seed in range(1, request.seeds + 1))
@@ -333,8 +333,8 @@ def _measured_sweep(
     request: StepRequest, gradients: str, ranks: int | None, joined: tuple[int, int] | None = None
 ) -> tuple[str, Sweep]:
     """Return a platform and the sweep there, by default of its library and what should be the fastest of the others."""
-    wanted = _request(request, gradients, on=request.on, ranks=ranks, impl=request.impl or "library,auto")
-    platform, sweep = measured_sweep(wanted, joined)
+    requested = _request(request, gradients, on=request.on, ranks=ranks, impl=request.impl or "library,auto")
+    platform, sweep = measured_sweep(requested, joined)
     if not request.impl:  # a library once, not by every method of calling it
         names = tuple(name for name in sweep.implementations if not implementations()[name].calls)
         sweep = replace(sweep, implementations=names)

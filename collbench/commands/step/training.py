@@ -15,7 +15,7 @@ from collbench.commands.step import strategies as of_training
 from collbench.commands.step.rows import LossPoint, Trained
 from collbench.commands.step.strategies import Strategy, strategies
 from collbench.commands.step.strategies.network import first_weights, held_out, loss
-from collbench.commands.step.strategies.trainer import Kept, Training, check_weights, plain_sgd
+from collbench.commands.step.strategies.trainer import Snapshot, Training, check_weights, plain_sgd
 from collbench.commands.step.work import SgdJob, job_of
 from collbench.errors import Unsupported
 from collbench.measure.checks import SEEDS
@@ -101,9 +101,9 @@ def _prepare(
 def _go(training: Training, until: int) -> None:
     """*Collective*: train from a meeting on; the second one lets no rank compute before all have begun.
 
-    The moments of kept weights become seconds of training: the time between two turns does not count.
+    The moments of snapshots become seconds of training: the time between two turns does not count.
     """
-    platform, first = training.platform, len(training.kept)
+    platform, first = training.platform, len(training.snapshots)
     gc.collect()  # now rather than in the turn
     platform.launcher.synchronize()
     begun = time.perf_counter()
@@ -119,8 +119,8 @@ def _go(training: Training, until: int) -> None:
     # Ranks with copies may be on several machines, and have a clock each; those that share one copy have one clock.
     turns = [(begun, ended)] if training.copied else platform.team.exchange((begun, ended))
     start = min(begun for begun, _ in turns)
-    for number, kept in enumerate(training.kept[first:], first):
-        training.kept[number] = kept._replace(moment=training.seconds + kept.moment - start)
+    for number, snapshot in enumerate(training.snapshots[first:], first):
+        training.snapshots[number] = snapshot._replace(moment=training.seconds + snapshot.moment - start)
     training.seconds += max(ended for _, ended in turns) - start
 
 
@@ -130,21 +130,21 @@ def _finish(strategy: Strategy, training: Training, expected: NDArray[np.float64
     The weights must be the expected ones; where those are not known, the first ones less all gradients.
     """
     platform, job = training.platform, training.job
-    kept = [] if training.copied and training.rank else training.kept  # rank 0 speaks for all copies
-    own = (kept, training.digest(), training.gradients, training.age, training.computed, training.spoils)
+    snapshots = [] if training.copied and training.rank else training.snapshots  # rank 0 speaks for all copies
+    own = (snapshots, training.digest(), training.gradients, training.age, training.computed, training.spoils)
     lists, digests, gradients, ages, computed, spoils = zip(*platform.team.exchange(own), strict=True)
-    kept = sorted(chain.from_iterable(lists), key=lambda weights: weights.version)
+    snapshots = sorted(chain.from_iterable(lists), key=lambda weights: weights.version)
     if expected is None:
         expected = first_weights(job) - job.rate / training.ranks * sum(gradients)
     steps = tuple(map(len, computed))
-    failure = platform.checker.overrun(training.case) or check_weights(job, kept, steps, digests, expected)
+    failure = platform.checker.overrun(training.case) or check_weights(job, snapshots, steps, digests, expected)
     training.closing.close()
     return Trained(
         case=training.case,
         implementation=strategy.name,
         platform=platform.name,
-        points=() if failure else tuple(_loss_curve(job, kept)),
-        seconds=kept[-1].moment if kept else 0.0,
+        points=() if failure else tuple(_loss_curve(job, snapshots)),
+        seconds=snapshots[-1].moment if snapshots else 0.0,
         steps=steps,
         computing=tuple(round(sum(seconds), DIGITS) for seconds in computed),
         age=sum(ages) / max(1, sum(steps)),
@@ -154,8 +154,8 @@ def _finish(strategy: Strategy, training: Training, expected: NDArray[np.float64
     )
 
 
-def _loss_curve(job: SgdJob, kept: Sequence[Kept]) -> Iterator[LossPoint]:
-    """Yield losses of the first weights and of those that were kept."""
+def _loss_curve(job: SgdJob, snapshots: Sequence[Snapshot]) -> Iterator[LossPoint]:
+    """Yield losses of the first weights and of the snapshots."""
     yield LossPoint(0, 0.0, loss(job, first_weights(job), *held_out(job)))
-    for version, moment, weights in kept:
+    for version, moment, weights in snapshots:
         yield LossPoint(version, round(moment, DIGITS), loss(job, weights, *held_out(job)))

@@ -1,7 +1,7 @@
 """`collbench.sweep`: measure collectives, or predict them."""
 
 from collbench.requests.declared import takes
-from collbench.requests.sessions import carried_out, measuring_session, predicting_session
+from collbench.requests.sessions import measuring_session, predicting_session, run_to_end
 from collbench.requests.sweeps import (
     SweepRequest,
     find_system,
@@ -30,5 +30,5 @@ def sweep(request: SweepRequest) -> Run:
 
     """
     if request.measured:
-        return carried_out(measuring_session(request).session, request.each)
-    return carried_out(predicting_session(find_system(request.on, places()), request), request.each)
+        return run_to_end(measuring_session(request).session, request.each)
+    return run_to_end(predicting_session(find_system(request.on, places()), request), request.each)

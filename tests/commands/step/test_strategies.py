@@ -12,7 +12,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.commands.step.rows import Trained
 from collbench.commands.step.strategies import choose, strategies
 from collbench.commands.step.strategies.network import batch, first_weights, gradient, held_out, loss, samples_of
-from collbench.commands.step.strategies.trainer import Kept, check_weights, plain_sgd
+from collbench.commands.step.strategies.trainer import Snapshot, check_weights, plain_sgd
 from collbench.commands.step.work import SgdJob
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import UsageError
@@ -53,19 +53,19 @@ def test_data_are_the_same_everywhere_and_only_weights_and_order_are_of_the_seed
 
 def test_weights_that_are_wrong_differ_or_lack_a_batch_are_found() -> None:
     expected = plain_sgd(TINY, RANKS)
-    kept = [Kept(8, 1.0, expected.astype(np.float32))]
+    kept = [Snapshot(8, 1.0, expected.astype(np.float32))]
     assert check_weights(TINY, kept, (4, 4), (b"same", b"same"), expected) is None
     for value in (1.001, np.nan):
         weights = expected.astype(np.float32)
         weights[3] *= value
-        found = check_weights(TINY, [Kept(8, 1.0, weights)], (4, 4), (b"same", b"same"), expected)
+        found = check_weights(TINY, [Snapshot(8, 1.0, weights)], (4, 4), (b"same", b"same"), expected)
         assert found
         assert (found.index, found.wrong) == (3, 1)
     other = check_weights(TINY, kept, (4, 4), (b"same", b"other"), expected)
     assert other
     assert other.rank == 1
     for steps, last in (((4, 3), 8), ((4, 4), 7)):
-        assert "instead of 8" in str(check_weights(TINY, [Kept(last, 1.0, kept[0].weights)], steps, (), expected))
+        assert "instead of 8" in str(check_weights(TINY, [Snapshot(last, 1.0, kept[0].weights)], steps, (), expected))
     assert check_weights(TINY, [], (0, 0), (), expected)
 
 

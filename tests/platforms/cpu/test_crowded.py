@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from typing import NoReturn
 
 import pytest
 
@@ -20,8 +21,8 @@ print({MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_MULTIPLE: "multiple"}[MPI.Que
 
 def test_more_processes_than_cores_are_crowded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A launcher that binds a rank to its core leaves the others' to the others."""
+    parent = os.getppid()
     for own, of_parent, started, crowded in (
-        (2, 2, 1, False),
         (2, 2, 2, False),
         (2, 2, 3, True),
         (1, 8, 8, False),  # each bound to a core
@@ -29,15 +30,14 @@ def test_more_processes_than_cores_are_crowded(monkeypatch: pytest.MonkeyPatch) 
         (2, None, 2, False),  # a container's first process
         (2, None, 3, True),
     ):
-
-        def cores(pid: int, own: int = own, of_parent: int | None = of_parent) -> set[int]:
-            if pid and of_parent is None:
-                raise ProcessLookupError
-            return set(range(of_parent if pid and of_parent else own))
-
-        monkeypatch.setattr(os, "sched_getaffinity", cores)
+        cores = {0: range(own)} | ({parent: range(of_parent)} if of_parent else {})
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid, cores=cores: set(cores.get(pid) or no_such_process()))
         monkeypatch.setattr(processes, "neighbours", lambda started=started: started)
         assert processes.crowded() is crowded, (own, of_parent, started)
+
+
+def no_such_process() -> NoReturn:
+    raise ProcessLookupError
 
 
 def test_mpi_yields_only_where_ranks_share_a_core() -> None:

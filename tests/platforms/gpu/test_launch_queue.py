@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collbench.cases import Sampling
 from collbench.datatypes import DATATYPES
 from collbench.platforms.gpu import timing
 from collbench.platforms.layout import buffers
@@ -68,16 +69,19 @@ def test_an_operation_takes_as_long_however_many_are_in_a_sample(opened: Open) -
 def test_a_sample_of_several_replays_has_as_many_operations(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums in place pile up: two ranks double them with every operation but the first."""
     monkeypatch.setattr(timing, "LAUNCH_QUEUE", 16)
-    machine = Machine(1)
-    platform = opened(machine, in_place=True)
     case = a_case(in_place=True, dtype=DATATYPES["uint32"])
-    for name, replays in (("nccl", 3 * 2), ("ring-events", 3), ("two-shot", 1)):  # a graph each rank, one, and one
-        prepared = prepare(name, case, platform)
-        platform.checker.fill(case, 1)
-        machine.replays = 0
-        platform.clock.time(prepared, 5)
-        assert machine.replays == replays, name
-        for rank in (0, 1):
-            address = buffers(platform.memory, case, rank)[1]
-            got = platform.launcher.fetch(rank, address, case.nbytes).view(np.uint32)
-            assert np.array_equal(got, received(case, rank, 1)[0][1] * np.uint32(2**4)), name
+    # A graph of each rank, one of all, one kernel's, and none where the host drives it.
+    graphs = {"nccl": 3 * 2, "ring-events": 3, "two-shot": 1, "ring-flags": 1, "ring-host": 0}
+    for graph in (True, False):
+        machine = Machine(1)
+        platform = opened(machine, in_place=True, sampling=Sampling(graph=graph))
+        for name, replays in graphs.items():
+            prepared = prepare(name, case, platform)
+            platform.checker.fill(case, 1)
+            machine.replays = 0
+            platform.clock.time(prepared, 5)
+            assert machine.replays == (replays if graph else 0), name
+            for rank in (0, 1):
+                address = buffers(platform.memory, case, rank)[1]
+                got = platform.launcher.fetch(rank, address, case.nbytes).view(np.uint32)
+                assert np.array_equal(got, received(case, rank, 1)[0][1] * np.uint32(2**4)), name

@@ -1,27 +1,26 @@
 """`nvls` and the memory under it, on machines with a switch that tests make up (tools/stand_in/driver.py)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from collbench.algorithms import implementations, needs
+from collbench.algorithms import implementations
 from collbench.algorithms.nvls import REDUCES
-from collbench.cases import Case, Sampling, Sweep
+from collbench.cases import Case, Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.commands.step.measured import measure_steps
 from collbench.commands.step.rows import StepTimes
 from collbench.commands.step.schedules import SCHEDULES
 from collbench.commands.step.work import Step
-from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
+from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import Unsupported
 from collbench.platforms.gpu import cuda
 from collbench.platforms.gpu import memory as gpu_multicast
-from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu.cuda import Cuda
-from collbench.platforms.layout import MemoryLayout
-from collbench.platforms.processes import Alone
+from tests.conftest import case
+from tests.platforms.gpu.opening import Open
 from tools.stand_in.cuda import Machine
 from tools.stand_in.driver import UNDOING, Library
 from tools.stand_in.header import CALLS
@@ -29,28 +28,23 @@ from tools.stand_in.header import CALLS
 NVLS = implementations()["nvls"]
 NBYTES = 100_000
 STEPS = 33  # calls to the driver that make memory for two GPUs, as a test below makes sure
-Open = Callable[..., Any]
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    """Open the platform on a machine with a switch, for a sweep of some implementations."""
+def opened(opened: Open, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """The same on a machine with a switch, for a sweep of some implementations; all memory must be given back."""
     platforms, libraries = [], []
 
     def open_on(devices: int, ranks: int, names: tuple[str, ...] = ("nvls", "two-shot"), **faults: Any) -> Any:
         machine = Machine(devices, nvrtc_version=faults.pop("nvrtc_version", (12, 9)))
         libraries.append(with_switch(machine, monkeypatch, **faults))
-        monkeypatch.setattr(gpu, "load_cupy", machine.cupy)
-        dtypes, redops = (DATATYPES["double"],), (REDUCTIONS["sum"],)
-        wanted = Sweep((COLLECTIVES["allreduce"],), (NBYTES,), dtypes, redops, ranks, names)
-        platforms.append(gpu.open_platform(wanted, MemoryLayout.of(wanted, needs(names, ranks, "gpu")), Alone()))
+        wanted = {"collectives": (COLLECTIVES["allreduce"],), "sizes": (NBYTES,), "dtypes": (DATATYPES["double"],)}
+        platforms.append(opened(machine, ranks=ranks, implementations=names, **wanted))
         return platforms[-1]
 
     yield open_on
-    for platform in platforms:
+    for platform, library in zip(platforms, libraries, strict=True):
         platform.close()
-    for library in libraries:
-        library.machine.stop()
         assert library.empty
         assert not library.machine.blocks
 
@@ -63,17 +57,16 @@ def with_switch(machine: Machine, monkeypatch: pytest.MonkeyPatch, **faults: Any
 
 
 def a_case(ranks: int, nbytes: int, dtype: str = "float", redop: str = "sum", in_place: bool = False) -> Case:
-    reduction = NONE if redop == "none" else REDUCTIONS[redop]
-    return Case(COLLECTIVES["allreduce"], nbytes, DATATYPES[dtype], reduction, 0, ranks, in_place)
+    return case(nbytes=nbytes, ranks=ranks, dtype=DATATYPES[dtype], redop=REDUCTIONS[redop], in_place=in_place)
 
 
-def expect_right(platform: Any, case: Case, name: str = "nvls", calls: int = 2) -> None:
-    implementations()[name].refuse(case)
-    prepared = implementations()[name].prepare(case, platform)
+def expect_right(platform: Any, one: Case, name: str = "nvls", calls: int = 2) -> None:
+    implementations()[name].refuse(one)
+    prepared = implementations()[name].prepare(one, platform)
     for seed in range(calls):
-        platform.checker.fill(case, seed)
+        platform.checker.fill(one, seed)
         platform.clock.time(prepared, 1)
-        assert platform.checker.check(case, seed) is None, f"{case.dtype.name} {case.redop.name} {case.nbytes}"
+        assert platform.checker.check(one, seed) is None, f"{one.dtype.name} {one.redop.name} {one.nbytes}"
 
 
 def test_every_length_is_reduced_on_every_rank(opened: Open) -> None:
@@ -148,26 +141,19 @@ def test_whatever_call_fails_the_memory_is_ordinary_and_nothing_is_kept(monkeypa
         assert not machine.blocks, library.failed
 
 
-def test_every_call_is_made_to_fail_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(2)
-    library = with_switch(machine, monkeypatch)
-    memory, multicast = allocated(machine)
-    assert isinstance(multicast, int)
-    assert len(library.calls) == STEPS
-    assert {*library.calls} | {*UNDOING} == {*CALLS} - {"cuGetErrorString", "cuMemGetAddressRange_v2"}
-    memory.free()
-    memory.free()
-    assert library.empty
-
-
-def test_what_cannot_be_undone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_call_is_made_to_fail_once_and_what_cannot_be_undone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that has failed for good does not keep the process from ending."""
-    machine = Machine(2)
-    library = with_switch(machine, monkeypatch)
-    memory, _ = allocated(machine)
-    library.undoing_fails = True
-    memory.free()
-    assert not library.empty
+    for undoing_fails in (False, True):
+        machine = Machine(2)
+        library = with_switch(machine, monkeypatch)
+        memory, multicast = allocated(machine)
+        assert isinstance(multicast, int)
+        assert len(library.calls) == STEPS
+        assert {*library.calls} | {*UNDOING} == {*CALLS} - {"cuGetErrorString", "cuMemGetAddressRange_v2"}
+        library.undoing_fails = undoing_fails
+        memory.free()
+        memory.free()
+        assert library.empty is not undoing_fails
 
 
 def test_the_switch_adds_every_bucket_of_a_step_where_it_lies(opened: Open) -> None:
@@ -175,7 +161,7 @@ def test_the_switch_adds_every_bucket_of_a_step_where_it_lies(opened: Open) -> N
     platform = opened(2, 2)
     for schedule in (name for name, one in SCHEDULES.items() if "gpu" in one.platforms):
         for in_place in (False, True):
-            case = replace(a_case(2, 10_000, in_place=in_place), work=Step(3, 8, schedule, bucket=4096))
-            (result,) = measure_steps(case, [NVLS], platform, Sampling(iters=1, region=0.0))
+            step = replace(a_case(2, 10_000, in_place=in_place), work=Step(3, 8, schedule, bucket=4096))
+            (result,) = measure_steps(step, [NVLS], platform, Sampling(iters=1, region=0.0))
             assert isinstance(result, StepTimes), result
             assert result.right, f"{schedule}: {result.wrong}"

@@ -161,22 +161,6 @@ def test_nccl_connects_its_ranks_before_anything_is_captured(opened: Open) -> No
     assert platform.checker.check(a_case(), 1) is None, "one operation was carried out"
 
 
-def test_so_many_launches_are_so_many_operations(opened: Open) -> None:
-    """In place the sums pile up, in graphs and without."""
-    case = a_case(in_place=True, dtype=DATATYPES["uint32"])
-    for graph in (True, False):
-        platform = opened(Machine(1), in_place=True, sampling=Sampling(graph=graph))
-        for name in ("nccl", "ring-host", "ring-events", "ring-flags", "two-shot"):
-            prepared = prepare(name, case, platform)
-            platform.checker.fill(case, 1)
-            platform.clock.time(prepared, 3)
-            for rank in (0, 1):
-                got = platform.launcher.fetch(rank, buffers(platform.memory, case, rank)[1], case.nbytes).view(
-                    np.uint32
-                )
-                assert np.array_equal(got, received(case, rank, 1)[0][1] * np.uint32(4)), f"{name}, {graph=}"
-
-
 def test_the_time_that_the_host_takes_to_enqueue_is_not_measured(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """All ranks are held back until the last is enqueued, and until every process has enqueued its own."""
     machine = Machine(3)

@@ -1,17 +1,16 @@
 """The logs of traced kernels: what they say, and that every hand-written implementation keeps them."""
 
 import ctypes
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from collbench.algorithms import direct, implementations
-from collbench.cases import PACK, Case, Sampling
+from collbench.cases import PACK, Sampling
 from collbench.host.cache import cache_folder
 from collbench.measure.tracing import explain
 from collbench.platforms import compiler, tracelog
-from collbench.platforms.interface import Platform
 from collbench.platforms.layout import grid
 from collbench.results import Explanation
 from collbench.results.collectives import ADDED, MOVED, PHASES, PUBLISHED, WAITED
@@ -71,10 +70,14 @@ def test_a_full_log_says_how_much_it_lost_and_blocks_that_did_nothing_have_no_tr
     assert tracelog.tracks({0: np.zeros(4, tracelog.LOG)}) == []
 
 
-def explained(platform: Platform, one: Case, name: str) -> Any:
-    """The one result of an implementation."""
-    (result,) = explain(one, [implementations()[name]], platform, TRACED)
-    return result
+def explained(opened: Open, names: Sequence[str], nbytes: int) -> list[Explanation]:
+    """Results of two ranks that share a GPU, one for each implementation."""
+    platform = opened(Machine(1), ranks=2, sizes=(nbytes,), implementations=names, sampling=TRACED)
+    results = []
+    for result in explain(case(nbytes=nbytes), [implementations()[name] for name in names], platform, TRACED):
+        assert isinstance(result, Explanation), result
+        results.append(result)
+    return results
 
 
 @pytest.mark.parametrize(
@@ -87,11 +90,7 @@ def explained(platform: Platform, one: Case, name: str) -> Any:
 )
 def test_every_rung_says_where_its_time_goes(names: tuple[str, ...], opened: Open) -> None:
     """Every rank has a track; its spans add up to its sums, and lie within it."""
-    one = case(nbytes=20000, ranks=2)
-    platform = opened(Machine(devices=1), ranks=2, sizes=(one.nbytes,), implementations=names, sampling=TRACED)
-    for name in names:
-        result = explained(platform, one, name)
-        assert isinstance(result, Explanation), result
+    for name, result in zip(names, explained(opened, names, 20000), strict=True):
         assert {track.rank for track in result.tracks} == {0, 1}, name
         for track in result.tracks:
             for phase in PHASES:
@@ -107,11 +106,7 @@ def test_every_rung_says_where_its_time_goes(names: tuple[str, ...], opened: Ope
 def test_a_ring_publishes_once_a_hop(opened: Open) -> None:
     """One to start, ranks - 2 that add, one that completes, ranks - 2 that pass on, one that only takes."""
     ranks = 2
-    one = case(nbytes=4096, ranks=ranks)
-    platform = opened(
-        Machine(devices=1), ranks=ranks, sizes=(one.nbytes,), implementations=("ring-flags",), sampling=TRACED
-    )
-    result = explained(platform, one, "ring-flags")
+    (result,) = explained(opened, ["ring-flags"], 4096)
     for track in result.tracks:
         words = [span.phase for span in track.spans]
         assert words.count(PUBLISHED) == 2 * ranks - 1
@@ -121,13 +116,9 @@ def test_a_ring_publishes_once_a_hop(opened: Open) -> None:
 
 def test_logs_of_one_implementation_are_not_taken_for_anothers(opened: Open) -> None:
     """One that uses fewer blocks than the one before it shows no blocks of that."""
-    names = ("ring-pipelined", "two-shot")
-    one = case(nbytes=400000, ranks=2)
-    platform = opened(Machine(1), ranks=2, sizes=(one.nbytes,), implementations=names, sampling=TRACED)
-    many, few = explain(one, [implementations()[name] for name in names], platform, TRACED)
-    assert isinstance(many, Explanation)
-    assert isinstance(few, Explanation)
-    assert len(few.tracks) == 2 * grid(-(-one.nbytes // 2 // PACK), direct.THREADS, direct.BLOCKS)[1]
+    nbytes = 400000
+    many, few = explained(opened, ["ring-pipelined", "two-shot"], nbytes)
+    assert len(few.tracks) == 2 * grid(-(-nbytes // 2 // PACK), direct.THREADS, direct.BLOCKS)[1]
     assert len(many.tracks) > len(few.tracks)
 
 

@@ -31,7 +31,7 @@ _HEARTBEAT = 0.5  # seconds between two signs of life
 Weights = NDArray[np.float32]
 
 
-class Kept(NamedTuple):
+class Snapshot(NamedTuple):
     """The shared weights after an update; a version is the number of batches that went into them, of all ranks."""
 
     version: int
@@ -58,7 +58,7 @@ class Training(ABC):
         self.gradients = np.zeros(self.job.weights)  # the sum of those of this rank
         self.seconds = 0.0  # of training so far
         self.spoils: list[bool] = []  # by turn, whether this rank was off its core
-        self.kept: list[Kept] = []
+        self.snapshots: list[Snapshot] = []
         self.age = 0  # updates between reading weights and changing them, the sum over this rank's steps
         self.weights = first_weights(self.job).copy()
         self._spare = np.empty(self.job.weights, np.float32)
@@ -112,7 +112,7 @@ class Training(ABC):
         """Keep the shared weights as they are now if they are due for the loss curve, after an update of a version."""
         total = self.job.steps * self.ranks
         if before * POINTS // total < version * POINTS // total:
-            self.kept.append(Kept(version, time.perf_counter(), weights.copy()))
+            self.snapshots.append(Snapshot(version, time.perf_counter(), weights.copy()))
 
     def digest(self) -> bytes:
         """Return a digest of this rank's copy of the shared weights; of no copy, nothing."""
@@ -143,7 +143,7 @@ def plain_sgd(job: SgdJob, ranks: int) -> NDArray[np.float64]:
 
 def check_weights(
     job: SgdJob,
-    kept: Sequence[Kept],
+    snapshots: Sequence[Snapshot],
     steps: Sequence[int],
     digests: Sequence[bytes],
     expected: NDArray[np.float64],
@@ -152,20 +152,20 @@ def check_weights(
 
     Args:
         job: The training job.
-        kept: The weights that were kept, the last ones last.
+        snapshots: The weights at some moments, the last ones last.
         steps: The steps of every rank.
         digests: Digests of the weights that every rank holds.
         expected: What the weights must be.
 
     """
-    version, wanted = kept[-1].version if kept else 0, job.steps * len(steps)
-    if not version == sum(steps) == wanted:
-        words = f"{version} batches in the weights, and {sum(steps)} made, instead of {wanted}"
+    version, expected_steps = snapshots[-1].version if snapshots else 0, job.steps * len(steps)
+    if not version == sum(steps) == expected_steps:
+        words = f"{version} batches in the weights, and {sum(steps)} made, instead of {expected_steps}"
         return WeightMismatch(0, str(version), 0, "", words, 0.0, 0)
     for rank, digest in enumerate(digests):
         if digest != digests[0]:
             return WeightMismatch(rank, str(version), 0, "", "other weights than rank 0 has", 0.0, 0)
-    weights = kept[-1].weights
+    weights = snapshots[-1].weights
     largest_change, largest = np.abs(expected - first_weights(job)).max(), np.abs(expected).max()
     bound = TOLERANCE * float(largest_change) + ROUNDING * version * float(largest)
     wrong = ~(np.abs(weights - expected) <= bound)  # so that NaN is wrong
