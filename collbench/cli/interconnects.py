@@ -3,6 +3,7 @@
 `collbench predict A,B,...` prints them for what it is given, `collbench compare` for runs of different machines.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -47,14 +48,17 @@ def side_by_side(
 
     if len(set(names)) < len(names):
         raise UsageError(f"{','.join(names)} names a system twice; name each once")
-    systems = [launched_in_graph(find_system(name)) if graph else find_system(name) for name in names]
+    systems = [find_system(name) for name in names]
+    if graph:
+        systems = [launched_in_graph(system) for system in systems]
     request = made(SweepRequest, options, on=",".join(names))
     ranks, ranks_in_words = _ranks(systems, request)
     every = []
     for name, system in zip(short_names(names), systems, strict=True):
-        own = replace(request, ranks=ranks, nodes=-(-ranks // system.gpus)) if ranks else request
-        part, sweep = predicted_sweep(system, own)
-        folder = options["out"] / name.replace("/", "-") if options["out"] else None
+        if ranks:
+            request = replace(request, ranks=ranks, nodes=math.ceil(ranks / system.gpus))
+        part, sweep = predicted_sweep(system, request)
+        folder = options["out"] and options["out"] / name.replace("/", "-")
         with Session(Modelled(part, sweep, what_ifs), sweep, launched(), folder, modelled=True) as session:
             results = list(session.run())
         if session.leader and folder and STANDARD not in (options["as_json"], options["as_csv"]):
@@ -76,9 +80,10 @@ def side_by_side(
 
 def _ranks(systems: Sequence[System], request: SweepRequest) -> tuple[int | None, str]:
     """Return the number of ranks of all, None where each has its own, and how to have others in words."""
-    if request.nodes or request.ranks or request.ranks_per_node:
-        whole = None if request.nodes or request.ranks_per_node else request.ranks
-        return whole, "ranks as they were requested"
+    if request.nodes or request.ranks_per_node:
+        return None, "ranks as they were requested"
+    if request.ranks:
+        return request.ranks, "ranks as they were requested"
     ranks = common_ranks(systems)
     if ranks is None:
         return None, "each has its own number of ranks, since none is possible on all; --ranks for another"
@@ -98,10 +103,12 @@ def _selected(request: SweepRequest) -> Chosen | None:
 
 def show(tables: Sequence[Table], what_ifs: Sequence[str] = ()) -> None:
     """Print who is fastest, where and by how much, then every table, and what the columns mean."""
-    changed = f"with {', '.join(what_ifs)} on all, " if what_ifs else ""
+    answer = "answer: "
+    if what_ifs:
+        answer += f"with {', '.join(what_ifs)} on all, "
     for table in tables:
-        of_several = f"{table.title}: " if len(tables) > 1 else ""
-        click.echo(f"answer: {changed}{of_several}{table.verdict()[0]}")
+        title = f"{table.title}: " if len(tables) > 1 else ""
+        click.echo(f"{answer}{title}{table.verdict()[0]}")
     click.echo()
     printed: list[str] = []
     for table in tables:
@@ -127,12 +134,12 @@ def _head(table: Table) -> Iterator[str]:
 
 def as_json(tables: Sequence[Table]) -> list[dict[str, Any]]:
     """Return a record for each table: what is compared, the rows, and the verdict in sentences."""
-    found = []
+    records = []
     for table in tables:
         interconnects = [
             {"name": one.name, "title": one.title, "origin": one.origin, "ranks": count, "remarks": one.remarks}
             for one, count in zip(table.interconnects, table.ranks, strict=True)
         ]
         rows = {"interconnects": interconnects, "rows": table.records(), "verdict": table.verdict()}
-        found.append({"case": table.title} | rows)
-    return found
+        records.append({"case": table.title} | rows)
+    return records

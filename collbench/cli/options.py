@@ -151,18 +151,23 @@ def completed(
     Names are a function, or where they are, as `datatypes.REDUCTIONS`, which is imported only then.
     """
 
-    def known() -> Iterable[str]:
+    def choices() -> Iterable[str]:
         yield from (word for word in metavar.split("|") if word.islower())
-        found: Any = names
+        registry: Any = names
         if isinstance(names, str):
             module, _, name = names.rpartition(".")
-            found = getattr(import_module(f"collbench.{module}"), name) if name else ()
-        yield from found() if callable(found) else found
+            registry = name and getattr(import_module(f"collbench.{module}"), name)
+        if callable(registry):
+            registry = registry()
+        yield from registry
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
-        given = before.split(",")
-        return [f"{before}{comma}{name}" for name in known() if name.startswith(last) and name not in given]
+        begun, last = "", incomplete
+        if several:
+            last = incomplete.rpartition(",")[2]
+            begun = incomplete.removesuffix(last)
+        typed = begun.split(",")
+        return [begun + name for name in choices() if name.startswith(last) and name not in typed]
 
     return complete
 
@@ -204,21 +209,20 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
 
     def __init__(self, word: Word) -> None:
         self._opt = word.opt
+        self._kinds = get_args(word.kind) or (word.kind,)
         self._plain: Any = click.STRING
-        kinds = get_args(word.kind) or (word.kind,)
-        if word.opt.unit:
-            self._read = word.opt.unit.read if word.opt.unit in (DURATION, FRACTION) else None
-        else:
+        if not word.opt.unit:
             plain: dict[Any, Any] = {bool: click.INT, Path: PATH, str: click.STRING, int: click.INT, float: click.FLOAT}
-            self._plain = next((plain[kind] for kind in plain if kind in kinds), click.STRING)
-            self._read = (lambda number, option: number > 0) if bool in kinds else None
-        self.name = word.opt.unit.name.lower() if word.opt.unit else self._plain.name
+            self._plain = next((plain[kind] for kind in plain if kind in self._kinds), click.STRING)
+        self.name = (word.opt.unit or self._plain).name.lower()
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         """Return the value; UsageError where it is impossible."""
         value = self._plain.convert(value, parameter, context)
         self._opt.refuse(value)
-        return self._read(value, self._opt.name) if self._read else value
+        if self._opt.unit in (DURATION, FRACTION):
+            return self._opt.read(value)
+        return value > 0 if bool in self._kinds and not self._opt.unit else value
 
 
 def options_of(request: Any, only: str = "", **defaults: Any) -> list[click.Parameter]:
@@ -237,18 +241,22 @@ def options_of(request: Any, only: str = "", **defaults: Any) -> list[click.Para
 def option_of(word: Word) -> click.Option:
     """Return the option that a word declares."""
     opt, meaning = word.opt, word.opt.help
-    required, switch = word.default is MISSING, word.kind is bool and bool(opt.metavar)
+    required = word.default is MISSING
     unsaid = required or word.default in (None, "", ())
     if unsaid and opt.usual:
         meaning = f"{meaning}  [default: {opt.usual}]"
-    usual = None if required else int(word.default) if switch else word.default
-    more: dict[str, Any] = {"default": usual, "show_default": not unsaid, "required": required}
-    if word.kind is bool and not switch:
+    more: dict[str, Any] = {"required": required, "show_default": not unsaid}
+    if not required:
+        more["default"] = word.default
+    if word.kind is bool and not opt.metavar:
         more["is_flag"] = True
     else:
-        metavar = opt.metavar or "|".join(opt.choices) or (opt.unit.name if opt.unit else "")
+        metavar = opt.metavar or "|".join(opt.choices) or getattr(opt.unit, "name", "")
         more |= {"type": _Value(word), "metavar": metavar or None, "multiple": get_origin(word.kind) is Sequence}
         more["shell_complete"] = completed(opt.complete, opt.unit is NAMES, metavar)
+        # A switch that is typed as a number, as `-G 0` of nccl-tests.
+        if word.kind is bool:
+            more["default"] = int(word.default)
     if word.name == "out":
         more["callback"] = _no_reduction
     return option(f"{opt.names} {word.name}", meaning, **more | dict(opt.click))

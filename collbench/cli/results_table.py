@@ -48,7 +48,9 @@ class Compared(NamedTuple):
     def problem(self) -> str:
         """Why there is no time; some tools print a row without one."""
         result = self.result
-        return result.problem or ("" if result.typical > 0 else remarks("no time", result))
+        if result.problem or result.typical > 0:
+            return result.problem
+        return remarks("no time", result)
 
     @property
     def digits(self) -> int:
@@ -76,11 +78,14 @@ def _busbw(row: Compared) -> str:
     return "" if row.result.note.shared else _rate(row, row.result.busbw)
 
 
-def _halfwidth(row: Compared) -> str:
-    """Return half the interval of the median as a percentage of it; nothing where there are too few samples."""
-    half = row.result.relative_halfwidth if isinstance(row.result, Observed) else math.inf
-    if not math.isfinite(half):
-        return ""
+def _halfwidth(row: Compared) -> float | None:
+    """Return half the interval of the median over the median; None where there are too few samples."""
+    if isinstance(row.result, Observed) and math.isfinite(row.result.relative_halfwidth):
+        return row.result.relative_halfwidth
+    return None
+
+
+def _percentage(half: float) -> str:
     if half >= 10:
         return ">999%"
     return f"{half:.1%}" if half < 0.1 else f"{half:.0%}"
@@ -88,7 +93,7 @@ def _halfwidth(row: Compared) -> str:
 
 SIZE: Column[Compared] = Column("size", lambda row: row.result.case.nbytes, format_size, form=">9")
 TIME: Column[Compared] = Column("time", lambda row: format_seconds(row.result.typical, row.digits), form=">9")
-INTERVAL: Column[Compared] = Column("± 95 %", _halfwidth, importance=10, form=">7")
+INTERVAL: Column[Compared] = Column("± 95 %", _halfwidth, _percentage, 10, ">7")
 ALGBW: Column[Compared] = Column("algbw", lambda row: _rate(row, row.result.algbw), importance=3, form=">8")
 BUSBW: Column[Compared] = Column("busbw", _busbw, importance=11, form=">8")
 PROBLEM: Callable[[Compared], str] = attrgetter("problem")
@@ -174,9 +179,12 @@ def _part(name: str, importance: int = ALWAYS, form: str = ">8") -> Column[Expla
 
 def _explained(result: Explanation) -> str:
     """Return what else there is to say of a row that shows where the time goes."""
-    unseen = "" if result.tracks else "the inside of a library is not seen"
-    disturbed = result.check if result.disturbed else ""
-    return "; ".join(filter(None, [unseen, result.altered, disturbed, str(result.note.brief)]))
+    remarks = [result.altered, str(result.note.brief)]
+    if result.disturbed:
+        remarks.insert(1, result.check)
+    if not result.tracks:
+        remarks.insert(0, "the inside of a library is not seen")
+    return "; ".join(filter(None, remarks))
 
 
 EXPLAIN: Table[Explanation] = Table(
@@ -204,7 +212,9 @@ def remarks(check: str, result: Timed) -> str:
 def legend_lines(results: Iterable[Result]) -> list[str]:
     """Return a line below the table for each thing in it that only some tables have."""
     results = list(results)
-    lines = [ESTIMATE] if any(result.estimate is not None for result in results) else []
+    lines = []
+    if any(result.estimate is not None for result in results):
+        lines.append(ESTIMATE)
     if sharing := next((result.note.shared for result in results if result.note.shared), None):
         lines.append(SHARED.format(sharing=sharing))
     return lines
@@ -212,8 +222,9 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
 
 def spread_legend(results: Iterable[Result]) -> str:
     """Return what the percentiles are of."""
-    what = sample_in_words(results)
-    return f"min, p95, p99, max: of the samples{f', each {what}, which differ by more' if what else ''}"
+    if what := sample_in_words(results):
+        return f"min, p95, p99, max: of the samples, each {what}, which differ by more"
+    return "min, p95, p99, max: of the samples"
 
 
 def _relative_halfwidth(result: Timed) -> float:
@@ -247,11 +258,11 @@ WIRES: Table[Tradeoff] = Table(
 )
 
 
-def wires_table(found: Sequence[Tradeoff]) -> Iterator[str]:
+def wires_table(tradeoffs: Sequence[Tradeoff]) -> Iterator[str]:
     """Yield a title and a row for each wire format, for each kind of case: time saved against error introduced."""
-    for title in dict.fromkeys(one.case.title for one in found):
-        rows = [one for one in found if one.case.title == title]
-        rounds = next((f", {counted(one.study.rounds, 'round')}" for one in rows if one.study), "")
+    for title in dict.fromkeys(row.case.title for row in tradeoffs):
+        rows = [row for row in tradeoffs if row.case.title == title]
+        rounds = next((f", {counted(row.study.rounds, 'round')}" for row in rows if row.study), "")
         yield f"\nwires, {title}, at {format_size(rows[0].case.nbytes)}{rounds}"
         yield WIRES.heading()
         yield from map(WIRES.row, rows)

@@ -29,14 +29,16 @@ from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
 
 
-class Prepared(NamedTuple):
+class PreparedSession(NamedTuple):
     """A session that has not been entered yet, and what its user should know of it."""
 
     session: Session
     remarks: list[str]
 
 
-def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | None] = lambda sweep: None) -> Prepared:
+def measuring_session(
+    request: SweepRequest, usual: Callable[[Sweep], Path | None] = lambda sweep: None
+) -> PreparedSession:
     """Return the session that measures the request, with the ranks of an outside launcher if there are any.
 
     Args:
@@ -52,14 +54,15 @@ def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | Non
     joined = launched()
     libraries = _mpi_libraries(request, joined)
     platform, sweep = measured_sweep(request, joined, max(1, len(libraries)))
-    remark = "" if request.last else cut_short(sweep, platform)
-    remarks = [remark] if remark else []
-    if not libraries:
-        return Prepared(Session(platform, sweep, joined, request.folder or usual(sweep)), remarks)
-    if platform != LIBRARY_PLATFORM:
-        raise UsageError(f"--mpi names libraries of ranks on a CPU, and --on auto takes the {platform}; add --on cpu")
-    ranks = MultiLibrary(sweep, libraries)
-    return Prepared(Session(ranks, ranks.sweep, joined, request.folder or usual(ranks.sweep)), remarks)
+    ranks: str | MultiLibrary = platform
+    if libraries:
+        if platform != LIBRARY_PLATFORM:
+            auto = f"--on auto takes the {platform}"
+            raise UsageError(f"--mpi names libraries of ranks on a CPU, and {auto}; add --on cpu")
+        ranks = MultiLibrary(sweep, libraries)
+        sweep = ranks.sweep
+    session = Session(ranks, sweep, joined, request.folder or usual(sweep))
+    return PreparedSession(session, cut_short(request, sweep, platform))
 
 
 def resuming_session(path: Path) -> Session | None:
@@ -76,12 +79,15 @@ def resuming_session(path: Path) -> Session | None:
     if wrong := complaint():
         raise UsageError(wrong)
     joined = launched()
-    path = path / NAME if path.is_dir() else path
+    if path.is_dir():
+        path /= NAME
     existing = ResumedRun.of(path, _content(path, joined))
-    if (joined[1] if joined else 0) != (processes := existing.header.processes):
-        before = f"by {processes} processes of a launcher" if processes else "by ranks that collbench started"
-        start = f"start {processes} with the launcher" if processes else "start it without a launcher"
-        raise UsageError(f"{path} was measured {before}; to resume it, {start}")
+    processes = existing.header.processes
+    if processes != (joined or (0, 0))[1]:
+        how = "by ranks that collbench started; to resume it, start it without a launcher"
+        if processes:
+            how = f"by {processes} processes of a launcher; to resume it, start {processes} with the launcher"
+        raise UsageError(f"{path} was measured {how}")
     if existing.complete:
         return None
     return Session(existing.header.topology.platform, existing.sweep, joined, None, existing=existing)
@@ -99,8 +105,10 @@ def everyone(joined: Launched) -> Team:
 def _content(path: Path, joined: Launched) -> bytes:
     """Return the bytes of a run file, under a launcher as the first process reads them."""
     team = everyone(joined)
+    content = b""
     with team.agreeing():
-        content = b"".join(line for _, line in read_lines(path, RunFileError)) if team.leader else b""
+        if team.leader:
+            content = b"".join(line for _, line in read_lines(path, RunFileError))
     return bytes(team.broadcast(content))
 
 

@@ -172,9 +172,10 @@ def test_the_default_sweep_ends_where_memory_does(monkeypatch: pytest.MonkeyPatc
     from collbench.requests.sweeps import SweepRequest, cut_short, measured_sweep
 
     monkeypatch.setattr(window, "room", lambda: window.Room(200 * 2**20, "this machine", "end what takes it"))
-    _, sweep = measured_sweep(SweepRequest(on="cpu"))
+    request = SweepRequest(on="cpu")
+    _, sweep = measured_sweep(request)
     assert 2**20 <= sweep.sizes[-1] < cpu.PLATFORM.largest
-    assert "larger messages do not fit in the memory that is free here" in cut_short(sweep, "cpu")
+    assert "larger messages do not fit in the memory that is free here" in cut_short(request, sweep, "cpu")[0]
     with pytest.raises(PlatformError, match=r"need .* of shared memory and this machine has"):
         measured_sweep(SweepRequest(on="cpu", maxbytes="128M"))
 
