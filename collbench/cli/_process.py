@@ -32,28 +32,19 @@ class Unwritable(Exception):
 
 
 class _Output(io.FileIO):
-    """Raises Unwritable once, and takes the rest for lost."""
+    """Standard output, which raises Unwritable once, and standard error, whose loss must not end a measurement."""
 
     lost = False
 
     def write(self, data: Any) -> int:
         """Write as FileIO does, and raise Unwritable where it cannot."""
-        if self.lost:
-            return len(data)
-        try:
-            return super().write(data)
-        except OSError as error:
-            self.lost = True
-            raise Unwritable(error) from None
-
-
-class _Messages(io.FileIO):
-    """Standard error, whose loss must not end a measurement."""
-
-    def write(self, data: Any) -> int:
-        """Write as FileIO does where that is possible."""
-        with contextlib.suppress(OSError):
-            return super().write(data)
+        if not self.lost:
+            try:
+                return super().write(data)
+            except OSError as error:
+                if self.fileno() == 1:
+                    self.lost = True
+                    raise Unwritable(error) from None
         return len(data)
 
 
@@ -99,7 +90,7 @@ def prepare() -> None:
     if sys.stdout is sys.__stdout__:
         sys.stdout = _text(io.BufferedWriter(_Output(1, "w", closefd=False)), sys.stdout)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr)
+        sys.stderr = _text(_Output(2, "w", closefd=False), sys.stderr)
 
 
 def _text(binary: Any, before: Any) -> io.TextIOWrapper:

@@ -37,6 +37,7 @@ class Commands(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command:
         """Import one command, or make the one whose name has the ending of a family; UsageError if there is none."""
+        # Such a family has more names than a list would help with: all_reduce_perf, and every alias of a collective.
         for path, suffix in modules("commands/*/*.py", _SUFFIX):
             if name.endswith(suffix[1]):
                 family: Any = imported(path)

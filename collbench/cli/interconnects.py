@@ -26,10 +26,10 @@ from collbench.cli.options import STANDARD, given, made, print_answer
 from collbench.cli.running import say_where
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
-from collbench.measure.session import Session
 from collbench.present.terminal import lines
 from collbench.requests.notices import is_leader
-from collbench.requests.sweeps import SweepRequest, find_system, predicted_sweep
+from collbench.requests.sessions import predicting_session
+from collbench.requests.sweeps import SweepRequest, find_system
 from collbench.results import timed
 from collbench.topology.system import System, launched_in_graph
 from collbench.units import counted, printable
@@ -44,8 +44,6 @@ def side_by_side(
     names: Sequence[str], options: Mapping[str, Any], what_ifs: tuple[str, ...], graph: bool = False
 ) -> int:
     """Predict every system, and print them as a table for each kind of case; the exit status."""
-    from collbench.measure.predicted import Modelled
-
     if len(set(names)) < len(names):
         raise UsageError(f"{','.join(names)} names a system twice; name each once")
     systems = [find_system(name) for name in names]
@@ -57,11 +55,11 @@ def side_by_side(
     for name, system in zip(short_names(names), systems, strict=True):
         if ranks:
             request = replace(request, ranks=ranks, nodes=math.ceil(ranks / system.gpus))
-        part, sweep = predicted_sweep(system, request)
-        folder = options["out"] and options["out"] / name.replace("/", "-")
-        with Session(Modelled(part, sweep, what_ifs), sweep, launched(), folder, modelled=True) as session:
+        if options["out"]:
+            request = replace(request, out=options["out"] / name.replace("/", "-"))
+        with predicting_session(system, request, what_ifs=what_ifs) as session:
             results = list(session.run())
-        if session.leader and folder and STANDARD not in (options["as_json"], options["as_csv"]):
+        if session.path and STANDARD not in (options["as_json"], options["as_csv"]):
             say_where(session, options["plot"])
         skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if row.reason]
         every.append(Interconnect(name, session.topology, tuple(timed(results)), tuple(dict.fromkeys(skipped))))
@@ -96,7 +94,8 @@ def _selected(request: SweepRequest) -> Chosen | None:
         return None
     names: set[str] = set()
     for platform in ("gpu", "cpu"):
-        with suppress(UsageError):  # there may be such implementations on the other platform
+        # What one platform has no implementation for, the other may.
+        with suppress(UsageError):
             names.update(choose(request.implementations, platform))
     return lambda implementation: implementation in names or implementation.partition("@")[0] in names
 

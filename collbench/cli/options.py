@@ -64,9 +64,10 @@ def try_output(path: Path | None, option: str, folder: Path | None) -> None:
             if path.is_file() or path.is_dir():
                 path.open("ab").close()
             return
-        place = path.resolve()  # of a link that leads nowhere, what it would lead to
-        place.open("ab").close()
-        place.unlink(missing_ok=True)
+        # Of a link that leads nowhere, the file that it would lead to is made and removed, not the link.
+        target = path.resolve()
+        target.open("ab").close()
+        target.unlink(missing_ok=True)
 
 
 def out_option(meaning: str, metavar: str = "FILE", **more: Any) -> click.Option:
@@ -80,7 +81,8 @@ def folder_option(what: str) -> click.Option:
 
 
 def _no_reduction(context: click.Context, parameter: click.Parameter, folder: Path | None) -> Path | None:
-    from collbench.datatypes import REDUCTIONS  # here: --help needs none of it, and no NumPy
+    # Imported here, since --help needs none of it, and no NumPy.
+    from collbench.datatypes import REDUCTIONS
 
     reduces = any(other.name == "redop" for other in context.command.params)
     if reduces and folder and {name.strip() for name in str(folder).split(",")} <= {*REDUCTIONS, "all"}:

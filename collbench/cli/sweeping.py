@@ -138,7 +138,7 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
         if len({result.implementation for result in compared}) > 1 and kind in ranges:
             lines.insert(0, fastest_in_words(ranges[kind], expected))
 
-        # What memory allows is known of the largest message alone: smaller ones stay in a cache.
+        # At the largest size: how much of what memory allows the fastest implementation reaches.
         if limit := measured_roofline(results, kind):
             case = replace(kind, nbytes=max(limit.copy_times))
             for row in fastest_by_size(row for row in compared if row.case == case).values():

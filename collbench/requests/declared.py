@@ -160,9 +160,10 @@ def takes(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T
         def called(*values: P.args, **words: P.kwargs) -> T:
             return function(request(*values, **words))
 
-        own = inspect.signature(request)
-        parameters = [each.replace(annotation=kinds[each.name]) for each in own.parameters.values()]
-        shown = own.replace(parameters=parameters, return_annotation=get_type_hints(function)["return"])
+        # Help and notebooks show the types alone, and not the declarations that Annotated carries.
+        signature = inspect.signature(request)
+        parameters = [each.replace(annotation=kinds[each.name]) for each in signature.parameters.values()]
+        shown = signature.replace(parameters=parameters, return_annotation=get_type_hints(function)["return"])
         text, returns, rest = inspect.cleandoc(function.__doc__ or "").partition("\nReturns:")
         called.__signature__ = shown  # type: ignore[attr-defined]
         called.__doc__ = "\n".join([text, *_arguments(declared(request)), f"{returns}{rest}"])

@@ -54,6 +54,7 @@ def measuring_session(
     joined = launched()
     libraries = _mpi_libraries(request, joined)
     platform, sweep = measured_sweep(request, joined, max(1, len(libraries)))
+    # Ranks of every library are there at the same time, as Interleaving measures them in turn.
     ranks: str | MultiLibrary = platform
     if libraries:
         if platform != LIBRARY_PLATFORM:
@@ -76,8 +77,6 @@ def resuming_session(path: Path) -> Session | None:
         UsageError: It cannot be resumed, or not here.
 
     """
-    if wrong := complaint():
-        raise UsageError(wrong)
     joined = launched()
     if path.is_dir():
         path /= NAME
@@ -133,7 +132,8 @@ def predicting_session(
     what_ifs: Sequence[str] = (),
 ) -> Session:
     """Return the session that predicts the request on that system; `usual` as in `measuring_session`."""
-    from collbench.measure.predicted import Modelled  # the model takes as long to import as all the rest
+    # Imported here, since the model takes as long as all the rest.
+    from collbench.measure.predicted import Modelled
 
     part, sweep = predicted_sweep(system, request)
     folder = request.folder or usual(part, sweep)
@@ -147,5 +147,6 @@ def carried_out(session: Session, each: Callable[[Result], object] | None = None
             if each:
                 each(result)
     if advice := disturbed_in_words(session.results):
-        warnings.warn(advice, Notice, stacklevel=4)  # at the call of `collbench.sweep`
+        # Four frames up is the user's call of `collbench.sweep`.
+        warnings.warn(advice, Notice, stacklevel=4)
     return session.as_run()

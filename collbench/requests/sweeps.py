@@ -282,6 +282,7 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
     starts = 1 if joined else request.starts or 0  # 0: as often as is usual
     names = _implementations(request, platform, joined)
 
+    # How far a default sweep goes is a matter of memory, which depends on all the rest of the sweep.
     def sweep_to(largest: int) -> Sweep:
         return request.on_ranks(ranks, names, largest, starts)
 
@@ -293,7 +294,7 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
     else:
         sweep = _largest_that_fits(sweep_to, platform, sets)
 
-    # Every start of the ranks keeps its memory until the end; where that is too much, they are started once.
+    # All starts of the ranks hold memory at the same time; where that is too much, ranks are started once.
     if not starts:
         try:
             _refuse_too_large(sweep, platform, copies * USUAL_STARTS)
@@ -403,7 +404,8 @@ def cut_short(request: SweepRequest, sweep: Sweep, platform: str) -> list[str]:
 
 def find_system(name: str, others: Sequence[str] = ()) -> System:
     """Return the preset or described system of that name; UsageError with all choices, `others` among them."""
-    from collbench.topology import files  # here: what is measured needs no described system
+    # Imported here, since what is measured needs no described system.
+    from collbench.topology import files
 
     if not name.endswith(".toml") and name not in files.names():
         raise unknown("--on" if others else "system", name, (*others, *files.names(), "FILE.toml"))

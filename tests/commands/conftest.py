@@ -1,5 +1,6 @@
 """What tests of commands share: one real sweep, and ranks whose times are made up."""
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from click.testing import Result
 
 from collbench.errors import CollbenchError
 from tests.commands.made_up_ranks import made_up_ranks
-from tests.conftest import carried_out, of_a_user
+from tests.conftest import ROOT, carried_out, of_a_user
 
 __all__ = ["made_up_ranks"]
 
@@ -35,6 +36,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     assert done.returncode == 0, done.stderr
     (folder,) = (start / "results" / "runs").iterdir()
     return Whole(done, start, folder)
+
+
+@pytest.fixture
+def broken_ring(tmp_path: Path) -> Path:
+    """Kernels of which ring-flags leaves the rest of a message out."""
+    kernels = shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    right, wrong = "count - tail, world.ranks);", "0, world.ranks);"
+    text = (kernels / "ring.cu").read_text()
+    assert right in text
+    (kernels / "ring.cu").write_text(text.replace(right, wrong))
+    return kernels
 
 
 def refusal(result: Result, status: int = 2) -> str:

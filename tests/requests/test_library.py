@@ -243,9 +243,11 @@ USUAL: dict[str, dict[str, object]] = {
 
 def options_of(name: str) -> Iterator[click.Option]:
     """The options of the command of that name that are parameters of the function, too."""
-    command = group.get_command(None, name.rstrip("_"))  # type: ignore[arg-type]
-    for option in command.params if command else ():
-        if isinstance(option, click.Option) and option.name in inspect.signature(getattr(collbench, name)).parameters:
+    if name == "read":
+        return
+    parameters = inspect.signature(getattr(collbench, name)).parameters
+    for option in group.get_command(None, name.rstrip("_")).params:  # type: ignore[arg-type,union-attr]
+        if isinstance(option, click.Option) and option.name in parameters:
             yield option
 
 
@@ -349,7 +351,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         ("check", {"budget": "5 parsecs"}, "budget='5 parsecs' is no duration"),
         ("check", {"run": SLOW, "reference": SLOW, "slower": "x"}, "slower='x' is no share"),
         ("compare", {"base": SLOW, "new": SLOW, "margin": 95}, "margin=95 is no share"),
-        ("compare", {"base": SLOW, "new": SLOW, "only": "broadcast"}, "only=broadcast leaves nothing"),
+        ("compare", {"base": SLOW, "new": SLOW, "only": "broadcast"}, "only='broadcast' leaves nothing"),
         ("train", {"deadline": "30d"}, "deadline= needs a price="),
         ("train", {"top": 0}, "top=0"),
         ("check", {"run": SLOW, "impl": "mpi", "minbytes": "1K"}, "leave impl= and minbytes= out"),

@@ -55,6 +55,7 @@ def measure_pair(
     run_folders = [folder / name for name in folders(texts)]
     session = PairedSession(platform, sweep, list(zip(settings, texts, run_folders, strict=True)))
     remarks = cut_short(request, sweep, platform)
+    # Two different settings may come to the same, such as X= where X is empty already.
     first, second = (setting.applied(os.environ) for setting in settings)
     if first == second:
         remarks.append("A and B are the same, so what differs is noise (an A/A test)")

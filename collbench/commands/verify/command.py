@@ -64,6 +64,7 @@ def command(quiet: bool, **options: Any) -> int:
     """
     fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
     platform, sweep = measured_sweep(made(VerifyRequest, options, **fixed), launched())
+    # The sizes are no range, so the request has the smallest and the largest, which memory is held against.
     sampling = replace(sweep.sampling, check_only=True)
     sweep = replace(sweep, sizes=SIZES, sampling=sampling, both_places=True)
     session = Session(platform, sweep, launched(), None)

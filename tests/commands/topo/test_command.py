@@ -61,41 +61,34 @@ def test_no_line_is_wider_than_the_terminal(dgx_h100, pairs, pcie_box, h200):
 
 def test_gpus_have_a_matrix_with_a_label_for_each_kind_of_connection(dgx_h100, pcie_box):
     topology = discover(nvml=dgx_h100)
-    shown = text(topology)
-    assert "GPU 7 nvswitch nvswitch nvswitch nvswitch nvswitch nvswitch nvswitch -" in shown
-    assert "nvswitch  18 x NVLink 4 through NVSwitch, 450.0 GB/s each way;" in shown
-    assert "GPU 0-7  NVIDIA H100 80GB HBM3 (Hopper 9.0), 80 GiB" in shown
+    assert "GPU 7 nvswitch nvswitch nvswitch nvswitch nvswitch nvswitch nvswitch -" in text(topology)
+    assert "nvswitch  18 x NVLink 4 through NVSwitch, 450.0 GB/s each way;" in text(topology)
     fewer = [replace(link, nvlink=replace(link.nvlink, count=9)) for link in topology.links[:2]]
     unlike = replace(topology, links=(*fewer, *topology.links[2:]))
     assert "nvswitch a  9 x NVLink 4" in text(unlike)
-    assert "nvswitch b  18 x NVLink 4" in text(unlike)
+    # Where the matrix has no room, the rarer connections are listed by their pairs.
     narrow = flat(text(unlike, 40))
     assert "(0-1, 0-2) nvswitch b 18 x NVLink 4" in narrow
     assert "GPU 0 -" not in narrow
-    box = discover(nvml=pcie_box)
-    assert "GPU 1   NVIDIA GeForce RTX 4090 (Ada 8.9), 80 GiB, PCIe 4 x8" in text(box)
-    assert "peer access no (the driver says: chipset not supported)" in flat(text(box))
+    assert "peer access no (the driver says: chipset not supported)" in flat(text(discover(nvml=pcie_box)))
 
 
 def test_a_good_machine_has_no_caveats_and_every_doubt_has_one(dgx_h100, pcie_box, h200):
-    assert caveats(cpu(2)) == ()
+    assert caveats(cpu(2)) == caveats(discover(nvml=dgx_h100)) == ()
     assert "usable  5 CPUs (0-2,5,8)" in text(cpu(usable=(0, 1, 2, 5, 8)))
-    words = flat(text(discover(4, nvml=h200)))
-    assert "same gpu every pair of ranks: loads and stores in one memory" in words
-    assert "note: 4 ranks share 1 GPU: bus bandwidth means nothing" in words
     assert "one rank: nothing to connect" in text(discover(nvml=h200))
-    assert caveats(discover(nvml=dgx_h100)) == ()
+    first, one = dgx_h100.gpus[0], h200.gpus[0]
+    dgx_h100.gpus[0] = replace(first, links=first.links[:17])
     for topology, note in (
         (cpu(5), "5 ranks on 4 usable CPUs: they take turns"),
         (cpu(3), "3 ranks on 2 cores: some share one core"),
         (cpu(1, cpu_limit=1.5), "the control group allows 1.5 CPUs' worth of time"),
         (cpu(shm_free=2**26), "only 64 MiB free in /dev/shm, where MPI libraries share memory; in Docker: --shm-size"),
         (discover(nvml=pcie_box), "GPU 1: fewer PCIe lanes in use"),
+        (discover(nvml=dgx_h100), "GPU 0 has 17 active NVLinks, others have 18"),
+        (discover(4, nvml=h200), "4 ranks share 1 GPU: bus bandwidth means nothing"),
     ):
         assert note in " ".join(caveats(topology))
-    first, one = dgx_h100.gpus[0], h200.gpus[0]
-    dgx_h100.gpus[0] = replace(first, links=first.links[:17])
-    assert "GPU 0 has 17 active NVLinks, others have 18" in " ".join(caveats(discover(nvml=dgx_h100)))
     for changed, note in (
         (replace(one, mig=1), "GPU 0 is in MIG mode"),
         (replace(one, fabric=(2, 0)), "GPU 0 has not joined its fabric (in progress); check nvidia-fabricmanager"),
@@ -106,7 +99,6 @@ def test_a_good_machine_has_no_caveats_and_every_doubt_has_one(dgx_h100, pcie_bo
 
 def test_nodes_fold_into_one_and_the_network_has_as_many_switches_as_they_need():
     system = files.load("dgx-h100")
-    assert drawn(system.of(12_500)).startswith("DGX H100, 12,500 nodes of 8 GPUs: 100,000 GPUs\n")
     assert "\neach of 12,500 nodes:\n" in drawn(system.of(12_500))
     shown = flat(drawn(system.of(100)))
     assert "spine joins all leaf switches, 16 paths, adaptive routing" in shown
@@ -122,7 +114,6 @@ def test_a_node_is_drawn_with_its_links_rates_and_what_it_cannot_do():
     h100 = files.load("dgx-h100")
     for system, words in (
         (h100, "NVSwitch; 18 links from each GPU; 370.8 GB/s each way, 450 in the data sheet; the switches add"),
-        (h100, "CPU 1 GPU 4 5 6 7"),
         (h100, "NICs 8 x InfiniBand, 50 GB/s each way; 400 together"),
         (replace(h100, nvls=False), "NVLS is off"),
         (files.load("dgx-1v"), "GPU 3 NV2 NV1 NV2 - - - - NV1"),
@@ -130,7 +121,6 @@ def test_a_node_is_drawn_with_its_links_rates_and_what_it_cannot_do():
         (files.load("aws-p3dn"), "NICs 1 x EFA, 12.5 GB/s each way; through the memory of the host"),
     ):
         assert words in flat(drawn(system))
-    assert "0-3 NV2, 0-4 NV2" in flat(drawn(files.load("dgx-1v"), 40))
     assert "memory of the host" not in flat(drawn(files.load("perlmutter")))
 
 
@@ -138,7 +128,6 @@ def test_the_command_takes_presets_files_nodes_and_ranks(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('name = "Mine"\n[gpu]\narch = "sm89"\n[node]\ngpus = 2\nfabric = "pcie"\n')
     for arguments, first in (
-        ("dgx-h100 --nodes 4", "DGX H100, 4 nodes of 8 GPUs: 32 GPUs\n"),
         ("dgx-h100 --nodes 4 --ranks 16", "DGX H100, 2 nodes of 8 GPUs: 16 GPUs\n"),
         ("dgx-h100 --ranks 4", "DGX H100, 4 GPUs\n"),
         (str(path), "Mine, 2 GPUs\n"),
@@ -202,7 +191,6 @@ def test_gpus_come_before_the_cpu_unless_there_are_none_or_it_is_asked_for(nvml,
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     topo("-o", str(tmp_path / "here.svg"))
     assert "8 x NVIDIA H100 80GB HBM3, NVSwitch" in (tmp_path / "here.svg").read_text()
-    assert topo().output.startswith("8 x NVIDIA H100 80GB HBM3, NVSwitch\n")
     assert topo("--on", "cpu", "--ranks", "3").output.startswith("3 ranks on ")
     assert shown("--ranks", "2").ranks == 2
     with pytest.raises(UsageError, match="unknown --on 'moon'; choose from: auto, gpu, cpu, "):
