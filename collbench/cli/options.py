@@ -14,11 +14,11 @@ from click.core import ParameterSource
 from collbench.errors import StorageError, UsageError, writing
 from collbench.host.launcher import RENDEZVOUS, launched
 from collbench.present.columns import csv_text
-from collbench.requests.declared import NAMES, Opt, Word, declared
+from collbench.requests.declared import NAMES, Word, declared
 from collbench.requests.declared import SHARE as FRACTION
 from collbench.requests.declared import TIME as DURATION
 from collbench.requests.sweeps import SweepRequest
-from collbench.requests.words import places
+from collbench.requests.words import Here
 
 T = TypeVar("T")
 
@@ -164,10 +164,8 @@ def completed(
         yield from registry
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        begun, last = "", incomplete
-        if several:
-            last = incomplete.rpartition(",")[2]
-            begun = incomplete.removesuffix(last)
+        last = incomplete.rpartition(",")[2] if several else incomplete
+        begun = incomplete.removesuffix(last)
         typed = begun.split(",")
         return [begun + name for name in choices() if name.startswith(last) and name not in typed]
 
@@ -265,7 +263,7 @@ def option_of(word: Word) -> click.Option:
 
 
 (ANYWHERE,) = options_of(SweepRequest, "on")
-HERE = option_of(Word("on", str, Opt("--on", "Where the ranks live.", metavar="|".join(places())), "auto"))
+HERE = option_of(Word("on", str, get_args(Here)[1], "auto"))
 """Where ranks are started, and not on a described system."""
 
 

@@ -23,23 +23,15 @@ def told(here: Command, *words: str, **variables: str) -> str:
     return done.stdout
 
 
-def test_several_systems_are_one_table_with_all_sizes_and_a_verdict(here: Command, tmp_path: Path) -> None:
-    """Every system in every size, what each is, and sentences on who wins; nothing is stored.
-
-    All have the largest own number of ranks that all can have: Ethernet of 8 ranks would be one node without any.
-    """
+def test_several_systems_have_as_many_ranks_as_all_can_have_and_a_verdict(here: Command, tmp_path: Path) -> None:
+    """The largest own number of ranks: Ethernet of 8 would be one node without any.  Nothing is stored."""
     done = here("predict", THREE, *FEW)
     for name in THREE.split(","):
-        assert re.search(rf"^{name} +predicted: ", done.stdout, re.MULTILINE)
         assert len(re.findall(rf"^.* {name} +[\d.]+ [num]?s", done.stdout, re.MULTILINE)) == 4
-    assert re.findall(r"^ *(\d+ \w+)  ", done.stdout, re.MULTILINE) == ["8 B", "2 KiB", "512 KiB", "128 MiB"]
     assert re.search(
         r"^answer: should be fastest: likely dgx-h100 or hgx-h200 \(not distinguishable\) .*, by [\d.]+x .. [\d.]+x;",
         done.stdout,
     )
-    assert "ethernet-100g-tcp should lose to dgx-h100 at every size: " in done.stdout
-    assert "the bands overlap at 8 B" in done.stdout
-    assert "allreduce, float, sum, 16 ranks" in done.stdout
     assert done.stdout.count("2 nodes of 8 GPUs") == 3
     assert "16 ranks on each" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -57,7 +49,6 @@ def test_times_are_those_that_predict_prints_of_one_system(here: Command, tmp_pa
     assert lines == [[str(row[name]) for name in names] for row in found["rows"]]
     assert len(lines) == 12
     assert [one["origin"] for one in found["interconnects"]] == ["predicted"] * 3
-    assert found["verdict"][0].startswith("should be fastest: ")
 
 
 def test_a_run_is_compared_with_a_prediction_that_was_kept(here: Command, tmp_path: Path) -> None:

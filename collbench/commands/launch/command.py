@@ -63,13 +63,14 @@ def command(
     if not usable:
         raise UsageError(f"no launcher can be used: {'; '.join(f'{name}: {why}' for name, why in refused.items())}")
     first = next(iter(usable))
-    for name in usable if every else [first]:
+    if not every:
+        usable, refused = {first: usable[first]}, {}
+    for name, made in usable.items():
         about = "binds no rank, since collbench does (--bind)" + "; give it on each host" * (name == "torchrun")
         click.echo(f"{name}: {about}", err=True)
-        click.echo(shlex.join(usable[name]), err=go)
-    if every:
-        for name, why in refused.items():
-            click.echo(f"{name}: {why}", err=True)
+        click.echo(shlex.join(made), err=go)
+    for name, why in refused.items():
+        click.echo(f"{name}: {why}", err=True)
     if go:
         os.execvp(usable[first][0], usable[first])
 

@@ -9,7 +9,6 @@ For example:
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import click
@@ -101,7 +100,8 @@ def matrix(pairs: Pairs) -> Iterator[str]:
         if room < 2 + width:
             blocks.append([Column("", str, form=f"<{first}")])
             room = 80 - first
-        blocks[-1].append(Column(collective, partial(_cell_of, pairs, collective), form=f"<{width}"))
+        results = {name: pairs.get((name, collective), ()) for name in names}
+        blocks[-1].append(Column(collective, results.__getitem__, cell, form=f"<{width}"))
         room -= 2 + width
     for columns in blocks:
         table = Table(columns, gap="  ")
@@ -110,10 +110,6 @@ def matrix(pairs: Pairs) -> Iterator[str]:
             if any(column.cell(name) != _ABSENT for column in columns[1:]):
                 yield table.row(name)
         yield ""
-
-
-def _cell_of(pairs: Pairs, collective: str, name: str) -> str:
-    return cell(pairs.get((name, collective), ()))
 
 
 def _print_counts(pairs: Pairs, sweep: Sweep) -> None:
