@@ -121,14 +121,14 @@ def show(tables: Sequence[Table], what_ifs: Sequence[str] = ()) -> None:
 
 def _head(table: Table) -> Iterator[str]:
     """Yield what each interconnect is, how its times are known, and what makes them unlike."""
-    width = max(len(one.name) for one in table.interconnects)
-    for one in table.interconnects:
-        yield f"{printable(one.name):<{width}}  {one.origin}: {printable(one.title)}"
+    width = max(len(each.name) for each in table.interconnects)
+    for each in table.interconnects:
+        yield f"{printable(each.name):<{width}}  {each.origin}: {printable(each.title)}"
     if table.unlike:
         yield f"note: {table.unlike}"
-    for one in table.interconnects:
-        for remark in (*one.remarks, *handicaps(one.results)):
-            yield f"note: {one.name}: {remark}"
+    for each in table.interconnects:
+        for remark in (*each.remarks, *handicaps(each.results)):
+            yield f"note: {each.name}: {remark}"
 
 
 def as_json(tables: Sequence[Table]) -> list[dict[str, Any]]:
@@ -136,8 +136,8 @@ def as_json(tables: Sequence[Table]) -> list[dict[str, Any]]:
     records = []
     for table in tables:
         interconnects = [
-            {"name": one.name, "title": one.title, "origin": one.origin, "ranks": count, "remarks": one.remarks}
-            for one, count in zip(table.interconnects, table.ranks, strict=True)
+            {"name": each.name, "title": each.title, "origin": each.origin, "ranks": count, "remarks": each.remarks}
+            for each, count in zip(table.interconnects, table.ranks, strict=True)
         ]
         rows = {"interconnects": interconnects, "rows": table.records(), "verdict": table.verdict()}
         records.append({"case": table.title} | rows)

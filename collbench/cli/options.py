@@ -110,10 +110,10 @@ def _written(names: str, meaning: str) -> click.Option:
     return option(names, meaning, type=PATH, metavar="FILE|-", is_flag=False, flag_value=str(STANDARD))
 
 
-def write_json(place: Path | None, value: Any, allow_nan: bool = True) -> None:
+def write_json(path: Path | None, value: Any, allow_nan: bool = True) -> None:
     """Write a value as JSON into that file, or print it where the place is STANDARD; nothing where there is none."""
-    if place:
-        write_text(place, "--json FILE", json.dumps(value, indent=2, allow_nan=allow_nan))
+    if path:
+        write_text(path, "--json FILE", json.dumps(value, indent=2, allow_nan=allow_nan))
 
 
 def write_text(path: Path, option: str, text: str) -> None:

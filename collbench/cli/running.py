@@ -18,7 +18,7 @@ from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import PairedSession, Session, all_skipped, exit_status
-from collbench.requests.notices import started
+from collbench.requests.notices import RANKS, announced_if_slow
 from collbench.units import counted
 
 FIRST = "waiting for the first row: kernels are compiled once, then checked"
@@ -43,11 +43,9 @@ def run_session(
     first = parts[0]
     try:
         with closing(table), ExitStack() as stack:
-            if quiet or first.modelled or not obeys(sys.stderr):
-                stack.enter_context(started(session))
-            else:
-                with waiting(f"starting {counted(first.sweep.ranks, 'rank')}"):
-                    stack.enter_context(session)
+            silent = quiet or first.modelled or not obeys(sys.stderr)
+            with announced_if_slow(RANKS) if silent else waiting(f"starting {counted(first.sweep.ranks, 'rank')}"):
+                stack.enter_context(session)
             if first.leader and not quiet:
                 for line in (*_about(first), *remarks):
                     click.echo(line, err=True)

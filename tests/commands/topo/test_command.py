@@ -99,11 +99,9 @@ def test_a_good_machine_has_no_caveats_and_every_doubt_has_one(dgx_h100, pcie_bo
 
 def test_nodes_fold_into_one_and_the_network_has_as_many_switches_as_they_need():
     system = files.load("dgx-h100")
-    assert "\neach of 12,500 nodes:\n" in drawn(system.of(12_500))
     shown = flat(drawn(system.of(100)))
-    assert "spine joins all leaf switches, 16 paths, adaptive routing" in shown
     assert "leaf 4 switches on each rail, 32 nodes under each, full rate up" in shown
-    assert shown.index("spine") < shown.index("leaf 4") < shown.index("each of 100 nodes")
+    assert shown.index("spine joins all leaf switches") < shown.index("leaf 4") < shown.index("each of 100 nodes")
     narrow = replace(system, tiers=(replace(system.tiers[0], oversubscription=3.0), *system.tiers[1:]))
     assert "oversubscribed 3:1" in flat(drawn(narrow.of(100)))
     assert [tier.name for tier, _ in render.tiers(system.of(32))] == ["leaf"]
@@ -114,7 +112,6 @@ def test_a_node_is_drawn_with_its_links_rates_and_what_it_cannot_do():
     h100 = files.load("dgx-h100")
     for system, words in (
         (h100, "NVSwitch; 18 links from each GPU; 370.8 GB/s each way, 450 in the data sheet; the switches add"),
-        (h100, "NICs 8 x InfiniBand, 50 GB/s each way; 400 together"),
         (replace(h100, nvls=False), "NVLS is off"),
         (files.load("dgx-1v"), "GPU 3 NV2 NV1 NV2 - - - - NV1"),
         (files.load("pcie4-4090"), "peer access refused: through the memory of the host"),
