@@ -60,9 +60,7 @@ class _Wrapping(io.TextIOWrapper):
         moves = "\r" in text or "\x1b" in _CODE.sub("", text)
         if width is None or moves or all(len(_CODE.sub("", line)) <= width for line in text.split("\n")):
             return super().write(text)
-        lines = []
-        for line in text.split("\n"):
-            lines.append(line if line.lstrip().startswith(_PROGRAMS) else wrapped(line, width))
+        lines = (line if line.lstrip().startswith(_PROGRAMS) else wrapped(line, width) for line in text.split("\n"))
         super().write("\n".join(lines))
         return len(text)
 

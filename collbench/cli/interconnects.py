@@ -102,9 +102,7 @@ def _selected(request: SweepRequest) -> Chosen | None:
 
 def show(tables: Sequence[Table], what_ifs: Sequence[str] = ()) -> None:
     """Print who is fastest, where and by how much, then every table, and what the columns mean."""
-    answer = "answer: "
-    if what_ifs:
-        answer += f"with {', '.join(what_ifs)} on all, "
+    answer = f"answer: with {', '.join(what_ifs)} on all, " if what_ifs else "answer: "
     for table in tables:
         title = f"{table.title}: " if len(tables) > 1 else ""
         click.echo(f"{answer}{title}{table.verdict()[0]}")

@@ -88,9 +88,7 @@ class SweepTable(LiveTable):
         super().__init__(0 if quiet else len(list(session.sweep.cases())) * len(names))
         self._session, self._spread = session, spread
         self._compared = [name for name in libraries() if name in map(family, names)]
-        self._estimated: set[str] = set()
-        for name in names:
-            self._estimated.update(implementations()[family(name)].estimates)
+        self._estimated = set().union(*(implementations()[family(name)].estimates for name in names))
         self._library = ""
         if sum(map(is_library, names)) > 1:
             self._library = "best"

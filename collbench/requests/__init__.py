@@ -68,16 +68,11 @@ def of_library(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def converted(name: str, value: object, annotation: Any, default: object = None) -> object:
     """Return a value as a parameter's annotation has it; UsageError, which names the parameter, if it is none."""
-    parts = [annotation]
-    if isinstance(annotation, UnionType):
-        parts = [*get_args(annotation)]
     nouns = []
-    for part in parts:
+    for part in get_args(annotation) if isinstance(annotation, UnionType) else [annotation]:
         kind = get_origin(part) or part
         if kind is Sequence and isinstance(value, Iterable):
-            elements = [*value]
-            if isinstance(value, str):
-                elements = [name for name in value.split(",") if name.strip()]
+            elements = [name for name in value.split(",") if name.strip()] if isinstance(value, str) else [*value]
             if default and not elements:
                 raise UsageError(f"{name}= is empty; give at least one")
             return [converted(name, element, get_args(part)[0]) for element in elements]

@@ -106,11 +106,9 @@ class Opt:
         sentence = self.help.removesuffix(".")
         if self.usual:
             sentence += f"; by default {self.usual}"
-        choices = list(self.choices)
-        if "|" in self.metavar and self.metavar.islower():
-            choices = choices or self.metavar.split("|")
-        if choices:
-            sentence += ". One of " + ", ".join(f'"{choice}"' for choice in choices)
+        words = self.metavar.split("|") if "|" in self.metavar and self.metavar.islower() else []
+        if choices := ", ".join(f'"{choice}"' for choice in list(self.choices) or words):
+            sentence += f". One of {choices}"
         return f"{sentence}."
 
 

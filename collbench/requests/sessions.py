@@ -29,16 +29,14 @@ from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
 
 
-class PreparedSession(NamedTuple):
+class Unopened(NamedTuple):
     """A session that has not been entered yet, and what its user should know of it."""
 
     session: Session
     remarks: list[str]
 
 
-def measuring_session(
-    request: SweepRequest, usual: Callable[[Sweep], Path | None] = lambda sweep: None
-) -> PreparedSession:
+def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | None] = lambda sweep: None) -> Unopened:
     """Return the session that measures the request, with the ranks of an outside launcher if there are any.
 
     Args:
@@ -63,7 +61,7 @@ def measuring_session(
         ranks = MultiLibrary(sweep, libraries)
         sweep = ranks.sweep
     session = Session(ranks, sweep, joined, request.folder or usual(sweep))
-    return PreparedSession(session, cut_short(request, sweep, platform))
+    return Unopened(session, cut_short(request, sweep, platform))
 
 
 def resuming_session(path: Path) -> Session | None:
@@ -104,10 +102,8 @@ def everyone(joined: Launched) -> Team:
 def _content(path: Path, joined: Launched) -> bytes:
     """Return the bytes of a run file, under a launcher as the first process reads them."""
     team = everyone(joined)
-    content = b""
     with team.agreeing():
-        if team.leader:
-            content = b"".join(line for _, line in read_lines(path, RunFileError))
+        content = b"".join(line for _, line in read_lines(path, RunFileError)) if team.leader else b""
     return bytes(team.broadcast(content))
 
 

@@ -160,13 +160,11 @@ class SweepRequest(Request):
     @cached_property
     def _sizes(self) -> tuple[int, int | None, int]:
         """The smallest size, the largest and the step between sizes in bytes; the step is 0 where none is given."""
-        first, last, step = parse_size(self.minbytes, "-b"), None, 0
-        if self.maxbytes:
-            last = parse_size(self.maxbytes, "-e")
-            if first > last:
-                raise UsageError(f"-b {self.minbytes} is above -e {self.maxbytes}; swap them")
-        if self.stepbytes:
-            step = parse_size(self.stepbytes, "-i")
+        first = parse_size(self.minbytes, "-b")
+        last = parse_size(self.maxbytes, "-e") if self.maxbytes else None
+        if last is not None and first > last:
+            raise UsageError(f"-b {self.minbytes} is above -e {self.maxbytes}; swap them")
+        step = parse_size(self.stepbytes, "-i") if self.stepbytes else 0
         return first, last, step
 
     def on_ranks(self, ranks: int, implementations: Sequence[str], largest: int, starts: int = 1) -> Sweep:

@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -32,15 +33,7 @@ _OPTIONS = [
 
 
 @click.command("launch", params=_OPTIONS)
-def command(
-    words: tuple[str, ...],
-    hosts: str | None,
-    hostfile: Path | None,
-    ranks_per_node: int | None,
-    launcher: str,
-    every: bool,
-    go: bool,
-) -> None:
+def command(words: tuple[str, ...], launcher: str, every: bool, go: bool, **where: Any) -> None:
     """Print the command that starts ranks with the launcher found here (Slurm, MPI, torchrun), or run it.
 
     The ranks carry out what stands behind `--`, by default `sweep --op allreduce`.  Hosts are those of the batch system
@@ -55,7 +48,7 @@ def command(
         raise UsageError(f"ranks do not carry out {words[0]!r} together; choose from: {', '.join(TOGETHER)}")
     program = [sys.executable, "-P", "-m", "collbench", *words]
     on = re.search(r"(?<= --on[= ])\S+", shlex.join(words))
-    lines = _lines(hosts, hostfile)
+    ranks_per_node, lines = where["ranks_per_node"], _lines(where["hosts"], where["hostfile"])
     job = jobs.job_of(program, on[0] if on else "auto", lines, ranks_per_node, os.environ)
     if lines and not on and not ranks_per_node and on_auto() == "cpu" and None in jobs.hosts_of(lines).values():
         click.echo("no GPU is seen here, so 2 ranks a host; --ranks-per-node 8 for nodes of 8 GPUs", err=True)
@@ -77,9 +70,7 @@ def command(
 
 def _lines(hosts: str | None, hostfile: Path | None) -> list[str] | None:
     """Return a line for each host that the command line names; None where it names none."""
-    if hosts is None and not hostfile:
-        return None
-    lines = [] if hosts is None else hosts.split(",")
+    lines = None if hosts is None else hosts.split(",")
     if hostfile:
-        lines += [line.decode(errors="replace") for _, line in read_lines(hostfile, UsageError)]
+        lines = (lines or []) + [line.decode(errors="replace") for _, line in read_lines(hostfile, UsageError)]
     return lines

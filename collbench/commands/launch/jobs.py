@@ -61,9 +61,7 @@ def _srun(job: LaunchedJob, program: str) -> list[str]:
     if str(len(job.hosts)) != job.environment.get("SLURM_JOB_NUM_NODES"):
         words.append(f"--nodelist={','.join(job.hosts)}")
     words += [f"--mpi={pmi}", "--cpu-bind=none", "--export=ALL"]
-    if pmi == "none":
-        return words + job.without_mpi()
-    return [*words, *job.program]
+    return [*words, *(job.without_mpi() if pmi == "none" else job.program)]
 
 
 def _mpi(kind: Kind, job: LaunchedJob, program: str) -> list[str]:
@@ -75,12 +73,8 @@ def _mpi(kind: Kind, job: LaunchedJob, program: str) -> list[str]:
     # Open MPI refuses root unless two variables allow it, as in a container.
     words = ["env", *words, program] if words and os.geteuid() == 0 else [program]
     words += ["-n", str(sum(job.hosts.values()))]
-    if local and flags.here:
-        words += flags.here
-    elif flags.slots:
-        words += [flags.hosts, ",".join(f"{name}:{count}" for name, count in job.hosts.items())]
-    else:
-        words += [flags.hosts, ",".join(job.hosts)]
+    hosts = ",".join(f"{name}:{count}" if flags.slots else name for name, count in job.hosts.items())
+    words += flags.here if local and flags.here else (flags.hosts, hosts)
     if job.each:
         words += flags.each.format(job.each).split()
     words += flags.fixed.split()
@@ -156,10 +150,7 @@ def _program(name: str, environment: Mapping[str, str]) -> str:
 def hosts_of(lines: Iterable[str]) -> dict[str, int | None]:
     """Return ranks by host: `node slots=8` and `node:8` say them, and so does a node that is written several times."""
     hosts: dict[str, int | None] = {}
-    for line in lines:
-        text = line.partition("#")[0].strip()
-        if not text:
-            continue
+    for text in filter(None, (line.partition("#")[0].strip() for line in lines)):
         match = _HOST.fullmatch(text)
         if not match:
             fix = "write node, node:8 or node slots=8; `scontrol show hostnames` lists node[1-4]"

@@ -115,10 +115,8 @@ def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], o
     for before, after in pairs:
         table.show(after.case.title, CHANGE.heading(), [(after, change_row(before, after))])
     click.echo()
-    algorithms = set()
-    for result in session.results:
-        if isinstance(result, Prediction):
-            algorithms.add((result.case.collective.name, result.algorithm))
+    predictions = [result for result in session.results if isinstance(result, Prediction)]
+    algorithms = {(result.case.collective.name, result.algorithm) for result in predictions}
 
     # Algorithms that make the same pattern between nodes are slowed by the same links, and share a line.
     reasons = {}
