@@ -35,8 +35,14 @@ class Commands(click.Group):
         """Return the names of all commands."""
         return sorted(_files())
 
-    def get_command(self, context: click.Context, name: str) -> click.Command:
-        """Import one command, or make the one whose name has the ending of a family; UsageError if there is none."""
+    def resolve_command(self, context: click.Context, arguments: list[str]) -> Any:
+        """Name the choices where a command does not exist."""
+        if self.get_command(context, arguments[0]) is None:
+            raise unknown("command", arguments[0], self.list_commands(context))
+        return super().resolve_command(context, arguments)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import one command, or make the one whose name has the ending of a family."""
         # Such a family has more names than a list would help with: all_reduce_perf, and every alias of a collective.
         for path, suffix in modules("commands/*/*.py", _SUFFIX):
             if name.endswith(suffix[1]):
@@ -44,7 +50,7 @@ class Commands(click.Group):
                 program: click.Command = family.command_named(name)
                 return program
         if name not in _files():
-            raise unknown("command", name, self.list_commands(context))
+            return None
         module: Any = imported(_files()[name])
         command: click.Command = module.command
         examples = [part for part in (module.__doc__ or "").split("\n\n") if part.startswith("For example:")]
