@@ -24,10 +24,24 @@ def main() -> None:
 
     signals.end_at_once()
     try:
-        status = _run()
+        import warnings
+
+        from collbench.cli import _process
+        from collbench.errors import Notice
+
+        _process.prepare()
+        warnings.showwarning = _warn
+        # Whatever PYTHONWARNINGS says of the warnings of libraries, collbench's own are printed.
+        warnings.simplefilter("default", Notice)
+        with _process.agreed(_launched()):
+            from collbench.cli.group import group
+
+            status = group.main(sys.argv[1:] or ["--help"], prog_name="collbench", standalone_mode=False) or 0
         sys.stdout.flush()
     except BaseException as error:
-        message, status = _ending(error)
+        from collbench.cli import _process
+
+        message, status = _process.ending(error)
         if message:
             from collbench.host import sanitize
 
@@ -38,43 +52,17 @@ def main() -> None:
     sys.exit(status)
 
 
-def _run() -> int:
-    import warnings
-
-    from collbench.cli import _process
-    from collbench.errors import Notice, UsageError
-
-    _process.prepare()
-    warnings.showwarning = _warn
-    warnings.simplefilter("default", Notice)  # whatever PYTHONWARNINGS says of the warnings of libraries
-    joined = None
+def _launched() -> tuple[int, int] | None:
+    """Return rank and number of the processes that carry out this command together; None where there is but one."""
     names = (*sys.argv[1:2], " ".join(sys.argv[1:3]))
-    if any(name in TOGETHER or name.endswith("_perf") for name in names):
-        from collbench.host.launcher import complaint, launched
+    if not any(name in TOGETHER or name.endswith("_perf") for name in names):
+        return None
+    from collbench.errors import UsageError
+    from collbench.host.launcher import complaint, launched
 
-        if wrong := complaint():
-            raise UsageError(wrong)
-        joined = launched()
-    with _process.agreed(joined):
-        from collbench.cli.group import group
-
-        return group.main(sys.argv[1:] or ["--help"], prog_name="collbench", standalone_mode=False) or 0
-
-
-def _ending(error: BaseException) -> tuple[str, int]:
-    """Return the message for an error, empty where nothing is left to say, and the exit status."""
-    from collbench.cli import _process
-    from collbench.host import signals
-
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted", signals.status(error)
-    if isinstance(error, SystemExit):
-        return "", error.code if isinstance(error.code, int) else 1
-    if isinstance(error, _process.Unwritable):
-        return ("", 141) if error.quietly else (str(error), 1)
-    if isinstance(error, BrokenPipeError):
-        return "", 141
-    return _process.on_purpose(error) or (_process.unforeseen(error), 1)
+    if wrong := complaint():
+        raise UsageError(wrong)
+    return launched()
 
 
 def _leave(how: str) -> None:

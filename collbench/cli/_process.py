@@ -19,6 +19,7 @@ from collbench.host import signals
 from collbench.present.terminal import is_terminal, room, wrapped
 
 SHOW = "COLLBENCH_TRACEBACK"  # set to 1, the variable has the traceback printed
+NOBODY_READS = 141  # exit status of a shell's program that SIGPIPE ended
 _LONGEST = 300  # characters of the error itself
 
 
@@ -31,26 +32,19 @@ class Unwritable(Exception):
 
 
 class _Output(io.FileIO):
-    """Raises Unwritable once, and takes the rest for lost."""
+    """Standard output, which raises Unwritable once, and standard error, whose loss must not end a measurement."""
 
     lost = False
 
     def write(self, data: Any) -> int:
         """Write as FileIO does, and raise Unwritable where it cannot."""
-        try:
-            return len(data) if self.lost else super().write(data)
-        except OSError as error:
-            self.lost = True
-            raise Unwritable(error) from None
-
-
-class _Messages(io.FileIO):
-    """Standard error, whose loss must not end a measurement."""
-
-    def write(self, data: Any) -> int:
-        """Write as FileIO does where that is possible."""
-        with contextlib.suppress(OSError):
-            return super().write(data)
+        if not self.lost:
+            try:
+                return super().write(data)
+            except OSError as error:
+                if self.fileno() == 1:
+                    self.lost = True
+                    raise Unwritable(error) from None
         return len(data)
 
 
@@ -94,14 +88,14 @@ def prepare() -> None:
     if sys.stdout is sys.__stdout__:
         sys.stdout = _text(io.BufferedWriter(_Output(1, "w", closefd=False)), sys.stdout)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr)
+        sys.stderr = _text(_Output(2, "w", closefd=False), sys.stderr)
 
 
 def _text(binary: Any, before: Any) -> io.TextIOWrapper:
     """Return text for that file: a character that the terminal does not know is a question mark."""
-    encoding = before.encoding if before else "utf-8"
     direct = not isinstance(binary, io.BufferedWriter)
     lines = direct or binary.isatty()
+    encoding = getattr(before, "encoding", "utf-8")
     return _Wrapping(binary, encoding, "replace", line_buffering=lines, write_through=direct)
 
 
@@ -111,17 +105,28 @@ def _occupy() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)  # writing to standard output fails
+            # Read-only, so that what is written to standard output fails and is reported.
+            os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)
+
+
+def ending(error: BaseException) -> tuple[str, int]:
+    """Return the message for an error, empty where nothing is left to say, and the exit status."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", signals.status(error)
+    if isinstance(error, SystemExit):
+        return "", error.code if isinstance(error.code, int) else 1
+    if isinstance(error, BrokenPipeError) or (isinstance(error, Unwritable) and error.quietly):
+        return "", NOBODY_READS
+    if isinstance(error, Unwritable):
+        return str(error), 1
+    return on_purpose(error) or (unforeseen(error), 1)
 
 
 def on_purpose(error: BaseException) -> tuple[str, int] | None:
-    """Return message, empty where nothing is left to say, and exit status of an error that is raised on purpose.
-
-    None for others, and where click cannot be imported, which may be the error itself.
-    """
+    """Return message and exit status, as `ending` does, of an error that is raised on purpose; None for others."""
     if isinstance(error, CollbenchError):
         return str(error), error.exit_status
-    click = sys.modules.get("click")
+    click = sys.modules.get("click")  # which may be what cannot be imported
     if not click:
         return None
     if isinstance(error, click.UsageError) and error.ctx and type(error) is not click.BadParameter:
@@ -138,9 +143,10 @@ def on_purpose(error: BaseException) -> tuple[str, int] | None:
 def _misused(error: Any) -> str:
     """Return one line: what is missing, unexpected, no option or no command, and what there is."""
     message = error.format_message().rstrip(".")
-    names = getattr(error.ctx.command, "commands", ())
-    known = f"choose from: {', '.join(names)}" if names else f"`{error.ctx.command_path} --help` says what it takes"
-    return f"{message}{' ' if message.endswith('?') else '; '}{known}"
+    choices = f"`{error.ctx.command_path} --help` says what it takes"
+    if names := getattr(error.ctx.command, "commands", ()):
+        choices = f"choose from: {', '.join(names)}"
+    return f"{message} {choices}" if message.endswith("?") else f"{message}; {choices}"
 
 
 def unforeseen(error: BaseException) -> str:
@@ -159,6 +165,15 @@ def unforeseen(error: BaseException) -> str:
     return f"{what}; this was not foreseen: {where}; please report it"
 
 
+def _as_ours(reason: Exception) -> CollbenchError:
+    """Return an error that can be sent to other processes; empty where nothing is left to say."""
+    if isinstance(reason, CollbenchError):
+        return reason
+    if intended := on_purpose(reason):
+        return UsageError(intended[0])
+    return Unforeseen(unforeseen(reason))
+
+
 @contextlib.contextmanager
 def agreed(launched: tuple[int, int] | None) -> Iterator[None]:
     """Surround a command that processes of this rank and size carry out together; None where there is but one."""
@@ -175,13 +190,11 @@ def agreed(launched: tuple[int, int] | None) -> Iterator[None]:
     except Unwritable:
         raise
     except Exception as reason:
-        known = on_purpose(reason)
-        if known and not known[0]:
+        error = _as_ours(reason)
+        if not str(error):
             raise
-        if isinstance(reason, CollbenchError):
-            error = reason
-        else:
-            error = UsageError(known[0]) if known else Unforeseen(unforeseen(reason))
+
+    # The others have to hear of it, or they would wait for this process in their next exchange.
     try:
         from collbench.measure.external_launcher import agree_on
 

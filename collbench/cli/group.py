@@ -5,7 +5,6 @@ name that ends so.  The first line of a file's docstring is the command's line i
 files without importing them; what stands in the docstring as an example ends the command's own help.
 """
 
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import click
 
 from collbench import __version__
+from collbench.errors import unknown
 from collbench.presence import imported, modules
 
 SECTIONS = {
@@ -26,7 +26,6 @@ SECTIONS = {
 
 _COMMAND = r"^(def command\(|command\b.*=)"
 _SUFFIX = r'^SUFFIX = "(.+)"'
-_SUMMARY = re.compile(r'"""(.*)')
 
 
 class Commands(click.Group):
@@ -36,8 +35,15 @@ class Commands(click.Group):
         """Return the names of all commands."""
         return sorted(_files())
 
+    def resolve_command(self, context: click.Context, arguments: list[str]) -> Any:
+        """Name the choices where a command does not exist."""
+        if self.get_command(context, arguments[0]) is None:
+            raise unknown("command", arguments[0], self.list_commands(context))
+        return super().resolve_command(context, arguments)
+
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import one command, or make the one whose name has the ending of a family."""
+        # Such a family has more names than a list would help with: all_reduce_perf, and every alias of a collective.
         for path, suffix in modules("commands/*/*.py", _SUFFIX):
             if name.endswith(suffix[1]):
                 family: Any = imported(path)
@@ -50,17 +56,6 @@ class Commands(click.Group):
         examples = [part for part in (module.__doc__ or "").split("\n\n") if part.startswith("For example:")]
         command.epilog = "\n\n".join(f"\b\n{part}" for part in examples)
         return command
-
-    def resolve_command(
-        self, context: click.Context, arguments: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the choices where a command does not exist."""
-        name = arguments[0]
-        if not name.startswith("-") and self.get_command(context, name) is None:
-            from collbench.errors import unknown
-
-            raise unknown("command", name, self.list_commands(context))
-        return super().resolve_command(context, arguments)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands in --help, by section."""
@@ -77,14 +72,17 @@ class Commands(click.Group):
 @cache
 def _files() -> dict[str, Path]:
     """Return the file of every command by its name."""
-    paths = [path for path, _ in modules("commands/*/*.py", _COMMAND)]
-    return {path.parent.name if path.stem == "command" else path.stem: path for path in paths}
+    files = {}
+    for path, _ in modules("commands/*/*.py", _COMMAND):
+        # commands/sweep/command.py, but commands/formats/import.py
+        files[path.parent.name if path.stem == "command" else path.stem] = path
+    return files
 
 
 def _summaries() -> dict[str, str]:
-    """Return the line of every command in --help, by its name."""
+    """Return the first line of every command's file by the name of the command."""
     texts = {name: path.read_text(encoding="utf-8") for name, path in _files().items()}
-    return {name: summary[1] for name, text in texts.items() if (summary := _SUMMARY.match(text))}
+    return {name: text.partition("\n")[0].removeprefix('"""') for name, text in texts.items()}
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -3,6 +3,7 @@
 `collbench predict A,B,...` prints them for what it is given, `collbench compare` for runs of different machines.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,10 +26,10 @@ from collbench.cli.options import STANDARD, given, made, print_answer
 from collbench.cli.running import say_where
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
-from collbench.measure.session import Session
 from collbench.present.terminal import lines
 from collbench.requests.notices import is_leader
-from collbench.requests.sweeps import SweepRequest, find_system, predicted_sweep
+from collbench.requests.sessions import predicting_session
+from collbench.requests.sweeps import SweepRequest, find_system
 from collbench.results import timed
 from collbench.topology.system import System, launched_in_graph
 from collbench.units import counted, printable
@@ -43,21 +44,22 @@ def side_by_side(
     names: Sequence[str], options: Mapping[str, Any], what_ifs: tuple[str, ...], graph: bool = False
 ) -> int:
     """Predict every system, and print them as a table for each kind of case; the exit status."""
-    from collbench.measure.predicted import Modelled
-
     if len(set(names)) < len(names):
         raise UsageError(f"{','.join(names)} names a system twice; name each once")
-    systems = [launched_in_graph(find_system(name)) if graph else find_system(name) for name in names]
+    systems = [find_system(name) for name in names]
+    if graph:
+        systems = [launched_in_graph(system) for system in systems]
     request = made(SweepRequest, options, on=",".join(names))
     ranks, ranks_in_words = _ranks(systems, request)
     every = []
     for name, system in zip(short_names(names), systems, strict=True):
-        own = replace(request, ranks=ranks, nodes=-(-ranks // system.gpus)) if ranks else request
-        part, sweep = predicted_sweep(system, own)
-        folder = options["out"] / name.replace("/", "-") if options["out"] else None
-        with Session(Modelled(part, sweep, what_ifs), sweep, launched(), folder, modelled=True) as session:
+        if ranks:
+            request = replace(request, ranks=ranks, nodes=math.ceil(ranks / system.gpus))
+        if options["out"]:
+            request = replace(request, out=options["out"] / name.replace("/", "-"))
+        with predicting_session(system, request, what_ifs=what_ifs) as session:
             results = list(session.run())
-        if session.leader and folder and STANDARD not in (options["as_json"], options["as_csv"]):
+        if session.path and STANDARD not in (options["as_json"], options["as_csv"]):
             say_where(session, options["plot"])
         skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if row.reason]
         every.append(Interconnect(name, session.topology, tuple(timed(results)), tuple(dict.fromkeys(skipped))))
@@ -76,9 +78,10 @@ def side_by_side(
 
 def _ranks(systems: Sequence[System], request: SweepRequest) -> tuple[int | None, str]:
     """Return the number of ranks of all, None where each has its own, and how to have others in words."""
-    if request.nodes or request.ranks or request.ranks_per_node:
-        whole = None if request.nodes or request.ranks_per_node else request.ranks
-        return whole, "ranks as they were requested"
+    if request.nodes or request.ranks_per_node:
+        return None, "ranks as they were requested"
+    if request.ranks:
+        return request.ranks, "ranks as they were requested"
     ranks = common_ranks(systems)
     if ranks is None:
         return None, "each has its own number of ranks, since none is possible on all; --ranks for another"
@@ -91,17 +94,18 @@ def _selected(request: SweepRequest) -> Chosen | None:
         return None
     names: set[str] = set()
     for platform in ("gpu", "cpu"):
-        with suppress(UsageError):  # there may be such implementations on the other platform
+        # What one platform has no implementation for, the other may.
+        with suppress(UsageError):
             names.update(choose(request.implementations, platform))
     return lambda implementation: implementation in names or implementation.partition("@")[0] in names
 
 
 def show(tables: Sequence[InterconnectTable], what_ifs: Sequence[str] = ()) -> None:
     """Print who is fastest, where and by how much, then every table, and what the columns mean."""
-    changed = f"with {', '.join(what_ifs)} on all, " if what_ifs else ""
+    answer = f"answer: with {', '.join(what_ifs)} on all, " if what_ifs else "answer: "
     for table in tables:
-        of_several = f"{table.title}: " if len(tables) > 1 else ""
-        click.echo(f"answer: {changed}{of_several}{table.verdict()[0]}")
+        title = f"{table.title}: " if len(tables) > 1 else ""
+        click.echo(f"{answer}{title}{table.verdict()[0]}")
     click.echo()
     printed: list[str] = []
     for table in tables:
@@ -115,24 +119,24 @@ def show(tables: Sequence[InterconnectTable], what_ifs: Sequence[str] = ()) -> N
 
 def _head(table: InterconnectTable) -> Iterator[str]:
     """Yield what each interconnect is, how its times are known, and what makes them unlike."""
-    width = max(len(one.name) for one in table.interconnects)
-    for one in table.interconnects:
-        yield f"{printable(one.name):<{width}}  {one.origin}: {printable(one.title)}"
+    width = max(len(each.name) for each in table.interconnects)
+    for each in table.interconnects:
+        yield f"{printable(each.name):<{width}}  {each.origin}: {printable(each.title)}"
     if table.unlike:
         yield f"note: {table.unlike}"
-    for one in table.interconnects:
-        for remark in (*one.remarks, *handicaps(one.results)):
-            yield f"note: {one.name}: {remark}"
+    for each in table.interconnects:
+        for remark in (*each.remarks, *handicaps(each.results)):
+            yield f"note: {each.name}: {remark}"
 
 
 def as_json(tables: Sequence[InterconnectTable]) -> list[dict[str, Any]]:
     """Return a record for each table: what is compared, the rows, and the verdict in sentences."""
-    found = []
+    records = []
     for table in tables:
         interconnects = [
-            {"name": one.name, "title": one.title, "origin": one.origin, "ranks": count, "remarks": one.remarks}
-            for one, count in zip(table.interconnects, table.ranks, strict=True)
+            {"name": each.name, "title": each.title, "origin": each.origin, "ranks": count, "remarks": each.remarks}
+            for each, count in zip(table.interconnects, table.ranks, strict=True)
         ]
         rows = {"interconnects": interconnects, "rows": table.records(), "verdict": table.verdict()}
-        found.append({"case": table.title} | rows)
-    return found
+        records.append({"case": table.title} | rows)
+    return records

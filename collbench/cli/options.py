@@ -14,11 +14,11 @@ from click.core import ParameterSource
 from collbench.errors import StorageError, UsageError, writing
 from collbench.host.launcher import RENDEZVOUS, launched
 from collbench.present.columns import csv_text
-from collbench.requests.declared import NAMES, Opt, Word, declared
+from collbench.requests.declared import NAMES, Word, declared
 from collbench.requests.declared import SHARE as FRACTION
 from collbench.requests.declared import TIME as DURATION
 from collbench.requests.sweeps import SweepRequest
-from collbench.requests.words import places
+from collbench.requests.words import Here
 
 T = TypeVar("T")
 
@@ -64,9 +64,10 @@ def try_output(path: Path | None, option: str, folder: Path | None) -> None:
             if path.is_file() or path.is_dir():
                 path.open("ab").close()
             return
-        place = path.resolve()  # of a link that leads nowhere, what it would lead to
-        place.open("ab").close()
-        place.unlink(missing_ok=True)
+        # Of a link that leads nowhere, the file that it would lead to is made and removed, not the link.
+        target = path.resolve()
+        target.open("ab").close()
+        target.unlink(missing_ok=True)
 
 
 def out_option(meaning: str, metavar: str = "FILE", **more: Any) -> click.Option:
@@ -80,7 +81,8 @@ def folder_option(what: str) -> click.Option:
 
 
 def _no_reduction(context: click.Context, parameter: click.Parameter, folder: Path | None) -> Path | None:
-    from collbench.datatypes import REDUCTIONS  # here: --help needs none of it, and no NumPy
+    # Imported here, since --help needs none of it, and no NumPy.
+    from collbench.datatypes import REDUCTIONS
 
     reduces = any(other.name == "redop" for other in context.command.params)
     if reduces and folder and {name.strip() for name in str(folder).split(",")} <= {*REDUCTIONS, "all"}:
@@ -108,10 +110,10 @@ def _written(names: str, meaning: str) -> click.Option:
     return option(names, meaning, type=PATH, metavar="FILE|-", is_flag=False, flag_value=str(STANDARD))
 
 
-def write_json(place: Path | None, value: Any, allow_nan: bool = True) -> None:
+def write_json(path: Path | None, value: Any, allow_nan: bool = True) -> None:
     """Write a value as JSON into that file, or print it where the place is STANDARD; nothing where there is none."""
-    if place:
-        write_text(place, "--json FILE", json.dumps(value, indent=2, allow_nan=allow_nan))
+    if path:
+        write_text(path, "--json FILE", json.dumps(value, indent=2, allow_nan=allow_nan))
 
 
 def write_text(path: Path, option: str, text: str) -> None:
@@ -151,18 +153,21 @@ def completed(
     Names are a function, or where they are, as `datatypes.REDUCTIONS`, which is imported only then.
     """
 
-    def known() -> Iterable[str]:
+    def choices() -> Iterable[str]:
         yield from (word for word in metavar.split("|") if word.islower())
-        found: Any = names
+        registry: Any = names
         if isinstance(names, str):
             module, _, name = names.rpartition(".")
-            found = getattr(import_module(f"collbench.{module}"), name) if name else ()
-        yield from found() if callable(found) else found
+            registry = name and getattr(import_module(f"collbench.{module}"), name)
+        if callable(registry):
+            registry = registry()
+        yield from registry
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
-        given = before.split(",")
-        return [f"{before}{comma}{name}" for name in known() if name.startswith(last) and name not in given]
+        last = incomplete.rpartition(",")[2] if several else incomplete
+        begun = incomplete.removesuffix(last)
+        typed = begun.split(",")
+        return [begun + name for name in choices() if name.startswith(last) and name not in typed]
 
     return complete
 
@@ -204,21 +209,20 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
 
     def __init__(self, word: Word) -> None:
         self._opt = word.opt
+        self._kinds = get_args(word.kind) or (word.kind,)
         self._plain: Any = click.STRING
-        kinds = get_args(word.kind) or (word.kind,)
-        if word.opt.unit:
-            self._read = word.opt.unit.read if word.opt.unit in (DURATION, FRACTION) else None
-        else:
+        if not word.opt.unit:
             plain: dict[Any, Any] = {bool: click.INT, Path: PATH, str: click.STRING, int: click.INT, float: click.FLOAT}
-            self._plain = next((plain[kind] for kind in plain if kind in kinds), click.STRING)
-            self._read = (lambda number, option: number > 0) if bool in kinds else None
-        self.name = word.opt.unit.name.lower() if word.opt.unit else self._plain.name
+            self._plain = next((plain[kind] for kind in plain if kind in self._kinds), click.STRING)
+        self.name = (word.opt.unit or self._plain).name.lower()
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         """Return the value; UsageError where it is impossible."""
         value = self._plain.convert(value, parameter, context)
         self._opt.refuse(value)
-        return self._read(value, self._opt.name) if self._read else value
+        if self._opt.unit in (DURATION, FRACTION):
+            return self._opt.read(value)
+        return value > 0 if bool in self._kinds and not self._opt.unit else value
 
 
 def options_of(request: Any, only: str = "", **defaults: Any) -> list[click.Parameter]:
@@ -237,25 +241,29 @@ def options_of(request: Any, only: str = "", **defaults: Any) -> list[click.Para
 def option_of(word: Word) -> click.Option:
     """Return the option that a word declares."""
     opt, meaning = word.opt, word.opt.help
-    required, switch = word.default is MISSING, word.kind is bool and bool(opt.metavar)
+    required = word.default is MISSING
     unsaid = required or word.default in (None, "", ())
     if unsaid and opt.usual:
         meaning = f"{meaning}  [default: {opt.usual}]"
-    usual = None if required else int(word.default) if switch else word.default
-    more: dict[str, Any] = {"default": usual, "show_default": not unsaid, "required": required}
-    if word.kind is bool and not switch:
+    more: dict[str, Any] = {"required": required, "show_default": not unsaid}
+    if not required:
+        more["default"] = word.default
+    if word.kind is bool and not opt.metavar:
         more["is_flag"] = True
     else:
-        metavar = opt.metavar or "|".join(opt.choices) or (opt.unit.name if opt.unit else "")
+        metavar = opt.metavar or "|".join(opt.choices) or getattr(opt.unit, "name", "")
         more |= {"type": _Value(word), "metavar": metavar or None, "multiple": get_origin(word.kind) is Sequence}
         more["shell_complete"] = completed(opt.complete, opt.unit is NAMES, metavar)
+        # A switch that is typed as a number, as `-G 0` of nccl-tests.
+        if word.kind is bool:
+            more["default"] = int(word.default)
     if word.name == "out":
         more["callback"] = _no_reduction
     return option(f"{opt.names} {word.name}", meaning, **more | dict(opt.click))
 
 
 (ANYWHERE,) = options_of(SweepRequest, "on")
-HERE = option_of(Word("on", str, Opt("--on", "Where the ranks live.", metavar="|".join(places())), "auto"))
+HERE = option_of(Word("on", str, get_args(Here)[1], "auto"))
 """Where ranks are started, and not on a described system."""
 
 

@@ -3,7 +3,6 @@
 Progress is on standard error, by rich, and only on a terminal that understands escape codes; a pipe has none of it.
 """
 
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,11 +34,11 @@ def waiting(what: str) -> Iterator[Callable[[str], None]]:
             task = progress.add_task(what, total=None)
             yield lambda words: progress.update(task, description=words)
         return
-    due = time.monotonic() + SECONDS if waits else math.inf
+    due = time.monotonic() + SECONDS
 
     def say_seldom(words: str) -> None:
         nonlocal due
-        if time.monotonic() > due:
+        if waits and time.monotonic() > due:
             say(f"collbench: at work: {words.splitlines()[0]}")
             due = time.monotonic() + SECONDS
 
@@ -103,7 +102,7 @@ class LiveTable:
         self._title = title
         if not self._skipped_before([result for result, _ in rows]):
             for result, line in rows:
-                click.echo(click.style(line, fg="red") if result.outcome.alarming and coloured() else line)
+                echo_row(line, alarming=result.outcome.alarming)
         self._done += 1
         if self._progress:
             self._progress.update(self._task, completed=self._done, description=title)
@@ -123,6 +122,13 @@ class LiveTable:
         before = key in self._skips
         self._skips.add(key)
         return before
+
+
+def echo_row(line: str, alarming: bool) -> None:
+    """Print a row, in red where it is alarming and the terminal has colours."""
+    if alarming and coloured():
+        line = click.style(line, fg="red")
+    click.echo(line)
 
 
 class ResultTable(LiveTable, Generic[Row]):

@@ -48,12 +48,14 @@ class Compared(NamedTuple):
     def problem(self) -> str:
         """Why there is no time; some tools print a row without one."""
         result = self.result
-        return result.problem or ("" if result.typical > 0 else remarks("no time", result))
+        if result.problem or result.typical > 0:
+            return result.problem
+        return remarks("no time", result)
 
     @property
     def digits(self) -> int:
         """How many digits of its time are known."""
-        return digits(_relative_halfwidth(self.result))
+        return digits(_halfwidth(self.result) or 0)
 
     @property
     def ratio(self) -> str:
@@ -62,7 +64,7 @@ class Compared(NamedTuple):
         if not library or library is result or result.disturbed:
             return ""
         speedup = library.typical / result.typical
-        count = max(2, digits(math.hypot(_relative_halfwidth(result), _relative_halfwidth(library))))
+        count = max(2, digits(math.hypot(_halfwidth(result) or 0, _halfwidth(library) or 0)))
         return f"{significant(speedup, count, 2)}x" if speedup >= 0.01 else f"{speedup:.1g}x"
 
 
@@ -76,11 +78,14 @@ def _busbw(row: Compared) -> str:
     return "" if row.result.note.shared else _rate(row, row.result.busbw)
 
 
-def _halfwidth(row: Compared) -> str:
-    """Return half the interval of the median as a percentage of it; nothing where there are too few samples."""
-    half = row.result.relative_halfwidth if isinstance(row.result, Observed) else math.inf
-    if not math.isfinite(half):
-        return ""
+def _halfwidth(result: Timed) -> float | None:
+    """Return half the interval of the median over the median; None where there are too few samples, or none."""
+    if isinstance(result, Observed) and math.isfinite(result.relative_halfwidth):
+        return result.relative_halfwidth
+    return None
+
+
+def _percentage(half: float) -> str:
     if half >= 10:
         return ">999%"
     return f"{half:.1%}" if half < 0.1 else f"{half:.0%}"
@@ -88,21 +93,20 @@ def _halfwidth(row: Compared) -> str:
 
 SIZE: Column[Compared] = Column("size", lambda row: row.result.case.nbytes, format_size, form=">9")
 TIME: Column[Compared] = Column("time", lambda row: format_seconds(row.result.typical, row.digits), form=">9")
-INTERVAL: Column[Compared] = Column("± 95 %", _halfwidth, importance=10, form=">7")
+INTERVAL: Column[Compared] = Column("± 95 %", lambda row: _halfwidth(row.result), _percentage, 10, ">7")
 ALGBW: Column[Compared] = Column("algbw", lambda row: _rate(row, row.result.algbw), importance=3, form=">8")
 BUSBW: Column[Compared] = Column("busbw", _busbw, importance=11, form=">8")
+BAND: Column[Compared] = Column(
+    "nine in ten", lambda row: format_range(*row.result.band, format_seconds), str, 5, ">18"
+)
+ALGORITHM: Column[Compared] = Column("algorithm", lambda row: row.result.method, importance=4, form="<16")
 PROBLEM: Callable[[Compared], str] = attrgetter("problem")
 CHECK: Column[Compared] = Column("check", lambda row: remarks(row.result.check, row.result))
 
 
-def name_column(width: int = NAME) -> Column[Compared]:
-    """Return the column of implementations: with the version of a library where the width has room for it."""
-
-    def name(row: Compared) -> str:
-        label = row.result.label
-        return label if len(label) <= width else row.result.implementation
-
-    return Column("", name, form=f"<{width}")
+def _name(width: int, row: Compared) -> str:
+    """Return the implementation, with the version of a library where the width has room for it."""
+    return row.result.label if len(row.result.label) <= width else row.result.implementation
 
 
 def timed_table(
@@ -124,34 +128,28 @@ def timed_table(
         width: Characters of the longest implementation's name.
 
     """
-    versus: list[Column[Compared]] = []
-    if library:
-        versus.append(Column(f"vs {library}", lambda row: row.ratio, importance=12, form=">8"))
+    # A model has no samples, and its rows no versions of libraries.
     if modelled:
-        band: Column[Compared] = Column("nine in ten", _band, importance=5, form=">18")
-        how: Column[Compared] = Column("algorithm", lambda row: row.result.method, importance=4, form="<16")
-        check = replace(CHECK, name="")
-        return Table(
-            [SIZE, name_column(), TIME, band, ALGBW, replace(BUSBW, importance=6), *versus, how, check], PROBLEM
-        )
-    columns = [SIZE, name_column(width), TIME, INTERVAL]
+        spread, estimates, width = False, False, NAME
+    name: Column[Compared] = Column("", partial(_name, width), form=f"<{width}")
+    columns = [SIZE, name, TIME, BAND if modelled else INTERVAL]
     if spread:
         columns += [Column(name, partial(_percentile, percent), format_seconds, 1, ">9") for name, percent in _SPREAD]
     if estimates:
         columns.append(Column("estimate", lambda row: row.result.estimate, format_seconds, 2, ">9"))
     columns.append(ALGBW)
-    if bus:
+    if modelled:
+        columns.append(replace(BUSBW, importance=6))
+    elif bus:
         columns.append(BUSBW)
-    return Table([*columns, *versus, CHECK], PROBLEM)
+    if library:
+        columns.append(Column(f"vs {library}", lambda row: row.ratio, importance=12, form=">8"))
+    columns += [ALGORITHM, replace(CHECK, name="")] if modelled else [CHECK]
+    return Table(columns, PROBLEM)
 
 
 def _percentile(percent: float, row: Compared) -> float | None:
     return row.result.percentile(percent) if isinstance(row.result, Observed) else None
-
-
-def _band(row: Compared) -> str:
-    low, high = row.result.band
-    return format_range(low, high, format_seconds)
 
 
 def row(result: Result, library: Timed | None = None, table: Table[Compared] | None = None) -> str:
@@ -174,9 +172,12 @@ def _part(name: str, importance: int = ALWAYS, form: str = ">8") -> Column[Expla
 
 def _explained(result: Explanation) -> str:
     """Return what else there is to say of a row that shows where the time goes."""
-    unseen = "" if result.tracks else "the inside of a library is not seen"
-    disturbed = result.check if result.disturbed else ""
-    return "; ".join(filter(None, [unseen, result.altered, disturbed, str(result.note.brief)]))
+    remarks = [result.altered, str(result.note.brief)]
+    if result.disturbed:
+        remarks.insert(1, result.check)
+    if not result.tracks:
+        remarks.insert(0, "the inside of a library is not seen")
+    return "; ".join(filter(None, remarks))
 
 
 EXPLAIN: Table[Explanation] = Table(
@@ -204,7 +205,9 @@ def remarks(check: str, result: Timed) -> str:
 def legend_lines(results: Iterable[Result]) -> list[str]:
     """Return a line below the table for each thing in it that only some tables have."""
     results = list(results)
-    lines = [ESTIMATE] if any(result.estimate is not None for result in results) else []
+    lines = []
+    if any(result.estimate is not None for result in results):
+        lines.append(ESTIMATE)
     if sharing := next((result.note.shared for result in results if result.note.shared), None):
         lines.append(SHARED.format(sharing=sharing))
     return lines
@@ -212,15 +215,9 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
 
 def spread_legend(results: Iterable[Result]) -> str:
     """Return what the percentiles are of."""
-    what = sample_in_words(results)
-    return f"min, p95, p99, max: of the samples{f', each {what}, which differ by more' if what else ''}"
-
-
-def _relative_halfwidth(result: Timed) -> float:
-    """Return half the interval over the median; 0 for what was not measured, of which digits cannot show more."""
-    if not isinstance(result, Observed) or not math.isfinite(result.interval[1]):
-        return 0.0
-    return result.relative_halfwidth
+    if what := sample_in_words(results):
+        return f"min, p95, p99, max: of the samples, each {what}, which differ by more"
+    return "min, p95, p99, max: of the samples"
 
 
 def _errors(row: Tradeoff) -> Sequence[str]:
@@ -247,11 +244,11 @@ WIRES: Table[Tradeoff] = Table(
 )
 
 
-def wires_table(found: Sequence[Tradeoff]) -> Iterator[str]:
+def wires_table(tradeoffs: Sequence[Tradeoff]) -> Iterator[str]:
     """Yield a title and a row for each wire format, for each kind of case: time saved against error introduced."""
-    for title in dict.fromkeys(one.case.title for one in found):
-        rows = [one for one in found if one.case.title == title]
-        rounds = next((f", {counted(one.study.rounds, 'round')}" for one in rows if one.study), "")
+    for title in dict.fromkeys(row.case.title for row in tradeoffs):
+        rows = [row for row in tradeoffs if row.case.title == title]
+        rounds = next((f", {counted(row.study.rounds, 'round')}" for row in rows if row.study), "")
         yield f"\nwires, {title}, at {format_size(rows[0].case.nbytes)}{rounds}"
         yield WIRES.heading()
         yield from map(WIRES.row, rows)

@@ -18,7 +18,8 @@ from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import PairedSession, Session, all_skipped, exit_status
-from collbench.requests.notices import started
+from collbench.requests.notices import RANKS, announced_if_slow
+from collbench.units import counted
 
 FIRST = "waiting for the first row: kernels are compiled once, then checked"
 
@@ -39,19 +40,18 @@ def run_session(
     the ranks are there; with `quiet` nothing is said of where the session runs, and there is no progress.
     """
     parts = [session] if isinstance(session, Session) else session.sessions
-    first, ranks = parts[0], parts[0].sweep.ranks
+    first = parts[0]
     try:
         with closing(table), ExitStack() as stack:
-            if quiet or first.modelled or not obeys(sys.stderr):
-                stack.enter_context(started(session))
-            else:
-                with waiting(f"starting {ranks} rank{'s' if ranks > 1 else ''}"):
-                    stack.enter_context(session)
+            silent = quiet or first.modelled or not obeys(sys.stderr)
+            with announced_if_slow(RANKS) if silent else waiting(f"starting {counted(first.sweep.ranks, 'rank')}"):
+                stack.enter_context(session)
             if first.leader and not quiet:
                 for line in (*_about(first), *remarks):
                     click.echo(line, err=True)
             if first.leader:
                 table.begin()
+            # Kernels are compiled before the first row, so it is waited for apart from all others.
             with waiting("" if quiet or first.modelled else FIRST) as tell:
                 results = session.run(tell)
                 begun = list(islice(results, 1))
@@ -61,23 +61,29 @@ def run_session(
         if first.leader and all_skipped(first.results):
             click.echo("no row has a time: each was skipped, and says why", err=True)
     except KeyboardInterrupt as cause:
-        paths = [str(part.path) for part in parts if part.path]
-        where = f"what was measured is in {' and '.join(paths)}" if paths else "nothing was stored"
-        click.echo(f"\ninterrupted: {where if first.results else 'nothing was measured'}", err=True)
+        click.echo(f"\ninterrupted: {_what_is_left(parts)}", err=True)
         return signals.status(cause)
     return 0
 
 
+def _what_is_left(sessions: Sequence[Session]) -> str:
+    """Return where the results of interrupted sessions are."""
+    if not sessions[0].results:
+        return "nothing was measured"
+    paths = " and ".join(str(session.path) for session in sessions if session.path)
+    return f"what was measured is in {paths}" if paths else "nothing was stored"
+
+
 def _about(session: Session) -> list[str]:
     """Return what the ranks run on, how often they were started, their cores, and what nobody could see of them."""
-    lines = [session.topology]
-    starts, unseen = session.header.sweep.starts, session.header.topology.unseen
-    words = [f"started {starts} times"] if starts > 1 else []
+    lines, placed = [session.topology], []
+    if session.header.sweep.starts > 1:
+        placed.append(f"started {session.header.sweep.starts} times")
     if session.cores:
-        words.append(f"bound to cores {', '.join(map(str, session.cores))}")
-    if words:
-        lines.append(f"ranks: {', '.join(words)}")
-    if unseen:
+        placed.append(f"bound to cores {', '.join(map(str, session.cores))}")
+    if placed:
+        lines.append(f"ranks: {', '.join(placed)}")
+    if unseen := session.header.topology.unseen:
         lines.append(f"note: {unseen}")
     if rounded := session.sweep.rounded():
         lines.append(f"sizes: {rounded}")
@@ -110,9 +116,10 @@ def draw_plots(session: Session, formats: Sequence[str] = ("png",)) -> None:
     try:
         pictures = draw([run], path.parent, formats)
     except OSError as error:
-        reason = error.strerror or error
-        remedy = f"all that was measured is in {path}" if path.exists() else "the run file was taken away after its end"
-        raise StorageError(f"cannot draw into {path.parent}: {reason}; {remedy}") from None
+        remedy = "the run file was taken away after its end"
+        if path.exists():
+            remedy = f"all that was measured is in {path}"
+        raise StorageError(f"cannot draw into {path.parent}: {error.strerror or error}; {remedy}") from None
     for picture in pictures:
         click.echo(f"plot: {picture}")
 

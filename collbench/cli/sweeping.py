@@ -38,11 +38,7 @@ from collbench.topology.system import System
 from collbench.units import counted
 
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
-
-
 FEWEST = 6  # samples that have an interval
-
-
 PLOT = option("--plot/--no-plot", "Draw the plots at the end.", default=True)
 
 
@@ -70,12 +66,12 @@ def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), 
 
 def _print_below(session: Session, table: "SweepTable", watch: MachineWatch, outputs: Outputs, spread: bool) -> None:
     """Print what stands below the table: who wins where, bounds, noise, what the numbers mean, and the files."""
-    facts, found = list(findings(session.results, session.modelled)), tradeoffs(session.results)
-    if facts or not found:
+    facts, wires = list(findings(session.results, session.modelled)), tradeoffs(session.results)
+    if facts or not wires:
         click.echo("\n".join(["", *facts]))
     lines = [disturbed_in_words(session.results), noise(session.results, watch)]
-    if found:
-        click.echo("\n".join(results_table.wires_table(found)))
+    if wires:
+        click.echo("\n".join(results_table.wires_table(wires)))
         lines.append(results_table.WIRES_LEGEND)
     lines.append(results_table.EXPECTED_LEGEND if session.modelled else results_table.LEGEND)
     if spread:
@@ -92,10 +88,12 @@ class SweepTable(LiveTable):
         super().__init__(0 if quiet else len(list(session.sweep.cases())) * len(names))
         self._session, self._spread = session, spread
         self._compared = [name for name in libraries() if name in map(family, names)]
-        self._estimated = {name for one in names for name in implementations()[family(one)].estimates}
-        self._library = self._compared[0] if self._compared and len(names) > 1 else ""
-        if len([name for name in names if is_library(name)]) > 1:
+        self._estimated = set().union(*(implementations()[family(name)].estimates for name in names))
+        self._library = ""
+        if sum(map(is_library, names)) > 1:
             self._library = "best"
+        elif self._compared and len(names) > 1:
+            self._library = self._compared[0]
 
     def columns(self, estimates: bool) -> Table[results_table.Compared]:
         """Return the table as it is now; `estimates` says whether the library expects something itself."""
@@ -107,7 +105,7 @@ class SweepTable(LiveTable):
             estimates=estimates,
             bus=not self._session.header.topology.shared,
         )
-        # With the versions of libraries, which the ranks say, where all columns have room.
+        # Names have the versions of libraries, which the ranks report, where all columns have room.
         whole = form(width=max([results_table.NAME, *map(len, self._session.labels)]))
         return form() if whole.left_out() else whole
 
@@ -130,19 +128,20 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
     An implementation that is alone has no rivals.  What libraries lack where ranks share a GPU comes last.
     """
     compared = rivals(results)
-    ranges = {case.kind: found for case, found in winners(compared, disturbed_rivals(results))}
+    ranges = {case.kind: winning for case, winning in winners(compared, disturbed_rivals(results))}
     best = best_of(contests(compared, libraries()))
     kinds = dict.fromkeys(result.case.kind for result in results)
     for kind in kinds:
         lines = [in_words(contest) for contest in best if contest.case.kind == kind]
         if len({result.implementation for result in compared}) > 1 and kind in ranges:
             lines.insert(0, fastest_in_words(ranges[kind], expected))
+
+        # At the largest size: how much of what memory allows the fastest implementation reaches.
         if limit := measured_roofline(results, kind):
             case = replace(kind, nbytes=max(limit.copy_times))
             for row in fastest_by_size(row for row in compared if row.case == case).values():
-                lines.append(
-                    f"{limit}; {row.implementation} reaches {100 * share(row, limit, row.typical):.0f} % of it"
-                )
+                reached = f"{100 * share(row, limit, row.typical):.0f} %"
+                lines.append(f"{limit}; {row.implementation} reaches {reached} of it")
         if lines and len(kinds) > 1:
             yield f"{kind.title}:"
         yield from lines
@@ -154,15 +153,19 @@ def noise(results: Sequence[Result], watch: MachineWatch) -> str:
     rows = [row for row in results if isinstance(row, Measurement) and row.right and not row.disturbed]
     few = sum(len(row.times) < FEWEST for row in rows)
     wide = sum(WIDE < row.relative_halfwidth < math.inf for row in rows)
-    counts = [f"{wide} of {counted(len(rows), 'row')} uncertain by more than {100 * WIDE:.0f} %"] if wide else []
-    counts += [f"{few} of {counted(len(rows), 'row')} without an interval: fewer than {FEWEST} samples"] if few else []
-    if not counts:
+    if not few and not wide:
         return ""
+    counts = []
+    if wide:
+        counts.append(f"{wide} of {counted(len(rows), 'row')} uncertain by more than {100 * WIDE:.0f} %")
+    if few:
+        counts.append(f"{few} of {counted(len(rows), 'row')} without an interval: fewer than {FEWEST} samples")
     kinds = {row.platform for row in rows}
     ranks = max((row.case.ranks for row in rows if row.platform == "cpu"), default=1)
     helps = [kind.steadier for name, kind in platforms().items() if name in kinds and kind.steadier]
+    helps.append("-n 15" if few else "--budget 5s")
     clauses = [", ".join(counts), *islice(watch.reasons(ranks), 1)]
-    return f"noise: {'; '.join(clauses)}; what helps: {', '.join([*helps, '-n 15' if few else '--budget 5s'])}"
+    return f"noise: {'; '.join(clauses)}; what helps: {', '.join(helps)}"
 
 
 def print_end(session: Session, lines: Iterable[str], outputs: Outputs) -> None:

@@ -52,14 +52,14 @@ def of_library(function: Callable[..., Any]) -> Callable[..., Any]:
     def called(*values: Any, **named: Any) -> Any:
         if wrong := [name for name in named if name not in parameters]:
             raise unknown(f"parameter of {function.__name__}()", wrong[0], parameters)
-        given = signature(function).bind(*values, **named)
-        for name, value in given.arguments.items():
-            given.arguments[name] = converted(name, value, parameters[name].annotation, parameters[name].default)
+        call = signature(function).bind(*values, **named)
+        for name, value in call.arguments.items():
+            call.arguments[name] = converted(name, value, parameters[name].annotation, parameters[name].default)
         try:
-            return function(*given.args, **given.kwargs)
+            return function(*call.args, **call.kwargs)
         except CollbenchError as error:
-            given.apply_defaults()
-            error.args = (reworded(str(error), given.arguments),)
+            call.apply_defaults()
+            error.args = (reworded(str(error), call.arguments),)
             raise
 
     called.__module__ = "collbench"  # where pickle finds it
@@ -72,30 +72,34 @@ def converted(name: str, value: object, annotation: Any, default: object = None)
     for part in get_args(annotation) if isinstance(annotation, UnionType) else [annotation]:
         kind = get_origin(part) or part
         if kind is Sequence and isinstance(value, Iterable):
-            words = [word for word in value.split(",") if word.strip()] if isinstance(value, str) else [*value]
-            if default and not words:
+            elements = [name for name in value.split(",") if name.strip()] if isinstance(value, str) else [*value]
+            if default and not elements:
                 raise UsageError(f"{name}= is empty; give at least one")
-            return [converted(name, word, get_args(part)[0]) for word in words]
+            return [converted(name, element, get_args(part)[0]) for element in elements]
         taken, plain, noun = _KINDS.get(kind, (kind, lambda same: same, kind.__name__.lower()))
+        # Python's True is a number too, and nobody means it as one.
         if isinstance(value, taken) and (kind is bool or not isinstance(value, bool)):
             return plain(value)
-        nouns += [noun] if kind is not NoneType else []
+        if kind is not NoneType:
+            nouns.append(noun)
     raise UsageError(f"{name}={value!r} is no {' or '.join(nouns)}")
 
 
-def reworded(message: str, given: Mapping[str, object]) -> str:
-    """Return a message with parameters instead of options: `ranks=999`; `given` has the values that were passed."""
+def reworded(message: str, passed: Mapping[str, object]) -> str:
+    """Return a message with parameters instead of options: `ranks=999`; `passed` has the values of the call."""
 
     def parameter(match: re.Match[str]) -> str:
         option, value = match["option"] or "", match["value"] or ""
         names = [*_OTHER_NAMES.get(option, "").split(), option.replace("-", "_"), f"{option}s"]
-        name = next((name for name in names if name in given), "")
+        name = next((name for name in names if name in passed), "")
         if not name:
             return match[0]
         if not value or _VALUE.fullmatch(value):
             return f"{name}={value}"
-        # Of other words those are values that were passed, or that no sentence has: dgx-h100, 5s.
-        if value == str(given[name]) or re.search(r"\d", value):
+
+        # The word behind an option may be the next one of the sentence.  It is a value if it was passed, or has a
+        # digit, as no word of a sentence has: dgx-h100, 5s.
+        if value == str(passed[name]) or re.search(r"\d", value):
             return f"{name}={value!r}"
         return f"{name}= {value}"
 

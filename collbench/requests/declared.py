@@ -77,27 +77,39 @@ class Opt:
 
     def refuse(self, value: Any) -> None:
         """Raise UsageError for a value that is impossible."""
-        choices, limits = list(self.choices), {"more than": self.above, "at least": self.least, "at most": self.most}
         if value is None:
             return
+        choices = list(self.choices)
         if choices and value not in choices:
             raise unknown(self.name, value, choices)
-        named = [f"{word} {_plain(limit)}" for word, limit in limits.items() if limit is not None]
-        if not named:
+        limits = {"more than": self.above, "at least": self.least, "at most": self.most}
+        within = " and ".join(f"{word} {_plain(limit)}" for word, limit in limits.items() if limit is not None)
+        if not within:
             return
-        number = self.unit.read(value, self.name) if self.unit and self.unit.read else value
+        number = self.read(value)
         low = (self.above is not None and number <= self.above) or (self.least is not None and number < self.least)
         high = self.most is not None and number > self.most
         if low or high or not math.isfinite(number):
-            raise UsageError(f"{self.name} {_plain(value)} is impossible; give {' and '.join(named)}")
+            raise UsageError(f"{self.name} {_plain(value)} is impossible; give {within}")
+
+    def read(self, value: Any) -> Any:
+        """Return a value as a number where it is written with a unit: "5s" is 5.0."""
+        if self.unit and self.unit.read and value is not None:
+            return self.unit.read(value, self.name)
+        return value
 
     @property
     def sentence(self) -> str:
         """What the library says of the parameter."""
-        usual = f"; by default {self.usual}." if self.usual else "."
+        if self.library:
+            return self.library
+        sentence = self.help.removesuffix(".")
+        if self.usual:
+            sentence += f"; by default {self.usual}"
         words = self.metavar.split("|") if "|" in self.metavar and self.metavar.islower() else []
-        choices = ", ".join(f'"{choice}"' for choice in list(self.choices) or words)
-        return self.library or f"{self.help.removesuffix('.')}{usual}{f' One of {choices}.' if choices else ''}"
+        if choices := ", ".join(f'"{choice}"' for choice in list(self.choices) or words):
+            sentence += f". One of {choices}"
+        return f"{sentence}."
 
 
 def _plain(number: Any) -> str:
@@ -114,10 +126,7 @@ class Word(NamedTuple):
 
     def usual(self, value: Any) -> bool:
         """Return whether a value is the default, however it is written: 60.0 is "60s"."""
-        read = self.opt.unit.read if self.opt.unit else None
-        if read and value is not None and self.default is not None:
-            return read(value, self.opt.name) == read(self.default, self.opt.name)
-        return bool(value == self.default)
+        return bool(self.opt.read(value) == self.opt.read(self.default))
 
 
 def declared(request: Any) -> Mapping[str, Word]:
@@ -149,9 +158,10 @@ def takes(request: Callable[P, R]) -> Callable[[Callable[[R], T]], Callable[P, T
         def called(*values: P.args, **words: P.kwargs) -> T:
             return function(request(*values, **words))
 
-        own = inspect.signature(request)
-        parameters = [each.replace(annotation=kinds[each.name]) for each in own.parameters.values()]
-        shown = own.replace(parameters=parameters, return_annotation=get_type_hints(function)["return"])
+        # Help and notebooks show the types alone, and not the declarations that Annotated carries.
+        signature = inspect.signature(request)
+        parameters = [each.replace(annotation=kinds[each.name]) for each in signature.parameters.values()]
+        shown = signature.replace(parameters=parameters, return_annotation=get_type_hints(function)["return"])
         text, returns, rest = inspect.cleandoc(function.__doc__ or "").partition("\nReturns:")
         called.__signature__ = shown  # type: ignore[attr-defined]
         called.__doc__ = "\n".join([text, *_arguments(declared(request)), f"{returns}{rest}"])

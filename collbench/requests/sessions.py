@@ -29,14 +29,14 @@ from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
 
 
-class Prepared(NamedTuple):
+class Unopened(NamedTuple):
     """A session that has not been entered yet, and what its user should know of it."""
 
     session: Session
     remarks: list[str]
 
 
-def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | None] = lambda sweep: None) -> Prepared:
+def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | None] = lambda sweep: None) -> Unopened:
     """Return the session that measures the request, with the ranks of an outside launcher if there are any.
 
     Args:
@@ -52,14 +52,16 @@ def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | Non
     joined = launched()
     libraries = _mpi_libraries(request, joined)
     platform, sweep = measured_sweep(request, joined, max(1, len(libraries)))
-    remark = "" if request.last else cut_short(sweep, platform)
-    remarks = [remark] if remark else []
-    if not libraries:
-        return Prepared(Session(platform, sweep, joined, request.folder or usual(sweep)), remarks)
-    if platform != LIBRARY_PLATFORM:
-        raise UsageError(f"--mpi names libraries of ranks on a CPU, and --on auto takes the {platform}; add --on cpu")
-    ranks = MultiLibrary(sweep, libraries)
-    return Prepared(Session(ranks, ranks.sweep, joined, request.folder or usual(ranks.sweep)), remarks)
+    # Ranks of every library are there at the same time, as Interleaving measures them in turn.
+    ranks: str | MultiLibrary = platform
+    if libraries:
+        if platform != LIBRARY_PLATFORM:
+            auto = f"--on auto takes the {platform}"
+            raise UsageError(f"--mpi names libraries of ranks on a CPU, and {auto}; add --on cpu")
+        ranks = MultiLibrary(sweep, libraries)
+        sweep = ranks.sweep
+    session = Session(ranks, sweep, joined, request.folder or usual(sweep))
+    return Unopened(session, cut_short(request, sweep, platform))
 
 
 def resuming_session(path: Path) -> Session | None:
@@ -73,15 +75,16 @@ def resuming_session(path: Path) -> Session | None:
         UsageError: It cannot be resumed, or not here.
 
     """
-    if wrong := complaint():
-        raise UsageError(wrong)
     joined = launched()
-    path = path / NAME if path.is_dir() else path
+    if path.is_dir():
+        path /= NAME
     existing = ResumedRun.of(path, _content(path, joined))
-    if (joined[1] if joined else 0) != (processes := existing.header.processes):
-        before = f"by {processes} processes of a launcher" if processes else "by ranks that collbench started"
-        start = f"start {processes} with the launcher" if processes else "start it without a launcher"
-        raise UsageError(f"{path} was measured {before}; to resume it, {start}")
+    processes = existing.header.processes
+    if processes != (joined or (0, 0))[1]:
+        how = "by ranks that collbench started; to resume it, start it without a launcher"
+        if processes:
+            how = f"by {processes} processes of a launcher; to resume it, start {processes} with the launcher"
+        raise UsageError(f"{path} was measured {how}")
     if existing.complete:
         return None
     return Session(existing.header.topology.platform, existing.sweep, joined, None, existing=existing)
@@ -125,7 +128,8 @@ def predicting_session(
     what_ifs: Sequence[str] = (),
 ) -> Session:
     """Return the session that predicts the request on that system; `usual` as in `measuring_session`."""
-    from collbench.measure.predicted import Modelled  # the model takes as long to import as all the rest
+    # Imported here, since the model takes as long as all the rest.
+    from collbench.measure.predicted import Modelled
 
     part, sweep = predicted_sweep(system, request)
     folder = request.folder or usual(part, sweep)
@@ -139,5 +143,6 @@ def run_to_end(session: Session, each: Callable[[Result], object] | None = None)
             if each:
                 each(result)
     if advice := disturbed_in_words(session.results):
-        warnings.warn(advice, Notice, stacklevel=4)  # at the call of `collbench.sweep`
+        # Four frames up is the user's call of `collbench.sweep`.
+        warnings.warn(advice, Notice, stacklevel=4)
     return session.as_run()

@@ -8,11 +8,9 @@ import math
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import islice
 from math import ceil
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -24,32 +22,12 @@ from collbench.datatypes import DATATYPES, REDUCTIONS, Datatype, Reduction, find
 from collbench.errors import PlatformError, Unsupported, UsageError, unknown
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.layout import MemoryLayout
+from collbench.requests import words
 from collbench.requests.declared import TIME, Opt, Request, declared
 from collbench.requests.notices import DRIVER, announced_if_slow, is_leader, say
-from collbench.requests.words import (
-    LONGEST,
-    Datatypes,
-    Factor,
-    Impls,
-    InPlace,
-    Largest,
-    Names,
-    Nodes,
-    Ops,
-    Out,
-    Ranks,
-    RanksOfNode,
-    Reductions,
-    Root,
-    SizeStep,
-    Smallest,
-    Time,
-    Timeout,
-    places,
-)
 from collbench.results import Result
 from collbench.topology.system import System
-from collbench.units import format_size, parse_duration, parse_size
+from collbench.units import counted, format_size, parse_duration, parse_size
 
 Launched = tuple[int, int] | None
 """Rank of this process and number of processes, where an outside launcher (mpirun, srun) started several."""
@@ -70,42 +48,42 @@ class SweepRequest(Request):
 
     """
 
-    op: Ops = "allreduce"
+    op: words.Ops = "allreduce"
     _: KW_ONLY
-    impl: Impls = "all"  # which of them exist depends on the platform
+    impl: words.Impls = "all"  # which of them exist depends on the platform
     on: Annotated[
         str,
         Opt(
             "--on",
             "Where the ranks live; on a described system nothing runs, and a model predicts.",
-            metavar="|".join((*places(), "SYSTEM", "FILE.toml")),
+            metavar="|".join((*words.places(), "SYSTEM", "FILE.toml")),
             library='Where the ranks live: "auto", "gpu", "cpu", or a described system, on which nothing runs.',
             complete="topology.files.names",
         ),
     ] = "auto"
-    nodes: Nodes = None
-    ranks: Ranks = None
-    ranks_per_node: RanksOfNode = None
-    minbytes: Smallest = 8
-    maxbytes: Largest = None
-    stepfactor: Factor = 4.0
-    stepbytes: SizeStep = None
+    nodes: words.Nodes = None
+    ranks: words.Ranks = None
+    ranks_per_node: words.RanksOfNode = None
+    minbytes: words.Smallest = 8
+    maxbytes: words.Largest = None
+    stepfactor: words.Factor = 4.0
+    stepbytes: words.SizeStep = None
     iters: Annotated[
         int | None,
         Opt("-n --iters", "Number of samples, instead of as many as are needed.", least=1, most=MOST_SAMPLES),
     ] = None
     warmup: Annotated[int, Opt("-w --warmup --warmup_iters", "Untimed samples first.", least=0, most=MOST_SAMPLES)] = 1
-    datatype: Datatypes = "float"
-    redop: Reductions = "sum"
-    root: Root = 0
-    in_place: InPlace = False
+    datatype: words.Datatypes = "float"
+    redop: words.Reductions = "sum"
+    root: words.Root = 0
+    in_place: words.InPlace = False
     cudagraph: Annotated[
         bool, Opt("-G --cudagraph", "On a GPU, time replays of a CUDA graph, not launches.", metavar="0|1")
     ] = True
     budget: Annotated[
-        Time, Opt("--budget", "Time for a case, all implementations together.", unit=TIME, most=LONGEST)
+        words.Time, Opt("--budget", "Time for a case, all implementations together.", unit=TIME, most=words.LONGEST)
     ] = "500ms"
-    timeout: Timeout = "30s"
+    timeout: words.Timeout = "30s"
     spin: Annotated[str, Opt("--spin", "On a CPU, how a rank waits.", choices=SPINS)] = "auto"
     bind: Annotated[str, Opt("--bind", "Bind ranks to cores; under a launcher, each near its GPU.", choices=BINDS)] = (
         "core"
@@ -122,7 +100,7 @@ class SweepRequest(Request):
         ),
     ] = None
     mpi: Annotated[
-        Names,
+        words.Names,
         Opt(
             "--mpi",
             "On a CPU, the MPI libraries to measure, interleaved: mpich, openmpi, intel, ... or a folder.",
@@ -130,7 +108,7 @@ class SweepRequest(Request):
             metavar="LIB[,LIB]",
         ),
     ] = ""
-    out: Out = None
+    out: words.Out = None
     each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every result as it arrives.")] = None
 
     def __post_init__(self) -> None:
@@ -148,7 +126,7 @@ class SweepRequest(Request):
     @property
     def measured(self) -> bool:
         """Whether ranks of this machine or of a launcher measure, rather than a model of a described system."""
-        return self.on in places()
+        return self.on in words.places()
 
     @property
     def implementations(self) -> str:
@@ -218,20 +196,20 @@ class PredictRequest(Request):
     """Which cases to predict on which described system."""
 
     system: Annotated[str, Opt("", "A preset of `collbench list`, or FILE.toml.")]
-    op: Ops = "allreduce"
+    op: words.Ops = "allreduce"
     _: KW_ONLY
-    impl: Impls = "library"
-    nodes: Nodes = None
-    ranks: Ranks = None
-    ranks_per_node: RanksOfNode = None
-    minbytes: Smallest = 8
-    maxbytes: Largest = None
-    stepfactor: Factor = 4.0
-    stepbytes: SizeStep = None
-    datatype: Datatypes = "float"
-    redop: Reductions = "sum"
-    root: Root = 0
-    in_place: InPlace = False
+    impl: words.Impls = "library"
+    nodes: words.Nodes = None
+    ranks: words.Ranks = None
+    ranks_per_node: words.RanksOfNode = None
+    minbytes: words.Smallest = 8
+    maxbytes: words.Largest = None
+    stepfactor: words.Factor = 4.0
+    stepbytes: words.SizeStep = None
+    datatype: words.Datatypes = "float"
+    redop: words.Reductions = "sum"
+    root: words.Root = 0
+    in_place: words.InPlace = False
     what_if: Annotated[
         Sequence[str],
         Opt(
@@ -241,35 +219,36 @@ class PredictRequest(Request):
             library='Changes of the network between nodes, such as "oversubscription=4".',
         ),
     ] = ()
-    out: Out = None
+    out: words.Out = None
 
     @property
     def sweep(self) -> SweepRequest:
         """The same cases as a sweep on the system."""
-        words = {name: getattr(self, name) for name in declared(SweepRequest) if hasattr(self, name)}
-        return SweepRequest(on=self.system, **words)
+        shared = {name: getattr(self, name) for name in declared(SweepRequest) if hasattr(self, name)}
+        return SweepRequest(on=self.system, **shared)
 
 
-def split_names(names: Names) -> list[str]:
+def split_names(names: words.Names) -> list[str]:
     """Return the names of a text with commas, or of a sequence; none of an empty one."""
     if not names:
         return []
-    words = names.split(",") if isinstance(names, str) else names
-    return [word.strip() for word in words]
+    if isinstance(names, str):
+        names = names.split(",")
+    return [name.strip() for name in names]
 
 
-def _find_all(names: Names, registry: Mapping[str, Named], find: Callable[[str], Named]) -> tuple[Named, ...]:
+def _find_all(names: words.Names, registry: Mapping[str, Named], find: Callable[[str], Named]) -> tuple[Named, ...]:
     """Return the records of these names, each once; UsageError for one that there is not."""
     if names == "all":
         return tuple(registry.values())
-    found: list[Named] = []
+    records: list[Named] = []
     for name in split_names(names) or [""]:
         record = find(name)
         if record not in registry.values():
             raise UsageError(f"{name!r} is known from other tools only; choose from: {', '.join(registry)}")
-        if record not in found:
-            found.append(record)
-    return tuple(found)
+        if record not in records:
+            records.append(record)
+    return tuple(records)
 
 
 def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int = 1) -> tuple[str, Sweep]:
@@ -287,12 +266,8 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
         PlatformError: The machine has too little memory for the sizes.
 
     """
-    for option, count in (("--nodes", request.nodes), ("--ranks-per-node", request.ranks_per_node)):
-        if count is not None:
-            raise UsageError(f"{option} goes with a described system, and --on {request.on} is none; leave it out")
+    _refuse_elsewhere(request)
     with announced_if_slow(DRIVER):
-        if not request.measured:
-            raise unknown("--on", request.on, places())
         platform = on_auto() if request.on == "auto" else request.on
         ranks = _ranks(request.ranks, platform, joined)
     able = [name for name, kind in platforms().items() if kind.spins]
@@ -305,6 +280,7 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
     starts = 1 if joined else request.starts or 0  # 0: as often as is usual
     names = _implementations(request, platform, joined)
 
+    # How far a default sweep goes is a matter of memory, which depends on all the rest of the sweep.
     def sweep_to(largest: int) -> Sweep:
         return request.on_ranks(ranks, names, largest, starts)
 
@@ -312,15 +288,26 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
     sets = copies * max(1, starts)
     if request.last:
         sweep = sweep_to(request.last)
-        _needed_memory(sweep, platform, sets)
+        _refuse_too_large(sweep, platform, sets)
     else:
         sweep = _largest_that_fits(sweep_to, platform, sets)
+
+    # All starts of the ranks hold memory at the same time; where that is too much, ranks are started once.
     if not starts:
         try:
-            _needed_memory(sweep, platform, copies * USUAL_STARTS)
-        except PlatformError:  # no room for as many as are usual
+            _refuse_too_large(sweep, platform, copies * USUAL_STARTS)
+        except PlatformError:
             sweep = replace(sweep, starts=1)
     return platform, sweep
+
+
+def _refuse_elsewhere(request: SweepRequest) -> None:
+    """Raise UsageError for words of a described system, on which nothing is measured."""
+    for option, count in (("--nodes", request.nodes), ("--ranks-per-node", request.ranks_per_node)):
+        if count is not None:
+            raise UsageError(f"{option} goes with a described system, and --on {request.on} is none; leave it out")
+    if not request.measured:
+        raise unknown("--on", request.on, words.places())
 
 
 def _ranks(requested: int | None, platform: str, joined: Launched) -> int:
@@ -346,8 +333,13 @@ def _refuse_if_all_are_skipped(sweep: Sweep) -> None:
             try:
                 return implementations()[name].refuse(case)
             except Unsupported as reason:
-                reasons[str(reason) if str(reason).startswith(name) else f"{name}: {reason}"] = None
-    few = [*islice(reasons, 3), *(["..."] if len(reasons) > 3 else [])]
+                message = str(reason)
+                if not message.startswith(name):
+                    message = f"{name}: {message}"
+                reasons[message] = None
+    few = list(reasons)[:3]
+    if len(reasons) > 3:
+        few.append("...")
     raise Unsupported(f"every row would be skipped: {'; '.join(few)}; `collbench list` has what carries out what")
 
 
@@ -360,7 +352,9 @@ def _implementations(request: SweepRequest, platform: str, joined: Launched) -> 
     try:
         names = choose(request.implementations, platform)
     except UsageError as error:
-        raise UsageError(f"{error} ({remark})" if remark else error) from None
+        if not remark:
+            raise
+        raise UsageError(f"{error} ({remark})") from None
     if remark and is_leader(joined):
         say(f"collbench: {remark}")
     return names
@@ -381,34 +375,35 @@ def passed_over(on: str, platform: str) -> str:
 def _largest_that_fits(sweep_to: Callable[[int], Sweep], platform: str, copies: int) -> Sweep:
     """Return the default sweep, cut at what memory allows: the first command must work in a small container too."""
     last = find_platform(platform).largest
-    while last > SMALLEST_DEFAULT:
+    while True:
         sweep = sweep_to(last)
-        with suppress(PlatformError):
-            _needed_memory(sweep, platform, copies)
+        try:
+            _refuse_too_large(sweep, platform, copies)
             return sweep
+        except PlatformError:
+            if last <= SMALLEST_DEFAULT:
+                raise
         last //= 4
-    sweep = sweep_to(last)
-    _needed_memory(sweep, platform, copies)
-    return sweep
 
 
-def _needed_memory(sweep: Sweep, platform: str, copies: int) -> int:
-    """Return the bytes that each rank needs; PlatformError if there is not as much."""
+def _refuse_too_large(sweep: Sweep, platform: str, copies: int) -> None:
+    """Raise PlatformError if there is less memory than so many sets of ranks need."""
     nbytes = copies * MemoryLayout.of(sweep, needs(sweep.implementations, sweep.ranks, platform)).nbytes
     find_platform(platform).refuse_too_large(nbytes, sweep.ranks)
-    return nbytes
 
 
-def cut_short(sweep: Sweep, platform: str) -> str:
-    """Return a sentence for the user if memory cut the default sweep short, else ""."""
-    if sweep.sizes[-1] * 4 > find_platform(platform).largest:
-        return ""
-    return f"stopping at {format_size(sweep.sizes[-1])}: larger messages do not fit in the memory that is free here"
+def cut_short(request: SweepRequest, sweep: Sweep, platform: str) -> list[str]:
+    """Return a sentence for the user if memory cut the default sweep short, else nothing."""
+    largest = sweep.sizes[-1]
+    if request.last or largest * 4 > find_platform(platform).largest:
+        return []
+    return [f"stopping at {format_size(largest)}: larger messages do not fit in the memory that is free here"]
 
 
 def find_system(name: str, others: Sequence[str] = ()) -> System:
     """Return the preset or described system of that name; UsageError with all choices, `others` among them."""
-    from collbench.topology import files  # here: what is measured needs no described system
+    # Imported here, since what is measured needs no described system.
+    from collbench.topology import files
 
     if not name.endswith(".toml") and name not in files.names():
         raise unknown("--on" if others else "system", name, (*others, *files.names(), "FILE.toml"))
@@ -434,13 +429,10 @@ def _whole_nodes(system: System, request: SweepRequest) -> System:
             f"give fewer, or --nodes {ceil(ranks / whole.gpus)}"
         )
     if nodes is not None and nodes > 1 and ranks < whole.ranks:
-        choices = [f"--ranks {whole.ranks} for all"]
-        if ranks % whole.gpus in (0, ranks):
-            choices.append(f"--nodes {ceil(ranks / whole.gpus)} for as few")
-        if ranks % nodes == 0:
-            choices.append(f"--ranks-per-node {ranks // nodes} for some of each node")
-        less = f"--ranks {ranks} is less than the {whole.ranks} GPUs of --nodes {nodes}"
-        raise UsageError(f"{less}; give {', or '.join(choices)}")
+        raise UsageError(
+            f"--ranks {ranks} is less than the {whole.ranks} GPUs of --nodes {nodes}; "
+            f"give --ranks {whole.ranks} for all, or --ranks-per-node for some of each node"
+        )
     return whole.part(ranks)
 
 
@@ -453,10 +445,10 @@ def _ranks_of_each_node(system: System, request: SweepRequest) -> System:
             f"--ranks-per-node {each} is more than the {system.gpus} GPUs of a node of {system.name}; "
             f"choose from 1 to {system.gpus}"
         )
-    nodes = request.nodes or (ceil(ranks / each) if ranks else system.nodes)
+    nodes = request.nodes or ceil((ranks or 0) / each) or system.nodes
     if ranks not in (None, nodes * each):
         raise UsageError(
-            f"--ranks {ranks} is not --ranks-per-node {each} on {nodes} node{'s' if nodes > 1 else ''}; "
+            f"--ranks {ranks} is not --ranks-per-node {each} on {counted(nodes, 'node')}; "
             f"give --ranks {nodes * each}, or leave it out"
         )
     return system.of(1).part(each).of(nodes)

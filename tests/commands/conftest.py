@@ -1,5 +1,6 @@
 """What tests of commands share: one real sweep, and ranks whose times are made up."""
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from collbench.results.base import CaseResult
 from collbench.runfile.header import Header
 from collbench.runfile.store import Writer
 from tests.commands.made_up_ranks import made_up_ranks
-from tests.conftest import carried_out, of_a_user
+from tests.conftest import ROOT, carried_out, of_a_user
 
 __all__ = ["made_up_ranks"]
 
@@ -49,6 +50,17 @@ def write_run(folder: Path, *results: CaseResult, status: int | None = 0, **head
         if status is not None:
             writer.end("2026-01-01T00:00:01+00:00", status)
     return folder
+
+
+@pytest.fixture
+def broken_ring(tmp_path: Path) -> Path:
+    """Kernels of which ring-flags leaves the rest of a message out."""
+    kernels = shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    right, wrong = "count - tail, world.ranks);", "0, world.ranks);"
+    text = (kernels / "ring.cu").read_text()
+    assert right in text
+    (kernels / "ring.cu").write_text(text.replace(right, wrong))
+    return kernels
 
 
 def refusal(result: Result, status: int = 2) -> str:

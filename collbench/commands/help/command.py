@@ -23,7 +23,7 @@ def command(context: click.Context, names: tuple[str, ...]) -> None:
             raise UsageError(
                 f"`{shown.command_path}` has no commands of its own; `{shown.command_path} --help` explains it"
             )
-        _, found, _ = group.resolve_command(shown, [name])
-        assert found
-        shown = click.Context(found, info_name=name, parent=shown, **found.context_settings)
+        _, below, _ = group.resolve_command(shown, [name])
+        assert below
+        shown = click.Context(below, info_name=name, parent=shown, **below.context_settings)
     click.echo(shown.command.get_help(shown))

@@ -48,21 +48,29 @@ def command(words: tuple[str, ...], launcher: str, every: bool, go: bool, **wher
         raise UsageError(f"ranks do not carry out {words[0]!r} together; choose from: {', '.join(TOGETHER)}")
     program = [sys.executable, "-P", "-m", "collbench", *words]
     on = re.search(r"(?<= --on[= ])\S+", shlex.join(words))
-    ranks_per_node, lines = where["ranks_per_node"], None if where["hosts"] is None else where["hosts"].split(",")
-    if hostfile := where["hostfile"]:
-        lines = [*(lines or ()), *(line.decode(errors="replace") for _, line in read_lines(hostfile, UsageError))]
+    ranks_per_node, lines = where["ranks_per_node"], _lines(where["hosts"], where["hostfile"])
     job = jobs.job_of(program, on[0] if on else "auto", lines, ranks_per_node, os.environ)
     if lines and not on and not ranks_per_node and on_auto() == "cpu" and None in jobs.hosts_of(lines).values():
         click.echo("no GPU is seen here, so 2 ranks a host; --ranks-per-node 8 for nodes of 8 GPUs", err=True)
-    found = jobs.commands(job, launcher)
-    usable = {name: made for name, made in found.items() if not isinstance(made, str)}
+    usable, refused = jobs.commands(job, launcher)
     if not usable:
-        raise UsageError(f"no launcher can be used: {'; '.join(f'{name}: {why}' for name, why in found.items())}")
-    for name in found if every else list(usable)[:1]:
+        raise UsageError(f"no launcher can be used: {'; '.join(f'{name}: {why}' for name, why in refused.items())}")
+    first = next(iter(usable))
+    if not every:
+        usable, refused = {first: usable[first]}, {}
+    for name, made in usable.items():
         about = "binds no rank, since collbench does (--bind)" + "; give it on each host" * (name == "torchrun")
-        click.echo(f"{name}: {about if name in usable else found[name]}", err=True)
-        if name in usable:
-            click.echo(shlex.join(usable[name]), err=go)
+        click.echo(f"{name}: {about}", err=True)
+        click.echo(shlex.join(made), err=go)
+    for name, why in refused.items():
+        click.echo(f"{name}: {why}", err=True)
     if go:
-        first = next(iter(usable.values()))
-        os.execvp(first[0], first)
+        os.execvp(usable[first][0], usable[first])
+
+
+def _lines(hosts: str | None, hostfile: Path | None) -> list[str] | None:
+    """Return a line for each host that the command line names; None where it names none."""
+    lines = None if hosts is None else hosts.split(",")
+    if hostfile:
+        lines = (lines or []) + [line.decode(errors="replace") for _, line in read_lines(hostfile, UsageError)]
+    return lines

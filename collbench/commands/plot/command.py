@@ -36,6 +36,7 @@ def command(runs: tuple[Path, ...], out: Path | None, **options: Any) -> None:
     Of runs of step and explain, and of narrow wires, the pictures are those that the command
     drew; names of the second run's pictures end in -2.
     """
-    folder = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
-    for figure in plot(runs, folder, **options, say=lambda reason: click.echo(reason, err=True)):
+    if not out:
+        out = runs[0] if runs[0].is_dir() else runs[0].parent
+    for figure in plot(runs, out, **options, say=lambda reason: click.echo(reason, err=True)):
         click.echo(figure)

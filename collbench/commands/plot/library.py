@@ -102,14 +102,14 @@ def plot(request: DrawRequest) -> list[Path]:
         raise unknown("--style", request.style, STYLES)
     if lines not in (None, "all") and not (str(lines).isdecimal() and len(str(lines)) < 7):
         raise UsageError(f"--lines {lines!r} is no number of lines; give 0 or more, or all")
-    place, formats = Path(out), _formats(request.formats)
-    ending = place.suffix[1:] if not place.is_dir() else ""
-    is_file = ending in FORMATS
-    if guess_type(place.name)[0] and not (is_file or place.is_dir()):  # no folder is called x.jpg, but run-1.5
+    path, formats = Path(out), _formats(request.formats)
+    ending = path.suffix[1:]
+    is_file = ending in FORMATS and not path.is_dir()
+    # A folder may be called run-1.5, but none is meant to be called x.jpg.
+    if guess_type(path.name)[0] and not (is_file or path.is_dir()):
         raise UsageError(f"--out {out} ends in .{ending}; figures are .{', .'.join(FORMATS)}")
-    known = {ending} if is_file else FORMATS
-    if set(formats) - {*known}:
-        raise UsageError(f"--format {', '.join(formats)}: --out {out} takes {', '.join(known)}; leave --format out")
+    if is_file and {*formats} - {ending}:
+        raise UsageError(f"--format {', '.join(formats)}: --out {out} takes {ending}; leave --format out")
     usual = ("bandwidth",) if is_file else ("bandwidth", "latency")
     if request.on:
         load(request.on)  # raises for a system that there is not
@@ -126,9 +126,9 @@ def plot(request: DrawRequest) -> list[Path]:
     reasons: list[str] = []
     try:
         if is_file:
-            drawn = draw_file(shown, place, figures, reasons.append)
+            drawn = draw_file(shown, path, figures, reasons.append)
         else:
-            drawn = draw(shown, place, formats or ("png",), figures, reasons.append)
+            drawn = draw(shown, path, formats or ("png",), figures, reasons.append)
     except OSError as error:
         what = f"cannot write figures to {out}: {error.strerror}"
         raise UsageError(f"{what}; choose another folder with --out") from error
@@ -141,16 +141,15 @@ def plot(request: DrawRequest) -> list[Path]:
 
 def _shown_implementations(names: Sequence[str], runs: Sequence[Run]) -> Collection[str]:
     """Return the implementations of the runs that are meant, none for all; UsageError for one that they lack."""
-    there = list(dict.fromkeys(result.implementation for run in runs for result in run.results))
-    groups: dict[str, list[str]] = {"library": [], "ladder": []}
-    for name in there:
+    # By what is chosen with --impl: each name of the runs, and the groups.  A run may have a name that is a group's.
+    chosen: dict[str, list[str]] = {"library": [], "ladder": []}
+    for name in dict.fromkeys(result.implementation for run in runs for result in run.results):
+        chosen.setdefault(name, []).append(name)
         if implementation := find(name):
-            groups["library" if implementation.library else "ladder"].append(name)
+            chosen["library" if implementation.library else "ladder"].append(name)
     shown: list[str] = []
     for name in names:
-        meant = [*groups.get(name, ()), *([name] if name in there else ())]  # a run may have a name that is a group's
-        if not meant:
-            choices = dict.fromkeys([*groups, *there])
-            raise UsageError(f"no result of {name!r} in these runs; choose from: {', '.join(choices)}")
-        shown += meant
+        if not chosen.get(name):
+            raise UsageError(f"no result of {name!r} in these runs; choose from: {', '.join(chosen)}")
+        shown += chosen[name]
     return shown

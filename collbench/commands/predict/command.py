@@ -83,7 +83,9 @@ def command(system: str, graph: bool, **options: Any) -> int:
         return interconnects.side_by_side(names, options, options["what_if"], graph)
     if options["as_csv"]:
         raise UsageError("--csv is for several systems; of one: --json FILE, or - for standard output")
-    described = launched_in_graph(find_system(names[0])) if graph else find_system(names[0])
+    described = find_system(names[0])
+    if graph:
+        described = launched_in_graph(described)
     request = made(SweepRequest, options, on=names[0])
     outputs = Outputs.of(options)
     with outputs.aside():
@@ -114,8 +116,11 @@ def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], o
         table.show(after.case.title, CHANGE.heading(), [(after, change_row(before, after))])
     click.echo()
     predictions = [result for result in session.results if isinstance(result, Prediction)]
-    reasons = {}  # by the pattern that an algorithm makes between the nodes
-    for collective, algorithm in sorted({(one.case.collective.name, one.algorithm) for one in predictions}):
+    algorithms = {(result.case.collective.name, result.algorithm) for result in predictions}
+
+    # Algorithms that make the same pattern between nodes are slowed by the same links, and share a line.
+    reasons = {}
+    for collective, algorithm in sorted(algorithms):
         effect = network_effect(part, collective, algorithm, what_ifs)
         reasons[pattern_of(collective, algorithm)] = effect.explanation
     for pattern, reason in reasons.items():
@@ -127,16 +132,18 @@ def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], o
 
 def _answer(pairs: Sequence[tuple[Result, Result]], what_ifs: Sequence[str]) -> str:
     """Return one line: how many times as long operations take with the change, and where it is most."""
-    known = {}
+    ratios = {}
     for before, after in pairs:
         if isinstance(before, Prediction) and isinstance(after, Prediction):
-            known[after.seconds / before.seconds] = (before, after)
-    if not known:
+            ratios[after.seconds / before.seconds] = (before, after)
+    if not ratios:
         return "none; nothing here has a predicted time"
-    span = format_range(min(known), max(known), "{:.2f}x".format)
+    span = format_range(min(ratios), max(ratios), "{:.2f}x".format)
     if span == "1.00x":
         return f"{', '.join(what_ifs)} changes nothing here"
-    before, after = known[max(known, key=lambda ratio: abs(math.log(ratio)))]
+
+    # Half as long changes as much as twice as long.
+    before, after = ratios[max(ratios, key=lambda ratio: abs(math.log(ratio)))]
     most = f"{after.case.collective.name} of {format_size(after.case.nbytes)} by {after.implementation}"
     times = f"{format_seconds(before.seconds)} -> {format_seconds(after.seconds)}"
     return f"with {', '.join(what_ifs)} it should take {span} as long; most changes {most}: {times}"

@@ -2,10 +2,7 @@
 
 from collbench.requests.declared import takes
 from collbench.requests.sessions import predicting_session, run_to_end
-from collbench.requests.sweeps import (
-    PredictRequest,
-    find_system,
-)
+from collbench.requests.sweeps import PredictRequest, find_system
 from collbench.runfile.store import Run
 
 
@@ -26,5 +23,4 @@ def predict(request: PredictRequest) -> Run:
     ('nvlstree', True)
 
     """
-    sweep = request.sweep
-    return run_to_end(predicting_session(find_system(request.system), sweep, what_ifs=request.what_if))
+    return run_to_end(predicting_session(find_system(request.system), request.sweep, what_ifs=request.what_if))

@@ -20,9 +20,10 @@ from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure import protocol
 from collbench.measure.session import COPIES, PairedSession, Session
-from collbench.platforms import find_platform, platforms
+from collbench.platforms import find_platform
 from collbench.present.terminal import Table
 from collbench.requests.sweeps import SweepRequest, cut_short, default_folder, measured_sweep
+from collbench.requests.words import places
 from collbench.results import Result, Skipped
 from collbench.runfile.environment import Changes, changed
 
@@ -51,17 +52,18 @@ def measure_pair(
     if not sweep.starts:
         sweep = replace(sweep, starts=USUAL_STARTS if find_platform(platform).process_per_rank else 1)
     folder = out or default_folder(sweep)
-    places = [folder / name for name in folders(texts)]
-    session = PairedSession(platform, sweep, list(zip(settings, texts, places, strict=True)))
-    notes = ["" if request.last else cut_short(sweep, platform)]
+    run_folders = [folder / name for name in folders(texts)]
+    session = PairedSession(platform, sweep, list(zip(settings, texts, run_folders, strict=True)))
+    remarks = cut_short(request, sweep, platform)
+    # Two different settings may come to the same, such as X= where X is empty already.
     first, second = (changed(os.environ, changes) for changes in settings)
     if first == second:
-        notes.append("A and B are the same, so what differs is noise (an A/A test)")
+        remarks.append("A and B are the same, so what differs is noise (an A/A test)")
     if percentiles:
-        notes.append("-I is without effect: the run files have all samples")
-    if interrupted := run_session(session, PairedTable(session, texts), filter(None, notes), outputs.quiet):
+        remarks.append("-I is without effect: the run files have all samples")
+    if interrupted := run_session(session, PairedTable(session, texts), remarks, outputs.quiet):
         return interrupted
-    _print_end([part for part in session.sessions if part.path], outputs.plot)
+    _print_end(session.sessions, outputs.plot)
     return finish(session.sessions)
 
 
@@ -72,7 +74,7 @@ def _refuse(request: SweepRequest, words: Sequence[str], outputs: Outputs) -> No
     if len(words) > len(LETTERS):
         raise UsageError(f"--ab is given {len(words)} times, but compares two settings; leave some out")
     if not request.measured:
-        choices = ", ".join(("auto", *platforms()))
+        choices = ", ".join(places())
         raise UsageError(f"--ab measures, and on --on {request.on} nothing runs; choose from: {choices}")
     if request.mpi:
         raise UsageError("--mpi and --ab both interleave, but each by itself; leave one out")
@@ -99,7 +101,7 @@ def parse_setting(text: str) -> Changes:
             raise UsageError(f"--ab cannot set {name}: collbench sets it itself")
         if name in changes:
             raise UsageError(f"--ab {text!r} names {name} twice; leave one out")
-        changes[name] = None if match["unset"] else match["value"]
+        changes[name] = match["value"]  # None where it is to be unset
     return changes
 
 
@@ -107,9 +109,11 @@ def folders(texts: Sequence[str]) -> list[str]:
     """Return the name of a folder for each setting that every file system takes; two even for equal settings."""
     names: list[str] = []
     for text in texts:
-        words = ["without-" + word[1:] if word.startswith("-") else word for word in shlex.split(text)]
-        name = re.sub(r"[^A-Za-z0-9_.,=+-]+", "_", ",".join(words))[:_LONGEST_NAME] or AS_IS
-        names.append(f"{name},again" if name in names else name)
+        words = ",".join(re.sub("^-", "without-", word) for word in shlex.split(text))
+        name = re.sub(r"[^A-Za-z0-9_.,=+-]+", "_", words)[:_LONGEST_NAME] or AS_IS
+        if name in names:
+            name += ",again"
+        names.append(name)
     return names
 
 
@@ -152,10 +156,11 @@ def _print_end(sessions: Sequence[Session], plot: bool) -> None:
     click.echo("\n".join([f"\n{LEGEND}", *legends]), err=True)
     for run in (base, new):
         click.echo(f"run file: {run.path}")
-    for session in sessions if plot else ():
-        draw_plots(session)
-    command = ["collbench", "compare", *(str(run.path.parent) for run in (base, new))]
-    click.echo(f"more of it: {shlex.join(command)}")
+    if plot:
+        for session in sessions:
+            draw_plots(session)
+    command = shlex.join(["collbench", "compare", str(base.path.parent), str(new.path.parent)])
+    click.echo(f"more of it: {command}")
 
 
 def verdicts(comparison: Comparison) -> Iterator[str]:

@@ -66,19 +66,18 @@ def command(**options: Any) -> int:
 def resume(options: Mapping[str, Any], outputs: Outputs) -> int:
     """Measure what a run lacks, and print all of the run; the exit status."""
     path = options["resume"]
-    if others := [word for name, word in given().items() if name not in _WITH_RESUME]:
-        names = ", ".join(others)
-        raise UsageError(f"--resume goes on with the settings and in the place of {path}; leave out {names}")
-    session = resuming_session(path)
-    if not session:
-        if is_leader(launched()):
-            click.echo(f"{path}: nothing is missing")
-        return 0
-    return show_sweep(session, outputs, [], options["percentiles"])
+    if others := ", ".join(word for name, word in given().items() if name not in _WITH_RESUME):
+        raise UsageError(f"--resume goes on with the settings and in the place of {path}; leave out {others}")
+    if session := resuming_session(path):
+        return show_sweep(session, outputs, [], options["percentiles"])
+    if is_leader(launched()):
+        click.echo(f"{path}: nothing is missing")
+    return 0
 
 
 def _without_effect() -> list[str]:
     """Return a line for the options of measuring that the command line has, which are of no use to a prediction."""
     both = ("on", *declared(PredictRequest), *OUTPUT)
-    unused = [word for name, word in given().items() if name not in both]
-    return [f"nothing is measured, so without effect: {', '.join(unused)}"] if unused else []
+    if unused := ", ".join(word for name, word in given().items() if name not in both):
+        return [f"nothing is measured, so without effect: {unused}"]
+    return []

@@ -2,10 +2,7 @@
 
 from collbench.requests.declared import takes
 from collbench.requests.sessions import measuring_session, predicting_session, run_to_end
-from collbench.requests.sweeps import (
-    SweepRequest,
-    find_system,
-)
+from collbench.requests.sweeps import SweepRequest, find_system
 from collbench.requests.words import places
 from collbench.runfile.store import Run
 

@@ -11,15 +11,7 @@ from pathlib import Path
 
 import click
 
-from collbench.cli.options import (
-    PICTURE,
-    STANDARD,
-    completed,
-    json_option,
-    option,
-    out_option,
-    write_json,
-)
+from collbench.cli.options import PICTURE, STANDARD, completed, json_option, option, out_option, write_json
 from collbench.errors import PlatformError, UsageError
 from collbench.platforms import find_platform, platforms
 from collbench.requests.sweeps import find_system
@@ -65,12 +57,14 @@ def command(
         if nodes:
             raise UsageError("--nodes needs a system to have so many of: collbench topo SYSTEM --nodes N")
         topology = _discover(name, ranks)
-        described = as_system(topology) if out else None
         record, lines = topology.to_json(), topology_lines(topology, width)
+        described = as_system(topology) if out else None
     else:
         described = find_system(name, here if on else ())
-        described = described.of(nodes) if nodes else described
-        described = described.part(ranks) if ranks else described
+        if nodes:
+            described = described.of(nodes)
+        if ranks:
+            described = described.part(ranks)
         record, lines = asdict(described), system_lines(described, width)
     write_json(as_json, record)
     if as_json != STANDARD:
@@ -83,16 +77,18 @@ def command(
 
 def _discover(on: str, ranks: int | None) -> Topology:
     """Return the topology of a platform, on auto of the first that is here; what is passed over is printed."""
-    *preferred, last = platforms().values() if on == "auto" else [find_platform(on)]
-    for kind in (*preferred, last):
+    kinds = [*platforms().values()]
+    if on != "auto":
+        kinds = [find_platform(on)]
+    for kind in kinds[:-1]:
         try:
             topology, remark = kind.discover(ranks)
             break
         except PlatformError as error:
-            if kind is last:
-                raise
             if kind.installed():
-                click.echo(f"collbench: showing the {last.name.upper()} only: {' '.join(str(error).split())}", err=True)
+                click.echo(f"collbench: showing the {kinds[-1].name.upper()} only: {error}", err=True)
+    else:
+        topology, remark = kinds[-1].discover(ranks)
     if remark:
         click.echo(f"collbench: {remark}", err=True)
     return topology

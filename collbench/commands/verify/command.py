@@ -15,14 +15,15 @@ import click
 
 from collbench.algorithms import implementations
 from collbench.cases import Sweep
-from collbench.cli._process import coloured
 from collbench.cli.options import QUIET, RENDEZVOUS_FOLDER, made, options_of
-from collbench.cli.progress import LiveTable
+from collbench.cli.progress import LiveTable, echo_row
 from collbench.cli.results_table import row
 from collbench.cli.running import run_session
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.host.launcher import launched
 from collbench.measure.session import Session, exit_status
+from collbench.present.columns import Column
+from collbench.present.terminal import Table
 from collbench.requests.sweeps import SweepRequest, measured_sweep
 from collbench.requests.words import Here, Impls, Ops, Timeout
 from collbench.results import Outcome, Result, Skipped, by_key, family
@@ -32,6 +33,7 @@ Pairs = Mapping[tuple[str, str], Sequence[Result]]  # results by implementation 
 _ABSENT = "-"
 _WORDS = {Outcome.WRONG: "WRONG", Outcome.FAILED: "FAILED", Outcome.OK: "ok"}
 """Words of a cell, the worst first: the worst outcome of its cases counts."""
+_NARROWEST = max(map(len, _WORDS.values()))  # characters of a column
 _SHOWN = 3  # failures of an implementation and collective, of which there may be thousands
 
 
@@ -61,6 +63,7 @@ def command(quiet: bool, **options: Any) -> int:
     """
     fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
     platform, sweep = measured_sweep(made(VerifyRequest, options, **fixed), launched())
+    # The sizes are no range, so the request has the smallest and the largest, which memory is held against.
     sampling = replace(sweep.sampling, check_only=True)
     sweep = replace(sweep, sizes=SIZES, sampling=sampling, both_places=True)
     session = Session(platform, sweep, launched(), None)
@@ -90,18 +93,22 @@ def matrix(pairs: Pairs) -> Iterator[str]:
     """
     names = list(dict.fromkeys(name for name, _ in pairs))
     first = max(map(len, names), default=0)
-    blocks: list[dict[str, int]] = []  # the columns of each, with their widths
-    for head in dict.fromkeys(collective for _, collective in pairs):
-        width = max(len(head), *map(len, _WORDS.values()))
-        if not blocks or first + sum(2 + each for each in (*blocks[-1].values(), width)) > 80:
-            blocks.append({})
-        blocks[-1][head] = width
-    for block in blocks:
-        rows = {"": list(block)} | {name: [cell(pairs.get((name, head), ())) for head in block] for name in names}
-        for name, cells in rows.items():
-            if set(cells) != {_ABSENT}:
-                columns = (f"  {text:<{width}}" for text, width in zip(cells, block.values(), strict=True))
-                yield f"{name:<{first}}{''.join(columns)}".rstrip()
+    blocks: list[list[Column[str]]] = []
+    room = 0
+    for collective in dict.fromkeys(collective for _, collective in pairs):
+        width = max(_NARROWEST, len(collective))
+        if room < 2 + width:
+            blocks.append([Column("", str, form=f"<{first}")])
+            room = 80 - first
+        results = {name: pairs.get((name, collective), ()) for name in names}
+        blocks[-1].append(Column(collective, results.__getitem__, cell, form=f"<{width}"))
+        room -= 2 + width
+    for columns in blocks:
+        table = Table(columns, gap="  ")
+        yield table.heading()
+        for name in names:
+            if any(column.cell(name) != _ABSENT for column in columns[1:]):
+                yield table.row(name)
         yield ""
 
 
@@ -124,7 +131,6 @@ def _print_failures(pairs: Pairs) -> None:
     for results in pairs.values():
         bad = [result for result in results if result.outcome.bad]
         for result in bad[:_SHOWN]:
-            line = f"{result.case.title}: {row(result).strip()}"
-            click.echo(click.style(line, fg="red") if coloured() else line)
+            echo_row(f"{result.case.title}: {row(result).strip()}", alarming=True)
         if len(bad) > _SHOWN:
             click.echo(f"... and {len(bad) - _SHOWN:,} more of {bad[0].implementation}")

@@ -3,30 +3,26 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
 import warnings
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from collbench.algorithms import choose, implementations
-from collbench.collectives import COLLECTIVES
 from collbench.results import Failed, Measurement, Skipped
 from collbench.runfile.store import TornLine, read
 from tests.commands.conftest import RIGHT, Whole
 from tests.commands.held_ranks import go, held
-from tests.conftest import ROOT, Command, mpiexec
+from tests.conftest import Command, mpiexec
 
 Start = Callable[..., subprocess.Popen[str]]
 QUICK = ("sweep", "--on", "cpu", "-n", "3", "--starts", "1", "--no-plot", "--out", "out")
 LONG = (*QUICK, "-b", "8", "-e", "512", "-i", "8", "--impl", "mpi,two-shot")
-FEW = ("mpi", "ring-host", "ring-flags", "two-shot")
 
 
 def alive(pids: list[int]) -> list[int]:
@@ -69,10 +65,11 @@ def wait_for(what: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def measuring(process: subprocess.Popen[str], folder: Path, rows: int = 2) -> list[int]:
-    """Wait until some rows are on disk; the ranks that measure them."""
-    path = folder / "out" / "run.jsonl"
-    wait_for(lambda: path.exists() and path.read_text().count('"kind":"measurement"') >= rows)
+def measuring(process: subprocess.Popen[str], folder: Path, *runs: str, rows: int = 2) -> list[int]:
+    """Wait until some rows of every run in `out` are on disk; the ranks that measure them."""
+    paths = [folder / "out" / run / "run.jsonl" for run in runs or ("",)]
+    kind = '"kind":"measurement"'
+    wait_for(lambda: all(path.exists() and path.read_text().count(kind) >= rows for path in paths))
     return [pid for pid in ranks_of(process) if "hydra" not in Path(f"/proc/{pid}/cmdline").read_text()]
 
 
@@ -122,35 +119,19 @@ def test_the_same_folder_twice_is_refused(whole: Whole, here: Command) -> None:
     assert (whole.folder / "run.jsonl").read_bytes() == earlier
 
 
-def measured(folder: Path) -> Counter[tuple[str, str]]:
-    """How many rows of each (collective, implementation) of a run are right; the others must be skipped."""
-    results = read(folder / "out").results
-    assert all(isinstance(result, Skipped) or (isinstance(result, Measurement) and result.right) for result in results)
-    return Counter((one.case.collective.name, one.implementation) for one in results if isinstance(one, Measurement))
-
-
-def of_records(names: Sequence[str], rows: int, ranks: int = 3) -> Counter[tuple[str, str]]:
-    """So many rows of each pair that the implementations' records claim; one of what has no size."""
-    known = implementations()
-    claimed = ((COLLECTIVES[collective], name) for name in names for collective in known[name].collectives)
-    return Counter(
-        {
-            (collective.name, name): rows if collective.sized else 1
-            for collective, name in claimed
-            if ranks >= collective.least_ranks
-        }
-    )
-
-
 def test_every_collective_is_right_with_the_last_of_three_ranks_as_root(here: Command, tmp_path: Path) -> None:
     """Every record keeps what it claims, at a size that divides neither by the ranks nor by 16 bytes.
 
     Where three ranks have no core each, the row says so, and how they spin.
     """
+    known = implementations()
     words = ("--op", "all", "--ranks", "3", "-r", "2", "-b", "4012", "-e", "4012", "-n", "1", "--spin", "yield")
     done = here(*QUICK, *words)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert measured(tmp_path) == of_records(choose("all", "cpu"), rows=1)
+    results = read(tmp_path / "out").results
+    assert all(isinstance(row, Skipped) or (isinstance(row, Measurement) and row.right) for row in results)
+    right = {(row.case.collective.name, row.implementation) for row in results if isinstance(row, Measurement)}
+    assert right == {(collective, name) for name in choose("all", "cpu") for collective in known[name].collectives}
     assert ("oversubscribed, --spin yield" in done.stdout) == (len(os.sched_getaffinity(0)) < 3)
 
 
@@ -172,31 +153,26 @@ def test_the_default_sweep_ends_where_memory_does(monkeypatch: pytest.MonkeyPatc
     from collbench.requests.sweeps import SweepRequest, cut_short, measured_sweep
 
     monkeypatch.setattr(window, "room", lambda: window.Room(200 * 2**20, "this machine", "end what takes it"))
-    _, sweep = measured_sweep(SweepRequest(on="cpu"))
+    request = SweepRequest(on="cpu")
+    _, sweep = measured_sweep(request)
     assert 2**20 <= sweep.sizes[-1] < cpu.PLATFORM.largest
-    assert "larger messages do not fit in the memory that is free here" in cut_short(sweep, "cpu")
+    assert "larger messages do not fit in the memory that is free here" in cut_short(request, sweep, "cpu")[0]
     with pytest.raises(PlatformError, match=r"need .* of shared memory and this machine has"):
         measured_sweep(SweepRequest(on="cpu", maxbytes="128M"))
 
 
-def test_a_broken_kernel_is_wrong_and_located(here: Command, tmp_path: Path) -> None:
+def test_a_broken_kernel_is_wrong_and_located(here: Command, tmp_path: Path, broken_ring: Path) -> None:
     """WRONG with rank, element, chunk, got and expected; no time is printed for it; exit status 1."""
-    kernels = shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
-    text = (kernels / "ring.cu").read_text()
-    assert "count - tail, world.ranks);" in text
-    (kernels / "ring.cu").write_text(text.replace("count - tail, world.ranks);", "0, world.ranks);"))
     words = ("--impl", "mpi,ring-flags", "-b", "4020", "-e", "4020")
-    done = here(*QUICK, *words, COLLBENCH_KERNELS=str(kernels))
+    done = here(*QUICK, *words, COLLBENCH_KERNELS=str(broken_ring))
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(
         r"ring-flags +WRONG: rank \d+, element \d+ \(chunk \d+\): got \S+, expected \S+; \d+ wrong", done.stdout
     )
-    library, wrong = sorted(read(tmp_path / "out").results, key=lambda result: result.implementation)
-    assert isinstance(library, Measurement)
-    assert library.right
-    assert isinstance(wrong, Measurement)
-    assert wrong.mismatch
-    assert wrong.seconds == ()
+    rows = {row.implementation: row for row in read(tmp_path / "out").results if isinstance(row, Measurement)}
+    assert rows["mpi"].right
+    assert rows["ring-flags"].mismatch
+    assert rows["ring-flags"].seconds == ()
 
 
 STUCK = """#include "flags.cuh"

@@ -75,7 +75,6 @@ def test_what_is_failed_torn_or_missing_is_measured_and_all_else_stays_byte_for_
 
     edits: dict[str, tuple[Edit, list[int]]] = {
         "killed": (lambda lines: lines[:6], [1, 2, 3, 4, 5]),
-        "killed at once": (lambda lines: lines[:1], []),
         "torn": (lambda lines: [*lines[:4], torn], [1, 2, 3]),
         "torn before another row": (lambda lines: [*lines[:4], torn + b"\n", *lines[5:]], [1, 2, 3, *range(5, 13)]),
         "without the last newline": (lambda lines: [*lines[:3], json.dumps(lines[3]).encode()], [1, 2, 3]),
@@ -83,7 +82,6 @@ def test_what_is_failed_torn_or_missing_is_measured_and_all_else_stays_byte_for_
         "failed at its end": (lambda lines: [*lines[:3], changed(lines[3], Failed), lines[-1] | {"status": 1}], [1, 2]),
         "given up": (skip_after_failure, [1, 3, *range(5, 13)]),
         "skipped elsewhere": (lambda lines: [lines[0], changed(lines[1], Skipped), *lines[2:6]], [1, 2, 3, 4, 5]),
-        "without the end": (lambda lines: lines[:-1], [*range(1, 13)]),
         "in another order": (lambda lines: [lines[0], lines[7], lines[2]], [1, 2]),
     }
     expected = None
@@ -121,10 +119,9 @@ def test_settings_are_those_of_the_run_and_none_may_be_given_again(
     swept: Callable[[Edit], list[bytes]], here: Command, tmp_path: Path
 ) -> None:
     before = swept(lambda lines: lines[:4])
-    for words in ("--op all", "-b 16", "-n 3", "--in-place", "-G 0", "--ab X=1", "--out elsewhere"):
+    for words in ("-b 16", "--in-place", "-G 0", "--ab X=1", "--out elsewhere"):
         done = here("sweep", "--resume", "out", *words.split())
-        assert done.returncode == 2, words
-        assert done.stderr.count("\n") == 1, words
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), words
         assert "leave out --" in done.stderr, words
         assert (tmp_path / "out" / "run.jsonl").read_bytes() == b"".join(before), words
     assert here("sweep", "--resume", "out", "--no-plot", "-q", "-I", "--json", "-").returncode == 0
@@ -136,14 +133,11 @@ def test_a_run_of_another_machine_is_refused_by_what_differs(
 ) -> None:
     differing: dict[str, tuple[list[str], object, str]] = {
         "host": (["environment", "host"], "elsewhere", "host elsewhere, here is host "),
-        "kernel": (["environment", "system"], "Plan 9", "Plan 9, here is Linux "),
         "library": (
             ["environment", "versions", "mpi"],
             "Open MPI v4.1.4",
             "measured with Open MPI 4.1.4, here is MPICH 5.0.2",
         ),
-        "compiler": (["environment", "versions", "compiler"], "c++ 9", "compiler c++ 9, here is compiler c++ 12"),
-        "collbench": (["environment", "versions", "collbench"], "0.0.1", "collbench 0.0.1, here is collbench "),
         "driver": (["environment", "versions", "driver"], "580", "driver 580, here is no driver"),
         "variable": (["environment", "variables", "UCX_TLS"], "tcp", "UCX_TLS=tcp, here is UCX_TLS=self,sm"),
         "no variable": (["environment", "variables"], {}, "no UCX_TLS, here is UCX_TLS=self,sm"),

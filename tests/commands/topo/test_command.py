@@ -60,10 +60,8 @@ def test_no_line_is_wider_than_the_terminal(dgx_h100, pairs, pcie_box, h200):
 
 def test_gpus_have_a_matrix_with_a_label_for_each_kind_of_connection(dgx_h100, pcie_box):
     topology = discover(nvml=dgx_h100)
-    shown = text(topology)
-    assert "GPU 7 nvswitch nvswitch nvswitch nvswitch nvswitch nvswitch nvswitch -" in shown
-    assert "nvswitch  18 x NVLink 4 through NVSwitch, 450.0 GB/s each way;" in shown
-    assert "GPU 0-7  NVIDIA H100 80GB HBM3 (Hopper 9.0), 80 GiB" in shown
+    assert "GPU 7 nvswitch nvswitch nvswitch nvswitch nvswitch nvswitch nvswitch -" in text(topology)
+    assert "nvswitch  18 x NVLink 4 through NVSwitch, 450.0 GB/s each way;" in text(topology)
     fewer = [replace(link, nvlink=replace(link.nvlink, count=9)) for link in topology.links[:2]]
     unlike = replace(topology, links=(*fewer, *topology.links[2:]))
     assert "nvswitch a  9 x NVLink 4" in text(unlike)
@@ -78,9 +76,6 @@ def test_gpus_have_a_matrix_with_a_label_for_each_kind_of_connection(dgx_h100, p
 def test_a_good_machine_has_no_caveats_and_every_doubt_has_one(dgx_h100, pcie_box, h200):
     assert caveats(cpu(2)) == caveats(discover(nvml=dgx_h100)) == ()
     assert "usable  5 CPUs (0-2,5,8)" in text(cpu(usable=(0, 1, 2, 5, 8)))
-    words = flat(text(discover(4, nvml=h200)))
-    assert "same gpu every pair of ranks: loads and stores in one memory" in words
-    assert "note: 4 ranks share 1 GPU: bus bandwidth means nothing" in words
     assert "one rank: nothing to connect" in text(discover(nvml=h200))
     lacking, one = FakeNvml(list(dgx_h100.gpus)), h200.gpus[0]
     lacking.gpus[0] = replace(lacking.gpus[0], links=lacking.gpus[0].links[:17])
@@ -101,7 +96,6 @@ def test_nodes_fold_into_one_and_the_network_has_as_many_switches_as_they_need()
     system = files.load("dgx-h100")
     assert drawn(system.of(12_500)).startswith("DGX H100, 12,500 nodes of 8 GPUs: 100,000 GPUs\n")
     shown = flat(drawn(system.of(100)))
-    assert "spine joins all leaf switches, 16 paths, adaptive routing" in shown
     assert "leaf 4 switches on each rail, 32 nodes under each, full rate up" in shown
     assert shown.index("spine") < shown.index("leaf 4") < shown.index("each of 100 nodes:")
     narrow = replace(system, tiers=(replace(system.tiers[0], oversubscription=3.0), *system.tiers[1:]))
@@ -114,8 +108,6 @@ def test_a_node_is_drawn_with_its_links_rates_and_what_it_cannot_do():
     h100 = files.load("dgx-h100")
     for system, words in (
         (h100, "NVSwitch; 18 links from each GPU; 370.8 GB/s each way, 450 in the data sheet; the switches add"),
-        (h100, "CPU 1 GPU 4 5 6 7"),
-        (h100, "NICs 8 x InfiniBand, 50 GB/s each way; 400 together"),
         (replace(h100, nvls=False), "NVLS is off"),
         (files.load("dgx-1v"), "GPU 3 NV2 NV1 NV2 - - - - NV1"),
         (files.load("pcie4-4090"), "peer access refused: through the memory of the host"),
@@ -185,7 +177,6 @@ def test_gpus_come_before_the_cpu_unless_there_are_none_or_it_is_asked_for(nvml,
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     topo("-o", str(tmp_path / "here.svg"))
     assert "8 x NVIDIA H100 80GB HBM3, NVSwitch" in (tmp_path / "here.svg").read_text()
-    assert topo().output.startswith("8 x NVIDIA H100 80GB HBM3, NVSwitch\n")
     assert topo("--on", "cpu", "--ranks", "3").output.startswith("3 ranks on ")
     nvml.init_error = NO_DRIVER
     assert " on " in topo().stdout.splitlines()[0]
