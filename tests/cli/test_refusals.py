@@ -98,7 +98,6 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--slow-rank 1 --slow-rank 1:2", "given twice"),
         ("--staleness -1", "give at least 0 and at most 10000"),
         ("--target nan", "--target nan is impossible; give more than 0"),
-        ("--steps 10000 --ranks 100", "all weights stay in memory"),
     ),
     "train --model llama3-8b --on dgx-h100 --gpus 16 --batch 64": (
         ("--model gpt9", "choose from: gpt2-small"),
