@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,11 +16,9 @@ from collbench.errors import PlatformError
 from collbench.measure import protocol, supervisor
 from collbench.measure.interleave import Starts
 from collbench.measure.supervisor import Supervisor
-from collbench.platforms import find_platform, platforms
-from collbench.records import plain
+from collbench.platforms import platforms
 from collbench.results import Result
 from collbench.results.collectives import Skipped
-from collbench.runfile.schema import sweep_part
 from tests.commands.sweep.test_command import alive
 from tests.conftest import case
 from tests.test_cases import sweep
@@ -96,18 +93,6 @@ def run(ranks: Supervisor, *names: str) -> list[tuple[str, str]]:
     """A whole sweep by such ranks."""
     with Starts("cpu", replace(ranks.sweep, implementations=names)) as starts:
         return told(list(starts.run()))
-
-
-def test_an_order_says_all_that_ranks_must_know(ranks: Ranks) -> None:
-    with ranks() as one:
-        first, (pid,) = json.loads(one.greeting.variables["first"]), one.greeting.pids
-        assert (first["sweep"], first["named"]) == (plain(sweep_part(one.sweep)), ["A"])
-        assert first["cores"] == list(find_platform("cpu").cores(one.sweep.ranks))
-        assert os.getsid(pid) == pid
-        (result,) = one.measure(case(), ["a"], Sampling(iters=5), {"a": 64})
-        assert result == Skipped(case(), "a", "cpu", "{'a': 64} 5 ['a']")
-        assert alive([pid])
-    assert not alive([pid])
 
 
 @pytest.fixture
