@@ -16,7 +16,7 @@ from collbench.errors import PlatformError
 from collbench.measure import protocol, supervisor
 from collbench.measure.interleave import Starts
 from collbench.measure.supervisor import Supervisor
-from collbench.platforms import platforms
+from collbench.platforms import find_platform, platforms
 from collbench.results import Result
 from collbench.results.collectives import Skipped
 from tests.commands.sweep.test_command import alive
@@ -93,6 +93,14 @@ def run(ranks: Supervisor, *names: str) -> list[tuple[str, str]]:
     """A whole sweep by such ranks."""
     with Starts("cpu", replace(ranks.sweep, implementations=names)) as starts:
         return told(list(starts.run()))
+
+
+def test_ranks_are_told_their_cores_and_the_launches_that_are_known(ranks: Ranks) -> None:
+    with ranks() as one:
+        cores = json.loads(one.greeting.variables["first"])["cores"]
+        assert cores == list(find_platform("cpu").cores(one.sweep.ranks))
+        (result,) = one.measure(case(), ["a"], Sampling(iters=5), {"a": 64})
+        assert result == Skipped(case(), "a", "cpu", "{'a': 64} 5 ['a']")
 
 
 @pytest.fixture
