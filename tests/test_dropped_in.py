@@ -65,7 +65,7 @@ FORMAT = '''"""The log of a stopwatch: `stopwatch RANKS`, then bytes and microse
 
 from collbench.collectives import find_collective
 from collbench.commands.formats.registry import Format
-from collbench.commands.formats.imported import ImportedTest, Machine, make_case
+from collbench.commands.formats.imported import ForeignMachine, ImportedTest, make_case
 from collbench.results.collectives import Reported
 
 
@@ -79,7 +79,7 @@ def read(source, hints):
         size, time = line.split()
         case = make_case(find_collective("allreduce"), int(size), "float", "sum", 0, 4, False)
         results.append(Reported(case, "nccl", "gpu", float(time) / 1e6, "by hand", None, printed={"row": row}))
-    machine = Machine(4, "stopwatch")
+    machine = ForeignMachine(ranks=4, name="stopwatch")
     return [ImportedTest(format="stopwatch", file=source.file, machine=machine, results=tuple(results))]
 
 
@@ -87,7 +87,7 @@ def write(selection):
     return "stopwatch 4\\n" + "".join(f"{row.case.nbytes} {row.seconds * 1e6}\\n" for row in selection.results)
 
 
-FORMAT = Format("stopwatch", "a stopwatch's log", recognises, read, write)
+FORMAT = Format("stopwatch", recognises, read, write)
 '''
 PRESET = """name = "Tomorrow's box"
 

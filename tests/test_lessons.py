@@ -5,7 +5,7 @@ from collbench.commands.lesson import elsewhere
 from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.stragglers import Finding, straggler_rows, straggler_test
-from collbench.commands.step.trained import Effort, Ranking, ranking
+from collbench.commands.step.trained import Effort, StrategyRanking, ranking
 from collbench.runfile.store import read
 from collbench.stats import Estimate
 from tests.commands.step.made_up_steps import ranks_that_are
@@ -74,7 +74,7 @@ def test_the_asynchronous_strategy_is_ahead_in_time_and_behind_in_steps_only_if_
     assert even
     assert slow.target == even.target == 0.28
 
-    def ratio(found: Ranking, above: str, effort: Effort = Effort.SECONDS) -> Estimate:
+    def ratio(found: StrategyRanking, above: str, effort: Effort = Effort.SECONDS) -> Estimate:
         entries = {entry.name: entry for entry in found.ranked(effort)}
         ratio = entries[above].ratio(entries["ring"], effort)
         assert ratio

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from collbench.commands.runs.fleet import SLOWER, changes, groups
-from collbench.commands.runs.fleet_files import STATUSES, Curve, Node
+from collbench.commands.runs.fleet_files import STATUSES, FleetCurve, FleetNode
 
 WHERE = "8 x NVIDIA H100 80GB HBM3, NVSwitch"
 CASE = {"collective": "allreduce", "dtype": "float", "redop": "sum", "root": 0, "ranks": 8, "in_place": False}
-CURVE = Curve(WHERE, "allreduce", "float", "sum", 0, 8, False, "nccl")
+CURVE = FleetCurve(WHERE, "allreduce", "float", "sum", 0, 8, False, "nccl")
 LATENCY, RATE = 12e-6, 250e9  # seconds, bytes of the array per second
 
 
@@ -78,10 +78,10 @@ def medians(times: np.ndarray) -> np.ndarray:
     return np.median(np.median(times, axis=3), axis=2)
 
 
-def nodes(times: np.ndarray, sizes: list[int]) -> list[Node]:
+def nodes(times: np.ndarray, sizes: list[int]) -> list[FleetNode]:
     """A fleet as it is read from check.json."""
     rows = [dict(zip(sizes, row, strict=True)) for row in medians(times).tolist()]
-    return [Node(name(place), "OK", curves={CURVE: row}) for place, row in enumerate(rows)]
+    return [FleetNode(name(place), "OK", curves={CURVE: row}) for place, row in enumerate(rows)]
 
 
 def make(folder: Path, fleet: Fleet, seed: int = 1, runs: bool = False) -> list[str]:

@@ -9,19 +9,19 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from collbench.cli.options import made
 from collbench.commands.lesson import ASSETS, elsewhere
-from collbench.commands.lesson.content import MODEL, Chapter, Question
+from collbench.commands.lesson.content import MODEL, Part
 from collbench.commands.lesson.numbers import nearest
 from collbench.commands.step import command as step
 from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.trained import Effort, ranking
-from collbench.commands.step.work import Job
+from collbench.commands.step.work import SgdJob
 from collbench.runfile.store import Run, read
 from collbench.units import format_seconds, format_size
 from tools import ROOT
@@ -29,7 +29,7 @@ from tools import ROOT
 ASSET = ASSETS / "chapters.json"
 MEASURED = ROOT / "results" / "cpu-2-ranks-styles"
 TEXTS = Path(__file__).with_suffix(".toml")
-Text = Mapping[str, Any]
+_SHOWN = ("name", "title", "choices", "after", "command")  # of a chapter's texts, as they are on the page
 
 
 class Facts(NamedTuple):
@@ -45,14 +45,13 @@ def written() -> str:
     return msgspec.json.format(msgspec.json.encode(chapters), indent=1).decode() + "\n"
 
 
-def chapter(text: Text) -> Chapter:
+def chapter(text: Part) -> Part:
     """Return a chapter with the numbers of its run: the committed one, or what its command predicts."""
     run = read(MEASURED) if text["name"] == "asynchronous" else predicted(text["command"])
     facts, topology = FACTS[text["name"]](run, text), run.header.topology
-    idea, ask, because = (text[key].format_map(facts.numbers) for key in ("idea", "ask", "because"))
+    said = {key: text[key].format_map(facts.numbers) for key in ("idea", "ask", "because")}
     source = f"{MODEL}: {topology.name}" if topology.model else elsewhere.places()[elsewhere.COMMITTED].source
-    question = Question(text["name"], ask, tuple(text["choices"]), facts.answer, because, source, text["command"])
-    return Chapter(text["name"], text["title"], idea, question, text["after"])
+    return {**{key: text[key] for key in _SHOWN}, **said, "answer": facts.answer, "source": source}
 
 
 def predicted(command: str) -> Run:
@@ -66,7 +65,7 @@ def predicted(command: str) -> Run:
         return read(Path(folder, "run"))
 
 
-def _speed_up(run: Run, text: Text) -> Facts:
+def _speed_up(run: Run, text: Part) -> Facts:
     """Return what a scaling says of its most ranks."""
     curve = curves(run.results)[0]
     point = curve.last
@@ -84,7 +83,7 @@ def _speed_up(run: Run, text: Text) -> Facts:
     return Facts(numbers, nearest(point.efficiency.value, choices))
 
 
-def _overlap(run: Run, text: Text) -> Facts:
+def _overlap(run: Run, text: Part) -> Facts:
     """Return what the fastest step with overlap says."""
     known = [each for each in overlaps(run.results) if math.isfinite(each.hidden.value)]
     best = min(known, key=lambda each: each.row.typical)
@@ -103,7 +102,7 @@ def _overlap(run: Run, text: Text) -> Facts:
     return Facts(numbers, nearest(hidden, text["shares"]))
 
 
-def _asynchronous(run: Run, text: Text) -> Facts:
+def _asynchronous(run: Run, text: Part) -> Facts:
     """Return who of ring and asynchronous reaches the loss first."""
     ranked = ranking(run.results)
     assert ranked
@@ -111,14 +110,14 @@ def _asynchronous(run: Run, text: Text) -> Facts:
     names = [choice.partition(",")[0] for choice in text["choices"]]
     case = next(iter(entries[names[0]].runs.values())).case
     seconds = {name: entries[name].mean(Effort.SECONDS).value for name in names}
-    slowed = max((factor for _, factor in case.work.slow), default=1) if isinstance(case.work, Job) else 1
+    slowed = max((factor for _, factor in case.work.slow), default=1) if isinstance(case.work, SgdJob) else 1
     numbers = {name: format_seconds(took) for name, took in seconds.items()}
     numbers |= {f"{name}-steps": f"{entries[name].mean(Effort.STEPS).value:.0f}" for name in names}
     numbers |= {"ranks": str(case.ranks), "factor": f"{slowed:g}", "target": f"{ranked.target:g}"}
     return Facts(numbers, names.index(min(seconds, key=seconds.__getitem__)))
 
 
-FACTS: Mapping[str, Callable[[Run, Text], Facts]] = {
+FACTS: Mapping[str, Callable[[Run, Part], Facts]] = {
     "speed-up": _speed_up,
     "overlap": _overlap,
     "asynchronous": _asynchronous,

@@ -3,10 +3,10 @@
 Numbers of runs are links to their run, whose titles tools/lesson.py holds against it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from collbench.commands.lesson import breaks, elsewhere, screens
-from collbench.commands.lesson.content import Content, Question, Reason, Screen
+from collbench.commands.lesson.content import Code, Content, Part
 from collbench.commands.lesson.sentences import Voice
 from collbench.results import PARTS
 from collbench.runfile.store import read
@@ -72,8 +72,8 @@ def scaling_page() -> str:
         "last chapters of `collbench lesson`. Guess before you open an answer.",
     ]
     for number, chapter in enumerate(content().chapters, 1):
-        parts += [f"## {number}. {chapter.title}\n\n{chapter.idea}", _question(chapter.question)]
-        parts += [f"`{chapter.question.command}`", chapter.after]
+        parts += [f"## {number}. {chapter['title']}\n\n{chapter['idea']}", _question(chapter)]
+        parts += [f"`{chapter['command']}`", chapter["after"]]
     runs = "\n".join(f"* [{run}](../results/{run}): {shows}" for run, shows in STEPS.items())
     parts.append(f"## Measured on two cores\n\n`collbench report results/RUN` shows all of a run.\n\n{runs}")
     return "\n\n".join(parts) + "\n"
@@ -82,9 +82,8 @@ def scaling_page() -> str:
 def _parts(lesson: Content) -> Iterator[str]:
     yield f"# {lesson.title}"
     yield (
-        "This is the text of the page that `collbench lesson` writes with the numbers of *your* machine, with "
-        "drawings that move and kernels that it breaks on purpose. Try that first. Here numbers are of committed runs; "
-        "each is a link to its run, and a test holds them together."
+        "`collbench lesson` writes this page with the numbers of *your* machine, with drawings that move and kernels "
+        "that it breaks on purpose. Here each number is a link to the committed run that it is of."
     )
     yield lesson.intro
     yield f"## One formula\n\n{lesson.formula}"
@@ -108,72 +107,73 @@ def _parts(lesson: Content) -> Iterator[str]:
     yield _end(lesson)
 
 
-def _question(question: Question) -> str:
-    choices = " · ".join(question.choices)
-    answer = f"**{question.choices[question.answer]}** ({question.source}). {question.because}"
-    return f"**Guess:** {question.ask} *{choices}*\n\n<details><summary>Answer</summary>\n\n{answer}\n\n</details>"
+def _question(question: Part) -> str:
+    choices = question["choices"]
+    answer = f"**{choices[question['answer']]}** ({question['source']}). {question['because']}"
+    guess = f"**Guess:** {question['ask']} *{' · '.join(choices)}*"
+    return f"{guess}\n\n<details><summary>Answer</summary>\n\n{answer}\n\n</details>"
 
 
-def _screen(number: int, screen: Screen) -> Iterator[str]:
-    yield f"## {number}. {screen.name}: {screen.title[0].lower()}{screen.title[1:]}\n\n{screen.idea}"
-    yield "\n".join(_code(screen))
-    if screen.name in PICTURES:
-        yield PICTURES[screen.name]
-    yield _question(screen.question)
-    yield screen.after
+def _screen(number: int, screen: Part) -> Iterator[str]:
+    name, title = screen["name"], screen["title"]
+    yield f"## {number}. {name}: {title[0].lower()}{title[1:]}\n\n{screen['idea']}"
+    yield "\n".join(_code(screen["before"], screen["code"], screen["unchanged"]))
+    if name in PICTURES:
+        yield PICTURES[name]
+    yield _question(screen)
+    yield screen["after"]
 
 
-def _code(screen: Screen) -> Iterator[str]:
+def _code(before: Sequence[Code], now: Sequence[Code], unchanged: set[str]) -> Iterator[str]:
     """The code; where it takes the place of another, with what goes and what comes."""
-    yield "```diff" if screen.before else "```python" if screen.code[0].file.endswith(".py") else "```c++"
-    for parts, mark in ((screen.before, "- "), (screen.code, "+ " if screen.before else "")):
+    yield "```diff" if before else "```python" if now[0].file.endswith(".py") else "```c++"
+    for parts, mark in ((before, "- "), (now, "+ " if before else "")):
         file = ""
         for code in parts:
             if code.file != file:
-                yield f"{'  ' if screen.before else ''}{'#' if code.file.endswith('.py') else '//'} {code.file}"
+                yield f"{'  ' if before else ''}{'#' if code.file.endswith('.py') else '//'} {code.file}"
             file = code.file
-            yield from (
-                "  " * bool(mark) + line if line.strip() in screen.unchanged else mark + line for line in code.lines
-            )
+            yield from ("  " * bool(mark) + line if line.strip() in unchanged else mark + line for line in code.lines)
     yield "```"
 
 
 def _formulas(lesson: Content) -> Iterator[str]:
     """A row a rung: its terms at a small and at a large size."""
-    shown = [screen for screen in lesson.screens if screen.formulas]
-    sizes = [formula.nbytes for formula in shown[0].formulas]
+    shown = [screen for screen in lesson.screens if screen["formulas"]]
+    sizes = [formula.nbytes for formula in shown[0]["formulas"]]
     yield f"| rung | steps | {' | '.join(f'{format_size(size)} | the rest' for size in sizes)} |"
     yield "|---" * (2 + 2 * len(sizes)) + "|"
     for screen in shown:
-        terms = {formula.nbytes: formula for formula in screen.formulas}
+        terms = {formula.nbytes: formula for formula in screen["formulas"]}
         cells = []
         for size in sizes:
             known = terms.get(size)
             cells += [format_seconds(known.seconds), format_seconds(known.rest)] if known else ["", ""]
-        yield f"| `{screen.name}` | {screen.formulas[0].steps:g} | {' | '.join(cells)} |"
+        yield f"| `{screen['name']}` | {screen['formulas'][0].steps:g} | {' | '.join(cells)} |"
 
 
-def _reason(reason: Reason) -> str:
+def _reason(reason: Part) -> str:
     return "* **{title}.** {text} *{number}* ({source})".format(**reason)
 
 
 def _broken() -> Iterator[str]:
     yield (
-        "## Break it\n\nThe page tries each of these on your machine, and tells whether the check of a sweep notices, "
-        "and whether a race detector does. The memory model of PTX allows the bad end of each on some GPU, some day:\n"
+        "## Break it\n\nThe page tries each of these on your machine, and tells whether the check of a sweep and a "
+        "race detector notice. The memory model of PTX allows the bad end of each:\n"
     )
     for experiment in breaks.experiments():
-        steps = breaks.witnesses()[experiment.name]["steps"]
+        steps = breaks.witnesses()[experiment["name"]]["steps"]
         wrong = next(step["words"] for step in steps if step["wrong"])
-        yield f"* **{experiment.title}.** {experiment.change[0].upper()}{experiment.change[1:]} {wrong}"
+        change = experiment["change"]
+        yield f"* **{experiment['title']}.** {change[0].upper()}{change[1:]} {wrong}"
 
 
 def _end(lesson: Content) -> str:
     sources = "\n".join(f"* {where}" for where in dict.fromkeys(where for _, where in lesson.sources))
     return (
         "## Now you\n\n`collbench exercise` has ten puzzles: kernels with a hole, and a judge that names the first "
-        "wrong element, catches races, and then takes the time. `collbench lesson --kit` writes slides, a plan of 90 "
-        "minutes and a sheet for a class.\n\n[Why the kernels are right](kernels.md) · "
+        "wrong element and catches races. `collbench lesson --kit` writes slides, a plan of 90 minutes "
+        "and a sheet.\n\n[Why the kernels are right](kernels.md) · "
         "[what textbooks count](model.md#what-textbooks-count) · [when hand-written kernels win on "
         "GPUs](model.md#when-hand-written-kernels-win) · [which MPI, and called from "
         "where](measuring.md#which-mpi-and-called-from-where) · [the second lesson: training steps](lesson-scaling.md)"

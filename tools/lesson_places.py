@@ -11,7 +11,7 @@ import msgspec
 
 from collbench.algorithms import choose, implementations
 from collbench.commands.lesson import ASSETS
-from collbench.commands.lesson.content import MODEL, Place
+from collbench.commands.lesson.content import MODEL, LessonMachine
 from collbench.commands.lesson.elsewhere import COMMITTED, allreduce, constants
 from collbench.commands.lesson.numbers import Numbers
 from collbench.errors import Unsupported
@@ -67,14 +67,14 @@ def written() -> str:
     return text.replace("},", "},\n").replace('"curves":{', '"curves":{\n') + "\n"
 
 
-def predicted(described: Described) -> Place:
+def predicted(described: Described) -> LessonMachine:
     """Return what the model says of a place."""
     system = described.load()
     rows = (row for name in choose("library,ladder", system.platform) for row in _curve(system, name))
     return _place(described.name, f"{MODEL}: {described.name}", system.ranks, Numbers.of(rows))
 
 
-def measured(name: str, run: str, explained: str) -> Place:
+def measured(name: str, run: str, explained: str) -> LessonMachine:
     """Return what was measured in a run, without the choice among rungs, and shares of time of another run."""
     found = read(ROOT / "results" / run)
     name, ranks = name.format(found.header.topology.ranks), found.header.topology.ranks
@@ -88,11 +88,11 @@ def measured(name: str, run: str, explained: str) -> Place:
     return replace(place, shares=shares)
 
 
-def _place(name: str, source: str, ranks: int, says: Numbers, run: str = "") -> Place:
+def _place(name: str, source: str, ranks: int, says: Numbers, run: str = "") -> LessonMachine:
     curves = {}
     for implementation, times in says.curves().items():
         curves[implementation] = {size: _short(seconds) for size, seconds in times.items()}
-    return Place(name, source, ranks, *map(_short, constants(says) or ()), says.library, curves, run)
+    return LessonMachine(name, source, ranks, *map(_short, constants(says) or ()), says.library, curves, run)
 
 
 def _short(number: float) -> float:

@@ -16,7 +16,7 @@ A log's means have no samples.  What they vary by is seen in the ratios of neigh
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, combinations_with_replacement, pairwise
@@ -45,7 +45,7 @@ _UNTHREADED = 200_000  # multiplications of a product; OpenBLAS starts threads b
 def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
     """Return DRAWS medians of resampled samples, as logarithms, and the number of blocks that were resampled.
 
-    They spread as if there were no end of blocks: a resample of few strays too little.  `stream`s are independent.
+    Draws of different `stream`s are independent.
     """
     count = len(samples)
     order = np.argsort(samples, kind="stable")
@@ -53,9 +53,11 @@ def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
     blocks = block_count(samples)
     member = np.zeros((blocks, count), np.float32)
     member[(np.arange(count) * blocks // count)[order], np.arange(count)] = 1
-    below = member.cumsum(axis=1)  # of each block, how many samples are among the lowest so many
+    # How many samples of each block are among the lowest so many.
+    below = member.cumsum(axis=1)
     levels = np.unique(np.linspace(0, count - 1, min(count, _LEVELS)).round().astype(int))
     logs = np.log(ordered[levels])
+
     # In each resample, the first levels that half of the samples, and more than half of them, do not lie above.
     # Products are so small that a BLAS keeps to one thread: its threads cost more than they save, and hundreds of
     # times more on a busy machine.
@@ -67,6 +69,8 @@ def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
         least.append((counts < half).sum(axis=0))
         most.append((counts <= half).sum(axis=0))
     middles = (logs[np.concatenate(least)] + logs[np.concatenate(most)]) / 2
+
+    # A resample of few blocks strays too little from the centre.
     centre = math.log(np.median(ordered))
     return centre + (middles - centre) * math.sqrt(blocks / (blocks - 1)), blocks
 
@@ -136,13 +140,14 @@ class LogRatio:
         parts = self.error**4 / self.freedom + (scatter**4 / places if places else 0)
         freedom = max(1, int(both**2 / parts)) if parts else int(self.freedom)
         reach = student(0.5 + confidence / 2, freedom)
-        ends = (self.moved + reach * math.hypot(end, scatter) for end in (self.below, self.above))
-        below, above = (min(_FARTHEST, end) for end in ends)
+        below, above = (
+            min(_FARTHEST, self.moved + reach * math.hypot(error, scatter)) for error in (self.below, self.above)
+        )
         return Estimate(math.exp(self.log), math.exp(self.log - below), math.exp(self.log + above))
 
 
 def separate(base: Sequence[float], new: Sequence[float]) -> LogRatio:
-    """LogRatio the ratio from samples of two runs, one after the other.
+    """Estimate the ratio from samples of two runs, one after the other.
 
     Errors are half of what covers 95 % of the resampled ratios.
     """
@@ -162,16 +167,17 @@ def start_spreads(logs: Sequence[tuple[object, Sequence[Sequence[float]]]], usua
     """
     apart = [_apart(runs) for _, runs in logs]
     spreads: dict[int, Spread] = {}
-    for places in by_key(range(len(logs)), lambda place: logs[place][0]).values():
-        typical = max(usual.deviation**2 / _FAR, median(apart[place][0] / max(1, apart[place][1]) for place in places))
-        calm = [place for place in places if _calm(*apart[place], typical)]
-        for place in places:
+    for rows in by_key(range(len(logs)), lambda row: logs[row][0]).values():
+        typical = max(usual.deviation**2 / _FAR, median(apart[row][0] / max(1, apart[row][1]) for row in rows))
+        calm = [row for row in rows if _calm(*apart[row], typical)]
+        for row in rows:
             squares, freedom = usual.freedom * usual.deviation**2, usual.freedom
-            for other in calm if place in calm else [place]:
-                weight = FADING ** abs(places.index(other) - places.index(place))
+            # Sizes that are as calm as most say the same, the less the farther they are; a rough one speaks for itself.
+            for other in calm if row in calm else [row]:
+                weight = FADING ** abs(rows.index(other) - rows.index(row))
                 squares, freedom = squares + weight * apart[other][0], freedom + weight * apart[other][1]
-            spreads[place] = Spread(math.sqrt(squares / max(1, freedom)), max(1, freedom))
-    return [spreads[place] for place in range(len(logs))]
+            spreads[row] = Spread(math.sqrt(squares / max(1, freedom)), max(1, freedom))
+    return [spreads[row] for row in range(len(logs))]
 
 
 def _calm(squares: float, freedom: int, typical: float) -> bool:
@@ -206,7 +212,7 @@ class Paired:
     @property
     def between(self) -> float:
         """The same variance by the median distance of two rounds, so that outliers do not count."""
-        distances = [abs(one - other) for one, other in combinations(self.logs, 2)]
+        distances = [abs(first - second) for first, second in combinations(self.logs, 2)]
         return (median(distances) / 0.954) ** 2 / len(self.logs)
 
     @property
@@ -215,14 +221,14 @@ class Paired:
 
         A busy machine spoils whole rounds, and what it did to one half only does not cancel.
         """
-        return median((one + other) / 2 for one, other in combinations_with_replacement(self.logs, 2))
+        return median(fmean(pair) for pair in combinations_with_replacement(self.logs, 2))
 
 
 def paired(base: Sequence[Sequence[float]], new: Sequence[Sequence[float]], starts: int = 1) -> Paired:
     """Pair the samples of two halves round by round; as many rounds in both, two or more."""
     logs = [math.log(median(after) / median(before)) for before, after in zip(base, new, strict=True)]
-    (one, some), (other, others) = _variance(base, 0), _variance(new, 1)
-    return Paired(tuple(logs), one + other, some + others - 2, min(starts, len(logs)))
+    (before, blocks_before), (after, blocks_after) = _variance(base, 0), _variance(new, 1)
+    return Paired(tuple(logs), before + after, blocks_before + blocks_after - 2, min(starts, len(logs)))
 
 
 def _variance(rounds: Sequence[Sequence[float]], stream: int) -> tuple[float, int]:
@@ -248,9 +254,13 @@ def with_starts(estimates: Sequence[LogRatio], rows: Sequence[Paired], curves: S
     The arms of an interleaved run have ranks of their own: what their starts do to a ratio does not cancel.  Rows of
     one curve are in the order of their sizes.
     """
-    means = [[fmean(row.logs[start :: row.starts]) for start in range(row.starts)] for row in rows]
+    # Starts took turns: every `starts`-th round is of the same one.
+    started = []
+    for curve, row in zip(curves, rows, strict=True):
+        means = [fmean(row.logs[start :: row.starts]) for start in range(row.starts)]
+        started.append((curve, [means]))
+    spreads = start_spreads(started)
     wider = []
-    spreads = start_spreads([(curve, [logs]) for curve, logs in zip(curves, means, strict=True)])
     for estimate, row, spread in zip(estimates, rows, spreads, strict=True):
         error = spread.error(row.starts)
         both = math.hypot(estimate.error, error)
@@ -265,13 +275,14 @@ def pooled(rows: Sequence[Paired]) -> list[LogRatio]:
     Few rounds say little of how much rounds differ, so all rows say together how many times more than their samples
     explain; a row whose own rounds differ far more than that keeps what they say.
     """
-    known = [row.between / row.within / _usual(len(row.logs)) for row in rows if row.within > 0]
-    more = max(1.0, float(np.quantile(known, _QUANTILE))) if known else 1.0
+    excess = [row.between / row.within / _usual(len(row.logs)) for row in rows if row.within > 0]
+    more = max(1.0, float(np.quantile(excess, _QUANTILE))) if excess else 1.0
     rounds = sum(len(row.logs) - 1 for row in rows)
     estimates = []
     for row in rows:
         usual = row.within * more
-        error = math.sqrt(row.between if row.between > _FAR * _usual(len(row.logs)) * usual else usual)
+        rough = row.between > _FAR * _usual(len(row.logs)) * usual
+        error = math.sqrt(row.between if rough else usual)
         estimates.append(LogRatio(row.centre, error, error, min(rounds, row.freedom)))
     return estimates
 
@@ -280,7 +291,7 @@ def pooled(rows: Sequence[Paired]) -> list[LogRatio]:
 def _usual(rounds: int) -> float:
     """The ratio of `between` over `within` in the rougher quarter of rows whose rounds differ by chance only."""
     normal = np.random.default_rng(rounds).normal(size=(2000, rounds))
-    distances = [np.abs(normal[:, one] - normal[:, other]) for one, other in combinations(range(rounds), 2)]
+    distances = [np.abs(normal[:, first] - normal[:, second]) for first, second in combinations(range(rounds), 2)]
     return float(np.quantile((np.median(distances, axis=0) / 0.954) ** 2, _QUANTILE))
 
 
@@ -296,10 +307,10 @@ Near a size it is asked for 1.15: of so many windows one would look rough by cha
 class Scatter:
     """Scatter between two runs, as logarithms of ratios, each with the number of sizes that it is known from."""
 
-    everywhere: tuple[float, int] = (0.0, 0)
-    near: dict[int, tuple[float, int]] = field(default_factory=dict)  # by size
+    everywhere: Sizes = (0.0, 0)
+    near: Mapping[int, Sizes] = field(default_factory=dict)  # by size
 
-    def at(self, nbytes: int) -> tuple[float, int]:
+    def at(self, nbytes: int) -> Sizes:
         """Return the scatter of the sizes near that size, or of all where these are rougher."""
         return max(self.everywhere, self.near.get(nbytes, self.everywhere))
 
@@ -307,15 +318,17 @@ class Scatter:
 def scatter(curves: Sequence[Sequence[tuple[int, LogRatio]]]) -> Scatter:
     """Return how far ratios of neighbouring sizes scatter beyond their errors.
 
-    A curve is (nbytes, estimate) by size; each estimate is compared with the middle of its neighbours, so a change that
-    comes or goes with the size is no scatter, and outliers are none.  Implementations of one size were sampled in turn,
-    and what the machine did to one it did to all, so a size counts once.
+    A curve is (nbytes, estimate) by size.  Implementations of one size were sampled in turn, and what the machine did
+    to one it did to all, so a size counts once.
     """
-    distances = []  # a size, how far a ratio is from the middle of its neighbours, and the variance by their errors
-    for every in curves:
-        far = outliers([(nbytes, estimate.log) for nbytes, estimate in every])
-        curve = [point for point in every if point[0] not in far]
+    distances = []
+    for whole in curves:
+        far = outliers([(nbytes, estimate.log) for nbytes, estimate in whole])
+        curve = [point for point in whole if point[0] not in far]
         steps = _steps([estimate.log for _, estimate in curve])
+
+        # Each ratio is held against the middle of its neighbours: a change that comes or goes with the size is no
+        # scatter, nor is a step.
         threes = enumerate(zip(curve, curve[1:], curve[2:], strict=False))
         for place, ((_, left), (nbytes, middle), (_, right)) in threes:
             if steps & {place, place + 1}:
@@ -331,16 +344,17 @@ def scatter(curves: Sequence[Sequence[tuple[int, LogRatio]]]) -> Scatter:
 
 
 def _excess(distances: Sequence[tuple[int, float, float]], reach: float) -> tuple[float, int]:
-    """The scatter of each size that, with its errors, explains the distances, and the number of their sizes.
+    """Return the scatter of each size that, with its errors, explains the distances, and the number of their sizes.
 
-    A distance has 1.5 times the square of the scatter.  They are explained if three quarters stay within `reach`
-    standard errors.
+    A distance is a size, how far its ratio is from the middle of its neighbours, and the variance of that by their
+    errors.  They are explained if three quarters of them stay within `reach` standard errors.
     """
     if not distances:
         return 0.0, 0
     sizes, off, errors = map(np.array, zip(*distances, strict=True))
     places = len(set(sizes.tolist()))
 
+    # A distance from the middle of two neighbours has 1.5 times the square of the scatter of each.
     def too_little(square: float) -> bool:
         return percentile((off / np.sqrt(np.maximum(errors + 1.5 * square, 1e-300))).tolist(), _PERCENT) > reach
 
@@ -365,25 +379,25 @@ published repeats of one node one has a size that is (docs/analysis.md)."""
 _REACH = 2  # sizes to either side that a ratio of means is held against: a step of three sizes is none that stands out
 
 
-def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> dict[int, tuple[Sizes, Sizes]]:
-    """Return the scatter of ratios of two means at each size, of all sizes and of those near it.
+def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> Scatter:
+    """Return the scatter of ratios of two means.
 
     A curve is (nbytes, logarithm of the ratio) by size; a size counts once, an outlier does not.  PUBLISHED
     is added to the others (a moderated variance: G. Smyth, 2004).
     """
-    found: dict[int, list[float]] = {nbytes: [] for curve in curves for nbytes, _ in curve}
+    squares_at: dict[int, list[float]] = {nbytes: [] for curve in curves for nbytes, _ in curve}
     for curve in curves:
         far = outliers(curve)
         rest = [(nbytes, log) for nbytes, log in curve if nbytes not in far]
         logs = [log for _, log in rest]
         for (nbytes, _), *distances in zip(rest, _from_median(logs), _from_nearer(logs), strict=True):
-            found[nbytes].append(max(distances) ** 2)
-    sizes = sorted(found)
+            squares_at[nbytes].append(max(distances) ** 2)
+    sizes = sorted(squares_at)
+
     # Of two sizes each is as far from the middle as the other: that may as well be a change.
-    squares = [fmean(found[nbytes]) if found[nbytes] and len(sizes) > 2 else None for nbytes in sizes]
-    everywhere = _moderated(squares)
-    near = [_moderated(_around(squares, place, NEAR)) for place, _ in enumerate(sizes)]
-    return {nbytes: (max(everywhere, here), here) for nbytes, here in zip(sizes, near, strict=True)}
+    squares = [fmean(squares_at[nbytes]) if squares_at[nbytes] and len(sizes) > 2 else None for nbytes in sizes]
+    near = {nbytes: _moderated(_around(squares, place, NEAR)) for place, nbytes in enumerate(sizes)}
+    return Scatter(_moderated(squares), near)
 
 
 def outliers(curve: Sequence[tuple[int, float]]) -> set[int]:
@@ -420,8 +434,12 @@ def _from_median(logs: Sequence[float]) -> list[float]:
 
 def _from_nearer(logs: Sequence[float]) -> list[float]:
     """Return how far each is from its nearer neighbour, likewise: by medians, what swings to and fro is calm."""
-    far = [sorted(abs(log - other) for other in _around(logs, place, 1)) for place, log in enumerate(logs)]
-    return [distances[:2][-1] / 0.945 for distances in far]
+    nearer = []
+    for place, log in enumerate(logs):
+        # The first of the distances is its own from itself.
+        distances = sorted(abs(log - other) for other in _around(logs, place, 1))
+        nearer.append(distances[:2][-1] / 0.945)
+    return nearer
 
 
 def _around(values: Sequence[T], place: int, reach: int) -> Sequence[T]:

@@ -7,7 +7,7 @@ by the number of rows and curves that have an interval).  The rules are in docs/
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import fmean, median
@@ -16,9 +16,10 @@ from typing import TypeVar
 from collbench.analysis import bootstrap
 from collbench.analysis.bootstrap import FEWEST, PUBLISHED, LogRatio, Scatter
 from collbench.analysis.matching import Difference, Selected, Unmatched, differences, is_right, latest, unmatched
+from collbench.analysis.pairs import Pair
 from collbench.cases import Case
 from collbench.notebook import Shown
-from collbench.results import Measurement, Observed, Prediction, Reported, by_key
+from collbench.results import Observed, Prediction, Reported, by_key
 from collbench.runfile.rounds import scatter_in_words
 from collbench.runfile.store import Run
 from collbench.stats import Estimate
@@ -26,8 +27,6 @@ from collbench.units import format_size
 
 MARGIN = 0.05
 CONFIDENCE = 0.95
-CENTRES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
-"""What a log's figure is compared with, of the other run's samples."""
 FEWEST_SIZES = 4  # that a mean over sizes is made of
 _IN_TURN = "`collbench sweep --ab` measures two settings in turn, so that this cancels"
 _STATE = "state how much each time varies (--assume 5%)"
@@ -35,7 +34,6 @@ _ALIKE = 1.3  # as many sizes count as one, whose errors are correlated (by simu
 _SURE = 10**6  # degrees of freedom of what the user states
 NOTABLE = 0.02  # scatter between runs from which on it is said
 _SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
-_MOVED = math.log(1.5)  # of a barrier's time, beyond which the cores are at other distances, and nothing can be said
 _WIDEST = 1000.0  # times its lower end that an interval may reach
 _FELT = 3.0
 """Times as much as a barrier other operations may feel of a change of the machine: once MPI took 35 % longer in a whole
@@ -108,14 +106,14 @@ class Row(Judged):
         return self.base.implementation
 
     @property
-    def moved(self) -> bool:
-        """Whether nothing is known since the ranks' cores are at other distances in NEW, as a barrier tells."""
-        return self.verdict is Verdict.UNKNOWN and _moved(self.base, self.new)
+    def pair(self) -> Pair:
+        """The results in both runs."""
+        return Pair(self.base, self.new)
 
     @property
-    def sampled(self) -> bool:
-        """Whether both runs have enough samples to judge by."""
-        return min(len(self.base.times), len(self.new.times)) >= FEWEST
+    def moved(self) -> bool:
+        """Whether nothing is known since the ranks' cores are at other distances in NEW, as a barrier tells."""
+        return self.verdict is Verdict.UNKNOWN and self.pair.moved
 
     def hides(self, margin: float) -> bool:
         """Return whether a regression cannot be excluded.
@@ -203,26 +201,28 @@ def compare(
 
     """
     pairs = _pairs(base, new, selected)
-    # What another tool printed, and so many figures that no other run prints the same.
+    # A log has so few digits that one figure may come twice by chance, and several figures hardly do.
     log = len(base.results) >= FEWEST_SIZES and all(isinstance(result, Reported) for result in base.results)
     copied = base.results == new.results and (base.header == new.header or log)
     halves = bool(base.header.interleaved.id) and base.header.interleaved.id == new.header.interleaved.id
-    interleaved = halves and not copied
     wholes: list[Together] = []
     if copied:
         same = Estimate(1.0, 1.0, 1.0)
-        rows = [Row(one, other, one.typical, other.typical, same, Verdict.SAME) for one, other in pairs]
+        rows = [Row(pair.base, pair.new, *pair.seconds, same, Verdict.SAME) for pair in pairs]
         remarks = ["BASE and NEW hold the same times: they are one run"]
     else:
-        starts = max(1, base.header.sweep.starts) if interleaved else 0
-        known, remarks = _estimates(pairs, starts, assume)
+        known, remarks = _estimates(pairs, max(1, base.header.sweep.starts) if halves else 0, assume)
         for word, run in (("BASE", base), ("NEW", new)):
             if scattered := scatter_in_words(run.cases):
                 remarks.append(f"{word} has {scattered}: the medians are compared")
         rows, wholes = _judged_rows(pairs, known, margin, confidence)
-        unknown = [row for row in rows if row.verdict is Verdict.UNKNOWN]
-        remarks += _standing_out(row for row in rows if id(row.base) in known and known[id(row.base)].outlier)
-        remarks += [f"unknown rows ({count}): {why}" for why, count in Counter(row.remark for row in unknown).items()]
+        outliers = {id(pair.base) for pair, estimate in known.items() if estimate.outlier}
+        remarks += _standing_out(row for row in rows if id(row.base) in outliers)
+        reasons = Counter(row.remark for row in rows if row.verdict is Verdict.UNKNOWN)
+        remarks += [f"unknown rows ({count}): {why}" for why, count in reasons.items()]
+    remarks += _libraries(pairs)
+    if copied or not halves:
+        remarks += _shared_move(rows)
     return Comparison(
         base=base,
         new=new,
@@ -232,259 +232,201 @@ def compare(
         differences=tuple(differences(base.header.to_json(), new.header.to_json())),
         margin=margin,
         confidence=confidence,
-        remarks=(*remarks, *_libraries(pairs), *(() if interleaved else _shared_move(rows)), *_predicted(base, new)),
+        remarks=(*remarks, *_predicted(base, new)),
     )
 
 
-def _pairs(base: Run, new: Run, selected: Selected) -> list[tuple[Observed, Observed]]:
+def _pairs(base: Run, new: Run, selected: Selected) -> list[Pair]:
     after = latest(new, selected)
-    pairs: list[tuple[Observed, Observed]] = []
+    pairs = []
     for key, before in latest(base, selected).items():
         later = after.get(key)
         if is_right(before) and is_right(later):
-            pairs.append((before, later))
+            pairs.append(Pair(before, later))
     return pairs
+
+
+# What is known of each ratio.
+
+Known = dict[Pair, LogRatio]
+
+
+def _estimates(pairs: Sequence[Pair], starts: int, assume: float | None) -> tuple[Known, list[str]]:
+    """Return what is known of the ratios, and remarks on how; nothing of a pair whose cores were moved.
+
+    `starts` are those of an interleaved run's ranks; 0 for runs that were measured one after the other.
+    """
+    still = [pair for pair in pairs if starts or not pair.moved]
+    known, remarks = _from_samples([pair for pair in still if pair.sampled], starts)
+    rest = [pair for pair in still if pair not in known]
+    means = [pair for pair in rest if pair.has_means]
+    if rest and assume is not None:
+        error = assume * math.sqrt(2)
+        known |= {pair: LogRatio(pair.log, error, error, _SURE) for pair in rest}
+        remarks.append(f"rows without samples ({len(rest)}): intervals come from --assume, {assume:.1%} of each time")
+    elif means:
+        of_means = _from_means(means)
+        known |= of_means
+        remarks.append(_without_samples(list(of_means.values())))
+    return _with_outliers(pairs, known), remarks
+
+
+def _from_samples(sampled: Sequence[Pair], starts: int) -> tuple[Known, list[str]]:
+    matching = [pair.matching_rounds for pair in sampled]
+    if starts and matching and all(matching):
+        rounds = [bootstrap.paired(*both, starts) for both in matching if both]
+        estimates = bootstrap.pooled(rounds)
+        if starts > 1:
+            estimates = bootstrap.with_starts(estimates, rounds, [pair.curve for pair in sampled])
+        extra, remarks = Scatter(), ["both were measured in turn, round by round, so that drift of the machine cancels"]
+    else:
+        # A single row's barrier varies by a quarter where cores are far apart; what stays shows in most rows.
+        barriers = median([pair.barriers for pair in sampled] or [1.0])
+        estimates = _separate(sampled, _FELT * max(0.0, abs(math.log(barriers)) - _SAME_PLACE))
+        extra = bootstrap.scatter(_by_size(zip(sampled, estimates, strict=True)))
+        remarks = list(_unlike_machines(barriers, extra.everywhere[0]))
+    known = {}
+    for pair, estimate in zip(sampled, estimates, strict=True):
+        here = extra.at(pair.nbytes)
+        known[pair] = replace(estimate, scatter=here, near=here)
+    return known, remarks
+
+
+def _from_means(means: Sequence[Pair]) -> Known:
+    scatter = bootstrap.of_means(_by_size((pair, pair.log) for pair in means))
+    spreads = bootstrap.start_spreads([(pair.curve, pair.rounds) for pair in means], replace(PUBLISHED, freedom=0))
+    known = {}
+    for pair, spread in zip(means, spreads, strict=True):
+        repeats = len(pair.base.round_times), len(pair.new.round_times)
+        estimate = bootstrap.between_repeats(pair.log, repeats, spread)
+        known[pair] = replace(estimate, scatter=scatter.at(pair.nbytes), near=scatter.near[pair.nbytes])
+    return known
+
+
+def _separate(pairs: Sequence[Pair], moved: float) -> list[LogRatio]:
+    """Return the ratios of rows that were not interleaved; `moved` is how far the machine may have changed."""
+    starts = [pair.starts for pair in pairs]
+    started = [(pair.curve, logs) for pair, logs in zip(pairs, starts, strict=True) if any(logs)]
+    spreads = iter(bootstrap.start_spreads(started))
+    estimates = []
+    for pair, logs in zip(pairs, starts, strict=True):
+        if any(logs):
+            # Samples of one start do not show what the next start would take: the starts alone do.
+            estimate = bootstrap.between_repeats(pair.log, [max(1, len(side)) for side in logs], next(spreads))
+            estimate = replace(estimate, shared=estimate.error)
+        else:
+            estimate = bootstrap.separate(pair.base.times, pair.new.times)
+        estimates.append(replace(estimate, moved=moved))
+    return estimates
+
+
+def _with_outliers(pairs: Sequence[Pair], known: Known) -> Known:
+    """Return the estimates with a mark at each size that changed by itself, or is known far less than the others."""
+    marked = {}
+    for curve in by_key((pair for pair in pairs if pair in known), lambda pair: pair.curve).values():
+        far = bootstrap.outliers(sorted((pair.nbytes, known[pair].log) for pair in curve))
+        rough = max(bootstrap.STANDS_OUT, bootstrap.FAR_OUT * median(known[pair].error for pair in curve))
+        for pair in curve:
+            apart = pair.nbytes in far or known[pair].error > rough
+            marked[pair] = replace(known[pair], outlier=apart)
+    return marked
 
 
 T = TypeVar("T")
 
 
-def _estimates(
-    pairs: Sequence[tuple[Observed, Observed]], starts: int, assume: float | None
-) -> tuple[dict[int, LogRatio], list[str]]:
-    """Return what is known of each ratio, by the identity of its first row, and remarks on how.
-
-    `starts` are those of an interleaved run's ranks; 0 for runs that were measured one after the other.
-    """
-    still = [pair for pair in pairs if starts or not _moved(*pair)]
-    sampled = [(base, new) for base, new in still if min(len(base.times), len(new.times)) >= FEWEST]
-    known, remarks = _from_samples(sampled, starts)
-    rest = [(base, new) for base, new in still if id(base) not in known]
-    if rest and assume is not None:
-        error = assume * math.sqrt(2)
-        known |= {id(base): LogRatio(_log(base, new), error, error, _SURE) for base, new in rest}
-        remarks.append(f"rows without samples ({len(rest)}): intervals come from --assume, {assume:.1%} of each time")
-    elif means := [(base, new) for base, new in rest if _are_means(base, new)]:
-        found = _from_means(means)
-        known |= found
-        remarks.append(_without_samples(list(found.values())))
-    return _with_outliers([base for base, _ in pairs if id(base) in known], known), remarks
-
-
-def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> tuple[dict[int, LogRatio], list[str]]:
-    rounds = []
-    for base, new in sampled:
-        if isinstance(base, Measurement) and isinstance(new, Measurement) and _rounds_match(base, new):
-            rounds.append(bootstrap.paired(base.by_round(), new.by_round(), starts))
-    if starts and sampled and len(rounds) == len(sampled):
-        estimates = bootstrap.pooled(rounds)
-        if starts > 1:
-            estimates = bootstrap.with_starts(estimates, rounds, [_curve_of(base) for base, _ in sampled])
-        extra, remarks = Scatter(), ["both were measured in turn, round by round, so that drift of the machine cancels"]
-    else:
-        # A single row's barrier varies by a quarter where cores are far apart; what stays shows in most rows.
-        barriers = median([_barriers(base, new) for base, new in sampled] or [1.0])
-        estimates = _separate(sampled, _FELT * max(0.0, abs(math.log(barriers)) - _SAME_PLACE))
-        points = zip((base for base, _ in sampled), estimates, strict=True)
-        extra = bootstrap.scatter(_by_size(points))
-        remarks = list(_unlike_machines(barriers, extra.everywhere[0]))
-    known = {}
-    for (base, _), estimate in zip(sampled, estimates, strict=True):
-        here = extra.at(base.case.nbytes)
-        known[id(base)] = replace(estimate, scatter=here, near=here)
-    return known, remarks
-
-
-def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, LogRatio]:
-    errors = bootstrap.of_means(_by_size((base, _log(base, new)) for base, new in means))
-    rounds = [(_curve_of(base), [_logs_of_rounds(base), _logs_of_rounds(new)]) for base, new in means]
-    spreads = bootstrap.start_spreads(rounds, replace(PUBLISHED, freedom=0))
-    known = {}
-    for (base, new), spread in zip(means, spreads, strict=True):
-        scatter, near = errors[base.case.nbytes]
-        repeats = len(base.round_times), len(new.round_times)
-        estimate = bootstrap.between_repeats(_log(base, new), repeats, spread)
-        known[id(base)] = replace(estimate, scatter=scatter, near=near)
-    return known
-
-
-def _with_outliers(bases: Sequence[Observed], known: Mapping[int, LogRatio]) -> dict[int, LogRatio]:
-    """Return the estimates with a mark at each size that changed by itself, or is known far less than the others."""
-    marked = {}
-    for curve in by_key(bases, _curve_of).values():
-        far = bootstrap.outliers(sorted((row.case.nbytes, known[id(row)].log) for row in curve))
-        rough = max(bootstrap.STANDS_OUT, bootstrap.FAR_OUT * median(known[id(row)].error for row in curve))
-        for row in curve:
-            apart = row.case.nbytes in far or known[id(row)].error > rough
-            marked[id(row)] = replace(known[id(row)], outlier=apart)
-    return marked
-
-
-def _by_size(rows: Iterable[tuple[Observed, T]]) -> list[list[tuple[int, T]]]:
+def _by_size(values: Iterable[tuple[Pair, T]]) -> list[list[tuple[int, T]]]:
     """Return sizes with what is known at each, curve by curve."""
-    curves = by_key(rows, lambda pair: _curve_of(pair[0])).values()
-    sizes = ([(row.case.nbytes, value) for row, value in curve] for curve in curves)
-    return [sorted(curve, key=lambda point: point[0]) for curve in sizes]
+    curves = []
+    for curve in by_key(values, lambda item: item[0].curve).values():
+        points = [(pair.nbytes, value) for pair, value in curve]
+        curves.append(sorted(points, key=lambda point: point[0]))
+    return curves
+
+
+# The verdicts.
 
 
 def _judged_rows(
-    pairs: Sequence[tuple[Observed, Observed]], known: Mapping[int, LogRatio], margin: float, confidence: float
+    pairs: Sequence[Pair], known: Known, margin: float, confidence: float
 ) -> tuple[list[Row], list[Together]]:
-    every = Counter(_curve_of(base) for base, _ in pairs)
-    curves = by_curve([base for base, _ in pairs if id(base) in known and not known[id(base)].outlier])
+    every = Counter(pair.curve for pair in pairs)
+    telling = by_key((pair for pair in pairs if pair in known and not known[pair].outlier), lambda pair: pair.curve)
+    curves = {curve: members for curve, members in telling.items() if len(members) >= FEWEST_SIZES}
+
+    # Bonferroni: each interval may fail so rarely that all of them hold together.
     single = 1 - (1 - confidence) / max(1, len(known) + len(curves))
-    rows = []
-    for base, new in pairs:
-        if estimate := known.get(id(base)):
+    rows = {}
+    for pair in pairs:
+        estimate = known.get(pair)
+        if estimate:
             alone = estimate.estimate(2 * confidence - 1, *estimate.near)
-            rows.append(judged(base, new, estimate.estimate(single, *estimate.scatter), alone, margin))
+            rows[pair] = judged(pair, estimate.estimate(single, *estimate.scatter), alone, margin)
         else:
-            rows.append(_unknown(base, new, _why_unknown(base, new)))
-    verdicts = {id(row.base): row.verdict for row in rows}
+            rows[pair] = _unknown(pair, _why_unknown(pair))
     wholes = []
-    for curve in curves:
-        whole = together([(row, known[id(row)]) for row in curve], single, margin)
-        said = {verdicts[id(row)] for row in curve}
-        if said in ({Verdict.SLOWER}, {Verdict.FASTER}):
-            whole = replace(whole, verdict=said.pop())
-        if whole.estimate.high <= _WIDEST * whole.estimate.low:
-            wholes.append(replace(whole, every=every[_curve_of(curve[0])]))
-    return rows, wholes
+    for curve, members in curves.items():
+        ratio = mean_ratio([known[pair] for pair in members], single)
+        # Rows that all agree are not contradicted by their mean, however unequal they are.
+        said = {rows[pair].verdict for pair in members}
+        whole = said.pop() if said in ({Verdict.SLOWER}, {Verdict.FASTER}) else verdict(ratio, margin)
+        if ratio.high <= _WIDEST * ratio.low:
+            wholes.append(Together(*curve, len(members), ratio, whole, every[curve]))
+    return list(rows.values()), wholes
 
 
-def _rounds_match(base: Measurement, new: Measurement) -> bool:
-    """Return whether both were measured in as many rounds, two or more, none empty, that hold all samples."""
-    return (
-        len(base.rounds) == len(new.rounds) >= 2
-        and min(*base.rounds, *new.rounds) > 0
-        and (sum(base.rounds), sum(new.rounds)) == (len(base.seconds), len(new.seconds))
-    )
-
-
-def _curve_of(row: Observed) -> tuple[Case, str]:
-    return row.case.kind, row.implementation
-
-
-def _separate(pairs: Sequence[tuple[Observed, Observed]], moved: float) -> list[LogRatio]:
-    """Return the ratios of rows that were not interleaved; `moved` is how far the machine may have changed."""
-    by_start = [[_by_start(row) for row in pair] for pair in pairs]
-    started = [(_curve_of(base), logs) for (base, _), logs in zip(pairs, by_start, strict=True) if any(logs)]
-    spreads = iter(bootstrap.start_spreads(started))
-    estimates = []
-    for (base, new), logs in zip(pairs, by_start, strict=True):
-        if any(logs):
-            repeats = [max(1, len(starts)) for starts in logs]
-            estimate = bootstrap.between_repeats(_log(base, new), repeats, next(spreads))
-            estimate = replace(estimate, shared=estimate.error)
-        else:
-            estimate = bootstrap.separate(base.times, new.times)
-        estimates.append(replace(estimate, moved=moved))
-    return estimates
-
-
-def _by_start(row: Observed) -> list[float]:
-    """Return the logarithm of the median of each start; nothing where ranks were started once."""
-    return _logs_of_rounds(row) if isinstance(row, Measurement) and row.spread else []
-
-
-def _logs_of_rounds(row: Observed) -> list[float]:
-    return [math.log(seconds) for seconds in row.round_times]
-
-
-def _barriers(base: Observed, new: Observed) -> float:
-    """How many times as long a barrier took in the second run; 1 where it was not measured in both."""
-    if isinstance(base, Measurement) and isinstance(new, Measurement) and base.barrier and new.barrier:
-        return new.barrier / base.barrier
-    return 1.0
-
-
-def _moved(base: Observed, new: Observed) -> bool:
-    """Return whether a barrier shows that the cores were at other distances in the second run."""
-    return abs(math.log(_barriers(base, new))) > _MOVED
-
-
-def judged(base: Observed, new: Observed, ratio: Estimate, alone: Estimate, margin: float) -> Row:
+def judged(pair: Pair, ratio: Estimate, alone: Estimate, margin: float) -> Row:
     """Return the row of a ratio.
 
     The interval of `ratio` holds together with those of all rows, `alone` has the limits of this row.  A row is the
     same by its own limits, which are its interval then (two one-sided tests: D. Schuirmann, 1987).
     """
     if ratio.high > _WIDEST * ratio.low:
-        return _unknown(base, new, "times differ so much that the interval is wider than 1000 to 1; measure longer")
+        return _unknown(pair, "times differ so much that the interval is wider than 1000 to 1; measure longer")
     shown = alone if alone.surely_level(margin) else ratio
     within = max(alone.high, 1 / max(alone.low, 1e-300)) - 1
-    return Row(base, new, *_figures(base, new), shown, verdict(shown, margin), "", alone.high, within)
+    return Row(pair.base, pair.new, *pair.seconds, shown, verdict(shown, margin), "", alone.high, within)
 
 
-def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
-    """Return the results of each kind of case and implementation by size, where there are FEWEST_SIZES or more."""
-    long = (curve for curve in by_key(results, _curve_of).values() if len(curve) >= FEWEST_SIZES)
-    return [sorted(curve, key=lambda result: result.case.nbytes) for curve in long]
+def mean_ratio(curve: Sequence[LogRatio], confidence: float) -> Estimate:
+    """Return the geometric mean of the ratios of a curve.
 
-
-def together(curve: Sequence[tuple[Observed, LogRatio]], confidence: float, margin: float) -> Together:
-    """Judge all sizes of a curve together, given a result and the estimate of its ratio for each.
-
-    The mean is as sure as the rows' own errors make it; a change that is larger at some sizes than at others is no
-    error.  What the start of the ranks did to all sizes alike does not become less by their number, and the rest is
-    alike from size to size as well (_ALIKE).  Intervals of all rows hold at once, so that the mean is between the means
-    of their ends at least.
+    It is as sure as the rows' own errors make it; a change that is larger at some sizes than at others is no error.
     """
-    centre = fmean(estimate.log for _, estimate in curve)
+    centre = fmean(estimate.log for estimate in curve)
     reaches, own, shared = [], [], []
-    for _, estimate in curve:
+    for estimate in curve:
         _, low, high = estimate.estimate(confidence, *estimate.scatter)
-        reaches.append(math.log(high / low) / 2 - estimate.moved)
+        reach = math.log(high / low) / 2 - estimate.moved
         error = math.hypot(estimate.error, estimate.scatter[0])
-        shared.append(reaches[-1] * estimate.shared / error if error else 0.0)
-        own.append(reaches[-1] ** 2 - shared[-1] ** 2)
-    reach = min(fmean(reaches), math.hypot(fmean(shared), math.sqrt(max(0.0, fmean(own)) * _ALIKE / len(curve))))
-    reach += fmean(estimate.moved for _, estimate in curve)
-    ratio = Estimate(*(math.exp(centre + end) for end in (0, -reach, reach)))
-    return Together(*_curve_of(curve[0][0]), len(curve), ratio, verdict(ratio, margin))
+        reaches.append(reach)
+        shared.append(reach * estimate.shared / error if error else 0.0)
+        own.append(reach**2 - shared[-1] ** 2)
+
+    # What the start of the ranks did to all sizes alike does not become less by their number.  The rest does, though it
+    # is alike from size to size as well.  All intervals hold at once, so the mean is within the mean of their ends.
+    averaged = math.hypot(fmean(shared), math.sqrt(max(0.0, fmean(own)) * _ALIKE / len(curve)))
+    reach = min(fmean(reaches), averaged) + fmean(estimate.moved for estimate in curve)
+    return Estimate(*(math.exp(centre + end) for end in (0, -reach, reach)))
 
 
-def _logged(*results: Observed) -> set[str]:
-    """Return which statistics the logs without samples among the results hold."""
-    return {result.figure for result in results if isinstance(result, Reported) and not result.samples}
-
-
-def _are_means(base: Observed, new: Observed) -> bool:
-    """Return whether a log without samples can be compared: with the same statistic, also of the other's samples."""
-    sampled = all(_logged(result) or len(result.times) >= FEWEST for result in (base, new))
-    return sampled and len(_logged(base, new)) == 1
-
-
-def _figures(base: Observed, new: Observed) -> tuple[float, float]:
-    """Return the seconds to compare: medians, or of samples the statistic that a log without samples holds."""
-    kinds = sorted(_logged(base, new))
-    if not kinds:
-        return base.typical, new.typical
-    centre = CENTRES.get(kinds[0], fmean)
-    return centre(base.times), centre(new.times)
-
-
-def _log(base: Observed, new: Observed) -> float:
-    before, after = _figures(base, new)
-    return math.log(after / before)
-
-
-def _unknown(base: Observed, new: Observed, why: str) -> Row:
+def _unknown(pair: Pair, why: str) -> Row:
     """Return a row whose ratio has no interval, and why."""
-    before, after = _figures(base, new)
-    return Row(base, new, before, after, Estimate(after / before, math.nan, math.nan), Verdict.UNKNOWN, why)
+    before, after = pair.seconds
+    nothing = Estimate(after / before, math.nan, math.nan)
+    return Row(pair.base, pair.new, before, after, nothing, Verdict.UNKNOWN, why)
 
 
-def _why_unknown(base: Observed, new: Observed) -> str:
+def _why_unknown(pair: Pair) -> str:
     """Return why nothing is known of a ratio, and what to do."""
-    if _moved(base, new):
+    if pair.moved:
         return (
             "a barrier of the ranks takes another time in NEW: the machine changed (perhaps a hypervisor moved virtual "
             f"cores), and nothing can be said; measure again, or in turn ({_IN_TURN})"
         )
-    kinds = sorted(_logged(base, new))
-    if len(kinds) > 1:
-        return f"a {kinds[0]} and a {kinds[1]} are no pair; give logs of one statistic, or {_STATE}"
+    if len(pair.statistics) > 1:
+        one, other = pair.statistics
+        return f"a {one} and a {other} are no pair; give logs of one statistic, or {_STATE}"
     return f"fewer than {FEWEST} samples; measure more, or {_STATE}"
 
 
@@ -526,8 +468,10 @@ def _unlike_machines(barriers: float, extra: float) -> Iterator[str]:
 def _shared_move(rows: Sequence[Row]) -> list[str]:
     """Return where several implementations all moved in one direction by about as much: it may be the machine."""
     moved = [row for row in rows if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
-    by_name = by_key(rows, lambda row: row.implementation).values()
-    typical = [median(row.ratio for row in alike) for alike in by_name]
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        ratios.setdefault(row.implementation, []).append(row.ratio)
+    typical = list(map(median, ratios.values()))
     one_way = len({row.verdict for row in moved}) == 1 and len(moved) >= 0.8 * len(rows)
     if not one_way or len(typical) < 2 or max(typical) > 1.3 * min(typical):
         return []
@@ -537,28 +481,22 @@ def _shared_move(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _libraries(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
-    """Implementations that call one library in one run and another in the other."""
-    found = []
-    for base, new in pairs:
-        name = base.implementation
-        if base.library == new.library:
-            continue
-        if base.library and new.library:
-            found.append(f"{name} calls {base.library} in BASE and {new.library} in NEW: two libraries are compared")
-        else:
-            found.append(
-                f"{'NEW' if base.library else 'BASE'} does not say which library {name} calls: the run is old, and "
-                "called it from Python, as mpi-python does now"
-            )
-    return list(dict.fromkeys(found))
-
-
-def _predicted(base: Run, new: Run) -> list[str]:
+def _libraries(pairs: Sequence[Pair]) -> list[str]:
+    """Return a sentence on each implementation that calls one library in one run and another in the other."""
     remarks = []
+    for pair in pairs:
+        name, base, new = pair.base.implementation, pair.base.library, pair.new.library
+        silent = "NEW" if base else "BASE"
+        if base and new and base != new:
+            remarks.append(f"{name} calls {base} in BASE and {new} in NEW: two libraries are compared")
+        elif base != new:
+            old = "the run is old, and called it from Python, as mpi-python does now"
+            remarks.append(f"{silent} does not say which library {name} calls: {old}")
+    return list(dict.fromkeys(remarks))
+
+
+def _predicted(base: Run, new: Run) -> Iterator[str]:
     for word, run in (("BASE", base), ("NEW", new)):
         if any(isinstance(result, Prediction) for result in run.results):
             more = any(isinstance(result, Observed) for result in run.results)
-            what = "predictions" if more else "nothing but predictions"
-            remarks.append(f"{word} holds {what}, which get no verdict here")
-    return remarks
+            yield f"{word} holds {'predictions' if more else 'nothing but predictions'}, which get no verdict here"

@@ -114,15 +114,16 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
 
     Of libraries of one kind (`mpi`, `mpi@openmpi`) the fastest at each size counts.
     """
-    curves = by_key(timed(results), lambda row: (row.case.kind, row.implementation))
-    groups = {curve: {row.case.nbytes: row for row in rows} for curve, rows in curves.items()}
+    curves: dict[tuple[Case, str], dict[int, Timed]] = {}
+    for row in timed(results):
+        curves.setdefault(row.curve, {})[row.case.nbytes] = row
     pairs = []
-    for (kind, challenger), times in groups.items():
+    for (kind, challenger), times in curves.items():
         implementation = find(challenger)
         if implementation and implementation.library:
             continue
         for library in libraries:
-            name, reference = _reference(kind, library, groups)
+            name, reference = _reference(kind, library, curves)
             sizes = sorted(times.keys() & reference.keys())
             if len(sizes) > 1:
                 points = tuple(Advantage.of(times[size], reference[size]) for size in sizes)
@@ -135,10 +136,10 @@ def best_of(every: Iterable[Contest]) -> list[Contest]:
     groups = by_key(every, lambda contest: (contest.case.kind, contest.library))
     best = []
     for (_, library), group in groups.items():
-        points: dict[int, Advantage] = {}
+        # A sure advantage is better than a larger one that is not; the best of a size comes last, and stays.
         every_point = chain.from_iterable(contest.points for contest in group)
-        for point in sorted(every_point, key=lambda point: (point.sign, point.ratio)):
-            points[point.nbytes] = point
+        ranked = sorted(every_point, key=lambda point: (point.sign, point.ratio))
+        points = {point.nbytes: point for point in ranked}
         name = group[0].challenger if len(group) == 1 else "the best kernel"
         largest = max((contest.case for contest in group), key=lambda case: case.nbytes)
         lacking = all(contest.lacking for contest in group)
@@ -147,13 +148,14 @@ def best_of(every: Iterable[Contest]) -> list[Contest]:
 
 
 def _reference(
-    kind: Case, library: str, groups: Mapping[tuple[Case, str], Mapping[int, Timed]]
+    kind: Case, library: str, curves: Mapping[tuple[Case, str], Mapping[int, Timed]]
 ) -> tuple[str, Mapping[int, Timed]]:
-    """The name and the times, by size, of a library; of several of its kind the fastest at each size."""
-    members = {name: times for (case, name), times in groups.items() if case == kind and family(name) == library}
+    """Return the name and the times, by size, of a library; of several of its kind the fastest at each size."""
+    members = {name: times for (case, name), times in curves.items() if case == kind and family(name) == library}
     if len(members) < 2:
         return next(iter(members.items()), (library, {}))
-    return f"the fastest {library}", fastest_by_size(row for times in members.values() for row in times.values())
+    every = chain.from_iterable(times.values() for times in members.values())
+    return f"the fastest {library}", fastest_by_size(every)
 
 
 def fastest_by_size(rows: Iterable[Timed]) -> dict[int, Timed]:
@@ -168,14 +170,11 @@ def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like
     Of several libraries the first that has a time for the same case, and the fastest of its kind (`mpi`,
     `mpi@openmpi`); of a case measured twice the later.
     """
-    predicted = isinstance(like, Prediction)
-    same = {
-        result.implementation: result
-        for result in timed(results)
-        if family(result.implementation) in libraries
-        and result.case == like.case
-        and isinstance(result, Prediction) == predicted
-    }
+    same = {}
+    for row in timed(results):
+        known = family(row.implementation) in libraries and row.case == like.case
+        if known and isinstance(row, Prediction) == isinstance(like, Prediction):
+            same[row.implementation] = row
     return min(same.values(), key=lambda row: (libraries.index(family(row.implementation)), row.typical), default=None)
 
 
@@ -224,14 +223,14 @@ def in_words(contest: Contest) -> str:
         return f"{contest.challenger} and {contest.library} are not distinguishable at any size"
     first, last = decided[0], decided[-1]
     named = sorted({first, max(decided, key=lambda point: point.ratio), last}, key=lambda point: point.nbytes)
+
     # Whether the faster side changes once, and all sizes that are not distinguishable are there.
     at_one_place = False
     if len(contest.crossovers) == 1:
         ((before, after),) = contest.crossovers
         at_one_place = all(point.sign or before < point.nbytes < after for point in contest.points)
-    words = (
-        f"{contest.challenger} {_outcome(contest, first.sign, last.sign, at_one_place)}: {', '.join(map(str, named))}"
-    )
+    outcome = _outcome(contest, first.sign, last.sign, at_one_place)
+    words = f"{contest.challenger} {outcome}: {', '.join(map(str, named))}"
     if contest.expected:
         where, what = _sizes(contest, lambda point: not point.apart), "the bands overlap"
     else:
@@ -301,11 +300,9 @@ def winners(results: Sequence[Result | Timed], disturbed: Sequence[Timed] = ()) 
     for rows in by_key(timed(results), lambda row: row.case.kind).values():
         ranges: list[Range] = []
         for size, of_size in sorted(by_key(rows, lambda row: row.case.nbytes).items()):
-            latest = {row.implementation: row for row in of_size}
-            first, *rest = sorted(latest.values(), key=lambda row: row.typical)
-            level = [row for row in rest if all(Advantage.of(other, row).sign < 1 for other in (first, *rest))]
-            level += [row for row in disturbed if row.case == first.case and row.typical < first.typical]
-            names = tuple(dict.fromkeys(row.implementation for row in (first, *level)))
+            first, *rest = _unbeaten(of_size)
+            rest += [row for row in disturbed if row.case == first.case and row.typical < first.typical]
+            names = tuple(dict.fromkeys(row.implementation for row in (first, *rest)))
             if ranges and set(ranges[-1].names) == set(names):
                 ranges[-1] = ranges[-1]._replace(last=size)
             else:
@@ -314,9 +311,27 @@ def winners(results: Sequence[Result | Timed], disturbed: Sequence[Timed] = ()) 
     return every
 
 
+def _unbeaten(of_size: Iterable[Timed]) -> list[Timed]:
+    """Return the fastest row of a size, and those that no row surely beats; of an implementation the latest counts."""
+    latest = {row.implementation: row for row in of_size}
+    rows = sorted(latest.values(), key=lambda row: row.typical)
+    unbeaten = rows[:1]
+    for row in rows[1:]:
+        if all(Advantage.of(other, row).sign < 1 for other in rows):
+            unbeaten.append(row)
+    return unbeaten
+
+
 def fastest_in_words(ranges: Sequence[Range], expected: bool) -> str:
     """Return `fastest: one-shot 8 B to 2 KiB; two-shot 8 KiB to 1 MiB; others may be as fast at 8 KiB`."""
-    joined = _joined(ranges)
+    # Neighbours are joined as long as somebody is fastest, or level with it, in all of them.
+    joined: list[Range] = []
+    for part in ranges:
+        common = tuple(name for name in joined[-1].names if name in part.names) if joined else ()
+        if common:
+            joined[-1] = Range(joined[-1].first, part.last, common)
+        else:
+            joined.append(part)
     words = f"{'likely ' if expected else ''}fastest: {'; '.join(map(str, joined))}"
 
     def has_others(part: Range) -> bool:
@@ -329,15 +344,3 @@ def fastest_in_words(ranges: Sequence[Range], expected: bool) -> str:
         if others:
             level.append(format_span(members[0].first, members[-1].last))
     return f"{words}; others may be as fast at {', '.join(level)}" if level else words
-
-
-def _joined(ranges: Iterable[Range]) -> list[Range]:
-    """Return neighbours as one where they have names in common, with those: fastest, or level with it, in all of it."""
-    joined: list[Range] = []
-    for part in ranges:
-        common = tuple(name for name in joined[-1].names if name in part.names) if joined else ()
-        if common:
-            joined[-1] = Range(joined[-1].first, part.last, common)
-        else:
-            joined.append(part)
-    return joined

@@ -41,6 +41,8 @@ def solve(terms: Floats, seconds: Floats) -> Floats:
     """
     columns, measured = np.ascontiguousarray(terms.transpose(2, 1, 0)), np.ascontiguousarray(seconds.T)
     fitted, off, weights = measured, np.zeros_like(measured), np.ones_like(measured)
+
+    # Every round weights the sizes anew, by how far they are from the curve of the round before.
     for _ in range(_ROUNDS):
         root = np.sqrt(weights)
         coefficients = _nonnegative(columns * (root / fitted), (1 + off) * root)
@@ -54,13 +56,15 @@ def solve(terms: Floats, seconds: Floats) -> Floats:
 def _nonnegative(columns: Floats, target: Floats) -> Floats:
     """Return for each curve the x >= 0 that minimises the squares of `columns @ x - target`.
 
-    Most curves have no negative x, and are solved together; SciPy's nnls solves the others, one after the other.
+    All curves are solved together, and the few with a negative x by SciPy's nnls, one after the other.
     """
     scale = np.sqrt((columns**2).sum(axis=1))  # sizes span six decades, and so do their columns
     whole = np.concatenate([columns / scale[:, None], target[None]]).T  # (curves, sizes, terms and target)
     reduced = np.asarray(np.linalg.qr(whole, mode="r"))
     upper, right = reduced[:, : len(columns), :-1], reduced[:, : len(columns), -1]
     answer = np.linalg.solve(upper, right[..., None])[..., 0]
+
+    # Few curves have a negative x without the constraint, and need a search for which x are 0.
     for curve in np.nonzero((answer < 0).any(axis=1))[0]:
         from scipy.optimize import nnls  # takes a while to load
 
@@ -103,12 +107,12 @@ class CurveFit(Shown):
     def pieces(self) -> list[tuple[float, float, float, float]]:
         """The values of PIECE, in bytes, seconds and bytes per second, for each piece; none of three numbers."""
         ends = [float(self.sizes[0]), *self.bends, float(self.sizes[-1])] if self.why_pieces else []
-        found = []
+        pieces = []
         for first, last in zip(ends[::2], ends[1::2], strict=True):
             start, end = self.predict(np.array([first, last])).tolist()
             rate = (last - first) / (end - start) if end > (1 + 1e-9) * start else math.inf
-            found.append((first, last, max(0.0, start - first / rate), rate))
-        return found
+            pieces.append((first, last, max(0.0, start - first / rate), rate))
+        return pieces
 
     @property
     def errors(self) -> tuple[float, ...]:
@@ -173,12 +177,13 @@ MOST = 100
 def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
     """Fit the medians of samples (seconds, one sequence or several for a size in bytes); Unfit, saying why."""
     size = np.unique(np.asarray(sizes, float))
-    if len(size) > MOST:  # the time to fit grows with the cube
+    # The time to fit grows with the cube of the number of sizes.
+    if len(size) > MOST:
         size = size[np.linspace(0, len(size) - 1, MOST).round().astype(int)]
     if len(size) < 2:
         raise Unfit("a curve needs 2 sizes or more")
-    owners, flat = np.repeat(sizes, [len(sample) for sample in samples]), np.concatenate(samples).astype(float)
-    every = [flat[owners == one] for one in size]
+    owners, flat = np.repeat(sizes, list(map(len, samples))), np.concatenate(samples).astype(float)
+    every = [flat[owners == nbytes] for nbytes in size]
     seconds = np.array([np.median(sample) for sample in every])
     if not ((seconds > 1e-12) & (seconds < 1e12)).all():
         raise Unfit("a time is zero, negative or absurd; the clock may be too coarse for this size")
@@ -195,16 +200,20 @@ def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
 
 def _in_pieces(sizes: Floats, seconds: Floats, samples: list[Floats], why: str) -> CurveFit:
     """Fit the fewest pieces within a standard error of the least error of sizes left out (Breiman et al., 1984)."""
-    left_out = np.log(seconds / seconds[::-1])[:, None]  # all that two sizes tell: the other takes as long
+    # All that one of two sizes tells of the other is that it takes as long.
+    left_out = np.log(seconds / seconds[::-1])[:, None]
     if len(sizes) > 2:
         left_out = np.array([_left_out_of_pieces(sizes, seconds, out) for out in range(len(sizes))])
+
+    # Of the errors by the number of pieces, the first that is not surely above the least.
     off = np.abs(left_out)
     best = off[:, off.mean(axis=0).argmin()]
     number = int(np.argmax(off.mean(axis=0) <= best.mean() + best.std() / math.sqrt(len(sizes))))
     cut = cuts(sizes, seconds)[number]
     bends, (central,) = join(sizes, seconds[None], cut)
     draws = join(sizes, _replicates(_terms(sizes, *bends) @ central, 2 * number + 2, samples), cut)[1]
-    if len(sizes) == 2:  # which leave no error; all may be rate or latency
+    # Two sizes leave no error: all of their time may be rate, or latency.
+    if len(sizes) == 2:
         draws = np.resize([[0, 0, seconds[1] / sizes[1]], [seconds[0], 0, 0]], (DRAWS, 3))
     return CurveFit(central, bends, sizes, seconds, draws, left_out[:, number], why)
 
@@ -228,20 +237,24 @@ def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
     coefficients = np.pad(solve(straight, seconds), ((0, 0), (0, 1)))
     bends, misfits = np.full(len(seconds), np.inf), _misfits(straight, coefficients[:, :3], seconds)
     (crooked,) = np.nonzero(misfits > GOOD)
-    if sizes.shape[1] >= FEWEST_TO_BEND and len(crooked):
-        # Three places between each two sizes, with enough sizes on both sides.
-        steps = pairwise(sizes[0][2:-1])
-        places = np.array([low * (high / low) ** (i / 3) for low, high in steps for i in range(3)])
-        terms = np.concatenate([_terms(sizes[crooked], place) for place in places])
-        every = np.tile(seconds[crooked], (len(places), 1))
-        trials = solve(terms, every)
-        off = _misfits(terms, trials, every).reshape(len(places), len(crooked))
-        trials = trials.reshape(len(places), len(crooked), -1)
-        best = len(places) - 1 - off[::-1].argmin(axis=0)  # the last of equals
-        for curve, place, at in zip(crooked, best, range(len(crooked)), strict=True):
-            if off[place, at] <= misfits[curve] / 2:
-                coefficients[curve], bends[curve] = trials[place, at], places[place]
-                misfits[curve] = off[place, at]
+    if sizes.shape[1] < FEWEST_TO_BEND or not len(crooked):
+        return coefficients, bends, misfits
+
+    # A bend is tried at three places between each two sizes, with enough sizes on both sides.
+    steps = pairwise(sizes[0][2:-1])
+    places = np.array([low * (high / low) ** (i / 3) for low, high in steps for i in range(3)])
+    terms = np.concatenate([_terms(sizes[crooked], place) for place in places])
+    every = np.tile(seconds[crooked], (len(places), 1))
+    trials = solve(terms, every)
+    off = _misfits(terms, trials, every).reshape(len(places), len(crooked))
+    trials = trials.reshape(len(places), len(crooked), -1)
+
+    # The last of equal bends stays, if it halves the misfit.
+    best = len(places) - 1 - off[::-1].argmin(axis=0)
+    for column, (curve, place) in enumerate(zip(crooked, best, strict=True)):
+        if off[place, column] <= misfits[curve] / 2:
+            coefficients[curve], bends[curve] = trials[place, column], places[place]
+            misfits[curve] = off[place, column]
     return coefficients, bends, misfits
 
 
@@ -251,10 +264,7 @@ def _misfits(terms: Floats, coefficients: Floats, seconds: Floats) -> Floats:
 
 
 def _replicates(fitted: Floats, used: int, samples: list[Floats]) -> Floats:
-    """Times as they might have come out: each size's samples drawn anew, and the misfit dealt to other sizes.
-
-    The residuals hold the noise of the medians as well; what the samples explain of it is not counted twice.
-    """
+    """Return times as they might have come out: each size's samples drawn anew, and the misfit dealt to other sizes."""
     random = np.random.default_rng(0)
     seconds = np.array([np.median(sample) for sample in samples])
     off = np.log(seconds / fitted)
@@ -264,6 +274,8 @@ def _replicates(fitted: Floats, used: int, samples: list[Floats]) -> Floats:
         drawn = sample[random.integers(len(sample), size=(DRAWS, len(sample)))]
         medians.append(np.log(np.median(drawn, axis=1)))
     noise = np.stack(medians, axis=1) - np.log(seconds)
+
+    # The residuals hold the noise of the medians as well; what the samples explain of it is not counted twice.
     explained = float(np.mean(noise**2)) / max(float(np.mean(off**2)), 1e-300)
     dealt = random.choice(off, size=noise.shape) * math.sqrt(max(0.0, 1 - explained))
     return np.asarray(fitted * np.exp(dealt + noise))
@@ -271,8 +283,7 @@ def _replicates(fitted: Floats, used: int, samples: list[Floats]) -> Floats:
 
 def _left_out(sizes: Floats, seconds: Floats) -> Floats:
     """Return each size against a fit to the other sizes, which looks for its bend anew."""
-    count = len(sizes)
-    others = np.array([[i for i in range(count) if i != out] for out in range(count)])
+    others = np.array([np.delete(np.arange(len(sizes)), out) for out in range(len(sizes))])
     coefficients, bends, _ = _describe(sizes[others], seconds[others])
     rows = zip(sizes, bends, coefficients, strict=True)
     fitted = [_terms(size, bend) @ row[: _terms(size, bend).size] for size, bend, row in rows]
@@ -341,6 +352,7 @@ def crossings(first: CurveFit, second: CurveFit) -> list[Crossing]:
     gaps = _replicates_off(first, places, random) - _replicates_off(second, places, random)
     crossed = []
     for sign in (1, -1):
+        # In each replicate the crossing of that direction counts that is nearest to the fits' own.
         replicates = [sign_changes(places, sign * gap) for gap in gaps]
         for root in sign_changes(places, sign * (first.predict(places) - second.predict(places))):
             near = [min(roots, key=lambda size: abs(math.log(size / root))) for roots in replicates if roots]
@@ -376,14 +388,19 @@ def cuts(sizes: Floats, seconds: Floats) -> list[list[int]]:
     inside = (np.minimum(first, last) <= place) & (place <= np.maximum(first, last))
     latency, per_byte = _lines(sizes, _rising(seconds[None])[0], inside)
     off = np.abs(np.log(seconds / (latency[..., None] + per_byte[..., None] * sizes)))
-    cost = np.full((count + 1, count + 1), np.inf)  # of a piece from a place up to another one
+
+    # The cost of a piece from each place up to each other one: the errors of the best line through all sizes between.
+    cost = np.full((count + 1, count + 1), np.inf)
     cost[:-1, 1:] = np.where((last > first)[..., 0], (off * inside).sum(axis=-1), np.inf)
-    best, begins, found = cost[0], [[0]] * (count + 1), []
+
+    # Each turn adds a piece: the best way up to a place is the best one, of a piece less, up to where its last piece
+    # begins.
+    best, begins, every = cost[0], [[0]] * (count + 1), []
     for _ in range(count // 2):
-        found.append([*begins[-1], count])
+        every.append([*begins[-1], count])
         ways = best[:, None] + cost
         best, begins = ways.min(axis=0), [[*begins[before], int(before)] for before in ways.argmin(axis=0)]
-    return found
+    return every
 
 
 def join(sizes: Floats, seconds: Floats, cut: list[int]) -> tuple[tuple[float, ...], Floats]:
@@ -391,8 +408,10 @@ def join(sizes: Floats, seconds: Floats, cut: list[int]) -> tuple[tuple[float, .
     place, ends = np.arange(len(sizes)), np.array([(low, high - 1) for low, high in pairwise(cut)])
     inside = (ends[:, :1] <= place) & (place <= ends[:, 1:])
     latency, per_byte = _lines(sizes, _rising(seconds), inside[:, None])
-    there = latency[..., None] + per_byte[..., None] * sizes[ends][:, None]  # (pieces, curves, first and last)
-    times = np.maximum.accumulate(there.transpose(1, 0, 2).reshape(len(seconds), -1), axis=1)
+
+    # Times at both ends of each piece (pieces, curves, first and last), which never fall from one piece to the next.
+    at_ends = latency[..., None] + per_byte[..., None] * sizes[ends][:, None]
+    times = np.maximum.accumulate(at_ends.transpose(1, 0, 2).reshape(len(seconds), -1), axis=1)
     changes = np.diff(np.diff(times) / np.diff(sizes[ends.ravel()]), axis=1, prepend=0)
     start = np.stack([latency[0], np.zeros(len(seconds))], axis=1)
     return tuple(sizes[ends.ravel()][1:-1].tolist()), np.concatenate([start, changes], axis=1)
@@ -407,11 +426,14 @@ def _rising(seconds: Floats) -> Floats:
 
 def _lines(sizes: Floats, seconds: Floats, inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """Return the a, b >= 0 of a + b*S with the least squares of relative errors over the sizes that are inside."""
+    # The normal equations of a + b*S, with weights that make the errors relative.
     weights = inside / seconds**2
     one, size, square = ((weights * sizes**power).sum(axis=-1) for power in range(3))
     time, product = ((weights * seconds * sizes**power).sum(axis=-1) for power in range(2))
     determinant = np.maximum(one * square - size**2, 1e-12 * one * square)
     latency, per_byte = (time * square - product * size) / determinant, (product * one - time * size) / determinant
-    flat, through_zero = per_byte * size <= 1e-9 * latency * one, latency <= 0  # but for rounding, not even that
+
+    # Where a or b would be negative it is 0, and the other one alone is fitted; what is 0 but for rounding is 0.
+    flat, through_zero = per_byte * size <= 1e-9 * latency * one, latency <= 0
     latency = np.where(flat, time / one, np.where(through_zero, 0, latency))
     return latency, np.where(flat, 0, np.where(through_zero, product / square, per_byte))

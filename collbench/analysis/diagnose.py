@@ -81,13 +81,18 @@ class RunFacts:
     @classmethod
     def of(cls, run: Run, no_system: str) -> Self:
         """Return the facts of a run; what collbench itself sets where ranks share a GPU speaks for no reason."""
-        own = nccl.sharing(1, 1) if run.header.topology.shared else {}
-        variables = {name: value for name, value in run.header.environment.variables.items() if name not in own}
-        logs = [log for test in run.header.imported.tests if isinstance(log := test.layout.get("log"), Mapping)]
+        variables = dict(run.header.environment.variables)
+        for name in nccl.sharing(1, 1) if run.header.topology.shared else ():
+            variables.pop(name, None)
+        layouts = (test.layout.get("log") for test in run.header.imported.tests)
+        logs = [log for log in layouts if isinstance(log, Mapping)]
+
+        # What all logs of a run say is a fact.
         facts: dict[str, str] = {}
         for name in logs[0] if logs else ():
-            agreed = set.intersection(*(set(str(log.get(name, "")).split(", ")) for log in logs))
-            facts |= {name: ", ".join(sorted(agreed))} if agreed - {""} else {}
+            agreed = set.intersection(*map(set, (str(log.get(name, "")).split(", ") for log in logs)))
+            if agreed - {""}:
+                facts[name] = ", ".join(sorted(agreed))
         return cls(variables, remarks(run), no_system, facts)
 
 
@@ -160,8 +165,10 @@ class Diagnosis(Shown):
     @property
     def likeliest(self) -> list[str]:
         """The first reason, and those that fit the times at least as well, where no fact of the header decides."""
-        level = [one for one in self.reasons[:LISTED] if one.off < LEVEL * self.reasons[0].off]
-        return [one.hypothesis.name for one in (self.reasons[:1] if self.reasons and self.reasons[0].facts else level)]
+        reasons = self.reasons[:LISTED]
+        if reasons and reasons[0].facts:
+            return [reasons[0].hypothesis.name]
+        return [reason.hypothesis.name for reason in reasons if reason.off < LEVEL * reasons[0].off]
 
     @property
     def unexplained(self) -> str:
@@ -198,7 +205,8 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
         expected = tuple(expect(used, [row.case for row in rows], family(name)))
     except CollbenchError as error:
         return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
-    if not name.startswith(COPIES) and (refuted := _more_than_links_carry(used, rows)):
+    refuted = "" if name.startswith(COPIES) else _more_than_links_carry(used, rows)
+    if refuted:
         return Diagnosis(name, rows, expected, Health.UNKNOWN, refuted)
     few = len(rows) < FEWEST or name.startswith(COPIES)
     compared = ComparedCurve(rows, expected, used)
@@ -208,10 +216,12 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
         health, remark, limit = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(used))
         far = exceptions(rows, expected)
         if health is not Health.SLOW and MANY * len(far) >= len(rows):
-            health, remark, few = Health.SLOW, listed(far, len(rows)), True  # no reason has such times
+            # No reason has such times, so none is looked for.
+            health, remark, few = Health.SLOW, listed(far, len(rows)), True
         elif health is Health.SLOW and far and MANY * len(far) < len(rows):
             remark += f"; most of all {listed(far, len(rows))}"
         diagnosis = Diagnosis(name, rows, expected, health, remark, off=compared.off(compared.healthy), limit=limit)
+
     # It was held against as few nodes as the ranks fill; on more it may be right.
     if facts.unplaced and (diagnosis.speed is Health.SLOW or diagnosis.exceptions):
         return replace(diagnosis, speed=Health.UNKNOWN, remark=facts.unplaced, limit=0.0)
@@ -246,9 +256,12 @@ def _held_against_bands(few: Diagnosis) -> Diagnosis:
 def _more_than_links_carry(system: System, rows: Sequence[Observed]) -> str:
     """Say what refutes the system: more bytes in a second than its busiest link carries, whatever the algorithm."""
     fullest, words = OVERFULL, ""
-    if not system.spec_rate and system.nodes < 2:  # what NCCL takes for a link is less than it carries
+    # What NCCL takes for a link of a node is less than it carries.
+    if not system.spec_rate and system.nodes < 2:
         return ""
-    for row in (row for row in rows if row.case.ranks > 1 and row.case.collective.parts == 1):
+    for row in rows:
+        if row.case.ranks < 2 or row.case.collective.parts > 1:
+            continue
         limit = link_roofline(system, row.case)
         share = limit.seconds(row.case.nbytes) / row.typical
         if share > fullest:
@@ -267,7 +280,7 @@ def settings(facts: RunFacts) -> list[str]:
 # The verdict.
 
 
-class Verdict(NamedTuple):
+class CurveVerdict(NamedTuple):
     """The health of a curve with its reason in words, and what could have been seen."""
 
     health: Health
@@ -283,7 +296,7 @@ class Stretch(NamedTuple):
     spread: float
 
 
-def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Verdict:
+def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> CurveVerdict:
     """Judge the logarithms of measured over expected times, by ascending size in bytes."""
     stretches = list(_stretches(sizes, smoothed(logs) - errors.mean, errors.covariance))
     limit = float(np.exp(SLOW * min(stretch.spread for stretch in stretches)))
@@ -292,8 +305,8 @@ def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Verdict:
         if far.off / bound > far.spread:
             usual = f"healthy ones take {most} {np.exp(bound * far.spread):.2f}x"
             remark = f"{np.exp(far.off):.2f}x the usual time of such machines{far.where}; {usual}"
-            return Verdict(health, remark, limit)
-    return Verdict(Health.AS_EXPECTED, "", limit)
+            return CurveVerdict(health, remark, limit)
+    return CurveVerdict(Health.AS_EXPECTED, "", limit)
 
 
 def _stretches(sizes: Sequence[int], off: Floats, covariance: Floats) -> Iterator[Stretch]:
@@ -302,6 +315,7 @@ def _stretches(sizes: Sequence[int], off: Floats, covariance: Floats) -> Iterato
     parts = {" below 64 KiB": kinds == 0, " from 64 KiB to 64 MiB": kinds == 1, " above 64 MiB": kinds == 2}
     for where, chosen in {"": kinds >= 0, **parts}.items():
         if chosen.sum() >= FEWEST:
+            # The mean of the sizes, with more weight on those that the model knows better.
             inside = covariance[np.ix_(chosen, chosen)]
             weights = 1 / np.diag(inside)
             weights /= weights.sum()
@@ -373,16 +387,18 @@ def log_likelihood(logs: Floats, errors: ErrorModel) -> float:
 
 def explain(compared: ComparedCurve, facts: RunFacts, expect: Expect) -> Iterator[Reason]:
     """Return the reasons that the times speak for, the likeliest first; there may be none."""
+    # Something else, which no hypothesis describes, may do anything to times, but much alike at neighbouring sizes.
     errors = compared.errors(compared.system)
     octaves = np.log2(np.maximum(compared.sizes, 1))
     together = np.exp(-np.abs(octaves[:, None] - octaves) / ANYTHING_OCTAVES)
     unknown = ErrorModel(errors.mean, errors.covariance + ANYTHING**2 * together)
     something_else = log_likelihood(compared.logs(compared.healthy), unknown)
-    reasons = []
+
     said = [*facts.variables.items(), *facts.log.items(), *(("caveat", caveat) for caveat in facts.caveats)]
     cards = set(filter(None, facts.log.get("cards", "").split(", ")))
     if compared.system.nics and len(cards) >= compared.system.nics.per_node:
         said.append(("cards", "all"))
+    reasons = []
     for hypothesis in HYPOTHESES:
         evidence = dict(hypothesis.evidence(said, compared.rows[0].case.collective.name))
         if hypothesis.shape == "fraction" and compared.scatter >= NOISY:
@@ -392,6 +408,7 @@ def explain(compared: ComparedCurve, facts: RunFacts, expect: Expect) -> Iterato
             continue
         likelihoods = [log_likelihood(compared.logs(seconds), likely_off) for seconds, likely_off in variants]
         best, _ = variants[likelihoods.index(max(likelihoods))]
+
         # Variants are as likely as each other, so the mean of their likelihoods counts.
         weight = float(np.logaddexp.reduce(likelihoods)) - math.log(len(likelihoods)) - something_else
         unseen = UNSET if hypothesis.prior == PINNED and facts.variables else 1.0
@@ -415,6 +432,7 @@ def _shaped(shape: str, compared: ComparedCurve, usual: ErrorModel) -> Iterator[
     """Yield healthy times with a constant more, as small messages show it, or at a fraction of the rate, or both."""
     healthy, times = np.array(compared.healthy), np.array([row.typical for row in compared.rows])
     small, large = np.array(compared.sizes) < SMALL, healthy > 2 * healthy[0]
+
     # Times scatter by themselves too; medians of five by half of that standard deviation.
     noisy = ErrorModel(usual.mean, usual.covariance + (compared.scatter / 2) ** 2 * np.eye(len(healthy)))
     constant = max(0.0, float(np.median((times - healthy)[small]))) if small.sum() >= FEWEST else 0.0
@@ -426,7 +444,8 @@ def _shaped(shape: str, compared: ComparedCurve, usual: ErrorModel) -> Iterator[
         if slower > LARGER and np.abs(np.diff(slowdowns)).sum() > NOISY * slower * len(slowdowns):
             yield ((constant + slower * healthy).tolist(), noisy)
     elif shape == "fraction" and compared.scatter >= NOISY:
-        if large.any():  # bytes at a fraction of their rate, where the sizes say something of it
+        # Either bytes go at a fraction of their rate, where the sizes say something of it, or everything takes longer.
+        if large.any():
             slower = max(1.0, float(np.median((times / healthy)[large])))
             yield ((healthy[0] + slower * (healthy - healthy[0])).tolist(), noisy)
         yield ((max(1.0, float(np.median(times / healthy))) * healthy).tolist(), noisy)
@@ -463,6 +482,7 @@ def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> It
     notes = dict.fromkeys(filter(None, (str(row.note.brief) for row in rows)))
     if notes:
         yield f"remarks on its rows: {'; '.join(notes)}"
+
     # With few samples nothing is known of their noise: their interval is infinite.
     wide = [row for row in rows if NOISY < row.relative_halfwidth < math.inf]
     if wide:

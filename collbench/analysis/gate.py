@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -27,20 +28,20 @@ def status(comparisons: Sequence[Comparison]) -> int:
 
 def in_words(comparisons: Sequence[Comparison]) -> str:
     """Return the status as a sentence."""
-    regressions = [row for comparison in comparisons for row in comparison.regressions]
-    hidden = [row for comparison in comparisons for row in comparison.hidden]
     slower = f"slower by more than {100 * min(comparison.margin for comparison in comparisons):.3g}%"
-    if regressions:
-        kinds = Counter(map(type, regressions))
-        found = (
-            (kinds[Row], "row", slower),
-            (kinds[Together], "curve", f"{slower} on average"),
-            (kinds[Unmatched], "row", "no longer right"),
-        )
-        words = (f"{counted(count, noun)} {more}" for count, noun, more in found if count)
-        return f"gate: regression: {', '.join(words)}"
-    if empty := [comparison for comparison in comparisons if not comparison.rows]:
-        return f"gate: inconclusive: {_nothing(empty[0])}"
+    kinds = Counter(type(row) for comparison in comparisons for row in comparison.regressions)
+    if kinds:
+        what = {
+            Row: ("row", slower),
+            Together: ("curve", f"{slower} on average"),
+            Unmatched: ("row", "no longer right"),
+        }
+        counts = [f"{counted(kinds[kind], noun)} {how}" for kind, (noun, how) in what.items() if kinds[kind]]
+        return f"gate: regression: {', '.join(counts)}"
+    for comparison in comparisons:
+        if not comparison.rows:
+            return f"gate: inconclusive: {_nothing(comparison)}"
+    hidden = list(chain.from_iterable(comparison.hidden for comparison in comparisons))
     if hidden:
         return f"gate: inconclusive: {counted(len(hidden), 'row')} may be {slower}; {_advice(hidden)}"
     return f"gate: passed: no row is {slower}"
@@ -58,7 +59,8 @@ def _advice(hidden: Sequence[Row | Unmatched]) -> str:
     rows = [row for row in hidden if isinstance(row, Row)]
     if any(row.moved for row in rows):
         return "measure again while the machine is as in BASE, or both in turn (sweep --ab)"
-    if lost := {row.new for row in hidden if isinstance(row, Unmatched)}:
+    lost = {row.new for row in hidden if isinstance(row, Unmatched)}
+    if lost:
         calm = "measure again while no other program runs"
         fix = calm if DISTURBED in lost else "measure these too, or give the whole log"
         return f"some are {' or '.join(sorted(lost))} in NEW: {fix}"
@@ -66,7 +68,7 @@ def _advice(hidden: Sequence[Row | Unmatched]) -> str:
     allow = f", or allow more (--margin {math.ceil(100 * margin)}%)" if margin < _MOST_ALLOWED else ""
     if any(isinstance(row.new, Measurement) and row.new.spread for row in rows):
         return f"start the ranks more often (sweep --starts 9){allow}"
-    if all(row.sampled for row in rows):
+    if all(row.pair.sampled for row in rows):
         return f"measure longer (sweep --budget){allow}"
     unknown = any(row.verdict is Verdict.UNKNOWN for row in rows)
     return f"measure again{', or state how much each time varies (--assume 2%)' * unknown}{allow}"
@@ -76,8 +78,13 @@ def span(row: Row | Together) -> str:
     """Return the interval of a ratio as text; empty where there is none."""
     if math.isnan(row.interval[0]):
         return ""
-    ends = [f"{end:.3f}" if end < 100 else f"{end:.0f}" if end < 1e5 else ">99999" for end in row.interval]
-    return " .. ".join(ends)
+    return " .. ".join(map(_end, row.interval))
+
+
+def _end(ratio: float) -> str:
+    if ratio < 100:
+        return f"{ratio:.3f}"
+    return f"{ratio:.0f}" if ratio < 1e5 else ">99999"
 
 
 def ratio(row: Row | Together) -> str:
@@ -118,6 +125,7 @@ def write_junit(path: Path, comparisons: Sequence[Comparison]) -> None:
     """
     root = ElementTree.Element("testsuites", name="collbench compare")
     for comparison in comparisons:
+        # What is in several of these lists has the worst state, which comes last.
         curves = [whole for whole in comparison.together if whole.verdict is Verdict.INCONCLUSIVE]
         states = dict.fromkeys(map(id, [*comparison.hidden, *comparison.unmatched, *curves]), "other")
         states |= dict.fromkeys(map(id, comparison.regressions), "failed")

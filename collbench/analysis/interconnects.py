@@ -7,7 +7,7 @@ interconnect: its best time, and the ratio to the first interconnect's.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,8 +32,10 @@ from collbench.units import format_range, format_seconds, format_size, printable
 
 def common_ranks(systems: Sequence[System]) -> int | None:
     """Return the largest number of ranks that one of the systems has and all can have; None if there is none."""
-    counts = {system.ranks for system in systems}
-    return max((count for count in counts if all(can_have(system, count) for system in systems)), default=None)
+    for count in sorted({system.ranks for system in systems}, reverse=True):
+        if all(can_have(system, count) for system in systems):
+            return count
+    return None
 
 
 def can_have(system: System, ranks: int) -> bool:
@@ -71,7 +73,7 @@ def of_run(name: str, run: Run, selected: Selected = None) -> Interconnect:
         # The clock of another tool may have seen no time pass.
         if row.typical > 0 and (not selected or selected(row.case, row.implementation)):
             rows.append(row)
-    remarks = (f"the run was {words}",) if (words := run.cut_off) else ()
+    remarks = (f"the run was {run.cut_off}",) if run.cut_off else ()
     return Interconnect(name, title, tuple(rows), remarks)
 
 
@@ -90,7 +92,7 @@ def short_names(words: Sequence[str]) -> list[str]:
     return [name if short.count(name) == 1 else word for word, name in zip(words, short, strict=True)]
 
 
-class Ranking(NamedTuple):
+class SizeRanking(NamedTuple):
     """Which interconnects are, or may be, the fastest at a size."""
 
     names: tuple[str, ...]  # the fastest, then those that are not distinguishable from it
@@ -110,7 +112,7 @@ class Ranking(NamedTuple):
         return "surely" if self.surely else "likely"
 
 
-def ranking(named: Sequence[tuple[Timed, str]]) -> Ranking:
+def ranking(named: Sequence[tuple[Timed, str]]) -> SizeRanking:
     """Rank two rows or more of one size, each with its name."""
     rows = sorted(named, key=lambda pair: pair[0].typical)
     (best, name), *others = rows
@@ -119,9 +121,8 @@ def ranking(named: Sequence[tuple[Timed, str]]) -> Ranking:
         advantage = Advantage.of(best, row)
         if not advantage.sign:
             tied.append(other)
-        elif not advantage.apart:
-            surely = False
-    return Ranking((name, *tied), surely)
+        surely = surely and (advantage.apart or not advantage.sign)
+    return SizeRanking((name, *tied), surely)
 
 
 class Cell(NamedTuple):
@@ -130,7 +131,7 @@ class Cell(NamedTuple):
     name: str
     row: Timed
     advantage: Advantage | None  # None for the first itself, and where the first has no time
-    fastest: str  # as Ranking.place says it
+    fastest: str  # as SizeRanking.place says it
     heads: bool  # whether it is the first at its size
 
     @property
@@ -173,23 +174,23 @@ def _known(seconds: float) -> float | None:
     return None if math.isnan(seconds) else seconds
 
 
-class Line(NamedTuple):
+class SizeLine(NamedTuple):
     """A size at which two interconnects or more have a time: a cell for each, or None where it has none."""
 
     nbytes: int
     cells: tuple[Cell | None, ...]
-    ranking: Ranking
+    ranking: SizeRanking
     lead: float  # the time of the first behind the fastest, over the slowest not distinguishable from that; 0: none
 
 
 @dataclass(frozen=True)
-class Table:
+class InterconnectTable:
     """A kind of case on several interconnects, whose numbers of ranks may differ."""
 
     kind: Case  # without size; without ranks where these differ
     interconnects: tuple[Interconnect, ...]  # those with a time
     ranks: tuple[int, ...]  # of each
-    lines: tuple[Line, ...]  # by size
+    lines: tuple[SizeLine, ...]  # by size
 
     @property
     def title(self) -> str:
@@ -208,26 +209,25 @@ class Table:
     @property
     def winning_ranges(self) -> list[str]:
         """The fastest interconnects by range of sizes: `likely dgx-h100 8 B to 2 KiB, by 1.9x .. 2.4x`."""
-        found = []
+        ranges = []
         for _, alike in groupby(self.lines, lambda line: (set(line.ranking.names), line.ranking.surely)):
             lines = list(alike)
             words = f"{lines[0].ranking} {format_span(lines[0].nbytes, lines[-1].nbytes)}"
-            if leads := [line.lead for line in lines if line.lead]:
-                words += f", by {format_range(min(leads), max(leads), format_times)}"
-            found.append(words)
-        return found
+            leads = [line.lead for line in lines if line.lead]
+            by = f", by {format_range(min(leads), max(leads), format_times)}" if leads else ""
+            ranges.append(words + by)
+        return ranges
 
     @property
     def contests(self) -> tuple[Contest, ...]:
         """Each interconnect against the first, over the sizes that both have a time for."""
         first, *others = (interconnect.name for interconnect in self.interconnects)
-        found = []
-        for place, name in enumerate(others, 1):
-            cells = [line.cells[place] for line in self.lines]
-            points = tuple(cell.advantage for cell in cells if cell and cell.advantage)
+        contests = []
+        for name in others:
+            points = tuple(cell.advantage for cell in self.cells if cell.name == name and cell.advantage)
             if points:
-                found.append(Contest(self.kind, first, name, points))
-        return tuple(found)
+                contests.append(Contest(self.kind, first, name, points))
+        return tuple(contests)
 
     @property
     def cells(self) -> list[Cell]:
@@ -248,67 +248,74 @@ class Table:
         """Return which is fastest where, in sentences; as a fact only where intervals and bands do not overlap."""
         expected = any(isinstance(cell.row, Prediction) for cell in self.cells)
         fastest = f"{'should be fastest' if expected else 'fastest'}: {'; '.join(self.winning_ranges)}"
-        if len(names := {name for line in self.lines for name in line.ranking.names}) == 1:
+        names = set(chain.from_iterable(line.ranking.names for line in self.lines))
+        if len(names) == 1:
             (name,) = names
             fastest = f"{name} {'' if expected else 'is '}{fastest.replace(f'{name} ', '')}"
         return [fastest, *map(in_words, self.contests)]
 
 
-def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) -> list[Table]:
+def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) -> list[InterconnectTable]:
     """Return a table for each kind of case of which two interconnects, in the order of the columns, share a size.
 
     The fastest stands for an interconnect, of those that are `chosen`; without a choice of its library's times, or of
     its exact implementations where it has no library.
     """
-    kinds = dict.fromkeys(_kind(row.case) for interconnect in interconnects for row in interconnect.results)
-    found = [_table(kind, interconnects, chosen) for kind in kinds]
-    return [table for table in found if table.lines]
+    results = chain.from_iterable(interconnect.results for interconnect in interconnects)
+    kinds = dict.fromkeys(_kind(row.case) for row in results)
+    every = [_table(kind, interconnects, chosen) for kind in kinds]
+    return [table for table in every if table.lines]
 
 
-def left_out(interconnects: Sequence[Interconnect], compared: Iterable[Table]) -> list[str]:
+def left_out(interconnects: Sequence[Interconnect], compared: Iterable[InterconnectTable]) -> list[str]:
     """Return a sentence for each interconnect that is in no table, which says why."""
-    there = {interconnect.name for table in compared for interconnect in table.interconnects}
-    found = []
+    shown = {interconnect.name for table in compared for interconnect in table.interconnects}
+    reasons = []
     for interconnect in interconnects:
-        if interconnect.name in there:
+        if interconnect.name in shown:
             continue
         why = "; ".join(interconnect.remarks) or "no time of a case and size that another one has"
         if interconnect.results and all(row.note.bound for row in interconnect.results):
             why = "nothing measured stands behind what is predicted, which is a bound and no expectation"
-        found.append(f"{interconnect.name}: {why}")
-    return found
+        reasons.append(f"{interconnect.name}: {why}")
+    return reasons
 
 
 def _kind(case: Case) -> Case:
     return replace(case, nbytes=0, ranks=0)
 
 
-def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | None) -> Table:
+def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | None) -> InterconnectTable:
     rows = {}
     for interconnect in interconnects:
         usable = _usable([row for row in interconnect.results if _kind(row.case) == kind], chosen)
         if usable:
             rows[interconnect] = usable
+
     # The largest number of ranks that all have, or else the largest of each.
-    counts = [{row.case.ranks for row in usable} for usable in rows.values()]
+    counts = list(map(_rank_counts, rows.values()))
     common = set.intersection(*counts) if counts else set()
-    ranks = tuple(max(common or own) for own in counts)
+    ranks = tuple(max(common or count) for count in counts)
     curves = []
     for usable, count in zip(rows.values(), ranks, strict=True):
-        # Of what was measured twice the later counts, by implementation.
+        # What was measured later counts, by implementation.
         latest = {(row.case.nbytes, row.implementation): row for row in usable if row.case.ranks == count}
         curves.append(fastest_by_size(latest.values()))
     names = [interconnect.name for interconnect in rows]
     lines = []
-    for nbytes in sorted({nbytes for curve in curves for nbytes in curve}):
+    for nbytes in sorted(set().union(*curves)):
         best = [curve.get(nbytes) for curve in curves]
         if len(best) - best.count(None) > 1:
             lines.append(_line(nbytes, names, best))
     title = replace(kind, ranks=ranks[0] if len(set(ranks)) == 1 else 0)
-    return Table(title, tuple(rows), ranks, tuple(lines))
+    return InterconnectTable(title, tuple(rows), ranks, tuple(lines))
 
 
-def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> Line:
+def _rank_counts(rows: Iterable[Timed]) -> set[int]:
+    return {row.case.ranks for row in rows}
+
+
+def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> SizeLine:
     """Return a size of a table from the best row of each interconnect."""
     named = [(row, name) for row, name in zip(rows, names, strict=True) if row]
     ranked, first = ranking(named), rows[0]
@@ -318,11 +325,11 @@ def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> Li
     for row, name in zip(rows, names, strict=True):
         over = Advantage.of(row, first) if row and first and row is not first else None
         cells.append(Cell(name, row, over, ranked.place(name), row is named[0][0]) if row else None)
-    return Line(nbytes, tuple(cells), ranked, min(behind) / level if behind else 0.0)
+    return SizeLine(nbytes, tuple(cells), ranked, min(behind) / level if behind else 0.0)
 
 
 def _usable(rows: Sequence[Timed], chosen: Chosen | None) -> list[Timed]:
-    """The rows that may stand for an interconnect; not those that are a bound and no expectation."""
+    """Return the rows that may stand for an interconnect; not those that are a bound and no expectation."""
     expected: list[Any] = [row for row in rows if not row.note.bound]
     if chosen:
         return [row for row in expected if chosen(row.implementation)]

@@ -53,24 +53,27 @@ def trimmed(run: Run) -> str:
 
 def contradicted(system: System, run: Run, nodes: int) -> str:
     """Return a sentence on a run that lists its ranks on other nodes than so many; empty for others, and for racks."""
-    there, host = run.header.topology.nodes, printable(run.header.environment.host or "unknown")
-    differs = not system.is_rack and there not in (0, nodes)
-    where = f"{counted(there, 'node')}{f' ({host})' if there == 1 and host != 'unknown' else ''}"
-    return f"the run lists its ranks on {where}, and --nodes says {nodes}" if differs else ""
+    listed, host = run.header.topology.nodes, printable(run.header.environment.host or "unknown")
+    if system.is_rack or listed in (0, nodes):
+        return ""
+    name = f" ({host})" if listed == 1 and host != "unknown" else ""
+    return f"the run lists its ranks on {counted(listed, 'node')}{name}, and --nodes says {nodes}"
 
 
 def _how_to_name_it(run: Run) -> str:
     """Return what to give after --on: presets with the GPUs that a foreign log names, those that it fills first."""
     named, ranks = _NAMED.fullmatch(run.header.topology.name), run.header.topology.ranks
-    found: list[tuple[bool, str, int]] = []
+    alike: list[tuple[bool, str, int]] = []
     for name in files.names() if named and ranks else ():
         system = files.load(name)
         stated = _nodes_on(system, run)
         nodes = stated or -(-ranks // system.gpus)
         if named and _same(named["gpu"], system.gpu) and ranks <= nodes * system.gpus and (system.nics or nodes == 1):
-            found.append((ranks != nodes * system.gpus, name, stated))
-    (_, first, nodes), *others = sorted(found) or [(True, "SYSTEM (see `collbench list`) or --on FILE.toml", 0)]
-    what = f"for {named[0]} " if named and found else ""
+            alike.append((ranks != nodes * system.gpus, name, stated))
+
+    # Those that the ranks fill come first.
+    (_, first, nodes), *others = sorted(alike) or [(True, "SYSTEM (see `collbench list`) or --on FILE.toml", 0)]
+    what = f"for {named[0]} " if named and alike else ""
     spread = f" --nodes {nodes}" if nodes > 1 and ranks % nodes == 0 else ""
     same = f", or with the same GPUs: {', '.join(name for _, name, _ in others)}" if others else ""
     unknown = f"; {trimmed(run)}" if trimmed(run) and not nodes else ""
@@ -95,14 +98,15 @@ def _nodes_on(system: System, run: Run) -> int:
 
 def _same(gpu: str, preset: str) -> bool:
     """Return whether a driver's name of a GPU, NVIDIA A100-SXM4-40GB, may be that of a preset, A100 SXM4."""
-    there, named = (set(text.upper().replace("-", " ").split()) for text in (gpu, preset))
+    driver, named = (set(text.upper().replace("-", " ").split()) for text in (gpu, preset))
     for variant in (_FORM, _MEMORY):
-        is_there, is_preset = ({word for word in words if variant.fullmatch(word)} for words in (there, named))
-        named -= is_preset
-        unnamed = not is_there and not is_preset & {"PCIE", "NVL"}  # which drivers name, other than SXM
-        if is_preset and is_there != is_preset and not unnamed:
+        in_driver, in_preset = set(filter(variant.fullmatch, driver)), set(filter(variant.fullmatch, named))
+        named -= in_preset
+        # Drivers always name PCIE and NVL, but not always SXM.
+        unnamed = not in_driver and not in_preset & {"PCIE", "NVL"}
+        if in_preset and in_driver != in_preset and not unnamed:
             return False
-    return bool(named) and named <= there
+    return bool(named) and named <= driver
 
 
 def as_it_ran(system: System, run: Run) -> System:

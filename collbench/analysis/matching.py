@@ -5,12 +5,13 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, product
 from typing import Any, NamedTuple, TypeGuard
 
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.errors import UsageError
-from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Result, family
+from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Result, by_key, family
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from collbench.units import format_size, parse_size, printable
@@ -121,12 +122,12 @@ class Unmatched:
 
 def latest(run: Run, selected: Selected) -> dict[Key, Result]:
     """Return the result of each case and implementation; neither predictions nor explanations."""
-    found: dict[Key, Result] = {}
+    results: dict[Key, Result] = {}
     for result in run.cases:
         measured = not isinstance(result, Prediction | Explanation)
         if measured and (not selected or selected(result.case, result.implementation)):
-            found[result.case, result.implementation] = result
-    return found
+            results[result.case, result.implementation] = result
+    return results
 
 
 def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatched]:
@@ -144,9 +145,13 @@ def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatc
 
 def no_common_size(base: Run, new: Run) -> str:
     """Return `no size in common, nearest 8 KiB and 16 KiB` of runs that differ by their sizes alone; else nothing."""
-    before, after = ({(case.kind, name, case.nbytes) for case, name in latest(run, None)} for run in (base, new))
-    sizes = [(one[2], other[2]) for one in before for other in after if one[:2] == other[:2] and one[2] and other[2]]
-    if before & after or not sizes:
+    before, after = (by_key(latest(run, None).values(), lambda result: result.curve) for run in (base, new))
+    sizes = []
+    for curve in before.keys() & after.keys():
+        for one, other in product(before[curve], after[curve]):
+            if one.case.nbytes and other.case.nbytes:
+                sizes.append((one.case.nbytes, other.case.nbytes))
+    if not sizes or any(first == second for first, second in sizes):
         return ""
     nearest = min(sizes, key=lambda pair: (abs(math.log(pair[0] / pair[1])), pair))
     return f"no size in common, nearest {' and '.join(map(format_size, nearest))}"
@@ -185,10 +190,7 @@ class Difference(NamedTuple):
 
 
 def differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
-    """Return what two headers say differently, in the order of the header's parts.
-
-    A header may come from anywhere and hold anything, so no type is relied on.
-    """
+    """Return what two headers say differently, in the order of the header's parts."""
     for path in COMPARED_PARTS:
         yield from _between(".".join(path), _at(base, path), _at(new, path))
 
@@ -215,9 +217,7 @@ def several_machines(headers: Iterable[Header]) -> bool:
 
 def _at(header: Any, path: tuple[str, ...]) -> Any:
     for name in path:
-        if not isinstance(header, Mapping) or name not in header:
-            return _ABSENT
-        header = header[name]
+        header = header.get(name, _ABSENT) if isinstance(header, Mapping) else _ABSENT
     return header
 
 
@@ -227,10 +227,11 @@ def _records(value: Any) -> bool:
 
 def _between(name: str, base: Any, new: Any) -> Iterator[Difference]:
     if all(isinstance(value, Mapping) or value is _ABSENT for value in (base, new)):
-        keys = [key for part in (base, new) if part is not _ABSENT for key in part]
+        keys = chain.from_iterable(value for value in (base, new) if value is not _ABSENT)
         for key in dict.fromkeys(keys):
             if key not in _FLEETING:
                 yield from _between(f"{name}.{key}", _at(base, (key,)), _at(new, (key,)))
+    # A list of records, such as caches, differs record by record.
     elif _records(base) and _records(new) and len(base) == len(new):
         for number, pair in enumerate(zip(base, new, strict=True)):
             yield from _between(f"{name}.{number}", *pair)

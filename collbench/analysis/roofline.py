@@ -58,11 +58,14 @@ def traffic(system: System, case: Case, algorithm: str) -> LinkRoofline:
 def traffic_in_words(system: System, measured: Observed, expected: Prediction) -> list[str]:
     """Say what went over the link at one size, what is usual there, and why busbw may be above it."""
     wire = traffic(system, expected.case, expected.algorithm)
-    rate, usual = (wire.per_byte * measured.case.nbytes / seconds for seconds in (measured.typical, expected.seconds))
+    sent = wire.per_byte * measured.case.nbytes
+    rate, usual = sent / measured.typical, sent / expected.seconds
     words = [
         f"at {format_size(measured.case.nbytes)} {format_rate(rate)} GB/s each way go through {wire.where}: "
         f"{rate / wire.line:.0%} of their {format_rate(wire.line)} (usual: {usual / wire.line:.0%})"
     ]
+
+    # A tree, or switches that add, send less than busbw counts.
     bus = measured.case.collective.bus_factor(measured.case.ranks)
     if expected.algorithm and measured.busbw > wire.line and wire.per_byte < bus:
         words.append(
@@ -113,7 +116,8 @@ def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | Me
             slices, nodes joined by an unknown network.
 
     """
-    if measured := measured_roofline(run.results, case.kind):
+    measured = measured_roofline(run.results, case.kind)
+    if measured:
         return measured
     if case.ranks < 2:
         raise UsageError("one rank sends nothing")
@@ -122,9 +126,8 @@ def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | Me
     system = described(run)
     if not system:
         if run.header.topology.platform == "cpu":
-            raise UsageError(
-                "ranks on CPUs are bound by memory beyond their caches alone, and no message was that large"
-            )
+            why = "ranks on CPUs are bound by memory beyond their caches alone, and no message was that large"
+            raise UsageError(why)
         from collbench.analysis.machine import machine, sized, stated_nodes
 
         whole = machine(run, name)

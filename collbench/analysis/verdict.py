@@ -47,17 +47,21 @@ class Correctness(Shown):
     @classmethod
     def of(cls, results: Iterable[Result]) -> Self:
         """Count results; those that an implementation cannot do by its nature, and predictions, are not counted."""
-        found = [result for result in results if result.outcome is not Outcome.PREDICTED]
-        faults = tuple(result for result in found if result.outcome.bad)
+        right, faults, skipped = [], [], []
+        for result in results:
+            if result.outcome.bad:
+                faults.append(result)
+            elif result.outcome is Outcome.SKIPPED:
+                skipped.append(result.implementation)
+            elif result.outcome is not Outcome.PREDICTED:
+                right.append(result)
         broken = {fault.implementation for fault in faults}
-        right = [result for result in found if not result.outcome.bad and result.outcome is not Outcome.SKIPPED]
-        skipped = [result for result in found if result.outcome is Outcome.SKIPPED]
         return cls(
             right=len(right),
             unchecked=sum(isinstance(result, Reported) and result.wrong_elements is None for result in right),
             disturbed=sum(result.outcome is Outcome.DISTURBED for result in right),
-            faults=faults,
-            untried=sum(result.implementation in broken for result in skipped),
+            faults=tuple(faults),
+            untried=sum(name in broken for name in skipped),
         )
 
     @property
@@ -100,29 +104,29 @@ class Exceptional(NamedTuple):
 
 def exceptions(rows: Sequence[Timed], expected: Sequence[FromModel]) -> tuple[Exceptional, ...]:
     """Return the sizes of a curve whose times are far above their bands, the worst first."""
-    found = [
-        Exceptional(row.case.nbytes, row.typical / other.typical, row.typical / other.band[1])
-        for row, other in zip(rows, expected, strict=True)
-        if row.typical > FAR * other.band[1]
-    ]
-    return tuple(sorted(found, key=lambda size: -size.ratio))
+    far = []
+    for row, other in zip(rows, expected, strict=True):
+        beyond = row.typical / other.band[1]
+        if beyond > FAR:
+            far.append(Exceptional(row.case.nbytes, row.typical / other.typical, beyond))
+    return tuple(sorted(far, key=lambda size: -size.ratio))
 
 
-def listed(found: Sequence[Exceptional], sizes: int) -> str:
+def listed(far: Sequence[Exceptional], sizes: int) -> str:
     """Return `2 of 30 sizes: 1 MiB 13.4x slow, 4 MiB 2.1x slow`."""
-    more = [f"{len(found) - LISTED} more"] if len(found) > LISTED else []
-    return f"{len(found)} of {sizes} sizes: {', '.join([*map(str, found[:LISTED]), *more])}"
+    more = [f"{len(far) - LISTED} more"] if len(far) > LISTED else []
+    return f"{len(far)} of {sizes} sizes: {', '.join([*map(str, far[:LISTED]), *more])}"
 
 
-def but_for(found: Sequence[Exceptional], sizes: int) -> str:
+def but_for(far: Sequence[Exceptional], sizes: int) -> str:
     """Return the same behind ` but for `; empty where there is no exception."""
-    return f" but for {listed(found, sizes)}" if found else ""
+    return f" but for {listed(far, sizes)}" if far else ""
 
 
 def status(verdicts: Iterable[tuple[Health, bool]]) -> int:
     """Return the exit status for verdicts, each with whether it has exceptions: that of `compare --gate`."""
-    found = list(verdicts)
-    if any(health in (Health.SLOW, Health.WRONG) for health, _ in found):
+    every = list(verdicts)
+    if any(health in (Health.SLOW, Health.WRONG) for health, _ in every):
         return REGRESSION
-    unsure = not found or any(health is Health.UNKNOWN or excepted for health, excepted in found)
+    unsure = not every or any(health is Health.UNKNOWN or excepted for health, excepted in every)
     return INCONCLUSIVE if unsure else PASSED

@@ -7,7 +7,7 @@ from collbench.algorithms import is_library
 from collbench.analysis.crossover import fastest_by_size
 from collbench.cases import Case
 from collbench.datatypes import Study, wire_nbytes
-from collbench.results import Measurement, Result, Timed, timed
+from collbench.results import Measurement, Result, Timed, by_key, timed
 
 Times = Mapping[int, Timed]
 """Results by size in bytes."""
@@ -42,17 +42,16 @@ class Tradeoff:
 
 def tradeoffs(results: Sequence[Result | Timed]) -> list[Tradeoff]:
     """Return a trade-off for each narrow implementation and kind of case, in the order of the results."""
-    every = list(timed(results))
-    found = []
-    for kind, name in dict.fromkeys((row.case.kind, row.implementation) for row in every):
+    kinds = by_key(timed(results), lambda row: row.case.kind)
+    every = []
+    for (kind, name), curve in by_key(timed(results), lambda row: row.curve).items():
         nbytes = wire_nbytes(name)
         if nbytes is None:
             continue
-        rows = [row for row in every if row.case.kind == kind]
-        times = {row.case.nbytes: row for row in rows if row.implementation == name}
-        exact = fastest_by_size(row for row in rows if wire_nbytes(row.implementation) is None)
-        libraries = fastest_by_size(row for row in rows if is_library(row.implementation))
-        studies = [row.errors for row in times.values() if isinstance(row, Measurement) and row.errors]
-        study = studies[0] if studies else None
-        found.append(Tradeoff(times[max(times)].case, name, nbytes, times, exact, libraries, study))
-    return found
+        times = {row.case.nbytes: row for row in curve}
+        exact = fastest_by_size(row for row in kinds[kind] if wire_nbytes(row.implementation) is None)
+        libraries = fastest_by_size(row for row in kinds[kind] if is_library(row.implementation))
+        studies = (row.errors for row in times.values() if isinstance(row, Measurement) and row.errors)
+        case = times[max(times)].case
+        every.append(Tradeoff(case, name, nbytes, times, exact, libraries, next(studies, None)))
+    return every

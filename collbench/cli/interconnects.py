@@ -15,7 +15,7 @@ from collbench.analysis.crossover import handicaps
 from collbench.analysis.interconnects import (
     Chosen,
     Interconnect,
-    Table,
+    InterconnectTable,
     common_ranks,
     left_out,
     short_names,
@@ -96,7 +96,7 @@ def _selected(request: SweepRequest) -> Chosen | None:
     return lambda implementation: implementation in names or implementation.partition("@")[0] in names
 
 
-def show(tables: Sequence[Table], what_ifs: Sequence[str] = ()) -> None:
+def show(tables: Sequence[InterconnectTable], what_ifs: Sequence[str] = ()) -> None:
     """Print who is fastest, where and by how much, then every table, and what the columns mean."""
     changed = f"with {', '.join(what_ifs)} on all, " if what_ifs else ""
     for table in tables:
@@ -113,7 +113,7 @@ def show(tables: Sequence[Table], what_ifs: Sequence[str] = ()) -> None:
     click.echo(LEGEND, err=True)
 
 
-def _head(table: Table) -> Iterator[str]:
+def _head(table: InterconnectTable) -> Iterator[str]:
     """Yield what each interconnect is, how its times are known, and what makes them unlike."""
     width = max(len(one.name) for one in table.interconnects)
     for one in table.interconnects:
@@ -125,7 +125,7 @@ def _head(table: Table) -> Iterator[str]:
             yield f"note: {one.name}: {remark}"
 
 
-def as_json(tables: Sequence[Table]) -> list[dict[str, Any]]:
+def as_json(tables: Sequence[InterconnectTable]) -> list[dict[str, Any]]:
     """Return a record for each table: what is compared, the rows, and the verdict in sentences."""
     found = []
     for table in tables:

@@ -133,6 +133,8 @@ def place_legend(figure: Figure, handles: Sequence[Artist], style: Style) -> flo
     Below the panels the figure grows by the height of the legend.
     """
     options: dict[str, Any] = {"handles": handles, "handlelength": 3.5}
+
+    # A trial in one column tells how wide an entry is, and how tall all of them are.
     trial = figure.legend(**options)
     box = trial.get_window_extent()
     trial.remove()

@@ -20,8 +20,8 @@ from collbench.plots.kinds import PLAIN, Kind, Named, PlotRequest, Say
 from collbench.plots.panels import (
     Combination,
     Drawn,
-    Line,
     Panel,
+    PlotLine,
     coloured,
     one_topology,
     only,
@@ -39,16 +39,16 @@ _NEUTRAL = "#505050"  # of lines in the legend whose colour says nothing of the 
 _WIDTH = 21  # letters in a line of the legend that is wrapped
 
 
-class Curves(NamedTuple):
+class PanelCurves(NamedTuple):
     """What is drawn of one panel in one view."""
 
     panel: Panel
     view: View
-    lines: dict[Line, list[Drawn]]  # the results that have a value, by size
+    lines: dict[PlotLine, list[Drawn]]  # the results that have a value, by size
     bound: Limit | None
 
 
-Cell = list[Curves]
+Cell = list[PanelCurves]
 """What shares its axes: one panel, or several in an overlay."""
 
 
@@ -67,7 +67,7 @@ def figures(runs: Sequence[Run], request: PlotRequest = PLAIN, say: Say = lambda
 
 
 def _of_row(
-    combination: Combination, row: list[Panel], known: dict[Line, Look], request: PlotRequest, say: Say
+    combination: Combination, row: list[Panel], known: dict[PlotLine, Look], request: PlotRequest, say: Say
 ) -> Named:
     """Yield the figures of one combination, a view each."""
     if request.overlay:
@@ -78,8 +78,10 @@ def _of_row(
         for panel in row:
             if lacking := view.lacking(panel):
                 say(f"{view.name} not drawn for {panel.place}: {lacking}")
-        cells = [[_curves(panel, view) for panel in shared if not view.lacking(panel)] for shared in sharing]
-        cells = [cell for cell in cells if cell]
+        cells = []
+        for shared in sharing:
+            if cell := [_curves(panel, view) for panel in shared if not view.lacking(panel)]:
+                cells.append(cell)
         if cells:
             # Where there is one topology, a second view stands right of the first, if it can be drawn.
             other = next((other for other in VIEWS if other.name == view.companion), None)
@@ -94,15 +96,15 @@ def _of_row(
         yield from samples.figures(row, known, say)
 
 
-def _curves(panel: Panel, view: View) -> Curves:
-    lines: dict[Line, list[Drawn]] = {}
+def _curves(panel: Panel, view: View) -> PanelCurves:
+    lines: dict[PlotLine, list[Drawn]] = {}
     for (line, _), result in sorted(panel.points.items()):
         if math.isfinite(view.middle(panel, result)):
             lines.setdefault(line, []).append(result)
-    return Curves(panel, view, lines, limit(panel, view))
+    return PanelCurves(panel, view, lines, limit(panel, view))
 
 
-def _looks(lines: Iterable[Line]) -> dict[Line, Look]:
+def _looks(lines: Iterable[PlotLine]) -> dict[PlotLine, Look]:
     """Return a look for each line: those of one implementation differ only in being predicted, or in their library.
 
     Of several libraries the first has the implementation's own look, and the others the looks that clash least.
@@ -116,21 +118,22 @@ def _looks(lines: Iterable[Line]) -> dict[Line, Look]:
     chosen_looks = looks(names.values())
     order = list(chosen_looks)
     distinct.sort(key=lambda line: (order.index(names[line]), line.predicted))
-    found = {}
+    by_line = {}
     for line in distinct:
         look = chosen_looks[names[line]]
-        found[line] = look.predicted if line.predicted else look
-    return found
+        by_line[line] = look.predicted if line.predicted else look
+    return by_line
 
 
-def _muted(known: dict[Line, Look], row: Sequence[Panel], most: int) -> dict[Line, Look]:
+def _muted(known: dict[PlotLine, Look], row: Sequence[Panel], most: int) -> dict[PlotLine, Look]:
     """Return the looks in one figure: grey but for `most` lines; marks where a line lies on those that it picked."""
     with_colour, drawn = coloured(row, most), {line for panel in row for line, _ in panel.points}
-    found = {}
-    for line in (line for line in known if line in drawn):
-        look = known[line] if line in with_colour else known[line].muted
-        found[line] = look.marks if only_marks(row, line) else look
-    return found
+    shown = {}
+    for line, own_look in known.items():
+        if line in drawn:
+            look = own_look if line in with_colour else own_look.muted
+            shown[line] = look.marks if only_marks(row, line) else look
+    return shown
 
 
 def _distinction(combination: Combination, drawn: Collection[Combination]) -> list[str]:
@@ -144,13 +147,17 @@ def _distinction(combination: Combination, drawn: Collection[Combination]) -> li
 # ---- the figure
 
 
-def _figure(combination: Combination, cells: Sequence[Cell], known: dict[Line, Look], plot_style: Style) -> Figure:
+def _figure(combination: Combination, cells: Sequence[Cell], known: dict[PlotLine, Look], plot_style: Style) -> Figure:
     columns = len(cells) if len(cells) <= 3 else math.ceil(math.sqrt(len(cells)))
     rows = math.ceil(len(cells) / columns)
     every = [curves for cell in cells for curves in cell]
+
+    # Texts are measured while they are placed, so that the plot style must hold from here on.
     with style(plot_style):
         size = plot_style.width(columns), plot_style.height(rows)
         figure = new_figure(*size, dpi=plot_style.dpi)
+
+        # The legend comes first: what it leaves is the panels' room.
         room = place_legend(figure, _legend_entries(every, known, plot_style), plot_style)
         shared = _comparable(cells)
         grid = panel_grid(figure, len(cells), columns, sharex=True, sharey=shared)
@@ -175,7 +182,7 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[Line, L
     return figure
 
 
-def _heading(combination: Combination, every: Sequence[Curves], width: int) -> str:
+def _heading(combination: Combination, every: Sequence[PanelCurves], width: int) -> str:
     """Return what is seen: what stands along y, of which collective, and what was the fastest, where that is known."""
     view, panel = every[0].view, every[0].panel
     predicted = all(curves.panel.predicted for curves in every)
@@ -198,7 +205,7 @@ def fastest(panel: Panel) -> str:
     return f"fastest: {', '.join(map(str, sorted(longest)))}" if longest else ""
 
 
-def _draw(axes: Axes, curves: Curves, known: dict[Line, Look], write_bound: bool, plot_style: Style) -> None:
+def _draw(axes: Axes, curves: PanelCurves, known: dict[PlotLine, Look], write_bound: bool, plot_style: Style) -> None:
     """Draw lines with their bands, those in grey behind and marks in front, and what bounds them."""
     panel, view, lines, bound = curves
     for line in (line for line in known if line in lines):
@@ -214,7 +221,11 @@ def _draw(axes: Axes, curves: Curves, known: dict[Line, Look], write_bound: bool
                 axes.fill_between(sizes, low, high, color=look.color, alpha=opacity, linewidth=0)
             else:  # a band of one point has no area
                 axes.vlines(sizes, low, high, color=look.color, alpha=0.4, linewidth=4 * plot_style.lines)
-        front = 1.9 if look.color == MUTED else 2.0 if look.linestyle else 2.1
+
+        # Lines in grey lie behind the others, marks in front of them.
+        front = 2.0 if look.linestyle else 2.1
+        if look.color == MUTED:
+            front = 1.9
         axes.plot(sizes, middle, label=_name(line, panel.predicted), zorder=front, **plot_style.drawn(look))
         if unsure := [place for place, result in enumerate(lines[line]) if result.disturbed]:
             hollow = plot_style.drawn(look) | {"linestyle": "", "markerfacecolor": "white"}
@@ -224,7 +235,7 @@ def _draw(axes: Axes, curves: Curves, known: dict[Line, Look], write_bound: bool
         _draw_bound(axes, bound, words, panel.color or GREY, plot_style)
 
 
-def _name(line: Line, everything_predicted: bool) -> str:
+def _name(line: PlotLine, everything_predicted: bool) -> str:
     """Return a line's name, which says that it is predicted unless everything is."""
     return f"{line.label}, predicted" if line.predicted and not everything_predicted else line.label
 
@@ -281,7 +292,12 @@ def _comparable(cells: Sequence[Cell]) -> bool:
         return False
     if view.scale == "log" or view.level is not None:
         return True
-    peaks = [max(view.middle(one.panel, row) for one in cell for row in one.panel.results) for cell in cells]
+    peaks = []
+    for cell in cells:
+        values: list[float] = []
+        for curves in cell:
+            values += [view.middle(curves.panel, row) for row in curves.panel.results]
+        peaks.append(max(values))
     return max(peaks) < 4 * min(peaks)
 
 
@@ -308,7 +324,7 @@ def _title(cell: Cell, cells: Sequence[Cell], width: int) -> str:
 # ---- the legend
 
 
-def _legend_entries(every: Sequence[Curves], known: dict[Line, Look], plot_style: Style) -> list[Artist]:
+def _legend_entries(every: Sequence[PanelCurves], known: dict[PlotLine, Look], plot_style: Style) -> list[Artist]:
     """Return what the legend explains: topologies by colour, implementations by the rest, bounds, bands."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -320,12 +336,22 @@ def _legend_entries(every: Sequence[Curves], known: dict[Line, Look], plot_style
     for line in _ordered([curves for curves in every if curves.view == every[0].view], known):
         look = known[line]._replace(color=_NEUTRAL) if every[0].panel.color else known[line]
         entries.append(Line2D([], [], label=_name(line, everything_predicted), **plot_style.drawn(look)))
-    bounds = [(one.bound.name if one.panel.color else one.bound.legend, one) for one in every if one.bound]
-    for words, one in dict(bounds).items():
-        value = f": {one.view.tick(one.bound.last)}" if one.bound and len(bounds) == 1 else ""
-        label = textwrap.fill(f"{words}{value}", _WIDTH)
+
+    # The value of a single bound; of several, each panel has its own.
+    bounded = [curves for curves in every if curves.bound]
+    words = {}
+    for curves in bounded:
+        assert curves.bound
+        name = curves.bound.name if curves.panel.color else curves.bound.legend
+        words[name] = f": {curves.view.tick(curves.bound.last)}" if len(bounded) == 1 else ""
+    for name, value in words.items():
+        label = textwrap.fill(f"{name}{value}", _WIDTH)
         entries.append(Line2D([], [], color=GREY, linestyle=":", linewidth=1.5, label=label))
-    if any(row.disturbed for one in every for rows in one.lines.values() for row in rows):
+    drawn: list[Drawn] = []
+    for curves in every:
+        for rows in curves.lines.values():
+            drawn += rows
+    if any(row.disturbed for row in drawn):
         hollow: dict[str, Any] = {"color": _NEUTRAL, "marker": "o", "linestyle": "", "markerfacecolor": "white"}
         entries.append(Line2D([], [], label="hollow: disturbed", **hollow))
     for predicted, alpha in ((False, 0.3), (True, 0.15)):
@@ -334,18 +360,18 @@ def _legend_entries(every: Sequence[Curves], known: dict[Line, Look], plot_style
     return entries
 
 
-def _ordered(every: Sequence[Curves], known: dict[Line, Look]) -> list[Line]:
+def _ordered(every: Sequence[PanelCurves], known: dict[PlotLine, Look]) -> list[PlotLine]:
     """Return the lines that are drawn in the order in which they end at the right, the topmost first.
 
     Those in grey come after the others, and marks on other lines last.
     """
-    ends: dict[Line, list[tuple[int, float]]] = {}
+    ends: dict[PlotLine, list[tuple[int, float]]] = {}
     for panel, view, lines, _ in every:
         for line, results in lines.items():
             ends.setdefault(line, []).append((results[-1].case.nbytes, view.middle(panel, results[-1])))
     largest = max((size for places in ends.values() for size, _ in places), default=0)
 
-    def place(line: Line) -> tuple[bool, bool, bool, float]:
+    def place(line: PlotLine) -> tuple[bool, bool, bool, float]:
         sizes, values = zip(*ends[line], strict=True)
         height = math.fsum(math.log(max(value, 1e-300)) for value in values) / len(values)
         return not known[line].linestyle, known[line].color == MUTED, max(sizes) < largest, -height
@@ -353,12 +379,14 @@ def _ordered(every: Sequence[Curves], known: dict[Line, Look]) -> list[Line]:
     return sorted((line for line in known if line in ends), key=place)
 
 
-def _band_name(every: Sequence[Curves], known: dict[Line, Look], predicted: bool) -> str:
+def _band_name(every: Sequence[PanelCurves], known: dict[PlotLine, Look], predicted: bool) -> str:
     """Return what the bands of measured or predicted lines are called; empty if there is none."""
     names = []
     for panel, view, lines, _ in every:
-        banded = [line for line in lines if line.predicted == predicted and _has_band(known[line])]
-        results = [result for line in banded for result in lines[line]]
+        results: list[Drawn] = []
+        for line, rows in lines.items():
+            if line.predicted == predicted and _has_band(known[line]):
+                results += rows
         repeated = any(isinstance(result, Reported) and result.rounds for result in results)
         if any(math.isfinite(view.band(panel, result)[1]) for result in results):
             names.append("nine in ten, predicted" if predicted else "all rounds" if repeated else view.interval)

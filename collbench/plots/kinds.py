@@ -90,8 +90,10 @@ def draw(
 
     The same runs give the same bytes, whatever the user's Matplotlib configuration.
     """
-    drawn = _drawn(runs, request, say)
-    return [path for stem, figure, look in drawn for path in save(figure, folder, stem, formats, look)]
+    paths: list[Path] = []
+    for stem, figure, look in _drawn(runs, request, say):
+        paths += save(figure, folder, stem, formats, look)
+    return paths
 
 
 def draw_file(runs: Sequence[Run], file: Path, request: PlotRequest, say: Say) -> list[Path]:
@@ -101,14 +103,14 @@ def draw_file(runs: Sequence[Run], file: Path, request: PlotRequest, say: Say) -
         UsageError: There are several figures.
 
     """
-    found = list(_drawn(runs, request, say))
-    if len(found) > 1:
-        names = ", ".join(stem for stem, *_ in found)
+    drawn = list(_drawn(runs, request, say))
+    if len(drawn) > 1:
+        names = ", ".join(stem for stem, *_ in drawn)
         raise UsageError(
-            f"--out {file} is one file, and these are {len(found)} figures: {names}; "
+            f"--out {file} is one file, and these are {len(drawn)} figures: {names}; "
             "give a folder, or choose one with --view"
         )
-    return [path for _, figure, look in found for path in save_as(figure, file, look)]
+    return save_as(drawn[0][1], file, drawn[0][2]) if drawn else []
 
 
 def _drawn(runs: Sequence[Run], request: PlotRequest, say: Say) -> Iterator[tuple[str, Figure, Style]]:

@@ -33,7 +33,7 @@ class Combination(NamedTuple):
 Drawn = Measurement | Reported | Prediction
 
 
-class Line(NamedTuple):
+class PlotLine(NamedTuple):
     """What one line of a panel is of."""
 
     implementation: str
@@ -46,7 +46,7 @@ class Line(NamedTuple):
         return labelled(self.implementation, self.library)
 
     @property
-    def measured(self) -> "Line":
+    def measured(self) -> "PlotLine":
         """The line of what was measured, which shares its colour with its prediction."""
         return self._replace(predicted=False)
 
@@ -71,7 +71,7 @@ class Panel:
     color: str = ""
 
     @property
-    def points(self) -> dict[tuple[Line, int], Drawn]:
+    def points(self) -> dict[tuple[PlotLine, int], Drawn]:
         """Each result by line and size; the later of two for the same case."""
         return {(line_of(result), result.case.nbytes): result for result in self.results}
 
@@ -120,10 +120,10 @@ class Panel:
         return None if result.disturbed or (library and library.implementation == result.implementation) else library
 
 
-def line_of(result: Drawn) -> Line:
+def line_of(result: Drawn) -> PlotLine:
     """Return the line that a result is a point of."""
     library = result.library if isinstance(result, Measurement) else ""
-    return Line(result.implementation, isinstance(result, Prediction), library)
+    return PlotLine(result.implementation, isinstance(result, Prediction), library)
 
 
 def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None) -> dict[Combination, list[Panel]]:
@@ -140,6 +140,8 @@ def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None)
     for run in runs:
         for combination, panel in _panels_of(run, machine):
             row = rows.setdefault(combination, [])
+
+            # A run that complements an earlier one of the same topology goes into its panel.
             for place, other in enumerate(row):
                 same = _alike(other, panel) and (other.topology, other.predicted) == (panel.topology, panel.predicted)
                 if same and other.points.keys().isdisjoint(panel.points):
@@ -155,6 +157,8 @@ def _laid_over(row: list[Panel]) -> list[Panel]:
     for panel in row:
         alike = [other for other in row if _alike(other, panel)]
         predictions = [other for other in alike if other.predicted]
+
+        # A prediction is laid over measurements only where it is the only one of its kind.
         if len(predictions) != 1 or len(alike) == 1:
             selected.append(panel)
         elif not panel.predicted:
@@ -204,6 +208,8 @@ def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Pan
             libraries=tuple(result for result in right if is_library(result.implementation)),
             tools=frozenset(filter(None, [run.header.imported.tool])),
         )
+
+        # The bound depends on the machine, which a run file may not know.
         try:
             yield combination, replace(panel, bound=roofline(run, right[0].case, machine))
         except UsageError as reason:
@@ -287,13 +293,13 @@ def one_topology(row: Sequence[Panel]) -> bool:
 # ---- lines that have a colour (--lines)
 
 
-def coloured(row: Sequence[Panel], most: int = COLOURED) -> set[Line]:
+def coloured(row: Sequence[Panel], most: int = COLOURED) -> set[PlotLine]:
     """Return the lines that a reader looks for first, at most `most` of what was measured, each with its prediction.
 
     The libraries that others are compared with come first, then the fastest at some size, those at most sizes first,
     then those that are nearest to the fastest over all sizes.  Marks on other lines always have their colour.
     """
-    ratios: dict[Line, list[float]] = {}  # times over the least of all lines for the same case: 1 where a line wins
+    ratios: dict[PlotLine, list[float]] = {}  # times over the least of all lines for the same case: 1 where a line wins
     for panel in row:
         fastest: dict[tuple[bool, int], float] = {}
         for (line, size), result in panel.points.items():
@@ -306,7 +312,7 @@ def coloured(row: Sequence[Panel], most: int = COLOURED) -> set[Line]:
                 own.append(max(1.0, result.typical / least))
     marks = {line for line in ratios if only_marks(row, line)}
 
-    def rank(line: Line) -> tuple[bool, int, float, Line]:
+    def rank(line: PlotLine) -> tuple[bool, int, float, PlotLine]:
         distance = fmean(map(math.log, ratios[line])) if ratios[line] else math.inf
         return not is_library(line.implementation), -ratios[line].count(1.0), distance, line
 
@@ -314,7 +320,7 @@ def coloured(row: Sequence[Panel], most: int = COLOURED) -> set[Line]:
     return {line for panel in row for line, _ in panel.points if line.measured in chosen}
 
 
-def only_marks(row: Iterable[Panel], line: Line) -> bool:
+def only_marks(row: Iterable[Panel], line: PlotLine) -> bool:
     """Return whether all points of a line lie on other lines, as those of `auto`, which picks an implementation.
 
     Such a line needs only marks on those others.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from collbench.plots.axes import grid_along_x, heading, name_rows, panel_grid
-from collbench.plots.panels import Drawn, Line, Panel
+from collbench.plots.panels import Drawn, Panel, PlotLine
 from collbench.plots.views import SAMPLES
 from collbench.present.figures import DARK, SCREEN, Axes, Figure, Look, new_figure, style
 from collbench.results import Measurement, Reported
@@ -23,7 +23,7 @@ _FEW = 400  # points that a vector picture holds one by one
 
 
 def figures(
-    row: Sequence[Panel], looks: Mapping[Line, Look], say: Callable[[str], None]
+    row: Sequence[Panel], looks: Mapping[PlotLine, Look], say: Callable[[str], None]
 ) -> Iterator[tuple[str, Figure]]:
     """Yield a figure for each topology with samples; `say` gets why another has none, and how many sizes lack.
 
@@ -66,11 +66,12 @@ def spaced(sizes: Sequence[int], most: int) -> list[int]:
 
 @style()
 def _figure(
-    panel: Panel, sampled: Mapping[tuple[Line, int], Drawn], sizes: list[int], looks: Mapping[Line, Look]
+    panel: Panel, sampled: Mapping[tuple[PlotLine, int], Drawn], sizes: list[int], looks: Mapping[PlotLine, Look]
 ) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
-    names = [line for line in looks if any(line == other for other, _ in sampled)]
+    shown = {line for line, _ in sampled}
+    names = [line for line in looks if line in shown]
     columns = min(_COLUMNS, len(sizes))
     rows = math.ceil(len(sizes) / columns)
     height = rows * (len(names) * _ROW + 5) * SCREEN.font / 72 + 4 * SCREEN.font / 72
@@ -104,6 +105,8 @@ def _figure(
 def _limits(results: Sequence[Drawn]) -> tuple[float, float]:
     """Return the ends of the axis: nearly all samples, and every interval as far as it is below twice the median."""
     ratios = np.concatenate([np.array(_samples(result)) / result.typical for result in results])
+
+    # Nearly all samples, and every interval, but no more than twice the median.
     least, most = np.percentile(ratios, [_TAILS, 100 - _TAILS])
     ends = [end / result.typical for result in results for end in result.band if math.isfinite(end)]
     low, high = min(least, *ends, 0.98), max(most, *ends, 1.02)
@@ -128,6 +131,8 @@ def _strip(axes: Axes, row: int, result: Drawn, look: Look, limits: tuple[float,
         (bar,) = axes.barh(row, high - low, left=low, height=0.72, color=look.color, alpha=0.25, linewidth=0)
         bar.set_label("_interval")
     axes.plot((1, 1), (row - 0.4, row + 0.4), color=DARK, linewidth=1.2 * SCREEN.lines, label="_median")
+
+    # Samples beyond the axis are counted beside their strip.
     beyond = int((~inside).sum())
     said = format_seconds(result.typical) + (f", {beyond:,} outside" if beyond else "")
     axes.text(1.01, row, said, transform=axes.get_yaxis_transform(), va="center", fontsize=0.75 * SCREEN.font)

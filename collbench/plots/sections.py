@@ -17,24 +17,33 @@ _LONGEST = 120  # characters of a cell
 
 
 class TextTable(NamedTuple):
-    """A caption, the names of the columns, and rows of texts unless the template knows better."""
+    """A caption, the names of the columns, and rows of texts unless the template knows better.
+
+    Shares by name, which add up to 1, are a bar.
+    """
 
     caption: str
     heading: Sequence[str]
     rows: Sequence[Any]
+    linked: bool = False  # whether the page has a link to it
 
     @classmethod
     def of(cls, caption: str, columns: Sequence[Column[Row]], rows: Sequence[Row]) -> "TextTable":
         """Return the table of the first rows, whose texts may come from any file."""
-        cells = [tuple(text(column.cell(row), _LONGEST) for column in columns) for row in rows[:MOST]]
+        cells = []
+        for row in rows[:MOST]:
+            cells.append(tuple(text(column.cell(row), _LONGEST) for column in columns))
         return cls(text(caption, _LONGEST), [column.name or column.key for column in columns], cells)
 
     @property
     def dense(self) -> "TextTable":
         """The table without columns in which no row has anything; the first, which names the rows, always stays."""
-        filled = [place for place in range(len(self.heading)) if not place or any(row[place] for row in self.rows)]
-        rows = [tuple(row[place] for place in filled) for row in self.rows]
-        return TextTable(self.caption, [self.heading[place] for place in filled], rows)
+        filled = {0}
+        for row in self.rows:
+            filled |= {column for column, cell in enumerate(row) if cell}
+        shown = sorted(filled)
+        rows = [tuple(row[column] for column in shown) for row in self.rows]
+        return self._replace(heading=[self.heading[column] for column in shown], rows=rows)
 
 
 class Picture(NamedTuple):
@@ -45,7 +54,7 @@ class Picture(NamedTuple):
     anchor: str
 
 
-class Part(NamedTuple):
+class PagePart(NamedTuple):
     """What a part of the page says of a run; nothing of it need be there."""
 
     words: Sequence[str] = ()
@@ -60,6 +69,7 @@ class Cells(NamedTuple):
 
     numbers: tuple[str, ...]  # the time, then its interval
     check: str
+    status: str = "ok"  # or plain
 
 
 @dataclass(frozen=True)
@@ -69,10 +79,12 @@ class Section:
     name: str  # by which its part can be linked to
     title: str
     order: int  # place among the sections
-    rows: tuple[type, ...]  # the results that it is of; figures that are drawn of these alone stand in its part
-    part: Callable[[Sequence[Any]], Part]  # of all results of a run
+    rows: tuple[type, ...]  # the results that it is of; its figures are those that are drawn of these alone
+    part: Callable[[Sequence[Any]], PagePart]  # of all results of a run
     cells: Callable[[Any], Cells]  # of one of its results, which is right
-    note: str  # below the part
+    note: str = ""  # below the part
+    drawn: bool = True  # whether figures of its results stand there
+    legend: Sequence[str] = ()  # names of the shares in its bars
     subject: str = ""  # of its results in the page's title; empty: their collective
 
 

@@ -195,6 +195,8 @@ def limit(panel: Panel, view: View) -> Limit | None:
         return Limit("memory copy", "memory copy, in the same run", values, is_rate, True)
     if not isinstance(bound, LinkRoofline):
         return None
+
+    # Of times, a bound far below all of them would stretch the axis and say nothing.
     least = _SHORTEST * min(result.typical for result in results)
     for result in results:
         seconds = bound.seconds(result.case.nbytes)

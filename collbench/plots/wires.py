@@ -34,6 +34,8 @@ def figure(found: Sequence[Tradeoff]) -> Figure:
         axes.plot([one.study.plain.rms], [gain], look.marker, color=look.color, label=one.name)
         axes.plot([one.study.plain.bias], [gain], look.marker, color=look.color, alpha=0.4)
         axes.plot([one.study.fed.bias], [gain], look.marker, color=look.color, fillstyle="none")
+
+    # Above this line a wire pays.
     axes.axhline(1, color="0.6", linewidth=1)
     # Decades of error, and few ratios in plain figures: texts are not read as formulas.
     axes.set(xscale="log", yscale="log")

@@ -72,19 +72,22 @@ def csv_text(names: Iterable[str], records: Iterable[Mapping[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(names), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: cell(value) for name, value in record.items()} for record in records)
+    for values in records:
+        writer.writerow({name: cell(value) for name, value in values.items()})
     return text.getvalue()
 
 
 def html(columns: Sequence[Column[Row]], rows: Iterable[Row]) -> str:
     """Return rows as a table in HTML, without columns that are empty in all of them; every text is escaped."""
     every = list(rows)
-    filled = []
+    names, filled = [], []
     for column in columns:
         cells = [column.cell(row) for row in every] if column.importance else []
         if any(cells):
-            filled.append((column.name, cells))
-    heading = "".join(f"<th>{escape(name)}</th>" for name, _ in filled)
-    lines = ["".join(f"<td>{escape(cells[place])}</td>" for _, cells in filled) for place in range(len(every))]
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
+            names.append(column.name)
+            filled.append(cells)
+    heading = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = ""
+    for cells_of_row in zip(*filled, strict=True):
+        body += f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in cells_of_row)}</tr>"
     return f"<table><thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table>"

@@ -17,6 +17,7 @@ from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
@@ -105,18 +106,13 @@ PHASES: Mapping[str, str] = {
     "published": "#D55E00",
 }
 """By the part of an explained operation's time: every name of results.PARTS."""
-ACTIVITIES: Mapping[str, tuple[str, str]] = {
-    "computed": ("#0072B2", "#56B4E9"),
-    "communicated": ("#D55E00", "#E69F00"),
-}
-"""By what a rank does in a step: two shades, which buckets take in turn; the first stands for the activity."""
 STEP_PARTS: Mapping[str, str] = {
-    "computing": ACTIVITIES["computed"][0],
+    "computing": "#0072B2",
     "tensor_parallel": "#E69F00",
     "context_parallel": "#F0A3C0",
     "expert_parallel": "#CC79A7",
     "pipeline_parallel": "#882255",
-    "data_parallel": ACTIVITIES["communicated"][0],
+    "data_parallel": "#D55E00",
     "bubble": PHASES["waited"],
     "optimiser": "#009E73",
     "stragglers": "#F0E442",
@@ -311,7 +307,7 @@ def matplotlib() -> ModuleType:
 _UNFIT = re.compile(r"[/\\\x00]+")  # characters that no file name may have
 _LONGEST_NAME = 200
 _COLOURS = 255  # of a palette; one more stays free
-_PAGE_DPI, _PAGE_COLOURS = 110, 64
+_UNQUOTED = " /:;,=.-_()!'*"  # what an address in double quotes may hold
 
 
 def save(figure: Figure, folder: Path, stem: str, formats: Sequence[str], plot_style: Style = SCREEN) -> list[Path]:
@@ -342,23 +338,19 @@ def save_as(figure: Figure, path: Path, plot_style: Style = SCREEN) -> list[Path
     return save(figure, path.parent, path.stem, [path.suffix[1:]], plot_style)
 
 
-def page_png(figure: Figure) -> bytes:
-    """Return the bytes of a small PNG, with few colours, that stands in a page."""
-    with style():
-        return png(figure, _PAGE_DPI, _PAGE_COLOURS)
-
-
 def page_svg(figure: Figure) -> str:
-    """Return an SVG that stands in a page: the element alone, as text; the same figure gives the same text."""
+    """Return the address of an SVG that stands in a page and holds all of it; the same figure gives the same text."""
     drawn = io.StringIO()
     with style():
         figure.savefig(drawn, format="svg", metadata=UNDATED["svg"])
     text = drawn.getvalue()
-    return text[text.index("<svg") :]
+    # Comments repeat what letters are drawn as shapes.
+    element = re.sub(r"<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
+    return f"data:image/svg+xml,{quote(' '.join(element.split()), safe=_UNQUOTED)}"
 
 
-def png(figure: Figure, dpi: int, colours: int = _COLOURS) -> bytes:
-    """Return the bytes of a PNG with at most so many colours; the same figure gives the same bytes.
+def png(figure: Figure, dpi: int) -> bytes:
+    """Return the bytes of a PNG with few colours; the same figure gives the same bytes.
 
     The commonest colours stay as they are, so areas keep theirs; each of the other colours, which smooth edges, becomes
     the nearest of those.
@@ -369,10 +361,14 @@ def png(figure: Figure, dpi: int, colours: int = _COLOURS) -> bytes:
     figure.savefig(drawn, format="raw", dpi=dpi)
     width, height = (int(dpi * inches + 1e-8) for inches in figure.get_size_inches())
     whole = Image.frombytes("RGBA", (width, height), drawn.getvalue()).convert("RGB")
+
+    # One number for each colour, so that colours can be counted.
     numbers = np.asarray(whole, np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
     found, place_of, counts = np.unique(numbers, return_inverse=True, return_counts=True)
     every = found[:, None] >> np.array([16, 8, 0]) & 255
-    palette = every[np.argsort(-counts, kind="stable")[:colours]]
+    palette = every[np.argsort(-counts, kind="stable")[:_COLOURS]]
+
+    # In parts, since the table of distances of all colours to the palette would be large.
     nearest = np.concatenate([((part[:, None] - palette) ** 2).sum(2).argmin(1) for part in np.array_split(every, 32)])
     small = Image.fromarray(nearest.astype(np.uint8)[place_of].reshape(numbers.shape))
     small.putpalette(palette.astype(np.uint8).tobytes())

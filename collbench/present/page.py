@@ -59,6 +59,10 @@ def packed(text: str) -> str:
     return base64.b64encode(deflate.compress(text.encode()) + deflate.flush()).decode()
 
 
-def asset(name: str) -> str:
-    """Return the text of a file that pages are made of: `colours.css`, light and dark; `views.js`, texts of units."""
-    return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
+def asset(name: str, package: str = "") -> str:
+    """Return the text of a file that pages are made of: of a package's own, or by default of what they share.
+
+    These are `colours.css`, light and dark, `views.js`, texts of units, plotly.js and fflate.
+    """
+    folder = resources.files(package) if package else resources.files(__package__) / "assets"
+    return (folder / name).read_text(encoding="utf-8")

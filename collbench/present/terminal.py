@@ -91,6 +91,8 @@ class Table(Generic[Row]):
         shown = list(range(len(cells)))
         if width is None:
             return shown
+
+        # Columns of one importance go together, the least important first, until the last column has its room.
         for importance in _levels(self.columns):
             needed = WORD if importance >= USEFUL else WORDS
             if self.columns[shown[-1]].form:
@@ -143,6 +145,8 @@ def lines(
     every = list(rows)
     shown = [column for column in columns if column.importance]
     right = [row for row in every if not problem(row)]
+
+    # Rows without numbers widen only the columns that name them.
     sized = []
     for column in shown:
         of = every if column in shown[:names] else right

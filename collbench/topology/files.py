@@ -253,6 +253,8 @@ def _problems(described: Description) -> Iterator[str]:
         yield f"[nic] per_node = {nic.per_node} is impossible; at most {MOST_NICS} for each GPU"
     if calibration.file and calibration != CalibrationTable(file=calibration.file):
         yield "[calibration] file stands for the factors of another file; give it or factors"
+    if tiers and not nic:
+        yield "[[tier]] joins nodes, and those have no network cards; add [nic]"
     if described.scale.nodes > 1 and not nic:
         yield f"[scale] nodes = {described.scale.nodes} needs network cards; add [nic]"
     for tier in tiers[:-1]:
@@ -267,17 +269,19 @@ def _explained(error: str) -> str:
     """Say an error of msgspec, which ends in a path such as `$.tier[0].radix`, in the words of the file."""
     message, _, path = error.partition(" - at `$")
     names = re.findall(r"[a-z_][a-z_0-9]*", path)
-    wrong = re.fullmatch(r"Object (?:contains unknown|missing required) field `(.*)`", message, re.DOTALL)
-    missing = message.startswith("Object missing")
-    if missing and wrong:
-        names.append(wrong[1])
+    unknown_key = re.fullmatch(r"Object contains unknown field `(.*)`", message, re.DOTALL)
+    missing = re.fullmatch(r"Object missing required field `(.*)`", message)
+    if missing:
+        names.append(missing[1])
     table = TABLES.get(names[0] if names else "", Description)
-    heading = "" if table is Description else "[[tier]] " if table is TierTable else f"[{names[0]}] "
+    heading = ""
+    if table is not Description:
+        heading = "[[tier]] " if table is TierTable else f"[{names[0]}] "
     keys = ", ".join(table.__struct_encode_fields__)
-    if wrong and not missing:
-        return f"{heading}{wrong[1]} is no key; choose from: {keys}"
-    if names[-1] in TABLES and len(names) == 1:
-        problem = f"{heading}is missing" if missing else f"{names[0]} must be a table; write {heading}".rstrip()
+    if unknown_key:
+        return f"{heading}{unknown_key[1]} is no key; choose from: {keys}"
+    if heading and len(names) == 1:
+        problem = f"{heading}is missing" if missing else f"{names[0]} must be a table; write {heading.rstrip()}"
         return f"{problem}; its keys are: {keys}"
     return f"{heading}{names[-1]} {'is missing; it ' if missing else ''}must be {_allowed(table, names[-1])}"
 

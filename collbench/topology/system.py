@@ -369,7 +369,7 @@ class _Machine:
             return "pcie", 0
         size, least = len(self._gpus), min(counts.values())
         if not least:
-            raise UsageError(f"{self._name}: a virtual machine hides where the NVLinks lead; {FILE}")
+            return self._hidden(len(counts) == len(pairs), fewest)
 
         # NVLinks from GPU to GPU: the first GPUs of a DGX-1 with V100, pairs, or from each to each.
         if size <= 8 and all(counts.get((a, b), 0) == CUBE[a].get(b, 0) for a, b in pairs):
@@ -380,6 +380,20 @@ class _Machine:
             return "mesh", least * (size - 1)
         self._guesses.append("PCIe alone, since NVLinks join some GPUs only, in no known pattern")
         return "pcie", 0
+
+    def _hidden(self, everywhere: bool, fewest: int) -> tuple[str, int]:
+        """NVLinks that join GPUs, and whose ends a virtual machine does not show."""
+        if not everywhere:
+            self._guesses.append("PCIe alone, since only some GPUs are joined by NVLinks, and how is hidden")
+            return "pcie", 0
+        size, links = len(self._gpus), fewest or ARCHITECTURES[self._arch].nvlinks
+        fabric = "nvswitch"
+        if size == 2:
+            fabric = "nvlink-pairs"
+        elif size <= 4 and links % (size - 1) == 0:
+            fabric = "mesh"
+        self._guesses.append(f"{fabric} with {links} NVLinks for each GPU, since where they lead is hidden")
+        return fabric, links
 
     def _spec(self, links: int) -> float:
         """Return the rate that the driver states for so many of a GPU's NVLinks; 0 if none."""

@@ -9,7 +9,7 @@ import pytest
 
 from collbench.analysis.interconnects import (
     Interconnect,
-    Table,
+    InterconnectTable,
     can_have,
     common_ranks,
     of_run,
@@ -44,7 +44,7 @@ def predicted(times: Times, factor: float = 2.0, name: str = "nccl", ranks: int 
     ]
 
 
-def table(*curves: list[Timed]) -> Table:
+def table(*curves: list[Timed]) -> InterconnectTable:
     (found,) = tables([Interconnect(name, name.upper(), tuple(rows)) for name, rows in zip("abcd", curves)])  # noqa: B905
     return found
 

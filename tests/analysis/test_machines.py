@@ -33,14 +33,15 @@ def device(rank: int, host: str, number: int, bus_id: str, gpu: str) -> str:
     return f"#  Rank {rank:2d} Group  0 Pid {rank + 100} on {host:>10} device {number:2d} [{bus_id}] {gpu}\n"
 
 
-def log(gpu: str, hosts: int, each: int, speeds: dict[int, float] | None = None, kept: Sequence[int] = ()) -> str:
-    """A log of all-reduce by so many hosts with so many ranks each; `kept` are the ranks that it lists."""
-    ranks = hosts * each
-    listed = [
-        device(rank, f"node{rank // each}", rank % each, f"0000:{16 * (rank % each) + 5:02x}:00", gpu)
-        for rank in kept or range(ranks)
-    ]
-    return "".join(["# nThread 1 nGpus 1\n", *listed, *rows(ranks, speeds or HEALTHY)])
+def log(gpu: str, *hosts: int, speeds: dict[int, float] | None = None, kept: Sequence[int] = ()) -> str:
+    """A log of all-reduce by hosts with so many ranks each; `kept` are the ranks that it lists, by default all."""
+    listed = []
+    for host, count in enumerate(hosts):
+        for number in range(count):
+            rank = len(listed)
+            listed.append(device(rank, f"node{host}", number, f"0000:{16 * number + 5:02x}:00", gpu))
+    lines = [listed[rank] for rank in kept or range(len(listed))]
+    return "".join(["# nThread 1 nGpus 1\n", *lines, *rows(len(listed), speeds or HEALTHY)])
 
 
 def rows(ranks: int, speeds: dict[int, float]) -> list[str]:
@@ -78,7 +79,7 @@ def followed(run: Run) -> CheckResult:
 
 def test_two_trays_of_a_rack_at_half_speed_are_slow_as_the_hint_says() -> None:
     for gpu, system in (("NVIDIA GB200", "gb200-nvl72"), ("NVIDIA GB300", "gb300-nvl72")):
-        run = imported(log(gpu, 2, 4, HALF_SPEED))
+        run = imported(log(gpu, 4, 4, speeds=HALF_SPEED))
         assert "nodes" not in hint(run), gpu
         for result in (checked(run, on=system), followed(run)):
             assert (result.status, result.nodes) == (Status.FAIL, 1), gpu
@@ -91,13 +92,13 @@ def test_two_trays_of_a_rack_at_half_speed_are_slow_as_the_hint_says() -> None:
 def test_a_healthy_rack_is_as_expected_and_trays_are_counted_in_racks() -> None:
     """Ranks, hosts, and the racks that are the least to hold them; 80 ranks fill no rack, nor two."""
     for hosts, each, racks in ((1, 4, 1), (8, 2, 1), (18, 4, 1), (20, 4, 2), (36, 4, 2)):
-        run = imported(log("NVIDIA GB200", hosts, each))
+        run = imported(log("NVIDIA GB200", *[each] * hosts))
         system, nodes, _ = placed(run, "gb200-nvl72", None)
         assert system
         assert nodes == racks, hosts
         assert sized(system, hosts * each, nodes).gpus == hosts * each // racks
         assert ("--nodes" in hint(run)) is (racks > 1), hosts
-    assert followed(imported(log("NVIDIA GB200", 18, 4))).status is Status.OK
+    assert followed(imported(log("NVIDIA GB200", *[4] * 18))).status is Status.OK
 
 
 def test_racks_are_more_where_the_log_names_their_fabrics() -> None:
@@ -109,7 +110,7 @@ def test_racks_are_more_where_the_log_names_their_fabrics() -> None:
         (("0.0 0", "0.0 0"), 1),
     ):
         told = [line.format(at, *fabric.split()) for at, fabric in enumerate(fabrics)]
-        run = imported("".join(told) + log("NVIDIA GB200", 2, 4))
+        run = imported("".join(told) + log("NVIDIA GB200", 4, 4))
         assert stated_nodes(files.load("gb200-nvl72"), run) == racks, fabrics
         assert stated_nodes(files.load("gh200-quad"), run) is None, "which has no trays"
 
@@ -122,7 +123,7 @@ def test_where_a_host_is_a_node_hosts_are_counted() -> None:
         ("NVIDIA A100-SXM4-40GB", 4, 4, "perlmutter", "hgx-a100-4"),
         ("NVIDIA B200", 2, 8, "dgx-b200", ""),
     ):
-        run = imported(log(gpu, hosts, each))
+        run = imported(log(gpu, *[each] * hosts))
         assert run.header.topology.name.endswith(f" on {hosts} nodes")
         assert f"--nodes {hosts}" in hint(run), gpu
         assert f"--on {first}" in hint(run), gpu
@@ -132,7 +133,7 @@ def test_where_a_host_is_a_node_hosts_are_counted() -> None:
 
 
 def test_all_that_holds_times_against_a_system_takes_the_nodes_of_the_log() -> None:
-    run = imported(log("NVIDIA H100 80GB HBM3", 2, 4))
+    run = imported(log("NVIDIA H100 80GB HBM3", 4, 4))
     (row, *_) = (result for result in run.results if isinstance(result, Observed))
     assert "network cards" in str(roofline(run, row.case, "dgx-h100"))
     (_, part), *_ = collbench.diagnose(run, "dgx-h100").curves
@@ -147,7 +148,7 @@ def test_all_that_holds_times_against_a_system_takes_the_nodes_of_the_log() -> N
 def test_of_a_trimmed_list_the_number_of_nodes_is_not_known_and_that_is_said() -> None:
     gpu = "NVIDIA H100 80GB HBM3"
     for kept in ((0, 7, 8, 15), (15,), tuple(range(8))):
-        run = imported(log(gpu, 2, 8, kept=kept), 16)
+        run = imported(log(gpu, 8, 8, kept=kept), 16)
         assert "nodes" not in run.header.topology.to_json(), kept
         assert "trimmed" in hint(run), kept
         assert "give --nodes N" in hint(run), kept
@@ -159,7 +160,7 @@ def test_of_a_trimmed_list_the_number_of_nodes_is_not_known_and_that_is_said() -
         stated = checked(run, on="dgx-h100", nodes=4)
         assert (stated.nodes, stated.hint) == (4, ""), kept
         assert checked(run).nodes == 0, kept
-    rack = imported(log("NVIDIA GB200", 18, 4, kept=(0, 71)))
+    rack = imported(log("NVIDIA GB200", *[4] * 18, kept=(0, 71)))
     assert "--nodes" not in hint(rack), "one holds them all"
 
 
@@ -246,12 +247,7 @@ def test_slices_of_a_gpu_are_held_against_no_system_either() -> None:
 
 def spread_over(*ranks: int, gpu: str = "NVIDIA H100 80GB HBM3", speeds: dict[int, float] | None = None) -> Run:
     """A log of hosts with so many ranks each."""
-    places = [(host, number) for host, count in enumerate(ranks) for number in range(count)]
-    listed = [
-        device(rank, f"node{host}", number, f"0000:{number + 5:02x}:00", gpu)
-        for rank, (host, number) in enumerate(places)
-    ]
-    return imported("".join([*listed, *rows(len(places), speeds or HALF_SPEED)]))
+    return imported(log(gpu, *ranks, speeds=speeds or HALF_SPEED))
 
 
 @pytest.mark.parametrize("hosts", [(8, 4, 4), (4, 4, 8), (7, 1), (1, 7), (8, 3), (8, 1), (8, 8, 6, 2), (2, 1)])
@@ -313,7 +309,7 @@ def test_a_log_without_a_list_of_ranks_says_where_they_are_taken_to_be() -> None
             assert f"taken to be on {where}" in result.line
             assert "lists no ranks" in result.remarks[0]
     assert "lists no ranks" not in checked(bare, on="dgx-h100", nodes=2).line
-    trimmed = imported(log("NVIDIA H100", 2, 8, kept=(0, 15)), 16)
+    trimmed = imported(log("NVIDIA H100", 8, 8, kept=(0, 15)), 16)
     for listed in (spread_over(8), spread_over(8, 8), trimmed):
         result = checked(listed, on="dgx-h100")
         assert "lists no ranks" not in result.line
@@ -323,7 +319,7 @@ def test_a_log_without_a_list_of_ranks_says_where_they_are_taken_to_be() -> None
 
 
 def test_the_part_of_a_system_that_a_run_is_held_against_is_named() -> None:
-    trays = imported(log("NVIDIA GB200", 2, 4, HALF_SPEED))
+    trays = imported(log("NVIDIA GB200", 4, 4, speeds=HALF_SPEED))
     assert checked(trays, on="gb200-nvl72").compared == "the model of GB200 NVL72, 1 rack of 8 GPUs"
     two_racks = checked(trays, on="gb200-nvl72", nodes=2)
     assert two_racks.compared == "the model of GB200 NVL72, 2 racks of 4 GPUs"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from collbench.results import Failed, Prediction, Reported
 from collbench.runfile.store import read
-from tests.commands.compare.test_command import compare, sampled, write
+from tests.commands.compare.test_command import compare, sampled
+from tests.commands.conftest import write_run
 from tests.conftest import ROOT, Command, case
 from tools.readme import BLOCK, printed
 
@@ -67,7 +68,7 @@ def test_a_run_is_compared_with_a_prediction_that_was_kept(here: Command, tmp_pa
         Reported(case(nbytes=nbytes, ranks=8), "nccl", "gpu", 1e-5 + nbytes / 1e10, "mean of 20")
         for nbytes in (1024, 2**20)
     ]
-    write(tmp_path / "log", *log, imported={"tool": "nccl-tests"}, topology={"platform": "gpu", "name": "a box"})
+    write_run(tmp_path / "log", *log, imported={"tool": "nccl-tests"}, topology={"platform": "gpu", "name": "a box"})
     words = ("--ranks", "8", "-b", "1K", "-e", "1M", "-f", "1024", "--no-plot", "--out", "told")
     assert here("predict", "dgx-h100", *words).returncode == 0
     done = here("compare", "log", "told")
@@ -98,7 +99,7 @@ def test_a_run_and_a_prediction_can_be_compared_in_this_way_alone(here: Command,
     assert here("predict", "dgx-h100", *words).returncode == 0
     sockets = {"platform": "cpu", "ranks": 2, "name": "a box", "sockets": [{"name": "Xeon"}]}
     measured = [sampled(nbytes=nbytes) for nbytes in (1024, 65536)]
-    write(tmp_path / "mine", *measured, Failed(case(nbytes=8), "mpi", "cpu", "died"), end=False, topology=sockets)
+    write_run(tmp_path / "mine", *measured, Failed(case(nbytes=8), "mpi", "cpu", "died"), end=False, topology=sockets)
     done = here("compare", "mine", "told")
     assert done.returncode == 0, done.stderr
     assert re.search(r"^mine +measured: a box$", done.stdout, re.MULTILINE)

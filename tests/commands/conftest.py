@@ -2,12 +2,15 @@
 
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from click.testing import Result
 
 from collbench.errors import CollbenchError
+from collbench.results.base import CaseResult
+from collbench.runfile.header import Header
+from collbench.runfile.store import Writer
 from tests.commands.made_up_ranks import made_up_ranks
 from tests.conftest import carried_out, of_a_user
 
@@ -35,6 +38,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     assert done.returncode == 0, done.stderr
     (folder,) = (start / "results" / "runs").iterdir()
     return Whole(done, start, folder)
+
+
+def write_run(folder: Path, *results: CaseResult, status: int | None = 0, **header: Any) -> Path:
+    """Write a run with these parts of a header into a folder; without an end where the status is None."""
+    with Writer(folder) as writer:
+        writer.header(Header.from_json({"started": "2026-01-01T00:00:00+00:00", **header}))
+        for result in results:
+            writer.append(result)
+        if status is not None:
+            writer.end("2026-01-01T00:00:01+00:00", status)
+    return folder
 
 
 def refusal(result: Result, status: int = 2) -> str:

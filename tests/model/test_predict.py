@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from statistics import NormalDist, fmean
 
 import numpy as np
@@ -12,19 +11,15 @@ from hypothesis import strategies as st
 
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, Collective, of_nccl_tests
-from collbench.commands.step.predicted import step_time
-from collbench.commands.step.rows import StepPrediction
-from collbench.commands.step.work import Step
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported, UsageError
 from collbench.model.equation import SIZES, Calibration
 from collbench.model.nccl_terms import limit, terms
-from collbench.model.predict import curve, network_curve
+from collbench.model.predict import curve
 from collbench.model.schedule import SCHEDULES
 from collbench.model.steps import on_ranks, slowest
 from collbench.topology.files import load, names
 from collbench.topology.system import System
-from tests.conftest import case as default_case
 from tests.model.single import predict
 
 NAMES = tuple(SCHEDULES)
@@ -174,40 +169,6 @@ def test_more_nodes_than_the_model_is_sure_of_widen_the_band() -> None:
     assert many.low / many.seconds == pytest.approx(few.low / few.seconds)
 
 
-GIB = 2**30
-
-
-def step(ranks: int, schedule: str = "sequential", seconds: float = 0.1, bucket: int = 0) -> StepPrediction:
-    plan = Step(0, 0, schedule, bucket, (), seconds)
-    return step_time(H100, default_case(nbytes=GIB, ranks=ranks, work=plan), "nccl")
-
-
-def test_one_after_the_other_adds_up_and_a_rank_alone_only_computes() -> None:
-    one = step(64)
-    alone = network_curve(on_ranks(H100, 64), [default_case(nbytes=GIB, ranks=64)], "nccl")[0]
-    assert one.computing() == 0.1
-    assert one.exposed() == pytest.approx(alone.seconds)
-    assert one.typical == pytest.approx(0.1 + one.waiting() + alone.seconds)
-    assert one.band[0] < one.typical < one.band[1]
-    assert step(1).parts == (0.1, 0.0, 0.0)
-
-
-def test_overlap_is_never_below_the_longer_part_nor_above_both() -> None:
-    for ranks in (8, 64, 1024):
-        longer = max(step(ranks, "compute").typical, step(ranks, "communicate").typical)
-        for part in (1, 4, 16):
-            own = step(ranks, "stream", bucket=GIB // part)
-            assert own.typical - own.waiting() >= longer, (ranks, part)
-        assert step(ranks, "stream", bucket=GIB // 8).typical < step(ranks).typical, ranks
-    whole = step(64, "stream")  # a bucket goes out when all is computed, so nothing slows computing
-    assert whole.computing() == 0.1
-    assert step(64, "stream", bucket=GIB // 2).computing() > 0.1
-    bucket = GIB // 8
-    own = step(64, "stream", seconds=1e-6, bucket=bucket)
-    alone = network_curve(on_ranks(H100, 64), [default_case(nbytes=bucket, ranks=64)], "nccl")[0].seconds
-    assert own.typical == pytest.approx(8 * alone, rel=1e-3)
-
-
 def test_the_slowest_of_many_is_as_late_as_many_draws_say() -> None:
     """Blom's formula against normally distributed computing times."""
     draws = np.random.default_rng(1).normal(1.0, 0.05, (4000, 64)).max(axis=1)
@@ -218,7 +179,3 @@ def test_the_slowest_of_many_is_as_late_as_many_draws_say() -> None:
         on_ranks(H100, 12)
     assert on_ranks(H100, 4).ranks == 4
     assert on_ranks(H100, 100_000).ranks == 100_000
-    times = [step(8 * 2**doubling).typical for doubling in range(14)]
-    # Within a hundredth: where more nodes make NCCL change to a better algorithm, the step may gain.
-    assert all(later > 0.99 * earlier for earlier, later in pairwise(times))
-    assert times[-1] > times[0]

@@ -9,12 +9,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from collbench.commands.train.step import PARTS as STEP_PARTS
 from collbench.plots.kinds import PLAIN, PlotRequest, draw, kinds, lacking
 from collbench.present import figures as palette
 from collbench.results import PARTS, Failed
 from tests.conftest import case
-from tests.plots.made_up_runs import MADE_UP, run, scaled
+from tests.plots.made_up_runs import MADE_UP, run
 
 TOO = {"wires": ("curves",)}  # messages of narrow wires have curves
 
@@ -66,33 +65,17 @@ def test_an_implementation_can_be_chosen_and_a_second_run_has_figures_of_its_own
         assert twice == [*drawn(name), *(f"{stem}-2" for stem in drawn(name))]
 
 
-def test_what_is_held_against_others_stays_as_it_is_when_one_is_chosen() -> None:
-    (both,), (alone,) = drawn("scaling").values(), drawn("scaling", "", "auto").values()
-    curves = [[line.get_ydata() for line in one.axes[0].lines if line.get_label() == "auto"] for one in (both, alone)]
-    assert [*map(list, curves[0])] == [*map(list, curves[1])]
-    assert "mpi" not in [line.get_label() for line in alone.axes[0].lines]
-    (every,), (ring,) = drawn("losses").values(), drawn("losses", "", "ring").values()
-    assert every.axes[2].get_ylabel() == ring.axes[2].get_ylabel(), "a target is that of all styles"
-    assert [tick.get_text() for tick in ring.axes[2].get_yticklabels()] == ["ring"]
-
-
 def test_every_drawn_kind_is_written(tmp_path: Path) -> None:
-    paths = draw([run(*MADE_UP["layouts"])], tmp_path, ("svg",))
-    assert [path.stem for path in paths] == [*drawn("layouts")]
+    paths = draw([run(*MADE_UP["wires"])], tmp_path, ("svg",))
+    assert [path.stem for path in paths] == [*drawn("curves", "wires"), *drawn("wires")]
 
 
 def test_why_nothing_is_drawn_is_one_line() -> None:
-    told = lacking([run(*scaled()[:1])])
-    assert told.startswith("run.jsonl: scaling is drawn of steps on several numbers of ranks; overlap is drawn of ")
-    assert "lateness is drawn of" in told
-    assert "curves" not in told
-    assert "\n" not in told
     assert "its other rows say why" in lacking([run(Failed(case(), "mpi", "cpu", "hung"))])
 
 
 def test_every_phase_and_part_has_a_colour_and_no_two_look_alike() -> None:
     assert set(palette.PHASES) == set(PARTS)
-    assert set(palette.STEP_PARTS) == set(STEP_PARTS)
     for table in (palette.PHASES, palette.STEP_PARTS):
         for one, other in combinations(table.values(), 2):
             assert sum((a - b) ** 2 for a, b in zip(to_rgb(one), to_rgb(other), strict=True)) > 0.02, (one, other)

@@ -15,8 +15,10 @@ from collbench.runfile.earlier import upgraded
 from collbench.runfile.header import ForeignTest, Header, ImportedPart
 from collbench.runfile.schema import KINDS, to_sweep
 from collbench.runfile.store import FORMAT, NAME, Run, Writer, read
+from tests.commands.step.made_up_steps import LATER, MEASURED, WRONG
+from tests.commands.train.made_up_plans import PLAN
 from tests.conftest import ROOT, measurement
-from tests.runfile.test_schema import FAILURES, LATER, MEASURED, PLAN, WRONG
+from tests.runfile.test_schema import FAILURES
 from tests.runfile.test_store import RESULTS
 
 OLD, LATER_OLD = (Path(__file__).with_name("data") / f"format_{number}.jsonl" for number in (1, 2))

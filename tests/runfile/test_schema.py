@@ -12,49 +12,16 @@ from typing import Any
 
 import pytest
 
-from collbench.commands.step.rows import Point, StepPrediction, StepTimes, Trained
-from collbench.commands.step.work import Step
-from collbench.commands.train.rows import PlannedStep
-from collbench.datatypes import DATATYPES
-from collbench.results import Mismatch, Note, Result
-from collbench.results.facts import GemmMismatch, Implausible, Overrun
+from collbench.commands.step.rows import LossPoint, Trained
+from collbench.results import Mismatch, Result
+from collbench.results.facts import Implausible, Overrun
 from collbench.runfile.schema import to_line, to_result
 from collbench.runfile.store import FORMAT, NAME, read
-from tests.commands.step.test_step_times import LATE
-from tests.conftest import case, measurement
+from tests.commands.step.made_up_steps import LATER, MEASURED, WRONG
+from tests.commands.train.made_up_plans import PLAN
+from tests.conftest import measurement
 from tests.runfile.test_store import RESULTS
 
-PLAN = PlannedStep(
-    case(nbytes=2**30, dtype=DATATYPES["bfloat16"], ranks=1024),
-    "tp8 pp16 dp8 v2 mb1 zero1 full",
-    purpose="layout",
-    system="dgx-a100",
-    parts={"computing": 10.0, "bubble": 1.5, "loading": 0.0},
-    memory={"weights": 2e9, "activations": 3.5e10},
-    capacity=8e10,
-    low=10.0,
-    high=13.0,
-    tokens=3145728.0,
-    utilisation=0.45,
-    price=2.5,
-    total=3e11,
-    currency="EUR",
-    note=Note.of("1 of 2 nodes"),
-)
-PLAIN = replace(PLAN, price=0.0, total=0.0, currency="", note=Note())
-STEP = Step(12, 256, "thread", 4096, ((1, 1.5),))
-MEASURED = StepTimes(
-    case(nbytes=65536, work=STEP),
-    "two-shot",
-    "cpu",
-    series=(LATE, LATE),
-    note=Note.of("4 threads on 2 cores"),
-    rounds=(1, 1),
-    clock=1e-7,
-    library="MPICH 5",
-)
-LATER = StepPrediction(case(ranks=8, work=Step(0, 0, seconds=0.1)), "nccl", (0.1, 1e-4, 3e-3), 0.1, 0.2, "ring", "ll")
-WRONG = StepTimes(case(work=STEP), "mpi", "cpu", series=(), mismatch=GemmMismatch(1, 9, 2, 3, "1", "2", wrong=4))
 (TRAINED,) = (result for result in RESULTS if isinstance(result, Trained))
 
 
@@ -116,7 +83,7 @@ def test_a_plan_a_step_or_a_training_run_that_cannot_be_costs_its_row_with_the_r
 
 
 def test_a_loss_that_was_no_number_is_read_as_infinite() -> None:
-    again = through_json(replace(TRAINED, points=(Point(0, 0.0, float("nan")),)))
+    again = through_json(replace(TRAINED, points=(LossPoint(0, 0.0, float("nan")),)))
     assert isinstance(again, Trained)
     assert again.points[0].loss == float("inf")
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from collbench.commands.step.rows import Point, Trained
-from collbench.commands.step.work import Job, Step
+from collbench.commands.step.rows import LossPoint, Trained
+from collbench.commands.step.work import SgdJob, Step
 from collbench.errors import RunFileError, StorageError, UsageError
 from collbench.results import Explanation, Failed, Mismatch, Note, Prediction, Reported, Result, Skipped, Timed
 from collbench.results.collectives import MOVED, PHASES, WAITED, Span, Track
@@ -22,6 +22,7 @@ from collbench.results.facts import Sharing
 from collbench.runfile.header import Header, SweepPart
 from collbench.runfile.schema import case_fields, sweep_part, to_line, to_result, to_sweep
 from collbench.runfile.store import FORMAT, NAME, BadRow, Reopened, TornLine, Writer, read
+from tests.commands.step.made_up_steps import STEP
 from tests.conftest import case, measurement
 from tests.test_cases import sweep
 
@@ -52,10 +53,10 @@ RESULTS: list[Result] = [
     Prediction(case(), "nccl", 2e-6, 1e-6, 3e-6, "ring", "ll", note=Note.of("NICs at 50%")),
     Prediction(case(), "ring-host", 2e-6, 1e-6, 3e-6, note=Note(bound=True)),
     Trained(
-        case(work=Job(seed=3, slow=((1, 4.0),))),
+        case(work=SgdJob(seed=3, slow=((1, 4.0),))),
         "asynchronous",
         "cpu",
-        (Point(0, 0.0, 4.5), Point(7, 0.25, 0.5)),
+        (LossPoint(0, 0.0, 4.5), LossPoint(7, 0.25, 0.5)),
         0.3,
         (5, 2),
         (0.125, 0.25),
@@ -119,13 +120,13 @@ def test_every_fact_of_a_row_survives_the_file_where_there_is_any() -> None:
 
 
 def test_what_was_asked_of_a_sweep_a_step_or_a_job_reads_back() -> None:
-    jobs = replace(sweep(1024), works=(Job(seed=1), Job(seed=2, slow=((0, 2.0),))))
-    steps = replace(sweep(64), works=(Step(12, 256, "thread", 4096, ((1, 1.5),)), None))
+    jobs = replace(sweep(1024), works=(SgdJob(seed=1), SgdJob(seed=2, slow=((0, 2.0),))))
+    steps = replace(sweep(64), works=(STEP, None))
     for asked in (sweep(8, 64, collective="reduce", ranks=3), steps, jobs):
         assert to_sweep(SweepPart.from_json(json.loads(json.dumps(sweep_part(asked).to_json())))) == asked
     for name, plain, asking, field, bad, reason in (
         ("step", Step(3, 64), Step(3, 64, mode="strong"), "mode", "loud", "step.mode"),
-        ("job", Job(), Job(target=0.25), "target", -1.0, "job.target"),
+        ("job", SgdJob(), SgdJob(target=0.25), "target", -1.0, "job.target"),
     ):
         assert case_fields(case(work=plain))[name].keys().isdisjoint({"mode", "target"})
         row = replace(measurement(), case=case(work=asking))

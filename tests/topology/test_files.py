@@ -157,6 +157,7 @@ IMPOSSIBLE = (
     ({"node": {"switches": [[0, "a"]]}}, r"switches must be lists of GPU numbers, such as"),
     ({"node": {"switches": [[0, 1], [1, 2]]}}, r"switches must name each GPU from 0 to 7 once"),
     ({"nic": None, "scale": {"nodes": 2}}, r"\[scale\] nodes = 2 needs network cards; add \[nic\]"),
+    ({"nic": None, "tier": [{"name": "leaf"}]}, r"\[\[tier\]\] joins nodes, .*; add \[nic\]"),
     ({"node": {"multicast": True, "fabric": "mesh", "gpus": 4}}, r"multicast = true is impossible here"),
     ({"nccl": {"version": "two"}}, r'version must be a text, such as "2.29"'),
     ({"gpu": {"arch": "sm89"}}, r"fabric = 'nvswitch' is impossible: sm89 has no NVLink"),

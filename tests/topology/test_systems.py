@@ -157,6 +157,16 @@ def test_the_fabric_is_recognised_by_how_many_links_lead_where(h200):
     assert "in no known pattern" in assumed(odd)
 
 
+def test_links_whose_ends_are_hidden_are_a_guess():
+    for size, fabric in ((2, "nvlink-pairs"), (4, "mesh"), (8, "nvswitch")):
+        found = as_system(machine(size, lambda a, b: None))
+        assert (found.fabric, found.nvlinks) == (fabric, 6)
+        assert "is hidden" in assumed(found)
+    some = as_system(machine(4, lambda a, b: None if a == 0 else 0))
+    assert (some.fabric, some.nvlinks) == ("pcie", 0)
+    assert "only some GPUs are joined" in assumed(some)
+
+
 def test_gpus_under_one_switch_are_grouped_and_only_consumer_cards_are_taken_to_refuse_peer_access():
     links = tuple(
         Link(a, b, LinkKind.PCIE, "through one PCIe switch" if a // 3 == b // 3 else "between NUMA nodes", p2p="yes")
@@ -203,7 +213,6 @@ def test_what_no_system_describes_is_an_error_that_says_what_to_do():
         (Topology("gpu", 2, (two[0], Gpu("NVIDIA A100")), links=(Link(0, 1, LinkKind.PCIE),)), "the GPUs differ"),
         (named(list(two), "NVML is away"), "links and slots of the GPUs are not known: NVML is away; write"),
         (Topology("gpu", 2, two), "what joins the GPUs is not known; write a system's file"),
-        (machine(4, lambda a, b: None), "a virtual machine hides where the NVLinks lead; write a system's file"),
         (join(apart, [0, 1]), "the network between the nodes is not discovered"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from collbench.commands.train.curves import ModelCurves
-from collbench.commands.train.job import Job
+from collbench.commands.train.job import TrainingJob
 from collbench.commands.train.layouts import Layout, layout_of
 from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.search import best_of, evaluate_layout, search
-from collbench.commands.train.setting import Constants, Setting, machine_of
+from collbench.commands.train.setting import Constants, PlanSetting, machine_of
 from collbench.topology.files import load
 from tools.training.tables import Row, Table
 
@@ -33,18 +33,18 @@ def sequence_of(table: Table, row: Row) -> int:
     return row.sequence or table.sequence or row.model.sequence
 
 
-def given(table: Table, row: Row, constants: Constants | None = None, efficiency: float = 1.0) -> Setting:
+def given(table: Table, row: Row, constants: Constants | None = None, efficiency: float = 1.0) -> PlanSetting:
     """The planner's question for a row."""
     curves = ModelCurves(load(table.system), row.gpus)
-    job = Job(
+    job = TrainingJob(
         row.model, row.gpus, row.batch, sequence_of(table, row),
         precision=row.precision, gradients=table.gradients, stack=table.stack, efficiency=efficiency,
     )  # fmt: skip
     machine = machine_of(curves.system)
-    return Setting(job, curves, replace(machine, constants=constants or machine.constants))
+    return PlanSetting(job, curves, replace(machine, constants=constants or machine.constants))
 
 
-def chosen(request: Setting, row: Row) -> PlannedStep:
+def chosen(request: PlanSetting, row: Row) -> PlannedStep:
     """The fastest layout that agrees with what the table says; the smallest if the model says that none fits."""
     return best_of(request, row.fixed)
 

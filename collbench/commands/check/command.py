@@ -59,15 +59,15 @@ def command(**options: Any) -> int:
     what earlier good runs of this machine took, its baseline; on a CPU without those, what its own latency and copy
     speed come to.
     """
-    places, exits = options | {"json": options["as_json"]}, options["exits"]
-    printed = places["json"] == STANDARD
-    files = {name: places[name] for name in verdicts.OUTPUTS if places[name] not in (None, STANDARD)}
+    paths, exits = options | {"json": options["as_json"]}, options["exits"]
+    printed = paths["json"] == STANDARD
+    files = {name: paths[name] for name in verdicts.OUTPUTS if paths[name] not in (None, STANDARD)}
     with redirect_stdout(sys.stderr if printed else sys.stdout):
         try:
-            _try_places(files, options["out"])
-            words = {name: options[name] for name in declared(CheckRequest)}
+            _try_paths(files, options["out"])
+            request = {name: options[name] for name in declared(CheckRequest)}
             with _replacing_the_last_verdict(files, options["op"]), waiting("" if options["run"] else "measuring"):
-                result = check(**words)
+                result = check(**request)
         except KeyboardInterrupt as cause:
             click.echo("collbench: interrupted: no verdict", err=True)
             return signals.status(cause)
@@ -88,7 +88,7 @@ def command(**options: Any) -> int:
     return verdicts.EXITS[exits][result.status] or int(lost and exits == "plain")
 
 
-def _try_places(files: Mapping[str, Path], out: Path | None) -> None:
+def _try_paths(files: Mapping[str, Path], out: Path | None) -> None:
     """Raise UsageError for what cannot be written to, before anything is measured; nothing there is changed."""
     for name, path in files.items():
         try_output(path, f"--{name} FILE", out)

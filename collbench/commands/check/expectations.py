@@ -7,6 +7,7 @@ apart, so a row is held against rounds of the run in the same state.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Literal, NamedTuple
@@ -39,7 +40,7 @@ NEAR_FLOOR = 0.02
 """A time is surely above or below a floor if it is so by this share."""
 
 
-class Expected(NamedTuple):
+class ExpectedTime(NamedTuple):
     """What a row should take."""
 
     seconds: float
@@ -52,7 +53,7 @@ class Expectation(NamedTuple):
     """What times are compared with, in words, and what a measured row should take by it; None where that is unknown."""
 
     name: str
-    of: Callable[[Observed], Expected | None]
+    of: Callable[[Observed], ExpectedTime | None]
 
 
 def expect_run(name: str, rows: Iterable[Observed]) -> Expectation:
@@ -63,13 +64,15 @@ def expect_run(name: str, rows: Iterable[Observed]) -> Expectation:
     right = (row for row in rows if row.right and not row.disturbed and row.typical > 0)
     every = by_key(right, lambda row: (row.case, row.implementation, row.note.shared))
 
-    def of(row: Observed) -> Expected | None:
-        known = every.get((row.case, row.implementation, row.note.shared), [])
-        if not known and isinstance(row, Reported):  # of one among several settings, held against a run of one
-            known = every.get((row.case, family(row.implementation), row.note.shared), [])
-        logs = [math.log(seconds) for other in known if _same_state(other, row) for seconds in other.round_times]
+    def of(row: Observed) -> ExpectedTime | None:
+        alike = every.get((row.case, row.implementation, row.note.shared), [])
+        # A log with several settings may be held against a run with one, which has no name for it.
+        if not alike and isinstance(row, Reported):
+            alike = every.get((row.case, family(row.implementation), row.note.shared), [])
+        rounds = chain.from_iterable(other.round_times for other in alike if _same_state(other, row))
+        logs = list(map(math.log, rounds))
         error = BETWEEN_RUNS.get(row.platform, BETWEEN_OTHERS)
-        return Expected(math.exp(median(logs)), error, len(logs)) if logs else None
+        return ExpectedTime(math.exp(median(logs)), error, len(logs)) if logs else None
 
     return Expectation(name, of)
 
@@ -140,9 +143,9 @@ def read_floors(path: Path) -> Expectation:
         where = "" if str(path) in str(error) else f"{path}: "
         raise UsageError(f"{where}{error}; docs/checking.md shows a file of floors") from None
 
-    def of(row: Observed) -> Expected | None:
+    def of(row: Observed) -> ExpectedTime | None:
         longest = next((floor.longest(row) for floor in floors if floor.takes(row)), None)
-        return None if longest is None else Expected(longest, near=NEAR_FLOOR)
+        return None if longest is None else ExpectedTime(longest, near=NEAR_FLOOR)
 
     return Expectation(f"the floors of {path}", of)
 
@@ -150,27 +153,28 @@ def read_floors(path: Path) -> Expectation:
 # --------------------------------------------------------------------------------------------------------------- CPUs
 
 
-def _calibrated(row: Observed) -> Expected | None:
+def _calibrated(row: Observed) -> ExpectedTime | None:
     """Return the cost of a hand-written implementation on this CPU, by its own barrier and its own copies.
 
-    What an implementation spends is counted (platforms/cost.py).  What a wait takes here is known from the barrier of
-    the row, and what bytes beyond the caches take from the copies that were timed meanwhile.  Of a library nothing is
-    known, nor where no barrier was timed.
+    What an implementation spends is counted (platforms/cost.py).  Of a library nothing is known, nor where no barrier
+    was timed.
     """
-    if not isinstance(row, Measurement) or not row.barrier or not (row.floor or row.case.nbytes <= IN_CACHES):
-        return None
-    implementation = find(row.note.picked or row.implementation)
-    platform = platforms().get(row.platform)
+    implementation, platform = find(row.note.picked or row.implementation), platforms().get(row.platform)
     if not implementation or not implementation.cost or not platform or not platform.fitted:
         return None
+    if not isinstance(row, Measurement) or not row.barrier or not (row.floor or row.case.nbytes <= IN_CACHES):
+        return None
     cost = implementation.cost(row.case)
+
+    # What waits for another rank takes as much longer as the barrier does, and so do packets.
     slower = row.barrier / FITTED_BARRIER
     waits = cost.steps * FITTED.waits.get(cost.wait, math.inf) * slower
     moved = row.case.nbytes * max(cost.memory / FITTED.memory, cost.packets / FITTED.packets * slower)
+    # Beyond the caches, the copies that were timed meanwhile tell what a byte of memory takes.
     if row.floor:
         least = sum(row.case.traffic) / row.case.ranks / row.case.nbytes
         moved = max(moved, row.floor * cost.memory / least)
-    return Expected(waits + moved, CALIBRATED_ERROR)
+    return ExpectedTime(waits + moved, CALIBRATED_ERROR)
 
 
 CALIBRATED = Expectation("this CPU's own latency and copy speed", _calibrated)

@@ -15,7 +15,7 @@ from statistics import fmean, harmonic_mean, median
 from collbench.analysis.diagnose import Diagnosis
 from collbench.analysis.verdict import ALONE, FAR, MANY, Correctness, Health, listed
 from collbench.cases import Case
-from collbench.commands.check.expectations import Expectation, Expected
+from collbench.commands.check.expectations import Expectation, ExpectedTime
 from collbench.commands.check.sequential import (
     FEWEST,
     PRIOR_DEVIATION,
@@ -168,15 +168,15 @@ class CheckResult(Shown):
     @property
     def counts(self) -> str:
         """How many rows were right, and how many as expected."""
-        found = Counter(size.decision for size in self.sizes)
+        counts = Counter(size.decision for size in self.sizes)
         right = self.correctness.in_words()
         if scatter := scatter_in_words(size.row for size in self.sizes):
             right += f" ({scatter}, the slowest are judged)"
-        if self.status is Status.FAIL and not found[Decision.SLOW]:
+        if self.status is Status.FAIL and not counts[Decision.SLOW]:
             return f"{right}, slow as a whole"
-        if found[Decision.AS_EXPECTED] == len(self.sizes):
+        if counts[Decision.AS_EXPECTED] == len(self.sizes):
             return f"{right} and as expected"
-        words = [f"{found[decision]} {decision.value}" for decision in Decision if found[decision]]
+        words = [f"{counts[decision]} {decision.value}" for decision in Decision if counts[decision]]
         return ", ".join([right, *words])
 
 
@@ -190,11 +190,11 @@ def unsure(curve: CheckedCurve) -> CheckedCurve:
     """Return the curve of ranks that shared their cores: slow it may be, but for a reason that is not the machine's."""
     if curve.status not in (Status.FAIL, Status.WARN):
         return curve
-    undecided = [
-        replace(size, decision=Decision.UNDECIDED) if size.decision is Decision.SLOW else size for size in curve.sizes
-    ]
+    sizes = []
+    for size in curve.sizes:
+        sizes.append(replace(size, decision=Decision.UNDECIDED) if size.decision is Decision.SLOW else size)
     remark = "another program ran on the cores of the ranks; end it, and check again"
-    return replace(curve, sizes=tuple(undecided), status=Status.UNKNOWN, remark=remark)
+    return replace(curve, sizes=tuple(sizes), status=Status.UNKNOWN, remark=remark)
 
 
 def by_case(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
@@ -224,6 +224,8 @@ def _judge_curve(cases: Sequence[Sequence[Observed]], expectation: Expectation, 
     if not compared:
         return CheckedCurve(tuple(map(_not_compared, cases)), Status.UNKNOWN, _why_nothing(cases, expectation.name))
     test = test.about(compared[0][1].near)
+
+    # What rounds of one size scatter by is known better from all sizes together.
     on_cpu = all(rows[0].platform == "cpu" for rows in cases)
     scatter = deviations([logs for logs, _ in compared], PRIOR_DEVIATION if on_cpu else PRIOR_OF_GPUS)
     variances = []
@@ -232,6 +234,7 @@ def _judge_curve(cases: Sequence[Sequence[Observed]], expectation: Expectation, 
     sizes, left = [], iter(variances)
     for rows, pair in zip(cases, evidence, strict=True):
         sizes.append(_judge_size(joined(rows), *pair, next(left), test) if pair else _not_compared(rows))
+
     # All sizes as one: their mean.
     error = max(expected.error for _, expected in compared)
     whole = test.decide(fmean(median(logs) for logs, _ in compared), fmean(variances) / len(variances), error)
@@ -254,33 +257,31 @@ def _why_nothing(cases: Sequence[Sequence[Observed]], expected: str) -> str:
     return "no system is like this machine, and no earlier good run of it is stored"
 
 
-def _held(rows: Sequence[Observed], expectation: Expectation) -> tuple[list[float], Expected] | None:
+def _held(rows: Sequence[Observed], expectation: Expectation) -> tuple[list[float], ExpectedTime] | None:
     """Return the logarithms of measured over expected times of a case's rounds, and what is expected of all of them.
 
     None where nothing is expected of any.  Where expectations differ in error, those of the least error count, if they
     are as many as a decision needs.
     """
-    known: list[tuple[float, Expected]] = []
+    rounds: list[tuple[float, ExpectedTime]] = []
     for row in rows:
         expected = None if row.disturbed else expectation.of(row)
         if expected:
-            # Of a log the slowest round counts: what made it slow, nobody knows here.
+            # The slowest round of a log counts: nobody knows here what made it slow.
             times = [row.worst.typical] if isinstance(row, Reported) else row.round_times
-            known.extend((math.log(seconds) - math.log(expected.seconds), expected) for seconds in times)
-    if not known:
+            rounds.extend((math.log(seconds) - math.log(expected.seconds), expected) for seconds in times)
+    if not rounds:
         return None
-    groups = by_key(known, lambda pair: pair[1].error)
+    groups = by_key(rounds, lambda pair: pair[1].error)
     enough = [error for error, group in groups.items() if len(group) >= FEWEST]
-    group = groups[min(enough)] if enough else max(groups.values(), key=len)
-    used = [expected for _, expected in group]
+    logs, used = zip(*(groups[min(enough)] if enough else max(groups.values(), key=len)), strict=True)
     finite = [expected.rounds for expected in used if math.isfinite(expected.rounds)]
-    return [log for log, _ in group], used[0]._replace(
-        seconds=median(expected.seconds for expected in used), rounds=harmonic_mean(finite) if finite else math.inf
-    )
+    typical = median(expected.seconds for expected in used)
+    return list(logs), used[0]._replace(seconds=typical, rounds=harmonic_mean(finite) if finite else math.inf)
 
 
 def _judge_size(
-    row: Observed, logs: Sequence[float], expected: Expected, variance: float, test: SequentialTest
+    row: Observed, logs: Sequence[float], expected: ExpectedTime, variance: float, test: SequentialTest
 ) -> CheckedSize:
     centre = median(logs)
     decision = test.decide(centre, variance, expected.error)
@@ -296,9 +297,9 @@ def _status(sizes: Sequence[CheckedSize], whole: Decision, resolution: float) ->
     """Return the status of a curve, and why it is not OK."""
     slow = [size for size in sizes if size.decision is Decision.SLOW]
     undecided = [size for size in sizes if size.decision is Decision.UNDECIDED]
-    # A size that was measured once may be an outlier, as one in eight of small messages between nodes is.
-    once = all(size.rounds < FEWEST for size in slow)
     if slow:
+        # A size that was measured once may be an outlier, as one in eight of small messages between nodes is.
+        once = all(size.rounds < FEWEST for size in slow)
         named = ", ".join(f"{format_size(size.row.case.nbytes)} {size.off:.2f}x" for size in slow[:3])
         more = f" and {len(slow) - 3} more" if len(slow) > 3 else ""
         alone = once and MANY * len(slow) < len(sizes) and whole is not Decision.SLOW
@@ -306,7 +307,9 @@ def _status(sizes: Sequence[CheckedSize], whole: Decision, resolution: float) ->
         return Status.WARN if alone else Status.FAIL, remark
     if whole is Decision.SLOW:
         return Status.FAIL, "all sizes together are slower than expected"
-    leaning = [size for size in undecided if not size.off < resolution]  # NaN, too: of these nothing is known
+
+    # Undecided sizes are no matter unless they seem slow, or nothing is known of them (NaN).
+    leaning = [size for size in undecided if not size.off < resolution]
     if leaning or (undecided and whole is Decision.UNDECIDED):
         count = f"{len(undecided)} of {counted(len(sizes), 'size')} undecided"
         return Status.UNKNOWN, f"{count}: they may be {resolution:.2f}x slower than expected, or not"
@@ -323,8 +326,7 @@ _BY_SPEED = {
 
 def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
     """Return the curve that `diagnose` held against the model of its system."""
-    status = _BY_SPEED[diagnosis.speed]
-    remark = diagnosis.remark
+    status, remark, far = _BY_SPEED[diagnosis.speed], diagnosis.remark, diagnosis.exceptions
     sizes = []
     for row, expected in zip_longest(diagnosis.measured, diagnosis.expected):
         if not expected:
@@ -332,7 +334,9 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
         else:
             decision = _by_band(row.typical, expected.band, diagnosis)
             sizes.append(CheckedSize(row, expected.seconds, decision, 1, row.typical / expected.seconds))
-    above, far = sum(size.decision in (Decision.UNDECIDED, Decision.SLOW) for size in sizes), diagnosis.exceptions
+
+    # The verdict is on all sizes together: single ones, or many that are a little slow, may make it worse.
+    above = sum(size.decision in (Decision.UNDECIDED, Decision.SLOW) for size in sizes)
     if any(size.beyond > ALONE for size in far):
         status, remark = Status.FAIL, diagnosis.headline
     elif status in (Status.OK, Status.WARN) and 2 * above > len(sizes):
@@ -346,9 +350,10 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
 def _by_band(seconds: float, band: tuple[float, float], diagnosis: Diagnosis) -> Decision:
     """Return what is said of one size: as expected inside its band, and slow above it if the whole curve is."""
     low, high = band
-    known = diagnosis.limit > 0  # what the ranks ran on
-    if known and seconds > high * (1.0 if diagnosis.speed is Health.SLOW else FAR):
+    if diagnosis.limit <= 0:  # it is not known what the ranks ran on
+        return Decision.UNDECIDED
+    if seconds > high * (1.0 if diagnosis.speed is Health.SLOW else FAR):
         return Decision.SLOW
-    if not known or seconds > high:
+    if seconds > high:
         return Decision.UNDECIDED
     return Decision.FASTER if seconds < low else Decision.AS_EXPECTED

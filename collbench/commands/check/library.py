@@ -94,10 +94,12 @@ class CheckRequest(Request):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        words = [word for word in declared(CheckRequest).values() if word.name not in OF_A_RUN]
-        given = [word.opt.name for word in words if not word.usual(getattr(self, word.name))]
-        if self.run is not None and given:
-            raise UsageError(f"--run is judged as it is; leave {format_list(given)} out")
+        unused = []
+        for word in declared(CheckRequest).values():
+            if word.name not in OF_A_RUN and not word.usual(getattr(self, word.name)):
+                unused.append(word.opt.name)
+        if self.run is not None and unused:
+            raise UsageError(f"--run is judged as it is; leave {format_list(unused)} out")
         if self.on:
             files.load(self.on)  # raises for a system that there is not, before anything is measured
 
@@ -198,6 +200,8 @@ def _measure(request: CheckRequest, expected: Expectation | None) -> CheckResult
             header = run.header if run else session.header
             earlier = run.results if run else ()
             run = Run(Path("this check"), header, (*earlier, *session.run()), complete=True)
+
+        # Another round begins while there is time for one that takes as long as the others did.
         rounds += 1
         spent = time.monotonic() - begun
         more = rounds < FEWEST or spent * (1 + 1 / rounds) < request.seconds
@@ -239,6 +243,7 @@ def _of_this_machine(header: Header) -> tuple[Expectation, Path | None]:
     """
     folder = baseline_folder(header)
     earlier = [read(entry.path) for entry in list_runs(folder) if entry.whole]
+
     # On a GPU no barrier is timed with the rows that would tell what they should take.
     costs = [CALIBRATED] if header.topology.platform == "cpu" else []
     name = costs[0].name if costs else ""

@@ -59,19 +59,21 @@ def line_of(exits: str, status: Status, words: str) -> str:
 
 def _performance(result: CheckResult) -> list[str]:
     """Return Nagios' performance data; a range is what raises no alarm: `430:` is 430 or more, `50` is 50 or less."""
-    found: dict[str, str] = {}
+    items: dict[str, str] = {}
     pairs = [(size, curve.resolution) for curve in result.curves for size in curve.sizes]
-    for size, resolution in sorted(pairs, key=lambda pair: pair[0].seconds):  # of a label the slowest is shown
+    # Sizes of one label follow each other by their times, so that the slowest stays.
+    for size, resolution in sorted(pairs, key=lambda pair: pair[0].seconds):
         name = f"{size.row.case.collective.name}_{format_size(size.row.case.nbytes)}_{size.row.implementation}"
         label = re.sub(r"[^A-Za-z0-9_.-]", "", name)
-        figures, unit, colon = [size.seconds, size.expected * resolution], "us", ""
+        seconds, longest = size.seconds, size.expected * resolution
+        value, limit, unit, colon = 1e6 * seconds, 1e6 * longest, "us", ""
         if size.row.busbw and size.row.case.nbytes >= BANDWIDTH:
             label += "_GBps"
-            figures, unit, colon = [size.busbw(seconds) / 1e15 for seconds in figures], "", ":"
-        value, limit = (significant(1e6 * figure, 6) for figure in figures)  # exponents are not understood
-        alarm = "" if math.isnan(figures[1]) else f";;{limit}{colon}"
-        found[label] = f"{label}={value}{unit}{alarm}"
-    return list(found.values())
+            value, limit, unit, colon = size.busbw(seconds) / 1e9, size.busbw(longest) / 1e9, "", ":"
+        # Exponents are not understood.
+        alarm = "" if math.isnan(limit) else f";;{significant(limit, 6)}{colon}"
+        items[label] = f"{label}={significant(value, 6)}{unit}{alarm}"
+    return list(items.values())
 
 
 # ------------------------------------------------------------------------------------------------------------ documents
@@ -95,6 +97,12 @@ SIZES: tuple[Column[CheckedSize], ...] = (
 
 def document(result: CheckResult) -> dict[str, Any]:
     """Return the verdict and all that it rests on, for JSON."""
+    curves = []
+    for curve in result.curves:
+        fields = {"implementation": curve.implementation, "status": curve.status.value, "remark": curve.remark}
+        reasons = [{"why": why, "fix": fix} for why, fix in curve.reasons]
+        sizes = [_row_fields(size.row) | record(SIZES, size) for size in curve.sizes]
+        curves.append(fields | {"resolution": _number(curve.resolution), "reasons": reasons, "sizes": sizes})
     return {
         "status": result.status.value,
         "line": result.line,
@@ -106,17 +114,7 @@ def document(result: CheckResult) -> dict[str, Any]:
         "seconds": _number(result.seconds),
         "disturbed": result.disturbed,
         "wrong_or_failed": [_row_fields(row) | {"problem": row.problem} for row in result.correctness.faults],
-        "curves": [
-            {
-                "implementation": curve.implementation,
-                "status": curve.status.value,
-                "remark": curve.remark,
-                "resolution": _number(curve.resolution),
-                "reasons": [{"why": why, "fix": fix} for why, fix in curve.reasons],
-                "sizes": [_row_fields(size.row) | record(SIZES, size) for size in curve.sizes],
-            }
-            for curve in result.curves
-        ],
+        "curves": curves,
     }
 
 
@@ -163,9 +161,11 @@ def metrics(result: CheckResult) -> str:
     TYPE, without which promtool accepts no metric, and of two files that differ in these node_exporter drops one.
     """
     sizes: dict[str, CheckedSize] = {}
-    for size in (size for size in result.sizes if size.row.busbw):
-        labels = _labels(size, result)  # that of a bucket's sizes, in place or not: the slowest is shown
-        sizes[labels] = min(sizes.get(labels, size), size, key=lambda each: each.busbw(each.seconds))
+    for size in result.sizes:
+        if size.row.busbw:
+            # Sizes of a bucket, in place or not, have the same labels: the slowest is shown.
+            labels = _labels(size, result)
+            sizes[labels] = min(sizes.get(labels, size), size, key=lambda each: each.busbw(each.seconds))
     measured = {labels: size.busbw(size.seconds) / 1e9 for labels, size in sizes.items()}
     expected = {labels: size.busbw(size.expected) / 1e9 for labels, size in sizes.items() if size.expected > 0}
     node = _braced({"node": socket.gethostname()})

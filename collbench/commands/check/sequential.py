@@ -96,18 +96,20 @@ def median_variance(deviation: float, *rounds: float) -> float:
 
 def deviations(curve: Sequence[Sequence[float]], prior: float = PRIOR_DEVIATION) -> list[float]:
     """Return what the rounds of each size of a curve scatter by: a standard deviation of logarithms for each size."""
-    own = [_variance(logs) for logs in curve]
-    known = [variance for variance in own if variance is not None]
+    variances = [_variance(logs) for logs in curve]
+    measured = [variance for variance in variances if variance is not None]
+
+    # What is usual, moved to the mean of the sizes; then to what each size shows by itself.
     common = prior**2
-    if known:
+    if measured:
         weight = sum(len(logs) for logs in curve if len(logs) > 1)
-        common = (PRIOR_ROUNDS * common + weight * fmean(known)) / (PRIOR_ROUNDS + weight)
-    found = []
-    for logs, variance in zip(curve, own, strict=True):
+        common = (PRIOR_ROUNDS * common + weight * fmean(measured)) / (PRIOR_ROUNDS + weight)
+    moderated = []
+    for logs, variance in zip(curve, variances, strict=True):
         freedom = len(logs) - 1
         pooled = PRIOR_ROUNDS * common + (freedom * variance if variance is not None else 0.0)
-        found.append(math.sqrt(pooled / (PRIOR_ROUNDS + max(0, freedom))))
-    return found
+        moderated.append(math.sqrt(pooled / (PRIOR_ROUNDS + max(0, freedom))))
+    return moderated
 
 
 def _variance(logs: Sequence[float]) -> float | None:

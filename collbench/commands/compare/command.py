@@ -8,6 +8,7 @@ For example:
 import json
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,8 +18,7 @@ import click
 from collbench.analysis import gate
 from collbench.analysis.compare import Comparison, Row, Together, Verdict, compare
 from collbench.analysis.fit import measured
-from collbench.analysis.interconnects import Table as Interconnects
-from collbench.analysis.interconnects import of_runs, tables
+from collbench.analysis.interconnects import InterconnectTable, of_runs, tables
 from collbench.analysis.matching import Unmatched, no_common_size, several_machines
 from collbench.cli import interconnects
 from collbench.cli.options import (
@@ -99,16 +99,17 @@ def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
         pairs = [(store.read(last_before(new, history)), new) for new in read]
     else:
         pairs = [(read[0], new) for new in read[1:]]
-    every = [run for pair in pairs for run in pair]
+    every = list(chain.from_iterable(pairs))
     selection = selected(options["only"], every)
     how = options["margin"], options["confidence"], selection, options["assume"]
     comparisons = [compare(base, new, *how) for base, new in pairs]
-    # Nothing of one machine, where a comparison is of what ran on it.
+
+    # Runs of one machine are compared by what ran on it; machines by who is fastest.
     several = several_machines(run.header for run in every)
     machines = tables(of_runs(every, selection)) if several else []
     if not options["gated"] and not machines:
         _refuse(comparisons)
-    records = (record for comparison in comparisons for record in _records(comparison))
+    records = chain.from_iterable(map(_records, comparisons))
     written = options["as_json"], _document(comparisons, machines), options["as_csv"], COLUMNS, records
     print_answer(lambda: _table(comparisons, machines), *written)
     if options["junit"]:
@@ -131,7 +132,8 @@ def _refuse(comparisons: Sequence[Comparison]) -> None:
             raise UsageError(f"nothing to compare: {store.why_none([base, new])}")
         holds = [f"{name} holds {', '.join(contents([run])) or 'no results'}" for name, run in _named(comparison)]
         why = f"no case in common with a time in both; {'; '.join(comparison.remarks or holds)}"
-        if sizes := no_common_size(base, new):
+        sizes = no_common_size(base, new)
+        if sizes:
             why = f"{sizes}; measure one with the sizes of the other (-b, -e, -f, -m)"
         raise UsageError(f"nothing to compare: {base.path} and {new.path} have {why}")
 
@@ -143,7 +145,7 @@ def _named(comparison: Comparison) -> Sequence[tuple[str, store.Run]]:
 # --------------------------------------------------------------------------------------------------------------- output
 
 
-def _table(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> None:
+def _table(comparisons: Sequence[Comparison], machines: Sequence[InterconnectTable]) -> None:
     for comparison in comparisons:
         click.echo("\n".join([*_head(comparison), *rows(comparison), *_tail(comparison), ""]))
     if machines:
@@ -164,14 +166,12 @@ def legend(comparisons: Sequence[Comparison]) -> Iterator[str]:
 def _head(comparison: Comparison) -> Iterator[str]:
     """Yield the two runs, and what differs between them besides times."""
     for word, run in _named(comparison):
-        started = printable(run.header.started)
-        yield ", ".join(filter(None, [f"{word:<4}  {run.path}", started, run.cut_off]))
-    for name, one, other in comparison.differences[:_DIFFERENCES]:
-        yield f"differs: {name}: {one or EMPTY} -> {other or EMPTY}"
+        yield ", ".join(filter(None, [f"{word:<4}  {run.path}", printable(run.header.started), run.cut_off]))
+    for name, base, new in comparison.differences[:_DIFFERENCES]:
+        yield f"differs: {name}: {base or EMPTY} -> {new or EMPTY}"
     if len(comparison.differences) > _DIFFERENCES:
         yield f"differs: {len(comparison.differences) - _DIFFERENCES} more (--json has all)"
-    for remark in comparison.remarks:
-        yield f"note: {remark}"
+    yield from (f"note: {remark}" for remark in comparison.remarks)
 
 
 def rows(comparison: Comparison) -> Iterator[str]:
@@ -186,35 +186,39 @@ def rows(comparison: Comparison) -> Iterator[str]:
 def _tail(comparison: Comparison) -> Iterator[str]:
     if comparison.unmatched:
         yield from ("", "not compared")
-        others = sorted(comparison.unmatched, key=lambda row: not row.regression)
-        for row in others[:_UNMATCHED]:
+        regressions_first = sorted(comparison.unmatched, key=lambda row: not row.regression)
+        for row in regressions_first[:_UNMATCHED]:
             yield f"  {gate.name(row)}: {gate.message(row)}" + (" (a regression)" if row.regression else "")
-        if len(others) > _UNMATCHED:
-            yield f"  {len(others) - _UNMATCHED} more (--json has all)"
+        if len(regressions_first) > _UNMATCHED:
+            yield f"  {len(regressions_first) - _UNMATCHED} more (--json has all)"
     yield from ("", f"rows: {comparison.counts}")
     unsure = sorted(row.within for row in comparison.rows if row.verdict is Verdict.INCONCLUSIVE)
     if unsure and unsure[-1] < _TELLING:
-        half, every = (f"{significant(100 * share, 2)} %" for share in (median(unsure), unsure[-1]))
-        yield f"inconclusive rows: half are surely within {half} of 1 by the row's interval alone, all within {every}"
+        half, every = significant(100 * median(unsure), 2), significant(100 * unsure[-1], 2)
+        within = f"half are surely within {half} % of 1 by the row's interval alone, all within {every} %"
+        yield f"inconclusive rows: {within}"
 
 
-def _document(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> dict[str, Any]:
-    records = [
-        _paths(comparison)
-        | {
-            "margin": comparison.margin,
-            "confidence": comparison.confidence,
-            "differences": [difference._asdict() for difference in comparison.differences],
-            "remarks": list(comparison.remarks),
-            "rows": [_fields(row) for row in comparison.rows],
-            "all_sizes": [_fields(row) for row in comparison.together],
-            "not_compared": [_unmatched_fields(row) for row in comparison.unmatched],
-            "regressions": len(comparison.regressions),
-            "inconclusive": len(comparison.hidden),
-        }
-        for comparison in comparisons
-    ]
-    return {"comparisons": records, "gate": gate.status(comparisons), "interconnects": interconnects.as_json(machines)}
+def _document(comparisons: Sequence[Comparison], machines: Sequence[InterconnectTable]) -> dict[str, Any]:
+    return {
+        "comparisons": list(map(_comparison_fields, comparisons)),
+        "gate": gate.status(comparisons),
+        "interconnects": interconnects.as_json(machines),
+    }
+
+
+def _comparison_fields(comparison: Comparison) -> dict[str, Any]:
+    return _paths(comparison) | {
+        "margin": comparison.margin,
+        "confidence": comparison.confidence,
+        "differences": [difference._asdict() for difference in comparison.differences],
+        "remarks": list(comparison.remarks),
+        "rows": list(map(_fields, comparison.rows)),
+        "all_sizes": list(map(_fields, comparison.together)),
+        "not_compared": list(map(_unmatched_fields, comparison.unmatched)),
+        "regressions": len(comparison.regressions),
+        "inconclusive": len(comparison.hidden),
+    }
 
 
 def _paths(comparison: Comparison) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from collbench.analysis.compare import Comparison, Row
@@ -40,7 +41,7 @@ def draw(comparisons: Sequence[Comparison], paths: Sequence[Path]) -> list[Path]
     if drawn is None:
         return []
     try:
-        return [written for path in paths for written in save_as(drawn, path)]
+        return list(chain.from_iterable(save_as(drawn, path) for path in paths))
     except OSError as error:
         raise UsageError(f"cannot write {error.filename}: {error.strerror}; choose another --out") from None
 
@@ -51,7 +52,10 @@ def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    every = [(comparison, rows) for comparison in comparisons for rows in _kinds(comparison)]
+    every = []
+    for comparison in comparisons:
+        for rows in by_key(comparison.rows, lambda row: row.case.kind).values():
+            every.append((comparison, sorted(rows, key=lambda row: row.case.nbytes)))
     if not every:
         return None
     panels = every[:TOLD_APART]
@@ -68,17 +72,13 @@ def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
     return drawn
 
 
-def _kinds(comparison: Comparison) -> list[list[Row]]:
-    kinds = by_key(comparison.rows, lambda row: row.case.kind).values()
-    return [sorted(rows, key=lambda row: row.case.nbytes) for rows in kinds]
-
-
 def _panel(axes: Axes, comparison: Comparison, rows: Sequence[Row], chosen: dict[str, Look]) -> None:
-    names = [name for name in chosen if any(row.base.implementation == name for row in rows)]
+    drawn = {row.base.implementation for row in rows}
+    names = [name for name in chosen if name in drawn]
     axes.axhspan(1 / (1 + comparison.margin), 1 + comparison.margin, color=LEVEL, alpha=0.18, linewidth=0)
     axes.axhline(1, color=GREY, linewidth=1)
     for place, name in enumerate(names):
-        # Points of one size are drawn next to each other, so that intervals do not cover each other.
+        # Points of one size stand next to each other, so that their intervals do not cover each other.
         aside = 2 ** (0.5 * (place - (len(names) - 1) / 2) / len(names))
         _line(axes, [row for row in rows if row.base.implementation == name], chosen[name], aside)
     _axes(axes, rows, comparison.margin)
@@ -107,6 +107,7 @@ def _axes(axes: Axes, rows: Sequence[Row], margin: float) -> None:
     sizes = [row.base.case.nbytes for row in rows]
     size_axis(axes, sizes, 6)
     axes.set(xlim=(min(sizes) / 1.8, max(sizes) * 1.8), xlabel="message size", ylabel="time NEW / BASE")
+
     # The axis ends as far above 1 as below it; a very wide interval does not hide the rest.
     farthest_ratio = max(abs(math.log(row.ratio)) for row in rows)
     ends = [abs(math.log(max(end, 1e-9))) for row in rows for end in row.interval if math.isfinite(end)]

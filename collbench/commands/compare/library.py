@@ -1,22 +1,20 @@
 """`collbench.compare`: two runs, and how they compare."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import chain
 from typing import Annotated
 
 from collbench.analysis.compare import Comparison
 from collbench.analysis.compare import compare as compare_runs
-from collbench.analysis.matching import selection
-from collbench.cases import Case
+from collbench.analysis.crossover import format_span
+from collbench.analysis.matching import Selection, selection
 from collbench.errors import UsageError
 from collbench.requests.declared import SHARE, Opt, Request, takes
 from collbench.requests.runs import RunOrPath, as_run
 from collbench.requests.words import Share
 from collbench.runfile.store import Run
-from collbench.units import format_list, format_size, parse_share
-
-Selection = Callable[[Case, str], bool]
-"""Whether a case by an implementation is selected."""
+from collbench.units import format_list, parse_share
 
 
 @dataclass(frozen=True)
@@ -66,18 +64,19 @@ def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:
     """Return which rows `--only` selects, None for all; UsageError where the runs have none of them."""
     if only is None:
         return None
-    every = [(result.case, result.implementation) for run in runs for result in run.cases]
-    chosen: Selection = selection(only, dict.fromkeys(name for _, name in every))
-    if not any(chosen(case, name) for case, name in every):
+    results = list(chain.from_iterable(run.cases for run in runs))
+    chosen = selection(only, dict.fromkeys(result.implementation for result in results))
+    if not any(chosen(result.case, result.implementation) for result in results):
         raise UsageError(f"--only {only} leaves nothing of these runs; they hold: {', '.join(contents(runs))}")
     return chosen
 
 
 def contents(runs: Sequence[Run]) -> list[str]:
     """Return what runs have rows of, in words: collectives, implementations, numbers of ranks, the range of sizes."""
-    results = [result for run in runs for result in run.cases]
-    words = [result.case.collective.name for result in results] + [result.implementation for result in results]
-    sizes = sorted(result.case.nbytes for result in results)
-    ranks = [f"{format_list(sorted({result.case.ranks for result in results}))} ranks"] if results else []
-    span = [" to ".join(dict.fromkeys(map(format_size, (sizes[0], sizes[-1]))))] if sizes else []
-    return [*dict.fromkeys(words), *ranks, *span]
+    results = list(chain.from_iterable(run.cases for run in runs))
+    if not results:
+        return []
+    names = [result.case.collective.name for result in results] + [result.implementation for result in results]
+    sizes = [result.case.nbytes for result in results]
+    ranks = format_list(sorted({result.case.ranks for result in results}))
+    return [*dict.fromkeys(names), f"{ranks} ranks", format_span(min(sizes), max(sizes))]

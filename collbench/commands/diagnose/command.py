@@ -6,8 +6,9 @@ For example:
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -61,24 +62,24 @@ def _show(diagnosed: Diagnosed) -> None:
 
 def _answer(diagnosed: Diagnosed) -> str:
     """Return one line: whether the run is as fast as expected, by how much it is off, and the likely reason."""
-    curves = [diagnosis for diagnosis, _ in diagnosed.curves]
+    curves = diagnosed.diagnoses
     verdicts = Counter(curve.verdict.value for curve in curves)
-    far = sorted((one for curve in curves for one in curve.exceptions), key=lambda one: -one.ratio)
+    far = sorted(chain.from_iterable(curve.exceptions for curve in curves), key=lambda size: -size.ratio)
     sizes = sum(len(curve.measured) for curve in curves)
     words = [diagnosed.verdict.value]
     if len(verdicts) > 1:
         words.append(f"curves: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.most_common())}")
     alike = [curve for curve in curves if curve.verdict is diagnosed.verdict]
+
+    # What is wrong comes before what is slow, and what is slow before what is not known.
     if diagnosed.verdict is Health.WRONG:
         missing = len(diagnosed.correctness.faults) + diagnosed.correctness.untried
         words = [f"results are wrong or missing in {missing} of {counted(diagnosed.correctness.total, 'row')}"]
     elif diagnosed.verdict is Health.AS_EXPECTED:
-        pairs = [pair for curve in alike for pair in zip(curve.measured, curve.expected, strict=True)]
-        ratios = [one.typical / expected.seconds for one, expected in pairs if one.typical <= FAR * expected.high]
-        span = format_range(min(ratios), max(ratios), "{:.2f}x".format)
         words[0] += but_for(far, sizes)
-        words.append(f"{'the others ' if far else ''}{span} the expected times")
+        words.append(f"{'the others ' if far else ''}{_span(alike)} the expected times")
     elif diagnosed.verdict in (Health.SLOW, Health.FASTER):
+        # The curve that is farthest off speaks for the others.
         farthest = max(alike, key=lambda curve: curve.off)
         words.append(f"{farthest.measured[0].case.title}, {farthest.implementation}: {farthest.remark}")
         words += [f"likely: {', or '.join(farthest.likeliest)}"] if farthest.reasons else []
@@ -89,6 +90,16 @@ def _answer(diagnosed: Diagnosed) -> str:
     if any(system is None for _, system in diagnosed.curves):
         words.append(diagnosed.facts.no_system)
     return f"answer: {'; '.join(filter(None, words))}"
+
+
+def _span(curves: Iterable[Diagnosis]) -> str:
+    """Return the range of measured over expected times, without exceptions: `0.98x .. 1.10x`."""
+    ratios = []
+    for curve in curves:
+        for row, expected in zip(curve.measured, curve.expected, strict=True):
+            if row.typical <= FAR * expected.high:
+                ratios.append(row.typical / expected.seconds)
+    return format_range(min(ratios), max(ratios), "{:.2f}x".format)
 
 
 def _notes(diagnosed: Diagnosed) -> tuple[str, ...]:
@@ -104,6 +115,7 @@ def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
     # Without a system the speed of all curves is unknown, which is said once, of the run.
     if system or diagnosis.verdict is Health.WRONG:
         yield f"verdict: {(diagnosis if system else replace(diagnosis, remark='')).headline}"
+    # What the verdict could not have seen, and what went over the links.
     if diagnosis.resolution:
         yield f"  {diagnosis.resolution}"
     if system and diagnosis.expected and diagnosis.speed is not Health.UNKNOWN:
@@ -156,12 +168,11 @@ def _document(diagnosed: Diagnosed) -> dict[str, Any]:
     }
 
 
-def _correctness(found: Correctness) -> dict[str, Any]:
-    faults = [
-        {"implementation": fault.implementation, **case_fields(fault.case), "problem": fault.problem}
-        for fault in found.faults
-    ]
-    counts = {"rows": found.total, "right": found.right, "not_checked": found.unchecked, "disturbed": found.disturbed}
+def _correctness(rows: Correctness) -> dict[str, Any]:
+    faults = []
+    for fault in rows.faults:
+        faults.append({"implementation": fault.implementation, **case_fields(fault.case), "problem": fault.problem})
+    counts = {"rows": rows.total, "right": rows.right, "not_checked": rows.unchecked, "disturbed": rows.disturbed}
     return counts | {"faults": faults}
 
 
@@ -171,15 +182,19 @@ def _curve(diagnosis: Diagnosis, system: System | None) -> dict[str, Any]:
     rows = [{"nbytes": row.case.nbytes, "seconds": row.typical} for row in diagnosis.measured]
     for row, expected in zip(rows, diagnosis.expected, strict=False):
         row |= {"expected_seconds": expected.seconds, "low": expected.low, "high": expected.high}
-    reasons = [
-        {"name": reason.hypothesis.name, "fix": reason.hypothesis.fix, "off": reason.off, "facts": list(reason.facts)}
-        for reason in diagnosis.reasons
-    ]
-    judged = {"verdict": diagnosis.verdict.value, "speed": diagnosis.speed.value, "remark": diagnosis.remark}
-    exceptions = [exceptional._asdict() for exceptional in diagnosis.exceptions]
-    return (
-        {"implementation": diagnosis.implementation, "system": system.title if system else None}
-        | kind
-        | judged
-        | {"results": _correctness(diagnosis.correctness), "exceptions": exceptions, "reasons": reasons, "rows": rows}
-    )
+    reasons = []
+    for reason in diagnosis.reasons:
+        why = {"name": reason.hypothesis.name, "fix": reason.hypothesis.fix}
+        reasons.append(why | {"off": reason.off, "facts": list(reason.facts)})
+    return {
+        "implementation": diagnosis.implementation,
+        "system": system.title if system else None,
+        **kind,
+        "verdict": diagnosis.verdict.value,
+        "speed": diagnosis.speed.value,
+        "remark": diagnosis.remark,
+        "results": _correctness(diagnosis.correctness),
+        "exceptions": [exceptional._asdict() for exceptional in diagnosis.exceptions],
+        "reasons": reasons,
+        "rows": rows,
+    }

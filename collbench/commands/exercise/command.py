@@ -22,7 +22,7 @@ from collbench.present.terminal import Table
 from collbench.units import format_list, format_seconds, format_size, parse_size
 
 if TYPE_CHECKING:
-    from collbench.commands.exercise.judge import Verdict
+    from collbench.commands.exercise.judge import Judgement
 
 _NUMBER = click.Argument(["number"], metavar="N", type=str)
 _WHICH = click.Argument(["which"], metavar="[N|FOLDER]", required=False, type=str)
@@ -140,7 +140,7 @@ def _chosen(which: str | None) -> tuple[Exercise, Path]:
     raise UsageError(f"exercise {exercise.number} is not started here: collbench exercise start {exercise.number}")
 
 
-def _print_times(exercise: Exercise, verdict: "Verdict") -> None:
+def _print_times(exercise: Exercise, verdict: "Judgement") -> None:
     click.echo(_TIMES.heading())
     for row in verdict.table:
         mine = row[exercise.kernel]
@@ -151,7 +151,7 @@ def _print_times(exercise: Exercise, verdict: "Verdict") -> None:
                 click.echo(_TIMES.row((row["size"], label, row[name], ratio)))
 
 
-def _print_fault(exercise: Exercise, verdict: "Verdict") -> None:
+def _print_fault(exercise: Exercise, verdict: "Judgement") -> None:
     click.echo(_style("not yet: ", "red") + verdict.says)
     for line in verdict.evidence:
         click.echo(f"  {line}")

@@ -30,7 +30,7 @@ def words() -> Mapping[str, Mapping[str, str]]:
 
 
 @dataclass(frozen=True)
-class Source:
+class StudentFile:
     """A student's file."""
 
     name: str
@@ -69,7 +69,7 @@ class Access:
 class Findings:
     """What some runs with as many ranks, in one stage, came to."""
 
-    source: Source
+    source: StudentFile
     stage: str
     ranks: int
     outcomes: Sequence[Outcome]
@@ -84,8 +84,10 @@ class Findings:
     @cached_property
     def wrong(self) -> Mapping[str, Any]:
         """The wrong result to speak of: of those that chance does not explain, the first."""
-        found = [each for outcome in self.outcomes for each in outcome.found]
-        return min(found, key=lambda each: (each["wrong"] < _CLEAR, each["call"]), default={})
+        results: list[Mapping[str, Any]] = []
+        for outcome in self.outcomes:
+            results += outcome.found
+        return min(results, key=lambda result: (result["wrong"] < _CLEAR, result["call"]), default={})
 
     @cached_property
     def races(self) -> tuple[tuple[Access, ...], ...]:
@@ -94,7 +96,9 @@ class Findings:
 
     def fits(self, mistake: Mistake) -> bool:
         """Return whether everything that a mistake says of itself was seen."""
-        accesses = [str(access) for race in self.races for access in race]
+        accesses: list[str] = []
+        for race in self.races:
+            accesses += map(str, race)
         return self.source.fits(mistake) and all(
             (
                 mistake.stage in ("", self.stage),
@@ -116,7 +120,9 @@ class Findings:
         show, wrong = words()["show"], self.wrong
         place = " in place" if wrong["in_place"] else ""
         yield show["wrong"].format(**{**wrong, "of": self.ranks, "place": place, "call": wrong["call"] + 1})
-        named = {key: " and of ".join(f"rank {rank}" for rank in wrong[key]) for key in ("ranks", "extra")}
+        named = {}
+        for key in ("ranks", "extra"):
+            named[key] = " and of ".join(f"rank {rank}" for rank in wrong[key])
         value = words()["value"]["instead" if wrong["why"] == "missing" and wrong["extra"] else wrong["why"]]
         yield show["all"].format(**wrong, value=value.format(**named))
 
@@ -135,31 +141,39 @@ class Findings:
 
     def _race(self, access: str) -> Iterator[str]:
         show = words()["show"]
-        fitting = [race for race in self.races if any(access in str(each) for each in race)]
-        for each in (*fitting, *self.races)[0]:
-            if each.by == "kernel":
-                yield show["kernel"].format(**vars(each))
-                yield f"  {self.source.line(each.line) if each.line else show['given']}"
+        shown = self.races[0]
+        for race in self.races:
+            if any(access in str(side) for side in race):
+                shown = race
+                break
+        for side in shown:
+            if side.by == "kernel":
+                yield show["kernel"].format(**vars(side))
+                yield f"  {self.source.line(side.line) if side.line else show['given']}"
+            elif side.verb == "reads":
+                yield show["looks"].format(rank=side.rank)
             else:
-                doing = "looks" if each.verb == "reads" else "fills" if each.what == "input" else "clears"
-                yield show[doing].format(rank=each.rank)
+                yield show["fills" if side.what == "input" else "clears"].format(rank=side.rank)
 
 
-def _races(source: Source, outcome: Outcome) -> Iterator[tuple[Access, ...]]:
+def _races(source: StudentFile, outcome: Outcome) -> Iterator[tuple[Access, ...]]:
     """Yield both accesses of every race of a run; the harness printed where which memory begins."""
-    places = [
-        (int(base, 16), what, int(rank))
-        for rank, *bases in (line.split()[1:] for line in outcome.stderr.splitlines() if line.startswith("memory "))
-        for base, what in zip(bases, ("flag", "slot", "input", "result"), strict=True)
-    ]
+    places = []
+    for line in outcome.stderr.splitlines():
+        if line.startswith("memory "):
+            _, rank, *bases = line.split()
+            for base, what in zip(bases, ("flag", "slot", "input", "result"), strict=True):
+                places.append((int(base, 16), what, int(rank)))
     for sides in outcome.sides:
         both = [_access(source, places, *side) for side in sides]
-        if any(str(access) == "caller writes input" for access in both):  # in place, inputs are where results go
+        # In place, inputs are where results go.
+        if any(str(access) == "caller writes input" for access in both):
             both = [replace(access, what="input") for access in both]
         yield tuple(both)
 
 
-def _access(source: Source, places: Sequence[tuple[int, str, int]], verb: str, address: int, stack: str) -> Access:
+def _access(source: StudentFile, places: Sequence[tuple[int, str, int]], verb: str, address: int, stack: str) -> Access:
+    # The memory that begins last before the address is the one that holds it.
     _, what, rank = max(place for place in places if place[0] <= address)
     verb = f"{verb}s"
     if "Rank::launch" in stack:

@@ -19,7 +19,7 @@ from typing import Any
 
 from collbench.analysis.crossover import Advantage
 from collbench.commands.exercise import races
-from collbench.commands.exercise.findings import Findings, Source, words
+from collbench.commands.exercise.findings import Findings, StudentFile, words
 from collbench.commands.exercise.races import BARRIER, PACKETS, RECEIVE, START, USER_KERNEL, Run
 from collbench.commands.exercise.records import LIBRARY, Exercise
 from collbench.errors import PlatformError, SourceError
@@ -40,7 +40,7 @@ _RIGHT = (Outcome.OK, Outcome.DISTURBED)  # disturbed: the time is not sure
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """What a check found; all is well without a `level`."""
 
     level: str = ""  # of the hint: builds, right, races, speed
@@ -58,7 +58,7 @@ class Verdict:
         return not self.level
 
 
-def judge(exercise: Exercise, folder: Path) -> Verdict:
+def judge(exercise: Exercise, folder: Path) -> Judgement:
     """Run the kernel in a student's folder through all stages, without timing it.
 
     Raises:
@@ -68,7 +68,7 @@ def judge(exercise: Exercise, folder: Path) -> Verdict:
     """
     file = folder / f"{exercise.kernel}.cu"
     try:
-        source = Source(file.name, file.read_text(encoding="utf-8"))
+        source = StudentFile(file.name, file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"{file} cannot be read: {getattr(error, 'strerror', error)}") from None
     try:
@@ -80,16 +80,18 @@ def judge(exercise: Exercise, folder: Path) -> Verdict:
     except ValueError as error:
         return _unbuilt(exercise, source, str(error))
     notes = () if detector else (words()["show"]["blind"],)
+
+    # The first stage in which anything shows is the one to speak of: later ones mix several mistakes.
     for stage in _STAGES:
         for ranks in exercise.ranks:
             outcomes = _outcomes(exercise, stage, ranks, partial(races.outcome, binary, before=prefix))
             findings = Findings(source, stage, ranks, outcomes, nodes=bool(exercise.node))
             if findings.caught:
                 return _verdict(exercise, findings, notes)
-    return Verdict(notes=notes)
+    return Judgement(notes=notes)
 
 
-def _unbuilt(exercise: Exercise, source: Source, said: str) -> Verdict:
+def _unbuilt(exercise: Exercise, source: StudentFile, said: str) -> Judgement:
     """Return what the compiler said of the student's file, in brief."""
     errors = re.findall(rf"^(?:\./)?{re.escape(source.name)}:(\d+):.*?error: (.*)$", said, re.MULTILINE)
     if not errors and f" {exercise.kernel}(" not in source.text:
@@ -97,8 +99,10 @@ def _unbuilt(exercise: Exercise, source: Source, said: str) -> Verdict:
     if not errors:
         first = next((line for line in said.splitlines() if "error" in line), said.strip()[:200])
         raise PlatformError(f"{source.name} could not be compiled: {first}")
-    evidence = [text for number, why in errors[:2] for text in (source.line(int(number)), f"  {why}")]
-    return Verdict("builds", caught="builds", says=words()["caught"]["builds"], evidence=tuple(evidence))
+    evidence = []
+    for number, why in errors[:2]:
+        evidence += [source.line(int(number)), f"  {why}"]
+    return Judgement("builds", caught="builds", says=words()["caught"]["builds"], evidence=tuple(evidence))
 
 
 def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[races.Outcome]") -> list[races.Outcome]:
@@ -122,11 +126,11 @@ def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[race
         return list(pool.map(outcome, [run(seed=seed, stall=stall) for seed, stall in enumerate(stalls, 1)]))
 
 
-def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> Verdict:
+def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> Judgement:
     """Return the findings under the first of the exercise's mistakes that fits them."""
     known = next((mistake for mistake in exercise.mistake if findings.fits(mistake)), None)
     caught = known.caught if known and known.caught else findings.caught[0]
-    return Verdict(
+    return Judgement(
         level=_LEVEL[caught],
         stage=findings.stage,
         caught=caught,
@@ -140,7 +144,7 @@ def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> 
 # ---- how fast it is ----
 
 
-def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Verdict:
+def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Judgement:
     """Measure a right answer against the library and its rung, each size in a sweep of its own.
 
     Raises:
@@ -150,26 +154,28 @@ def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Verdict:
     table: dict[str, Mapping[str, Any]] = {}
     wins: Counter[str] = Counter()
     unsure: set[str] = set()
+
+    # After the first race only sizes that were won are raced again: the second win decides.
     for _ in range(_RACES if exercise.beats else 1):
         for size in [size for size in exercise.sizes if wins[size]] or exercise.sizes:
             times, problem = _times(exercise, folder, size, budget)
             if problem:
                 says = words()["stage"]["timed"] + words()["caught"]["wrong"]
-                return Verdict("right", "timed", "wrong", says, evidence=(f"At {size} B: {problem}",))
+                return Judgement("right", "timed", "wrong", says, evidence=(f"At {size} B: {problem}",))
             table[size] = {"size": size} | {name: row.typical for name, row in times.items()}
             sign = Advantage.of(times[exercise.kernel], times[LIBRARY]).sign
             wins[size] += sign > 0
             unsure |= set() if sign else {size}
         if _WINS in wins.values():
             break
-    found = tuple(table.values())
+    rows = tuple(table.values())
     if not exercise.beats or _WINS in wins.values():
-        return Verdict(table=found)
-    source = Source("", (folder / f"{exercise.kernel}.cu").read_text(encoding="utf-8"))
+        return Judgement(table=rows)
+    source = StudentFile("", (folder / f"{exercise.kernel}.cu").read_text(encoding="utf-8"))
     slow = [each.says for each in exercise.mistake if each.caught == "slow" and source.fits(each)]
     sizes = format_list(size for size in exercise.sizes if size in unsure)
     evidence = (words()["show"]["unsure"].format(sizes=sizes),) if unsure else ()
-    return Verdict("speed", "timed", "slow", words()["caught"]["slow"], "".join(slow[:1]), evidence, table=found)
+    return Judgement("speed", "timed", "slow", words()["caught"]["slow"], "".join(slow[:1]), evidence, table=rows)
 
 
 def _times(exercise: Exercise, folder: Path, size: str, budget: float) -> tuple[Mapping[str, Timed], str]:

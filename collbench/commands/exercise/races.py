@@ -100,10 +100,12 @@ class Run:
 
     def parts(self) -> tuple[str, ...]:
         """Return the parts of the harness that these kernels need."""
-        found = {next(part for start, part in _PARTS.items() if name.startswith(start)) for name in self.kernels}
-        if any(name.startswith("ring-") and name not in _PARTS for name in self.kernels):
-            found.add(_OTHERS)
-        return tuple(sorted(found))
+        parts = set()
+        for name in self.kernels:
+            parts.add(next(part for start, part in _PARTS.items() if name.startswith(start)))
+            if name.startswith("ring-") and name not in _PARTS:
+                parts.add(_OTHERS)
+        return tuple(sorted(parts))
 
 
 USER_KERNEL = "user-kernel"
@@ -131,9 +133,12 @@ class Outcome:
     @property
     def sides(self) -> list[list[tuple[str, int, str]]]:
         """Both sides of every race: `read` or `write`, the address, and where in the sources that was done."""
-        reports = [each for each in self.stderr.split("==================") if "data race" in each]
-        sides = [_SIDE.findall(report) for report in reports]
-        return [[(verb.lower(), int(address, 16), stack) for verb, address, stack in both] for both in sides if both]
+        races = []
+        for report in self.stderr.split("=================="):
+            sides = _SIDE.findall(report) if "data race" in report else []
+            if sides:
+                races.append([(verb.lower(), int(address, 16), stack) for verb, address, stack in sides])
+        return races
 
     @property
     def catchers(self) -> set[str]:
@@ -158,6 +163,8 @@ def outcome(binary: Path, run: Run, before: tuple[str, ...] | None = None) -> Ou
         raise PlatformError(
             f"a run of the kernel did not end in {_LONGEST} s; try again on a quieter machine"
         ) from None
+
+    # A program that crashed has printed no outcome.
     races = done.stderr.count("ThreadSanitizer: data race")
     if not done.stdout.startswith("{"):
         return Outcome(0, 0, False, races, done.stderr, crashed=True)
@@ -212,6 +219,8 @@ def _program(texts: Mapping[str, str], options: tuple[str, ...]) -> Path:
 
 def _compiled(source: str, texts: Mapping[str, str], options: tuple[str, ...], other: Path | None = None) -> Path:
     command = [*compiler.compiler(), *_FLAGS, *options]
+
+    # The name says all that the program depends on, so that an unchanged one is compiled once.
     pieces = (source, *texts.values(), *command, other.name if other else "", compiler.compiler_version())
     stem = f"streams-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
     sources = [source, *([str(other)] if other else [])]

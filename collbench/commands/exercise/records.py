@@ -118,6 +118,8 @@ def start(exercise: Exercise, folder: Path | None = None) -> Path:
     texts = exercise.files()
     for name, text in texts.items():
         path = place / name
+
+        # A student's work is never written over.
         if path.exists() and (not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text):
             raise UsageError(f"{path} was changed, and stays as it is: --folder starts in another folder")
     try:

@@ -56,6 +56,8 @@ def _timeline(explanation: Explanation) -> Figure:
     by_rank = by_key(tracks, lambda track: track.rank)
     each = max(1, _MOST_TRACKS // len(by_rank))
     shown = [track for blocks in by_rank.values() for track in blocks[:each]][:_MOST_TRACKS]
+
+    # More spans would be slivers: then shares of bins stand above, and a stretch of single spans below.
     crowded = max(len(track.spans) for track in shown) > _MOST_SPANS
     end = max(track.start + track.seconds for track in shown)
     panels, margin = (2, 3.2) if crowded else (1, 1.9)
@@ -111,6 +113,8 @@ def spent(track: Track, edges: Floats) -> Floats:
     for phase in PHASES:
         spans = [(track.start + span.start, span.seconds) for span in track.spans if span.phase == phase]
         starts, seconds = np.array(spans or [(0.0, 0.0)]).T
+
+        # What was spent in the phase by the begin and by the end of each span; between them it grows evenly.
         places = np.stack([starts, starts + seconds], 1).ravel()
         done = np.cumsum(np.stack([np.zeros_like(seconds), seconds], 1).ravel())
         rows.append(np.diff(np.interp(edges, places, done)))
@@ -137,6 +141,8 @@ def _stretch(whole: Axes, axes: Axes, shown: Sequence[Track], end: float) -> Non
     ends = [first.start + span.start for span in first.spans]
     logged = first.start + first.spans[-1].start + first.spans[-1].seconds
     length = _IN_A_STRETCH / len(ends) * (logged - ends[0])
+
+    # Of some stretches of that length, the one that spends its time most as the whole does.
     starts = np.linspace(ends[0], max(ends[0], logged - length), _STRETCHES)
     typical = _rates(shown, 0.0, end)
     apart = [float(np.abs(_rates(shown, start, length) - typical).sum()) for start in starts]

@@ -8,28 +8,17 @@ For example:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
 from collbench.algorithms import libraries
-from collbench.analysis.fit import (
-    COLUMNS,
-    Change,
-    Curve,
-    all_crossings,
-    curves,
-    fields,
-    pieces_in_words,
-    write,
-)
-from collbench.cli.options import (
-    RUNS,
-    STANDARD,
-    json_option,
-    options_of,
-    out_option,
-    write_json,
-)
+from collbench.analysis.crossover import contests
+from collbench.analysis.curve_fit import CONFIDENCE, ERRORS, PIECE, Crossing, crossings
+from collbench.analysis.fit import COLUMNS, FittedCurve, curves, measured, pieces_in_words
+from collbench.cases import Case
+from collbench.cli.options import RUNS, STANDARD, json_option, options_of, out_option, write_json
+from collbench.commands.fit.calibration import write
 from collbench.errors import UsageError
 from collbench.present.terminal import lines
 from collbench.requests.declared import Request
@@ -60,30 +49,25 @@ _OPTIONS = [
 
 
 @click.command("fit", params=_OPTIONS)
-def command(
-    runs: tuple[Path, ...],
-    out: Path | None,
-    on: str | None,
-    nodes: int | None,
-    as_json: Path | None,
-) -> int:
+def command(runs: tuple[Path, ...], out: Path | None, on: str | None, nodes: int | None, as_json: Path | None) -> int:
     """Fit T = a + g*sqrt(S) + b*S, or pieces of a + b*S, to each curve of the runs, which are of one machine.
 
     RUN is a run file or the folder that holds it.  With --out, the model of the machine is fitted to all curves
     together, and the file works as `--on FILE.toml`.
     """
-    fitted = [read(path) for path in runs]
+    measured_runs = [read(path) for path in runs]
     if (on or nodes) and not out:
         what = "--on" if on else "--nodes"
         raise UsageError(f"{what} says what a calibration is for; give --out FILE.toml as well")
-    # First, since what speaks against it is known at once.
-    calibration = write(out, fitted, on, nodes) if out else None
-    fits = curves(fitted)
-    _refuse(fits, fitted)
-    changes = all_crossings(fits, fitted, libraries())
-    for note in cut_off_notes(fitted):
+
+    # The calibration comes first: what speaks against it is known at once, and fits take a while.
+    calibration = write(out, measured_runs, on, nodes) if out else None
+    fits = curves(measured_runs)
+    _refuse(fits, measured_runs)
+    changes = _all_crossings(fits, measured_runs, libraries())
+    for note in cut_off_notes(measured_runs):
         click.echo(f"note: {note}", err=True)
-    record = {"curves": [fields(curve) for curve in fits], "crossings": [change.fields() for change in changes]}
+    record = {"curves": [_fields(curve) for curve in fits], "crossings": [change.fields() for change in changes]}
     write_json(as_json, record)
     if as_json != STANDARD:
         _print(fits, changes)
@@ -92,7 +76,42 @@ def command(
     return 0
 
 
-def _refuse(curves: Sequence[Curve], runs: Sequence[Run]) -> None:
+@dataclass(frozen=True)
+class Change:
+    """Where the faster of two implementations changes by their fits, and where the measured times themselves cross."""
+
+    case: Case
+    library: str
+    challenger: str
+    crossing: Crossing
+    measured: tuple[tuple[int, int], ...]  # bytes between which the measured times themselves show it
+
+    def __str__(self) -> str:
+        nbytes, low, high = map(format_size, self.crossing.nbytes)
+        place = f"between {low} and {high}" if self.crossing.sure else f"near {nbytes}, if at all"
+        seen = ", ".join(f"{format_size(before)} to {format_size(after)}" for before, after in self.measured)
+        return f"{self.challenger} and {self.library} cross {place} (measured: {seen or 'nowhere'})"
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields for `--json`, in bytes."""
+        names = {"library": self.library, "challenger": self.challenger, "ranks": self.case.ranks}
+        size = self.crossing.nbytes.fields("nbytes")
+        return names | size | {"sure": self.crossing.sure, "measured": list(self.measured)}
+
+
+def _all_crossings(fitted_curves: Sequence[FittedCurve], runs: Sequence[Run], libraries: Sequence[str]) -> list[Change]:
+    """Return the crossings of every library with every hand-written implementation, where both have a fit."""
+    fits = {(curve.case, curve.implementation): curve.fit for curve in fitted_curves}
+    changes = []
+    for contest in contests(measured(runs), libraries):
+        case, names = contest.case.kind, (contest.library, contest.challenger)
+        library, challenger = (fits.get((case, name)) for name in names)
+        for crossing in crossings(library, challenger) if library and challenger else ():
+            changes.append(Change(case, *names, crossing, tuple(contest.crossovers)))
+    return changes
+
+
+def _refuse(curves: Sequence[FittedCurve], runs: Sequence[Run]) -> None:
     if not curves:
         raise UsageError(f"nothing to fit: {why_none(runs)}")
     names = ", ".join(str(run.path) for run in runs)
@@ -101,15 +120,15 @@ def _refuse(curves: Sequence[Curve], runs: Sequence[Run]) -> None:
         raise UsageError(f"no curve in {names} can be fitted; {'; '.join(reasons)}")
 
 
-def _unfit(curve: Curve) -> str:
+def _unfit(curve: FittedCurve) -> str:
     return "" if curve.fit else f"not fitted: {curve.reason}"
 
 
-def _print(curves: Sequence[Curve], changes: Sequence[Change]) -> None:
+def _print(curves: Sequence[FittedCurve], changes: Sequence[Change]) -> None:
     for case in dict.fromkeys(curve.case for curve in curves):
         of_case = [curve for curve in curves if curve.case == case]
-        known_first = sorted(of_case, key=lambda curve: curve.fit is None)
-        click.echo("\n".join([case.title, *lines(COLUMNS, known_first, _unfit, names=1)]))
+        fitted_first = sorted(of_case, key=lambda curve: curve.fit is None)
+        click.echo("\n".join([case.title, *lines(COLUMNS, fitted_first, _unfit, names=1)]))
         for curve in of_case:
             warnings = (f"{curve.implementation}: {warning}" for warning in curve.warnings())
             for line in (*pieces_in_words(curve), *warnings):
@@ -121,3 +140,32 @@ def _print(curves: Sequence[Curve], changes: Sequence[Change]) -> None:
             click.echo(f"  beyond {format_size(last)}: extrapolated")
         click.echo()
     click.echo(LEGEND)
+
+
+def _fields(curve: FittedCurve) -> dict[str, Any]:
+    """Return a curve for `--json`: seconds, bytes, bytes per second; null stands for infinite."""
+    names = {"collective": curve.case.collective.name, "dtype": curve.case.dtype.name, "ranks": curve.case.ranks}
+    names |= {"in_place": curve.case.in_place, "implementation": curve.implementation}
+    if not curve.fit:
+        return names | {"reason": curve.reason}
+    fitted = curve.fit
+    return names | {
+        "coefficients": None if fitted.pieces else fitted.coefficients.tolist(),
+        "bend": None if fitted.pieces else next(iter(fitted.bends), None),
+        "pieces": [dict(zip(PIECE, map(_finite, piece), strict=True)) for piece in fitted.pieces],
+        "why_pieces": fitted.why_pieces,
+        "latency": fitted.latency,
+        "rate": _finite(fitted.rate),
+        "half_size": _finite(fitted.half_size),
+        "intervals": {name: list(map(_finite, estimate.interval)) for name, estimate in fitted.estimates.items()},
+        "confidence": CONFIDENCE,
+        "sizes": fitted.sizes.tolist(),
+        "errors": dict(zip(ERRORS, fitted.errors, strict=True)),
+        "residuals": fitted.residuals.tolist(),
+        "residuals_left_out": fitted.left_out.tolist(),
+        "warnings": list(curve.warnings()),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if value < float("inf") else None

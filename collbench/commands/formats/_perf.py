@@ -24,7 +24,7 @@ from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.requests.sweeps import SweepRequest, measured_sweep
-from collbench.results import Measurement, Result, observed
+from collbench.results import Measurement, Result, by_key, observed
 
 SUFFIX = "_perf"
 """What the names of these programs end in."""
@@ -107,7 +107,8 @@ def _nccl_options() -> Iterator[click.Option]:
 
 
 def _run(collective: Collective, options: dict[str, Any]) -> int:
-    joined, least = launched(), _least_bandwidth()  # which may be refused, and then before anything is measured
+    # What may be refused is looked at before anything is measured.
+    joined, least = launched(), _least_bandwidth()
     try_output(options["output_file"], "-J FILE", options["out"])
     threads, gpus = options["nthreads"], options["ranks"]
     remarks = [
@@ -119,14 +120,18 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
         if joined and count > 1:
             each = f"the launcher started {joined[1]} processes, and each is a rank"
             raise UsageError(f"{word} {count}: {each}; leave {word} out")
+
+    # Without -f, or with a factor of 1, nccl-tests has sizes that are -i apart, by default 1 MiB.
     if options["stepfactor"] <= 1 or options["stepbytes"]:
-        # A factor of 1 in nccl-tests, without -f: steps of -i apart, by default 1 MiB.
         options |= {"stepfactor": 2.0, "stepbytes": options["stepbytes"] or "1M"}
     ranks = None if joined else threads * gpus
     request = made(SweepRequest, options, op=collective.name, ranks=ranks, starts=1)
     platform, sweep = measured_sweep(request, joined)
-    implementations = sweep.implementations[: 1 if options["impl"] == USUAL["impl"] else None]
-    sweep = replace(sweep, implementations=implementations, both_places=True)
+    sweep = replace(sweep, both_places=True)
+
+    # Without --impl there is one table, that of the first library.
+    if options["impl"] == USUAL["impl"]:
+        sweep = replace(sweep, implementations=sweep.implementations[:1])
     session = Session(platform, sweep, joined, options["out"])
     table = _Table(session, collective, platform, threads, gpus)
     if interrupted := run_session(session, table, remarks, options["quiet"]):
@@ -134,8 +139,10 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
     passed = True
     if session.leader:
         results = list(observed(session.results))
-        passed = least is None or average(results) >= least
-        verdict = "" if least is None else "OK" if passed else "FAILED"
+        verdict = ""
+        if least is not None:
+            passed = average(results) >= least
+            verdict = "OK" if passed else "FAILED"
         click.echo("\n".join(footer(collective, results, verdict)))
         if options["output_file"]:
             _write_foreign(session, options["output_file"])
@@ -183,11 +190,13 @@ class _Table(LiveTable):
     def add(self, result: Result) -> None:
         """Print the rows of a size once all its results are there."""
         self._of_size.append(result)
-        places = 2 if self._collective.in_place else 1
-        if len(self._of_size) < places * len(self._session.sweep.implementations):
+        results_of_size = len(self._session.sweep.implementations)
+        if self._collective.in_place:
+            results_of_size *= 2
+        if len(self._of_size) < results_of_size:
             return
-        for name in dict.fromkeys(one.implementation for one in self._of_size):
-            click.echo("\n".join(_row([one for one in self._of_size if one.implementation == name])))
+        for results in by_key(self._of_size, lambda result: result.implementation).values():
+            click.echo("\n".join(_row(results)))
         self._of_size.clear()
 
 
@@ -196,7 +205,7 @@ def _row(results: Sequence[Result]) -> Iterator[str]:
     measured = {result.case.in_place: result for result in results if isinstance(result, Measurement)}
     yield row(results[0].case, (measured.get(False), measured.get(True)))
     for result in results:
-        name = f"{result.implementation}{', in place' if result.case.in_place else ''}"
+        name = result.implementation + ", in place" * result.case.in_place
         if result.scheduling and result.scheduling.off_core:
             share = f"{result.scheduling.off_core:.0%} of its samples, which are in the mean"
             click.echo(f"{name}, {result.case.nbytes} B: other programs disturbed {share}", err=True)

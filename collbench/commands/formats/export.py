@@ -13,6 +13,7 @@ from collbench.cli.options import RUN, STANDARD, option, out_option, write_text
 from collbench.commands.formats.exported import select
 from collbench.commands.formats.registry import find_format, written
 from collbench.runfile import store
+from collbench.units import counted
 
 _OPTIONS = [
     RUN,
@@ -34,7 +35,7 @@ def command(run: Path, name: str, out: Path | None) -> None:
     selection = select(stored.header, stored.results, stored.path)
     text = format_.write(selection)
     for reason, count in selection.left_out.items():
-        click.echo(f"left out: {count} row{'s' if count > 1 else ''}: {reason}", err=True)
+        click.echo(f"left out: {counted(count, 'row')}: {reason}", err=True)
     write_text(out or STANDARD, "-o FILE", text)
     if out:
         click.echo(f"file: {out}", err=out == STANDARD)

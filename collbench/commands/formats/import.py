@@ -13,7 +13,7 @@ from collbench.cli.options import PATH, made, options_of
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import REPORTED_LEGEND, row, timed_table
 from collbench.commands.formats.importing import ImportRequest, first_few, folders, read_foreign, stored
-from collbench.results import Reported
+from collbench.results import Reported, by_key
 from collbench.runfile.store import Run
 
 _OPTIONS = [
@@ -46,9 +46,9 @@ def _show(run: Run) -> None:
     """Print a table for each collective, type and place, in the order in which they come, and where the run is."""
     click.echo(f"{run.header.topology.name}, from {run.header.imported.file}", err=True)
     table, heading = LiveTable(), timed_table().heading()
-    titles = list(dict.fromkeys(result.case.title for result in run.results))
-    for result in sorted(run.results, key=lambda result: titles.index(result.case.title)):
-        table.show(result.case.title, heading, [(result, row(result))])
+    for title, results in by_key(run.results, lambda result: result.case.title).items():
+        for result in results:
+            table.show(title, heading, [(result, row(result))])
     reported = [result for result in run.results if isinstance(result, Reported)]
     figures = first_few({"median of the samples" if row.samples else row.statistic: None for row in reported})
     click.echo("\n" + REPORTED_LEGEND.format(figures=figures), err=True)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from collbench import __version__
 from collbench.cases import Case
@@ -30,8 +30,10 @@ from collbench.runfile.environment import variables
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 from collbench.topology.discovered import Gpu
 from collbench.topology.products import TRAYS
+from collbench.units import counted
 
 SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile
+Kept = TypeVar("Kept", TopologyPart, ForeignTest)
 ROUNDING = 1e-9  # by which programs may compute otherwise than this one
 ANY_FACTOR, NO_FACTOR = (0.0, float("inf")), (1.0, 0.0)
 LEAST_FACTOR, MOST_FACTOR = 0.5, 2.0  # of two ranks and more
@@ -59,30 +61,22 @@ class Device:
 
     @property
     def gpu(self) -> Hashable:
-        """What tells its GPU from others; None where that is not known, as of MIG slices, which have a GPU's bus id.
+        """What tells its GPU from others; None where that is not known, as of MIG slices, which have a GPU's bus id."""
+        if not BUS_ID.fullmatch(self.bus_id) or re.search(r"\bMIG\b", self.name):
+            return None
+        if not self.bus_id.startswith("0x"):
+            return self.host, self.bus_id
 
-        A bus number alone tells little: all GH200 of a host have the same, and all GPUs of an Azure machine have 0.
-        """
-        short = self.bus_id.startswith("0x")
-        alike = r"\bMIG\b|\bG[BH]\d" if short else r"\bMIG\b"
-        known = BUS_ID.fullmatch(self.bus_id) and not re.search(alike, self.name)
-        return (self.host, self.bus_id, self.number if short else 0) if known else None
+        # A bus number alone tells little: all GH200 of a host have the same, and all GPUs of an Azure machine have 0.
+        return None if re.search(r"\bG[BH]\d", self.name) else (self.host, self.bus_id, self.number)
 
 
-@dataclass(frozen=True)
-class Machine:
+class ForeignMachine(TopologyPart, frozen=True, kw_only=True):
     """Where a test ran: tests of one machine may share a run file."""
 
-    ranks: int
-    name: str
     platform: str = "gpu"
-    host: str = ""
-    nodes: int | None = None
-    racks: int = 0  # whose hosts NVLinks join; 0: not known
-    listed: int = 0  # of its ranks, where a list leaves some out
-    uneven: tuple[int, ...] = ()  # ranks of each host, where they differ
-    shared: Sharing | None = None
-    sharing: tuple[Device, ...] = ()  # of each rank, if ranks share GPUs and all are listed
+    hostname: str = ""
+    sharing: Sharing | None = None  # of GPUs by ranks
     versions: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
 
@@ -145,14 +139,16 @@ def bus_factors(nbytes: int, time: Span, algbw: Span | None, busbw: Span | None)
 def row_of(words: Mapping[str, object], unit: float = 1e-6, **more: Any) -> ForeignRow:
     """Return a row by its words, under the names of nccl-tests' columns; a time counts *unit*."""
     on_cpu = "cputime" in words
-    notes = more.pop("note", ""), "CPU time of the call (-C)" if on_cpu else ""
+    notes = [more.pop("note", "")]
+    if on_cpu:
+        notes.append("CPU time of the call (-C)")
     named: dict[str, Any] = {
         "collective": words.get("collective"),
         "nbytes": whole(words.get("size")),
         "dtype": str(words.get("type")).strip(),
         "redop": str(words.get("redop") or "sum").strip(),
         "root": whole(str(words.get("root")).strip()) or 0,  # -1 where there is none
-        "seconds": seconds_of(words.get("cputime" if on_cpu else "time"), unit),
+        "seconds": seconds_of(words.get("cputime", words.get("time")), unit),
         "figures": {} if on_cpu else words,
         "wrong": count(words.get("#wrong")),
         "note": ", ".join(filter(None, notes)),
@@ -163,7 +159,7 @@ def row_of(words: Mapping[str, object], unit: float = 1e-6, **more: Any) -> Fore
 class ImportedTest(ForeignTest, frozen=True, kw_only=True):
     """One test of a file: what a header says of it, its machine and its rows."""
 
-    machine: Machine
+    machine: ForeignMachine
     results: tuple[Result, ...]
     path: str = ""  # of its file, as the user gave it
     started: str | None = None  # ISO 8601; the logs name no time zone
@@ -190,8 +186,7 @@ class LeftOut:
     @property
     def reasons(self) -> tuple[str, ...]:
         """How many rows are left out for each reason."""
-        counts = ((len(numbers), reason) for reason, numbers in self._rows.items())
-        return tuple(f"{count} row{'s' if count > 1 else ''}: {reason}" for count, reason in counts)
+        return tuple(f"{counted(len(numbers), 'row')}: {reason}" for reason, numbers in self._rows.items())
 
 
 def known_collective(word: str) -> Collective | None:
@@ -212,14 +207,16 @@ def make_case(
     collective: Collective, nbytes: int | None, dtype: str, redop: str, root: int, ranks: int, in_place: bool
 ) -> Case:
     """Return a case by a tool's words; UnfitRow if there is none.  `redop` means nothing where nothing is reduced."""
+    reduction = NONE
     try:
         element = find_datatype(dtype.lower().removeprefix("nccl"))
-        reduction = find_reduction(redop.lower().removeprefix("nccl")) if collective.reduces else NONE
+        if collective.reduces:
+            reduction = find_reduction(redop.lower().removeprefix("nccl"))
     except UsageError:
         raise UnfitRow(f"type {clean(dtype, 20)!r} with operation {clean(redop, 20)!r} is not known") from None
     if nbytes is None or not 0 <= nbytes <= GREATEST:
         raise UnfitRow("its size is impossible")
-    root = root if collective.rooted else 0
+    root *= collective.rooted
     if not 0 <= root < ranks:
         raise UnfitRow(f"root {root} is none of the {ranks} ranks")
     return Case(collective, nbytes, element, reduction, root, ranks, in_place)
@@ -228,7 +225,7 @@ def make_case(
 def make_test(
     name: str,
     rows: Iterable[ForeignRow],
-    machine: Machine,
+    machine: ForeignMachine,
     left_out: LeftOut,
     *,
     implementation: str,
@@ -252,8 +249,8 @@ def make_test(
             except UnfitRow as error:
                 left_out.add(str(error), row.number)
                 continue
-            odd = "count and type are of another size" if _miscounted(row, case) else ""
-            printed, note = {"row": row.number, **row.printed}, Note.of(row.note, odd) | Note(shared=machine.shared)
+            odd = "count and type are of another size" * _miscounted(row, case)
+            printed, note = {"row": row.number, **row.printed}, Note.of(row.note, odd) | Note(shared=machine.sharing)
             about = implementation, machine.platform, row.seconds, statistic, row.wrong, row.samples
             results.append(Reported(case, *about, printed, note=note))
     return ImportedTest(machine=machine, results=tuple(results), left_out=left_out.reasons, **said)
@@ -268,11 +265,13 @@ def _plausible_case(row: ForeignRow, collective: Collective | None, ranks: int) 
     if row.vague and _miscounted(row, case):
         raise UnfitRow("its size is not that of its count and type, and no bandwidth tells which is right")
     fitting = row.ranks(collective)
-    if ranks not in fitting:
-        what = f"{row.nbytes} bytes in {row.seconds * 1e6:.6g} us are"
-        busbw = f"{clean(row.figures.get('busbw'), 20)} GB/s of bus bandwidth"
-        raise UnfitRow(f"{what} {busbw} on {_spoken(fitting)} ranks, not {ranks}" if fitting else f"{what} not {busbw}")
-    return case
+    if ranks in fitting:
+        return case
+    what = f"{row.nbytes} bytes in {row.seconds * 1e6:.6g} us are"
+    busbw = f"{clean(row.figures.get('busbw'), 20)} GB/s of bus bandwidth"
+    if fitting:
+        raise UnfitRow(f"{what} {busbw} on {_spoken(fitting)} ranks, not {ranks}")
+    raise UnfitRow(f"{what} not {busbw}")
 
 
 def _miscounted(row: ForeignRow, case: Case) -> bool:
@@ -290,6 +289,8 @@ class Fitting:
         telling = (row for row in rows if not row.vague and row.factors != NO_FACTOR)
         self._ranges = Counter(row.ranks(collective) for row in telling)
         self.others = self._ranges.pop(range(0), 0)  # rows that no number of ranks fits
+
+        # The number of ranks that most rows leave is the least of one of their ranges; it may stand for some above.
         first = max((ranks.start for ranks in self._ranges), key=self.count, default=1)
         stop = min((ranks.stop for ranks in self._ranges if ranks.stop > first), default=MOST_RANKS + 1)
         self.best = range(first, stop)  # that most rows leave
@@ -309,19 +310,20 @@ class Fitting:
         return self.count(ranks) >= max(self.count(self.best[0]), self.others)
 
     def require(self, name: str, collective: Collective, ranks: int, listed: bool) -> None:
-        """Raise UsageError if most rows in the file of that name are of other ranks, or of another collective.
-
-        Lists of ranks are trimmed, and logs are mislabelled.  Of ranks that are `listed` one by one there are no fewer.
-        """
+        """Raise UsageError if most rows in the file of that name are of other ranks, or of another collective."""
         if self.allows(ranks):
             return
-        right = "N"
-        if self.others <= self._ranges.total():
-            right = f"N, of {_spoken(self.best)}," if len(self.best) > 1 else _spoken(self.best)
-        ranks_too = "" if listed and self.best[-1] < ranks else f"--ranks {right} or "
-        raise UsageError(
-            f"{name}: its bus bandwidths are not those of {collective.name} on {ranks} ranks; give {ranks_too}--op NAME"
-        )
+
+        # Lists of ranks are trimmed, and logs are mislabelled.  Of ranks that are listed one by one there are no fewer.
+        fix = "--ranks N or --op NAME"
+        if listed and self.best[-1] < ranks:
+            fix = "--op NAME"
+        elif self.others <= self._ranges.total():
+            right = _spoken(self.best)
+            fix = f"--ranks {right} or --op NAME"
+            if len(self.best) > 1:
+                fix = f"--ranks N, of {right}, or --op NAME"
+        raise UsageError(f"{name}: its bus bandwidths are not those of {collective.name} on {ranks} ranks; give {fix}")
 
 
 def require_ranks(name: str, ranks: int | None, why: str) -> int:
@@ -335,34 +337,53 @@ def require_ranks(name: str, ranks: int | None, why: str) -> int:
 
 def machine_of(
     devices: Sequence[Device], ranks: int, platform: str, versions: Mapping[str, str], environment: Mapping[str, str]
-) -> Machine:
+) -> ForeignMachine:
     """Return the machine of a list of devices; its nodes are unknown if the list lacks ranks, or hosts are trays."""
     communicator = [device for device in devices if device.group == devices[0].group]
-    whole = len(communicator) >= ranks
+    is_whole = len(communicator) >= ranks
     hosts = Counter(device.host for device in communicator)
     trays = len(hosts) > 1 and any(re.search(TRAYS, device.name) for device in devices)
-    nodes = len(hosts) if whole and not trays else 0
+    nodes = 0 if trays or not is_whole else len(hosts)
+    facts: dict[str, Any] = {}
+    if nodes and len(set(hosts.values())) > 1:
+        facts["uneven"] = tuple(hosts.values())
+    if not is_whole:
+        facts["listed"] = len(communicator)
+
     gpus = {device.gpu or number: device for number, device in enumerate(devices)}
-    shared = Sharing(len(devices), len(gpus)) if len(gpus) < len(devices) else None
     names = Counter(gpu.name or "GPU" for gpu in gpus.values())
-    if len(names) == 1 and not shared:  # the list may be trimmed
+    sharing = Sharing(len(devices), len(gpus)) if len(gpus) < len(devices) else None
+    if len(names) == 1 and not sharing:  # the list may be trimmed
         names = Counter({next(iter(names)): max(ranks, len(devices))})
     what = " + ".join(f"{count} x {name}" for name, count in names.items()) or f"{ranks} x unknown GPU"
-    if shared:
-        what = f"{ranks} ranks{'' if whole else f', {shared.ranks} of them'} sharing {what}"
-    return Machine(
+    if sharing:
+        listed = "" if is_whole else f", {sharing.ranks} of them"
+        what = f"{ranks} ranks{listed} sharing {what}"
+
+    # Only where ranks share GPUs does it matter which rank has which, and only a whole list tells.
+    if sharing and is_whole:
+        by_rank = sorted(devices, key=lambda device: device.rank)
+        shown = {device.gpu or device.rank: device for device in by_rank}
+        order = list(shown)
+        facts["places"] = tuple(order.index(device.gpu or device.rank) for device in by_rank)
+        facts["gpus"] = tuple(Gpu(name=gpu.name, host=gpu.host, bus_id=f"{gpu.bus_id}.0") for gpu in shown.values())
+    return ForeignMachine(
         ranks=ranks,
         platform=platform,
-        name=what + (f" on {nodes} nodes" if nodes > 1 else ""),
-        host=next(iter(hosts), ""),
-        nodes=nodes or None,
-        listed=0 if whole else len(communicator),
-        uneven=tuple(hosts.values()) if nodes and len(set(hosts.values())) > 1 else (),
-        shared=shared,
-        sharing=tuple(sorted(devices, key=lambda device: device.rank)) if shared and whole else (),
+        name=what + on_nodes(nodes),
+        hostname=next(iter(hosts), ""),
+        nodes=nodes,
+        shared=sharing is not None,
+        sharing=sharing,
         versions=tuple(sorted((name, version) for name, version in versions.items() if version)),
         variables=relevant_variables(environment),
+        **facts,
     )
+
+
+def on_nodes(nodes: int | None) -> str:
+    """Return what follows the name of a machine of several nodes."""
+    return f" on {nodes} nodes" if nodes and nodes > 1 else ""
 
 
 def relevant_variables(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -374,8 +395,8 @@ def dotted_version(code: int) -> str:
     """Return NCCL's version code as people write it: 23007 is 2.30.7, 2708 is 2.7.8."""
     if not 1000 <= code < 10**7:
         return ""
-    scale = 10000 if code >= 10000 else 1000
-    return f"{code // scale}.{code % scale // 100}.{code % 100}"
+    major, rest = divmod(code, 10000 if code >= 10000 else 1000)
+    return f"{major}.{rest // 100}.{rest % 100}"
 
 
 @dataclass(frozen=True)
@@ -387,20 +408,23 @@ class Imported:
     @property
     def results(self) -> list[Result]:
         """Every row; `printed` of a foreign row says which of the header's tests it belongs to."""
-        found = [(number, row) for number, test in enumerate(self.tests) for row in test.results]
-        return [
-            replace(row, printed={"test": number, **row.printed}) if isinstance(row, Reported) else row
-            for number, row in found
-        ]
+        rows: list[Result] = []
+        for number, test in enumerate(self.tests):
+            for row in test.results:
+                if isinstance(row, Reported):
+                    row = replace(row, printed={"test": number, **row.printed})
+                rows.append(row)
+        return rows
 
     @property
     def merged(self) -> int:
         """How many files hold a case that another one holds too, where no host tells whether it is one machine."""
+        if self.tests[0].machine.hostname:
+            return 0
         files: dict[Hashable, set[str]] = defaultdict(set)
-        if not self.tests[0].machine.host:
-            for test in self.tests:
-                for row in test.results:
-                    files[row.case, row.implementation].add(test.path)
+        for test in self.tests:
+            for row in test.results:
+                files[row.case, row.implementation].add(test.path)
         return len(set().union(*(paths for paths in files.values() if len(paths) > 1)))
 
     @property
@@ -411,30 +435,19 @@ class Imported:
     def header(self, command: Sequence[str]) -> Header:
         """Return the header of the run file."""
         first, cases = self.tests[0], [result.case for result in self.results]
-        others = len({test.file for test in self.tests}) - 1
+        file = first.file
+        if others := len({test.file for test in self.tests}) - 1:
+            file += f" and {others} more"
         machine = first.machine
         reductions = dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)
-        names = [part.name for part in fields(ForeignTest)]
-        gpus = {device.gpu or device.rank: device for device in machine.sharing}
         return Header(
             collbench=__version__,
             command=tuple(command),
             started=min((test.started for test in self.tests if test.started), default=""),
             environment=Environment(
-                host=machine.host or "unknown", versions=dict(machine.versions), variables=dict(machine.variables)
+                host=machine.hostname or "unknown", versions=dict(machine.versions), variables=dict(machine.variables)
             ),
-            topology=TopologyPart(
-                name=machine.name,
-                platform=machine.platform,
-                ranks=machine.ranks,
-                shared=bool(machine.shared),
-                gpus=tuple(Gpu(name=gpu.name, host=gpu.host, bus_id=f"{gpu.bus_id}.0") for gpu in gpus.values()),
-                places=tuple(list(gpus).index(device.gpu or device.rank) for device in machine.sharing),
-                nodes=machine.nodes or 0,
-                listed=machine.listed,
-                uneven=machine.uneven,
-                racks=machine.racks,
-            ),
+            topology=_as(TopologyPart, machine),
             sweep=SweepPart(
                 collectives=tuple(collective.name for collective in self.collectives),
                 dtypes=tuple(dict.fromkeys(case.dtype.name for case in cases)),
@@ -446,26 +459,31 @@ class Imported:
             imported=ImportedPart(
                 tool=first.tool,
                 version=first.version,
-                file=f"{first.file} and {others} more" if others else first.file,
+                file=file,
                 complete=all(test.complete for test in self.tests),
                 left_out=tuple(reason for test in self.tests for reason in test.left_out),
-                tests=tuple(ForeignTest(**{name: getattr(test, name) for name in names}) for test in self.tests),
+                tests=tuple(_as(ForeignTest, test) for test in self.tests),
             ),
         )
 
 
-def grouped(tests: Sequence[ImportedTest], each: bool = False) -> list[Imported]:
-    """Return a run for each machine, with its ranks and variables, and with `each` for each file.
+def _as(kind: type[Kept], more: Kept) -> Kept:
+    """Return what a header keeps of a record that knows more."""
+    return kind(**{field.name: getattr(more, field.name) for field in fields(kind)})
 
-    The first test of a file says why others of it have no row.
-    """
-    filled: list[ImportedTest] = []
-    for of_file in by_key(tests, lambda test: test.path).values():
-        unread = tuple(reason for test in of_file if not test.results for reason in test.left_out)
-        with_rows = [test for test in of_file if test.results]
-        with_rows[:1] = [replace(test, left_out=test.left_out + unread) for test in with_rows[:1]]
-        filled += with_rows
-    runs = by_key(filled, lambda test: (test.machine, test.path if each else ""))
+
+def grouped(tests: Sequence[ImportedTest], each: bool = False) -> list[Imported]:
+    """Return a run for each machine, with its ranks and variables, and with `each` for each file."""
+    runs: dict[Hashable, list[ImportedTest]] = defaultdict(list)
+    for path, of_file in by_key(tests, lambda test: test.path).items():
+        # The first test with rows says why others of the file have none.
+        unread: list[str] = []
+        for test in of_file:
+            unread += () if test.results else test.left_out
+        for test in of_file:
+            if test.results:
+                runs[test.machine, path if each else ""].append(replace(test, left_out=test.left_out + tuple(unread)))
+                unread.clear()
     return [Imported(tuple(alike)) for alike in runs.values()]
 
 

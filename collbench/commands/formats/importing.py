@@ -12,7 +12,7 @@ from typing import Annotated
 from collbench.collectives import find_collective
 from collbench.commands.formats.imported import Hints, Imported, ImportedTest, grouped, remarks
 from collbench.commands.formats.registry import joined, read_tests
-from collbench.commands.formats.source import MOST_RANKS, Source, files_in, load, stem
+from collbench.commands.formats.source import MOST_RANKS, ForeignFile, files_in, load, stem
 from collbench.errors import CollbenchError, Notice, RunFileError
 from collbench.requests import reworded
 from collbench.requests.declared import Opt, Request, takes
@@ -76,36 +76,25 @@ def import_(request: ImportRequest) -> list[Run]:
 
 
 def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], list[str]]:
-    """Return what goes into a run file each, at least one, what the user must know of it, and why files are left out.
-
-    Of a file that is alone its own error is raised.
-    """
-    files = [request.files] if isinstance(request.files, Path | str) else request.files
-    hints = Hints(request.ranks, find_collective(request.op).name if request.op else "")
+    """Return what goes into a run file each, at least one; what the user must know; and why files are left out."""
+    hints = Hints(request.ranks, request.op and find_collective(request.op).name)
     said: list[str] = []
-    sources: list[Source] = []
     errors: list[CollbenchError] = []
-    for file in map(Path, files):
-        logs, others = files_in(file)
-        said += [f"{file}: by their names no logs, so not read: {first_few(others)}"] if others else []
-        for path in logs:
-            try:
-                sources.append(load(path))
-            except RunFileError as error:
-                errors.append(error)
     tests: list[ImportedTest] = []
-    for source in joined(sources):
+    for source in joined(_loaded(request.files, said, errors)):
         try:
             of_file = read_tests(source, hints)
             if not any(test.results for test in of_file):
-                reasons = [reason for test in of_file for reason in test.left_out]
-                raise RunFileError(f"{source.name}: nothing to import: {first_few(reasons) or 'no rows'}")
+                reasons = first_few(reason for test in of_file for reason in test.left_out)
+                raise RunFileError(f"{source.name}: nothing to import: {reasons or 'no rows'}")
             tests += of_file
         except CollbenchError as error:
             errors.append(error)
     refused = list(map(str, errors))
+    if not tests and len(errors) == 1:
+        raise errors[0]
     if not tests:
-        raise errors[0] if len(errors) == 1 else RunFileError(f"nothing can be imported: {first_few(refused)}")
+        raise RunFileError(f"nothing can be imported: {first_few(refused)}")
     groups = grouped(tests, request.each)
     said += remarks(tests)
     for imported in groups:
@@ -115,26 +104,43 @@ def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], lis
     return groups, said, refused
 
 
+def _loaded(
+    files: Path | str | Sequence[Path | str], said: list[str], errors: list[CollbenchError]
+) -> Iterator[ForeignFile]:
+    """Yield the content of each file, of a folder that of its logs."""
+    for file in map(Path, [files] if isinstance(files, Path | str) else files):
+        logs, others = files_in(file)
+        if others:
+            said.append(f"{file}: by their names no logs, so not read: {first_few(others)}")
+        for path in logs:
+            try:
+                yield load(path)
+            except RunFileError as error:
+                errors.append(error)
+
+
 def first_few(words: Iterable[str]) -> str:
     """Return the first of many words or sentences, and dots for the others."""
     words = list(words)
-    return "; ".join([*words[:_SHOWN], *(["..."] if len(words) > _SHOWN else [])])
+    if len(words) > _SHOWN:
+        words[_SHOWN:] = ["..."]
+    return "; ".join(words)
 
 
 def folders(request: ImportRequest, groups: Sequence[Imported]) -> Iterator[Path]:
-    """Yield the folder of each run: with `each` by name, else `out` of a single run, or numbered ones.
-
-    Without `out` it is a new folder like that of a sweep, named after the collectives, and the name, the host or the
-    tool; it is to be made before the next one is asked for.
-    """
+    """Yield the folder of each run, which is to be made before the next one is asked for."""
     of_files = names(groups) if request.each else [""] * len(groups)
     for number, (imported, name) in enumerate(zip(groups, of_files, strict=True), 1):
         collectives, first = [collective.name for collective in imported.collectives], imported.tests[0]
-        if request.out:
-            yield Path(request.out, name or (f"{number}-{collectives[0]}" if len(groups) > 1 else ""))
-        else:
-            where = name or _as_folder(first.machine.host) or first.tool.split()[0]
+
+        # Without a folder from the user it is one like that of a sweep, named after the collectives.
+        if not request.out:
+            where = name or _as_folder(first.machine.hostname) or first.tool.split()[0]
             yield new_folder(collectives, f"{where}-imported")
+        elif len(groups) > 1:
+            yield Path(request.out, name or f"{number}-{collectives[0]}")
+        else:
+            yield Path(request.out, name)
 
 
 def names(groups: Sequence[Imported]) -> list[str]:
@@ -143,13 +149,14 @@ def names(groups: Sequence[Imported]) -> list[str]:
     if len({path.name for path in paths}) == 1 < len(set(paths)):
         paths = [path.parent for path in paths]
     common = os.path.commonpath([path.parent for path in paths])
-    found: list[str] = []
-    for path, machine in zip(paths, (imported.tests[0].machine for imported in groups), strict=True):
+    distinct: list[str] = []
+    for path, imported in zip(paths, groups, strict=True):
         file = _as_folder("-".join(path.with_name(stem(path)).relative_to(common).parts))
-        name = _as_folder(machine.host if machine.nodes == 1 else "") or file or "log"
-        choices = (name, f"{name}-{file}", f"{name}-{len(found)}")
-        found.append(next(choice for choice in choices if choice not in found))
-    return found
+        machine = imported.tests[0].machine
+        name = (machine.nodes == 1 and _as_folder(machine.hostname)) or file or "log"
+        choices = (name, f"{name}-{file}", f"{name}-{len(distinct)}")
+        distinct.append(next(choice for choice in choices if choice not in distinct))
+    return distinct
 
 
 def _as_folder(name: str) -> str:

@@ -13,9 +13,18 @@ import msgspec
 from msgspec import Meta, Struct
 
 from collbench.collectives import COLLECTIVES
-from collbench.commands.formats.imported import Hints, ImportedTest, LeftOut, Machine, UnfitRow, bus_factors, make_case
+from collbench.commands.formats.imported import (
+    ForeignMachine,
+    Hints,
+    ImportedTest,
+    LeftOut,
+    UnfitRow,
+    bus_factors,
+    make_case,
+    on_nodes,
+)
 from collbench.commands.formats.registry import Format
-from collbench.commands.formats.source import GREATEST, HEAD, LASTING, MOST_RANKS, Source, clean, span
+from collbench.commands.formats.source import GREATEST, HEAD, LASTING, MOST_RANKS, ForeignFile, clean, span
 from collbench.errors import RunFileError
 from collbench.results import Note, Reported, by_key
 
@@ -30,7 +39,7 @@ _Count = Annotated[int, Meta(ge=0, le=GREATEST)]
 _Members = dict[str, Any]
 
 
-class Line(Struct):
+class InspectorLine(Struct):
     """A line of a file; what else it may have, such as the traces of proxies, is not read."""
 
     header: _Members = {}  # the communicator
@@ -66,12 +75,12 @@ class Operation(Struct, frozen=True):
         return self.msg_size_bytes * (self.n_ranks if self.name in PER_RANK else 1)
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: ForeignFile) -> bool:
     """Whether it begins with such a line."""
     return source.text.startswith("{") and '"n_ranks"' in source.text[:HEAD]
 
 
-def read(source: Source, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read the files of one program, a test for each number of ranks and nodes; RunFileError if nothing has a time."""
     left_out = LeftOut()
     operations = list(dict.fromkeys(_operations(source.text, left_out)))  # a file may be given twice
@@ -87,11 +96,11 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         raise RunFileError(f"{source.file}: no operation with a time; give an object a line (`jq -c .`); {reasons}")
     tests: list[ImportedTest] = []
     for (ranks, nodes), alike in machines.items():
-        first, name = alike[0], f"{ranks} x unknown GPU" + (f" on {nodes} nodes" if nodes > 1 else "")
+        first, name = alike[0], f"{ranks} x unknown GPU{on_nodes(nodes)}"
         test = ImportedTest(
             tool="NCCL Inspector",
             version=clean(first.inspector_output_format_version, 20),
-            machine=Machine(ranks, name, host=clean(first.hostname, 64), nodes=nodes),
+            machine=ForeignMachine(ranks=ranks, name=name, hostname=clean(first.hostname, 64), nodes=nodes),
             results=tuple(_rows(alike, ranks, left_out)),
             complete=not source.torn,
             left_out=left_out.reasons,
@@ -103,8 +112,8 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
 
 
 def _operations(text: str, left_out: LeftOut) -> Iterator[Operation]:
-    """Yield the operations that have a time; a line without a communicator has that of the marker above."""
-    decoder, marker = msgspec.json.Decoder(Line), Line()
+    """Yield the operations that have a time."""
+    decoder, marker = msgspec.json.Decoder(InspectorLine), InspectorLine()
     for number, words in enumerate(text.splitlines()):
         try:
             line = decoder.decode(words)
@@ -114,13 +123,15 @@ def _operations(text: str, left_out: LeftOut) -> Iterator[Operation]:
                     left_out.add(f"{lost} operations that the plugin lost before it wrote them", number)
             if members := line.coll_perf or line.p2p_perf:
                 members = {key.partition("_")[2] or "name": value for key, value in members.items()}
+
+                # A line without a communicator has that of the marker above.
                 where = line if line.header else marker
                 yield _operation({**members, **where.metadata, **where.header})
         except UnfitRow as error:
             left_out.add(str(error), number)
         except (ValueError, OverflowError, RecursionError) as error:
             left_out.add(f"it is no whole record: {clean(error)}", number)
-            marker = Line()  # it may have been the next marker
+            marker = InspectorLine()  # it may have been the next marker
 
 
 def _operation(members: _Members) -> Operation:
@@ -137,8 +148,10 @@ def _operation(members: _Members) -> Operation:
         raise UnfitRow("it is not timed")
     if each.timing_source == "collective_cpu":
         raise UnfitRow("it is timed on the CPU, by its call")
-    time = each.exec_time_us / 1e6, (each.exec_time_us + 1) / 1e6  # rounded down
-    low, high = bus_factors(each.nbytes, time, None, span(each.busbw_gbs) if each.busbw_gbs else None)
+
+    # Times are rounded down to microseconds; a bandwidth of 0 is not known.
+    time = each.exec_time_us / 1e6, (each.exec_time_us + 1) / 1e6
+    low, high = bus_factors(each.nbytes, time, None, span(each.busbw_gbs or None))
     if not low <= COLLECTIVES[each.collective].bus_factor(each.n_ranks) <= high:
         raise UnfitRow("its size, time and bus bandwidth contradict each other")
     return each
@@ -148,31 +161,43 @@ def _nodes(each: Operation, hosts: dict[tuple[str, int], str]) -> int | None:
     """Return how many nodes take part, of a send or receive one or two; None where the files do not tell."""
     if each.peer is None or each.nnodes == 1:
         return each.nnodes
+    if each.nnodes == each.n_ranks:
+        return 2
     ends = {hosts.get((each.id, end)) for end in (each.rank, each.peer)}
-    return 2 if each.nnodes == each.n_ranks else None if None in ends else len(ends)
+    return None if None in ends else len(ends)
 
 
 def _rows(operations: list[Operation], ranks: int, left_out: LeftOut) -> Iterator[Reported]:
     """Yield a row for each collective and size: a sample is the time of an operation's slowest rank."""
     sizes = by_key(operations, lambda each: (each.collective, each.nbytes))
     for number, ((collective, nbytes), alike) in enumerate(sizes.items()):
-        # A send and its receive are an operation each.
+        # Each rank has a record of an operation.  A send and its receive are an operation each.
         joined = by_key(alike, lambda each: (each.id, each.name, each.sn, each.peer, each.peer is None or each.rank))
         seen = max(map(len, joined.values()))
+
+        # Only operations that as many ranks recorded as any say which rank is the slowest.
         partly = [operation for operation, by_rank in joined.items() if len(by_rank) < seen]
         if partly:
             left_out.add("operations that fewer ranks recorded than others of their size", *partly)
-        full = [by_rank for by_rank in joined.values() if len(by_rank) == seen]
-        samples = tuple(max(each.exec_time_us for each in by_rank) / 1e6 for by_rank in full)
+        slowest: list[float] = []
+        fastest: list[float] = []
+        methods: set[str] = set()
+        for by_rank in joined.values():
+            if len(by_rank) < seen:
+                continue
+            times = [each.exec_time_us / 1e6 for each in by_rank]
+            slowest.append(max(times))
+            fastest.append(min(times))
+            methods |= {clean(f"{each.algo}/{each.proto}".lower(), 40) for each in by_rank if each.algo}
         who = "the time of one rank only"
         if seen > 1:
-            fastest = median(min(each.exec_time_us for each in by_rank) / 1e6 for by_rank in full) / median(samples)
-            who = f"slowest of {seen} ranks of {ranks}, {fastest:.2f} of it on the fastest"
-        methods = {clean(f"{each.algo}/{each.proto}".lower(), 40) for by_rank in full for each in by_rank if each.algo}
+            share = median(fastest) / median(slowest)
+            who = f"slowest of {seen} ranks of {ranks}, {share:.2f} of it on the fastest"
         note = Note.of("real traffic", who, *sorted(methods), "type not said")
         dtype = "float" if COLLECTIVES[collective].reduces else "int8"
         case = make_case(COLLECTIVES[collective], nbytes, dtype, "sum", 0, ranks, in_place=False)
-        yield Reported(case, "nccl", "gpu", median(samples), STATISTIC, None, samples, {"row": number}, note=note)
+        printed = {"row": number}
+        yield Reported(case, "nccl", "gpu", median(slowest), STATISTIC, None, tuple(slowest), printed, note=note)
 
 
-FORMAT = Format(NAME, "JSON of NCCL Inspector, a file for each process", recognises, read, joins=True, order=1)
+FORMAT = Format(NAME, recognises, read, joins=True, order=1)

@@ -6,6 +6,7 @@ It has bare inf and nan, and is cut short where the program was; both are mended
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
 
@@ -26,7 +27,7 @@ from collbench.commands.formats.nccl_tests_text import AMD, AVERAGES
 from collbench.commands.formats.nccl_tests_write import JSON as NAME
 from collbench.commands.formats.nccl_tests_write import PLACES, SETTINGS, write_json
 from collbench.commands.formats.registry import Format
-from collbench.commands.formats.source import HEAD, Source, as_list, as_mapping, as_texts, clean, seconds_of, whole
+from collbench.commands.formats.source import HEAD, ForeignFile, as_list, as_mapping, as_texts, clean, seconds_of, whole
 from collbench.errors import RunFileError, UsageError
 
 LARGEST = 2**26  # characters: parsed, they take twenty times as much memory
@@ -38,7 +39,7 @@ WORDS = re.compile(STRING + r"|-?\b(?:inf(?:inity)?|nan)\b", re.DOTALL | re.IGNO
 MOST_TORN = 8  # objects inside a row that is torn
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: ForeignFile) -> bool:
     """Whether it begins as such an object does."""
     text = source.text.lstrip()[:HEAD]
     return text.startswith("{") and any(f'"{key}"' in text for key in ("nccl_version", "out_of_place", "alg_bw"))
@@ -49,7 +50,7 @@ def proper_json(text: str) -> str:
     return WORDS.sub(lambda match: match[0] if match[0][0] == '"' else "NaN", text)
 
 
-def parse(source: Source) -> tuple[Mapping[str, Any], bool, list[str]]:
+def parse(source: ForeignFile) -> tuple[Mapping[str, Any], bool, list[str]]:
     """Parse a file.
 
     Returns:
@@ -85,12 +86,14 @@ def _before_tear(text: str) -> tuple[Mapping[str, Any], list[str]]:
         except (ValueError, RecursionError):
             continue
         rest = text[end:].lstrip(", \t\r\n")
+        if not rest.startswith("{"):
+            return value, []
         line = text.count("\n", 0, len(text) - len(rest)) + 1
-        return value, [f"line {line} begins a row that is cut ({clean(rest, 40)!r})"] if rest.startswith("{") else []
+        return value, [f"line {line} begins a row that is cut ({clean(rest, 40)!r})"]
     return {}, []
 
 
-def read(source: Source, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read the one test of a file."""
     fields, is_whole, torn = parse(source)
     config = as_mapping(fields.get("config"))
@@ -99,13 +102,15 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     if not entries:
         raise RunFileError(f"{source.name}: a JSON file of nccl-tests without results")
     word = PurePath((args or [""])[0]).name
-    word = word if known_collective(word) else hints.collective or word
+    if not known_collective(word):
+        word = hints.collective or word
     if not word:
         raise UsageError(f"{source.name} does not say which collective it is of; give --op NAME")
     devices = [as_mapping(device) for device in as_list(config.get("devices"))]
     amd = any(AMD.search(clean(device.get("device_info"))) for device in devices)
     library = "rccl" if amd or "rccl" in " ".join(args[:1]) else "nccl"
     left_out = LeftOut(torn)
+
     # A list of devices may be too short.
     known = whole(writer.get("ranks")) or max(_count_ranks(config, devices), hints.ranks or 0) or None
     ranks = require_ranks(source.name, known, "it does not tell the number of ranks")
@@ -114,11 +119,16 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     settings = [setting.partition("=") for setting in as_texts(fields.get("env"))]
     environment = {name: value for name, _, value in settings}
     versions = {library: dotted_version(code)}
+
+    # An entry of the list stands for a process, in some versions for a rank.
     each = max(1, whole(config.get("nthreads")) or 1) * max(1, whole(config.get("ngpus")) or 1)
-    each = each if len(devices) * each <= ranks else 1  # an entry stands for a process, or for a rank
+    if len(devices) * each > ranks:
+        each = 1
     machine = machine_of([_device(entry, each) for entry in devices] * each, ranks, platform, versions, environment)
     is_complete = is_whole and "end_time" in fields
-    incomplete = () if is_complete else (f"incomplete: no footer after row {len(entries)}",)
+    remarks = [f"it says: {clean(error)}" for error in as_list(fields.get("errors"))]
+    if not is_complete:
+        remarks.insert(0, f"incomplete: no footer after row {len(entries)}")
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
     test = make_test(
         source.name,
@@ -132,7 +142,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         complete=is_complete,
         started=clean(fields.get("start_time") or "", 32).replace(" ", "T") or None,
         sweep={name: value for name, value in sweep.items() if value is not None},
-        remarks=(*incomplete, *(f"it says: {clean(error)}" for error in as_list(fields.get("errors")))),
+        remarks=tuple(remarks),
     )
     return [test]
 
@@ -159,17 +169,21 @@ def _rows(entries: list[Any], config: Mapping[str, Any], word: str, left_out: Le
             continue
         for place in [place for place in PLACES if isinstance(entry.get(place), Mapping)] or PLACES[:1]:
             figures = as_mapping(entry.get(place))
-            times = as_list(as_mapping(entry.get(f"{place}_per_iter")).get("times_us"))
-            samples = tuple(seconds_of(time) for time in times)
             words = {**entry, **{FIGURES[name]: figure for name, figure in figures.items() if name in FIGURES}}
-            in_place, samples = place == PLACES[1], samples if all(samples) else ()
+            samples = tuple(map(seconds_of, as_list(as_mapping(entry.get(f"{place}_per_iter")).get("times_us"))))
+            if not all(samples):
+                samples = ()
+            in_place = place == PLACES[1]
             yield row_of(words, number=at, collective=word, in_place=in_place, samples=samples, note=aggregated)
 
 
 def _statistic(args: list[str], iterations: object) -> str:
-    given = [args[at + 1] for at, word in enumerate(args[:-1]) if word in ("-a", "--average")]
-    over = AVERAGES.get(given[-1] if given else "1", "mean over ranks")
+    average = "1"
+    for option, value in pairwise(args):
+        if option in ("-a", "--average"):
+            average = value
+    over = AVERAGES.get(average, "mean over ranks")
     return f"mean of {whole(iterations) or 'some'} operations, {over}"
 
 
-FORMAT = Format(NAME, "JSON of nccl-tests and rccl-tests, -J", recognises, read, write_json, order=0)
+FORMAT = Format(NAME, recognises, read, write_json, order=0)

@@ -11,9 +11,9 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from collbench.commands.formats.commands import Context
+from collbench.commands.formats.command_lines import Context
 from collbench.commands.formats.imported import Device, dotted_version
-from collbench.commands.formats.source import Source, bare, body, cells, clean, number, plain, sizes, whole
+from collbench.commands.formats.source import ForeignFile, bare, body, cells, clean, number, plain, sizes, whole
 from collbench.datatypes import find_datatype
 from collbench.errors import UsageError
 
@@ -81,7 +81,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class TableRow:
+class LogRow:
     """The words of one row by the names of their columns."""
 
     stamp: str  # date and time (-S), or an empty text
@@ -96,8 +96,7 @@ def read_header(words: list[str], above: str = "") -> Columns | None:
     if not any("algbw" in word for word in words):
         return None
     milliseconds = "bytes" in words and "n" in words
-    words = [MARKS.sub("", word) or word for word in (UNITS.sub("", word) for word in words)]
-    words = [OTHER_NAMES.get(word, "#wrong" if word.startswith("#w") else word) for word in words if word]
+    words = [_column(word) for word in words if UNITS.sub("", word)]
     if not {"size", "type", "algbw"} <= set(words) or not set(words) & set(TIMES):
         return None
     words = words[words.index("size") :]
@@ -119,13 +118,22 @@ def read_header(words: list[str], above: str = "") -> Columns | None:
     return Columns(case, tuple(map(tuple, places)), tuple(appended), in_place_first, unit)
 
 
+def _column(word: str) -> str:
+    """Return the name of a column without marks and units, as today's versions have it."""
+    word = UNITS.sub("", word)
+    word = MARKS.sub("", word) or word
+    if word.startswith("#w"):  # the end of the line may be cut
+        return "#wrong"
+    return OTHER_NAMES.get(word, word)
+
+
 def names_columns(line: str) -> bool:
     """Whether a line is one of those that head a table: the places, the names of the columns, and their units."""
     text = body(line)
     return HEADER.search(text) is not None or read_header(text.split()) is not None
 
 
-def read_row(line: str, columns: Columns | None) -> TableRow | None:
+def read_row(line: str, columns: Columns | None) -> LogRow | None:
     """Return the row that a line is, or None; the name of the operation may be missing, as for hypercube."""
     if not columns:
         return None
@@ -133,12 +141,14 @@ def read_row(line: str, columns: Columns | None) -> TableRow | None:
     starts = [match.start() for match in START.finditer(text)]
     if len(starts) > 1:
         return None
-    words = [plain(word) for word in text[starts[0] if starts else 0 :].split()]
+    words = [plain(word) for word in text[min(starts, default=0) :].split()]
     for variant in _variants(columns):
         if len(words) < variant.width:
             continue
         row = _row(stamp, words[-variant.width :], variant)
-        if not row and starts and not any(map(_is_number, words[variant.width :])):  # a remark stands behind the row
+
+        # From the left only where the row is known to begin there, and a remark without numbers follows it.
+        if not row and starts and not any(map(_is_number, words[variant.width :])):
             row = _row(stamp, words[: variant.width], variant)
         if row:
             row.case.setdefault("redop", "")
@@ -147,21 +157,29 @@ def read_row(line: str, columns: Columns | None) -> TableRow | None:
 
 
 def _variants(columns: Columns) -> list[Columns]:
-    variants = [columns] if columns.appended else [replace(columns, appended=APPENDED), columns]
+    """Return the columns that rows below a header may have, the longest first."""
+    variants = [columns]
+    if not columns.appended:
+        variants.insert(0, replace(columns, appended=APPENDED))
     if "redop" in columns.case:
         without = tuple(name for name in columns.case if name != "redop")
         variants += [replace(variant, case=without) for variant in variants]
     return variants
 
 
-def _row(stamp: str, words: list[str], columns: Columns) -> TableRow | None:
+def _row(stamp: str, words: list[str], columns: Columns) -> LogRow | None:
+    """Return the row of these words; None if one of them cannot be in its column."""
     rest = iter(words)
-    case = {name: next(rest) for name in columns.case}
-    places = tuple({name: next(rest) for name in place} for place in columns.places)
-    appended = {name: next(rest) for name in columns.appended}
-    meant = sizes(case["size"])
-    share = share_of(case) if len(meant) > 1 else 0
-    case["size"] = next((str(size) for size in meant if not share or size % share == 0), "")
+    case, *places, appended = (
+        dict(zip(names, rest, strict=False)) for names in (columns.case, *columns.places, columns.appended)
+    )
+
+    # Of what a size with a unit may mean, its count and type tell which.
+    meanings = sizes(case["size"])
+    share = share_of(case)
+    if len(meanings) > 1 and share:
+        meanings = [size for size in meanings if size % share == 0]
+    case["size"] = str(next(iter(meanings), ""))
     plausible = (
         case["size"]
         and whole(case.get("count", "0")) is not None
@@ -172,7 +190,7 @@ def _row(stamp: str, words: list[str], columns: Columns) -> TableRow | None:
         and not any((number(place.get("#wrong", "")) or 0) % 1 for place in places)
         and (not appended or appended["algo"][:1].isalpha())
     )
-    return TableRow(stamp, case, places, appended) if plausible else None
+    return LogRow(stamp, case, tuple(places), appended) if plausible else None
 
 
 def share_of(case: Mapping[str, str]) -> int:
@@ -207,15 +225,15 @@ def looks_like_row(line: str) -> bool:
 
 def without_log(line: str, context: Context) -> str:
     """Return a line without NCCL's, which may begin inside it and is taken in by `context`."""
-    places = [line.find(level) for level in LEVELS]
-    at = min((place for place in places if place >= 0), default=-1)
-    if at < 0:
+    begins = [at for at in map(line.find, LEVELS) if at >= 0]
+    if not begins:
         return line
+    at = min(begins)
     context.take_log(line[at:])
     if row := START.search(line, at):  # behind NCCL's line, which was not ended
         return line[row.start() :]
     loggers = [match.start() for match in LOGGER.finditer(line, 0, at)]
-    return line[: loggers[-1] if loggers else at]
+    return line[: max(loggers, default=at)]
 
 
 @dataclass
@@ -225,7 +243,7 @@ class LogSection:
     columns: Columns | None = None
     heads: str = ""  # the last line above the names of the columns, which names the places
     devices: list[Device] = field(default_factory=list)
-    rows: list[TableRow] = field(default_factory=list)
+    rows: list[LogRow] = field(default_factory=list)
     bad: list[tuple[int, str]] = field(default_factory=list)  # lines that are rows in part
     said: list[str] = field(default_factory=list)  # errors that it tells, for the user
     tool: str = "nccl-tests"
@@ -265,14 +283,11 @@ class LogSection:
             self.tool, self.version = match[1].lower(), match[2]
             self.library = dotted_version(int((match[3] or "0")[:9]))
         elif match := PROGRAM_LINE.search(text):
-            first = self.program if match[1] == "concluded" else ""
-            contradicts = first not in ("", match[2])
-            self.said += [f"its first line says {clean(first, 40)}, its last {clean(match[2], 40)}"] * contradicts
-            self.program = first or match[2]
+            self._take_program(match[2], is_last=match[1] == "concluded")
         elif SETTINGS.search(text):
             text = text.replace("Blocking Enabled", "blocking: 1")
-            found = {SETTING[name.lower()]: int(value) for name, value in OPTION.findall(text)}
-            self.settings = self.above.options | self.settings | found
+            told = {SETTING[name.lower()]: int(value) for name, value in OPTION.findall(text)}
+            self.settings = self.above.options | self.settings | told
         elif match := DEVICE.search(text):
             rank, group, host, device, bus_id, name = match.groups()
             host, name = clean(host or "", 64), clean(name, 64)
@@ -285,8 +300,14 @@ class LogSection:
             return not text or bool(END.search(text) or OTHER_LINES.search(text))
         return True
 
+    def _take_program(self, name: str, is_last: bool) -> None:
+        if not is_last or not self.program:
+            self.program = name
+        elif self.program != name:
+            self.said.append(f"its first line says {clean(self.program, 40)}, its last {clean(name, 40)}")
 
-def sections(source: Source) -> Iterator[LogSection]:
+
+def sections(source: ForeignFile) -> Iterator[LogSection]:
     """Yield the tests of a log, in order; a section without columns holds no table."""
     section, context = LogSection(), Context()
     for line_number, raw in source.lines():
@@ -298,13 +319,19 @@ def sections(source: Source) -> Iterator[LogSection]:
         if row:
             section.rows.append(row)
             context.used = True
+
+        # A line of the test itself: behind rows it belongs to the footer, or the next test begins with it.
         elif not begins and LogSection().take(line):
             if section.begun and not _stands_below_rows(line):
                 yield section
                 section = _section_below(section, context, alike=names_columns(line) and context.used)
-            if not section.begun:  # later lines count, above all their command
-                section.above = copy(context)  # with the same facts, which later lines of NCCL add to
+
+            # Until the first row the latest command counts.  The copy shares its facts, to which NCCL's lines add.
+            if not section.begun:
+                section.above = copy(context)
             section.take(line)
+
+        # What looks like a row and is none is counted; all else is of other programs.
         elif begins or (section.columns and not section.ended and looks_like_row(line)):
             section.bad.append((line_number, line))
         else:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from collbench.collectives import Collective, of_nccl_tests
 from collbench.commands.formats.imported import (
     Fitting,
+    ForeignMachine,
     ForeignRow,
     Hints,
     ImportedTest,
     LeftOut,
-    Machine,
     UnfitRow,
     known_collective,
     machine_of,
@@ -33,14 +33,14 @@ from collbench.commands.formats.nccl_tests_log import (
 from collbench.commands.formats.nccl_tests_write import TEXT as NAME
 from collbench.commands.formats.nccl_tests_write import write_text
 from collbench.commands.formats.registry import Format
-from collbench.commands.formats.source import HEAD, Source, body, clean, count, number, streams, whole
+from collbench.commands.formats.source import HEAD, ForeignFile, body, clean, count, number, streams, whole
 from collbench.errors import RunFileError, UsageError
 
 AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}  # -a
 AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: ForeignFile) -> bool:
     """Whether there is a table of nccl-tests, or the lines above one."""
     head = source.text[:HEAD]
     if VERSION.search(head) or SETTINGS.search(head) or PROGRAM_LINE.search(head):
@@ -48,22 +48,24 @@ def recognises(source: Source) -> bool:
     return any("algbw" in line and read_header(body(line).split()) for _, line in source.lines())
 
 
-def read(source: Source, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read every test of a log."""
-    parts = streams(source, START)
-    found = [replace(section, prefix=prefix) for prefix, part in parts for section in sections(part) if section.begun]
-    if not found:
+    begun: list[LogSection] = []
+    for prefix, part in streams(source, START):
+        begun += [replace(section, prefix=prefix) for section in sections(part) if section.begun]
+    if not begun:
         raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
-    filled = [section for section in found if section.rows]
-    silent = [section for section in filled if not section.says_ranks]
+    filled = [section for section in begun if section.rows]
+    all_say_ranks = all(section.says_ranks for section in filled)
     tests: list[ImportedTest] = []
     errors: list[UsageError] = []
-    for section in found:
+    for section in begun:
+        # The user's number of ranks is for the tables that do not say theirs.
+        its_hints = replace(hints, ranks=None) if section.says_ranks and not all_say_ranks else hints
+        if tests and tests[-1].results:
+            section.ranks_above = tests[-1].machine.ranks
         try:
-            # The user's number of ranks is for the tables that do not say theirs.
-            own = hints if section in silent or not silent else replace(hints, ranks=None)
-            section.ranks_above = tests[-1].machine.ranks if tests and tests[-1].results else 0
-            tests.append(_read_test(source, section, own, alone=len(filled) < 2))
+            tests.append(_read_test(source, section, its_hints, alone=len(filled) < 2))
         except UsageError as error:  # the other tests are read without this one
             errors.append(error)
             tests.append(_without_rows(f"{len(section.rows)} rows: {error}"))
@@ -72,29 +74,29 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     return tests
 
 
-def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool) -> ImportedTest:
+def _read_test(source: ForeignFile, section: LogSection, hints: Hints, *, alone: bool) -> ImportedTest:
     left_out = LeftOut(f"line {at} is no whole row ({clean(line, 40)!r})" for at, line in section.bad)
     if not section.rows:
         return _without_rows(*left_out.reasons)
     said = _said_ranks(section, hints)
     try:
-        collective = _find_collective(source.name, section, hints, said[0] if said else None, alone=alone)
+        collective = _find_collective(source.name, section, hints, next(iter(said), None), alone=alone)
     except UnfitRow as error:
         left_out.add(str(error), *range(len(section.rows)))
         return _without_rows(*left_out.reasons)
     rows = list(_rows(section, collective))
     ranks = _find_ranks(source.name, section, said, rows, collective)
-    implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
+    library = _library(section)
+    implementation, platform, _ = section.exported or (library, "gpu", ranks)
     distinct = {(device.group, device.rank): device for device in section.devices}
-    versions = {_library(section): section.above.library or section.library, section.tool: clean(section.version)}
+    versions = {library: section.above.library or section.library, section.tool: clean(section.version)}
     machine = machine_of(list(distinct.values()), ranks, platform, versions, section.above.environment)
-    machine = replace(machine, racks=len(section.above.fabrics))
     over = AVERAGES.get(str(section.above.options.get("average")), "mean over ranks, unless -a said otherwise")
     layout = {"log": section.above.facts, "prefix": clean(section.prefix)}
     return make_test(
         source.name,
         rows,
-        machine,
+        replace(machine, racks=len(section.above.fabrics)),
         left_out,
         implementation=implementation,
         statistic=f"mean of {section.settings.get('iters', 'some')} operations, {over}",
@@ -109,67 +111,77 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
 
 
 def _without_rows(*left_out: str) -> ImportedTest:
-    return ImportedTest(machine=Machine(1, "unknown"), results=(), left_out=left_out)
+    return ImportedTest(machine=ForeignMachine(ranks=1, name="unknown"), results=(), left_out=left_out)
 
 
 def _said_ranks(section: LogSection, hints: Hints) -> list[int]:
-    """Return the numbers of ranks that a list of ranks, the user and the command say; the first counts most.
-
-    Lists are trimmed and never too long, so the highest rank counts, or more that the user or the command says.  Where
-    the communicator was split, ranks are numbered across the groups, and only a whole list tells how many a group has.
-    """
+    """Return the numbers of ranks that a list of ranks, the user and the command say; the first counts most."""
     per_process = section.settings.get("threads", 1) * section.settings.get("gpus", 1)
     groups = {device.group for device in section.devices}
     numbers = {device.rank for device in section.devices}
-    given = hints.ranks or 0
+    hinted = hints.ranks or 0
     if section.exported:
         return [section.exported[2]]
+
+    # Lists are trimmed and never too long: the highest rank counts, or more that the user or the command says.
     if len(groups) == 1:
         listed = max(max(numbers) + 1, per_process)
+        if section.bare:
+            return [hinted, section.ranks_above or listed]
         copies = len(numbers) < len(section.devices)  # of the test, which ran side by side
-        counts = not (copies or section.stale or given >= listed)  # whether the command may know of more
-        most = max(listed, given, (section.above.ranks or 0) * counts)
-        return [given, section.ranks_above or listed] if section.bare else [most, 0 if given else listed]
+        if hinted >= listed:
+            return [hinted]
+        started = 0 if copies or section.stale else section.above.ranks or 0
+        return [max(listed, started), 0 if hinted else listed]
+
+    # In a split communicator ranks are numbered across the groups: only a whole list tells how many a group has.
     if groups and len(numbers) == max(numbers) + 1:
         first = section.devices[0].group
-        return [given, len({device.rank for device in section.devices if device.group == first})]
-    started = section.above.ranks or (0 if groups or per_process == 1 or section.above.launched else per_process)
-    said = given, section.ranks_above if section.bare else 0, started
-    return [ranks for ranks in said if ranks]
+        return [hinted, len({device.rank for device in section.devices if device.group == first})]
+
+    # A process that no launcher started is alone.
+    started = section.above.ranks or 0
+    if not (started or groups or section.above.launched) and per_process > 1:
+        started = per_process
+    above = section.ranks_above if section.bare else 0
+    return [ranks for ranks in (hinted, above, started) if ranks]
 
 
 def _find_ranks(name: str, section: LogSection, said: list[int], rows: list[ForeignRow], collective: Collective) -> int:
-    """Return the first number of ranks that is said and fits the rows, or that which the rows alone leave.
-
-    What stands above an earlier table says little of a bare one: the rows decide.
-    """
+    """Return the first number of ranks that is said and fits the rows, or that which the rows alone leave."""
     fitting = Fitting(rows, collective)
-    of_rows = (_shares(section) if collective.sharded else fitting.only) or 0
-    known = [*said, of_rows] if section.bare or not said else said
-    known = [ranks for ranks in known if ranks]
-    ranks = next(filter(fitting.allows, known), known[0] if known else None)
-    why = "it lists no ranks" + (f"; most rows are of {fitting.best[0]}" if len(fitting.best) == 1 else "")
-    return require_ranks(name, ranks, why)
+    candidates = [ranks for ranks in said if ranks]
+
+    # What stands above an earlier table says little of a bare one: the rows decide.
+    of_rows = _shares(section) if collective.sharded else fitting.only
+    if of_rows and (section.bare or not said):
+        candidates.append(of_rows)
+    candidates.sort(key=fitting.allows, reverse=True)
+    why = "it lists no ranks"
+    if len(fitting.best) == 1:
+        why += f"; most rows are of {fitting.best[0]}"
+    return require_ranks(name, next(iter(candidates), None), why)
 
 
 def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | None, *, alone: bool) -> Collective:
     """Return the collective of a test: by its own word, its command line, the user's word, or the columns of its table.
 
-    What stands above an earlier table says less of a bare one than the user.  UsageError if nothing tells the
-    collective, or the user's word does not fit the table; UnfitRow if its own does not, or is not known.
+    UsageError if nothing tells the collective, or the user's word does not fit the table; UnfitRow if its own does not.
     """
     reduces = section.rows[-1].case["redop"] not in ("", "none")
     exchanged = reduces and _counted_once(section)
     programs = () if section.bare and exchanged else section.above.programs
     commands = [word for word in dict.fromkeys(programs) if _fits(known_collective(word), section, ranks)]
+
+    # What stands above an earlier table says less of a bare one than the user does.
     fits = _fits(known_collective(hints.collective), section, ranks)
     hinted = hints.collective and not section.program and (alone or not commands or (section.bare and fits))
     word = hints.collective if hinted else section.program
 
+    # Nobody says it: the columns of the table decide, if they are those of one collective alone.
     if not word:
-        alike = [one for one in of_nccl_tests() if (one.name == "sendrecv" if exchanged else one.reduces == reduces)]
-        fitting = commands or [one.name for one in alike if _fits(one, section, ranks)]
-        if len(fitting) > 1 or not (commands or (fitting and (section.bare or not section.above.programs))):
+        fitting = commands or list(_named_by_columns(section, ranks, reduces, exchanged))
+        if len(fitting) != 1 or not (commands or section.bare or not section.above.programs):
             choices = f"; {', '.join(fitting)} would fit" if fitting else ""
             raise UsageError(f"{name} does not say which collective it is of{choices}; give --op NAME")
         word = fitting[0]
@@ -183,6 +195,14 @@ def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | 
     raise UnfitRow(why)
 
 
+def _named_by_columns(section: LogSection, ranks: int | None, reduces: bool, exchanged: bool) -> Iterator[str]:
+    """Yield the collectives of nccl-tests whose columns these may be."""
+    for collective in of_nccl_tests():
+        alike = collective.name == "sendrecv" if exchanged else collective.reduces == reduces
+        if alike and _fits(collective, section, ranks):
+            yield collective.name
+
+
 def _fits(collective: Collective | None, section: LogSection, ranks: int | None) -> bool:
     """Whether the columns of a table may be those of a collective; of one that is not here nobody knows."""
     if not collective:
@@ -193,14 +213,19 @@ def _fits(collective: Collective | None, section: LogSection, ranks: int | None)
         return False
     if collective.rooted != (int(case.get("root", "-1")) >= 0):
         return False
-    shares = None if ranks == 1 else _shares(section)
+    if ranks == 1:
+        return True
+    shares = _shares(section)
     return shares is None or collective.sharded == (shares > 1)
 
 
 def _counted_once(section: LogSection) -> bool:
     """Whether wrong elements were counted out of place only, as in tests of what is not done in place."""
-    counted = [tuple(number(place.get("#wrong", "")) is not None for place in row.places) for row in section.rows]
-    return all(places == (True, False) for places in counted)
+    for row in section.rows:
+        counted = [number(place.get("#wrong", "")) is not None for place in row.places]
+        if counted != [True, False]:
+            return False
+    return True
 
 
 def _shares(section: LogSection) -> int | None:
@@ -216,15 +241,20 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
     if not columns:
         return
     together, groups = section.settings.get("aggregated", 1), len({device.group for device in section.devices})
-    of_all = [f"{together} operations aggregated in a group (-m)"] if together > 1 else []
-    of_all += [f"{groups} groups at once"] if groups > 1 else []
+    of_all = []
+    if together > 1:
+        of_all.append(f"{together} operations aggregated in a group (-m)")
+    if groups > 1:
+        of_all.append(f"{groups} groups at once")
     for at, row in enumerate(section.rows):
-        printed = row.appended | ({"timestamp": row.stamp} if row.stamp else {})
+        printed = dict(row.appended)
+        if row.stamp:
+            printed["timestamp"] = row.stamp
         places = [place for place, words in enumerate(row.places) if set(map(str.upper, words.values())) != {"N/A"}]
         for place in places or [0]:
-            words = row.case | row.places[place]
-            error = words.get("error", "")
-            notes = [*of_all, f"largest error {error}"] if number(error.rstrip("*")) else of_all
+            words, notes = row.case | row.places[place], list(of_all)
+            if number(words.get("error", "").rstrip("*")):
+                notes.append(f"largest error {words['error']}")
             if columns.unit != 1e-6:  # of 2015, when not every algbw was size over time
                 del words["algbw"]
             yield row_of(
@@ -251,8 +281,9 @@ def _wrong(words: dict[str, str]) -> int | None:
 
 
 def _library(section: LogSection) -> str:
-    """Whose collectives were timed; the layouts are the same."""
+    """Return whose collectives were timed."""
     columns = section.columns
+    # The layouts are the same but for what rccl-tests alone prints.
     hip = columns and (columns.appended or any("hipevt" in place for place in columns.places))
     amd = any(AMD.search(device.name) for device in section.devices[:1])
     return "rccl" if section.tool == "rccl-tests" or hip or amd else "nccl"
@@ -275,4 +306,4 @@ def _remarks(section: LogSection, collective: Collective, ranks: int, hints: Hin
     yield from section.said
 
 
-FORMAT = Format(NAME, "text of nccl-tests and rccl-tests", recognises, read, write_text, among=True, order=5)
+FORMAT = Format(NAME, recognises, read, write_text, among=True, order=5)

@@ -13,7 +13,6 @@ from collbench.cases import Case
 from collbench.collectives import Collective, of_nccl_tests
 from collbench.commands.formats.exported import Exported, ExportSelection, mean_seconds, rates, wrong_elements
 from collbench.commands.formats.source import clean, number, whole
-from collbench.datatypes import NONE
 from collbench.errors import UsageError
 from collbench.results import Observed, Prediction, Reported
 from collbench.runfile.header import ForeignTest, Header
@@ -71,7 +70,7 @@ Places = tuple[Observed | None, ...]
 
 
 @dataclass(frozen=True)
-class Part:
+class ExportedTest:
     """One test: its rows in order, and what was noted of it if another tool ran it."""
 
     test: ForeignTest
@@ -87,26 +86,28 @@ class Part:
 
 
 def settings(header: Header, ranks: int, sizes: Sequence[int], **known: int) -> dict[str, Any]:
-    """Return the options with which nccl-tests would have run a test, by the keys of its JSON.
+    """Return the options with which nccl-tests would have run a test of these sizes, by the keys of its JSON.
 
-    Args:
-        header: That of the run; what it does not know is as usual.
-        ranks: Of the test.  Without an outside launcher, one command started all of them.
-        sizes: Bytes of the rows, ascending.
-        known: Options that are known otherwise, by the same keys.
-
+    What neither the header nor `known` says is as usual.
     """
     requested, sampling = header.sweep.asked, header.sweep.sampling
+    step: dict[str, float] = {"step_factor": 2.0}
+    if in_bytes := whole(requested.get("step")):
+        step = {"step_bytes": in_bytes}
+    elif factor := number(requested.get("factor")):
+        step = {"step_factor": round(factor, 2)}
+    elif len(sizes) > 1 and sizes[0]:
+        step = {"step_factor": round(sizes[1] / sizes[0], 2)}
+
+    # Without an outside launcher, one command started all ranks.
+    warmup = whole(sampling.get("warmup"))
     launched = header.processes or header.imported.tool or any(gpu.host for gpu in header.topology.gpus)
-    step, warmup = whole(requested.get("step")), whole(sampling.get("warmup"))
-    usual_factor = sizes[1] / sizes[0] if len(sizes) > 1 and sizes[0] else 2.0
-    factor = round(number(requested.get("factor")) or usual_factor, 2)
     return {
         "nthreads": 1,
         "ngpus": 1 if launched else ranks,
         "minimum_bytes": whole(requested.get("first")) or sizes[0],
         "maximum_bytes": whole(requested.get("last")) or sizes[-1],
-        **({"step_bytes": step} if step else {"step_factor": factor}),
+        **step,
         "warmup_iters": 1 if warmup is None else warmup,
         "iterations": 0,
         "aggregated_iterations": 1,
@@ -115,7 +116,7 @@ def settings(header: Header, ranks: int, sizes: Sequence[int], **known: int) -> 
     } | known
 
 
-def _settings_of(part: Part, selection: ExportSelection) -> dict[str, Any]:
+def _settings_of(part: ExportedTest, selection: ExportSelection) -> dict[str, Any]:
     sizes = sorted({result.case.nbytes for result in part.results})
     checked = all(wrong_elements(result) is not None for result in part.results)
     samples = min(len(result.times) for result in part.results)
@@ -131,36 +132,40 @@ def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
     """Return the device of each rank, by the names of nccl-tests' JSON; what the run file does not say is 0."""
     topology = header.topology
     known = topology.gpus or topology.sockets or (Gpu(),)
-    kind = re.fullmatch(r"\d{1,9} x ([^+]*?)(?: on \d+ nodes)?", topology.name)  # `8 x NVIDIA H100 on 2 nodes`
-    name = kind[1] if kind else topology.name or "unknown"
+    name = re.sub(r"^\d{1,9} x ([^+]*?)(?: on \d+ nodes)?$", r"\1", topology.name)  # `8 x NVIDIA H100 on 2 nodes`
     seen, numbers = Counter[str](), []
     for device in known:
         numbers.append(seen[device.host])
         seen[device.host] += 1
-    places = [place if 0 <= place < len(known) else 0 for place in topology.places]
+
     # An imported run has no names of hosts, only how many ranks each had.
     hosts = topology.uneven or (ranks // max(1, topology.nodes),) * topology.nodes
-    owners = [f"-{host}" for host, count in enumerate(hosts) for _ in range(count)] if len(hosts) > 1 else []
+    owners = [""] * ranks
+    if len(hosts) > 1 and sum(hosts) == ranks:
+        owners = [f"-{host}" for host, count in enumerate(hosts) for _ in range(count)]
+    trimmed = header.imported.tool and not topology.nodes
     listed = []
-    for rank in range(topology.listed if header.imported.tool and not topology.nodes else ranks):
-        at = places[rank] if rank < len(places) else rank % len(known)
-        owner = owners[rank] if len(owners) == ranks and not known[at].host else ""
+    for rank in range(topology.listed if trimmed else ranks):
+        at = rank % len(known)
+        if rank < len(topology.places):
+            at = topology.places[rank] if 0 <= topology.places[rank] < len(known) else 0
+        host = clean(known[at].host or header.environment.host or "unknown", 64).replace(" ", "_")
         bus = re.fullmatch(r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]", known[at].bus_id)
         listed.append(
             {
                 "rank": rank,
                 "group": 0,
                 "pid": 0,
-                "hostname": clean(known[at].host or header.environment.host or "unknown", 64).replace(" ", "_") + owner,
+                "hostname": host if known[at].host else host + owners[rank],
                 "device": numbers[at],
                 "device_hex": bus[1] if bus else "0000:00:00",
-                "device_info": clean(known[at].name or name, 64),
+                "device_info": clean(known[at].name or name or "unknown", 64),
             }
         )
     return listed
 
 
-def parts(selection: ExportSelection) -> list[Part]:
+def exported_tests(selection: ExportSelection) -> list[ExportedTest]:
     """Return the results that nccl-tests has a program for, as its tests; UsageError if there are none."""
     tests = {str(number): test for number, test in enumerate(selection.header.imported.tests)}
     rows_of: dict[Hashable, dict[Hashable, list[Observed | None]]] = {}
@@ -171,17 +176,18 @@ def parts(selection: ExportSelection) -> list[Part]:
         if reason or isinstance(result, Prediction):
             selection.left_out[reason] += 1
             continue
-        case, printed = result.case, result.printed if isinstance(result, Reported) else {}
+        case, printed = result.case, _printed(result)
         number = str(printed.get("test"))
         key = (number, case.collective.name, case.ranks, result.implementation, result.platform)
         test_of[key] = tests.get(number, ForeignTest())
+
         # Both places of a case stand side by side; a repetition becomes another row.
         seen[key, case] += 1
         row = replace(case, in_place=False), str(printed.get("row", seen[key, case]))
         rows_of.setdefault(key, {}).setdefault(row, [None, None])[case.in_place] = result
     if not rows_of:
         raise UsageError(f"nothing to export: {', '.join(selection.left_out)}; choose --to csv")
-    return [Part(test_of[key], tuple(map(tuple, rows.values()))) for key, rows in rows_of.items()]
+    return [ExportedTest(test_of[key], tuple(map(tuple, rows.values()))) for key, rows in rows_of.items()]
 
 
 def _unfit(result: Exported) -> str:
@@ -201,11 +207,11 @@ def _unfit(result: Exported) -> str:
 
 def write_text(selection: ExportSelection) -> str:
     """Write the text of a log with every test."""
-    lines = [line for part in parts(selection) for line in _text_of(part, selection)]
+    lines = [line for part in exported_tests(selection) for line in _text_of(part, selection)]
     return "\n".join(lines) + "\n"
 
 
-def _text_of(part: Part, selection: ExportSelection) -> Iterator[str]:
+def _text_of(part: ExportedTest, selection: ExportSelection) -> Iterator[str]:
     first, collective = part.results[0], part.results[0].case.collective
     yield signature(first.implementation, first.platform, first.case.ranks)
     yield from opening(collective, _settings_of(part, selection), selection.header, first.case.ranks)
@@ -242,8 +248,8 @@ def opening(collective: Collective, options: Mapping[str, Any], header: Header, 
 def row(case: Case, places: Iterable[Observed | None]) -> str:
     """Write both places of a row, side by side; a missing place has no numbers."""
     places = list(places)
-    said = [clean(place.printed.get("redop", ""), 12) for place in places if isinstance(place, Reported)]
-    redop = next(filter(None, said), case.redop.name if case.redop is not NONE else "none")
+    said = (clean(_printed(place).get("redop", ""), 12) for place in places)
+    redop = next(filter(None, said), case.redop.name)
     start = f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {_root(case):>6d}"
     return start + "".join(map(_place, places))
 
@@ -252,18 +258,27 @@ def _root(case: Case) -> int:
     return case.root if case.collective.rooted else -1
 
 
+def _printed(result: Observed | None) -> Mapping[str, Any]:
+    """Return the words that another tool printed of a result."""
+    return result.printed if isinstance(result, Reported) else {}
+
+
 def _place(result: Observed | None) -> str:
     """Write one place in the words that it was printed with, or from its numbers, which may lack a time."""
-    words = result.printed if isinstance(result, Reported) else {}
+    words = _printed(result)
+    time = algbw = busbw = wrong = "N/A"
     if words.keys() >= {"time", "algbw", "busbw", "#wrong"}:
         time, algbw, busbw, wrong = (clean(words[name], 12) for name in ("time", "algbw", "busbw", "#wrong"))
-        return f"  {time:>7}  {algbw:>6}  {busbw:>6}{'    N/A' if wrong == 'N/A' else f'  {wrong:>6}'}"
-    seconds, elements = (mean_seconds(result), wrong_elements(result)) if result else (0.0, None)
-    bad = "    N/A" if elements is None else f"  {elements:6g}"
-    if not result or seconds <= 0:
-        return f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}{bad}"
-    speeds = rates(result)
-    return f"  {shrunk(seconds * 1e6, 7):>7}  {shrunk(speeds[0], 6):>6}  {shrunk(speeds[1], 6):>6}{bad}"
+    elif result:
+        elements = wrong_elements(result)
+        if elements is not None:
+            wrong = f"{elements:g}"
+        if mean_seconds(result) > 0:
+            time = shrunk(mean_seconds(result) * 1e6, 7)
+            algbw, busbw = (shrunk(rate, 6) for rate in rates(result))
+    # nccl-tests' own N/A is a character narrower.
+    wrong = f"{wrong:>7}" if wrong == "N/A" else f"  {wrong:>6}"
+    return f"  {time:>7}  {algbw:>6}  {busbw:>6}{wrong}"
 
 
 def average(results: Iterable[Observed]) -> float:
@@ -287,7 +302,7 @@ def footer(collective: Collective, results: Sequence[Observed], verdict: str = "
 
 def write_json(selection: ExportSelection) -> str:
     """Write one JSON object of version 3, which holds the first test."""
-    part, *others = parts(selection)
+    part, *others = exported_tests(selection)
     for other in others:
         selection.left_out[f"{JSON} holds one test, and {TEXT} all"] += len(other.results)
     first, header, options = part.results[0], selection.header, _settings_of(part, selection)
@@ -319,24 +334,25 @@ def write_json(selection: ExportSelection) -> str:
 def _entry(places: Places) -> dict[str, Any]:
     result = next(filter(None, places))
     case = result.case
-    entry: dict[str, Any] = {
+    return {
         "size": case.nbytes,
         "count": case.block,
         "type": case.dtype.name,
         "redop": case.redop.name,
         "root": f"{_root(case):6d}",
+        **{name: _figures(place) for name, place in zip(PLACES, places, strict=True)},
+        "actual_iterations": len(result.times),
+        "experiment_name": "",
     }
-    for name, place in zip(PLACES, places, strict=True):
-        entry[name] = _figures(place) if place else None
-    return entry | {"actual_iterations": len(result.times), "experiment_name": ""}
 
 
-def _figures(result: Observed) -> dict[str, Any]:
+def _figures(result: Observed | None) -> dict[str, Any] | None:
     """Microseconds and GB/s with six decimals; "nan" where there is no time."""
-    elements = wrong_elements(result)
-    wrong = None if elements is None else float(elements)
-    if mean_seconds(result) <= 0:
-        return {"time": "nan", "alg_bw": "nan", "bus_bw": "nan", "nwrong": wrong}
-    algbw, busbw = rates(result)
-    time = round(mean_seconds(result) * 1e6, 6)
-    return {"time": time, "alg_bw": round(algbw, 6), "bus_bw": round(busbw, 6), "nwrong": wrong}
+    if not result:
+        return None
+    figures: dict[str, Any] = dict.fromkeys(("time", "alg_bw", "bus_bw"), "nan")
+    if mean_seconds(result) > 0:
+        values = mean_seconds(result) * 1e6, *rates(result)
+        figures = {name: round(value, 6) for name, value in zip(figures, values, strict=True)}
+    wrong = wrong_elements(result)
+    return figures | {"nwrong": None if wrong is None else float(wrong)}

@@ -14,7 +14,7 @@ from collbench.commands.formats.imported import Device, Hints, ImportedTest, Lef
 from collbench.commands.formats.registry import Format
 from collbench.commands.formats.source import (
     HEAD,
-    Source,
+    ForeignFile,
     as_list,
     as_mapping,
     as_texts,
@@ -34,12 +34,12 @@ BUFFER = 512 << 20  # bytes, its default (-b 512), which no version writes
 ASSUMED = f"sizes are taken to be {BUFFER >> 20} MiB, the default of -b: only rates are written"
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: ForeignFile) -> bool:
     """Whether such an object begins in it; warnings may stand above."""
     return START.search(source.text[:HEAD]) is not None
 
 
-def read(source: Source, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read the objects of a file, a test each."""
     tests, end = [], 0
     while begin := START.search(source.text, end):
@@ -54,8 +54,8 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
 
 
 def _test(top: Mapping[str, Any]) -> ImportedTest:
-    found = filter(None, map(DEVICE.match, as_texts(top.get("GPU Device list"))))
-    devices = [Device(at, clean(name[2] or "", 64), clean(name[1], 64)) for at, name in enumerate(found)]
+    gpus = filter(None, map(DEVICE.match, as_texts(top.get("GPU Device list"))))
+    devices = [Device(at, clean(gpu[2] or "", 64), clean(gpu[1], 64)) for at, gpu in enumerate(gpus)]
     cuda = whole(top.get("CUDA Runtime Version")) or 0
     versions = {"cuda": f"{cuda // 1000}.{cuda % 1000 // 10}", "driver": clean(top.get("Driver Version", ""))}
     rows: list[Reported] = []
@@ -76,31 +76,36 @@ def _test(top: Mapping[str, Any]) -> ImportedTest:
 
 
 def _slowest_pair(test: Mapping[str, Any], at: int) -> Reported:
-    """Return the slowest pair of a test of copies between two GPUs; UnfitRow if it is another, or a pair has no rate.
-
-    Pairs that cannot reach each other, N/A, are no pairs.
-    """
+    """Return the slowest pair of a test of copies between two GPUs; UnfitRow if a pair has no rate."""
     name, lines = clean(test.get("name"), 60), list(map(as_list, as_list(test.get("bandwidth_matrix"))))
-    last = lines[-len(lines[-1]) :] if lines else []
-    cells = [(cell, a, b) for a, line in enumerate(last) for b, cell in enumerate(line) if a != b and cell != "N/A"]
+    # Of several matrices the last is the total.  GPUs that cannot reach each other, N/A, are no pair.
+    matrix = lines[-len(lines[-1]) :] if lines else []
+    cells = []
+    for a, line in enumerate(matrix):
+        cells += [(cell, a, b) for b, cell in enumerate(line) if a != b and cell != "N/A"]
     kind = PAIRS.fullmatch(name)
-    if not kind or not cells or test.get("status") not in ("Passed", None):
-        raise UnfitRow("it did not pass" if kind and cells else "no rates of copies between two GPUs")
-    dead = [f"GPU {a} to GPU {b} ({clean(cell, 20)!r})" for cell, a, b in cells if (number(cell) or 0) <= 0]
-    if dead or {*map(len, last)} != {len(last)}:
-        raise UnfitRow(f"no rate of {', '.join(dead[:3])}" if dead else "its matrix is not whole")
-    rates = sorted((number(cell) or 0, a, b) for cell, a, b in cells)
+    if not kind or not cells:
+        raise UnfitRow("no rates of copies between two GPUs")
+    if test.get("status") not in ("Passed", None):
+        raise UnfitRow("it did not pass")
+    rates = sorted((number(cell) or 0.0, a, b, cell) for cell, a, b in cells)
+    if dead := [f"GPU {a} to GPU {b} ({clean(cell, 20)!r})" for rate, a, b, cell in rates if rate <= 0]:
+        raise UnfitRow(f"no rate of {', '.join(dead[:3])}")
+    if {*map(len, matrix)} != {len(matrix)}:
+        raise UnfitRow("its matrix is not whole")
+
     # Where there is no total, as in old versions, a copy engine's rate is that of one direction.
     directions = 2 if kind[1] and (kind[3] == "sm" or "Total" in clean(test.get("bandwidth_description"))) else 1
-    rate, a, b = rates[0]
+    rate, a, b, _ = rates[0]
     collective = COLLECTIVES["bidirectional" if kind[1] else "bandwidth"]
     case = make_case(collective, BUFFER, "uint8", "", 0, 2, in_place=False)
     seconds = seconds_of(directions * BUFFER / rate / 1e9, unit=1.0)
-    apart = len(last) * (len(last) - 1) - len(rates)
-    without = f", {apart} have no rate" if apart else ""
-    note = f"slowest of {len(rates)} pairs{without}, GPU {a} and GPU {b}; fastest {rates[-1][0]:g} GB/s"
+    pairs = f"{len(rates)} pairs"
+    if apart := len(matrix) * (len(matrix) - 1) - len(rates):
+        pairs += f", {apart} have no rate"
+    note = f"slowest of {pairs}, GPU {a} and GPU {b}; fastest {rates[-1][0]:g} GB/s"
     how, printed = f"memcpy-{kind[2]}-{kind[3]}", {"row": at, "name": name}
     return Reported(case, how, "gpu", seconds, "slowest pair", None, (), printed, note=Note.of(note))
 
 
-FORMAT = Format(NAME, "JSON of nvbandwidth, -j", recognises, read, order=1)
+FORMAT = Format(NAME, recognises, read, order=1)

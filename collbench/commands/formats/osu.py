@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from statistics import mode
 
 from collbench.collectives import COLLECTIVES, WINDOW, Collective
-from collbench.commands.formats.commands import Context
+from collbench.commands.formats.command_lines import Context
 from collbench.commands.formats.imported import (
+    ForeignMachine,
     ForeignRow,
     Hints,
     ImportedTest,
     LeftOut,
-    Machine,
     UnfitRow,
     make_test,
     no_collective,
@@ -28,7 +28,7 @@ from collbench.commands.formats.nccl_tests_log import begins_row, without_log
 from collbench.commands.formats.registry import Format
 from collbench.commands.formats.source import (
     SHORTEST,
-    Source,
+    ForeignFile,
     bare,
     body,
     clean,
@@ -126,16 +126,19 @@ class _Section:
     def take_head(self, text: str) -> bool:
         """Take in a line if it stands above a table."""
         if title := TITLE.match(text):
-            known = title[1] in LIBRARIES  # of MPI_Put and OpenSHMEM the word is part of what is measured
-            self.library, self.device = title[1] if known else "MPI", title[2] or ""
-            self.title, self.version = title[3] if known else f"{title[1]} {title[3]}", title[4] or ""
+            first, device, rest, version = title.groups("")
+            self.library, self.device, self.title, self.version = first, device, rest, version
+            if first not in LIBRARIES:  # of MPI_Put and OpenSHMEM the word is part of what is measured
+                self.library, self.title = "MPI", f"{first} {rest}"
         elif dtype := TYPE.match(text):
             self.dtype = dtype[1]
         elif pairs := PAIRS.match(text):
             self.pairs, self.window = int(pairs[1]), int(pairs[2] or WINDOW)
         elif buffers := BUFFERS.match(text):  # OMB 5 says so below a title that may name no device
-            self.device = "HOST" if {*buffers.groups()} == {"HOST"} else "DEVICE"
-            self.buffers = f", from {buffers[1]} to {buffers[2]} memory".lower() * (buffers[1] != buffers[2])
+            origin, target = buffers.groups()
+            self.device = "HOST" if origin == target == "HOST" else "DEVICE"
+            if origin != target:
+                self.buffers = f", from {origin} to {target} memory".lower()
         elif re.match(r"Size\s", text):
             self.columns = _columns(text[5:].strip())
         elif self.title.lower() == "barrier latency" and TIME.match(text):
@@ -148,31 +151,34 @@ class _Section:
 def _columns(text: str) -> list[str]:
     """Return the names of the columns behind the first; documents may leave one blank between them."""
     names = COLUMN.findall(text)
-    return names if "".join("".join(names).split()) == "".join(text.split()) else re.split(r"\s{2,}|\t", text)
+    if "".join("".join(names).split()) == "".join(text.split()):
+        return names
+    return re.split(r"\s{2,}|\t", text)
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: ForeignFile) -> bool:
     """Whether a line is a title of OSU."""
     return any("OSU " in line and TITLE.match(body(bare(line))) for _, line in source.lines())
 
 
-def read(source: Source, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read every table."""
-    parts = streams(source, ROW)
-    sections = [
-        replace(section, prefix=prefix) for prefix, part in parts for section in _sections(part) if section.rows
-    ]
+    sections: list[_Section] = []
+    for prefix, part in streams(source, ROW):
+        sections += [replace(section, prefix=prefix) for section in _sections(part) if section.rows]
     if not sections:
         raise RunFileError(f"{source.name}: text of the OSU benchmarks without a row of results")
     return [_read_test(source, section, hints) for section in sections]
 
 
-def _sections(source: Source) -> Iterator[_Section]:
+def _sections(source: ForeignFile) -> Iterator[_Section]:
     section, context = _Section(), Context()
     for line_number, raw in source.lines():
         line = without_log(bare(raw), context)
         text = body(line)
         context.take(line)
+
+        # What heads a table ends the one above; without a title of its own the next is of the same test.
         if section.rows and _Section().take_head(text):
             yield section
             section = _Section() if TITLE.match(text) else replace(section, columns=[], rows=[])
@@ -186,28 +192,32 @@ def _sections(source: Source) -> Iterator[_Section]:
     yield section
 
 
-def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
+def _read_test(source: ForeignFile, section: _Section, hints: Hints) -> ImportedTest:
     test, left_out = TESTS.get(section.title.lower(), OsuTest("")), LeftOut()
     collective = COLLECTIVES.get(test.collective)
     if test.exactly and hints.collective == test.exactly:
         collective = COLLECTIVES[test.exactly]
-    on_gpu = section.library in ("NCCL", "RCCL") or section.device not in ("", "HOST")
+    if section.library in ("NCCL", "RCCL") or section.device not in ("", "HOST"):
+        what, platform = "x unknown GPU", "gpu"
+    else:
+        what, platform = "ranks", "cpu"
     statistic = "mean of a message's share of a window of messages in flight"
     if any(TIME.fullmatch(name) for name in section.columns):
         statistic = "mean of the operations, mean over ranks"
+    remarks: list[str] = []
     ranks, rows = hints.ranks or 1, []
     if collective:
-        ranks = 2
-        if not test.pair:
-            # Of the ranks that were started, some may be in no pair.
-            known = 2 * section.pairs if section.pairs else hints.ranks or section.above.processes
-            ranks = require_ranks(source.name, known, "tables of OSU do not tell the number of ranks")
-        rows = list(_rows(source, section, test, collective, ranks, left_out))
+        # Of the ranks that were started, some may be in no pair.
+        known = 2 if test.pair else 2 * (section.pairs or 0) or hints.ranks or section.above.processes
+        ranks = require_ranks(source.name, known, "tables of OSU do not tell the number of ranks")
+        rows = list(_rows(section, test, collective, ranks, left_out))
+        if platform == "cpu" and not section.device:
+            remarks.append("buffers are taken to be in host memory: the title names no device")
     else:
         left_out.add(no_collective(section.title), *range(len(section.rows)))
-    name, platform = f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}{section.buffers}", "gpu" if on_gpu else "cpu"
-    machine = Machine(ranks, name, platform, variables=relevant_variables(section.above.environment))
-    of_host = ("buffers are taken to be in host memory: the title names no device",)
+    variables = relevant_variables(section.above.environment)
+    name = f"{ranks} {what}{section.buffers}"
+    machine = ForeignMachine(ranks=ranks, name=name, platform=platform, variables=variables)
     return make_test(
         source.name,
         rows,
@@ -218,15 +228,19 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
         tool="OSU Micro-Benchmarks",
         version=clean(section.version, 20),
         layout={"prefix": clean(section.prefix)} if section.prefix else {},
-        remarks=of_host if collective and not on_gpu and not section.device else (),
+        remarks=tuple(remarks),
     )
 
 
 def _rows(
-    source: Source, section: _Section, test: OsuTest, collective: Collective, ranks: int, left_out: LeftOut
+    section: _Section, test: OsuTest, collective: Collective, ranks: int, left_out: LeftOut
 ) -> Iterator[ForeignRow]:
     dtype = TYPES.get(section.dtype.upper(), section.dtype) or ("float" if collective.reduces else "int8")
-    note = test.note if collective.name == test.collective else ""
+    notes_of_all = []
+    if collective.name == test.collective:
+        notes_of_all.append(test.note)
+    if section.window != WINDOW:
+        notes_of_all.append(f"{section.window} messages in flight, not {WINDOW}")
     cut = _cut([line for _, line in section.rows])
     for at, (line_number, line) in enumerate(section.rows):
         try:
@@ -239,10 +253,11 @@ def _rows(
         except UnfitRow as error:
             left_out.add(f"line {line_number}: {error}", at)
             continue
-        verdict = words.get("Validation", "").lower()
-        failed = "validation failed; how many elements is not said" if verdict == "fail" else ""
-        window = "" if section.window == WINDOW else f"{section.window} messages in flight, not {WINDOW}"
-        notes = (note, window, failed, "" if section.dtype else "type not said")
+        verdict, notes = words.get("Validation", "").lower(), list(notes_of_all)
+        if verdict == "fail":
+            notes.append("validation failed; how many elements is not said")
+        if not section.dtype:
+            notes.append("type not said")
         yield ForeignRow(
             number=at,
             collective=collective.name,
@@ -256,10 +271,8 @@ def _rows(
 
 
 def _cut(lines: Sequence[str]) -> set[str]:
-    """Return the rows that end in fewer decimals, or letters of Pass and Fail, than most others.
-
-    A figure that was cut is still a number, and OSU prints those of a column with as many decimals.
-    """
+    """Return the rows that end in fewer decimals, or letters of Pass and Fail, than most others."""
+    # A figure that was cut is still a number, but OSU prints those of a column with as many decimals.
     tails = {line: len(line.split()[-1].lstrip("0123456789")) for line in lines}
     usual = mode(tails.values())
     return {line for line, tail in tails.items() if tail < usual}
@@ -290,11 +303,11 @@ def _seconds(words: Mapping[str, str], nbytes: float) -> float:
     for name, word in words.items():
         if TIME.fullmatch(name):
             return seconds_of(word)
-        rate = number(word) if RATE.fullmatch(name) else None
-        if rate and rate > 0:
+        rate = number(word) or 0.0
+        if RATE.fullmatch(name) and rate > 0:
             seconds = nbytes / (rate * 1e6)
             return seconds if seconds >= SHORTEST else 0.0
     raise UnfitRow("it has neither a latency nor a bandwidth")
 
 
-FORMAT = Format(NAME, "text of the OSU Micro-Benchmarks", recognises, read, among=True, order=2)
+FORMAT = Format(NAME, recognises, read, among=True, order=2)

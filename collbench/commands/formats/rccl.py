@@ -4,17 +4,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from collbench.commands.formats.imported import (
+    ForeignMachine,
     ForeignRow,
     Hints,
     ImportedTest,
     LeftOut,
-    Machine,
     make_test,
+    on_nodes,
     require_ranks,
     row_of,
 )
 from collbench.commands.formats.registry import Format
-from collbench.commands.formats.source import CsvRow, Source, csv_table, whole
+from collbench.commands.formats.source import CsvRow, ForeignFile, csv_rows, whole
 from collbench.results import by_key
 
 NAME = "rccl"
@@ -22,42 +23,42 @@ NEEDED = {"collective", "size", "type", "time"}
 STATISTIC = "mean of some operations, mean over ranks, unless -a said otherwise"
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: ForeignFile) -> bool:
     """Whether the first line names its columns."""
     return set(source.first.lower().replace(" ", "").split(",")) >= NEEDED
 
 
-def read(source: Source, hints: Hints) -> list[ImportedTest]:
+def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read the rows, a test for each number of ranks."""
-    table, torn = csv_table(_with_nodes(source), NEEDED, ended=True), source.torn
+    table, bad = csv_rows(_with_nodes(source), NEEDED, ended=True)
+    incomplete = (f"incomplete: torn after row {len(table)}",)
     why = "it does not tell the number of ranks"
-    by_ranks = by_key(table.rows, lambda row: require_ranks(source.name, _ranks(row[1]) or hints.ranks, why))
+    by_ranks = by_key(table, lambda row: require_ranks(source.name, _ranks(row[1]) or hints.ranks, why))
     tests: list[ImportedTest] = []
     for ranks, rows in by_ranks.items():
-        left_out = LeftOut(() if tests else table.bad)
-        nodes = whole(rows[0][1].get("nodes", ""))
-        name = f"{ranks} x AMD GPU" + (f" on {nodes} nodes" if nodes and nodes > 1 else "")
+        left_out = LeftOut(() if tests else bad)
+        nodes = whole(rows[0][1].get("nodes", "")) or 0
         test = make_test(
             source.name,
             _rows(rows),
-            Machine(ranks, name, nodes=nodes),
+            ForeignMachine(ranks=ranks, name=f"{ranks} x AMD GPU{on_nodes(nodes)}", nodes=nodes),
             left_out,
             implementation="rccl",
             statistic=STATISTIC,
             tool="rccl-tests",
             version="CSV",
-            complete=not torn,
-            remarks=(f"incomplete: torn after row {len(table.rows)}",) if torn else (),
+            complete=not source.torn,
+            remarks=incomplete if source.torn else (),
         )
         tests.append(test)
     return tests
 
 
-def _with_nodes(source: Source) -> Source:
+def _with_nodes(source: ForeignFile) -> ForeignFile:
     """Return the file with every column named: older versions with MPI leave `nodes` out of the header alone."""
     if "ranks" not in source.first.lower() or "nodes" in source.first.lower():
         return source
-    return Source(source.name, re.sub("collective", "collective,nodes", source.text, count=1, flags=re.IGNORECASE))
+    return ForeignFile(source.name, re.sub("collective", "collective,nodes", source.text, count=1, flags=re.IGNORECASE))
 
 
 def _ranks(row: Mapping[str, str]) -> int | None:
@@ -72,4 +73,4 @@ def _rows(rows: Sequence[CsvRow]) -> Iterator[ForeignRow]:
         yield row_of(words, number=at, in_place=words.get("inplace", "").lower() in ("1", "true"))
 
 
-FORMAT = Format(NAME, "CSV of the reporter of rccl-tests, -Z csv", recognises, read, order=0)
+FORMAT = Format(NAME, recognises, read, order=0)

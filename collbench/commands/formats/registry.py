@@ -13,10 +13,11 @@ from itertools import groupby
 from collbench.commands.formats.exported import ExportSelection
 from collbench.commands.formats.imported import Hints, ImportedTest
 from collbench.commands.formats.nccl_tests_log import START
-from collbench.commands.formats.source import Source, bare
+from collbench.commands.formats.source import ForeignFile, bare
 from collbench.errors import RunFileError, unknown
 from collbench.presence import imported, modules
 
+# Each has a sign in its text, what it is, and what to do instead.
 OTHERS = (
     (r'\A\s*\{"kind": ?"header"', "a run file of collbench already", "give it to the commands as it is"),
     (r"\A(?:PK\x03\x04|[^\0]{1,100}\0[\s\S]{150,260}ustar)", "an archive", "unpack it and give the folder"),
@@ -52,7 +53,7 @@ OTHERS = (
     ),
     (r"\A\s{0,99}<(?:!doctype\s|html)", "an HTML page", "save the log itself, as raw text"),
 )
-"""Files that users give and no format reads: of each kind a sign in its text, what it is, and what to do instead."""
+"""Files that users give and no format reads."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,8 @@ class Format:
     """
 
     name: str
-    summary: str  # one line for lists of formats
-    recognises: Callable[[Source], bool]
-    read: Callable[[Source, Hints], Sequence[ImportedTest]]
+    recognises: Callable[[ForeignFile], bool]
+    read: Callable[[ForeignFile, Hints], Sequence[ImportedTest]]
     write: Callable[[ExportSelection], str] | None = None
     among: bool = False  # whether its tables may stand in one log with those of other tools
     order: int = 0  # those that look for more specific signs come first
@@ -93,19 +93,20 @@ def find_format(name: str, known: dict[str, Format]) -> Format:
     return known[name]
 
 
-def detect(source: Source) -> Format:
+def detect(source: ForeignFile) -> Format:
     """Return the format that a file's content shows; RunFileError with what to do if it shows none."""
     for format_ in formats().values():
         if format_.recognises(source):
             return format_
     shown = "\n".join(bare(line) for _, line in source.lines())
-    for sign, what, instead in OTHERS:
-        if any(re.search(sign, text, re.IGNORECASE | re.MULTILINE) for text in (source.text, shown)):
+    for pattern, what, instead in OTHERS:
+        sign = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+        if sign.search(source.text) or sign.search(shown):
             raise RunFileError(f"{source.name} is {what}; {instead}")
     raise RunFileError(f"{source.name}: nothing in it looks like results; known are: {', '.join(formats())}")
 
 
-def read_tests(source: Source, hints: Hints) -> list[ImportedTest]:
+def read_tests(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read a file, with what the user says of it.
 
     Raises:
@@ -114,7 +115,9 @@ def read_tests(source: Source, hints: Hints) -> list[ImportedTest]:
 
     """
     chosen = [detect(source)]
-    if chosen[0].among:  # several tools print into the log; one without a row in it does not matter
+
+    # Several tools may print into a log; one of them without a row in it does not matter.
+    if chosen[0].among:
         chosen = [format_ for format_ in formats().values() if format_.among and format_.recognises(source)]
     tests: list[ImportedTest] = []
     errors: list[RunFileError] = []
@@ -129,9 +132,11 @@ def read_tests(source: Source, hints: Hints) -> list[ImportedTest]:
     return tests
 
 
-def joined(sources: Iterable[Source]) -> Iterator[Source]:
+def joined(sources: Iterable[ForeignFile]) -> Iterator[ForeignFile]:
     """Yield files as they are to be read: consecutive ones of a program's processes as one."""
     joining = [format_ for format_ in formats().values() if format_.joins]
-    for joins, alike in groupby(sources, lambda source: any(format_.recognises(source) for format_ in joining)):
-        group = list(alike)
-        yield from [Source.joined(group)] if joins else group
+    for joins, group in groupby(sources, lambda source: any(format_.recognises(source) for format_ in joining)):
+        if joins:
+            yield ForeignFile.joined(list(group))
+        else:
+            yield from group

@@ -14,7 +14,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
@@ -39,7 +39,7 @@ _LOG = re.compile(rf"\.(?:{'|'.join(LOGS)})(?:\.(?:gz|bz2|xz))?$")
 
 
 @dataclass(frozen=True)
-class Source:
+class ForeignFile:
     """A file's content; bytes that are not UTF-8 have become replacement characters."""
 
     name: str  # as the user gave it
@@ -47,12 +47,9 @@ class Source:
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield number and text of each line, without its end; lines too long to mean anything come as empty."""
-        start, number_ = 0, 1
-        while start < len(self.text):
-            end = self.text.find("\n", start)
-            end = len(self.text) if end < 0 else end
-            yield number_, self.text[start:end].rstrip("\r") if end - start <= LONGEST else ""
-            start, number_ = end + 1, number_ + 1
+        # Not split at once: a file of many short lines would take fifty times its size in memory.
+        for line_number, line in enumerate(io.StringIO(self.text, newline="\n"), 1):
+            yield line_number, line.rstrip("\r\n") if len(line) <= LONGEST + 1 else ""
 
     @cached_property
     def first(self) -> str:
@@ -70,25 +67,29 @@ class Source:
         return clean(Path(self.name).name) or "stdin"
 
     @classmethod
-    def joined(cls, sources: Sequence["Source"]) -> "Source":
+    def joined(cls, sources: Sequence["ForeignFile"]) -> "ForeignFile":
         """Return the files of one program as one, which is torn if one of them is."""
-        more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
+        name = sources[0].name
+        if len(sources) > 1:
+            name += f" and {len(sources) - 1} more"
         text = "\n".join(source.text.removesuffix("\n") for source in sources)
-        return cls(sources[0].name + more, text if any(source.torn for source in sources) else text + "\n")
+        return cls(name, text if any(source.torn for source in sources) else text + "\n")
 
 
 def files_in(path: Path) -> tuple[list[Path], list[str]]:
-    """Return the logs in a folder and the folders below it, in order, and the names of other files.
-
-    Of anything else than a folder it is the path itself.
-    """
+    """Return the logs in a folder and the folders below it, and the names of other files; a file is its own log."""
     if not path.is_dir():
         return [path], []
-    files = sorted(file for file in path.rglob("[!.]*") if not file.is_dir())
-    logs = [file for file in files if _LOG.search(file.name)]
+    logs: list[Path] = []
+    others: list[str] = []
+    for file in sorted(path.rglob("[!.]*")):
+        if _LOG.search(file.name) and not file.is_dir():
+            logs.append(file)
+        elif not file.is_dir():
+            others.append(file.name)
     if not logs:
         raise RunFileError(f"{path}: no *.{', *.'.join(LOGS)} in this folder; name the files")
-    return logs, [file.name for file in files if not _LOG.search(file.name)]
+    return logs, others
 
 
 def stem(path: Path) -> str:
@@ -96,7 +97,7 @@ def stem(path: Path) -> str:
     return _LOG.sub("", path.name)
 
 
-def load(path: Path) -> Source:
+def load(path: Path) -> ForeignFile:
     """Read a file, or standard input for `-`; RunFileError if it cannot be read or is too large."""
     if str(path) != STDIN:
         with safe_read(path, RunFileError, LARGEST) as file:
@@ -107,7 +108,7 @@ def load(path: Path) -> Source:
         raise RunFileError(f"cannot read standard input: {getattr(error, 'strerror', 'it is closed')}") from None
 
 
-def decode(name: str, raw: bytes) -> Source:
+def decode(name: str, raw: bytes) -> ForeignFile:
     """Decode the bytes of a file, which may be compressed by gzip, bzip2 or xz."""
     for mark, opened in _PACKED.items():
         if raw.startswith(mark):
@@ -119,11 +120,14 @@ def decode(name: str, raw: bytes) -> Source:
         raise RunFileError(f"{name} is an archive; unpack it, for example by tar xf, and import its folder")
     if len(raw) > LARGEST:
         raise RunFileError(f"{name} is larger than {LARGEST >> 20} MiB; cut out the part with the results")
-    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    if raw[:2].count(0) == 1:  # of an ASCII character in UTF-16 without a mark
+
+    encoding = "utf-8-sig"
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        encoding = "utf-16"
+    elif raw[:2].count(0) == 1:  # of an ASCII character in UTF-16 without a mark
         encoding = "utf-16-be" if raw[0] == 0 else "utf-16-le"
     text = raw.decode(encoding, errors="replace")
-    return Source(name, text if "\n" in text else text.replace("\r", "\n"))
+    return ForeignFile(name, text if "\n" in text else text.replace("\r", "\n"))
 
 
 def clean(text: object, longest: int = 120) -> str:
@@ -139,6 +143,7 @@ def number(word: object) -> float | None:
     """Return a finite number, or None for `N/A`, `nan`, `inf` and everything else."""
     if isinstance(word, bool) or not isinstance(word, str | int | float):
         return None
+
     # Python also takes underscores and the digits of every script for a number; no benchmark prints those.
     if isinstance(word, str) and not NUMBER.fullmatch(word):
         return None
@@ -164,7 +169,9 @@ def span(word: object, unit: float = 1.0) -> Span | None:
 def whole(word: object) -> int | None:
     """Return a whole number from 0 to the largest size, or None."""
     value = number(word)
-    return int(value) if value is not None and 0 <= value <= GREATEST and value == int(value) else None
+    if value is None or not 0 <= value <= GREATEST or value != int(value):
+        return None
+    return int(value)
 
 
 def plain(word: str) -> str:
@@ -178,8 +185,10 @@ def sizes(word: str) -> list[int]:
     if not match:
         return []
     digits, power, unit = Decimal(match[1]), " KMGT".index(match[2].upper() or " "), match[3].upper()
-    bytes_ = [digits * base**power for base in ((1024, 1000) if power and unit == "B" else (1024,))]
-    return [int(value) for value in bytes_ if value == int(value) and value <= GREATEST]
+    meanings = [digits * 1024**power]
+    if power and unit == "B":
+        meanings.append(digits * 1000**power)
+    return [int(value) for value in meanings if value == int(value) and value <= GREATEST]
 
 
 def seconds_of(word: object, unit: float = 1e-6) -> float:
@@ -187,7 +196,9 @@ def seconds_of(word: object, unit: float = 1e-6) -> float:
     value, power = number(word), round(math.log10(unit))
     if value is None:
         return 0.0
-    seconds = float(Decimal(repr(value)).scaleb(power))  # decimal, so that 12.87 us is 1.287e-05
+
+    # Decimal, so that 12.87 us is 1.287e-05 to the last digit.
+    seconds = float(Decimal(repr(value)).scaleb(power))
     return seconds if SHORTEST <= seconds <= LASTING else 0.0
 
 
@@ -260,17 +271,13 @@ def bare(line: str) -> str:
 def _shown(line: str) -> str:
     """Return a line as a reader sees it."""
     line = line.strip("\0")
-    if "\x1b" in line:
-        line = ESCAPES.sub("", line)
+    line = ESCAPES.sub("", line)
     if "\r" in line:  # keep what a terminal would show in the end
         line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
-    if "<" in line:
-        line = MARKUP.sub("", line)
-    if "&" in line:
-        line = html.unescape(line)
-    if "`" in line:
-        line = line.replace("`", " ")
-    if rank := RANK.match(line):  # MPICH's mpiexec -prepend-rank puts it before each write, of which a row has several
+    line = html.unescape(MARKUP.sub("", line)).replace("`", " ")
+
+    # MPICH's mpiexec -prepend-rank puts the rank before each write, of which a row has several.
+    if rank := RANK.match(line):
         line = re.sub(rf"(?<=\S){re.escape(rank[0])}(?=\s)", " ", line)
     return line if line.isascii() else UNSEEN.sub("", line).replace("\u00a0", " ")
 
@@ -285,27 +292,33 @@ def _without_tags(line: str) -> str:
     return line
 
 
-def streams(source: Source, row: re.Pattern[str]) -> list[tuple[str, Source]]:
-    """Cut a log apart where rows of several programs stand in it, which what stands left of them tells apart.
-
-    Lines with none of these prefixes, such as a command above them, are said of each.
-    """
+def streams(source: ForeignFile, row: re.Pattern[str]) -> list[tuple[str, ForeignFile]]:
+    """Cut a log apart where rows of several programs stand in it; each program has its own text left of its rows."""
     lines = [line for _, line in source.lines()]
     prefixes = [_prefix(line, row) for line in lines]
-    found = dict.fromkeys(prefix for prefix in prefixes if prefix is not None)
-    if not 2 <= len(found) <= MOST_STREAMS:
+    distinct = dict.fromkeys(prefix for prefix in prefixes if prefix is not None)
+    if not 2 <= len(distinct) <= MOST_STREAMS:
         return [("", source)]
+
+    # What stands left of a single line is no program's, but a word in front of a row.
     shown = [_words_of(_shown(line)) for line in lines]
-    known = [prefix for prefix in found if not prefix or sum(line.startswith(prefix) for line in shown) > 1]
-    if len(known) < 2:
+    programs: dict[str, list[str]] = {}
+    for prefix in distinct:
+        marked = sum(line.startswith(prefix) for line in shown)
+        if marked > 1 or not prefix:
+            programs[prefix] = []
+    if len(programs) < 2:
         return [("", source)]
-    parts: dict[str, list[str]] = {prefix: [] for prefix in known}
-    for line, text, prefix in zip(lines, shown, prefixes, strict=True):
-        owners = [prefix] if prefix in parts else [prefix for prefix in known if prefix and text.startswith(prefix)]
-        for prefix, part in parts.items():
-            part.append(line if prefix in (owners or known) else "")
+
+    # A line without any of the prefixes, such as a command above the tables, is said of each program.
+    for line, text, own in zip(lines, shown, prefixes, strict=True):
+        owners = [prefix for prefix in programs if prefix and text.startswith(prefix)] or list(programs)
+        if own in programs:
+            owners = [own]
+        for prefix, part in programs.items():
+            part.append(line if prefix in owners else "")
     end = "" if source.torn else "\n"
-    return [(prefix, Source(source.name, "\n".join(part) + end)) for prefix, part in parts.items()]
+    return [(prefix, ForeignFile(source.name, "\n".join(part) + end)) for prefix, part in programs.items()]
 
 
 def _prefix(line: str, row: re.Pattern[str]) -> str | None:
@@ -340,20 +353,17 @@ def body(line: str) -> str:
 CsvRow = tuple[int, Mapping[str, str]]  # number of the line, and its words by the names of the columns
 
 
-@dataclass
-class CsvTable:
-    """The whole rows of a file, and why other lines are no rows."""
-
-    rows: list[CsvRow] = field(default_factory=list)
-    bad: list[str] = field(default_factory=list)
-
-
-def csv_table(source: Source, needed: Collection[str], ended: bool = False) -> CsvTable:
+def csv_rows(source: ForeignFile, needed: Collection[str], ended: bool = False) -> tuple[list[CsvRow], list[str]]:
     """Read a CSV file; RunFileError if it lacks one of the columns (in lower case), or has no row.
 
     Where rows are `ended`, their last word is never empty.
+
+    Returns:
+        The whole rows, and why other lines are no rows.
+
     """
-    table = CsvTable()
+    rows: list[CsvRow] = []
+    bad: list[str] = []
     names: list[str] = []
     for line_number, line in source.lines():
         if not line.strip():
@@ -369,9 +379,9 @@ def csv_table(source: Source, needed: Collection[str], ended: bool = False) -> C
                 raise RunFileError(f"{source.name}:{line_number}: no column {', '.join(missing)}")
             continue
         if len(words) != len(names) or (ended and not words[-1].strip()):
-            table.bad.append(f"line {line_number} is no whole row ({clean(line, 40)!r})")
+            bad.append(f"line {line_number} is no whole row ({clean(line, 40)!r})")
             continue
-        table.rows.append((line_number, dict(zip(names, map(str.strip, words), strict=True))))
-    if not table.rows:
-        raise RunFileError(f"{source.name}: no row with results{''.join(f'; {reason}' for reason in table.bad[:1])}")
-    return table
+        rows.append((line_number, dict(zip(names, map(str.strip, words), strict=True))))
+    if not rows:
+        raise RunFileError("; ".join([f"{source.name}: no row with results", *bad[:1]]))
+    return rows, bad

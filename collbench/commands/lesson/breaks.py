@@ -6,6 +6,7 @@ assets/breaks.toml has the changes and the words, assets/breaks.json what the me
 
 import re
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,14 @@ import msgspec
 from collbench.commands.exercise import races
 from collbench.commands.exercise.judge import swept
 from collbench.commands.lesson import asset, table
-from collbench.commands.lesson.content import Break, Experiment, Litmus, Question
+from collbench.commands.lesson.content import Litmus, Part
 from collbench.errors import CollbenchError
 
 TEXTS = table("breaks")
 """The experiments, and sentences by who says them and what was seen."""
 _SENTENCES = TEXTS["says"]
+KEYS = {"experiment", "question", "checker", "races", "model", "litmus"}
+"""What is known of each change that was tried."""
 _SWEEP = ("-b", "4000", "-e", "4000", "-n", "3", "--timeout", "15")
 _TRIES = 4  # with other stalls, before the race detector is said to see nothing
 _FRAME = re.compile(r"#\d+ .+ (?:\S*/)?(?P<file>[\w.]+\.cuh?):(?P<line>\d+)")
@@ -30,9 +33,10 @@ Detection = tuple[bool | None, str]
 """Whether a tool noticed that something is wrong, None where it could not run; and what it reported."""
 
 
-def experiments() -> tuple[Experiment, ...]:
-    """Return the changes in the order of the chapter."""
-    return msgspec.convert(TEXTS["break"], tuple[Experiment, ...])
+def experiments() -> Sequence[Part]:
+    """Return the changes in the order of the chapter, as assets/breaks.toml has them."""
+    changes: Sequence[Part] = TEXTS["break"]
+    return changes
 
 
 def witnesses() -> dict[str, Litmus]:
@@ -41,12 +45,16 @@ def witnesses() -> dict[str, Litmus]:
     return found
 
 
-def changed(experiment: Experiment) -> dict[str, str]:
+def changed(experiment: Part) -> dict[str, str]:
     """Return the kernels' files with the change."""
-    return races.changed(((experiment.file, experiment.old, experiment.new),))
+    return races.changed((_change(experiment),))
 
 
-def tried() -> tuple[Break, ...]:
+def _change(experiment: Part) -> races.Change:
+    return experiment["file"], experiment["old"], experiment["new"]
+
+
+def tried() -> tuple[Part, ...]:
     """Try all changes here, two at a time, and return who noticed, of those that a sweep could be tried with."""
     with ThreadPoolExecutor(2) as pool:
         pending = [(each, pool.submit(checked, each), pool.submit(detected, each)) for each in experiments()]
@@ -54,26 +62,29 @@ def tried() -> tuple[Break, ...]:
     return tuple(_assembled(*each) for each in seen if each[1][0] is not None)
 
 
-def checked(experiment: Experiment) -> Detection:
+def checked(experiment: Part) -> Detection:
     """Run a sweep with the changed kernels, and return what its check says."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, experiment.file).write_text(changed(experiment)[experiment.file], encoding="utf-8")
-        ranks = ("--impl", experiment.rung, "--ranks", str(experiment.ranks))
+        file = experiment["file"]
+        Path(folder, file).write_text(changed(experiment)[file], encoding="utf-8")
+        ranks = ("--impl", experiment["rung"], "--ranks", str(experiment["ranks"]))
         found, complaint = swept(Path(folder), *ranks, *_SWEEP)
-    result = next((each for each in found if each.implementation == experiment.rung), None)
+    result = next((each for each in found if each.implementation == experiment["rung"]), None)
     if result is None:
         return None, _SENTENCES["checker"]["untried"].format(words=complaint)
-    kind = "failed" if result.reason else "wrong" if result.wrong else "ok"
-    words = _SENTENCES["checker"][kind].format(words=result.reason or result.wrong, ranks=experiment.ranks)
+    kind = "wrong" if result.wrong else "ok"
+    if result.reason:
+        kind = "failed"
+    words = _SENTENCES["checker"][kind].format(words=result.reason or result.wrong, ranks=experiment["ranks"])
     return kind != "ok", words
 
 
-def detected(experiment: Experiment) -> Detection:
+def detected(experiment: Part) -> Detection:
     """Run the changed kernel as streams of calls under ThreadSanitizer, and return what that says."""
-    run = races.Run((experiment.rung,), experiment.ranks, stall=experiment.stall)
+    run = races.Run((experiment["rung"],), experiment["ranks"], stall=experiment.get("stall", 0))
     try:
         races.launcher()
-        binary = races.build(run.parts(), ((experiment.file, experiment.old, experiment.new),))
+        binary = races.build(run.parts(), (_change(experiment),))
     except (races.NoSanitizer, CollbenchError) as reason:
         return None, _SENTENCES["races"]["untried"].format(words=str(reason).splitlines()[0])
     for seed in range(1, _TRIES + 1):
@@ -86,7 +97,7 @@ def detected(experiment: Experiment) -> Detection:
     return False, _SENTENCES["races"]["clean"]
 
 
-def _access(experiment: Experiment, kind: str, stack: str) -> str:
+def _access(experiment: Part, kind: str, stack: str) -> str:
     """Return which code reads or writes, by the first line of a kernel in the detector's report."""
     texts, says = changed(experiment), _SENTENCES["access"]
     frame = next((match for match in _FRAME.finditer(stack) if match["file"] in texts), None)
@@ -96,16 +107,21 @@ def _access(experiment: Experiment, kind: str, stack: str) -> str:
     return str(says[kind].format(code=code, **frame.groupdict()))
 
 
-def _assembled(experiment: Experiment, check: Detection, detection: Detection) -> Break:
+def _assembled(experiment: Part, check: Detection, detection: Detection) -> Part:
     """Return what is known of a change, with a question that is answered by what was seen here."""
     says, alone = _SENTENCES["question"], detection[0] is None
     kinds = ("checker", "neither") if alone else ("both", "checker", "races", "neither")
-    answer = int(not check[0]) if alone else 2 * (not check[0]) + (not detection[0])
-    sentences = ("ask", "alone" if alone else "source", "command")
-    ask, source, command = (says[name].format(**vars(experiment)) for name in sentences)
-    seen = experiment.noticed if check[0] else experiment.missed, experiment.detected if detection[0] else ""
-    because = " ".join(words.strip() for words in (*seen, experiment.because) if words)
-    choices = tuple(says[kind] for kind in kinds)
-    question = Question(f"who-{experiment.name}", ask, choices, answer, because, source, command)
-    litmus = witnesses()[experiment.name]
-    return Break(experiment, check[1], detection[1], question, _SENTENCES["model"].format(**litmus), litmus)
+    seen = [experiment.get("noticed" if check[0] else "missed", "")]
+    seen += [experiment.get("detected", "")] if detection[0] else []
+    question = {
+        "name": f"who-{experiment['name']}",
+        "ask": says["ask"].format(**experiment),
+        "choices": [says[kind] for kind in kinds],
+        "answer": int(not check[0]) if alone else 2 * (not check[0]) + (not detection[0]),
+        "because": " ".join(words.strip() for words in (*seen, experiment["because"]) if words),
+        "source": says["alone" if alone else "source"].format(**experiment),
+        "command": says["command"].format(**experiment),
+    }
+    litmus = witnesses()[experiment["name"]]
+    verdicts = {"checker": check[1], "races": detection[1], "model": _SENTENCES["model"].format(**litmus)}
+    return {"experiment": experiment, "question": question, **verdicts, "litmus": litmus}

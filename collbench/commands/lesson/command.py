@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -19,7 +20,7 @@ from collbench.cli.options import HERE, PATH, made, option, out_option
 from collbench.cli.progress import LiveTable, waiting
 from collbench.cli.running import refuse_launcher, run_session
 from collbench.commands.explain import command as explain
-from collbench.commands.lesson.content import Break
+from collbench.commands.lesson.content import Part
 from collbench.commands.lesson.numbers import judged
 from collbench.commands.sweep import command as sweep
 from collbench.errors import RunFileError, UsageError, writing
@@ -91,6 +92,7 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
 
 def _measure(session: Session, quiet: bool) -> int:
     """Measure what a part lacks, without its table; the exit status of an interruption, else 0."""
+    # The table of a sweep would bury what the lesson says, so only its progress is shown.
     planned = len(list(session.sweep.cases())) * len(session.sweep.implementations)
     with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):  # noqa: PTH123
         return run_session(session, LiveTable(planned), quiet=quiet)
@@ -125,6 +127,8 @@ def _opened(part: str, place: Path, on: str, ranks: int | None) -> Session | Non
         return resuming_session(found.path)
     (place / NAME).unlink(missing_ok=True)
     platform = on_auto() if on == "auto" else on
+
+    # On a CPU a rank for each core, as many as a drawing has room for.
     cores = max(2, min(MOST_RANKS, len(os.sched_getaffinity(0))))
     count = ranks or (cores if platform == "cpu" else None)
     words = [*PARTS[part].split()[1:], "--out", str(place), "--on", platform]
@@ -144,24 +148,27 @@ def _existing(place: Path) -> Run | None:
         raise UsageError(f"{error}; --fresh measures it again") from None
 
 
-def _breaks(folder: Path) -> tuple[Break, ...]:
+def _breaks(folder: Path) -> tuple[Part, ...]:
     """Return what breaking kernels showed here, now or when the lesson was written before."""
-    from collbench.commands.lesson.breaks import tried
+    from collbench.commands.lesson.breaks import KEYS, tried
 
     place = folder / BREAKS
     if place.exists():
+        # Anything may lie in the folder, also what another release wrote.
         with contextlib.suppress(msgspec.MsgspecError):
-            return msgspec.json.decode(place.read_bytes(), type=tuple[Break, ...])
+            known = msgspec.json.decode(place.read_bytes(), type=tuple[dict[str, Any], ...])
+            if all(set(each) >= KEYS for each in known):
+                return known
     click.echo("breaking kernels on purpose, to see who notices", err=True)
     with waiting("compiling and running them"):
-        found = tried()
+        breaks = tried()
     folder.mkdir(parents=True, exist_ok=True)
     with writing(place, "--out"):
-        place.write_bytes(msgspec.json.encode(found))
-    return found
+        place.write_bytes(msgspec.json.encode(breaks))
+    return breaks
 
 
-def _write(runs: Sequence[Run], breaks: tuple[Break, ...], folder: Path, kit: bool) -> Iterator[Path]:
+def _write(runs: Sequence[Run], breaks: tuple[Part, ...], folder: Path, kit: bool) -> Iterator[Path]:
     """Write the page, and the kit if it is asked for; yield the files."""
     from collbench.commands.lesson import kit as teaching
     from collbench.commands.lesson import page, screens

@@ -79,94 +79,18 @@ class Trace:
         return words if longer > _ALTERED else ""
 
 
-@dataclass(frozen=True)
-class Question:
-    """A guess to make before the answer is shown."""
+Part = Mapping[str, Any]
+"""An entry of the lesson's TOML files whose texts are said, with what was measured, computed or cut out beside them.
 
-    name: str  # unique on the page, [a-z0-9-]
-    ask: str
-    choices: tuple[str, ...]
-    answer: int  # index of the right choice
-    because: str  # shown after the guess
-    source: str  # HERE, PUBLISHED or MODEL, with what: "model: DGX H100"
-    command: str = ""  # that shows the number
-
-
-@dataclass(frozen=True)
-class Screen:
-    """A rung of the ladder: what changes, what that costs or saves."""
-
-    name: str  # of the implementation, which is the anchor too
-    title: str
-    idea: str
-    number: str  # the figure to remember, "27x"
-    number_says: str  # what that is: "as long as ring-flags at 8 B"
-    command: str  # that shows it
-    code: tuple[Code, ...]  # excerpts; lines of events count on from one to the next
-    question: Question
-    after: str  # shown after the guess
-    formulas: tuple[Formula, ...] = ()  # at a small and at a large size; none where it was not measured
-    trace: Trace | None = None  # none where it was not measured, such as rungs of GPUs only
-    before: tuple[Code, ...] = ()  # lines of the rung before that the code takes the place of
-
-    @property
-    def unchanged(self) -> frozenset[str]:
-        """Lines without indentation that stand in the code before and now."""
-        before, now = ({line.strip() for part in parts for line in part.lines} for parts in (self.before, self.code))
-        return frozenset(before & now)
-
-
-Reason = Mapping[str, str]
-"""Why hand-written synchronisation loses, or when it wins: name, title, text, number and source, as in lesson.toml."""
+Every guess has `name`, `ask`, `choices`, `answer` (the index of the right choice), `because`, `source` and `command`;
+a screen has also `number`, `number_says`, `code`, `before`, `unchanged`, `formulas` and `trace`.
+"""
 Litmus = Mapping[str, Any]
 """A small program, and an execution of it that the PTX memory model allows, as in breaks.json."""
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """A change of a kernel, with the implementation and ranks to try it with."""
-
-    name: str
-    title: str
-    text: str
-    change: str  # in a sentence
-    file: str  # in kernels/
-    old: str
-    new: str
-    rung: str
-    ranks: int
-    because: str
-    noticed: str = ""  # said besides, if the check noticed
-    missed: str = ""  # if it did not
-    detected: str = ""  # if the race detector noticed
-    stall: int = 0  # where a thread pauses for long, under the race detector
-
-
-@dataclass(frozen=True)
-class Break:
-    """A change that breaks a kernel, and who noticed."""
-
-    experiment: Experiment
-    checker: str  # what the check of a sweep said, here
-    races: str  # what the race detector said, here
-    question: Question
-    model: str  # what the memory model says
-    litmus: Litmus
-
-
-@dataclass(frozen=True)
-class Chapter:
-    """A chapter of the lesson about training steps: a guess and its answer."""
-
-    name: str
-    title: str
-    idea: str
-    question: Question
-    after: str
-
-
-@dataclass(frozen=True)
-class Place:
+class LessonMachine:
     """A machine, as the model has it, or as it was measured."""
 
     name: str  # "DGX H100, replayed from a graph"
@@ -187,18 +111,18 @@ class Content:
     title: str
     intro: str
     machine: str  # what was measured
-    measured: Place  # ranks, library and curves of what was measured
-    places: tuple[Place, ...]  # other machines, by the model or measured there
-    questions: tuple[Question, ...]  # which wins where
-    screens: tuple[Screen, ...]
-    losing: tuple[Reason, ...]
-    winning: tuple[Reason, ...]
-    breaks: tuple[Break, ...]
-    chapters: tuple[Chapter, ...]
+    measured: LessonMachine  # ranks, library and curves of what was measured
+    places: tuple[LessonMachine, ...]  # other machines, by the model or measured there
+    questions: tuple[Part, ...]  # which wins where
+    screens: tuple[Part, ...]  # rungs of the ladder: what changes, what that costs or saves
+    losing: tuple[Part, ...]  # reasons
+    winning: tuple[Part, ...]
+    breaks: tuple[Part, ...]  # changes that break a kernel, and who noticed
+    chapters: tuple[Part, ...]  # about training steps
     runs: tuple[Run, ...] = ()  # that the curves are of
     sources: tuple[tuple[str, str], ...] = ()  # of published numbers: name and where they stand
     constants_of: str = "here"  # where latency and bandwidth were measured: "here", or "on" another machine
-    figures: Mapping[str, str] | None = None  # SVG by name, of plots
+    figures: Mapping[str, str] | None = None  # plots by name: the addresses of their pictures
     formula: str = ""  # the text before the numbers that can be dragged
     here: str = ""  # what to keep in mind of numbers that were measured here
     training: str = ""  # the text before the chapters

@@ -11,7 +11,7 @@ from collbench.algorithms import implementations
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.commands.lesson import asset, table
-from collbench.commands.lesson.content import Place
+from collbench.commands.lesson.content import LessonMachine
 from collbench.commands.lesson.numbers import Numbers
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.results import Measurement
@@ -28,9 +28,9 @@ def published() -> Mapping[str, Mapping[str, str]]:
 
 
 @cache
-def places() -> Mapping[str, Place]:
+def places() -> Mapping[str, LessonMachine]:
     """Return the other machines by their names in the texts (assets/places.json, by tools/lesson_places.py)."""
-    return msgspec.json.decode(asset("places.json"), type=dict[str, Place])
+    return msgspec.json.decode(asset("places.json"), type=dict[str, LessonMachine])
 
 
 @cache
@@ -61,6 +61,8 @@ def constants(measured: Numbers) -> tuple[float, float] | None:
     if not rows or min(disturbed, default=math.inf) < min(single, default=math.inf):
         return None
     least = min(single.values() or [row.typical for _, row in rows])
+
+    # The least time is that of a single step, and the best rate that of a link.
     rates = [row.case.nbytes * link_of(name, row.case) / row.typical for (name, _), row in rows]
     return least, max(rates)
 

@@ -11,7 +11,7 @@ from string import ascii_uppercase
 from collbench.commands.exercise.records import exercises
 from collbench.commands.explain import figure as timeline
 from collbench.commands.lesson import asset, table
-from collbench.commands.lesson.content import HERE, Content, Formula, Screen, Trace
+from collbench.commands.lesson.content import HERE, Content, Formula, Part, Trace
 from collbench.plots import curves
 from collbench.plots.axes import patch_legend
 from collbench.plots.document import A4, SLIDE_SIZE, Layouts, Page, save_pages
@@ -33,6 +33,8 @@ def write(content: Content, folder: Path) -> list[Path]:
     with style(PAPER):
         for name, solved in (("sheet.pdf", False), ("answers.pdf", True)):
             paths.append(save_pages(sheet(content, solved), folder / name))
+
+    # The plan names the first slide of each part.
     first: dict[str, int] = {}
     for number, page in enumerate(pages, 1):
         first.setdefault(page.part, number)
@@ -109,34 +111,34 @@ def _pages(content: Content, layouts: Layouts) -> Iterator[tuple[Page, str]]:
         yield Page("curves", SLIDE_SIZE, figure), HERE
     for question in content.questions:
         yield layouts.page("guess", "questions", question=question, title=""), ""
-        yield layouts.page("answer", "questions", question=question, after=""), question.source
+        yield layouts.page("answer", "questions", question=question, after=""), question["source"]
     for screen in content.screens:
         yield from _rung(screen, layouts)
     for part, reasons in (("losing", content.losing), ("winning", content.winning)):
         for first in range(0, len(reasons), 2):
             yield layouts.page("reasons", part, reasons=reasons[first : first + 2], winning=part == "winning"), HERE
     for broken in content.breaks:
-        tried = broken.experiment
-        yield layouts.page("introduced", "breaks", question=broken.question, title=tried.title, before=tried.text), ""
-        yield layouts.page("break", "breaks", broken=broken), f"kernels/{tried.file}; tried here"
+        tried, asked = broken["experiment"], broken["question"]
+        yield layouts.page("introduced", "breaks", question=asked, title=tried["title"], before=tried["text"]), ""
+        yield layouts.page("break", "breaks", broken=broken), f"kernels/{tried['file']}; tried here"
     for chapter in content.chapters:
-        asked, title, idea = chapter.question, chapter.title, chapter.idea
-        yield layouts.page("introduced", "training", question=asked, title=title, before=idea), ""
-        yield layouts.page("answer", "training", question=asked, after=chapter.after), asked.source
+        title, idea, after = chapter["title"], chapter["idea"], chapter["after"]
+        yield layouts.page("introduced", "training", question=chapter, title=title, before=idea), ""
+        yield layouts.page("answer", "training", question=chapter, after=after), chapter["source"]
     yield layouts.page("last", "last"), ""
 
 
-def _rung(screen: Screen, layouts: Layouts) -> Iterator[tuple[Page, str]]:
+def _rung(screen: Part, layouts: Layouts) -> Iterator[tuple[Page, str]]:
     """Yield the idea, the code, the guess, and the answer with its trace."""
-    question = screen.question
-    yield layouts.page("idea", screen.name, screen=screen), ""
-    yield layouts.page("code", screen.name, screen=screen), ", ".join(dict.fromkeys(part.file for part in screen.code))
-    yield layouts.page("guess", screen.name, question=question, title=screen.name), ""
-    page = layouts.page("rung", screen.name, screen=screen, question=question)
-    if screen.trace:
-        _timeline(page, screen.trace)
-    measured = screen.formulas and HERE not in question.source
-    yield page, f"{HERE}; the answer is {question.source}" if measured else question.source
+    name, source = screen["name"], screen["source"]
+    yield layouts.page("idea", name, screen=screen), ""
+    yield layouts.page("code", name, screen=screen), ", ".join(dict.fromkeys(part.file for part in screen["code"]))
+    yield layouts.page("guess", name, question=screen, title=name), ""
+    page = layouts.page("rung", name, screen=screen, question=screen)
+    if screen["trace"]:
+        _timeline(page, screen["trace"])
+    measured = screen["formulas"] and HERE not in source
+    yield page, f"{HERE}; the answer is {source}" if measured else source
 
 
 def _formula(content: Content, layouts: Layouts) -> Page:
@@ -144,8 +146,8 @@ def _formula(content: Content, layouts: Layouts) -> Page:
     page = layouts.page("formula", "formula")
     rows = [("rung", "size", "steps", "bytes", "the rest", "measured")]
     for screen in content.screens:
-        for formula in screen.formulas[:1]:
-            rows.append((screen.name, format_size(formula.nbytes), *terms(formula), format_seconds(formula.seconds)))
+        for formula in screen["formulas"][:1]:
+            rows.append((screen["name"], format_size(formula.nbytes), *terms(formula), format_seconds(formula.seconds)))
     page.table(rows, (0.6, 2.85, 12.1, min(4.1, 0.5 * len(rows))), (2.6, 1.3, 2.3, 2.9, 1.5, 1.5), 18)
     return page
 
@@ -176,9 +178,9 @@ def sheet(content: Content, solved: bool = False) -> list[Page]:
     pages = [layouts.page(layout, "sheet", A4, solved=solved) for layout in ("first", "second")]
     rows = [("rung", "the question", "guess", "a number", "value")]
     for screen in content.screens:
-        asked, says = plain(screen.question.ask), plain(screen.number_says)
-        answers = (plain(screen.question.choices[screen.question.answer]), screen.number) if solved else ("", "")
-        rows.append((screen.name, asked, answers[0], says, answers[1]))
+        right = plain(screen["choices"][screen["answer"]])
+        answers = (right, screen["number"]) if solved else ("", "")
+        rows.append((screen["name"], plain(screen["ask"]), answers[0], plain(screen["number_says"]), answers[1]))
     pages[0].table(rows, (0.8, 4.75, 6.7, 6.2), (1.2, 2.0, 1.2, 1.5, 0.8), 8.5)
     for drawing in layouts.tables["drawing"]:
         arrows = {DARK: drawing["given"]} | ({GREY: drawing["answer"]} if solved else {})

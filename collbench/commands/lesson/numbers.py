@@ -61,11 +61,10 @@ class Numbers:
                 explained[key] = result
             elif isinstance(result, Timed) and (result.right or result.predicted):
                 timed[key] = result
-        shares = {
-            key: {part: row.share(part) for part in PARTS}
-            for key, row in explained.items()
-            if row.tracks and not row.altered
-        }
+        shares = {}
+        for key, row in explained.items():
+            if row.tracks and not row.altered:
+                shares[key] = {part: row.share(part) for part in PARTS}
         return cls(timed, explained, shares, disturbed.difference(timed))
 
     @property
@@ -126,6 +125,7 @@ def judged(results: Iterable[Result]) -> list[Result]:
     rows = list(results)
     barriers = [(row.case.ranks, row.barrier) for row in rows if isinstance(row, Measurement) and row.barrier]
     for place, row in enumerate(rows):
+        # While a barrier takes much longer than usual, the ranks' cores are not where they were.
         shortest = min((seconds for ranks, seconds in barriers if ranks == row.case.ranks), default=math.inf)
         if isinstance(row, Measurement) and row.barrier and row.barrier > _SLOW * shortest:
             rows[place] = replace(row, scheduling=replace(row.scheduling or Scheduling(), off_core=1.0))
@@ -155,6 +155,7 @@ def fitted(number: float, choices: Sequence[str]) -> tuple[tuple[str, ...], int]
 
     Where none is near the number, the nearest is replaced by the number, rounded.
     """
+    # A choice that is called right must be near the number; the nearest is replaced where none is.
     share = choices[0].endswith("%")
     values = [float(choice.rstrip("x%")) / (100 if share else 1) for choice in choices]
     index = nearest(number, values)

@@ -4,7 +4,6 @@
 script everything can be read, and there is nothing to guess.
 """
 
-import base64
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
@@ -35,7 +34,9 @@ def build(content: Content) -> str:
     Texts are Markdown without HTML and without pictures; nothing in them becomes an element that loads or runs.
     """
     script = pages.asset("views.js") + asset("lesson.js")
-    traces = {screen.name: screen.trace for screen in content.screens if screen.trace}
+    traces = {screen["name"]: screen["trace"] for screen in content.screens if screen["trace"]}
+
+    # Texts are escaped by the templates; Markdown becomes elements by these filters alone.
     environment = pages.templates("collbench.commands.lesson", "assets")
     environment.filters |= {
         "markdown": partial(_markdown, inline=False),
@@ -43,7 +44,6 @@ def build(content: Content) -> str:
         "size": format_size,
         "seconds": format_seconds,
         "rate": lambda rate: f"{format_figure(rate / 1e9)} GB/s",
-        "picture": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}",  # nothing runs
         "badge": _badge,
     }
     page = environment.get_template("lesson.html").render(

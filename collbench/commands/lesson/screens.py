@@ -8,7 +8,7 @@ import msgspec
 
 from collbench.algorithms import implementations, is_library
 from collbench.commands.lesson import asset, elsewhere, table
-from collbench.commands.lesson.content import HERE, Break, Chapter, Code, Content, Formula, Place, Reason, Screen
+from collbench.commands.lesson.content import HERE, Code, Content, Formula, LessonMachine, Part
 from collbench.commands.lesson.numbers import Numbers, judged, titles
 from collbench.commands.lesson.sentences import Voice, Voices, number, question, rendered, voices_of
 from collbench.commands.lesson.traces import trace
@@ -16,7 +16,6 @@ from collbench.errors import UsageError
 from collbench.platforms.compiler import own_folder
 from collbench.presence import PACKAGE
 from collbench.results.base import Timed
-from collbench.results.collectives import PHASES
 from collbench.runfile.store import Run
 from collbench.units import format_list
 
@@ -29,24 +28,27 @@ MEASURE = "run collbench lesson without a run, which measures, or collbench swee
 
 def code(excerpts: Iterable[Mapping[str, Any]]) -> tuple[Code, ...]:
     """Return lines of the package's files: so many, from the first that holds a text."""
-    found = []
+    parts = []
     for excerpt in excerpts:
         folder, _, rest = excerpt["file"].partition("/")
         path = own_folder() / rest if folder == "kernels" else PACKAGE.parent / excerpt["file"]
         lines = path.read_text(encoding="utf-8").splitlines()
         first = next(number for number, line in enumerate(lines) if excerpt["from"] in line)
-        found.append(Code(excerpt["file"], first + 1, tuple(lines[first : first + excerpt["lines"]])))
-    return tuple(found)
+        parts.append(Code(excerpt["file"], first + 1, tuple(lines[first : first + excerpt["lines"]])))
+    return tuple(parts)
 
 
 def lit(shown: Iterable[Code], words: Mapping[str, Sequence[str]]) -> dict[str, tuple[int, ...]]:
     """Return by phase the lines that run in it, counted over all excerpts: those that hold one of its texts."""
-    lines = [line for part in shown for line in part.lines]
-    return {
-        phase: tuple(number for number, line in enumerate(lines) if any(text in line for text in words[phase]))
-        for phase in PHASES
-        if phase in words
-    }
+    lines: list[str] = []
+    for part in shown:
+        lines += part.lines
+    by_phase = {}
+    for phase in words:
+        by_phase[phase] = tuple(
+            number for number, line in enumerate(lines) if any(text in line for text in words[phase])
+        )
+    return by_phase
 
 
 def formulas(here: Numbers, name: str, constants: tuple[float, float]) -> Iterator[Formula]:
@@ -60,34 +62,42 @@ def formulas(here: Numbers, name: str, constants: tuple[float, float]) -> Iterat
         yield Formula(nbytes, counts.steps, counts.link * nbytes, *constants, row.typical)
 
 
-def screen(voices: Voices, text: Mapping[str, Any], constants: tuple[float, float] | None) -> Screen:
+def screen(voices: Voices, text: Mapping[str, Any], constants: tuple[float, float] | None) -> Part:
     """Return the screen of a rung; without the terms of the formula where its constants are not known here."""
-    name, shown, here = text["name"], code(text["code"]), voices[0].numbers
+    name, shown, before, here = text["name"], code(text["code"]), code(text.get("before", ())), voices[0].numbers
     explained = {nbytes: row for (rung, nbytes), row in here.explained.items() if rung == name}
     sizes = sorted(explained, key=lambda nbytes: abs(nbytes - _TRACED))
+
+    # The operation nearest to 2 KiB of which there is a trace that a drawing has room for.
     traces = [trace(explained[size], lit(shown, text["lit"])) for size in sizes]
     figure, number_says, _ = number(voices, text, "number_says")
     asked, answering = question(voices, text)
-    return Screen(
-        name=name,
-        title=text["title"],
-        idea=rendered(voices, text["idea"]),
-        number=figure,
-        number_says=number_says,
-        command=text["command"],
-        after=rendered(answering, text["after"], asked.answer),
-        code=shown,
-        before=code(text.get("before", ())),
-        question=asked,
-        formulas=tuple(formulas(here, name, constants)) if constants else (),
-        trace=next(filter(None, traces), None),
-    )
+    return {
+        **asked,
+        "idea": rendered(voices, text["idea"]),
+        "number": figure,
+        "number_says": number_says,
+        "after": rendered(answering, text["after"], asked["answer"]),
+        "code": shown,
+        "before": before,
+        "unchanged": unchanged(before, shown),
+        "formulas": tuple(formulas(here, name, constants)) if constants else (),
+        "trace": next(filter(None, traces), None),
+    }
+
+
+def unchanged(before: Iterable[Code], now: Iterable[Code]) -> set[str]:
+    """Return the lines without indentation that stand in the code before and now."""
+    stripped = []
+    for parts in (before, now):
+        stripped.append({line.strip() for part in parts for line in part.lines})
+    return stripped[0] & stripped[1]
 
 
 # ---- the whole ----
 
 
-def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voice] = Voice) -> Content:
+def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voice] = Voice) -> Content:
     """Return a lesson from runs that were measured or explained, and from what was broken.
 
     *voice* fills numbers of the runs into texts: docs/lesson.md links each to its run.
@@ -107,6 +117,8 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
     latency, bandwidth = constants or (committed.latency, committed.bandwidth)
     name = "this machine" if constants else f"this machine, step and link as on {committed.name}"
     disturbed, measured = sum(result.disturbed for result in results), sum(not result.problem for result in results)
+
+    # What the reader must be warned of: rows that were disturbed, and rungs that were not measured.
     cautions = [texts["caution"].format(disturbed, measured, committed.name)] if disturbed else []
     platform, timed = first.header.topology.platform, {name for name, _ in (*here.timed, *here.disturbed)}
     rungs = [each["name"] for each in texts["screen"] if platform in implementations()[each["name"]].platforms]
@@ -117,7 +129,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
         title=texts["title"],
         intro=rendered(voices, texts["intro"]),
         machine=machine,
-        measured=Place(name, HERE, ranks, latency, bandwidth, next(libraries, "none"), here.curves()),
+        measured=LessonMachine(name, HERE, ranks, latency, bandwidth, next(libraries, "none"), here.curves()),
         constants_of="here" if constants else f"on {committed.name}",
         places=tuple(elsewhere.places().values()),
         questions=tuple(question(voices, each)[0] for each in texts["question"]),
@@ -125,7 +137,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
         losing=tuple(_reasons(voices, texts["losing"])),
         winning=tuple(_reasons(voices, texts["winning"])),
         breaks=breaks,
-        chapters=msgspec.json.decode(asset("chapters.json"), type=tuple[Chapter, ...]),
+        chapters=msgspec.json.decode(asset("chapters.json"), type=tuple[dict[str, Any], ...]),
         sources=tuple(_sources(texts)),
         figures=_figures(first) if here.timed else {},
         formula=rendered(voices, texts["formula"]),
@@ -136,7 +148,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
     )
 
 
-def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
+def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Part]:
     for each in texts:
         figure, says, source = number(voices, each, "says")
         text, words = rendered(voices, each["text"]), f"{figure} {says}".strip()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from collbench.commands.lesson import elsewhere
-from collbench.commands.lesson.content import HERE, Question
+from collbench.commands.lesson.content import HERE, Part
 from collbench.commands.lesson.numbers import Numbers, filled, fitted, titles
 from collbench.units import parse_size
 
@@ -68,6 +68,7 @@ def voices_of(here: Voice) -> Voices:
 
 def rendered(voices: Voices, text: Text, answer: int = 0) -> str:
     """Return a text: each sentence by the first voice that knows its numbers, without those that none knows."""
+    # The reader's machine says what it can; what it does not know, the committed run says.
     sentences = []
     for sentence in [text] if isinstance(text, str) else text:
         for voice in voices:
@@ -85,7 +86,7 @@ def number(voices: Voices, text: Mapping[str, Any], says: str) -> tuple[str, str
     raise KeyError(text["number"])
 
 
-def question(voices: Voices, text: Mapping[str, Any]) -> tuple[Question, Voices]:
+def question(voices: Voices, text: Part) -> tuple[Part, Voices]:
     """Return a question, and the voices for the text around it: of an answer of the committed run, that run's alone.
 
     KeyError if no run answers it.
@@ -96,7 +97,8 @@ def question(voices: Voices, text: Mapping[str, Any]) -> tuple[Question, Voices]
             own, *others = (replace(each, numbers=replace(each.numbers, names=names)) for each in voices[place:])
             answering = [replace(own, marked=False), *others]
             ask, because = rendered(answering[:1], text["ask"]), rendered(answering, text["because"], index)
-            return Question(text["name"], ask, choices, index, because, source, text.get("command", "")), answering
+            said = {"ask": ask, "choices": choices, "answer": index, "because": because, "source": source}
+            return {"command": "", **text, **said}, answering
     raise KeyError(text["name"])
 
 

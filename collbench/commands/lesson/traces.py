@@ -66,6 +66,8 @@ def _fitted(left: list[Span], stages: Sequence[Mapping[str, Any]], rank: int, ra
         if not left or left[0].phase != part["phase"]:
             break
         found.append((left.pop(0), part, before))
+
+        # A rank that finds no data waits in between, as often as that happens.
         while spins and len(left) > 1 and left[0].phase == WAITED and left[1].phase == part["phase"]:
             found += [(left.pop(0), spins, before), (left.pop(0), part, before)]
     return found

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from collbench.analysis.curve_fit import CurveFit
 from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
-from collbench.analysis.fit import Curve, curves, measured
+from collbench.analysis.fit import FittedCurve, curves, measured
 from collbench.analysis.machine import assumptions, machine, sized, spread, stated_nodes, trimmed
 from collbench.analysis.verdict import Correctness, Health, but_for
 from collbench.errors import CollbenchError
@@ -64,21 +64,20 @@ def safe_runs(runs: Sequence[Run]) -> list[SafeRun]:
     """
     paths = [run.path.resolve() for run in runs]
     names = [safe_text(path.parent.name if path.name == NAME else path.stem, 60) or "run" for path in paths]
-    found = []
-    for place, (run, name) in enumerate(zip(runs, names, strict=True)):
-        label = f"{name} ({names[: place + 1].count(name)})" if names.count(name) > 1 else name
-        every = tuple(_named(result) for result in run.results)
-        observed = [row for row in every if isinstance(row, Observed)]
-        odd = tuple(row for row in observed if not row.wrong and not any(row.times))
-        unusable = set(map(id, odd))
-        usable = tuple(result for result in every if id(result) not in unusable)
-        found.append(SafeRun(label, replace(run, results=usable), odd, every))
-    return found
-
-
-def _named(result: Result) -> Result:
-    """Return a result under a name that a column has room for."""
-    return replace(result, implementation=safe_text(result.implementation, 60) or "(no name)")
+    safe = []
+    for number, (run, name) in enumerate(zip(runs, names, strict=True), 1):
+        label = f"{name} ({names[:number].count(name)})" if names.count(name) > 1 else name
+        every: list[Result] = []
+        usable: list[Result] = []
+        odd: list[Result] = []
+        for result in run.results:
+            # A column has room for so much of a name.
+            row = replace(result, implementation=safe_text(result.implementation, 60) or "(no name)")
+            untimed = isinstance(row, Observed) and not row.wrong and not any(row.times)
+            every.append(row)
+            (odd if untimed else usable).append(row)
+        safe.append(SafeRun(label, replace(run, results=tuple(usable)), tuple(odd), tuple(every)))
+    return safe
 
 
 class CurveVerdict(NamedTuple):
@@ -96,7 +95,7 @@ class AnalysedRun(SafeRun):
     system: System | None  # the part of it that the ranks fill
     why_not: str  # why there is no system
     placed: bool  # whether it is known, and not supposed, over how many nodes the ranks are spread
-    curves: Sequence[Curve]  # with their fits
+    curves: Sequence[FittedCurve]  # with their fits
     verdicts: tuple[CurveVerdict, ...]  # of measured curves, as many as are judged
     measured: int  # curves
     notes: tuple[str, ...]  # what spoils the numbers of the run
@@ -125,11 +124,8 @@ def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -
     judged = dict(list(rows.items())[:_MOST_CURVES])
     few = tuple(result for result in safe.run.cases if result.curve in judged)
     fits = curves([replace(safe.run, results=few)])
-    try:
-        facts = RunFacts.of(safe.run, why_not)
-        notes = [*facts.caveats, *(f"{setting} was set" for setting in settings(facts))]
-    except Exception:  # any type may stand in a foreign header
-        facts, notes = RunFacts({}, (), why_not), []
+    facts = RunFacts.of(safe.run, why_not)
+    notes = [*facts.caveats, *(f"{setting} was set" for setting in settings(facts))]
     why = trimmed(safe.run) if system and not nodes else ""
     if why:
         facts = replace(facts, unplaced=why)
@@ -138,10 +134,12 @@ def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -
     verdicts = []
     for key, samples in judged.items():
         verdicts.append(_verdict(samples, system, nodes, facts, fit_of.get(key), Correctness.of(every[key])))
+
+    # Only what is assumed of this system: what holds of any run stands among the notes already.
     assumed: list[str] = []
     if system and safe.run.header.topology.ranks:
         whole, system = system, sized(system, safe.run.header.topology.ranks, nodes)
-        every_run = len([*assumptions(safe.run)])  # of any, whatever its system is
+        every_run = len([*assumptions(safe.run)])
         assumed = [*assumptions(safe.run, whole, spread(whole, system), stated)][every_run:]
     if len(rows) > len(judged):
         notes.append(f"{len(rows) - len(judged)} more curves are not judged here; `collbench diagnose` judges them all")
@@ -183,7 +181,7 @@ def _system_of(run: Run, name: str | None, nodes: int | None) -> tuple[System | 
     except CollbenchError as error:
         return None, nodes, safe_text(str(error), 600)
     except Exception as error:
-        # Any type may stand anywhere in a foreign header, so any error may come of reading it.
+        # A foreign header may describe what no machine has, so any error may come of it.
         return None, nodes, f"the header's {what} cannot be read ({safe_text(type(error).__name__)})"
 
 

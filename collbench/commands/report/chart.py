@@ -43,6 +43,8 @@ def chart_of(runs: Sequence[AnalysedRun], anchors: Anchors) -> dict[str, Any]:
         for kind, rows, expected in curves[number]:
             earlier = len({*drawn_runs.get(kind, ())} - {number})
             line = {"run": number, "expected": expected} | _line(run.run, rows, earlier, chosen[rows[0].implementation])
+
+            # The page stays small: curves that have no room any more are counted.
             room -= len(data_block(line))
             if room < 0:
                 left_out += 1
@@ -52,11 +54,14 @@ def chart_of(runs: Sequence[AnalysedRun], anchors: Anchors) -> dict[str, Any]:
     for kind, figure in figures.items():
         views = [view for view in VIEWS if kind.collective.sized or view != "bandwidth"]
         figure["anchors"] = {view: anchors.new(view, figure["title"]) for view in views}
+
     # Those that others are compared with, of the first run first.
-    found = [result.label for run in runs for result in timed(run.run.results) if is_library(result.implementation)]
+    compared = []
+    for run in runs:
+        compared += [row.label for row in timed(run.run.results) if is_library(row.implementation)]
     return {
         "runs": [{"label": run.label, "machine": run.machine, "status": " and ".join(statuses(run))} for run in runs],
-        "libraries": list(dict.fromkeys([*found, *libraries()])),
+        "libraries": list(dict.fromkeys([*compared, *libraries()])),
         "figures": [*figures.values()],
         "left_out": left_out,
     }
@@ -92,6 +97,8 @@ def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str
     """
     first, bands = rows[0], [row.band for row in rows]
     predicted = first.predicted
+
+    # The first run's measured lines have their own dashes; later runs and predictions differ by theirs.
     dash = DASHES.get(look.linestyle, "solid")
     if predicted or earlier:
         dashes = _PREDICTIONS if predicted else _LATER_RUNS

@@ -8,7 +8,6 @@ compressed.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib import resources
 from typing import Any
 
 from markupsafe import Markup
@@ -29,7 +28,7 @@ LARGEST = 1_500_000
 """Bytes of a page, but for dozens of runs.  Rows of the table that have no room are left out, and it says so."""
 ROWS = 700_000
 """Bytes of all rows together."""
-PICTURES = 240_000
+PICTURES = 500_000
 """Bytes of all pictures together; of more, whole pictures are left out, and it says so."""
 
 
@@ -46,15 +45,15 @@ def build(runs: Sequence[Run], name: str | None = None, nodes: int | None = None
 
     """
     library = asset("plotly/plotly-basic.min.js")
-    script = asset("fflate/fflate.js") + asset("views.js") + _own("report.js")
+    script = asset("fflate/fflate.js") + asset("views.js") + asset("report.js", __package__)
     return (
-        templates(str(__package__), "templates")
+        templates(__package__, "templates")
         .get_template("page.html")
         .render(
             **_content([analysed(run, name, nodes) for run in safe_runs(runs)]),
             version=__version__,
             policy=policy(library, script),
-            style=Markup(asset("colours.css") + _own("report.css") + phase_css(".part.")),
+            style=Markup(asset("colours.css") + asset("report.css", __package__) + phase_css(".part.")),
             library=packed(library),
             script=Markup(script),
         )
@@ -72,19 +71,20 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
     illustrated = 0
     for run in runs:
         for section in commands:
-            illustrated += any(isinstance(row, section.rows) for row in run.run.results)
+            illustrated += section.drawn and any(isinstance(row, section.rows) for row in run.run.results)
     room = PICTURES // max(1, illustrated)
-    said = []
+    said, all_said = [], []
     for section in commands:
-        said.append((section, by_run(runs, partial(sections.said, section=section, room=room, anchors=anchors))))
+        said_of_runs = by_run(runs, partial(sections.said, section=section, room=room, anchors=anchors))
+        said.append((section, said_of_runs))
+        all_said += said_of_runs
 
     which = sections.which(runs)
     parts = {
-        "verdict": verdict(runs, [part for _, parts in said for part in parts], which),
+        "verdict": verdict(runs, all_said, which),
         "curves": chart["figures"],
         "which": which,
-        **{section.name: parts for section, parts in said},
-        "spent": by_run(runs, partial(sections.spent, anchors=anchors)),
+        **{section.name: said_of_runs for section, said_of_runs in said},
         "crossovers": by_run(runs, sections.crossovers),
         "fits": by_run(runs, sections.fits),
         "verdicts": by_run(runs, sections.verdicts),
@@ -103,8 +103,3 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
         "chart": chart,
         "data": data_block(chart),
     }
-
-
-def _own(name: str) -> str:
-    """Return the text of a file of the report's own."""
-    return (resources.files(str(__package__)) / name).read_text(encoding="utf-8")

@@ -3,7 +3,6 @@
 `templates/sections.html` lays it out.
 """
 
-import base64
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -11,15 +10,15 @@ from itertools import islice
 from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, disturbed_rivals, format_span, in_words, rivals, winners
 from collbench.analysis.fit import COLUMNS, pieces_in_words
-from collbench.analysis.interconnects import Table, left_out, of_run, tables
+from collbench.analysis.interconnects import InterconnectTable, left_out, of_run, tables
 from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.errors import CollbenchError
 from collbench.plots.kinds import PLAIN, kinds
-from collbench.plots.sections import MOST, Part, Picture, Section, TextTable
-from collbench.present.figures import Figure
-from collbench.results import PARTS, Explanation, by_key
+from collbench.plots.sections import MOST, PagePart, Picture, Section, TextTable
+from collbench.present.figures import page_svg
+from collbench.results import by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
 from collbench.units import format_seconds, format_size
@@ -28,7 +27,6 @@ SECTIONS = {
     "verdict": "Verdict",
     "curves": "Curves",
     "which": "Which interconnect",
-    "spent": "Where the time goes",
     "crossovers": "Crossovers",
     "fits": "Latency and bandwidth",
     "verdicts": "Are the numbers right?",
@@ -62,7 +60,7 @@ class Anchors:
         return name
 
 
-def by_run(analysed: Sequence[AnalysedRun], part_of: Callable[[AnalysedRun], Part]) -> list[tuple[str, Part]]:
+def by_run(analysed: Sequence[AnalysedRun], part_of: Callable[[AnalysedRun], PagePart]) -> list[tuple[str, PagePart]]:
     """Return a part of the page for each run of which it has anything to say, with its label if there are several."""
     parts = [(run.label if len(analysed) > 1 else "", part_of(run)) for run in analysed]
     return [(label, part) for label, part in parts if any(part)]
@@ -78,12 +76,18 @@ def listed(names: Iterable[str], between: str = ", ") -> str:
 # ---- what commands say, with the pictures that `collbench plot` draws
 
 
-def said(analysed: AnalysedRun, section: Section, room: int, anchors: Anchors) -> Part:
-    """Return what a command says of a run, with pictures of at most *room* bytes."""
+def said(analysed: AnalysedRun, section: Section, room: int, anchors: Anchors) -> PagePart:
+    """Return what a command says of a run: each table after its anchor, and pictures of at most *room* bytes."""
     part = section.part(analysed.run.results)
-    drawn, left_out = _pictures(analysed.run, section.rows, room, anchors) if part.tables else ([], 0)
+    drawn: list[Picture] = []
+    left_out = 0
+    if part.tables and section.drawn:
+        drawn, left_out = _pictures(analysed.run, section.rows, room, anchors)
     words = [safe_text(line, 600) for line in part.words[:MOST]]
-    return Part(words, part.tables[:MOST], drawn, left_out)
+    tables = []
+    for table in part.tables[:MOST]:
+        tables.append((anchors.new(section.name, table.caption) if table.linked else "", table))
+    return PagePart(words, tables, drawn, left_out)
 
 
 def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> tuple[list[Picture], int]:
@@ -95,63 +99,36 @@ def _pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> 
             continue
         try:
             for stem, figure in kind.figures([run], PLAIN, lambda reason: None):
-                address = _address(figure)
+                address = page_svg(figure)
                 room -= len(address)
                 if room >= 0:
                     drawn.append(Picture(address, stem, anchors.new("figure", stem)))
                 else:
                     left_out += 1
-        except CollbenchError:  # what cannot be drawn has its tables
-            continue
+        except CollbenchError:
+            continue  # what cannot be drawn has its tables
     return drawn, left_out
 
 
-def _address(figure: Figure) -> str:
-    """Return the address that holds a figure."""
-    from collbench.present.figures import page_png
-
-    return f"data:image/png;base64,{base64.b64encode(page_png(figure)).decode()}"
+# ---- crossovers, fits, verdicts
 
 
-# ---- crossovers, explained operations, fits, verdicts
-
-
-def crossovers(analysed: AnalysedRun) -> Part:
+def crossovers(analysed: AnalysedRun) -> PagePart:
     """Return who is fastest where, and each hand-written implementation against the library in words."""
     timed = rivals(analysed.run.results)
     rows_of = by_key(timed, lambda row: row.case.kind)
-    found = []
+    fastest = []
     for case, ranges in winners(timed, disturbed_rivals(analysed.run.results)):
         # An implementation without rivals is fastest everywhere, which says nothing.
         if len({row.implementation for row in rows_of[case.kind]}) > 1:
             rows = [(format_span(span.first, span.last), " or ".join(span.names)) for span in ranges]
-            found.append(TextTable(f"Fastest: {case.title}", ("size", "implementation"), rows))
+            fastest.append(TextTable(f"Fastest: {case.title}", ("size", "implementation"), rows))
     words = [in_words(contest) for contest in contests(timed, libraries())]
-    left_out = max(0, len(words) - MOST) + max(0, len(found) - _MOST_TABLES)
-    return Part(words[:MOST], found[:_MOST_TABLES], left_out=left_out)
+    left_out = max(0, len(words) - MOST) + max(0, len(fastest) - _MOST_TABLES)
+    return PagePart(words[:MOST], fastest[:_MOST_TABLES], left_out=left_out)
 
 
-def explained(analysed: AnalysedRun) -> list[Explanation]:
-    """Return the explanations of a run that are more than a time."""
-    return [result for result in analysed.run.results if isinstance(result, Explanation) and result.tracks]
-
-
-def spent(analysed: AnalysedRun, anchors: Anchors) -> Part:
-    """Return a table for each case of the first explanations, after its anchor: where the time of operations goes."""
-    tables = []
-    for case, results in by_key(explained(analysed)[:MOST], lambda result: result.case).items():
-        rows = []
-        for result in results:
-            shares = {part: result.share(part) for part in PARTS}
-            name = ", ".join(filter(None, (result.implementation, result.altered)))
-            rows.append((name, format_seconds(result.seconds), shares))
-        caption = f"{case.title}, {format_size(case.nbytes)}"
-        table = TextTable(caption, ("implementation", "time", "shares", *PARTS), rows)
-        tables.append((anchors.new("spent", caption), table))
-    return Part(tables=tables)
-
-
-def fits(analysed: AnalysedRun) -> Part:
+def fits(analysed: AnalysedRun) -> PagePart:
     """Return latency and bandwidth of each curve that has a fit, its pieces if it has any, and why others have none."""
     fitted = by_key((curve for curve in analysed.curves if curve.fit), lambda curve: curve.case.title)
     unfit = [curve for curve in analysed.curves if not curve.fit]
@@ -160,13 +137,13 @@ def fits(analysed: AnalysedRun) -> Part:
         if pieces := [*pieces_in_words(curve)]:
             reasons.append(f"{curve.case.title}, {pieces[0]}:{';'.join(pieces[1:])}.")
     tables = [TextTable.of(f"Fitted: {title}", COLUMNS, of_kind) for title, of_kind in fitted.items()]
-    return Part(reasons, tables)
+    return PagePart(reasons, tables)
 
 
-def verdicts(analysed: AnalysedRun) -> Part:
+def verdicts(analysed: AnalysedRun) -> PagePart:
     """Return what `collbench diagnose` says of each curve: rows are CurveVerdict; words, why it has no machine."""
     if not analysed.verdicts:  # nothing was measured, as the run's status says
-        return Part(notes=analysed.notes)
+        return PagePart(notes=analysed.notes)
     curves = []
     for curve in analysed.verdicts:
         # The reason for no system stands above the table already.
@@ -177,13 +154,13 @@ def verdicts(analysed: AnalysedRun) -> Part:
     for (kind, against), alike in by_key(curves, lambda curve: (curve.diagnosis.title, curve.against)).items():
         tables.append(TextTable(f"{kind}, against {against}" if against else kind, heading, alike))
     unknown = [] if analysed.system else [f"{analysed.why_not}."]
-    return Part(unknown, tables, notes=analysed.notes)
+    return PagePart(unknown, tables, notes=analysed.notes)
 
 
 # ---- interconnects side by side
 
 
-def which(runs: Sequence[SafeRun]) -> Part | None:
+def which(runs: Sequence[SafeRun]) -> PagePart | None:
     """Return runs of several machines side by side: which is fastest, tables, and what is compared in the notes.
 
     None where all runs are of one machine, or have no size of a case in common.
@@ -191,24 +168,25 @@ def which(runs: Sequence[SafeRun]) -> Part | None:
     if not several_machines(run.run.header for run in runs):
         return None
     every = [of_run(run.label, run.run) for run in runs]
-    found = tables(every)[:_MOST_TABLES]
-    if not found:
+    compared = tables(every)[:_MOST_TABLES]
+    if not compared:
         return None
     sentences = []
-    for table in found:
-        sentences += [f"{table.title}: {line}" if len(found) > 1 else line for line in table.verdict()]
-    sentences += dict.fromkeys(table.unlike for table in found if table.unlike)
-    sentences += [f"left out: {safe_text(reason)}" for reason in left_out(every, found)]
-    who = []
-    for one in every:
-        if any(one in table.interconnects for table in found):
-            who.append(f"{one.name}, {one.origin}: {safe_text('; '.join((one.title, *one.remarks)))}")
-    return Part(sentences, [_interconnect_table(table) for table in found], notes=who)
+    for table in compared:
+        start = f"{table.title}: " if len(compared) > 1 else ""
+        sentences += [f"{start}{line}" for line in table.verdict()]
+    sentences += dict.fromkeys(table.unlike for table in compared if table.unlike)
+    sentences += [f"left out: {safe_text(reason)}" for reason in left_out(every, compared)]
+    notes = []
+    for run in every:
+        if any(run in table.interconnects for table in compared):
+            notes.append(f"{run.name}, {run.origin}: {safe_text('; '.join((run.title, *run.remarks)))}")
+    return PagePart(sentences, [_interconnect_table(table) for table in compared], notes=notes)
 
 
-def _interconnect_table(table: Table) -> TextTable:
+def _interconnect_table(table: InterconnectTable) -> TextTable:
     """Return a row for each size: the time of each, after the first with its ratio to that: `13.2 us (0.9x)`."""
-    first, *others = (one.name for one in table.interconnects)
+    first, *others = (interconnect.name for interconnect in table.interconnects)
     heading = ("size", first, *(f"{name} (vs {first})" for name in others), "fastest")
     rows = []
     for line in table.lines[:MOST]:
@@ -223,12 +201,13 @@ def _interconnect_table(table: Table) -> TextTable:
 # ---- the machine and its environment
 
 
-def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[str, Part]]:
+def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[str, PagePart]]:
     """Return every machine of the runs once, after its name: a picture of the first few, what is not known, words."""
     from collbench.plots.system import figure
 
-    parts: dict[object, tuple[str, Part]] = {}
+    parts: dict[object, tuple[str, PagePart]] = {}
     for run in analysed:
+        # Runs of one machine share its part.
         words = "\n".join(_topology_lines(run))
         key = (run.system, words, run.why_not)
         if key in parts:
@@ -236,10 +215,10 @@ def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[st
         name, drawn = run.machine, []
         notes = [f"No picture: {run.why_not}."] if run.why_not else []
         if run.system and len(parts) < _MOST_MACHINES:
-            drawn.append(Picture(_address(figure(run.system)), name, anchors.new("figure", name)))
+            drawn.append(Picture(page_svg(figure(run.system)), name, anchors.new("figure", name)))
         if run.system and run.system.guesses:
             notes.append(f"Assumed: {'; '.join(map(safe_text, run.system.guesses))}.")
-        parts[key] = name, Part([words] if words else [], pictures=drawn, notes=notes)
+        parts[key] = name, PagePart([words] if words else [], pictures=drawn, notes=notes)
     return list(parts.values())
 
 
@@ -251,17 +230,17 @@ def _topology_lines(run: AnalysedRun) -> list[str]:
             lines = islice(render.topology_lines(topology, _WIDEST), _MOST_LINES)
             return [line[: 2 * _WIDEST] for line in lines]
         return list(render.system_lines(run.system, _WIDEST)) if run.system else []
-    except Exception:  # any type may stand in a foreign header
+    except Exception:  # a foreign header may join devices that it does not have
         return []
 
 
-def environment(analysed: AnalysedRun) -> Part:
+def environment(analysed: AnalysedRun) -> PagePart:
     """Return host, versions and variables of a run; nothing where its file says nothing."""
     header = analysed.run.header
-    known = header.environment
-    rows = [("host", known.host), ("system", known.system)]
-    rows += list(known.versions.items())[:MOST]
-    rows += [(f"${name}", value) for name, value in list(known.variables.items())[:MOST]]
+    environment = header.environment
+    rows = [("host", environment.host), ("system", environment.system)]
+    rows += list(environment.versions.items())[:MOST]
+    rows += [(f"${name}", value) for name, value in list(environment.variables.items())[:MOST]]
     rows.append(("command", safe_text(" ".join(header.command))))
     rows = [(name, value) for name, value in rows if value]
-    return Part(tables=[TextTable(f"Environment of {analysed.label}", ("what", "value"), rows)] if rows else [])
+    return PagePart(tables=[TextTable(f"Environment of {analysed.label}", ("what", "value"), rows)] if rows else [])

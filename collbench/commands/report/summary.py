@@ -14,13 +14,13 @@ from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
 from collbench.analysis.matching import unread
 from collbench.analysis.verdict import Correctness, Health, status
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
-from collbench.commands.report.sections import by_run, explained, listed
-from collbench.plots.sections import Part, Section, section_of
-from collbench.results import PARTS, Timed, by_key
+from collbench.commands.report.sections import by_run, listed
+from collbench.plots.sections import PagePart, Section, section_of
+from collbench.results import Timed, by_key
 from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
 
-FIRST = 6  # sentences of a command's part, or of explanations, in the verdict; later ones stay with their tables
+FIRST = 6  # sentences of a command's part in the verdict; later ones stay with their tables
 _WORDS = {PASSED: "PASS", REGRESSION: "FAIL", INCONCLUSIVE: "UNKNOWN"}
 
 
@@ -75,15 +75,15 @@ def statuses(run: SafeRun) -> list[str]:
 
 def _claims(run: AnalysedRun) -> list[Claim]:
     """Return whether all results are right, as far as they could be read, and as fast as expected."""
-    found = Correctness.of(run.every)
-    if not found.total:
+    correctness = Correctness.of(run.every)
+    if not correctness.total:
         return [Claim("Results", "UNKNOWN", "not judged: nothing was measured")]
     lost = [reason for reason in (run.run.cut_off, unread(run.run)) if reason]
     if run.odd:
         lost.append(f"{len(run.odd)} not usable, without a time")
-    word = "UNKNOWN" if found.unchecked or lost else "PASS"
-    sentence = safe_text("; ".join([found.in_words(), *lost]), 600)
-    return [Claim("Results", "FAIL" if found.faults else word, sentence), _speed(run)]
+    word = "UNKNOWN" if correctness.unchecked or lost else "PASS"
+    sentence = safe_text("; ".join([correctness.in_words(), *lost]), 600)
+    return [Claim("Results", "FAIL" if correctness.faults else word, sentence), _speed(run)]
 
 
 def _speed(run: AnalysedRun) -> Claim:
@@ -92,6 +92,8 @@ def _speed(run: AnalysedRun) -> Claim:
     if not run.system or not curves:
         none = "no time of these rows can be held against the model"
         return Claim("Speed", "UNKNOWN", f"not judged: {run.why_not if curves else none}")
+
+    # The sentence is of the curve that is off most among those that are worst.
     worst = min((curve.diagnosis.speed for curve in curves), key=[*Health].index)
     alike = [curve for curve in curves if curve.diagnosis.speed is worst]
     telling = max(alike, key=lambda curve: (bool(curve.diagnosis.exceptions), curve.diagnosis.off))
@@ -105,18 +107,20 @@ def _speed(run: AnalysedRun) -> Claim:
     against = f", against {telling.against}" if telling.against else ""
     words += f" ({diagnosis.implementation}, {diagnosis.title}{against}{count})"
     words = "; ".join([words, *run.assumed])
-    found = [(curve.diagnosis.speed, bool(curve.diagnosis.exceptions)) for curve in curves]
+
+    # Curves that were not judged leave it open whether the run is as fast as expected.
+    healths = [(curve.diagnosis.speed, bool(curve.diagnosis.exceptions)) for curve in curves]
     if run.measured > len(curves):
-        found.append((Health.UNKNOWN, False))
-    return Claim("Speed", _WORDS[status(found)], safe_text(words, 600))
+        healths.append((Health.UNKNOWN, False))
+    return Claim("Speed", _WORDS[status(healths)], safe_text(words, 600))
 
 
 # ---- the verdict
 
 
 def verdict(
-    analysed: Sequence[AnalysedRun], parts: Sequence[tuple[str, Part]], which: Part | None
-) -> list[tuple[str, Part]]:
+    analysed: Sequence[AnalysedRun], parts: Sequence[tuple[str, PagePart]], which: PagePart | None
+) -> list[tuple[str, PagePart]]:
     """Return sentences about all runs side by side, then about each.
 
     Args:
@@ -126,13 +130,16 @@ def verdict(
 
     """
 
-    def of_run(run: AnalysedRun) -> Part:
+    def of_run(run: AnalysedRun) -> PagePart:
         label = run.label if len(analysed) > 1 else ""
-        stepped = [word for name, part in parts if name == label for word in part.words[:FIRST]]
-        sentences = [*stepped, *_fastest(run), *_spent(run)]
-        return Part(sentences or ["no row has a time that is known to be right"])
+        sentences: list[str] = []
+        for name, part in parts:
+            if name == label:
+                sentences += part.words[:FIRST]
+        sentences += _fastest(run)
+        return PagePart(sentences or ["no row has a time that is known to be right"])
 
-    together = [("all runs", Part(which.words[:1]))] if which else []
+    together = [("all runs", PagePart(which.words[:1]))] if which else []
     return together + by_run(analysed, of_run)
 
 
@@ -164,12 +171,3 @@ def _alone(rows: Sequence[Timed]) -> str:
     case, last = rows[0].case, ends[-1]
     rate = f" ({format_rate(last.algbw)} GB/s algorithm bandwidth)" if case.collective.sized else ""
     return f"{case.title}: {last.implementation} {'should take' if last.predicted else 'takes'} {times}{rate}"
-
-
-def _spent(run: AnalysedRun) -> Iterator[str]:
-    """Yield what takes most of the time of the first explained operations."""
-    for result in explained(run)[:FIRST]:
-        most = max(PARTS, key=result.share)
-        operation = f"{result.implementation}, {format_size(result.case.nbytes)}: {format_seconds(result.seconds)}"
-        altered = f"; {result.altered}" if result.altered else ""
-        yield f"{operation}, of which most goes to {most}, {result.share(most):.0%}{altered}"

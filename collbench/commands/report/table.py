@@ -12,7 +12,7 @@ from collbench.cases import Case
 from collbench.commands.report.analysed import SafeRun, safe_text
 from collbench.plots.panels import share_a_device
 from collbench.plots.sections import Section, section_of
-from collbench.results import PARTS, Explanation, Observed, Result, Timed, by_key, timed
+from collbench.results import Observed, Result, Timed, by_key, timed
 from collbench.units import format_range, format_rate, format_seconds, format_size
 
 _NUMBERS = ("time", "interval", "min", "p95", "max", "algbw", "busbw", "vs library")
@@ -25,7 +25,7 @@ _MEANINGS = {
 _CELL_BYTES, _ROW_BYTES = 4, 80  # of the page around the text of a cell, and around a row
 
 
-class TableRow(NamedTuple):
+class ReportRow(NamedTuple):
     """A row of the table; it has as many of the numbers as are known, from the first on."""
 
     implementation: str
@@ -47,7 +47,7 @@ class AllRows(NamedTuple):
 
     caption: str
     heading: Sequence[str]
-    rows: list[TableRow]
+    rows: list[ReportRow]
     left_out: int
     meanings: list[str]  # of the columns
 
@@ -55,7 +55,7 @@ class AllRows(NamedTuple):
 def all_rows(runs: Sequence[SafeRun], commands: Sequence[Section], room: int) -> AllRows:
     """Return every row of the runs until the room, in bytes, is used up."""
     operations = list(dict.fromkeys(result.case.title for run in runs for result in run.every))
-    rows: list[TableRow] = []
+    rows: list[ReportRow] = []
     for run in runs:
         for row in _rows(run, commands, len(runs) > 1, len(operations) > 1):
             room -= row.nbytes
@@ -63,9 +63,14 @@ def all_rows(runs: Sequence[SafeRun], commands: Sequence[Section], room: int) ->
                 break
             rows.append(row)
     every = sum(len(run.every) + len(run.unread) for run in runs)
-    filled = [place for place in range(len(_NUMBERS)) if any(any(row.numbers[place : place + 1]) for row in rows)]
-    few = [row._replace(numbers=tuple(row.numbers[place] for place in filled if row.numbers[place:])) for row in rows]
-    shown = [_NUMBERS[place] for place in filled]
+
+    # Only columns that have a number in some row.
+    filled = sorted({column for row in rows for column, number in enumerate(row.numbers) if number})
+    few = []
+    for row in rows:
+        numbers = tuple(row.numbers[column] for column in filled if column < len(row.numbers))
+        few.append(row._replace(numbers=numbers))
+    shown = [_NUMBERS[column] for column in filled]
     meanings = [_MEANINGS[name] for name in shown if name in _MEANINGS]
     meanings += handicaps(result for run in runs for result in run.every)
     caption = safe_text(operations[0], 120) if len(operations) == 1 else "Every row"
@@ -74,7 +79,7 @@ def all_rows(runs: Sequence[SafeRun], commands: Sequence[Section], room: int) ->
 
 def _rows(
     run: SafeRun, commands: Sequence[Section], several_runs: bool, several_operations: bool
-) -> Iterable[TableRow]:
+) -> Iterable[ReportRow]:
     """Yield the rows of a run; what is the same in all rows of the table is not said of each."""
     odd = set(map(id, run.odd))
     references = _references(run.run.results)
@@ -83,15 +88,17 @@ def _rows(
         size = format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
         title = safe_text(result.case.title, 120) if several_operations else ""
         about = ", ".join(filter(None, (run.label if several_runs else "", title)))
-        yield TableRow(result.label, about, size, numbers, words, status)
+        yield ReportRow(result.label, about, size, numbers, words, status)
     label = run.label if several_runs else ""
     for why in run.unread:
-        yield TableRow("?", label, "?", (), f"not usable: line {why}", "bad")
+        yield ReportRow("?", label, "?", (), f"not usable: line {why}", "bad")
 
 
 def _references(results: Iterable[Result]) -> dict[Case, Timed]:
     """Return the library's last result for each case; of several libraries that of the fastest."""
     last = {(result.case, result.implementation): result for result in timed(results)}
+
+    # Of a case that was measured twice the later result counts.
     by_case = by_key((row for row in last.values() if is_library(row.implementation)), lambda row: row.case)
     return {case: min(rows, key=lambda row: row.typical) for case, rows in by_case.items()}
 
@@ -104,15 +111,11 @@ def _cells(
         return "bad", (), "not usable: it was checked, and not timed"
     if result.problem:
         return "bad" if result.outcome.bad else "plain", (), safe_text(result.problem, 310)
-    if isinstance(result, Explanation):
-        words = ["the inside of a library is not seen"]
-        if result.tracks:
-            note = str(result.note.brief)
-            words = [*(f"{part} {result.share(part):.0%}" for part in PARTS), *filter(None, [note])]
-        return "plain", (format_seconds(result.seconds),), f"explained: {', '.join(words)}"
     if section := section_of(result, commands):
-        return "ok", *section.cells(result)
-    assert isinstance(result, Timed)
+        cells = section.cells(result)
+        return cells.status, cells.numbers, cells.check
+    if not isinstance(result, Timed):
+        return "plain", (), "not shown: the command that makes such rows is not installed"
     return "ok", _numbers(run, result, references.get(result.case)), check(result)
 
 

@@ -80,11 +80,12 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
 
     With --fleet: nodes that are slower than those alike, by the checks or runs that many nodes left in FOLDER.
     """
-    of_fleet = {str(given.name): options.pop(str(given.name)) for given in _FLEET}
+    of_fleet = {str(parameter.name): options.pop(str(parameter.name)) for parameter in _FLEET}
     others = options | {"limit": limit} if fleet else of_fleet
-    if wrong := [name.replace("_", "-") for name, value in others.items() if value]:
+    misplaced = [name.replace("_", "-") for name, value in others.items() if value]
+    if misplaced:
         fix = "a list of runs; leave it out, or --fleet" if fleet else "a folder of nodes; give --fleet too"
-        raise UsageError(f"--{wrong[0]} is for {fix}")
+        raise UsageError(f"--{misplaced[0]} is for {fix}")
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
     if fleet:
@@ -92,6 +93,8 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
 
         show(folder or DEFAULT, as_json=as_json, **of_fleet)
         return
+
+    # What is left out of the list is said on standard error, so that JSON stays JSON.
     chosen = _chosen(**options)
     entries = list_runs(folder or DEFAULT)
     matching = [entry for entry in entries if passes(entry, **chosen)]

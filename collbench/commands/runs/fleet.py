@@ -12,13 +12,14 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.commands.runs.fleet_files import Curve, Node
+from collbench.commands.runs.fleet_files import FleetCurve, FleetNode
 from collbench.stats import Estimate, student
 
 FEWEST = 5
@@ -31,24 +32,24 @@ _MEDIAN = 1.253  # standard error of a median over that of a mean (normal, many)
 
 Array = NDArray[np.float64]
 Marks = NDArray[np.bool_]
-Times = Mapping[str, Mapping[Curve, Mapping[int, float]]]  # by node, curve and bytes; seconds, or ratios of times
+Times = Mapping[str, Mapping[FleetCurve, Mapping[int, float]]]  # by node, curve and bytes; seconds, or ratios of times
 
 
 class Outlier(NamedTuple):
     """A node that is slower or faster than those that are alike, or than it was itself."""
 
     node: str
-    curve: Curve
+    curve: FleetCurve
     ratio: Estimate  # of times, the median over the sizes below; above 1 is slower.  95 % for all that are named
     sizes: tuple[int, ...]  # in bytes at which it stands out; empty: all sizes taken together do
     measured: int  # sizes
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class AlikeNodes:
     """Alike nodes, at least FEWEST at each size: the times of a curve by node and size, NaN where a node has none."""
 
-    curve: Curve
+    curve: FleetCurve
     nodes: tuple[str, ...]
     sizes: tuple[int, ...]  # bytes
     times: Array  # seconds; of a change between two nights, ratios of times
@@ -65,15 +66,15 @@ class Group:
         return _spread(np.log(self.times))
 
 
-def groups(nodes: Sequence[Node], slower: float = SLOWER) -> list[Group]:
+def groups(nodes: Sequence[FleetNode], slower: float = SLOWER) -> list[AlikeNodes]:
     """Return alike nodes, the largest group first, with outliers: they differ from the median by `slower`, a share."""
     return _judged({node.name: node.curves for node in nodes}, slower)
 
 
-def changes(before: Sequence[Node], after: Sequence[Node], slower: float = SLOWER) -> list[Group]:
+def changes(before: Sequence[FleetNode], after: Sequence[FleetNode], slower: float = SLOWER) -> list[AlikeNodes]:
     """Return how the times of nodes changed between two nights; outliers changed otherwise than the fleet's median."""
     old: Times = {node.name: node.curves for node in before}
-    changed: dict[str, dict[Curve, dict[int, float]]] = defaultdict(dict)
+    changed: dict[str, dict[FleetCurve, dict[int, float]]] = defaultdict(dict)
     for node in after:
         for curve, times in node.curves.items():
             earlier = old.get(node.name, {}).get(curve, {})
@@ -81,7 +82,7 @@ def changes(before: Sequence[Node], after: Sequence[Node], slower: float = SLOWE
     return _judged(changed, slower)
 
 
-def outdated(nodes: Sequence[Node]) -> list[Node]:
+def outdated(nodes: Sequence[FleetNode]) -> list[FleetNode]:
     """Return nodes whose verdict is older than the median by an hour and four median deviations, the oldest first."""
     written = [node.modified for node in nodes if node.modified] or [0.0]
     middle = median(written)
@@ -89,49 +90,56 @@ def outdated(nodes: Sequence[Node]) -> list[Node]:
     return sorted((node for node in nodes if 0 < node.modified < oldest), key=lambda node: node.modified)
 
 
-def _judged(fleet: Times, slower: float) -> list[Group]:
-    found = _alike(fleet)
-    tests, nodes = sum(group.times.size for group in found), sum(len(group.nodes) for group in found)
-    return [replace(group, outliers=tuple(_outliers(group, nodes, tests, slower))) for group in found]
+def _judged(fleet: Times, slower: float) -> list[AlikeNodes]:
+    alike = _alike(fleet)
+    tests, nodes = sum(group.times.size for group in alike), sum(len(group.nodes) for group in alike)
+    return [replace(group, outliers=tuple(_outliers(group, nodes, tests, slower))) for group in alike]
 
 
-def _alike(fleet: Times) -> list[Group]:
+def _alike(fleet: Times) -> list[AlikeNodes]:
     """Return the nodes of each curve, without sizes that few of them have, and without nodes that have no other."""
-    by_curve: dict[Curve, dict[str, Mapping[int, float]]] = defaultdict(dict)
+    by_curve: dict[FleetCurve, dict[str, Mapping[int, float]]] = defaultdict(dict)
     for name, curves in fleet.items():
         for curve, times in curves.items():
             by_curve[curve][name] = times
-    found = []
-    for curve, every in by_curve.items():
-        counts = Counter(size for times in every.values() for size in times)
+    alike = []
+    for curve, nodes in by_curve.items():
+        counts = Counter(chain.from_iterable(nodes.values()))
         sizes = sorted(size for size, count in counts.items() if count >= FEWEST)
-        alike = {name: times for name, times in every.items() if not times.keys().isdisjoint(sizes)}
-        if alike:
-            table = np.array([[times.get(size, math.nan) for size in sizes] for times in alike.values()])
-            found.append(Group(curve, tuple(alike), tuple(sizes), table))
-    return sorted(found, key=lambda group: (-len(group.nodes), group.curve))
+        names, rows = [], []
+        for name, times in nodes.items():
+            if not times.keys().isdisjoint(sizes):
+                names.append(name)
+                rows.append([times.get(size, math.nan) for size in sizes])
+        if names:
+            alike.append(AlikeNodes(curve, tuple(names), tuple(sizes), np.array(rows)))
+    return sorted(alike, key=lambda group: (-len(group.nodes), group.curve))
 
 
-def _outliers(group: Group, nodes: int, tests: int, slower: float) -> Iterator[Outlier]:
+def _outliers(group: AlikeNodes, nodes: int, tests: int, slower: float) -> Iterator[Outlier]:
     """Yield the nodes that stand out, where so many nodes and single times are tested in all."""
     logs, spreads = np.log(group.times / group.medians), group.spreads
     known, middles = np.isfinite(logs), np.nanmedian(logs, axis=1, keepdims=True)
     limit, reach = (student(1 - _ERROR / 4 / count, 0.7 * (len(logs) - 1)) for count in (tests, nodes))
+
     # Sizes of a node scatter around its median by less than nodes differ; a single size cannot say by how much.
     noise = _spread(logs - middles) if logs.shape[1] > 1 else spreads
     for sign in (1, -1):
         far = sign * logs > limit * spreads
+
         # A node that is often far off on the other side too is not slow: its times are unsure.
         unsure = far.sum(axis=1) < 4 * (-sign * logs > limit * spreads).sum(axis=1)
         single, whole = _beyond_chance(far, known, nodes), (sign * middles > reach * _spread(middles))[:, 0]
         for row in np.flatnonzero((single | whole) & ~unsure).tolist():
             chosen = far[row] if single[row] else known[row]
             values = logs[row, chosen]
+
+            # The node's sizes scatter as is usual, or more; and the median of the fleet has an error, too.
             middle, usual = float(np.median(values)), np.mean(noise[chosen] ** 2)
-            own = (1.4826 * np.median(np.abs(values - middle))) ** 2  # if the node scatters more than others do
-            error = _MEDIAN * math.sqrt(max(usual, own) / len(values) + np.mean(spreads[chosen] ** 2) / len(logs))
+            scatter = (1.4826 * np.median(np.abs(values - middle))) ** 2
+            error = _MEDIAN * math.sqrt(max(usual, scatter) / len(values) + np.mean(spreads[chosen] ** 2) / len(logs))
             if abs(middle) < max(math.log1p(slower), reach * error):
-                continue  # too little, or the node's sizes disagree
+                continue
             ratio = Estimate(*(math.exp(middle + side * reach * error) for side in (0, -1, 1)))
             sizes = tuple(np.array(group.sizes)[far[row]].tolist()) if single[row] else ()
             yield Outlier(group.nodes[row], group.curve, ratio, sizes, int(known[row].sum()))
@@ -145,6 +153,7 @@ def _beyond_chance(far: Marks, known: Marks, nodes: int) -> Marks:
     """
     from scipy.special import bdtrc  # 0.1 s, which no help should wait for
 
+    # The rate of chance is that among the nodes of which fewer sizes stand out, so slow ones do not raise it.
     count, sizes, chance = far.sum(axis=1), known.sum(axis=1), np.ones(len(far))
     for many in np.unique(count[count > 0]):
         fewer, same = count < many, count == many

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Literal, NamedTuple
@@ -29,7 +30,7 @@ OK, WARN, FAIL, UNKNOWN, UNREADABLE = STATUSES = ("OK", "WARN", "FAIL", "UNKNOWN
 """The words of a check, and that of a node without a result."""
 
 
-class Curve(NamedTuple):
+class FleetCurve(NamedTuple):
     """What nodes must have in common to be compared, in the words of their files."""
 
     topology: str  # `8 x NVIDIA H100 80GB HBM3, NVSwitch`
@@ -53,20 +54,20 @@ class Curve(NamedTuple):
 
 
 @cache
-def case(curve: Curve) -> Case:
+def case(curve: FleetCurve) -> Case:
     """Return the case of a curve, whose size says nothing; ValueError where there is none."""
     return to_case(curve._asdict() | {"nbytes": 0})
 
 
 @dataclass(frozen=True)
-class Node:
+class FleetNode:
     """What a node has left in its folder."""
 
     name: str
     status: str = UNREADABLE  # a word of STATUSES
     reason: str = ""  # of FAIL and UNREADABLE, and of UNKNOWN where a check or a run has not ended
     modified: float = 0.0  # seconds since 1970 at which its file was written
-    curves: Mapping[Curve, Mapping[int, float]] = field(default_factory=dict)  # seconds by bytes of a message
+    curves: Mapping[FleetCurve, Mapping[int, float]] = field(default_factory=dict)  # seconds by bytes of a message
 
 
 class _Size(msgspec.Struct):
@@ -98,7 +99,7 @@ class _Check(msgspec.Struct):
 _CHECK = msgspec.json.Decoder(_Check)
 
 
-def read_fleet(folder: Path) -> list[Node]:
+def read_fleet(folder: Path) -> list[FleetNode]:
     """Return the nodes of a folder by name, one for each folder in it; UsageError where there is none."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != ".")
@@ -109,49 +110,49 @@ def read_fleet(folder: Path) -> list[Node]:
     return [_node(folder / name) for name in names]
 
 
-def _node(place: Path) -> Node:
-    name = sanitize.text(os.fsencode(place.name).decode(errors="replace"))
+def _node(folder: Path) -> FleetNode:
+    name = sanitize.text(os.fsencode(folder.name).decode(errors="replace"))
     for file, reader in ((CHECK, _checked), (NAME, _measured)):
-        if os.path.lexists(place / file):
+        if os.path.lexists(folder / file):
+            # A file that cannot be read costs its node alone.
             try:
-                return reader(name, place / file)
+                return reader(name, folder / file)
             except (RunFileError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-                words = str(error).removeprefix(f"{place / file}:").replace(f"{place}{os.sep}", "")
-                return Node(name, reason=sanitize.message(f"{file}: {words.strip()}"))
-    return Node(name, reason=f"neither {CHECK} nor {NAME} in its folder")
+                reason = str(error).removeprefix(f"{folder / file}:").replace(f"{folder}{os.sep}", "")
+                return FleetNode(name, reason=sanitize.message(f"{file}: {reason.strip()}"))
+    return FleetNode(name, reason=f"neither {CHECK} nor {NAME} in its folder")
 
 
-def _checked(name: str, path: Path) -> Node:
+def _checked(name: str, path: Path) -> FleetNode:
     with sanitize.safe_read(path, RunFileError, sanitize.LINE_BYTES) as file:
         written = os.fstat(file.fileno()).st_mtime
         check = _CHECK.decode(file.read())
-    curves: dict[Curve, dict[int, float]] = defaultdict(dict)
-    for size in (size for part in check.curves for size in part.sizes):
-        *words, nbytes, seconds = msgspec.structs.astuple(size)
-        curves[_curve(check.where, *words)][nbytes] = seconds
+    curves: dict[FleetCurve, dict[int, float]] = defaultdict(dict)
+    for size in chain.from_iterable(part.sizes for part in check.curves):
+        *fields, nbytes, seconds = msgspec.structs.astuple(size)
+        curves[_curve(check.where, *fields)][nbytes] = seconds
     line = check.line.partition(f" {check.status} ")[2] or check.line
     reason = line if check.status == FAIL else check.no_verdict
-    return Node(name, check.status, sanitize.message(reason), written, curves)
+    return FleetNode(name, check.status, sanitize.message(reason), written, curves)
 
 
-def _measured(name: str, path: Path) -> Node:
+def _measured(name: str, path: Path) -> FleetNode:
     """Return what a run says; no check has compared it with anything: it is UNKNOWN, or FAIL where a row is bad."""
     run = read(path)
     bad = next((result.problem for result in run.results if result.outcome.bad), "")
-    curves: dict[Curve, dict[int, float]] = defaultdict(dict)
+    curves: dict[FleetCurve, dict[int, float]] = defaultdict(dict)
     for row in observed(run.cases):
-        # Of a log's rounds the slowest, as check judges; of those measured here the median.
+        # Of a log's rounds the slowest counts, as in a check; of those measured here the median.
         seconds = row.worst.typical if isinstance(row, Reported) else median(row.round_times)
-        fields = case_fields(row.case)
-        words = (fields[word] for word in Curve._fields[1:-1])
-        curves[_curve(run.header.topology.name, *words, row.implementation)][row.case.nbytes] = seconds
+        fields = map(case_fields(row.case).__getitem__, FleetCurve._fields[1:-1])
+        curves[_curve(run.header.topology.name, *fields, row.implementation)][row.case.nbytes] = seconds
     stopped = f"{run.stopped}; it has {counted(len(run.results), 'row')}" if run.stopped else ""
-    return Node(name, FAIL if bad else UNKNOWN, bad or stopped, path.stat().st_mtime, curves)
+    return FleetNode(name, FAIL if bad else UNKNOWN, bad or stopped, path.stat().st_mtime, curves)
 
 
 @cache
-def _curve(*words: Any) -> Curve:
-    shown: list[Any] = [sanitize.text(word) if isinstance(word, str) else word for word in words]
-    curve = Curve(*shown)
+def _curve(*fields: Any) -> FleetCurve:
+    shown: list[Any] = [sanitize.text(field) if isinstance(field, str) else field for field in fields]
+    curve = FleetCurve(*shown)
     case(curve)  # ValueError where there is none
     return curve

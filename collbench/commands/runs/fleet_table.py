@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,8 +12,8 @@ from typing import Any, NamedTuple
 import click
 
 from collbench.cli.options import STANDARD, write_json
-from collbench.commands.runs.fleet import FEWEST, SLOWER, Group, Outlier, changes, groups, outdated
-from collbench.commands.runs.fleet_files import FAIL, STATUSES, Curve, Node, read_fleet
+from collbench.commands.runs.fleet import FEWEST, SLOWER, AlikeNodes, Outlier, changes, groups, outdated
+from collbench.commands.runs.fleet_files import FAIL, STATUSES, FleetCurve, FleetNode, read_fleet
 from collbench.errors import StorageError, writing
 from collbench.present.columns import Column, csv_text
 from collbench.present.terminal import lines, room, wrapped
@@ -23,7 +24,7 @@ _LISTED = 60  # lines of a kind, or names, that are printed; JSON has all
 _UNLIKE = 0.5  # spread between nodes from which on none could stand out
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a name that a scheduler takes as a single node
 _COLUMNS = (
-    *Curve._fields,
+    *FleetCurve._fields,
     *("size_bytes", "time_seconds", "bus_bandwidth_bytes_per_second"),
     *("fleet_median_time_seconds", "time_over_fleet_median", "slow_outlier"),
 )
@@ -33,8 +34,9 @@ def show(folder: Path, against: Path | None, as_json: Path | None, **options: An
     """Print what is known of a fleet, or how it differs from an earlier night, and write the files asked for."""
     slower = SLOWER if options["slower"] is None else options["slower"]
     nodes, before = read_fleet(folder), read_fleet(against) if against else []
-    found, changed = groups(nodes, slower), changes(before, nodes, slower)
-    rows = list(_rows(nodes, found))
+    alike, changed = groups(nodes, slower), changes(before, nodes, slower)
+    rows = list(_rows(nodes, alike))
+
     # Files first: the reader of the table may stop early.
     contents = {"exclude_file": _excluded(rows) if options["exclude_file"] else "", "csv": csv_text(rows[0], rows)}
     for name, content in contents.items():
@@ -45,18 +47,18 @@ def show(folder: Path, against: Path | None, as_json: Path | None, **options: An
                 replace_whole(path, content.encode())
     plain = [row | {"written_at": row["written_at"] and str(row["written_at"])} for row in rows]
     old = [node.name for node in outdated(nodes)]
-    answer = {"outliers": _fields(found), "changes": _fields(changed), "outdated": old, "rows": plain}
+    answer = {"outliers": _fields(alike), "changes": _fields(changed), "outdated": old, "rows": plain}
     write_json(as_json, answer, allow_nan=False)
     if STANDARD not in (as_json, *(options[name] for name in contents)):
         moved = [*_moved(before, nodes, changed), *_table(changed)] if against else []
-        parts = _table(found, nodes), moved, _compared(found, nodes)
+        parts = _table(alike, nodes), moved, _compared(alike, nodes)
         click.echo("\n\n".join("\n".join(part) for part in parts if part))
 
 
-def _rows(nodes: Sequence[Node], found: Sequence[Group]) -> Iterator[dict[str, Any]]:
+def _rows(nodes: Sequence[FleetNode], alike: Sequence[AlikeNodes]) -> Iterator[dict[str, Any]]:
     """Yield a flat record for each node, curve and size, and one for each node without any."""
-    medians = {group.curve: dict(zip(group.sizes, group.medians.tolist(), strict=True)) for group in found}
-    slow = {(outlier.node, outlier.curve) for outlier in _outliers(found) if outlier.ratio.value > 1}
+    medians = {group.curve: dict(zip(group.sizes, group.medians.tolist(), strict=True)) for group in alike}
+    slow = {(outlier.node, outlier.curve) for outlier in _outliers(alike) if outlier.ratio.value > 1}
     for node in nodes:
         at = datetime.fromtimestamp(node.modified, UTC) if node.modified else None
         facts = {"written_at": at, "node": node.name, "status": node.status, "reason": node.reason}
@@ -69,17 +71,17 @@ def _rows(nodes: Sequence[Node], found: Sequence[Group]) -> Iterator[dict[str, A
                 yield facts | dict(zip(_COLUMNS, (*curve, *figures, (node.name, curve) in slow), strict=True))
 
 
-def _outliers(found: Iterable[Group]) -> list[Outlier]:
+def _outliers(alike: Iterable[AlikeNodes]) -> list[Outlier]:
     """Return outliers, the slowest first."""
-    return sorted((outlier for group in found for outlier in group.outliers), key=lambda outlier: -outlier.ratio.value)
+    every = chain.from_iterable(group.outliers for group in alike)
+    return sorted(every, key=lambda outlier: -outlier.ratio.value)
 
 
-def _fields(found: Iterable[Group]) -> list[dict[str, Any]]:
+def _fields(alike: Iterable[AlikeNodes]) -> list[dict[str, Any]]:
     records = []
-    for outlier in _outliers(found):
-        node, curve, ratio, sizes, measured = outlier
-        place = {"node": node, "curve": curve._asdict()}
-        records.append(place | ratio.fields("ratio") | {"sizes": sizes, "measured": measured})
+    for node, curve, ratio, sizes, measured in _outliers(alike):
+        who = {"node": node, "curve": curve._asdict()}
+        records.append(who | ratio.fields("ratio") | {"sizes": sizes, "measured": measured})
     return records
 
 
@@ -92,7 +94,7 @@ def _excluded(rows: Sequence[dict[str, Any]]) -> str:
     return "".join(f"{name}\n" for name in names if name not in unfit)
 
 
-class Line(NamedTuple):
+class FleetLine(NamedTuple):
     """A row: an outlier, or a node of which something else is to be said."""
 
     node: str
@@ -102,7 +104,7 @@ class Line(NamedTuple):
     curve: str
 
 
-COLUMNS: tuple[Column[Line], ...] = (
+COLUMNS: tuple[Column[FleetLine], ...] = (
     Column("node", attrgetter("node")),
     Column("time", attrgetter("time"), form=">"),
     Column("95 % interval", attrgetter("interval"), importance=2),
@@ -111,45 +113,52 @@ COLUMNS: tuple[Column[Line], ...] = (
 )
 
 
-def _table(found: Sequence[Group], nodes: Sequence[Node] = ()) -> list[str]:
+def _table(alike: Sequence[AlikeNodes], nodes: Sequence[FleetNode] = ()) -> list[str]:
     """Return a line for each outlier, the slowest first, then for what failed, has no result, or is outdated."""
     rows = []
-    for outlier in _outliers(found):
+    for outlier in _outliers(alike):
         time, low, high = map(_percent, outlier.ratio)
         from_on = f", {format_size(outlier.sizes[0])} on" if outlier.sizes else ""
         sizes = f"{len(outlier.sizes) or outlier.measured} of {outlier.measured}{from_on}"
-        rows.append(Line(outlier.node, time, f"{low} .. {high}", sizes, outlier.curve.title))
+        rows.append(FleetLine(outlier.node, time, f"{low} .. {high}", sizes, outlier.curve.title))
     ordered = sorted(nodes, key=lambda node: STATUSES.index(node.status))
-    rows += [Line(node.name, node.status, "", "", node.reason) for node in ordered if node.reason]
+    rows += [FleetLine(node.name, node.status, "", "", node.reason) for node in ordered if node.reason]
     for node in outdated(nodes):
         age = format_duration(datetime.now(UTC).timestamp() - node.modified, 2)
-        rows.append(Line(node.name, node.status, "", "", f"written {age} ago, much longer than the others"))
+        rows.append(FleetLine(node.name, node.status, "", "", f"written {age} ago, much longer than the others"))
     more = [f"and {len(rows) - _LISTED} more; --json has all"] if len(rows) > _LISTED else []
     return [*lines(COLUMNS, rows[:_LISTED]), *more] if rows else []
 
 
-def _moved(before: Sequence[Node], after: Sequence[Node], changed: Sequence[Group]) -> list[str]:
+def _moved(before: Sequence[FleetNode], after: Sequence[FleetNode], changed: Sequence[AlikeNodes]) -> list[str]:
     """Return which nodes have a result on one of two nights only, and by how much times of the others changed."""
-    old, new = ({node.name for node in nodes if node.curves} for nodes in (before, after))
-    both = (("came", sorted(new - old)), ("went", sorted(old - new)))
-    said = [f"{word}: {len(names):,}, {', '.join(names[:_LISTED])}" for word, names in both if names]
+    old, new = _with_result(before), _with_result(after)
+    said = []
+    for word, names in (("came", sorted(new - old)), ("went", sorted(old - new))):
+        if names:
+            said.append(f"{word}: {len(names):,}, {', '.join(names[:_LISTED])}")
     for group in changed[:_LISTED]:
         least, most = _percent(group.medians.min()), _percent(group.medians.max())
         said.append(f"median change of {len(group.nodes):,} nodes: {least} to {most}, {group.curve.title}")
     return [wrapped(line, room() or len(line)) for line in said]
 
 
-def _compared(found: Sequence[Group], nodes: Sequence[Node]) -> list[str]:
+def _with_result(nodes: Sequence[FleetNode]) -> set[str]:
+    return {node.name for node in nodes if node.curves}
+
+
+def _compared(groups: Sequence[AlikeNodes], nodes: Sequence[FleetNode]) -> list[str]:
     """Return a line for each group of alike nodes, at its largest size, and a summary of all nodes."""
     said = []
-    for group in found[:_LISTED]:
+    for group in groups[:_LISTED]:
         size, seconds = group.sizes[-1], float(group.medians[-1])
         rate = f"{format_size(size)} {format_seconds(seconds)}, {format_rate(group.curve.busbw(size, seconds))} GB/s"
-        there, spread = int((group.times[:, -1] > 0).sum()), float(group.spreads[-1])  # NaN: it has no such row
+        # A node without that size has NaN, which is not above 0.
+        measured, spread = int((group.times[:, -1] > 0).sum()), float(group.spreads[-1])
         alike = "alike" if spread < _UNLIKE else "too unlike to compare"
-        some = f"{there:,} of them " if there < len(group.nodes) else ""
+        some = f"{measured:,} of them " if measured < len(group.nodes) else ""
         said.append(f"{len(group.nodes):,} {alike}, {some}at {rate}, spread {100 * spread:.1f} %: {group.curve.title}")
-    alone = sorted({node.name for node in nodes if node.curves} - {name for group in found for name in group.nodes})
+    alone = sorted(_with_result(nodes).difference(*(group.nodes for group in groups)))
     if alone:
         why = f"fewer than {FEWEST} nodes have their topology, case and implementation"
         said.append(f"compared with nothing, since {why}: {len(alone):,}, {', '.join(alone[:_LISTED])}")

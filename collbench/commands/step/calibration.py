@@ -76,6 +76,7 @@ def _seconds_of_products(
     with Session(platform, trials, launched, None) as session:
         for result in session.run():
             step = step_of(result.case)
+            # Sizes ascend: once a step has no room for enough products of a size, larger ones need no trial.
             if isinstance(result, StepTimes) and result.right:
                 seconds[step.size] = min(map(_typical_computing, result.series)) / step.products
                 if LEAST * seconds[step.size] > work.seconds:

@@ -33,7 +33,7 @@ from collbench.commands.step.predicted import PredictedSteps
 from collbench.commands.step.rows import StepTimes
 from collbench.commands.step.runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
 from collbench.commands.step.trained import verdicts
-from collbench.commands.step.work import BUCKET_UNIT, WEAK, Job, Step
+from collbench.commands.step.work import BUCKET_UNIT, WEAK, SgdJob, Step
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import all_disturbed
@@ -293,6 +293,7 @@ def stragglers_session(request: StepRequest, joined: tuple[int, int] | None) -> 
     slow = parse_slow(request.slow_rank, sweep.ranks)
     with announced_if_slow(TRIAL):
         step = replace(calibrated(work, platform, sweep, joined), slow=slow)
+
     # A few long series, none so long that the ranks seem to hang.
     count = steps or min(STEPS, most)
     slowest = max([1.0, *(factor for _, factor in slow)])
@@ -309,10 +310,11 @@ def strategies_session(request: StepRequest, joined: tuple[int, int] | None) -> 
     *joined* is the rank and the number of processes of an outside launcher.
     """
     names = synchronisation.choose(request.strategy)
-    job = Job(steps=request.updates, staleness=request.staleness, target=request.target or 0.0)
+    job = SgdJob(steps=request.updates, staleness=request.staleness, target=request.target or 0.0)
     wanted = _request(request, job.nbytes, on=synchronisation.PLATFORM, impl="ladder")
     platform, sweep = measured_sweep(wanted, joined)
     job = replace(job, slow=parse_slow(request.slow_rank, sweep.ranks, SLOW_TRAINER))
+    # All strategies carry out the same seeds, so they are compared seed by seed.
     jobs = tuple(replace(job, seed=seed) for seed in range(1, request.seeds + 1))
     sweep = replace(sweep, implementations=names, works=jobs)
     return Session(platform, sweep, joined, request.folder or new_folder(["strategies"], socket.gethostname()))

@@ -12,9 +12,9 @@ import numpy as np
 
 from collbench.commands.step.overlap import Overlap, overlaps
 from collbench.commands.step.rows import StepPrediction, StepTimes, Trained
-from collbench.commands.step.scaling import Curve, curves, fit_law
+from collbench.commands.step.scaling import ScalingCurve, curves, fit_law
 from collbench.commands.step.stragglers import Floats, StepArrays, straggler_rows
-from collbench.commands.step.trained import Effort, Ranking, StrategyRuns, geometric_mean, ranking
+from collbench.commands.step.trained import Effort, StrategyRanking, StrategyRuns, geometric_mean, ranking
 from collbench.plots.axes import bars_in_words, efficiency_axes, heading, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.present.figures import COLORS, GREY, SCREEN, Axes, Figure, Look, looks, new_figure, style
@@ -35,7 +35,7 @@ def scaling_figures(run: Run, request: PlotRequest) -> Named:
 
 
 @style()
-def _scaling(curves: Sequence[Curve], topology: str) -> Figure:
+def _scaling(curves: Sequence[ScalingCurve], topology: str) -> Figure:
     """Draw a panel for every mode."""
     modes = list(dict.fromkeys(curve.mode for curve in curves))
     chosen = looks(family(curve.points[-1].row.implementation) for curve in curves)
@@ -51,8 +51,11 @@ def _scaling(curves: Sequence[Curve], topology: str) -> Figure:
     return drawn
 
 
-def _mode(axes: Axes, curves: Sequence[Curve], chosen: dict[str, Look]) -> None:
-    counts = sorted({point.ranks for curve in curves for point in curve.points})
+def _mode(axes: Axes, curves: Sequence[ScalingCurve], chosen: dict[str, Look]) -> None:
+    ranks: set[int] = set()
+    for curve in curves:
+        ranks.update(point.ranks for point in curve.points)
+    counts = sorted(ranks)
     axes.axhline(1.0, color=GREY, linewidth=1, label="ideal")
     efficiency_axes(axes, counts, counts[:: math.ceil(len(counts) / 9)])
     for curve in curves:
@@ -60,7 +63,7 @@ def _mode(axes: Axes, curves: Sequence[Curve], chosen: dict[str, Look]) -> None:
     axes.set(ylim=(0, 1.1), xlabel=f"ranks; {bars_in_words(isinstance(curves[0].last.row, StepPrediction))}")
 
 
-def _efficiency(axes: Axes, curve: Curve, look: Look) -> None:
+def _efficiency(axes: Axes, curve: ScalingCurve, look: Look) -> None:
     ranks = [point.ranks for point in curve.points]
     values = [point.efficiency.value for point in curve.points]
     predicted = isinstance(curve.last.row, StepPrediction)
@@ -234,7 +237,7 @@ def loss_figures(run: Run, request: PlotRequest) -> Named:
 
 
 @style()
-def losses(found: Ranking) -> Figure:
+def losses(found: StrategyRanking) -> Figure:
     """Loss in time and in steps, with the target and where it is reached."""
     from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator
@@ -263,7 +266,7 @@ def losses(found: Ranking) -> Figure:
     return drawn
 
 
-def _column(axes: Axes, found: Ranking, effort: Effort) -> None:
+def _column(axes: Axes, found: StrategyRanking, effort: Effort) -> None:
     """Draw a panel of curves; a line on the target spans the interval in which a strategy reaches it."""
     for entry in found.entries:
         _curve(axes, entry, effort)

@@ -54,6 +54,7 @@ def take_series(parts: Parts, step: RunStep, steps: Iterable[object]) -> TakenSe
     platform = parts.platform
     platform.launcher.synchronize()
     origins = platform.clock.set_clocks()
+    # A second meeting: whoever was late to set its clocks must not be late to the first step.
     platform.launcher.synchronize()
     with platform.compute.stepping():
         begun = parts.moments()
@@ -100,8 +101,11 @@ def _host_was_late(enqueued: Sequence[float], own: Taken) -> bool:
     A host that keeps up is ahead by then, and its time for a step does not show.
     """
     later = range(max(2, len(enqueued) // 2), len(enqueued))
-    waited = [min(done[number - 1] for _, _, done in own) < enqueued[number] for number in later]
-    return 2 * sum(waited) > len(waited)
+    waited = 0
+    for number in later:
+        first_done = min(done[number - 1] for _, _, done in own)
+        waited += first_done < enqueued[number]
+    return 2 * waited > len(later)
 
 
 @contextmanager
@@ -206,7 +210,7 @@ class _StepCandidate(Candidate):
         steps, most = 1, sampling.steps or MOST_STEPS
         while steps < most:
             tried = [self._subject.series(self._take(steps, "calibration")).seconds for _ in range(2)]
-            elapsed = min(tried) * steps
+            elapsed = min(tried) * steps  # the quicker one: the first may have warmed up
             if elapsed >= duration:
                 break
             steps = min(most, max(2 * steps, int(0.8 * duration / max(elapsed, 1e-9) * steps)))

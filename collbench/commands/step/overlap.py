@@ -79,7 +79,9 @@ def _computing(result: StepRow) -> list[float]:
     """Return the seconds of a step in which a rank computes, by round."""
     if isinstance(result, StepPrediction):
         return [result.computing()]
-    means = [fmean(series.computing(rank) for rank in range(series.ranks)) for series in result.series]
+    means = []
+    for series in result.series:
+        means.append(fmean(map(series.computing, range(series.ranks))))
     return in_rounds(means, result.rounds)
 
 
@@ -93,6 +95,7 @@ def overlaps(results: Iterable[Result]) -> list[Overlap]:
     rows = [row for row in filter(is_timed, results) if row.case.work]
     by_schedule: dict[object, StepRow] = {}
     for row in rows:
+        # Computing alone is measured with one implementation, and is held against all.
         schedule = step_of(row.case).schedule
         communicator = "" if schedule == COMPUTE else row.implementation
         by_schedule[kind_of_step(row.case), communicator, schedule] = row
@@ -107,12 +110,6 @@ def overlaps(results: Iterable[Result]) -> list[Overlap]:
         if sequential and compute and communicate:
             found.append(Overlap(row, sequential, compute, communicate))
     return found
-
-
-def best_of_schedules(found: Sequence[Overlap]) -> list[Overlap]:
-    """Return the fastest of every implementation and schedule."""
-    schedules = by_key(found, lambda overlap: (overlap.row.implementation, overlap.step.schedule)).values()
-    return [min(alike, key=lambda overlap: overlap.row.typical) for alike in schedules]
 
 
 def as_good(fastest: Overlap, others: Iterable[Overlap]) -> list[Overlap]:

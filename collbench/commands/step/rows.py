@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import fmean
 from typing import NamedTuple, Self
 
-from collbench.commands.step.work import Job, Step, job_of
+from collbench.commands.step.work import SgdJob, Step, job_of
 from collbench.results.base import CaseResult, FromModel, Sampled, Timed
 from collbench.results.facts import Scheduling
 from collbench.units import FASTEST, SLOWEST, Count, Duration, Moment, Seconds, counted
@@ -61,6 +61,7 @@ class Series:
 
     def waiting(self, rank: int) -> float:
         """Return the mean seconds of a step in which a rank has computed and another has not; it may be sending."""
+        # With overlap a rank may be done with its buckets before the last rank has computed.
         until = [min(last, done) for last, done in zip(self.last_computed, self.done[rank], strict=True)]
         return fmean(until) - fmean(self.computed[rank])
 
@@ -106,7 +107,7 @@ class StepTimes(Sampled, frozen=True, tag="steps"):
         """A series with too many moments or too few, or in another order, or without time."""
         ranks = self.case.ranks
         for series in self.series:
-            lengths = {len(moments) for moments in (*series.computed, *series.done)}
+            lengths = set(map(len, (*series.computed, *series.done)))
             if not len(series.begun) == len(series.computed) == len(series.done) == ranks or len(lengths) != 1:
                 return f"a series that does not hold as many moments of each of {counted(ranks, 'rank')}"
             if 0 in lengths or not all(series.in_order(rank) for rank in range(ranks)):
@@ -118,14 +119,16 @@ class StepTimes(Sampled, frozen=True, tag="steps"):
         return ""
 
     def _mean(self, part: Callable[[Series, int], float]) -> float:
-        means = [part(series, rank) for series in self.series for rank in range(series.ranks)]
+        means: list[float] = []
+        for series in self.series:
+            means += [part(series, rank) for rank in range(series.ranks)]
         return fmean(means) if means else math.nan
 
     def joined(self, results: Sequence[Self]) -> Self:
         """Return all rounds of one implementation as one result; this is the last round."""
         return replace(
             self,
-            series=tuple(series for result in results for series in result.series),
+            series=tuple(chain.from_iterable(result.series for result in results)),
             rounds=tuple(len(result.series) for result in results),
             scheduling=Scheduling.joined((result.scheduling, len(result.times)) for result in results),
         )
@@ -163,7 +166,7 @@ StepRow = StepTimes | StepPrediction
 """A step with a time, measured or predicted."""
 
 
-class Point(NamedTuple):
+class LossPoint(NamedTuple):
     """The loss of weights that all ranks shared."""
 
     batches: Count  # that went into them, of all ranks
@@ -175,7 +178,7 @@ class Trained(CaseResult, frozen=True, tag="training"):
     """One checked training run; the implementation is its synchronisation strategy."""
 
     platform: str
-    points: tuple[Point, ...]  # from the first weights to the last
+    points: tuple[LossPoint, ...]  # from the first weights to the last
     seconds: Duration  # until the last update
     steps: tuple[Count, ...]  # of every rank, those that went into the weights
     computing: tuple[Duration, ...]  # seconds of every rank, for those steps
@@ -206,17 +209,18 @@ class Trained(CaseResult, frozen=True, tag="training"):
         """The lowest loss at any point; infinite where no loss is a number."""
         return min((point.loss for point in self.points if not math.isnan(point.loss)), default=math.inf)
 
-    def reached(self, target: float) -> Point | None:
+    def reached(self, target: float) -> LossPoint | None:
         """Return where the loss is first as low as *target*, on a line between two points; None if it never is."""
         if self.points and self.points[0].loss <= target:
             return self.points[0]
         for before, after in pairwise(self.points):
             if before.loss > target >= after.loss:
+                # Losses of noisy samples go up and down: the first crossing counts.
                 share = (before.loss - target) / (before.loss - after.loss)
                 batches = before.batches + share * (after.batches - before.batches)
-                return Point(round(batches), before.seconds + share * (after.seconds - before.seconds), target)
+                return LossPoint(round(batches), before.seconds + share * (after.seconds - before.seconds), target)
         return None
 
 
 ROWS = (StepTimes, StepPrediction, Trained)
-WORKS = (Step, Job)
+WORKS = (Step, SgdJob)

@@ -38,10 +38,11 @@ class Scaling:
 
     def cases(self) -> list[tuple[Case, ...]]:
         """Return the cases that are compared: for every mode and size, one for each number of ranks."""
-        found: list[tuple[Case, ...]] = []
+        compared: list[tuple[Case, ...]] = []
         for mode in self.modes:
-            found += zip(*(self.sweep_of(ranks, [mode]).cases() for ranks in self.ranks), strict=True)
-        return found
+            by_ranks = [self.sweep_of(ranks, [mode]).cases() for ranks in self.ranks]
+            compared += zip(*by_ranks, strict=True)
+        return compared
 
 
 def communicators(step: Step, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -52,6 +53,7 @@ def communicators(step: Step, names: tuple[str, ...]) -> tuple[str, ...]:
 def step_on(step: Step, ranks: int, mode: str) -> Step:
     """Return what each of so many ranks does, where *step* is that of one rank alone."""
     share = ranks if mode == STRONG else 1
+    # Products are whole: what rounding adds or takes away is in `share_of` of an efficiency.
     return replace(
         step,
         products=max(1, round(step.products / share)) if step.products else 0,
@@ -81,6 +83,7 @@ def overlap_steps(step: Step, platform: str, buckets: Sequence[int]) -> tuple[St
 
 def overlap_run(platform: str, sweep: Sweep, folder: Path | None = None) -> Interleaving:
     """Return the ranks of a sweep whose steps take turns, as a Session needs them; each has a share of the budget."""
+    # One set of ranks measures all steps, so each way to carry a step out is an arm of its own.
     ranks = Supervisor(platform, sweep, folder=folder)
     share = replace(sweep.sampling, budget=sweep.sampling.budget / len(sweep.works))
     arms = []

@@ -66,7 +66,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Curve:
+class ScalingCurve:
     """A step by one implementation on several numbers of ranks, the fewest first."""
 
     name: str  # of the implementation, as tables show it
@@ -93,12 +93,15 @@ class Curve:
         return point.efficiency.scaled(point.ranks)
 
 
-def curves(results: Iterable[Result]) -> list[Curve]:
+def curves(results: Iterable[Result]) -> list[ScalingCurve]:
     """Return every curve of a scaling run, in the order of its rows; rows without a time are left out."""
-    return [curve for rows in _passes(results) for curve in _curves_of_pass(rows)]
+    found: list[ScalingCurve] = []
+    for rows in _passes(results):
+        found += _curves_of_pass(rows)
+    return found
 
 
-def find_point(found: Iterable[Curve], row: Result) -> tuple[Curve | None, Point | None]:
+def find_point(found: Iterable[ScalingCurve], row: Result) -> tuple[ScalingCurve | None, Point | None]:
     """Return the curve and the point that a row is, or (None, None)."""
     for curve in found:
         for point in curve.points:
@@ -120,6 +123,7 @@ def _passes(results: Iterable[Result]) -> Iterator[list[StepRow]]:
     for result in results:
         if not isinstance(result.case.work, Step):
             continue
+        # Ranks go up within a mode, so fewer ranks than before begin the next mode.
         if result.case.ranks < before and rows:
             yield rows
             rows = []
@@ -130,7 +134,7 @@ def _passes(results: Iterable[Result]) -> Iterator[list[StepRow]]:
         yield rows
 
 
-def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[Curve]:
+def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[ScalingCurve]:
     """Yield a curve for each implementation that was measured on more than the fewest ranks."""
     fewest = min(row.case.ranks for row in rows)
     bases = {row.implementation: row for row in rows if row.case.ranks == fewest}
@@ -145,7 +149,7 @@ def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[Curve]:
         # Older run files do not say the mode: equal work of every rank counts as weak.
         first, last = step_of(base.case), step_of(more[-1].case)
         equal = (first.products, first.seconds) == (last.products, last.seconds)
-        yield Curve(more[0].label, last.mode or (WEAK if equal else STRONG), points)
+        yield ScalingCurve(more[0].label, last.mode or (WEAK if equal else STRONG), points)
 
 
 def share_of(base: StepRow, row: StepRow) -> float:
@@ -161,6 +165,7 @@ def _point(base: StepRow, row: StepRow) -> Point:
         ratios = [share * first / seconds for first, seconds in pairs]
         return Point(row, Estimate.of_median(ratios), tuple(ratios))
     low, high = row.band
+    # A prediction has no rounds; the longest step is the lowest efficiency.
     return Point(row, Estimate(*(share * base.typical / seconds for seconds in (row.typical, high, low))))
 
 
@@ -185,7 +190,7 @@ class Law:
         return 1 / (1 + (ranks - 1) * (self.contention.value + ranks * self.coherence.value))
 
 
-def fit_law(curve: Curve) -> Law:
+def fit_law(curve: ScalingCurve) -> Law:
     """Fit the law to a curve; one or two numbers of ranks besides the fewest tell nothing of coherence."""
     ranks = np.array([point.ranks / curve.base.ranks for point in curve.more])
     efficiency = np.array([point.efficiency.value for point in curve.more])
@@ -194,6 +199,7 @@ def fit_law(curve: Curve) -> Law:
     freedom = len(ranks) - max(1, int(np.count_nonzero(values)))  # a parameter that stays 0 fits nothing
     left = 1 / (1 + terms @ values) / efficiency - 1
     residual = float(np.sqrt(np.sum(left**2) / freedom)) if freedom else None
+
     # The ends of the parameters: by fits to every round, or to both ends of a prediction's band.
     rounds = list(zip(*(point.rounds for point in curve.more), strict=False))
     ends = [[point.efficiency.low for point in curve.more], [point.efficiency.high for point in curve.more]]
@@ -215,7 +221,7 @@ def _least_squares(terms: Floats, efficiency: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Parts:
+class StepParts:
     """Seconds of a step: what a rank would compute alone, and what it computes, waits and communicates with others."""
 
     alone: float
@@ -236,7 +242,7 @@ class Remedy(NamedTuple):
     at_best: bool = True  # whether the efficiency may turn out lower
 
 
-def remedies(parts: Parts, platform: str) -> list[Remedy]:
+def remedies(parts: StepParts, platform: str) -> list[Remedy]:
     """Return all that could be tried for a step with such parts."""
     computing, waiting, exposed = parts.computing, parts.waiting, parts.exposed
     kind = platforms().get(platform)
@@ -245,6 +251,7 @@ def remedies(parts: Parts, platform: str) -> list[Remedy]:
     # Waits of independent micro-batches average out; those of a slow rank do not.
     accumulated = parts.efficiency(_LARGER * computing, _LARGER**0.5 * waiting, exposed, _LARGER)
     half_exposed = parts.efficiency(computing, waiting, exposed / 2)  # latency stays, so this is a bound
+
     return [
         Remedy(f"a batch {_LARGER} times as large on every rank", larger_batch, at_best=False),
         Remedy(f"accumulation of {_LARGER} micro-batches", accumulated),
@@ -256,14 +263,14 @@ def remedies(parts: Parts, platform: str) -> list[Remedy]:
     ]
 
 
-def parts_of(curve: Curve, point: Point) -> Parts:
+def parts_of(curve: ScalingCurve, point: Point) -> StepParts:
     """Return the parts of a point's step; alone, a rank computes its share of what a rank of the base does."""
     row = point.row
     alone = curve.base.row.typical * share_of(curve.base.row, row)
-    return Parts(alone, row.computing(), row.waiting(), row.exposed())
+    return StepParts(alone, row.computing(), row.waiting(), row.exposed())
 
 
-def helpful_remedies(curve: Curve, point: Point) -> list[Remedy]:
+def helpful_remedies(curve: ScalingCurve, point: Point) -> list[Remedy]:
     """Return the remedies that would help a point, the one that helps most first."""
     tried = remedies(parts_of(curve, point), point.row.platform)
     helpful = [remedy for remedy in tried if remedy.efficiency > 1.005 * point.efficiency.value]
@@ -274,7 +281,7 @@ def helpful_remedies(curve: Curve, point: Point) -> list[Remedy]:
 
 
 def judged(efficiency: Estimate) -> str:
-    """Return HEALTHY or POOR where all of the interval is; INCONCLUSIVE with THRESHOLD in it, or without one."""
+    """Return HEALTHY or POOR if the whole interval is on that side of THRESHOLD; else INCONCLUSIVE."""
     if not efficiency.known:
         return INCONCLUSIVE
     if efficiency.low >= THRESHOLD:
@@ -282,14 +289,14 @@ def judged(efficiency: Estimate) -> str:
     return POOR if efficiency.surely_below(THRESHOLD) else INCONCLUSIVE
 
 
-def answer(found: Sequence[Curve]) -> list[str]:
+def answer(found: Sequence[ScalingCurve]) -> list[str]:
     """Return one line: how efficient the most ranks are, what limits them, and that nothing overlaps."""
     said = "; ".join(_efficiency_line(curve) for curve in found)
     instead = "`collbench step overlap` shows what overlap hides, `collbench train` plans with it"
     return [f"without overlap, {said}. Each step computes, then communicates: {instead}."] if found else []
 
 
-def verdict(curve: Curve) -> list[str]:
+def verdict(curve: ScalingCurve) -> list[str]:
     """Return lines: the verdict on the most ranks, the law that fits, and what would help where it is not healthy."""
     said = [_efficiency_line(curve), _law_line(curve)]
     if judged(curve.last.efficiency) == HEALTHY:
@@ -302,7 +309,7 @@ def verdict(curve: Curve) -> list[str]:
     return said
 
 
-def _efficiency_line(curve: Curve) -> str:
+def _efficiency_line(curve: ScalingCurve) -> str:
     point = curve.last
     speedup, efficiency = curve.speedup(point), point.efficiency
     parts = parts_of(curve, point)
@@ -324,7 +331,7 @@ def _efficiency_line(curve: Curve) -> str:
     )
 
 
-def _law_line(curve: Curve) -> str:
+def _law_line(curve: ScalingCurve) -> str:
     if all(curve.speedup(point).value < 1 for point in curve.more):
         return "no law of scaling: more ranks do less a second than one"
     law = fit_law(curve)

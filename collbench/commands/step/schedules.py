@@ -45,7 +45,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class StepSchedule:
     """One way to carry out a step."""
 
     name: str
@@ -73,17 +73,6 @@ def _sender(parts: Parts) -> Callable[[int], None]:
     return send
 
 
-def _computer(parts: Parts) -> Callable[[int, int], Moment]:
-    """Return a function that has a rank compute so many products, and returns when that is done."""
-    products = parts.products
-
-    def compute(rank: int, count: int) -> Moment:
-        products.enqueue(rank, count)
-        return products.moment(rank)
-
-    return compute
-
-
 def _communicate(parts: Parts) -> RunStep:
     """Communicate, and compute nothing."""
     return _in_order(parts, [()] * len(parts.operations))
@@ -91,11 +80,14 @@ def _communicate(parts: Parts) -> RunStep:
 
 def _compute(parts: Parts) -> RunStep:
     """Compute, and communicate nothing."""
-    compute = _computer(parts)
+    products = parts.products
     work = [(rank, sum(counts)) for rank, counts in parts.shares]
 
     def step() -> Moments:
-        computed = [compute(rank, count) for rank, count in work]
+        computed = []
+        for rank, count in work:
+            products.enqueue(rank, count)
+            computed.append(products.moment(rank))
         return computed, computed
 
     return step
@@ -103,17 +95,19 @@ def _compute(parts: Parts) -> RunStep:
 
 def _in_order(parts: Parts, work: Sequence[Sequence[tuple[int, int]]]) -> RunStep:
     """Enqueue for each bucket the products that it waits for, by rank, and then the bucket."""
-    products, compute, send, idle = parts.products, _computer(parts), _sender(parts), not any(work)
+    products, send, idle = parts.products, _sender(parts), not any(work)
 
     def step() -> Moments:
         begun = parts.moments() if idle else []
         computed: dict[int, Moment] = {}
         for bucket, counts in enumerate(work):
             for rank, count in counts:
-                computed[rank] = compute(rank, count)
+                products.enqueue(rank, count)
+                computed[rank] = products.moment(rank)
                 products.hand_over(rank)
             send(bucket)
         done = parts.moments()
+        # The next step's products would be of weights that these gradients change: they wait.
         for rank in computed:
             products.take_over(rank)
         return begun or list(computed.values()), done
@@ -166,13 +160,14 @@ def _begin_and_finish(parts: Parts) -> RunStep:
     pending = [operation.pending for operation in parts.operations if operation.pending]
     if len(pending) < len(parts.operations):
         raise Unsupported("it has no non-blocking form; choose mpi, or another schedule")
-    compute, products = _computer(parts), parts.products
+    products = parts.products
     ((rank, shares),) = parts.shares
 
     def step() -> Moments:
         computed: Moment = 0.0
         for share, operation in zip(shares, pending, strict=True):
-            computed = compute(rank, share)
+            products.enqueue(rank, share)
+            computed = products.moment(rank)
             operation.begin()
         for operation in pending:
             operation.finish()
@@ -231,12 +226,12 @@ def _cores_shared(ranks: int) -> str:
 
 _GPU, _CPU = ("gpu",), ("cpu",)
 _EVERY = (
-    Schedule(COMMUNICATE, _communicate, computes=False),
-    Schedule(COMPUTE, _compute, communicates=False),
-    Schedule("nonblocking", _begin_and_finish, _CPU, overlaps=True),
-    Schedule(SEQUENTIAL, _sequential),
-    Schedule("stream", _stream, _GPU, overlaps=True),
-    Schedule("thread", _thread, _CPU, overlaps=True, remark=_cores_shared),
+    StepSchedule(COMMUNICATE, _communicate, computes=False),
+    StepSchedule(COMPUTE, _compute, communicates=False),
+    StepSchedule("nonblocking", _begin_and_finish, _CPU, overlaps=True),
+    StepSchedule(SEQUENTIAL, _sequential),
+    StepSchedule("stream", _stream, _GPU, overlaps=True),
+    StepSchedule("thread", _thread, _CPU, overlaps=True, remark=_cores_shared),
 )
 SCHEDULES = {schedule.name: schedule for schedule in _EVERY}
 """Every schedule by name."""

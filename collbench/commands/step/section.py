@@ -6,12 +6,12 @@ from collbench.commands.step import columns, overlap, scaling, stragglers
 from collbench.commands.step import trained as strategies
 from collbench.commands.step.columns import StepResult
 from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes, Trained
-from collbench.plots.sections import MOST, Cells, Part, Section, TextTable
+from collbench.plots.sections import MOST, Cells, PagePart, Section, TextTable
 from collbench.results import Result
 from collbench.units import format_seconds
 
 
-def part(results: Sequence[Result]) -> Part:
+def part(results: Sequence[Result]) -> PagePart:
     """Return what is said of the steps and the training of a run."""
     tables: list[TextTable] = []
     words: list[str] = []
@@ -37,7 +37,7 @@ def part(results: Sequence[Result]) -> Part:
         caption, ranked = f"Strategies: to loss {ranking.target:g}", strategies.ranked_rows(ranking)
         tables.append(TextTable.of(caption, strategies.ranking_columns(ranking), ranked))
         words += strategies.verdict(ranking)
-    return Part(words, tables)
+    return PagePart(words, tables)
 
 
 def cells(result: StepRow | Trained) -> Cells:

@@ -61,6 +61,7 @@ class StepArrays:
         last_done = done.max(axis=0)
         before = np.concatenate([[0.0], last_done[:-1]])
         starts = [0, *ends[:-1]]
+        # Between two series there is a pause: the first step of each counts from its own begin.
         before[starts] = begun[:, starts].min(axis=0)
         return cls(
             slices=tuple(slice(start, end) for start, end in zip(starts, ends, strict=True)),
@@ -123,6 +124,8 @@ def after_others(moments: Floats) -> Floats:
     ranks = len(moments)
     if ranks == 1:
         return np.zeros_like(moments)
+
+    # The median of the others is read off the sorted column: positions behind the own one move up by one.
     order = moments.argsort(axis=0, kind="stable")
     ordered = np.take_along_axis(moments, order, axis=0)
     place = order.argsort(axis=0, kind="stable")
@@ -149,8 +152,12 @@ def stretches(steps: StepArrays) -> list[slice]:
     longest_series = max(steps.slices, key=lambda series: series.stop - series.start)
     remembered = max(memory(steps.late[rank, longest_series]) for rank in range(steps.ranks))
     desired = max(shortest, round(_REMEMBERED * remembered))
+    # Too few stretches decide nothing, so there are STRETCHES if disturbances leave room for as many.
     length = max(shortest, min(desired, steps.count // STRETCHES))
-    return [part for series in steps.slices for part in split(series, length)]
+    parts: list[slice] = []
+    for series in steps.slices:
+        parts += split(series, length)
+    return parts
 
 
 class Finding(Enum):
@@ -231,25 +238,23 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     Where devices wait for the host, the rank that the host serves last is late: that is the host's order, not a
     straggler.  Implementations have steps of different lengths, so lateness is a share of a step.
     """
-    known = straggler_rows(results)
-    rows = [steps for result, steps in known if not result.note.paced]
-    if known and not rows:
-        return [f"inconclusive: {PACED}"]
+    measured = straggler_rows(results)
+    rows = [steps for result, steps in measured if not result.note.paced]
     if not rows:
-        return []
-    found = straggler_test(rows)
+        return [f"inconclusive: {PACED}"] if measured else []
+    statistics = straggler_test(rows)
     late = []
-    for one in found:
-        if one.finding in (Finding.LATE, Finding.OFTEN):
+    for rank in statistics:
+        if rank.finding in (Finding.LATE, Finding.OFTEN):
             late.append(
-                f"rank {one.rank} is {one.finding.value}: last in {one.last:.0%} of the steps, "
-                f"by {_of_step(one.late)}; the others wait for it {one.cost:.0%} of the time"
+                f"rank {rank.rank} is {rank.finding.value}: last in {rank.last:.0%} of the steps, "
+                f"by {_of_step(rank.late)}; the others wait for it {rank.cost:.0%} of the time"
             )
     if late:
         return ["; ".join(late)]
-    unclear = [rank for rank in found if rank.finding is Finding.UNCLEAR]
+    unclear = [rank for rank in statistics if rank.finding is Finding.UNCLEAR]
     if not unclear:
-        latest = max(found, key=lambda rank: rank.last).rank
+        latest = max(statistics, key=lambda rank: rank.last).rank
         shares = np.concatenate([steps.late[latest, steps.last == latest] / steps.median for steps in rows])
         return [f"no straggler; rank {latest} is latest most often, by {np.median(shares):.1%} of a step"]
     worst = max(unclear, key=lambda rank: rank.late.value)
@@ -288,6 +293,7 @@ def tail(samples: Floats, percent: float) -> Estimate | None:
     if not len(samples):
         return None
     value = float(np.quantile(samples, percent / 100))
+    # Long steps in a row are one event, so fewer samples are independent.
     independent = int(len(samples) / event_length((samples > value).astype(float)))
     from scipy.special import bdtr  # imported here since it takes 0.1 s
 

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cached_property
 from statistics import fmean, stdev
 
-from collbench.commands.step.rows import Point, Trained
+from collbench.commands.step.rows import LossPoint, Trained
 from collbench.commands.step.strategies import strategies
 from collbench.commands.step.work import job_of
 from collbench.present.columns import Column
@@ -34,7 +34,7 @@ class Effort(Enum):
     SECONDS = "time"
     STEPS = "steps"
 
-    def of(self, run: Trained, point: Point) -> float:
+    def of(self, run: Trained, point: LossPoint) -> float:
         """Return the seconds or steps of a run up to a point; steps as if all ranks had made as many."""
         return point.seconds if self is Effort.SECONDS else point.batches / run.case.ranks
 
@@ -65,7 +65,7 @@ class StrategyRuns:
     target: float
 
     @cached_property
-    def goals(self) -> dict[int, Point]:
+    def goals(self) -> dict[int, LossPoint]:
         """Return the point that reached the target, by seed; without runs that never got so low."""
         found = {}
         for seed, run in self.runs.items():
@@ -98,7 +98,7 @@ class StrategyRuns:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class StrategyRanking:
     """All strategies of a run and the loss that they are compared by."""
 
     target: float
@@ -124,7 +124,7 @@ class Ranking:
         return {name: ratio for name, ratio in ratios.items() if ratio}
 
 
-def ranking(results: Sequence[Result]) -> Ranking | None:
+def ranking(results: Sequence[Result]) -> StrategyRanking | None:
     """Rank the strategies of a run by the target that was set, or by the lowest loss that all that learn reach.
 
     Returns:
@@ -132,11 +132,12 @@ def ranking(results: Sequence[Result]) -> Ranking | None:
 
     """
     runs: dict[str, dict[int, Trained]] = {}
+    chosen = 0.0
     for result in results:
         if isinstance(result, Trained) and result.right and not result.disturbed and _usable(result):
-            runs.setdefault(result.implementation, {})[job_of(result.case).seed] = result
-    every = [run for by_seed in runs.values() for run in by_seed.values()]
-    chosen = next((target for run in every if (target := job_of(run.case).target)), None)
+            job = job_of(result.case)
+            runs.setdefault(result.implementation, {})[job.seed] = result
+            chosen = chosen or job.target
     if not chosen:
         # The lowest loss that all strategies reach which learn with every seed.
         least: list[float] = []
@@ -148,7 +149,7 @@ def ranking(results: Sequence[Result]) -> Ranking | None:
         chosen = round_up(_MARGIN * max(least))
     known = [name for name in strategies() if name in runs]
     names = [*known, *(name for name in runs if name not in known)]  # files of other releases may have other strategies
-    return Ranking(chosen, tuple(StrategyRuns(name, runs[name], chosen) for name in names))
+    return StrategyRanking(chosen, tuple(StrategyRuns(name, runs[name], chosen) for name in names))
 
 
 def _usable(run: Trained) -> bool:
@@ -165,12 +166,12 @@ def round_up(value: float) -> float:
 # In words.
 
 
-def ranked_rows(found: Ranking) -> list[StrategyRuns]:
+def ranked_rows(found: StrategyRanking) -> list[StrategyRuns]:
     """Return the strategies, the first to the target first."""
     return [*found.ranked(Effort.SECONDS), *found.short]
 
 
-def ranking_columns(found: Ranking) -> tuple[Column[StrategyRuns], ...]:
+def ranking_columns(found: StrategyRanking) -> tuple[Column[StrategyRuns], ...]:
     """Return the columns of a ranking; intervals are text."""
 
     def mean(effort: Effort, form: Callable[[float], str]) -> Callable[[StrategyRuns], str | None]:
@@ -197,7 +198,7 @@ def verdicts(results: Sequence[Result]) -> list[str]:
     return list(verdict(found)) if found else []
 
 
-def verdict(found: Ranking) -> Iterator[str]:
+def verdict(found: StrategyRanking) -> Iterator[str]:
     """Yield lines: which strategy is first in seconds and in steps, and which never get there."""
     if len(found.entries) - len(found.short) > 1:
         yield f"in time: {_first(found, Effort.SECONDS)}"
@@ -207,11 +208,12 @@ def verdict(found: Ranking) -> Iterator[str]:
         yield f"{entry.name} does not reach loss {found.target:g} with {far} of {len(entry.runs)} seeds"
 
 
-def _first(found: Ranking, effort: Effort) -> str:
+def _first(found: StrategyRanking, effort: Effort) -> str:
     first = found.ranked(effort)[0]
     after = found.after(first, effort)
     names = by_key(after, lambda name: _place(after[name]))
     level, later = names.get("level", []), names.get("behind", [])
+    # What noise may have made is no verdict: strategies whose interval holds 1 are named as possibly as fast.
     unsure = [name for name in after if name not in (*level, *later)]
     if unsure:
         words = (

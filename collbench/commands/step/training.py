@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.commands.step import strategies as of_training
-from collbench.commands.step.rows import Point, Trained
+from collbench.commands.step.rows import LossPoint, Trained
 from collbench.commands.step.strategies import Strategy, strategies
 from collbench.commands.step.strategies.network import first_weights, held_out, loss
 from collbench.commands.step.strategies.trainer import Kept, Training, check_weights, plain_sgd
-from collbench.commands.step.work import Job, job_of
+from collbench.commands.step.work import SgdJob, job_of
 from collbench.errors import Unsupported
 from collbench.measure.checks import SEEDS
 from collbench.measure.clocks import DIGITS
@@ -60,6 +60,7 @@ def measure(
             runs.append((strategies()[name], tried))
         else:
             yield tried
+    # A B B A: in two turns either is first once.
     order = list(runs)
     for until in (*range(TURN, steps, TURN), steps):
         for strategy, training in order:
@@ -103,7 +104,7 @@ def _go(training: Training, until: int) -> None:
     The moments of kept weights become seconds of training: the time between two turns does not count.
     """
     platform, first = training.platform, len(training.kept)
-    gc.collect()
+    gc.collect()  # now rather than in the turn
     platform.launcher.synchronize()
     begun = time.perf_counter()
     platform.launcher.synchronize()
@@ -153,8 +154,8 @@ def _finish(strategy: Strategy, training: Training, expected: NDArray[np.float64
     )
 
 
-def _loss_curve(job: Job, kept: Sequence[Kept]) -> Iterator[Point]:
+def _loss_curve(job: SgdJob, kept: Sequence[Kept]) -> Iterator[LossPoint]:
     """Yield losses of the first weights and of those that were kept."""
-    yield Point(0, 0.0, loss(job, first_weights(job), *held_out(job)))
+    yield LossPoint(0, 0.0, loss(job, first_weights(job), *held_out(job)))
     for version, moment, weights in kept:
-        yield Point(version, round(moment, DIGITS), loss(job, weights, *held_out(job)))
+        yield LossPoint(version, round(moment, DIGITS), loss(job, weights, *held_out(job)))

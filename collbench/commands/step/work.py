@@ -69,7 +69,7 @@ def _slow_words(slow: SlowRanks) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Job(Work):
+class SgdJob(Work):
     """A small training job by stochastic gradient descent: `steps` steps of each rank, if all make as many.
 
     A network of two layers learns what another network, the teacher, makes of random inputs; every rank has samples of
@@ -126,9 +126,9 @@ def step_of(case: Case) -> Step:
     return case.work
 
 
-def job_of(case: Case) -> Job:
+def job_of(case: Case) -> SgdJob:
     """Return the training job of a case, which has one."""
-    assert isinstance(case.work, Job)
+    assert isinstance(case.work, SgdJob)
     return case.work
 
 

@@ -26,7 +26,7 @@ SIZES: Array = np.logspace(8, 44, 37, base=2.0)
 TYPICAL, LOW, HIGH = "seconds", "low", "high"
 
 
-class Group(NamedTuple):
+class GpuGroup(NamedTuple):
     """GPUs that take part in a collective: how many, how many of them in a node, and how far apart the nodes are."""
 
     ranks: int
@@ -52,7 +52,7 @@ class Curves(Protocol):
     system: System  # on which the groups are
     origin: str  # where the numbers come from, in a few words
 
-    def curve(self, collective: str, group: Group) -> Curve:
+    def curve(self, collective: str, group: GpuGroup) -> Curve:
         """Return the curve of a collective by its name for a group; Unsupported if there is none."""
 
 
@@ -71,15 +71,15 @@ class TabulatedCurve:
         return np.asarray(np.where(np.asarray(nbytes) > 0, inside * np.maximum(1.0, nbytes / sizes[-1]), 0.0))
 
 
-def group_of(ranks: int, stride: int, gpus: int) -> Group:
+def group_of(ranks: int, stride: int, gpus: int) -> GpuGroup:
     """Return the group of so many GPUs, each `stride` GPUs after the GPU before it, on nodes of `gpus`."""
     inside = gcd(ranks, gpus // stride) if stride < gpus and gpus % stride == 0 else 1
     apart = max(1, stride // gpus)
-    return Group(ranks, inside, apart if inside < ranks else 1)
+    return GpuGroup(ranks, inside, apart if inside < ranks else 1)
 
 
 @lru_cache(maxsize=4096)
-def part_of(system: System, group: Group) -> System:
+def part_of(system: System, group: GpuGroup) -> System:
     """Return the part of a system that a group has for itself while all other groups of its kind communicate."""
     inside, nodes = group.inside, group.nodes
     own = system.of(1).part(inside) if inside < system.gpus else system.of(1)
@@ -124,7 +124,7 @@ class ModelCurves:
         self.system = placed(whole, gpus) if gpus else whole
         self.origin = f"model of {whole.name}"
 
-    def curve(self, collective: str, group: Group) -> Curve:
+    def curve(self, collective: str, group: GpuGroup) -> Curve:
         """Return the curve of a collective by its name for a group; Unsupported if there is none."""
         return _modelled(part_of(self.system, group), collective)
 
@@ -155,6 +155,7 @@ class Network:
         )
         seconds = np.zeros(sizes.shape)
         sent = (counts > 1) & (sizes > 0)
+        # Layouts share few groups: each group's curve is asked once, for all layouts with it.
         keys = counts * (1 << 32) + strides
         for key in np.unique(keys[sent]):
             there = sent & (keys == key)

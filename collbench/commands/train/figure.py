@@ -51,17 +51,23 @@ def _stacked(rows: Sequence[PlannedStep], machine: str) -> Figure:
         axes.hlines(place, *row.band, color=DARK, linewidth=1.2)
         axes.plot(row.band, (place, place), "|", color=DARK, markersize=7)
     axes.set_xlim(0, 1.02 * longest)
-    names = [
-        f"{text(row.implementation, LABEL)}\n{format_seconds(row.typical)}, MFU {row.utilisation:.0%}" for row in shown
-    ]
+    names = []
+    for row in shown:
+        step = f"{format_seconds(row.typical)}, MFU {row.utilisation:.0%}"
+        names.append(f"{text(row.implementation, LABEL)}\n{step}")
     name_rows(axes, names)
     axes.set_ylim(top=-0.6)
     axes.xaxis.set_major_formatter(seconds_tick)
     grid_along_x(axes)
     axes.set_xlabel("seconds of a step; the line spans where nine in ten should lie")
     heading(drawn, f"Where the time of a step goes: {machine}{more}")
-    parts = dict.fromkeys(part for row in shown for part in row.parts)  # in the order in which they lie in the bars
-    seen = [part for part in parts if any(row.parts.get(part, 0.0) > longest / 1000 for row in shown)]
+    # In the order in which they lie in the bars; what is too short to be seen needs no legend.
+    seen: dict[str, None] = {}
+    for row in shown:
+        seen |= dict.fromkeys(row.parts)
+    for part in list(seen):
+        if all(row.parts.get(part, 0.0) <= longest / 1000 for row in shown):
+            del seen[part]
     patch_legend(drawn, {words(name): STEP_PARTS.get(name, OTHERS) for name in seen}, min(5, len(seen)))
     return drawn
 
@@ -86,7 +92,8 @@ def _efficiency_figure(curve: Scaled, machine: str) -> Figure:
     drawn = new_figure(SCREEN.width(1) + 1, 4.4)
     axes = drawn.subplots()
     axes.plot(counts, [curve.efficiency(row) for row in curve.rows], "o--", color=look, markerfacecolor="white")
-    low, high = ([min(2.0, curve.efficiency(row, row.band[end])) for row in curve.rows] for end in (1, 0))
+    low = [min(2.0, curve.efficiency(row, row.band[1])) for row in curve.rows]
+    high = [min(2.0, curve.efficiency(row, row.band[0])) for row in curve.rows]
     axes.fill_between(counts, low, high, color=look, alpha=0.13, linewidth=0)
     axes.axhline(1.0, color=GREY, linewidth=1)
     for level in (0.9, 0.8, 0.7):

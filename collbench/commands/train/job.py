@@ -58,7 +58,7 @@ STACKS = {name: msgspec.convert(stack, Stack) for name, stack in _SOFTWARE["stac
 
 
 @dataclass(frozen=True)
-class Job(Shown):
+class TrainingJob(Shown):
     """A model, how it is trained, and what is known of the GPUs' behaviour."""
 
     model: Model
@@ -73,7 +73,7 @@ class Job(Shown):
     noise: float = 0.01  # standard deviation of GPUs' speeds over their mean, from step to step
     efficiency: float = 1.0  # of computing against what is expected, by an anchor
 
-    def checked(self) -> "Job":
+    def checked(self) -> "TrainingJob":
         """Return the job itself; UsageError for a value that is impossible."""
         self.model.checked()
         for name, most in (("gpus", MOST_GPUS), ("batch", MOST_BATCH), ("sequence", MOST)):

@@ -7,14 +7,14 @@ chosen.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from collbench.commands.train.curves import Array
-from collbench.commands.train.job import MOST_GPUS, STACKS, Job
+from collbench.commands.train.job import MOST_GPUS, STACKS, TrainingJob
 from collbench.commands.train.models import divisors
 from collbench.errors import UsageError, unknown
 from collbench.topology.system import System
@@ -109,7 +109,7 @@ def _meaning(word: str) -> tuple[str, int | str | bool]:
     for name, words in _WORDS.items():
         if word in words:
             return name, word
-    choices = [f"{short}N" for short in _COUNTS] + [*_FLAGS] + [one for words in _WORDS.values() for one in words]
+    choices = [*(f"{short}N" for short in _COUNTS), *_FLAGS, *chain.from_iterable(_WORDS.values())]
     raise unknown("word of a layout", word, choices)
 
 
@@ -147,7 +147,7 @@ CODES: dict[str, Sequence[Any]] = {
 """Choices that stand in arrays as their place here."""
 
 
-def candidates(job: Job, system: System, fixed: Choices) -> dict[str, Array]:
+def candidates(job: TrainingJob, system: System, fixed: Choices) -> dict[str, Array]:
     """Return every combination that the numbers allow and that agrees with the fixed choices, as arrays by choice.
 
     UsageError, with a way out, if there is none.
@@ -155,13 +155,15 @@ def candidates(job: Job, system: System, fixed: Choices) -> dict[str, Array]:
     shapes = list(_shapes(job, system, fixed))
     if not shapes:
         raise UsageError(_why_none(job, system, fixed))
-    options = {
-        name: words
-        for name, words in STACKS[job.stack].options.items()
-        if not (name == "schedule" and "chunks" in fixed)
-    }
-    allowed = {name: (fixed[name],) if name in fixed else options.get(name, words) for name, words in CODES.items()}
-    codes = [[place for place, value in enumerate(words) if value in allowed[name]] for name, words in CODES.items()]
+    options = dict(STACKS[job.stack].options)
+    if "chunks" in fixed:  # which name a schedule that the stack need not have
+        options.pop("schedule", None)
+    codes = []
+    for name, words in CODES.items():
+        allowed = (fixed[name],) if name in fixed else options.get(name, words)
+        codes.append([code for code, value in enumerate(words) if value in allowed])
+
+    # Every shape with every combination of the other choices, as one long array for each choice.
     combined = np.array(list(product(*codes)), np.float64)
     columns = np.repeat(np.array(shapes, np.float64), len(combined), axis=0).T
     rows = np.tile(combined, (len(shapes), 1)).T
@@ -196,7 +198,7 @@ def _chosen(fixed: Choices, name: str, usual: Sequence[int]) -> Sequence[int]:
     return usual if requested is None else [int(requested)]
 
 
-def _shapes(job: Job, system: System, fixed: Choices) -> Iterator[Shape]:
+def _shapes(job: TrainingJob, system: System, fixed: Choices) -> Iterator[Shape]:
     """Yield all possible numbers of GPUs, micro-batches and chunks."""
     model, gpus = job.model, job.gpus
     node = min(system.gpus, gpus)
@@ -214,7 +216,7 @@ def _shapes(job: Job, system: System, fixed: Choices) -> Iterator[Shape]:
                     yield from _more(job, fixed, (tensor, pipeline, context, data))
 
 
-def _more(job: Job, fixed: Choices, sizes: tuple[int, int, int, int]) -> Iterator[Shape]:
+def _more(job: TrainingJob, fixed: Choices, sizes: tuple[int, int, int, int]) -> Iterator[Shape]:
     tensor, pipeline, context, data = sizes
     own = job.batch // data
     experts = [one for one in divisors(max(1, job.model.experts)) if data * context % one == 0]
@@ -229,7 +231,7 @@ def _more(job: Job, fixed: Choices, sizes: tuple[int, int, int, int]) -> Iterato
                     yield tensor, pipeline, context, expert, data, micro, chunks
 
 
-def _stages(job: Job, gpus: int, fixed: Choices) -> list[int]:
+def _stages(job: TrainingJob, gpus: int, fixed: Choices) -> list[int]:
     """Return the possible numbers of stages; uneven ones where no fewer stages are as short as their fullest."""
     layers, micro = job.model.layers, int(fixed.get("micro", 1))
     able = [one for one in divisors(gpus) if one <= layers and job.batch * one % (gpus * micro) == 0]
@@ -238,7 +240,7 @@ def _stages(job: Job, gpus: int, fixed: Choices) -> list[int]:
     return [one for one in able if not uneven(layers, one) or one in least.values()]
 
 
-def _contexts(job: Job) -> list[int]:
+def _contexts(job: TrainingJob) -> list[int]:
     if "context" in STACKS[job.stack].options:
         return [1]
     return [2**power for power in range(8) if power == 0 or job.sequence // 2**power >= SHORTEST]
@@ -295,7 +297,7 @@ def data_stride(arrays: dict[str, Array]) -> Array:
     return np.asarray(arrays["tensor"] * np.where(arrays["placement"] == 1, arrays["pipeline"], 1), np.float64)
 
 
-def _why_none(job: Job, system: System, fixed: Choices) -> str:
+def _why_none(job: TrainingJob, system: System, fixed: Choices) -> str:
     """Return which of the numbers stand in the way, and numbers that do not."""
     model, experts = job.model, max(1, job.model.experts)
     even = {
@@ -314,7 +316,7 @@ def _why_none(job: Job, system: System, fixed: Choices) -> str:
     return f"{begun}; {_way_out(job, system, fixed)}"
 
 
-def _way_out(job: Job, system: System, fixed: Choices) -> str:
+def _way_out(job: TrainingJob, system: System, fixed: Choices) -> str:
     """Return the nearest batch or number of GPUs with which there is a layout, or the fixed choice to leave out."""
     every = _shapes(replace(job, batch=job.gpus), system, {**fixed, "micro": 1})
     for least in sorted({shape[4] * int(fixed.get("micro", 1)) for shape in every}):
@@ -332,5 +334,5 @@ def _way_out(job: Job, system: System, fixed: Choices) -> str:
     return "give another --batch, --gpus and --layout"
 
 
-def _any(job: Job, system: System, fixed: Choices) -> bool:
+def _any(job: TrainingJob, system: System, fixed: Choices) -> bool:
     return next(_shapes(job, system, fixed), None) is not None

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 from collbench.cases import Sweep
 from collbench.commands.train.curves import ModelCurves
-from collbench.commands.train.job import MOST_GPUS, STACKS, Job
+from collbench.commands.train.job import MOST_GPUS, STACKS, TrainingJob
 from collbench.commands.train.layouts import parse_layout
 from collbench.commands.train.models import Model, load_model, parse_count, usual_tokens
 from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.run_curves import RunCurves, machine_of_run
 from collbench.commands.train.search import OnSystem, Plan, best_on, plan_on
 from collbench.commands.train.sensitivity import anchored, parse_anchor
-from collbench.commands.train.setting import Setting, machine_of
+from collbench.commands.train.setting import PlanSetting, machine_of
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.predicted import Predicted
@@ -203,7 +203,7 @@ def _with_purpose(places: Sequence[OnSystem], purpose: str, **money: Any) -> Ite
             yield replace(place.best, purpose=purpose, system=place.system, **money)
 
 
-def _setting(request: TrainRequest) -> Setting:
+def _setting(request: TrainRequest) -> PlanSetting:
     """Return the setting that the request describes."""
     model = load_model(request.model)
     if request.sequence is not None:
@@ -214,7 +214,7 @@ def _setting(request: TrainRequest) -> Setting:
     count = request.gpus if request.gpus is not None else run.header.topology.ranks if run else GPUS
     curves = RunCurves(run, machine_of_run(run, request.machine)) if run else _model_curves(request, count)
     machine = machine_of(curves.system)
-    job = Job(
+    job = TrainingJob(
         model,
         count,
         request.batch,
@@ -224,7 +224,7 @@ def _setting(request: TrainRequest) -> Setting:
         optimiser=request.optimiser,
         gradients=request.gradients,
     )
-    return Setting(job.checked(), curves, machine)
+    return PlanSetting(job.checked(), curves, machine)
 
 
 def _model_curves(request: TrainRequest, gpus: int) -> ModelCurves:
@@ -245,8 +245,12 @@ def _counts(scale: str | None, gpus: int, *, priced: bool) -> Sequence[int]:
         raise UsageError(f"--scale {scale!r} is no list of GPUs; write 8..8192, which doubles, or 64,96,128: {most}")
     if not priced:
         return []
-    steps = [gpus / AROUND * 2**power for power in range(2 * AROUND.bit_length() - 1)]
-    return sorted({round(step * more) for step in steps for more in (1, 1.5) if step * more >= 1})
+    # Powers of two around the requested number, and half as many more of each.
+    around: set[int] = set()
+    for power in range(2 * AROUND.bit_length() - 1):
+        step = gpus / AROUND * 2**power
+        around.update(round(count) for count in (step, 1.5 * step) if count >= 1)
+    return sorted(around)
 
 
 def _tokens(model: Model, text: str | None) -> float:

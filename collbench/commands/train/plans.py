@@ -89,6 +89,7 @@ def scaled(rows: Sequence[PlannedStep]) -> Scaled | None:
 def front(rows: Sequence[PlannedStep]) -> list[PlannedStep]:
     """Return the Pareto front: plans than which none is as fast and cheaper, or as cheap and faster; fastest first."""
     best: list[PlannedStep] = []
+    # Fastest first, so a plan is on the front if it is cheaper than all before it.
     for row in sorted(rows, key=lambda row: (row.seconds, row.cost)):
         if not best or row.cost < best[-1].cost:
             best.append(row)

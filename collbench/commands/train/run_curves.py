@@ -16,7 +16,7 @@ from collbench.algorithms import find
 from collbench.analysis.fit import measured
 from collbench.analysis.machine import machine
 from collbench.collectives import find_collective
-from collbench.commands.train.curves import HIGH, LOW, TYPICAL, Curve, Group, TabulatedCurve
+from collbench.commands.train.curves import HIGH, LOW, TYPICAL, Curve, GpuGroup, TabulatedCurve
 from collbench.errors import CollbenchError, UsageError
 from collbench.results import Observed, by_key
 from collbench.runfile.store import Run
@@ -55,19 +55,19 @@ class RunCurves:
                 f"{run.path} has no curve of {LEAST} sizes or more; measure one with `collbench sweep --op allreduce`"
             )
 
-    def curve(self, collective: str, group: Group) -> Curve:
+    def curve(self, collective: str, group: GpuGroup) -> Curve:
         """Return the curve of the measured number of ranks that is nearest, scaled to the group."""
         points, share = _nearest(self._curves, collective, group.ranks)
         meaning = find_collective(points.collective)
         bytes_of = meaning.bus_factor(group.ranks) / meaning.bus_factor(points.ranks)
         least = min(points.curve.points[TYPICAL])
+        # The shortest time is all waiting: it grows with the steps of a ring, the rest with the bytes.
         waits = least * max(0, (group.ranks - 1) / (points.ranks - 1) - bytes_of)
         further = 1.0 if (points.collective, points.ranks) == (collective, group.ranks) else FURTHER
         wider = {TYPICAL: 1.0, LOW: 1 / further, HIGH: further}
-        times = {
-            edge: share * wider[edge] * np.maximum.accumulate(seconds * bytes_of + waits)
-            for edge, seconds in points.curve.points.items()
-        }
+        times = {}
+        for edge, seconds in points.curve.points.items():
+            times[edge] = share * wider[edge] * np.maximum.accumulate(seconds * bytes_of + waits)
         return TabulatedCurve(points.curve.sizes, times)
 
 

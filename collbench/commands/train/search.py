@@ -17,7 +17,7 @@ from collbench.commands.train import communication, compute, memory, step
 from collbench.commands.train.curves import HIGH, LOW, TYPICAL, Array, ModelCurves, Network
 from collbench.commands.train.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts
 from collbench.commands.train.rows import PlannedStep
-from collbench.commands.train.setting import Setting, choices, inputs, machine_of
+from collbench.commands.train.setting import PlanSetting, choices, inputs, machine_of
 from collbench.datatypes import find_datatype, find_reduction
 from collbench.errors import CollbenchError, UsageError
 from collbench.notebook import Shown
@@ -60,7 +60,7 @@ def _parameters(term: Formula) -> tuple[str, ...]:
     return tuple(signature(term).parameters)
 
 
-def values_of(given: Setting, layout: Layout, edge: str = TYPICAL, faster: float = 1.0) -> dict[str, Any]:
+def values_of(given: PlanSetting, layout: Layout, edge: str = TYPICAL, faster: float = 1.0) -> dict[str, Any]:
     """Return the values of all formulas for a layout.
 
     Curves are taken at that edge of their band, and computing as so many times as fast.
@@ -71,7 +71,7 @@ def values_of(given: Setting, layout: Layout, edge: str = TYPICAL, faster: float
     return evaluate(TERMS, known | changed)
 
 
-def evaluate_layout(given: Setting, layout: Layout) -> PlannedStep:
+def evaluate_layout(given: PlanSetting, layout: Layout) -> PlannedStep:
     """Return the plan of a layout: its parts and its memory by the formulas, and the band of its step.
 
     Errors of the curves and of computing are independent: they are added as squares.  The case is the all-reduce of the
@@ -105,7 +105,7 @@ def evaluate_layout(given: Setting, layout: Layout) -> PlannedStep:
     )
 
 
-def search(given: Setting, fixed: Choices) -> "Plan":
+def search(given: PlanSetting, fixed: Choices) -> "Plan":
     """Return all layouts that agree with the fixed choices, with the steps of those that fit; there may be none.
 
     A layout is not timed where another that recomputes or offloads less, and is otherwise the same, fits: it is slower.
@@ -113,6 +113,8 @@ def search(given: Setting, fixed: Choices) -> "Plan":
     arrays = candidates(given.job, given.curves.system, fixed)
     everything = np.arange(len(arrays["data"]))
     needs = np.concatenate([_spread(known["needed"], known) for known in _evaluated(given, arrays, everything)])
+
+    # Memory is cheap to compute and times are not: only what fits is timed.
     fitting = np.flatnonzero(needs <= given.capacity)
     timed = fitting[_worth_timing(arrays, fitting)]
     network = {"network": Network(given.curves, TYPICAL)}
@@ -124,7 +126,7 @@ def search(given: Setting, fixed: Choices) -> "Plan":
     return Plan(given, fixed, arrays, steps[order], timed[order], needs, len(fitting))
 
 
-def _evaluated(given: Setting, arrays: Mapping[str, Array], places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+def _evaluated(given: PlanSetting, arrays: Mapping[str, Array], places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
     """Yield the values of all formulas without curves at these places, as many at once as memory allows."""
     known = inputs(given)
     for start in range(0, len(places), AT_ONCE):
@@ -139,6 +141,7 @@ def _spread(value: Any, known: Mapping[str, Any]) -> Array:
 
 def _worth_timing(arrays: Mapping[str, Array], places: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which candidates are not beaten by one that only recomputes or offloads less."""
+    # A number for each kind: candidates that differ in nothing but the costly choices.
     kinds = np.zeros(len(places), np.int64)
     for name in arrays:
         if name not in _COSTLY:
@@ -148,6 +151,8 @@ def _worth_timing(arrays: Mapping[str, Array], places: NDArray[np.int64]) -> NDA
     again, away = (arrays[name][places].astype(np.int64) for name in _COSTLY)
     fits = np.zeros((int(kinds.max(initial=-1)) + 1, len(CODES["recompute"]) + 1, 3), bool)  # a margin of none in front
     fits[kinds, again + 1, away + 1] = True
+
+    # A running "or" along both choices says whether anything that costs less of either fits.
     below = np.logical_or.accumulate(np.logical_or.accumulate(fits, axis=1), axis=2)
     return np.asarray(~(below[kinds, again, away + 1] | below[kinds, again + 1, away]))
 
@@ -170,7 +175,7 @@ class Plan(Shown):
     """
 
     SHOWN = ("setting", "fixed", "tried", "fits")
-    setting: Setting
+    setting: PlanSetting
     fixed: Choices
     arrays: dict[str, Array]
     steps: Array  # likely seconds, of those that are timed
@@ -195,6 +200,8 @@ class Plan(Shown):
         _, first = np.unique(keys, axis=1, return_index=True)
         order = np.sort(first)
         steps, needs = self.steps[order], self.needs[self.timed[order]]
+
+        # Within EQUAL of the fastest of a chain of near ones counts as equal, and then memory decides.
         fastest = steps.copy()  # of those that a layout is as fast as
         for place in range(1, len(steps)):
             if steps[place] <= fastest[place - 1] * (1 + EQUAL):
@@ -211,7 +218,7 @@ class Plan(Shown):
         return self.ranked(1)[0]
 
 
-def plan_on(given: Setting, fixed: Choices, advised: bool = True) -> Plan:
+def plan_on(given: PlanSetting, fixed: Choices, advised: bool = True) -> Plan:
     """Return the plan for a setting; UsageError if nothing fits, with how much is missing and what would fit."""
     plan = search(given, fixed)
     if plan.fits:
@@ -226,13 +233,13 @@ def plan_on(given: Setting, fixed: Choices, advised: bool = True) -> Plan:
     raise UsageError(f"{reason}; {_what_fits(given, fixed)}")
 
 
-def best_of(given: Setting, fixed: Choices) -> PlannedStep:
+def best_of(given: PlanSetting, fixed: Choices) -> PlannedStep:
     """Return the best layout that agrees with the fixed choices; if none fits, that of least memory."""
     plan = search(given, fixed)
     return evaluate_layout(given, layouts(plan.arrays, plan.timed[:1])[0] if plan.fits else plan.smallest)
 
 
-def _what_fits(given: Setting, fixed: Choices) -> str:
+def _what_fits(given: PlanSetting, fixed: Choices) -> str:
     """Return what would make it possible: fewer fixed choices, another optimiser, newer software, or more GPUs."""
     ways = []
     for name, smaller in SMALLER.items():
@@ -246,6 +253,7 @@ def _what_fits(given: Setting, fixed: Choices) -> str:
         job = replace(given.job, **{name: word})
         if job != given.job and _fits(replace(given, job=job), fixed):
             ways.append(f"--{name} {word}")
+    # More GPUs are more replicas, so their number cannot stay fixed.
     free = {name: value for name, value in fixed.items() if name != "data"}
     for gpus in (given.job.gpus * 2**power for power in range(1, 13)):
         if _fits(given, free, gpus):
@@ -254,14 +262,14 @@ def _what_fits(given: Setting, fixed: Choices) -> str:
     return f"these fit: {', '.join(ways)}" if ways else "give more GPUs, or GPUs with more memory"
 
 
-def _fits(given: Setting, fixed: Choices, gpus: int = 0) -> bool:
+def _fits(given: PlanSetting, fixed: Choices, gpus: int = 0) -> bool:
     try:
         return search(resized(given, gpus) if gpus else given, fixed).fits > 0
     except UsageError:
         return False
 
 
-def resized(given: Setting, gpus: int) -> Setting:
+def resized(given: PlanSetting, gpus: int) -> PlanSetting:
     """Return the setting on another number of GPUs; UsageError where there are not as many."""
     curves = given.curves
     curves = ModelCurves(curves.whole, gpus) if isinstance(curves, ModelCurves) else curves
@@ -278,7 +286,7 @@ class OnSystem(Shown):
     reason: str = ""
 
 
-def best_on(given: Setting, fixed: Choices, gpus: int, system: System | None = None) -> OnSystem:
+def best_on(given: PlanSetting, fixed: Choices, gpus: int, system: System | None = None) -> OnSystem:
     """Return the best layout of the batch on another number of GPUs, or on another system with the same software.
 
     A data-parallel size that is fixed follows the number of GPUs.
@@ -293,7 +301,7 @@ def best_on(given: Setting, fixed: Choices, gpus: int, system: System | None = N
         return OnSystem(name, gpus, None, str(error))
 
 
-def on_system(given: Setting, system: System) -> Setting:
+def on_system(given: PlanSetting, system: System) -> PlanSetting:
     """Return the setting on as many GPUs of another system; UsageError if it has too few."""
     curves = ModelCurves(system, given.job.gpus)
     return replace(given, curves=curves, machine=machine_of(curves.system))

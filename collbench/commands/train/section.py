@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from collbench.commands.train import plans
 from collbench.commands.train.rows import PlannedStep
-from collbench.plots.sections import Cells, Part, Section, TextTable
+from collbench.plots.sections import Cells, PagePart, Section, TextTable
 from collbench.present.columns import Column
 from collbench.results import Result
 from collbench.units import format_figure, format_range, format_seconds
 
 
-def part(results: Sequence[Result]) -> Part:
+def part(results: Sequence[Result]) -> PagePart:
     """Return what a run plans; nothing where it has no plans."""
     layouts, scale, systems = (plans.planned(results, name) for name in ("layout", "scale", "interconnect"))
     priced = [row for row in plans.planned(results, "cost") if row.price > 0]
@@ -29,7 +29,7 @@ def part(results: Sequence[Result]) -> Part:
         _table("Interconnects", systems, [*plans.columns("sent"), slower]),
         _table("Cost", priced, paid),
     ]
-    return Part(plans.verdicts(results), [table for table in tables if table.rows])
+    return PagePart(plans.verdicts(results), [table for table in tables if table.rows])
 
 
 def _table(what: str, rows: Sequence[PlannedStep], more: Sequence[Column[PlannedStep]]) -> TextTable:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from collbench.commands.train.layouts import Choices, layout_of, parse_layout
 from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.search import Plan, best_of, evaluate_layout, resized
-from collbench.commands.train.setting import Setting
+from collbench.commands.train.setting import PlanSetting
 from collbench.errors import UsageError
 from collbench.units import duration
 
@@ -46,7 +46,7 @@ def parse_anchor(text: str) -> Anchor:
     return Anchor(value, bool(share), **known)  # type: ignore[arg-type]
 
 
-def anchored(given: Setting, anchor: Anchor, fixed: Choices) -> tuple[Setting, PlannedStep]:
+def anchored(given: PlanSetting, anchor: Anchor, fixed: Choices) -> tuple[PlanSetting, PlannedStep]:
     """Return the setting with computing as fast as the anchor implies, and the plan of the anchor's layout.
 
     UsageError where no speed of computing explains the anchor.
@@ -60,6 +60,7 @@ def anchored(given: Setting, anchor: Anchor, fixed: Choices) -> tuple[Setting, P
     def at(efficiency: float) -> PlannedStep:
         return evaluate_layout(replace(request, job=replace(request.job, efficiency=efficiency)), layout)
 
+    # Bisection in logarithms: the step gets shorter as computing gets faster.
     low, high = FASTEST, SLOWEST
     for _ in range(50):
         middle = (low * high) ** 0.5
@@ -81,14 +82,14 @@ class Gain:
     twice: float
 
 
-def _product(given: Setting, factor: float, *names: str) -> Setting:
+def _product(given: PlanSetting, factor: float, *names: str) -> PlanSetting:
     """Return the setting with these figures of a GPU multiplied."""
     product = given.machine.product
     more = replace(product, **{name: getattr(product, name) * factor for name in names})
     return replace(given, machine=replace(given.machine, product=more))
 
 
-RESOURCES: dict[str, Callable[[Setting, float], Setting]] = {
+RESOURCES: dict[str, Callable[[PlanSetting, float], PlanSetting]] = {
     "FLOP/s": lambda given, factor: _product(given, factor, "flops", "flops_fp8"),
     "memory bandwidth": lambda given, factor: _product(given, factor, "memory_rate"),
     "links inside a node": lambda given, factor: replace(given, inside=factor),
@@ -105,6 +106,8 @@ def sensitivities(plan: Plan) -> list[Gain]:
     for name, change in RESOURCES.items():
         steps = [evaluate_layout(change(given, factor), layout).typical for factor in (1.1, 2.0)]
         gains.append(Gain(name, *(before / step for step in steps)))
+
+    # More memory makes no step faster by itself; it lets other layouts fit.
     steps = [best_of(_product(given, factor, "memory"), plan.fixed).typical for factor in (1.1, 2.0)]
     gains.append(Gain("memory", *(max(1.0, before / step) for step in steps)))
     return sorted(gains, key=lambda gain: -gain.tenth)

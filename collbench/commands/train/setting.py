@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from collbench.commands.train.curves import Curves
-from collbench.commands.train.job import GRADIENTS, OPTIMISERS, STACKS, Job
+from collbench.commands.train.job import GRADIENTS, OPTIMISERS, STACKS, TrainingJob
 from collbench.commands.train.layouts import CODES, RECOMPUTE, SCHEDULES, SHARDINGS, data_stride, node_replicas
 from collbench.model.steps import CONTENTION, slowest
 from collbench.notebook import Shown
@@ -48,7 +48,7 @@ def constants_of(arch: str) -> Constants:
 
 
 @dataclass(frozen=True)
-class Machine(Shown):
+class GpuMachine(Shown):
     """What a plan computes on: GPUs, all alike."""
 
     name: str
@@ -66,19 +66,19 @@ OLDER = "megatron-2021"
 """The software of GPUs up to Ampere's A100: that of the published runs that their constants are fitted to."""
 
 
-def machine_of(system: System) -> Machine:
+def machine_of(system: System) -> GpuMachine:
     """Return the machine of a described system."""
     stack = OLDER if capability(system.arch) <= capability("sm80") else "modern"
-    return Machine(system.name, product_of(system), constants_of(system.arch), system.pcie_rate, stack)
+    return GpuMachine(system.name, product_of(system), constants_of(system.arch), system.pcie_rate, stack)
 
 
 @dataclass(frozen=True)
-class Setting(Shown):
+class PlanSetting(Shown):
     """Everything that a plan is made from, except the layout."""
 
-    job: Job
+    job: TrainingJob
     curves: Curves
-    machine: Machine
+    machine: GpuMachine
     inside: float = 1.0  # times the bandwidth of links inside a node, as if the library used all of it
     across: float = 1.0  # the same of network cards
 
@@ -88,7 +88,7 @@ class Setting(Shown):
         return self.machine.product.memory
 
 
-def inputs(given: Setting) -> dict[str, Any]:
+def inputs(given: PlanSetting) -> dict[str, Any]:
     """Return the inputs of formulas that are the same for all layouts: of the model, the software and the hardware."""
     job, model = given.job, given.job.model
     moe = model.moe_layers / model.layers
@@ -134,7 +134,7 @@ def inputs(given: Setting) -> dict[str, Any]:
     }
 
 
-def choices(arrays: dict[str, Any], given: Setting) -> dict[str, Any]:
+def choices(arrays: dict[str, Any], given: PlanSetting) -> dict[str, Any]:
     """Return the inputs of formulas that differ from layout to layout."""
     sharding = np.asarray(arrays["sharding"], np.int64)
     stride = data_stride(arrays)

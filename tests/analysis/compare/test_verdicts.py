@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from collbench.analysis.bootstrap import LogRatio
-from collbench.analysis.compare import Comparison, Row, Together, Verdict, by_curve, compare, judged, together, verdict
+from collbench.analysis.compare import Comparison, Row, Together, Verdict, compare, judged, mean_ratio, verdict
 from collbench.analysis.matching import differences, unmatched
+from collbench.analysis.pairs import Pair
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
@@ -59,9 +60,9 @@ def test_a_verdict_needs_an_interval_on_one_side() -> None:
         ((0.0, math.inf), INCONCLUSIVE),
     ):
         assert verdict(Estimate(1.0, *interval), 0.05) is said, interval
-    one = measurement()
-    assert judged(one, one, Estimate(1.0, 0.93, 1.08), Estimate(1.0), 0.05).verdict is INCONCLUSIVE
-    assert judged(one, one, Estimate(1.0, 0.93, 1.08), Estimate(1.0), 0.1).verdict is SAME
+    pair = Pair(measurement(), measurement())
+    assert judged(pair, Estimate(1.0, 0.93, 1.08), Estimate(1.0), 0.05).verdict is INCONCLUSIVE
+    assert judged(pair, Estimate(1.0, 0.93, 1.08), Estimate(1.0), 0.1).verdict is SAME
 
 
 def test_a_regression_is_slower_by_more_than_the_margin_and_hidden_where_that_cannot_be_excluded() -> None:
@@ -104,26 +105,14 @@ def test_a_mean_over_four_sizes_or_more_is_as_sure_as_its_rows_whatever_their_ra
         ("all of it shared", [0.3] * 4, 0.1, reach),
         ("half of its square shared", [0.3] * 4, 0.1 * math.sqrt(0.5), reach * math.sqrt(0.5 + 0.5 * 1.3 / 4)),
     ):
-        estimates = [LogRatio(log, 0.1, 0.1, 5, shared=shared) for log in logs]
-        curve = [(measurement(nbytes=8 << place), estimate) for place, estimate in enumerate(estimates)]
-        whole = together(curve, 0.95, 0.05)
+        ratio = mean_ratio([LogRatio(log, 0.1, 0.1, 5, shared=shared) for log in logs], 0.95)
         centre = sum(logs) / len(logs)
-        assert whole.ratio == pytest.approx(math.exp(centre)), name
-        assert whole.interval == pytest.approx((math.exp(centre - expected), math.exp(centre + expected))), name
-        assert (whole.sizes, whole.case, whole.implementation) == (len(logs), case().kind, "mpi"), name
-        assert whole.verdict is (SLOWER if centre > expected else INCONCLUSIVE), name
+        ends = (math.exp(centre + end) for end in (0, -expected, expected))
+        assert ratio == pytest.approx(tuple(ends)), name
     errors = [0.001] * 3 + [1.0]  # one that says nothing
-    curve = [(measurement(nbytes=8 << place), LogRatio(0.1, e, e, 5)) for place, e in enumerate(errors)]
-    widest = math.log(together(curve, 0.95, 0.05).interval[1]) - 0.1
+    widest = math.log(mean_ratio([LogRatio(0.1, error, error, 5) for error in errors], 0.95).high) - 0.1
     assert widest == pytest.approx(student(0.975, 5) * sum(errors) / 4, rel=1e-3)
-    sure = together(
-        [(measurement(nbytes=8 << place), LogRatio(math.log(1.5), 0, 0, 5)) for place in range(4)], 0.95, 0.05
-    )
-    assert sure.interval == pytest.approx((1.5, 1.5))
-    assert sure.verdict is SLOWER
-    curve_ = [measurement(nbytes=size) for size in SIZES]
-    assert [len(one) for one in by_curve([*curve_, *(measurement("ring", nbytes=size) for size in SIZES[:3])])] == [13]
-    assert by_curve(reversed(curve_[:4])) == [curve_[:4]]
+    assert mean_ratio([LogRatio(math.log(1.5), 0, 0, 5)] * 4, 0.95).interval == pytest.approx((1.5, 1.5))
 
 
 def test_all_sizes_together_never_contradict_rows_that_agree() -> None:
@@ -139,9 +128,9 @@ def test_all_sizes_together_never_contradict_rows_that_agree() -> None:
         (whole,) = found.together
         assert (whole.verdict, whole.sizes) == (told, len(ratios)), ratios
         assert {row.verdict for row in found.rows} & {SLOWER, FASTER} <= {told}, ratios
-    for said, logs in ((SLOWER, [0.02, 0.9, 0.3, 3.4]), (FASTER, [-0.02, -0.9, -0.3, -3.4])):
-        curve = [(measurement(nbytes=8 << place), LogRatio(log, 0.004, 0.004, 9)) for place, log in enumerate(logs)]
-        assert together(curve, 0.95, 0.05).verdict is said
+    for sign in (1, -1):
+        interval = mean_ratio([LogRatio(sign * log, 0.004, 0.004, 9) for log in (0.02, 0.9, 0.3, 3.4)], 0.95).interval
+        assert (min(interval) > 1) is (sign == 1) is not (max(interval) < 1)
 
 
 def test_intervals_are_for_all_rows_and_curves_together_and_scatter_is_told_from_two_per_cent_on() -> None:
@@ -223,6 +212,7 @@ def test_a_run_and_itself_are_the_same_and_one_with_another_header_is_no_copy() 
     found = compare(one, replace(one, path=Path("copy.jsonl")))
     assert [(row.ratio, row.interval, row.verdict) for row in found.rows] == [(1.0, (1.0, 1.0), SAME)] * 2
     assert not found.hidden
+    assert repr(found) == "Comparison(run.jsonl -> copy.jsonl: 2 same)"
     assert "one run" in found.remarks[0]
     seven = of(measurement(), started="2025")
     for other in (of(measurement(), started="2026"), of(measurement(seconds=(1.2e-6,) * 7), started="2025")):
@@ -308,16 +298,6 @@ def test_equal_logs_are_called_different_one_time_in_twenty_and_a_slowed_one_is_
         found += bool(compare(base, slow).regressions)
     assert called <= 10
     assert found >= 180
-
-
-def test_a_comparison_is_a_line_and_in_a_notebook_a_table_that_no_run_can_put_markup_in() -> None:
-    found = compare(of(measurement("<b>")), of(measurement("<b>", (2e-6,) * 3)))
-    assert repr(found) == "Comparison(run.jsonl -> run.jsonl: 1 unknown)"
-    shown = found._repr_html_()
-    assert "&lt;b&gt;" in shown
-    assert "<b>" not in shown
-    assert shown.count("<tr>") == 2
-    assert "nan" not in shown
 
 
 def test_too_few_samples_conclude_nothing_and_no_time_or_bytes_have_no_ratio() -> None:

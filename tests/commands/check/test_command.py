@@ -200,17 +200,6 @@ def test_the_table_says_of_a_row_what_the_files_say(here: Command) -> None:
     assert [line[7] for line in shown] == [format_rate(size["busbw"]) for size in sizes]
 
 
-def test_a_narrow_terminal_keeps_size_time_and_verdict(here: Command) -> None:
-    wide, narrow = here("check", *SLOW.split()), here("check", *SLOW.split(), COLUMNS="40")
-    for done, columns in ((wide, "size time expected ratio busbw"), (narrow, "size time ratio")):
-        lines = [line.split() for line in done.stdout.splitlines()]
-        assert lines.count(columns.split()) == 2
-        assert ["8", "MiB", "1.23", "ms"] in [line[:4] for line in lines if line[-1:] == ["slow"]]
-    rows = [line for line in narrow.stdout.splitlines() if "iB  " in line]
-    assert len(rows) == 6
-    assert max(map(len, rows)) <= 40
-
-
 def test_a_program_reads_a_file_from_a_pipe_to_its_end(here: Command, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

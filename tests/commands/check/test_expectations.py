@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.commands.check.expectations import CALIBRATED, expect_run, first_of, read_floors
+from collbench.commands.check.expectations import CALIBRATED, expect_run, read_floors
 from collbench.errors import UsageError
 from collbench.results import Mismatch
 from collbench.results.facts import Note, Scheduling
@@ -104,11 +104,3 @@ def test_a_cpu_is_measured_by_its_own_barrier_and_copies() -> None:
     assert CALIBRATED.of(auto) == near
     for unknown in (measurement("two-shot"), replace(row, implementation="mpi")):
         assert CALIBRATED.of(unknown) is None
-
-
-def test_of_several_expectations_the_first_that_knows_a_row_counts() -> None:
-    known = expect_run("a run", [measurement(seconds=(1e-6,))])
-    nothing = expect_run("no run", [])
-    for parts in ((nothing, known), (known, nothing)):
-        assert first_of("both", parts).of(measurement()) == known.of(measurement())
-    assert first_of("none", (nothing,)).of(measurement()) is None

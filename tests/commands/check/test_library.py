@@ -13,8 +13,6 @@ import collbench
 from collbench.cases import Case, Sampling
 from collbench.commands.check.judge import CheckResult, Status
 from collbench.commands.check.library import GOOD_RUNS, OF_A_BASELINE, SURE
-from collbench.commands.check.sequential import Decision
-from collbench.errors import UsageError
 from collbench.measure import interleave
 from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
@@ -202,19 +200,6 @@ def test_a_reference_is_a_run_or_floors(tmp_path: Path, ranks: type[Ranks]) -> N
         check(reference=missing)
 
 
-def test_a_run_is_judged_without_measuring(ranks: type[Ranks], tmp_path: Path) -> None:
-    check(out=tmp_path / "good")
-    ranks.slow = {0: 1.5}
-    check(out=tmp_path / "slow")
-    started = ranks.started
-    assert check(run=tmp_path / "good", reference=tmp_path / "good").status is Status.OK
-    verdict = check(run=tmp_path / "slow", reference=tmp_path / "good")
-    assert verdict.status is Status.FAIL
-    assert all(size.decision is Decision.SLOW for size in verdict.sizes)
-    assert check(run=tmp_path / "good").status is Status.UNKNOWN
-    assert ranks.started == started
-
-
 def test_a_budget_ends_a_check_after_three_rounds_and_what_is_undecided_is_said(monkeypatch: Any) -> None:
     check()
     monkeypatch.setattr(Ranks, "noise", 0.5)
@@ -222,11 +207,6 @@ def test_a_budget_ends_a_check_after_three_rounds_and_what_is_undecided_is_said(
     assert result.rounds == 3
     assert result.status is Status.UNKNOWN
     assert "undecided" in result.line
-
-
-def test_a_system_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(UsageError, match="choose from"):
-        check(on="dgx-h1000")
 
 
 def test_good_runs_of_another_machine_or_operation_are_no_measure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -294,16 +294,3 @@ def test_half_a_file_of_metrics_is_no_file_of_metrics(tmp_path: Path, monkeypatc
     assert suffix != ".prom"
     assert not there
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_pipe_or_device_stays_one_and_a_file_holds_the_last_verdict(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for output in verdicts.OUTPUTS:
-        reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-        verdicts.write(output, tmp_path / "pipe", EVERY[0])
-        assert os.read(reader, 2**16)
-        os.close(reader)
-        assert (tmp_path / "pipe").is_fifo()
-        (tmp_path / "file").write_text("before\n")
-        verdicts.write(output, tmp_path / "file", EVERY[0])
-        assert "before" not in (tmp_path / "file").read_text(encoding="utf-8")

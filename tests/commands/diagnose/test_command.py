@@ -13,11 +13,10 @@ from collbench.commands.diagnose.command import command
 from collbench.model.predict import curve
 from collbench.results import Failed, Measurement, Mismatch, Note, Prediction, Skipped
 from collbench.results.facts import Sharing
-from collbench.runfile.header import Header
-from collbench.runfile.store import Writer, read
+from collbench.runfile.store import read
 from collbench.topology import files
 from collbench.topology.system import System
-from tests.commands.conftest import refusal
+from tests.commands.conftest import refusal, write_run
 from tests.conftest import ROOT, case, measurement
 
 
@@ -33,39 +32,29 @@ def run_file(
 
     `slower` has factors by size in bytes; `broken` are rows instead of those of their sizes.
     """
-    instead = {result.case.nbytes: result for result in broken}
-    with Writer(folder) as writer:
-        writer.header(Header.from_json(header or {}))
-        for expectation in curve(system, [case(nbytes=2**power, ranks=system.ranks) for power in range(3, 34, 2)]):
-            size = expectation.case.nbytes
-            seconds = expectation.seconds * (slower or {}).get(size, 1.0)
-            right = Measurement(expectation.case, "nccl", "gpu", 1, (seconds,) * samples)
-            writer.append(instead.get(size, right))
-        writer.end("2026-01-01T00:00:00+00:00", 0)
-    return folder
+    rows: dict[int, Measurement | Failed] = {}
+    for expectation in curve(system, [case(nbytes=2**power, ranks=system.ranks) for power in range(3, 34, 2)]):
+        seconds = expectation.seconds * (slower or {}).get(expectation.case.nbytes, 1.0)
+        rows[expectation.case.nbytes] = Measurement(expectation.case, "nccl", "gpu", 1, (seconds,) * samples)
+    rows |= {result.case.nbytes: result for result in broken}
+    return write_run(folder, *rows.values(), **(header or {}))
 
 
 def diagnose(*arguments: object) -> Result:
     return CliRunner().invoke(command, [str(argument) for argument in arguments], standalone_mode=False)
 
 
-def test_a_right_run_is_as_expected(tmp_path: Path) -> None:
-    """Also a foreign log with one sample a size and no topology, once the machine is named."""
-    out = diagnose(run_file(tmp_path / "run", files.load("dgx-h100"), samples=1), "--on", "dgx-h100").stdout
-    assert "as DGX H100" in out
-    assert "verdict: as expected" in out
-    assert "at 8 GiB" in out
-    assert "busbw" in out
-
-
 def test_the_first_line_answers_as_the_rows_do(tmp_path: Path) -> None:
     """Whether it is as fast as expected, by the ratios of the rows, and the first reason where it is slow."""
     h100 = files.load("dgx-h100")
-    good, slow = run_file(tmp_path / "good", h100), run_file(tmp_path / "slow", replace(h100, nvls=False))
+    good = run_file(tmp_path / "good", h100, samples=1)
+    slow = run_file(tmp_path / "slow", replace(h100, nvls=False))
     out = diagnose(good, "--on", "dgx-h100").stdout
     ratios = re.findall(r"(?m) ([\d.]+)x +[\d.]+$", out)
     span = " .. ".join(dict.fromkeys((f"{min(ratios)}x", f"{max(ratios)}x")))
     assert out.startswith(f"answer: as expected; {span} the expected times\n")
+    assert "as DGX H100" in out
+    assert "verdict: as expected" in out
     answer, *rows = diagnose(slow, "--on", "dgx-h100").stdout.splitlines()
     assert answer.startswith("answer: slow; allreduce, float, sum, 8 ranks, nccl: ")
     (verdict,) = (row for row in rows if row.startswith("verdict: slow: "))
@@ -125,10 +114,7 @@ def test_wrong_and_failed_rows_come_first_and_no_such_run_is_as_expected(tmp_pat
     assert "verdict: wrong: 14 of 16 rows right; 2 MiB: WRONG" in found.stdout
     assert "speed: as expected" in found.stdout
     assert "verdict: wrong: 14 of 16 rows right" in diagnose(run).stdout
-    with Writer(tmp_path / "none") as writer:
-        writer.header(Header())
-        writer.append(FAILED)
-    none = diagnose(tmp_path / "none", "--gate")
+    none = diagnose(write_run(tmp_path / "none", FAILED, status=None), "--gate")
     assert none.return_value == 3
     assert "\nresults: 0 of 1 rows right; 8 MiB" in none.stdout
 
@@ -227,17 +213,14 @@ def test_ranks_that_share_a_gpu_are_said_once_to_be_unknown(tmp_path: Path) -> N
     """Not of each curve; one that is wrong says so."""
     topology = {"name": "4 ranks sharing 1 x H100", "platform": "gpu", "ranks": 4, "shared": True}
     topology["gpus"] = [{"name": "H100"}]
-    sharing = Note(shared=Sharing(4, 1))
-    with Writer(tmp_path / "run") as writer:
-        environment = {"variables": {"NCCL_NVLS_ENABLE": "0"}}
-        writer.header(Header.from_json({"topology": topology, "environment": environment}))
-        for name in ("nccl", "two-shot", "ring-ll"):
-            for nbytes in (8, 1024, 2**20):
-                one = measurement(name, (1e-5,) * 7, nbytes=nbytes, ranks=4)
-                wrong = Mismatch(1, 5, 0, "1.0", "2.0", 7) if (name, nbytes) == ("ring-ll", 8) else None
-                writer.append(replace(one, platform="gpu", note=sharing, mismatch=wrong))
-        writer.end("2026-01-01T00:00:00+00:00", 0)
-    out = diagnose(tmp_path / "run").stdout
+    rows = []
+    for name in ("nccl", "two-shot", "ring-ll"):
+        for nbytes in (8, 1024, 2**20):
+            row = measurement(name, (1e-5,) * 7, nbytes=nbytes, ranks=4)
+            wrong = Mismatch(1, 5, 0, "1.0", "2.0", 7) if (name, nbytes) == ("ring-ll", 8) else None
+            rows.append(replace(row, platform="gpu", note=Note(shared=Sharing(4, 1)), mismatch=wrong))
+    environment = {"variables": {"NCCL_NVLS_ENABLE": "0"}}
+    out = diagnose(write_run(tmp_path / "run", *rows, topology=topology, environment=environment)).stdout
     assert "NCCL_NVLS_ENABLE" not in out, "sharing sets it"
     assert out.count("several ranks share a GPU") == 1
     assert out.count("4 ranks share 1 GPU") == 1
@@ -268,8 +251,4 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
         ("steps", read(ROOT / "results" / "cpu-2-ranks-overlap").results, "steps, traces and training are drawn by"),
         ("skipped", (Skipped(case(), "nvls", "gpu", "no switch"),), "its other rows say why"),
     ):
-        with Writer(tmp_path / name) as writer:
-            writer.header(Header())
-            for row in rows:
-                writer.append(row)
-        assert told in refusal(diagnose(tmp_path / name)), name
+        assert told in refusal(diagnose(write_run(tmp_path / name, *rows, status=None))), name

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collbench.commands.exercise import judge
-from collbench.commands.exercise.judge import Verdict
+from collbench.commands.exercise.judge import Judgement
 from collbench.commands.exercise.records import Exercise
 
 FOLDER = Path(__file__).with_name("answers")
@@ -33,14 +33,14 @@ class Answer:
             (folder / name).write_text(text)
         return folder
 
-    def judged(self, folder: Path) -> Verdict:
+    def judged(self, folder: Path) -> Judgement:
         """As `collbench exercise check` judges it; timed only where that decides."""
         verdict = judge.judge(self.exercise, self.write(folder))
         if verdict.passed and self.exercise.beats:
             return judge.timed(self.exercise, folder, budget=0.2)
         return verdict
 
-    def complaint(self, verdict: Verdict) -> str:
+    def complaint(self, verdict: Judgement) -> str:
         """What is wrong with that judgement; nothing if it is as it should be."""
         if not self.names:
             return "" if verdict.passed else f"a solution failed: {verdict}"

@@ -129,7 +129,7 @@ def test_the_list_says_what_is_started_and_solved(tmp_path: Path, monkeypatch: p
     assert re.search(r"1  Meet +started", run("list").output)
     assert "Next: collbench exercise check 1" in run("list").output
     of("solution").write(tmp_path / "exercise-1-meet")
-    monkeypatch.setattr(judge, "judge", lambda exercise, folder: judge.Verdict())
+    monkeypatch.setattr(judge, "judge", lambda exercise, folder: judge.Judgement())
     checked = run("check", 1, "--no-time")
     assert checked.return_value == 0
     assert "solved" in checked.output
@@ -139,7 +139,7 @@ def test_the_list_says_what_is_started_and_solved(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path / "exercise-1-meet")
     assert run("check", "--no-time").return_value == 0
     assert run("check", tmp_path / "exercise-1-meet" / "meet.cu", "--no-time").return_value == 0
-    monkeypatch.setattr(judge, "judge", lambda exercise, folder: judge.Verdict("races", says="Two at once."))
+    monkeypatch.setattr(judge, "judge", lambda exercise, folder: judge.Judgement("races", says="Two at once."))
     failed = run("check")
     assert failed.return_value == 1
     assert "Two at once." in failed.output

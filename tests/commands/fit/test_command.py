@@ -13,12 +13,10 @@ from collbench.commands.fit.command import command
 from collbench.model.predict import curve
 from collbench.results import Measurement
 from collbench.runfile import store
-from collbench.runfile.header import Header
-from collbench.runfile.store import Writer
 from collbench.topology import files
 from collbench.topology.system import System
 from collbench.units import counted
-from tests.commands.conftest import refusal
+from tests.commands.conftest import refusal, write_run
 from tests.conftest import ROOT, case
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
@@ -26,25 +24,27 @@ COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
 
 def run_file(folder: Path, sizes: int = 10, topology: str = "a", slope: float = 1e-9) -> Path:
     """A run whose times are a + b*S, for `mpi` and a rung that is quicker for small messages only."""
-    with Writer(folder) as writer:
-        writer.header(Header.from_json({"topology": {"name": topology}}))
-        for place in range(sizes):
-            nbytes = 8 * 4**place
-            for name, start, per_byte in (("mpi", 10e-6, slope), ("one-shot", 1e-6, 4 * slope)):
-                exact = start + per_byte * nbytes
-                spread = tuple(exact * (1 + 0.01 * (sample % 5 - 2)) for sample in range(place, place + 9))
-                writer.append(Measurement(case(nbytes=nbytes), name, "cpu", 1, spread))
-    return folder
+    rows = []
+    for place in range(sizes):
+        nbytes = 8 * 4**place
+        for name, start, per_byte in (("mpi", 10e-6, slope), ("one-shot", 1e-6, 4 * slope)):
+            rows.append(scattered(place, name, start + per_byte * nbytes))
+    return write_run(folder, *rows, topology={"name": topology})
+
+
+def scattered(place: int, name: str, seconds: float) -> Measurement:
+    """Nine samples that lie up to 2 % around a time."""
+    samples = tuple(seconds * (1 + 0.01 * (sample % 5 - 2)) for sample in range(place, place + 9))
+    return Measurement(case(nbytes=8 * 4**place), name, "cpu", 1, samples)
 
 
 def run_on(folder: Path, *systems: System) -> Path:
     """What NCCL takes on machines that are exactly as modelled; nothing in it says what they are."""
-    with Writer(folder) as writer:
-        writer.header(Header())
-        for system in systems:
-            for expected in curve(system, [case(nbytes=2**power, ranks=system.ranks) for power in range(3, 34, 3)]):
-                writer.append(Measurement(expected.case, "nccl", "gpu", 1, (expected.seconds,) * 7))
-    return folder
+    rows = []
+    for system in systems:
+        for expected in curve(system, [case(nbytes=2**power, ranks=system.ranks) for power in range(3, 34, 3)]):
+            rows.append(Measurement(expected.case, "nccl", "gpu", 1, (expected.seconds,) * 7))
+    return write_run(folder, *rows)
 
 
 def fit(*arguments: object) -> Result:
@@ -93,13 +93,12 @@ def test_what_cannot_be_fitted_says_why(tmp_path: Path) -> None:
 
 def test_what_three_numbers_do_not_describe_is_in_pieces_with_their_errors(tmp_path: Path) -> None:
     """Ten times as long from 8 KiB on, as if a protocol changed there; and sizes that are too few for three numbers."""
-    with Writer(tmp_path / "step") as writer:
-        writer.header(Header.from_json({"topology": {"name": "a"}}))
-        for place in range(10):
-            nbytes = 8 * 4**place
-            exact = (10e-6 + 1e-11 * nbytes) * (10 if nbytes >= 8192 else 1) * (1 + 0.02 * (place % 3))
-            spread = tuple(exact * (1 + 0.01 * (sample % 5 - 2)) for sample in range(place, place + 9))
-            writer.append(Measurement(case(nbytes=nbytes), "mpi", "cpu", 1, spread))
+    rows = []
+    for place in range(10):
+        nbytes = 8 * 4**place
+        slower = (10 if nbytes >= 8192 else 1) * (1 + 0.02 * (place % 3))
+        rows.append(scattered(place, "mpi", (10e-6 + 1e-11 * nbytes) * slower))
+    write_run(tmp_path / "step", *rows, topology={"name": "a"})
     out = fit(tmp_path / "step").stdout
     assert "mpi: a single curve misses one size in ten by " in out
     assert ", so 2 straight pieces are used (typical error 1." in out

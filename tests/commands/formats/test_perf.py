@@ -8,13 +8,11 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES, find_collective, of_nccl_tests
 from collbench.commands.formats._perf import UNNEEDED, command_named
 from collbench.commands.formats.nccl_tests_write import program
-from collbench.datatypes import find_datatype, find_reduction
 from collbench.runfile.flat import document
-from collbench.runfile.schema import sweep_part, to_sweep
+from collbench.runfile.schema import to_sweep
 from collbench.runfile.store import read
 from tests.conftest import ROOT, Command
 
@@ -71,8 +69,10 @@ def test_the_table_is_read_back_as_what_was_measured(here: Command, tmp_path: Pa
     done = here("all_gather_perf", *QUICK, "-d", "float,int32", "--on", "cpu", "--out", "own")
     (tmp_path / "perf.log").write_text(done.stdout)
     assert here("import", "perf.log", "--out", "again").returncode == 0
-    own, again = read(tmp_path / "own").results, read(tmp_path / "again").results
-    assert {result.case for result in own} == {result.case for result in again}
+    own, again = read(tmp_path / "own"), read(tmp_path / "again").results
+    measured = {result.case for result in own.results}
+    assert measured == {result.case for result in again}
+    assert measured == set(to_sweep(own.header.sweep).cases())
     assert {result.implementation for result in again} == {"mpi"}
     text = here("export", "own", "--to", "nccl-tests").stdout
     assert [line for line in text.splitlines() if line[0] != "#"] == [match[0] for match in rows(done)]
@@ -137,21 +137,3 @@ def test_a_quiet_sweep_prints_rows_and_where_they_are(here: Command) -> None:
     done = here("sweep", "-q", "--impl", "mpi", "-e", "64", "-n", "7", "--on", "cpu", "--no-plot")
     assert not done.stderr
     assert "run file:" in done.stdout
-
-
-def test_both_places_of_every_size_follow_each_other() -> None:
-    """Out of place, then in place where the collective can be; and so it stands in the run file."""
-    sweep = Sweep(
-        collectives=(COLLECTIVES["allreduce"], COLLECTIVES["sendrecv"]),
-        sizes=(8, 64),
-        dtypes=(find_datatype("float"),),
-        redops=(find_reduction("sum"),),
-        ranks=2,
-        implementations=("mpi",),
-        both_places=True,
-    )
-    assert [(case.nbytes, case.in_place) for case in sweep.cases()] == [
-        *((8, False), (8, True), (64, False), (64, True)),
-        *((8, False), (64, False)),
-    ]
-    assert to_sweep(sweep_part(sweep)) == sweep

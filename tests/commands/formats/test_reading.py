@@ -11,7 +11,7 @@ from collbench.commands.formats.imported import Hints, grouped, remarks
 from collbench.commands.formats.registry import detect, formats, read_tests
 from collbench.commands.formats.source import LARGEST, decode, load
 from collbench.errors import CollbenchError, RunFileError, UsageError
-from tests.commands.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported, run_of
+from tests.commands.formats.goldens import DATA, GOLDENS, counted, golden_tests, parsed, reported, run_of
 from tools.fuzz import broken, outcome
 
 LOG = (DATA / "nccl_tests_2_19.txt").read_text()
@@ -33,8 +33,8 @@ def test_every_format_is_told_from_its_content_and_read_as_it_is_meant() -> None
         assert times == pytest.approx(golden.microseconds, rel=1e-9), name
         assert {row.case.ranks for row in rows} == {golden.ranks}, name
         assert rows[0].implementation == golden.implementation, name
-        assert tuple(dict.fromkeys(row.case.collective.name for row in rows)) == golden.collectives, name
-        assert sum(int(reason.split()[0]) for test in tests for reason in test.left_out) == golden.left_out, name
+        assert list(dict.fromkeys(row.case.collective.name for row in rows)) == golden.collectives.split(), name
+        assert counted(tests) == golden.left_out, name
         assert all(test.complete for test in tests) == golden.complete, name
         for row in rows:  # so sizes and ranks mean what the tool means by them
             plain = "busbw" in row.printed and "aggregated" not in str(row.note)
@@ -69,12 +69,8 @@ def test_log_lines_between_rows_are_taken_out_and_rows_that_they_tear_are_told()
             assert (len(one.results), one.left_out) == (14, ()), logged
 
 
-def test_line_ends_and_marks_of_other_systems_do_not_matter_and_bytes_that_are_no_text_cost_their_line() -> None:
+def test_bytes_that_are_no_text_cost_their_line() -> None:
     raw = (DATA / "nccl_tests_2_19.txt").read_bytes()
-    plain = [row.seconds for row in reported(golden_tests("nccl_tests_2_19.txt"))]
-    for changed in (raw.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + raw):
-        rows = reported(list(read_tests(decode("log", changed), Hints())))
-        assert [row.seconds for row in rows] == plain
     (test,) = read_tests(decode("log", raw.replace(b"    12.90 ", b"  \x00\xff 12.90 ", 1)), Hints())
     assert len(test.results) == 12
     assert test.left_out
@@ -104,10 +100,8 @@ def test_a_report_in_json_keeps_no_secrets_and_its_samples_and_ranks() -> None:
 
 
 def test_types_operations_and_wrong_elements_are_kept_as_they_are() -> None:
-    assert {row.case.dtype.name for row in reported(golden_tests("nccl_tests_several_tests.txt"))} == {
-        "float",
-        "f8e4m3",
-    }
+    several = reported(golden_tests("nccl_tests_several_tests.txt"))
+    assert {row.case.dtype.name for row in several} == {"float", "f8e4m3"}
     assert {row.case.redop.name for row in reported(golden_tests("nccl_tests_hypercube.txt"))} == {"mulsum"}
     rows = reported(golden_tests("nccl_tests_cputime_exponents.txt"))
     assert [row.wrong_elements for row in rows] == [0, None, 1234570, None], "N/A is not zero"
@@ -120,11 +114,6 @@ def test_types_operations_and_wrong_elements_are_kept_as_they_are() -> None:
     flawed = reported(golden_tests("rccl_tests_asterisk.txt"))
     assert [row.right for row in flawed] == [True, True, False, True, True, True]
     assert "largest error 6e-02" in str(flawed[2].note)
-
-
-def test_sizes_of_osu_become_those_of_the_whole_array() -> None:
-    for name, sizes in (("osu_mpi_datatypes.txt", [4, 4096]), ("osu_mpi_nonblocking.txt", [4, 8])):
-        assert [row.case.nbytes for row in reported(golden_tests(name))][:2] == sizes, name
 
 
 def test_pairs_message_rates_and_barriers_of_osu_are_what_the_user_says_or_not_quite_it() -> None:
@@ -177,18 +166,6 @@ def test_a_table_of_one_place_says_which_and_its_sizes_tell_collective_and_ranks
         parsed(bare.replace("     sum  ", "    none  "))
 
 
-def test_ranks_and_a_collective_that_nobody_tells_are_asked_for() -> None:
-    with pytest.raises(UsageError, match="--ranks N"):
-        read_tests(load(DATA / "osu_nccl_full.txt"), Hints())
-    lines = text_of("nccl_tests_several_tests.txt").splitlines(keepends=True)
-    text = "".join(line for line in lines if " Rank " not in line)
-    at = text.index("# Collective test starting: broadcast")
-    with pytest.raises(UsageError, match="--ranks N"):
-        parsed(text[at:])
-    assert {row.case.ranks for row in reported(parsed(text[at:], 3))} == {3}
-    assert {row.case.ranks for row in reported(parsed(text[:at]))} == {2}
-
-
 def test_what_cannot_be_read_is_named_in_one_line_with_the_file() -> None:
     for text, words in (
         ("", "known are: "),
@@ -222,11 +199,3 @@ def test_hostile_json_is_refused_without_a_hang() -> None:
     for word in ('\\"', '"', '{"a": ', "[", "\\"):
         with pytest.raises(CollbenchError):
             parsed('{"nccl_version": 1, "results": [' + word * 500_001)
-
-
-def test_numbers_that_are_no_times_are_none() -> None:
-    for word in ("1e999", "-1e999", "9" * 5000, "0x10", "1_000", "nan", "-5", "1e-999"):
-        tests = parsed(LOG.replace("   12.90 ", f"   {word} ", 1))
-        rows = [row for row in reported(tests) if row.case.nbytes == 8 and not row.case.in_place]
-        assert not any(row.right for row in rows), word
-        assert rows or tests[0].left_out, word

@@ -16,7 +16,6 @@ from collbench.commands.formats.nccl_tests_write import shrunk, version_code
 from collbench.commands.formats.registry import find_format, written
 from collbench.errors import UsageError
 from collbench.results import Result
-from collbench.results.base import Observed
 from collbench.results.collectives import Failed, Measurement, Prediction, Reported
 from collbench.results.facts import NO_NOTE, Mismatch
 from collbench.runfile.header import Header
@@ -58,20 +57,15 @@ def rows_of(text: str) -> list[str]:
 
 
 def test_an_export_has_as_many_hosts_with_as_many_ranks_as_the_log_had() -> None:
-    for hosts in (
-        ("n0", "n0", "n0", "n0"),
-        ("n0", "n0", "n1", "n1"),
-        ("n0", "n0", "n0", "n1"),
-        ("n0", "n1", "n2", "n3"),
-    ):
+    for hosts in ("0000", "0011", "0001", "0123"):
         named = LOG
         for host in hosts:
-            named = named.replace("node07", host, 1)
+            named = named.replace("node07", f"n{host}", 1)
         before = run_of(parsed(named))
         text, _ = export(before, "nccl-tests")
         after, facts = run_of(parsed(text)).header.topology, before.header.topology
         assert (after.nodes, after.uneven) == (facts.nodes, facts.uneven)
-        assert facts.nodes == len(set(hosts))
+        assert (facts.nodes, facts.uneven) == (len(set(hosts)), (3, 1) if hosts == "0001" else ())
     for unlisted in ("Rank  [0123]", "Rank  [123]"):
         before = run_of(parsed(re.sub(rf"#  {unlisted}.*\n", "", LOG)))
         after = run_of(parsed(export(before, "nccl-tests")[0])).header.topology
@@ -135,25 +129,6 @@ def test_what_is_written_reads_back_to_the_same_values_as_far_as_a_format_can_ho
             assert again.seconds == pytest.approx(expected, rel=0, abs=0.0051e-6), name
             assert again.wrong_elements in (0, None)
         assert not left
-
-
-def test_every_import_can_be_written_as_every_format_and_read_again_to_the_same_times() -> None:
-    for golden, facts in GOLDENS.items():
-        run = run_of(golden_tests(golden))
-        assert all(isinstance(result, Observed) for result in run.results), golden
-        rows = [row for row in run.results if isinstance(row, Reported)]
-        held = [
-            row for row in rows if row.case.collective.suite == "nccl-tests" and (row.samples or row.figure == "mean")
-        ]
-        for name in written():
-            if name != "csv" and not held:
-                with pytest.raises(UsageError, match="nothing to export"):
-                    export(run, name)
-                continue
-            times = {row.seconds for row in rows}
-            for row in reported(parsed(export(run, name)[0], facts.ranks)):
-                near = min(abs(row.seconds - duration) for duration in times)
-                assert near <= 0.005e-6 or near <= 0.05 * row.seconds, (golden, name)
 
 
 def test_places_share_a_row_and_a_missing_one_is_not_made_up() -> None:
@@ -224,15 +199,6 @@ def test_gpus_are_those_of_a_process_and_the_json_lists_a_device_for_each() -> N
         assert [device["rank"] for device in config["devices"]] == list(range(0, 4, gpus))
 
 
-def test_what_another_tool_was_told_is_said_in_every_format() -> None:
-    golden = next(name for name, golden in GOLDENS.items() if golden.format == "nccl-tests-json")
-    run = run_of(golden_tests(golden))
-    (test,) = run.header.imported.tests
-    text, _ = export(run, "nccl-tests")
-    assert f"{test.sweep['threads']} nGpus {test.sweep['gpus']} " in told(text)
-    assert f" warmup iters: {test.sweep['warmup']} iters: {test.sweep['iters']} " in told(text)
-
-
 def test_wrong_rows_are_written_as_wrong() -> None:
     bad = Measurement(case(), "ring-flags", "cpu", 1, (), mismatch=Mismatch(0, 1, 0, "1", "2", 7))
     text, _ = export(own_run(bad), "nccl-tests")
@@ -270,6 +236,8 @@ def test_what_is_not_written_is_counted() -> None:
     assert test.results == (expected,)
     with pytest.raises(UsageError, match="nothing to export"):
         export(own_run(failed), "csv")
+    with pytest.raises(UsageError, match="nothing to export: predictions are not measured; choose --to csv"):
+        export(own_run(expected), "nccl-tests")
 
 
 def test_numbers_lose_digits_before_they_break_a_column() -> None:
@@ -288,9 +256,9 @@ def test_nccl_tests_has_no_messages_between_pairs() -> None:
 
 
 def test_means_are_called_means_and_what_is_none_is_not_written_into_a_table_of_means() -> None:
-    kinds = {"nccl_tests_2_19.txt": "mean", "osu_nccl_full.txt": "mean", "rccl_mpi.csv": "mean"}
-    for name, kind in (kinds | {"json_v3_percentiles.json": "median"}).items():
-        assert reported(golden_tests(name))[0].figure == kind
+    for name in ("nccl_tests_2_19.txt", "osu_nccl_full.txt", "rccl_mpi.csv"):
+        assert reported(golden_tests(name))[0].figure == "mean"
+    assert reported(golden_tests("json_v3_percentiles.json"))[0].figure == "median"
     assert "slowest rank" in reported(golden_tests("nccl_tests_several_commands.txt"))[0].statistic
     assert reported(golden_tests("nccl_tests_2_19.txt"))[0].check == "reported mean, ok"
     row = reported(golden_tests("tidy.csv"))[0]
@@ -298,10 +266,3 @@ def test_means_are_called_means_and_what_is_none_is_not_written_into_a_table_of_
     for name in ("nccl-tests", "nccl-tests-json"):
         with pytest.raises(UsageError, match="nccl-tests has means only; choose --to csv"):
             export(run_of(golden_tests("tidy.csv")), name)
-
-
-def test_a_run_of_predictions_alone_gives_no_table_in_any_format_of_measurements() -> None:
-    predicted = Prediction(case(nbytes=8), "nccl", 1e-6, 0.9e-6, 1.1e-6)
-    for name in ("nccl-tests", "nccl-tests-json"):
-        with pytest.raises(UsageError, match="nothing to export: predictions are not measured; choose --to csv"):
-            export(own_run(predicted), name)

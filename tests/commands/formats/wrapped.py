@@ -10,10 +10,6 @@ def _each(before: str, after: str = "") -> Wrap:
     return lambda text: "".join(f"{before}{line}{after}\n" for line in text.splitlines())
 
 
-def _padded(text: str) -> str:
-    return "".join(f"{0:4d}: {line}\n" for line in text.splitlines())
-
-
 def _among_others(text: str) -> str:
     """`srun --label` of many ranks, all of which say something."""
     lines = text.splitlines()
@@ -50,7 +46,7 @@ WRAPPINGS: dict[str, Wrap] = {
     "Open MPI 5": _each("[prterun-node-17-4242@1,0]<stdout>: "),
     "mpiexec -prepend-rank": _each("[0] "),
     "srun --label": _each("0: "),
-    "srun --label, padded": _padded,
+    "srun --label, padded": _each("   0: "),
     "srun --label of many": _among_others,
     "pdsh": _each("node-017: "),
     "ansible": _each("10.0.0.7: "),
@@ -63,10 +59,8 @@ WRAPPINGS: dict[str, Wrap] = {
     "bracketed clock": _each("[10:11:12] "),
     "tags in tags": _each("node-017: [1,0]<stdout>: "),
     "mail": _each("> "),
-    "mail of a mail": _each("> > "),
     "tight mail": _each(">"),
     "bullets": _each("- "),
-    "stars": _each("* "),
     "numbers": _each("1. "),
     "comment": _each("// "),
     "code fence": _fenced,

@@ -1,14 +1,14 @@
 """Kernels broken on purpose: each change fits, somebody notices it, and the memory model's execution is one."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from collbench.commands.exercise import races
 from collbench.commands.lesson import ASSETS, breaks
-from collbench.commands.lesson.breaks import Experiment, experiments, tried
+from collbench.commands.lesson.breaks import experiments, tried
+from collbench.commands.lesson.content import Part
 from tools.breaks import Experiment as Asked
 from tools.breaks import in_order, written
 from tools.memory_model.fragments import FRAGMENTS, WEAKENINGS, in_one_thread
@@ -29,8 +29,8 @@ SUMMARY: ThreadSanitizer: data race host/streams.cpp:203 in Rank::fill(Job const
 """
 
 
-def named(name: str) -> Experiment:
-    return next(each for each in experiments() if each.name == name)
+def named(name: str) -> Part:
+    return next(each for each in experiments() if each["name"] == name)
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def test_each_change_fits_its_kernel_and_moves_no_line() -> None:
     for each in experiments():
-        text = races.changed(((each.file, each.old, each.new),))[each.file]
-        assert text != races.changed(())[each.file], each.name
-        assert text.count("\n") == races.changed(())[each.file].count("\n"), each.name
+        text, whole = (files[each["file"]] for files in (breaks.changed(each), races.changed(())))
+        assert text != whole, each["name"]
+        assert text.count("\n") == whole.count("\n"), each["name"]
 
 
 def test_what_the_memory_model_says_is_up_to_date() -> None:
@@ -98,9 +98,9 @@ def test_the_question_is_answered_by_what_was_seen(heard: Callable[..., None]) -
     for seen in ((True, True), (True, False), (False, True), (False, False), (True, None), (False, None)):
         heard(*seen)
         found = tried()
-        assert [each.experiment for each in found] == [*experiments()]
-        assert {each.checker for each in found} == {"the check's words"}
-        answers[seen] = {(len(each.question.choices), each.question.answer) for each in found}
+        assert [each["experiment"] for each in found] == [*experiments()]
+        assert {each["checker"] for each in found} == {"the check's words"}
+        answers[seen] = {(len(each["question"]["choices"]), each["question"]["answer"]) for each in found}
     assert answers == {
         (True, True): {(4, 0)},
         (True, False): {(4, 1)},
@@ -118,13 +118,13 @@ def test_the_answer_says_why_a_check_missed_or_noticed_only_where_it_did(heard: 
     for seen in ((True, True), (False, False), (False, None), (True, False)):
         heard(*seen)
         for each, experiment in zip(tried(), experiments(), strict=True):
-            because, (check, detector) = each.question.because, seen
+            because, (check, detector) = each["question"]["because"], seen
             for words, said in (
-                (experiment.noticed, check),
-                (experiment.missed, check is False),
-                (experiment.detected, detector),
+                (experiment.get("noticed", ""), check),
+                (experiment.get("missed", ""), check is False),
+                (experiment.get("detected", ""), detector),
             ):
-                assert (words.strip() in because) is bool(said) or not words, (each.name, seen)
+                assert (words.strip() in because) is bool(said) or not words, (experiment["name"], seen)
 
 
 def test_a_race_is_told_by_the_lines_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_without_a_race_detector_the_chapter_says_so(monkeypatch: pytest.MonkeyP
 
 def test_a_sweep_without_a_result_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here for want of such an implementation; its reason is given."""
-    noticed, words = breaks.checked(replace(named("no-exit"), rung="none-of-these"))
+    noticed, words = breaks.checked({**named("no-exit"), "rung": "none-of-these"})
     assert noticed is None
     assert "none-of-these" in words
 
@@ -162,12 +162,13 @@ def test_a_sweep_without_a_result_is_no_verdict(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.usefixtures("sanitizer")
 def test_each_break_is_noticed_by_somebody_and_whole_kernels_by_nobody() -> None:
     """The race detector sees them all, where there is one; the check of a sweep sees at least those without a fence."""
-    found = {each.experiment.name: each for each in tried()}
+    found = {each["experiment"]["name"]: each for each in tried()}
     for name, each in found.items():
-        assert "race detector" in each.question.choices[each.question.answer], (name, each.checker, each.races)
+        question = each["question"]
+        assert "race detector" in question["choices"][question["answer"]], (name, each["checker"], each["races"])
     for name in ("no-wait", "no-credit", "no-exit"):
-        assert found[name].question.answer == 0, (name, found[name].checker)
-    for each in experiments():
-        whole = replace(each, new=each.old)
+        assert found[name]["question"]["answer"] == 0, (name, found[name]["checker"])
+    for experiment in experiments():
+        whole = {**experiment, "new": experiment["old"]}
         for noticed, words in (breaks.checked(whole), breaks.detected(whole)):
-            assert noticed is False, (each.name, words)
+            assert noticed is False, (experiment["name"], words)

@@ -165,26 +165,26 @@ def test_of_the_fastest_the_next_is_told_if_it_is_even_and_the_best_if_it_was_no
         (even, "not among the choices", False),
         (server, "not among the choices, is `parameter-server`", True),
     ):
-        assert (words in content.questions[1].because) is there, words
+        assert (words in content.questions[1]["because"]) is there, words
 
 
 def test_a_disturbed_row_is_no_number_and_the_committed_run_stands_in_and_says_so() -> None:
     whole = screens.content(RUNS)
     for screen in whole.screens:
-        assert screen.question.source != elsewhere.places()[elsewhere.COMMITTED].source
+        assert screen["source"] != elsewhere.places()[elsewhere.COMMITTED].source
     absurd = times(
         lambda name, nbytes: 1e4 if (name, nbytes) == ("ring-flags", 8) else 1, lambda *key: key == ("ring-flags", 8)
     )
     content = screens.content(absurd)
-    host = next(screen for screen in content.screens if screen.name == "ring-host")
-    assert host.question.answer == 2
-    assert host.question.source == elsewhere.places()[elsewhere.COMMITTED].source
-    assert COMMITTED in host.question.ask
-    assert host.number == "27x"
-    assert COMMITTED in host.number_says
-    flags = next(screen for screen in content.screens if screen.name == "ring-flags")
-    assert flags.question.source == HERE
-    assert [formula.nbytes for formula in flags.formulas] == [32, 2**21]
+    host = next(screen for screen in content.screens if screen["name"] == "ring-host")
+    assert host["answer"] == 2
+    assert host["source"] == elsewhere.places()[elsewhere.COMMITTED].source
+    assert COMMITTED in host["ask"]
+    assert host["number"] == "27x"
+    assert COMMITTED in host["number_says"]
+    flags = next(screen for screen in content.screens if screen["name"] == "ring-flags")
+    assert flags["source"] == HERE
+    assert [formula.nbytes for formula in flags["formulas"]] == [32, 2**21]
     assert "ring-flags" not in [name for name, times in content.measured.curves.items() if 8 in times]
     assert content.caution
     assert not whole.caution
@@ -198,9 +198,9 @@ def test_with_every_row_disturbed_all_is_of_the_committed_run() -> None:
     assert content.constants_of == f"on {COMMITTED}"
     assert (content.measured.latency, content.measured.bandwidth) == (place.latency, place.bandwidth)
     assert not content.measured.curves
-    assert not any(screen.formulas or screen.trace for screen in content.screens)
-    asked = [*content.questions[:2], *(screen.question for screen in content.screens)]
-    assert HERE not in {question.source for question in asked}
+    assert not any(screen["formulas"] or screen["trace"] for screen in content.screens)
+    asked = [*content.questions[:2], *content.screens]
+    assert HERE not in {question["source"] for question in asked}
     assert HERE not in {reason["source"] for reason in (*content.losing, *content.winning)}
     for text in (place.name, "this machine, step and link as on"):
         assert text in build(content)
@@ -215,8 +215,8 @@ def test_the_choice_that_is_right_is_near_the_number() -> None:
         (0.006, ("0.2x", "5x", "25x", "100x")),
     ):
         content = screens.content(times(only("ring-host", factor)))
-        host = next(screen for screen in content.screens if screen.name == "ring-host").question
-        assert host.choices == choices
+        host = next(screen for screen in content.screens if screen["name"] == "ring-host")
+        assert host["choices"] == choices
 
 
 def test_every_text_about_here_says_where_that_is() -> None:

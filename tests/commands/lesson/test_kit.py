@@ -15,7 +15,7 @@ from matplotlib.text import Annotation, Text
 from matplotlib.transforms import Bbox
 
 from collbench.commands.lesson import kit
-from collbench.commands.lesson.content import Content, Question
+from collbench.commands.lesson.content import Content
 from collbench.plots.document import Page
 from collbench.runfile.store import read
 from tests.commands.lesson import made_up_content
@@ -28,7 +28,7 @@ LONG = "A sentence that goes on, and on, since whoever wrote it had much to say 
 def content() -> Content:
     runs = (read(ROOT / "results" / "cpu-2-ranks"),)
     plain = made_up_content.content()
-    screens = tuple(screen for screen in plain.screens if screen.name in ("ring-host", "ring-events", "ring-flags"))
+    screens = tuple(screen for screen in plain.screens if screen["name"] in ("ring-host", "ring-events", "ring-flags"))
     return replace(plain, runs=runs, screens=screens)
 
 
@@ -39,36 +39,23 @@ def slides() -> list[Page]:
 
 def wordy() -> Content:
     """The same with long texts everywhere."""
-
-    def asked(question: Question) -> Question:
-        return replace(question, ask=LONG, because=LONG, choices=(LONG[:200],) * 3, command="collbench sweep " * 9)
-
     plain = content()
     line = "  " * 30 + "store_release(&next->channel[block].arrived.word[0], number, " * 4
-    screen, broken, chapter = plain.screens[0], plain.breaks[0], plain.chapters[0]
-    code = (replace(screen.code[0], lines=(line,) * 15),)
-    tried = replace(broken.experiment, text=LONG, old=f"{line}\n" * 4, new=f"{line}\n" * 4)
+    asked = {"ask": LONG, "because": LONG, "choices": (LONG[:200],) * 3, "command": "collbench sweep " * 9}
+    texts = {**asked, "idea": LONG, "after": LONG, "title": LONG[:120]}
+    screen, broken = plain.screens[0], plain.breaks[0]
+    code = (replace(screen["code"][0], lines=(line,) * 15),)
+    tried = {**broken["experiment"], "text": LONG, "old": f"{line}\n" * 4, "new": f"{line}\n" * 4}
     return replace(
         plain,
         title=LONG[:150],
         intro=LONG,
         runs=(),
-        questions=(asked(plain.questions[0]),),
-        screens=(
-            replace(
-                *(screen,),
-                title=LONG[:120],
-                idea=LONG,
-                number=LONG[:60],
-                number_says=LONG[:250],
-                question=asked(screen.question),
-                after=LONG,
-                code=code,
-            ),
-        ),
+        questions=({**plain.questions[0], **asked},),
+        screens=({**screen, **texts, "number": LONG[:60], "number_says": LONG[:250], "code": code},),
         losing=({**plain.losing[0], "title": LONG[:90], "text": LONG, "number": LONG[:250]},) * 3,
-        breaks=(replace(broken, experiment=tried, checker=LONG, races=LONG, model=LONG),),
-        chapters=(replace(chapter, title=LONG[:120], idea=LONG, question=asked(chapter.question), after=LONG),),
+        breaks=({**broken, "experiment": tried, "checker": LONG, "races": LONG, "model": LONG},),
+        chapters=({**plain.chapters[0], **texts},),
     )
 
 
@@ -117,20 +104,19 @@ def test_nothing_is_cut_off_and_nothing_covers_anything_however_long_the_texts_a
 def test_every_question_has_a_slide_before_its_answer_and_without_it() -> None:
     lesson = content()
     shown = [words(texts(page)) for page in slides()]
-    asked = [*lesson.questions, *(screen.question for screen in lesson.screens)]
-    asked += [*(broken.question for broken in lesson.breaks), *(chapter.question for chapter in lesson.chapters)]
+    asked = [*lesson.questions, *lesson.screens, *(broken["question"] for broken in lesson.breaks), *lesson.chapters]
     found = 0
     for place, slide in enumerate(shown):
         if slide.startswith("Guess"):
             question = asked[found]
             found += 1
-            right = kit.plain(question.choices[question.answer])
-            assert words(question.ask) in slide
+            right = kit.plain(question["choices"][question["answer"]])
+            assert words(question["ask"]) in slide
             assert right in slide
-            assert words(kit.plain(question.because)) not in slide
-            assert f"A {kit.plain(question.choices[0])}" in slide
+            assert words(kit.plain(question["because"])) not in slide
+            assert f"A {kit.plain(question['choices'][0])}" in slide
             answer = shown[place + 1]
-            assert words(question.ask) not in answer
+            assert words(question["ask"]) not in answer
             assert right in answer or "race" in answer
     assert found == len(asked)
 
@@ -152,13 +138,13 @@ def test_the_curves_are_those_that_plots_draw_and_left_out_without_runs() -> Non
 
 def test_a_timeline_has_a_row_for_every_rank_of_the_trace() -> None:
     lesson = content()
-    (screen,) = (screen for screen in lesson.screens if screen.name == "ring-flags")
-    assert screen.trace
+    (screen,) = (screen for screen in lesson.screens if screen["name"] == "ring-flags")
+    assert screen["trace"]
     *_, page = (page for page in slides() if page.part == "ring-flags")
     (axes,) = page.figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "rank 1"]
     drawn = sum(len(pieces.get_paths()) for pieces in axes.collections) + len(axes.patches)
-    assert drawn == len(screen.trace.events)
+    assert drawn == len(screen["trace"].events)
 
 
 def test_the_sheet_has_two_pages_without_answers_and_its_twin_has_them() -> None:
@@ -167,8 +153,8 @@ def test_the_sheet_has_two_pages_without_answers_and_its_twin_has_them() -> None
     assert len(sheet) == len(answers) == 2
     before, after = ("\n".join(map(texts, pages)) for pages in (sheet, answers))
     for screen in lesson.screens:
-        assert screen.name in before
-        assert screen.name in after
+        assert screen["name"] in before
+        assert screen["name"] in after
     for answer in ("27x", "144 ns", "2.02 us"):
         assert answer not in before
         assert answer in after

@@ -44,9 +44,9 @@ def strings(value: Any) -> Iterator[str]:
 
 def test_every_rung_has_a_screen_in_the_order_of_the_ladder() -> None:
     ladder = [name for name, found in implementations().items() if found.order and not found.wire]
-    shown = [screen.name for screen in lesson().screens]
+    shown = [screen["name"] for screen in lesson().screens]
     assert shown == [name for name in ladder if name not in ALONE]
-    traced = {screen.name for screen in lesson().screens if screen.trace}
+    traced = {screen["name"] for screen in lesson().screens if screen["trace"]}
     assert traced == {name for name in shown if "cpu" in implementations()[name].platforms}
     assert traced == set(traces.PROTOCOLS["rungs"])
 
@@ -60,9 +60,9 @@ def test_every_number_of_the_texts_is_known() -> None:
                 place, _, rest = title[2:].partition(":")
                 assert elsewhere.numbers(place).value(rest)
     for screen in lesson().screens:
-        said = (screen.idea, screen.number, screen.number_says, screen.question.ask, screen.question.because)
-        assert all(said), screen.name
-        assert not any("{" in text or "None" in text for text in (*said, screen.after)), screen.name
+        said = (screen["idea"], screen["number"], screen["number_says"], screen["ask"], screen["because"])
+        assert all(said), screen["name"]
+        assert not any("{" in text or "None" in text for text in (*said, screen["after"])), screen["name"]
     assert all(reason["number"] for reason in (*lesson().losing, *lesson().winning))
     quoted = {title for text in strings(table("lesson")) for title in titles(text) if title.startswith("p:")}
     assert len(lesson().sources) == len(quoted) + 1  # and the table
@@ -70,57 +70,57 @@ def test_every_number_of_the_texts_is_known() -> None:
 
 def test_what_a_run_lacks_is_of_the_committed_run() -> None:
     unexplained = lesson("cpu-2-ranks")
-    flags = next(screen for screen in unexplained.screens if screen.name == "ring-flags")
-    assert flags.trace is None
-    assert flags.question.source == elsewhere.places()[elsewhere.COMMITTED].source
-    assert elsewhere.places()[elsewhere.COMMITTED].name in flags.question.ask
+    flags = next(screen for screen in unexplained.screens if screen["name"] == "ring-flags")
+    assert flags["trace"] is None
+    assert flags["source"] == elsewhere.places()[elsewhere.COMMITTED].source
+    assert elsewhere.places()[elsewhere.COMMITTED].name in flags["ask"]
     with pytest.raises(UsageError, match="collbench lesson"):
         screens.content([EXPLAINED])
 
 
 def test_answers_are_of_the_runs_or_of_the_place_that_is_asked_about() -> None:
     said = table("lesson")
-    questions = {question.name: question for question in lesson().questions}
-    questions |= {screen.name: screen.question for screen in lesson().screens}
+    questions = {question["name"]: question for question in lesson().questions}
+    questions |= {screen["name"]: screen for screen in lesson().screens}
     for text in (*said["question"], *said["screen"]):
         question, answer = questions[text["name"]], text["answer"]
-        assert 0 <= question.answer < len(question.choices)
-        assert question.choices == tuple(text["choices"])  # on these cores each has a choice that is near
+        assert 0 <= question["answer"] < len(question["choices"])
+        assert question["choices"] == tuple(text["choices"])  # on these cores each has a choice that is near
         if isinstance(answer, dict):
             place = answer.get("place")
-            assert question.source == (elsewhere.places()[place].source if place else HERE), text["name"]
+            assert question["source"] == (elsewhere.places()[place].source if place else HERE), text["name"]
 
 
 def test_the_lines_that_changed_are_a_difference() -> None:
     """Some lines of the rung before go, and some of these are new; the first rung has none before it."""
     first, *others = lesson().screens
-    assert not first.before
+    assert not first["before"]
     for screen in others:
         gone, new = (
-            {line.strip() for part in parts for line in part.lines} - screen.unchanged
-            for parts in (screen.before, screen.code)
+            {line.strip() for part in parts for line in part.lines} - screen["unchanged"]
+            for parts in (screen["before"], screen["code"])
         )
-        assert gone, screen.name
-        assert len(new) >= 2, screen.name
-    codes = [screen.code for screen in lesson().screens]
+        assert gone, screen["name"]
+        assert len(new) >= 2, screen["name"]
+    codes = [screen["code"] for screen in lesson().screens]
     assert len(set(codes)) == len(codes)
 
 
 def test_the_lines_of_code_are_few_and_stand_in_their_files() -> None:
     for screen, text in zip(lesson().screens, table("lesson")["screen"], strict=True):
-        assert 8 <= sum(len(part.lines) for part in screen.code) <= 15, screen.name
-        for part in screen.code:
+        assert 8 <= sum(len(part.lines) for part in screen["code"]) <= 15, screen["name"]
+        for part in screen["code"]:
             lines = (ROOT / part.file).read_text(encoding="utf-8").splitlines()
             assert tuple(lines[part.first - 1 :][: len(part.lines)]) == part.lines
-        lit = screens.lit(screen.code, text["lit"])
-        assert all(lit.values()), screen.name
-        phases = {event.phase for event in screen.trace.events} if screen.trace else set()
-        assert phases <= set(lit), screen.name
+        lit = screens.lit(screen["code"], text["lit"])
+        assert all(lit.values()), screen["name"]
+        phases = {event.phase for event in screen["trace"].events} if screen["trace"] else set()
+        assert phases <= set(lit), screen["name"]
 
 
 def test_the_terms_of_the_formula_add_up_to_the_time() -> None:
-    some = [formula for screen in lesson().screens for formula in screen.formulas]
-    assert len(some) == 2 * len([screen for screen in lesson().screens if screen.trace])
+    some = [formula for screen in lesson().screens for formula in screen["formulas"]]
+    assert len(some) == 2 * len([screen for screen in lesson().screens if screen["trace"]])
     assert len({(formula.latency, formula.bandwidth) for formula in some}) == 1
     for formula in some:
         terms = formula.steps * formula.latency + formula.moved / formula.bandwidth
@@ -130,8 +130,8 @@ def test_the_terms_of_the_formula_add_up_to_the_time() -> None:
 
 
 def test_two_ranks_send_an_array_and_packets_twice_that() -> None:
-    moved = {screen.name: [f.moved / f.nbytes for f in screen.formulas] for screen in lesson().screens}
-    steps = {screen.name: [f.steps for f in screen.formulas] for screen in lesson().screens}
+    moved = {screen["name"]: [f.moved / f.nbytes for f in screen["formulas"]] for screen in lesson().screens}
+    steps = {screen["name"]: [f.steps for f in screen["formulas"]] for screen in lesson().screens}
     assert moved["ring-flags"] == moved["two-shot"] == [1, 1]
     assert moved["one-shot-ll"] == moved["ring-ll"] == [2, 2]
     assert steps["one-shot-ll"] == [1, 1]
@@ -145,7 +145,7 @@ def test_a_question_about_a_bound_is_answered_by_the_side_on_which_the_number_is
         answer = {"above": bound, "ratio": title}
         text = {"name": "more", "answer": answer, "choices": ["no", "yes"], "ask": "?", "because": ""}
         asked, _ = question([voice], text)
-        assert (asked.answer, asked.source) == (right, HERE)
+        assert (asked["answer"], asked["source"]) == (right, HERE)
 
 
 # ---- traces ----
@@ -167,15 +167,15 @@ def test_events_are_all_spans_of_the_operation() -> None:
 def test_no_wait_ends_before_what_it_waits_for_has_begun() -> None:
     checked = 0
     for screen in lesson().screens:
-        events = screen.trace.events if screen.trace else ()
+        events = screen["trace"].events if screen["trace"] else ()
         for wait in events:
             if wait.phase != WAITED or wait.chunk is None:
                 continue
             (source,) = wait.sources[:1]
             sent = [each for each in events if each.rank == source and wait.rank in each.targets]
             starts = [each.start for each in sent if each.chunk == wait.chunk]
-            assert starts, (screen.name, wait.words)
-            assert min(starts) < wait.start + wait.seconds, (screen.name, wait.words)
+            assert starts, (screen["name"], wait.words)
+            assert min(starts) < wait.start + wait.seconds, (screen["name"], wait.words)
             checked += 1
     assert checked >= 4
 
@@ -242,7 +242,7 @@ def test_a_trace_that_fits_no_protocol_has_no_peers() -> None:
 
 def test_words_name_the_ranks_and_the_chunk() -> None:
     for screen in lesson().screens:
-        for event in screen.trace.events if screen.trace else ():
+        for event in screen["trace"].events if screen["trace"] else ():
             assert not re.search(r"[{}]|None", event.words)
             if event.chunk is not None:
                 assert str(event.chunk) in event.words

@@ -15,7 +15,7 @@ from collbench.results import Result as Row
 from collbench.runfile.header import Header
 from collbench.runfile.store import Writer
 from tests.commands.conftest import refusal
-from tests.plots.made_up_runs import scaled
+from tests.plots.made_up_runs import MADE_UP
 
 
 def write_run(
@@ -72,7 +72,7 @@ def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> Non
     run = write_run(tmp_path / "run", implementations=("mpi", "ring-flags"))
     failed = write_run(tmp_path / "failed", measured=False)
     (tmp_path / "empty.jsonl").write_text("")
-    steps = kept(tmp_path / "steps", *scaled())
+    steps = kept(tmp_path / "steps", *MADE_UP["scaling"])
     (tmp_path / "scaling.png").symlink_to(tmp_path / "elsewhere")
     implementations = ["library", "ladder", "mpi", "ring-flags"]
     for words, told in (
@@ -82,7 +82,7 @@ def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> Non
         ([run, "-o", run / "x"], [f"cannot write figures to {run / 'x'}: Not a directory; choose another folder"]),
         ([steps, "-o", steps / "run.jsonl" / "x"], ["Not a directory; choose another folder with --out"]),
         ([steps, "-o", tmp_path], ["is a link, and is not written through"]),
-        ([kept(tmp_path / "one", scaled()[0])], ["run.jsonl: scaling is drawn of steps on several numbers"]),
+        ([kept(tmp_path / "one", MADE_UP["scaling"][0])], ["run.jsonl: scaling is drawn of steps on several numbers"]),
         ([run, "--view", "bound"], ["nothing to plot: bound not drawn for 2 sockets", "--on SYSTEM"]),
         ([run, "--view", "speed", "-o", "new"], [quantity.name for quantity in VIEWS]),
         ([run, "-o", "new/x.png", "--view", "all"], ["new/x.png is one file", "latency", "give a folder", "--view"]),

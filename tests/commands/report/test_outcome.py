@@ -66,12 +66,22 @@ def test_the_page_begins_with_pass_or_fail_and_a_sentence_that_says_why(name: st
     page = reports.build([read(write(tmp_path / "run", *rows))], on)
     assert {subject: word for word, subject in outcome(page)} == words
     assert sentence in Text(page).text
+    assert ('<span class="verdict slow">slow</span>' in page) is (name == "slow")
 
 
-def test_a_run_that_was_cut_off_has_not_passed(tmp_path: Path) -> None:
-    place = write(tmp_path / "run", *curve())
-    place.write_text("".join(place.read_text().splitlines(keepends=True)[:-1]))
-    page = reports.build([read(place)], ON)
+def test_a_run_that_was_cut_off_or_interrupted_has_not_passed_and_is_called_partial(tmp_path: Path) -> None:
+    whole, cut, stopped = (write(tmp_path / name, *curve()) for name in ("whole", "cut", "stopped"))
+    cut.write_text("".join(cut.read_text().splitlines(keepends=True)[:-1]))
+    stopped.write_text(stopped.read_text().replace('"status":0', '"status":130'))
+    log = write(tmp_path / "log", *curve(), header={"imported": {"tool": "nccl-tests", "complete": False}})
+    assert "partial" not in Text(built(whole)).text
+    for place, words in (
+        (cut, "the run was cut off"),
+        (stopped, "the run was interrupted"),
+        (log, "the log was cut off"),
+    ):
+        assert f'<span class="status partial">partial: {words}</span>' in built(place)
+    page = built(cut)
     assert ("UNKNOWN", "Results") in outcome(page)
     assert "cut off after" in Text(page).text
 

@@ -122,20 +122,6 @@ def test_each_run_says_how_its_numbers_are_known(tmp_path: Path) -> None:
     assert [run["status"] for run in data_of(page)["runs"]][3] == "imported and predicted"  # type: ignore[attr-defined]
 
 
-def test_a_run_that_was_cut_off_is_called_partial(tmp_path: Path) -> None:
-    whole, cut, stopped = (write(tmp_path / name, *times(1e-6, 1e9, "mpi")) for name in ("whole", "cut", "stopped"))
-    cut.write_text("".join(cut.read_text().splitlines(keepends=True)[:-1]))
-    stopped.write_text(stopped.read_text().replace('"status":0', '"status":130'))
-    log = write(tmp_path / "log", *imported(), header={"imported": {"tool": "nccl-tests", "complete": False}})
-    assert "partial" not in Text(built(whole)).text
-    for place, words in (
-        (cut, "the run was cut off"),
-        (stopped, "the run was interrupted"),
-        (log, "the log was cut off"),
-    ):
-        assert f'<span class="status partial">partial: {words}</span>' in built(place)
-
-
 def test_there_are_no_empty_columns(tmp_path: Path) -> None:
     rows = [*imported(), Skipped(case(), "nvls", "cpu", "no switch")]
     page = built(write(tmp_path / "one", *rows))

@@ -22,11 +22,13 @@ from collbench.commands.report.chart import data_block
 from collbench.commands.report.command import command
 from collbench.errors import UsageError
 from collbench.present.figures import LOOKS
+from collbench.present.page import asset
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Note, Prediction, Reported, Skipped
 from collbench.runfile.store import NAME, BadRow, read
 from tests.commands.report.pages import SCRIPT, SIZES, Text, built, data_of, times, without_library, write
+from tests.commands.step.made_up_steps import late
 from tests.conftest import ROOT, Command, case, measurement
-from tests.plots.made_up_runs import MADE_UP, late
+from tests.plots.made_up_runs import MADE_UP
 from tests.runfile.test_store import RESULTS
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
@@ -141,7 +143,7 @@ def test_predictions_have_the_pictures_of_their_systems(tmp_path: Path, here: Co
         done = here("sweep", "--on", name, "--impl", "library", "--no-plot", "--out", name)
         assert done.returncode == 0, done.stderr
     page = built(tmp_path / "dgx-h100", tmp_path / "dgx-a100")
-    assert page.count('<img src="data:image/png;base64,') == 2
+    assert page.count('<img src="data:image/svg+xml,') == 2
     assert "8 x InfiniBand, 50 GB/s each way" in Text(page).text
     ids = re.findall(r' id="([^"]+)"', without_library(page))
     assert len(ids) == len(set(ids)), "names of several pictures do not meet"
@@ -149,18 +151,6 @@ def test_predictions_have_the_pictures_of_their_systems(tmp_path: Path, here: Co
     (figure,) = data_of(page)["figures"]  # type: ignore[misc]
     assert {line["run"] for line in figure["lines"]} == {0, 1}
     assert all(line["predicted"] and line["open"] for line in figure["lines"])
-
-
-def test_verdicts_come_with_the_name_of_the_machine(tmp_path: Path) -> None:
-    rows = [
-        Reported(case(nbytes=2**power, ranks=8), "nccl", "gpu", 2**power / 1e9 + 1e-3, "mean", wrong_elements=0)
-        for power in range(10, 30)
-    ]
-    page = reports.build([read(write(tmp_path / "run", *rows))], "dgx-h100")
-    assert "against DGX H100, 8 GPUs" in Text(page).text
-    assert '<span class="verdict slow">slow</span>' in page
-    with pytest.raises(UsageError, match="unknown system"):
-        reports.build([read(tmp_path / "run")], "no-such-machine")
 
 
 def test_the_verdict_says_who_is_fastest_where_and_by_how_much(tmp_path: Path) -> None:
@@ -245,7 +235,7 @@ def test_colours_can_be_seen_at_night_and_plotly_knows_every_marker() -> None:
     """By the contrast of 4.5 that WCAG 2 demands, on the card at night (colours.css)."""
     for name, look in LOOKS.items():
         assert (luminance(chart.for_dark(look.color)) + 0.05) / (luminance("#161a20") + 0.05) >= 4.5, name
-        assert f'"{look.marker}": ' in reports._own("report.js"), name
+        assert f'"{look.marker}": ' in asset("report.js", "collbench.commands.report"), name
         assert look.linestyle in chart.DASHES, name
 
 

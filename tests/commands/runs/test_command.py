@@ -1,15 +1,13 @@
 """`collbench runs`, and what every command makes of runs that were cut off or hold plans alone."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from collbench import cli
-from collbench.runfile.header import Header
-from collbench.runfile.store import NAME, Writer, read
+from collbench.runfile.store import NAME, read
+from tests.commands.conftest import write_run
 from tests.commands.train.made_up_plans import compared, grown, paid, ranked
 from tests.conftest import ROOT, Command, measurement
 
@@ -17,20 +15,12 @@ DAYS = {"old": "2026-03-01", "middle": "2026-03-02", "new": "2026-03-03"}
 
 
 def write(folder: Path, started: str, topology: str = "2 sockets", micros: float = 1) -> Path:
-    with Writer(folder) as writer:
-        writer.header(
-            Header.from_json(
-                {
-                    "started": started,
-                    "environment": {"host": "node1"},
-                    "topology": {"name": topology, "platform": "cpu"},
-                    "sweep": {"collectives": ["allreduce"], "implementations": ["mpi"]},
-                }
-            )
-        )
-        writer.append(measurement(seconds=(micros * 1e-6,) * 7))
-        writer.end(started, 0)
-    return writer.path
+    header: dict[str, Any] = {
+        "environment": {"host": "node1"},
+        "topology": {"name": topology, "platform": "cpu"},
+        "sweep": {"collectives": ["allreduce"], "implementations": ["mpi"]},
+    }
+    return write_run(folder, measurement(seconds=(micros * 1e-6,) * 7), started=started, **header)
 
 
 @pytest.fixture
@@ -39,21 +29,6 @@ def three(tmp_path: Path) -> Path:
     for name, day in DAYS.items():
         write(tmp_path / "results" / "runs" / name, day, micros=1 if name == "middle" else 2)
     return tmp_path / "results" / "runs"
-
-
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    """`collbench runs ...` in this process."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["collbench", "runs", *arguments])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        return subprocess.CompletedProcess(arguments, int(str(end.value)), *capfd.readouterr())
-
-    return run
 
 
 @pytest.mark.usefixtures("made_up_ranks")
@@ -173,11 +148,7 @@ def test_a_run_of_nothing_but_plans_is_drawn_listed_or_refused(here: Command, ru
     """By every command that reads runs, in one line where it needs a measurement."""
     rows = (*ranked(), *grown(), *compared(), *paid())
     for name in ("plans", "others"):
-        with Writer(tmp_path / name) as writer:
-            writer.header(Header.from_json({"topology": {"name": "128 nodes of dgx-h100", "model": True}}))
-            for row in rows:
-                writer.append(row)
-            writer.end("2026-01-01T00:00:00+00:00", 0)
+        write_run(tmp_path / name, *rows, topology={"name": "128 nodes of dgx-h100", "model": True})
     for words, reason in REFUSED.items():
         done = here(*words.format(run=f"plans/{NAME}").split())
         assert done.returncode == 2, words

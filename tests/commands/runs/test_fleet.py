@@ -4,22 +4,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from collbench.commands.runs.fleet import FEWEST, Group, changes, groups, outdated
-from collbench.commands.runs.fleet_files import Node
+from collbench.commands.runs.fleet import FEWEST, AlikeNodes, changes, groups, outdated
+from collbench.commands.runs.fleet_files import FleetNode
 from tools.fleet import CURVE, Fleet, errors, name, nodes
 
 SIZES = [2**20 << place for place in range(8)]
 
 
-def fleet(*factors: float, seed: int = 0, noise: float = 0.01) -> list[Node]:
+def fleet(*factors: float, seed: int = 0, noise: float = 0.01) -> list[FleetNode]:
     """Nodes that take so many times as long at every size, and noise."""
     random = np.random.default_rng(seed)
     times = 1e-3 * np.array(factors)[:, None] * np.exp(random.normal(0, noise, (len(factors), len(SIZES))))
     rows = [dict(zip(SIZES, row, strict=True)) for row in times.tolist()]
-    return [Node(name(number), "OK", curves={CURVE: row}) for number, row in enumerate(rows)]
+    return [FleetNode(name(number), "OK", curves={CURVE: row}) for number, row in enumerate(rows)]
 
 
-def only(found: list[Group]) -> Group:
+def only(found: list[AlikeNodes]) -> AlikeNodes:
     (group,) = found
     return group
 
@@ -77,7 +77,7 @@ def test_a_node_whose_sizes_disagree_is_not_named_by_an_interval_that_holds_no_d
     random = np.random.default_rng(5)
     for _ in range(50):
         noisy = {size: 1e-3 * float(random.lognormal(0.1, 0.15)) for size in SIZES}
-        made = [*fleet(*[1.0] * 60), Node("noisy", "OK", curves={CURVE: noisy})]
+        made = [*fleet(*[1.0] * 60), FleetNode("noisy", "OK", curves={CURVE: noisy})]
         assert all(outlier.ratio.low > 1 or outlier.ratio.high < 1 for outlier in only(groups(made)).outliers)
 
 
@@ -112,9 +112,9 @@ def test_a_node_that_is_far_off_on_both_sides_is_neither_slow_nor_fast() -> None
     """Its times are unsure; a single size on the other side does not hide a slow node."""
     made, factors = fleet(*[1.0] * 60), [1.2, 1.2, 1.2, 0.8, 1.2, 0.8, 1.2, 0.8]
     both = dict(zip(SIZES, (1e-3 * factor for factor in factors), strict=True))
-    assert not only(groups([*made, Node("both", "OK", curves={CURVE: both})])).outliers
+    assert not only(groups([*made, FleetNode("both", "OK", curves={CURVE: both})])).outliers
     once = both | dict.fromkeys((SIZES[3], SIZES[5]), 1.2e-3)
-    (outlier,) = only(groups([*made, Node("slow", "OK", curves={CURVE: once})])).outliers
+    (outlier,) = only(groups([*made, FleetNode("slow", "OK", curves={CURVE: once})])).outliers
     assert (outlier.ratio.value > 1, outlier.sizes) == (True, tuple(SIZES[:-1]))
 
 
@@ -148,8 +148,8 @@ def test_verdicts_are_outdated_by_how_far_apart_the_others_are() -> None:
         ((0, 3, 6, 9, 12, 15, 18, 21, 96), [8]),
         ((24, 24.1, 24.2, 0), []),
     ):
-        fleet = [Node(name(number), "OK", modified=now - age * hour) for number, age in enumerate(ages)]
-        unread = Node("unread")
+        fleet = [FleetNode(name(number), "OK", modified=now - age * hour) for number, age in enumerate(ages)]
+        unread = FleetNode("unread")
         assert [node.name for node in outdated([*fleet, unread])] == [name(number) for number in oldest], ages
 
 
@@ -164,7 +164,7 @@ def test_times_from_the_shortest_to_the_longest_that_can_be_are_no_error() -> No
         for group in groups([*wild, *fleet(*[1.0] * count, seed=2)]):
             assert all(np.isfinite(outlier.high) for outlier in group.outliers)
     thirds = [
-        Node(name(row), "OK", curves={CURVE: {size: 1e-14 if size % 3 == row % 3 else 1e8 for size in range(9)}})
+        FleetNode(name(row), "OK", curves={CURVE: {size: 1e-14 if size % 3 == row % 3 else 1e8 for size in range(9)}})
         for row in range(7)
     ]
     assert all(np.isfinite(outlier.high) for group in groups(thirds) for outlier in group.outliers)

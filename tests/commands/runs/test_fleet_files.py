@@ -13,12 +13,12 @@ from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import check
 from collbench.commands.check.outputs import document
 from collbench.commands.runs.fleet import groups
-from collbench.commands.runs.fleet_files import FAIL, OK, UNKNOWN, UNREADABLE, Node, read_fleet
+from collbench.commands.runs.fleet_files import FAIL, OK, UNKNOWN, UNREADABLE, FleetNode, read_fleet
 from collbench.errors import Notice, UsageError
 from collbench.results import Mismatch
 from collbench.results.facts import Scheduling
-from collbench.runfile.header import Header
-from collbench.runfile.store import NAME, Writer
+from collbench.runfile.store import NAME
+from tests.commands.conftest import write_run
 from tests.conftest import ROOT, measurement
 from tools.fleet import CURVE, Fleet, make, medians, name
 from tools.hostile_files import HOSTILE
@@ -26,7 +26,7 @@ from tools.hostile_files import HOSTILE
 SMALL = Fleet(nodes=6, slow=1)
 
 
-def by_name(folder: Path) -> dict[str, Node]:
+def by_name(folder: Path) -> dict[str, FleetNode]:
     return {node.name: node for node in read_fleet(folder)}
 
 
@@ -61,12 +61,6 @@ def test_what_a_check_writes_is_read_back(tmp_path: Path) -> None:
     for curve, times in checked.curves.items():
         for size, seconds in times.items():
             assert seconds == pytest.approx(ran.curves[curve][size]), (curve.title, size)
-
-
-def test_checks_and_runs_have_the_same_curve(tmp_path: Path) -> None:
-    make(tmp_path / "checks", SMALL)
-    make(tmp_path / "runs", SMALL, runs=True)
-    assert len({curve for folder in tmp_path.iterdir() for node in read_fleet(folder) for curve in node.curves}) == 1
 
 
 def test_a_file_that_cannot_be_read_costs_its_node_alone_which_says_why(tmp_path: Path) -> None:
@@ -142,11 +136,8 @@ def test_a_check_that_has_not_ended_is_unknown_and_says_so(tmp_path: Path) -> No
 def test_a_run_with_a_wrong_row_fails_and_disturbed_rows_do_not_count(tmp_path: Path) -> None:
     wrong = replace(measurement(seconds=(), nbytes=64), mismatch=Mismatch(0, 0, 0, "1", "2", 1))
     disturbed = replace(measurement(seconds=(1.0,) * 7, nbytes=8), scheduling=Scheduling(off_core=0.9))
-    with Writer(tmp_path / "n1") as writer:
-        writer.header(Header.from_json({"topology": {"name": "here", "platform": "cpu", "ranks": 2}}))
-        for row in (wrong, disturbed, measurement(seconds=(1e-6,) * 7, nbytes=8)):
-            writer.append(row)
-        writer.end("", 1)
+    rows = wrong, disturbed, measurement(seconds=(1e-6,) * 7, nbytes=8)
+    write_run(tmp_path / "n1", *rows, status=1, topology={"name": "here", "platform": "cpu", "ranks": 2})
     (node,) = read_fleet(tmp_path)
     ((_, times),) = node.curves.items()
     assert (node.status, list(times)) == (FAIL, [8])
@@ -157,11 +148,7 @@ def test_a_run_with_a_wrong_row_fails_and_disturbed_rows_do_not_count(tmp_path: 
 
 @pytest.mark.parametrize("log", [True, False])
 def test_a_run_that_stops_before_its_end_is_named(tmp_path: Path, log: bool) -> None:
-    with Writer(tmp_path / "n1") as writer:
-        writer.header(Header.from_json({"imported": {"complete": not log}}))
-        writer.append(measurement())
-        if log:
-            writer.end("", 0)
+    write_run(tmp_path / "n1", measurement(), status=0 if log else None, imported={"complete": not log})
     (node,) = read_fleet(tmp_path)
     assert (node.status, len(node.curves)) == (UNKNOWN, 1)
     assert ("stops before its end" if log else "was cut off") in node.reason

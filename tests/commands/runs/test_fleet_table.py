@@ -3,32 +3,14 @@
 import csv
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from collbench import cli
 from tests.conftest import Command
 from tools.fleet import Fleet, make, name
 
 FLEET = Fleet(nodes=60, slow=2)
-
-
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    """`collbench runs ...` in this process."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["collbench", "runs", *arguments])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        return subprocess.CompletedProcess(arguments, int(str(end.value)), *capfd.readouterr())
-
-    return run
 
 
 @pytest.fixture

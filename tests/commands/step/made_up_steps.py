@@ -1,15 +1,37 @@
 """Steps of made-up ranks that leave every collective together: what each computes is all that differs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from collbench.commands.step.rows import Series
+from collbench.commands.step.rows import LossPoint, Series, StepPrediction, StepTimes, Trained
 from collbench.commands.step.stragglers import Finding, Floats, RankStatistics, StepArrays
+from collbench.commands.step.work import SgdJob, Step
+from collbench.results import Note, Result
+from collbench.results.facts import GemmMismatch
+from tests.conftest import case
 
 USUAL = 1e-3  # seconds of computing
 LEAVING = 1e-4  # seconds of communication
+
+LATE = Series(begun=(0.0, 0.5), computed=((2.0, 6.0), (3.0, 8.0)), done=((4.0, 9.0), (5.0, 9.5)))
+"""Rank 1 computes last in both steps, a second and two after rank 0."""
+STEP = Step(12, 256, "thread", 4096, ((1, 1.5),))
+MEASURED = StepTimes(
+    case(nbytes=65536, work=STEP),
+    "two-shot",
+    "cpu",
+    series=(LATE, LATE),
+    note=Note.of("4 threads on 2 cores"),
+    rounds=(1, 1),
+    clock=1e-7,
+    library="MPICH 5",
+)
+LATER = StepPrediction(case(ranks=8, work=Step(0, 0, seconds=0.1)), "nccl", (0.1, 1e-4, 3e-3), 0.1, 0.2, "ring", "ll")
+WRONG = StepTimes(case(work=STEP), "mpi", "cpu", series=(), mismatch=GemmMismatch(1, 9, 2, 3, "1", "2", wrong=4))
+"""Rows as run files have them: measured, predicted, and wrong."""
 
 
 def series(computing: Floats, late_to_leave: Floats | float = 0.0) -> Series:
@@ -52,3 +74,51 @@ def steps_of(computing: Floats, parts: int = 16, **more: Any) -> StepArrays:
 def ranks_that_are(finding: Finding, statistics: Sequence[RankStatistics]) -> list[int]:
     """The ranks of which that is said."""
     return [one.rank for one in statistics if one.finding is finding]
+
+
+def steps(name: str, ranks: int, seconds: float, step: Step, rounds: int = 8) -> StepTimes:
+    """Rounds of one step, two thirds of which are computing."""
+    one = Series((0.0,) * ranks, ((seconds / 1.5,),) * ranks, ((seconds,),) * ranks)
+    whole = case(nbytes=4096, ranks=ranks, work=step)
+    return StepTimes(whole, name, "cpu", series=(one,) * rounds, rounds=(1,) * rounds)
+
+
+def scaled() -> list[Result]:
+    """Weak, on one, two and four ranks."""
+    many = [steps(name, ranks, 1.1 + ranks / 10, Step(12, 64)) for ranks in (2, 4) for name in ("mpi", "auto")]
+    return [steps("mpi", 1, 1.0, Step(12, 64, "compute")), *many]
+
+
+def overlapped() -> list[Result]:
+    """Two sizes of bucket."""
+    rows: list[Result] = [steps("mpi", 2, 6.0, Step(8, 64, "compute"))]
+    for name in ("mpi", "auto"):
+        rows += [steps(name, 2, 4.0, Step(8, 64, "communicate")), steps(name, 2, 10.0, Step(8, 64))]
+        rows += [steps(name, 2, 7.0 + size / 4096, Step(8, 64, "thread", size)) for size in (1024, 4096)]
+    return rows
+
+
+def late(ranks: int = 3, slow: float = 1.5, steps: int = 1600, parts: int = 16) -> list[Result]:
+    """Rank 1 computes so many times as long as the others."""
+    computing = quiet(np.random.default_rng(1), ranks, steps)
+    computing[1] *= slow
+    made = tuple(series(part) for part in np.array_split(computing, parts, axis=1))
+    row = StepTimes(case(ranks=ranks, work=Step(10, 64)), "mpi", "cpu", made, clock=2e-6)
+    return [row, replace(row, implementation="auto")]
+
+
+def raced() -> list[Result]:
+    """The ring is twice as slow."""
+
+    def one(style: str, seed: int, step: float) -> Trained:
+        points = [
+            LossPoint(2 * n, n * step * (1 + seed / 100), max(0.1, 4 * 0.5 ** (n / 10))) for n in range(0, 101, 2)
+        ]
+        job = SgdJob(seed=seed, steps=100)
+        return Trained(case(work=job), style, "cpu", tuple(points), 100 * step, (100, 100), (0.4, 0.8))
+
+    return [one(style, seed, step) for style, step in (("ring", 4e-3), ("local-sgd", 2e-3)) for seed in range(1, 5)]
+
+
+MADE_UP = {"scaling": scaled(), "overlap": overlapped(), "lateness": late(), "losses": raced()}
+"""By the name of the kind of figure."""

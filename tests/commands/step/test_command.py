@@ -15,9 +15,8 @@ from collbench.commands.step.stragglers import Finding, StepArrays, straggler_te
 from collbench.commands.step.work import job_of, step_of
 from collbench.runfile.store import Run, read
 from tests.commands.conftest import RIGHT
-from tests.commands.step.made_up_steps import ranks_that_are
+from tests.commands.step.made_up_steps import late, ranks_that_are
 from tests.conftest import Command
-from tests.plots.made_up_runs import late
 
 SMALL = ("--compute", "4MFLOP", "--matrix", "64", "--budget", "0.05", "--out", "out")
 STEPS = ("--compute", "300us", "--steps", "1600", "--budget", "10", "--out", "out")

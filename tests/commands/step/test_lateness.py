@@ -1,16 +1,17 @@
-"""Pictures of stragglers: what stands where, and that thousands of steps of many ranks fit."""
+"""Figures of steps: what stands where, also of thousands of steps, and when nothing can be drawn."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from collbench.commands.step.figure import Binned, lateness_figures
 from collbench.commands.step.rows import StepTimes
 from collbench.commands.step.stragglers import StepArrays
 from collbench.commands.step.work import Step
-from collbench.plots.kinds import PLAIN, PlotRequest
-from tests.commands.step.made_up_steps import quiet, series
+from collbench.plots.kinds import PLAIN, PlotRequest, kinds, lacking
+from tests.commands.step.made_up_steps import MADE_UP, quiet, scaled, series
 from tests.conftest import case
 from tests.plots.made_up_runs import run
 
@@ -59,3 +60,30 @@ def test_no_lateness_is_drawn_of_what_was_not_timed_or_held_against_other_steps(
         assert not list(lateness_figures(run(*results), PLAIN)), results[-1].case.work
     assert list(lateness_figures(run(two, replace(two, implementation="auto")), PLAIN))
     assert not list(lateness_figures(run(two), PlotRequest(implementations=["auto"])))
+
+
+def drawn(name: str, *implementations: str) -> list[Figure]:
+    """The figures of a kind of its made-up rows."""
+    request = PlotRequest(implementations=implementations)
+    return [figure for _, figure in kinds()[name].figures([run(*MADE_UP[name])], request, str)]
+
+
+def test_what_is_held_against_others_stays_as_it_is_when_one_is_chosen() -> None:
+    (both,), (alone,) = (drawn("scaling", *names) for names in ((), ("auto",)))
+    curves = [[line.get_ydata() for line in one.axes[0].lines if line.get_label() == "auto"] for one in (both, alone)]
+    assert [*map(list, curves[0])] == [*map(list, curves[1])]
+    assert "mpi" not in [line.get_label() for line in alone.axes[0].lines]
+    (every,), (ring,) = (drawn("losses", *names) for names in ((), ("ring",)))
+    targets = [
+        [line.get_ydata()[0] for line in one.axes[0].lines if line.get_linestyle() == ":"] for one in (every, ring)
+    ]
+    assert targets[0] == targets[1] != [], "a target is that of all styles"
+    assert [text.get_text() for text in ring.legends[0].get_texts()] == ["ring"]
+
+
+def test_why_nothing_is_drawn_of_steps_is_one_line() -> None:
+    told = lacking([run(*scaled()[:1])])
+    assert told.startswith("run.jsonl: scaling is drawn of steps on several numbers of ranks; overlap is drawn of ")
+    assert "lateness is drawn of" in told
+    assert "curves" not in told
+    assert "\n" not in told

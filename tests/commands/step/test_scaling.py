@@ -10,9 +10,9 @@ from collbench.commands.step.scaling import (
     HEALTHY,
     INCONCLUSIVE,
     POOR,
-    Curve,
     Estimate,
-    Parts,
+    ScalingCurve,
+    StepParts,
     answer,
     curves,
     fit_law,
@@ -97,7 +97,7 @@ RANKS = (2, 4, 8, 16, 32)
 TRUTH = {"Amdahl": (0.05, 0.0), "universal": (0.03, 0.002)}  # contention and coherence
 
 
-def made_by(name: str, ranks: tuple[int, ...] = RANKS, noise: float = 0.0) -> Curve:
+def made_by(name: str, ranks: tuple[int, ...] = RANKS, noise: float = 0.0) -> ScalingCurve:
     """A weak curve that follows the law, with noise of so much that changes from round to round."""
     contention, coherence = TRUTH[name]
     wobble = [1 + noise * sign for sign in (-1, 1, -0.5, 0.5, 0.2, -0.2, 0.9, -0.9)]
@@ -152,7 +152,7 @@ def test_the_law_is_as_published_and_remedies_take_away_what_they_are_for() -> N
     """At 8 times the ranks, by hand; of parts of 1.3 s, 0.4 s and 0.9 s where one rank takes 1 s."""
     for name, expected in (("Amdahl", 1 / (1 + 0.05 * 7)), ("universal", 1 / (1 + 0.03 * 7 + 0.002 * 56))):
         assert fit_law(made_by(name)).efficiency(8.0) == pytest.approx(expected), name
-    own = Parts(alone=1.0, computing=1.3, waiting=0.4, exposed=0.9)
+    own = StepParts(alone=1.0, computing=1.3, waiting=0.4, exposed=0.9)
     found = {remedy.words: remedy.efficiency for remedy in remedies(own, "cpu")}
     for words, seconds in (
         ("a wire half as wide", 2.15),
@@ -209,7 +209,7 @@ def test_products_that_cannot_be_shared_are_said() -> None:
 
 
 def test_no_remedy_promises_more_than_all_of_the_ranks_nor_less_than_there_was() -> None:
-    own = Parts(alone=1.0, computing=1.3, waiting=0.4, exposed=0.9)
+    own = StepParts(alone=1.0, computing=1.3, waiting=0.4, exposed=0.9)
     before = own.efficiency(own.computing, own.waiting, own.exposed)
     for remedy in remedies(own, "cpu"):
         assert before < remedy.efficiency <= 1, remedy.words

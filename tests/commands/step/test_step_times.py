@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from collbench.commands.step.overlap import kind_of_step
 from collbench.commands.step.rows import Series, StepTimes
 from collbench.commands.step.work import BUCKET_UNIT, Step, buckets, flops_of
+from tests.commands.step.made_up_steps import LATE
 from tests.conftest import case
 
 STEP = Step(products=10, size=64)
-LATE = Series(begun=(0.0, 0.5), computed=((2.0, 6.0), (3.0, 8.0)), done=((4.0, 9.0), (5.0, 9.5)))
-"""Rank 1 computes last in both steps, a second and two after rank 0."""
 
 
 def steps(*series: Series, **changes: object) -> StepTimes:

@@ -13,7 +13,7 @@ from collbench.commands.step.rows import Trained
 from collbench.commands.step.strategies import choose, strategies
 from collbench.commands.step.strategies.network import batch, first_weights, gradient, held_out, loss, samples_of
 from collbench.commands.step.strategies.trainer import Kept, check_weights, plain_sgd
-from collbench.commands.step.work import Job
+from collbench.commands.step.work import SgdJob
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import UsageError
 from collbench.measure.session import Session
@@ -21,9 +21,9 @@ from collbench.results import Result
 from collbench.runfile.store import read
 from tests.conftest import ROOT, Command
 
-SMALL = Job(inputs=5, hidden=7, outputs=3, samples=24, batch=12)
-JOB = Job(inputs=6, hidden=16, outputs=3, samples=64, batch=32, steps=12, every=4, staleness=3)
-TINY, RANKS = Job(inputs=6, hidden=12, outputs=3, samples=32, batch=16, steps=4), 2
+SMALL = SgdJob(inputs=5, hidden=7, outputs=3, samples=24, batch=12)
+JOB = SgdJob(inputs=6, hidden=16, outputs=3, samples=64, batch=32, steps=12, every=4, staleness=3)
+TINY, RANKS = SgdJob(inputs=6, hidden=12, outputs=3, samples=32, batch=16, steps=4), 2
 
 
 def test_the_gradient_is_what_differences_of_the_loss_say() -> None:
@@ -69,7 +69,7 @@ def test_weights_that_are_wrong_differ_or_lack_a_batch_are_found() -> None:
     assert check_weights(TINY, [], (0, 0), (), expected)
 
 
-def trained(ranks: int, *names: str, jobs: tuple[Job, ...] = (JOB,), check_only: bool = False) -> list[Result]:
+def trained(ranks: int, *names: str, jobs: tuple[SgdJob, ...] = (JOB,), check_only: bool = False) -> list[Result]:
     """What ranks make of it."""
     sweep = Sweep(
         (COLLECTIVES["allreduce"],),

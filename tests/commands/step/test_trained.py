@@ -8,9 +8,9 @@ import pytest
 
 from collbench.commands.step.columns import ranking_table
 from collbench.commands.step.figure import losses
-from collbench.commands.step.rows import Point, Trained
+from collbench.commands.step.rows import LossPoint, Trained
 from collbench.commands.step.trained import Effort, geometric_mean, ranking, round_up, verdicts
-from collbench.commands.step.work import Job, job_of
+from collbench.commands.step.work import SgdJob, job_of
 from collbench.results.facts import WeightMismatch
 from tests.conftest import case
 
@@ -19,8 +19,8 @@ NOISE = (1.0, 1.05, 0.97, 1.02)
 
 def run(style: str, seed: int, step: float, progress: float = 1.0, floor: float = 0.1) -> Trained:
     """A run whose loss halves with every 10 / progress steps down to a floor, and whose steps take so many seconds."""
-    points = [Point(2 * n, n * step, max(floor, 4 * 0.5 ** (n * progress / 10))) for n in range(0, 101, 2)]
-    job = Job(seed=seed, steps=100, slow=((1, 4.0),))
+    points = [LossPoint(2 * n, n * step, max(floor, 4 * 0.5 ** (n * progress / 10))) for n in range(0, 101, 2)]
+    job = SgdJob(seed=seed, steps=100, slow=((1, 4.0),))
     return Trained(case(work=job), style, "cpu", tuple(points), 100 * step, (100, 100), (0.4, 0.8))
 
 
@@ -121,5 +121,5 @@ def test_runs_that_cannot_be_reckoned_with_end_no_verdict() -> None:
     far = [run("ring", 1, 1e-300), run("ring", 2, 1e300), *runs("asynchronous", 1e-3)]
     assert len(told(*far)[1]) == 3
     idle = replace(run("ring", 1, 1e-3), steps=(0, 0))
-    free = replace(run("ring", 1, 1e-3), points=(Point(0, 0.0, 4.0), Point(2, 0.1, 0.0)))
+    free = replace(run("ring", 1, 1e-3), points=(LossPoint(0, 0.0, 4.0), LossPoint(2, 0.1, 0.0)))
     assert ranking([idle, free]) is None

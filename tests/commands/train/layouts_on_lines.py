@@ -7,12 +7,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from collbench.commands.train import memory, step
-from collbench.commands.train.curves import TYPICAL, Array, Curve, Group, Network
-from collbench.commands.train.job import Job
+from collbench.commands.train.curves import TYPICAL, Array, Curve, GpuGroup, Network
+from collbench.commands.train.job import TrainingJob
 from collbench.commands.train.layouts import RECOMPUTE, SCHEDULES, SHARDINGS, Layout, coded
 from collbench.commands.train.models import Model
 from collbench.commands.train.search import TERMS, evaluate
-from collbench.commands.train.setting import FITTED, Constants, Setting, choices, inputs, machine_of
+from collbench.commands.train.setting import FITTED, Constants, PlanSetting, choices, inputs, machine_of
 from collbench.topology.files import load
 from collbench.topology.system import System
 from tests.commands.train.closed_forms import bus_factor
@@ -34,9 +34,9 @@ class Lines:
     latency: float = 0.0
     system: System = SYSTEM
     origin: str = "made up"
-    request: list[tuple[str, Group, float]] = field(default_factory=list)
+    request: list[tuple[str, GpuGroup, float]] = field(default_factory=list)
 
-    def curve(self, collective: str, group: Group) -> Curve:
+    def curve(self, collective: str, group: GpuGroup) -> Curve:
         return Line(self, collective, group)
 
 
@@ -46,7 +46,7 @@ class Line:
 
     of: Lines
     collective: str
-    group: Group
+    group: GpuGroup
 
     def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
         sizes = np.asarray(nbytes, np.float64)
@@ -58,14 +58,14 @@ class Line:
 
 def request(
     model: Model = GPT, gpus: int = 8, batch: int = 64, curves: Lines | None = None, **job: Any
-) -> Setting:  # fmt: skip
+) -> PlanSetting:  # fmt: skip
     """A question on a DGX H100 without noise."""
-    of = Job(model, gpus, batch, job.pop("sequence", model.sequence), **({"noise": 0.0} | job)).checked()
+    of = TrainingJob(model, gpus, batch, job.pop("sequence", model.sequence), **({"noise": 0.0} | job)).checked()
     sent = curves or Lines()
-    return with_constants(Setting(of, sent, machine_of(sent.system)), CONSTANTS)
+    return with_constants(PlanSetting(of, sent, machine_of(sent.system)), CONSTANTS)
 
 
-def with_constants(given: Setting, constants: Constants) -> Setting:
+def with_constants(given: PlanSetting, constants: Constants) -> PlanSetting:
     """The same with other constants."""
     return replace(given, machine=replace(given.machine, constants=constants))
 
@@ -94,7 +94,7 @@ class Books:
         return {name: float(self.values[name]) for name in memory.PARTS}
 
 
-def evaluated(given: Setting, layout: Layout, **host: float) -> Books:
+def evaluated(given: PlanSetting, layout: Layout, **host: float) -> Books:
     """As `evaluate_layout` does it, without the band, which takes four more evaluations; `host` replaces inputs."""
     known = inputs(given) | choices({name: np.asarray(value) for name, value in coded(layout).items()}, given)
     values = evaluate(TERMS, known | host | {"network": Network(given.curves)})

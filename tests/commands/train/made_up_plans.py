@@ -6,10 +6,29 @@ from collbench.commands.train.memory import PARTS as MEMORY_PARTS
 from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.step import PARTS as STEP_PARTS
 from collbench.datatypes import DATATYPES
-from collbench.results import Result
+from collbench.results import Note, Result
 from tests.conftest import case
 
 GIB = 2.0**30
+
+PLAN = PlannedStep(
+    case(nbytes=2**30, dtype=DATATYPES["bfloat16"], ranks=1024),
+    "tp8 pp16 dp8 v2 mb1 zero1 full",
+    purpose="layout",
+    system="dgx-a100",
+    parts={"computing": 10.0, "bubble": 1.5, "loading": 0.0},
+    memory={"weights": 2e9, "activations": 3.5e10},
+    capacity=8e10,
+    low=10.0,
+    high=13.0,
+    tokens=3145728.0,
+    utilisation=0.45,
+    price=2.5,
+    total=3e11,
+    currency="EUR",
+    note=Note.of("1 of 2 nodes"),
+)
+"""A plan as run files have it, with everything that may be known."""
 
 
 def plan(purpose: str, name: str = "tp8 pp4 dp2 mb1 zero1 full", **changes: object) -> PlannedStep:
@@ -63,7 +82,7 @@ def compared() -> list[Result]:
     return [plan("interconnect", f"tp8 dp{8} mb1", seconds=seconds, system=name) for name, seconds in systems.items()]
 
 
-PLANS = {
+MADE_UP = {
     "layouts": ranked(),
     "efficiency": grown(),
 }

@@ -10,7 +10,7 @@ import pytest
 from collbench.commands.train.rows import PlannedStep
 from collbench.results import Reported
 from collbench.runfile.store import read
-from tests.commands.compare.test_command import write
+from tests.commands.conftest import write_run
 from tests.conftest import ROOT, Command, case, drawn_again
 
 GPT3 = ("--model", "gpt3-175b", "--on", "dgx-a100", "--gpus", "1024", "--batch", "1536")
@@ -114,7 +114,7 @@ def test_a_run_is_planned_on_with_its_own_curves_and_ranks_on_a_cpu_are_not(here
         Reported(case(nbytes=2**power, ranks=16), "nccl", "gpu", 1e-5 + 2**power / 1e11, "mean of 20")
         for power in range(10, 31, 4)
     ]
-    write(tmp_path / "log", *log, imported={"tool": "nccl-tests"}, topology={"platform": "gpu", "ranks": 16})
+    write_run(tmp_path / "log", *log, imported={"tool": "nccl-tests"}, topology={"platform": "gpu", "ranks": 16})
     model = ("--model", "gpt2-small", "--batch", "64")
     done = here("train", *model, "--on", "log", "--machine", "dgx-h100", "--out", "out")
     assert done.returncode == 0, done.stderr

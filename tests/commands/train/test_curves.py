@@ -12,7 +12,7 @@ from collbench.commands.train.curves import (
     LOW,
     SIZES,
     TYPICAL,
-    Group,
+    GpuGroup,
     ModelCurves,
     TabulatedCurve,
     group_of,
@@ -52,11 +52,11 @@ def test_points_are_met_and_between_them_lines_are_straight_in_logarithms() -> N
 def test_groups_are_found_by_their_stride() -> None:
     """On nodes of eight: inside one, across, or apart; members counted one by one for powers of two."""
     for ranks, stride, inside in ((12, 1, 4), (5, 1, 1), (4, 3, 1)):  # what does not divide nodes
-        assert group_of(ranks, stride, 8) == Group(ranks, inside), (ranks, stride)
+        assert group_of(ranks, stride, 8) == GpuGroup(ranks, inside), (ranks, stride)
     for ranks, stride, gpus in ((2**a, 2**b, 2**c) for a in range(8) for b in range(8) for c in range(5)):
         members = [place * stride // gpus for place in range(ranks)]
         others = sorted(set(members))
-        counted = Group(ranks, members.count(0), others[1] - others[0] if others[1:] else 1)
+        counted = GpuGroup(ranks, members.count(0), others[1] - others[0] if others[1:] else 1)
         group = group_of(ranks, stride, gpus)
         assert group == counted, (ranks, stride, gpus)
         assert group.nodes * group.inside == ranks
@@ -67,7 +67,7 @@ def test_all_groups_of_a_node_together_have_its_network_cards() -> None:
         system = load(name)
         assert system.nics
         for inside in (size for size in (1, 2, 4, 8) if size <= system.gpus):
-            part = part_of(system, Group(inside * 4, inside))
+            part = part_of(system, GpuGroup(inside * 4, inside))
             assert part.nics
             groups, whole = system.gpus / inside, system.nics
             assert groups * part.nics.per_node * part.nics.rate == pytest.approx(whole.per_node * whole.rate), name
@@ -75,13 +75,13 @@ def test_all_groups_of_a_node_together_have_its_network_cards() -> None:
 
 
 def test_parts_are_the_first_gpus_of_a_node_or_nodes_under_fewer_switches() -> None:
-    assert part_of(SYSTEM, Group(4, 4)) == SYSTEM.part(4)
-    assert part_of(SYSTEM.of(4), Group(8, 8)) == SYSTEM
+    assert part_of(SYSTEM, GpuGroup(4, 4)) == SYSTEM.part(4)
+    assert part_of(SYSTEM.of(4), GpuGroup(8, 8)) == SYSTEM
     with pytest.raises(UsageError, match="no network cards"):
-        part_of(replace(SYSTEM, nics=None), Group(16, 8))
+        part_of(replace(SYSTEM, nics=None), GpuGroup(16, 8))
     system = replace(SYSTEM, tiers=(Tier("leaf", 32), Tier("pod", 4), Tier("spine", 0)))
-    assert [tier.radix for tier in part_of(system, Group(16, 1, 8)).tiers] == [4, 1, 0]
-    assert part_of(system, Group(16, 1)).tiers == system.tiers
+    assert [tier.radix for tier in part_of(system, GpuGroup(16, 1, 8)).tiers] == [4, 1, 0]
+    assert part_of(system, GpuGroup(16, 1)).tiers == system.tiers
 
 
 def predicted(system: System, collective: str, edge: str) -> list[float]:
@@ -104,12 +104,12 @@ def test_whole_nodes_take_what_the_model_predicts_and_bands_contain_it() -> None
                 model = predicted(SYSTEM.of(nodes), collective, edge)
                 assert curve.time(SIZES[::6], edge) == pytest.approx(model, rel=1e-9), collective
         assert curves.origin == "model of DGX H100"
-        for group in (Group(4, 4), Group(16, 8), Group(16, 1, 2)):
+        for group in (GpuGroup(4, 4), GpuGroup(16, 8), GpuGroup(16, 1, 2)):
             low, typical, high = (curves.curve(collective, group).time(SIZES, edge) for edge in (LOW, TYPICAL, HIGH))
             assert (low <= typical).all(), collective
             assert (typical <= high).all(), collective
             assert (np.diff(typical) >= 0).all(), collective
-        slow, fast = (some.curve(collective, Group(16, 1)).time(SIZES[-8:]) for some in (poor, curves))
+        slow, fast = (some.curve(collective, GpuGroup(16, 1)).time(SIZES[-8:]) for some in (poor, curves))
         assert (fast < slow).all(), collective
 
 
@@ -124,15 +124,15 @@ def test_a_run_has_its_points_and_others_follow_from_them_with_a_wider_band(tmp_
                 Measurement(case(nbytes=int(size), ranks=8), "nccl", "gpu", 1, (took * 0.99, took, took * 1.01))
             )
     curves = RunCurves(read(tmp_path / "run"), load("dgx-h100"))
-    whole = curves.curve("allreduce", Group(8, 8))
+    whole = curves.curve("allreduce", GpuGroup(8, 8))
     assert whole.time(sizes) == pytest.approx(seconds)
     assert (whole.time(sizes, LOW) < seconds).all()
     assert (whole.time(sizes, HIGH) > seconds).all()
-    half = curves.curve("reducescatter", Group(8, 8))
+    half = curves.curve("reducescatter", GpuGroup(8, 8))
     assert half.time(sizes) == pytest.approx(seconds / 2)
     assert half.time(sizes, HIGH) == pytest.approx(1.25 * whole.time(sizes, HIGH) / 2)
-    more = curves.curve("allreduce", Group(16, 8))
+    more = curves.curve("allreduce", GpuGroup(16, 8))
     assert more.time(sizes[:1]) > whole.time(sizes[:1])
     assert (np.diff(more.time(np.geomspace(1, 1e12, 500))) >= 0).all()
     with pytest.raises(UsageError, match="from which no broadcast follows"):
-        curves.curve("broadcast", Group(8, 8))
+        curves.curve("broadcast", GpuGroup(8, 8))

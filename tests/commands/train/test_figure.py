@@ -10,6 +10,7 @@ from matplotlib.patches import Rectangle
 from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.step import PARTS as STEP_PARTS
 from collbench.plots.kinds import PLAIN, kinds, lacking
+from collbench.present import figures as palette
 from tests.commands.train.made_up_plans import grown, plan, ranked
 from tests.plots.made_up_runs import run
 from tests.plots.made_up_sweeps import labels as legend
@@ -54,6 +55,10 @@ def test_a_bar_is_as_long_as_its_step_with_its_band_and_its_time_beside_it() -> 
     assert figure.axes[0].get_ylim()[0] > figure.axes[0].get_ylim()[1], "the first of the file is at the top"
     some = drawn("layouts", plan("layout", parts={"computing": 5.0, "loading": 0.0, "some_new_part": 1.0}))
     assert legend(some) == ["computing", "some new part"], "parts of no time are not in the legend"
+
+
+def test_every_part_of_a_step_has_a_colour() -> None:
+    assert set(palette.STEP_PARTS) == set(STEP_PARTS)
 
 
 def test_efficiency_is_drawn_against_the_fewest_gpus_with_its_band_and_levels() -> None:

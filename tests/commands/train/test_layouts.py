@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.commands.train import layouts as words_of
-from collbench.commands.train.job import STACKS, Job
+from collbench.commands.train.job import STACKS, TrainingJob
 from collbench.commands.train.layouts import (
     CODES,
     FIELDS,
@@ -36,16 +36,16 @@ from tests.commands.train.layouts_on_lines import GATED, MIXED, SYSTEM
 TOY = Model("toy", 6, 64, 4, sequence=8192, vocabulary=1000)
 
 
-def job(gpus: int, batch: int, model: Model = TOY, stack: str = "modern") -> Job:
-    return Job(model, gpus, batch, model.sequence, stack=stack)
+def job(gpus: int, batch: int, model: Model = TOY, stack: str = "modern") -> TrainingJob:
+    return TrainingJob(model, gpus, batch, model.sequence, stack=stack)
 
 
-def listed(given: Job, fixed: Choices | None = None) -> list[Layout]:
+def listed(given: TrainingJob, fixed: Choices | None = None) -> list[Layout]:
     arrays = candidates(given, SYSTEM, fixed or {})
     return layouts(arrays, range(len(arrays["data"])))
 
 
-def even(given: Job, one: Layout) -> bool:
+def even(given: TrainingJob, one: Layout) -> bool:
     """Whether numbers allow a layout, from what a layout is."""
     layers, stages = given.model.layers, one.pipeline * one.chunks
     fewer = [pipeline for pipeline in range(1, one.pipeline) if able(given, one, pipeline)]
@@ -74,7 +74,7 @@ def fullest(layers: int, stages: int) -> int:
     return max(layers // stages + (stage < layers % stages) for stage in range(stages))
 
 
-def able(given: Job, one: Layout, pipeline: int) -> bool:
+def able(given: TrainingJob, one: Layout, pipeline: int) -> bool:
     """Whether a layout can have so many stages instead of its own, and more replicas."""
     data = given.gpus / (one.tensor * one.context * pipeline)
     return data == int(data) and given.batch % data == 0
@@ -96,7 +96,7 @@ def sensible(one: Layout) -> bool:
     )
 
 
-def brute(given: Job) -> set[Layout]:
+def brute(given: TrainingJob) -> set[Layout]:
     few = range(1, given.gpus + 1)
     shapes = [
         Layout(tensor, pipeline, data, context, expert, chunks, micro)
@@ -196,7 +196,7 @@ def test_refusals_name_a_way_out_that_works() -> None:
     assert listed(job(8, 8), parse_layout("pp2 v1 zb"))
 
 
-def _mended(request: Job, fixed: dict[str, Any], message: str) -> tuple[Job, dict[str, Any]]:
+def _mended(request: TrainingJob, fixed: dict[str, Any], message: str) -> tuple[TrainingJob, dict[str, Any]]:
     if number := re.search(r"--batch (\d+)$", message):
         return replace(request, batch=int(number[1])), fixed
     if number := re.search(r"--gpus (\d+)$", message):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from collbench.commands.train import search as search_module
-from collbench.commands.train.curves import Group, ModelCurves, Network, group_of, placed
-from collbench.commands.train.job import GRADIENTS, MOST_BATCH, MOST_GPUS, OPTIMISERS, PRECISIONS, STACKS, Job
+from collbench.commands.train.curves import GpuGroup, ModelCurves, Network, group_of, placed
+from collbench.commands.train.job import GRADIENTS, MOST_BATCH, MOST_GPUS, OPTIMISERS, PRECISIONS, STACKS, TrainingJob
 from collbench.commands.train.layouts import RECOMPUTE, Layout, candidates, layout_of, layouts, parse_layout
 from collbench.commands.train.models import MODELS, Model, described, load_model, usual_tokens
 from collbench.commands.train.plans import cheapest, scaled
@@ -31,7 +31,7 @@ from collbench.commands.train.search import (
     search,
 )
 from collbench.commands.train.sensitivity import RESOURCES, anchored, parse_anchor, sensitivities
-from collbench.commands.train.setting import FITTED, Setting, choices, constants_of, inputs, machine_of
+from collbench.commands.train.setting import FITTED, PlanSetting, choices, constants_of, inputs, machine_of
 from collbench.errors import UsageError
 from collbench.model.steps import CONTENTION
 from collbench.topology.files import load
@@ -52,7 +52,7 @@ from tests.commands.train.layouts_on_lines import (
 SMALL = replace(GPT, layers=4, sequence=512)
 
 
-def tight(gpus: int) -> Setting:
+def tight(gpus: int) -> PlanSetting:
     """A job on GPUs so small that half of its layouts fits."""
     given = request(SMALL, gpus, 8, Lines(1e10), reserve=0.0)
     arrays = candidates(given.job, SYSTEM, {})
@@ -120,7 +120,7 @@ def test_constants_are_of_the_newest_generation_that_is_known() -> None:
         assert constants_of(arch) == FITTED[max(older)], arch
         assert 0 < constants_of(arch).products < 1, arch
     curves = ModelCurves(load("dgx-a100"))
-    given = Setting(Job(GPT, 8, 8, 1024), curves, machine_of(curves.system))
+    given = PlanSetting(TrainingJob(GPT, 8, 8, 1024), curves, machine_of(curves.system))
     fitted = FITTED[80]
     assert (given.machine.constants, given.capacity) == (fitted, 80 * 2**30)
     values = evaluated(given, Layout(data=8)).values
@@ -144,16 +144,16 @@ def test_impossible_jobs_are_refused_with_the_choices() -> None:
         ({"model": replace(GPT, heads=7)}, "not divisible by 7 heads"),
     ):
         with pytest.raises(UsageError, match=message) as refused:
-            replace(Job(GPT, 8, 8, 1024), **changes).checked()  # type: ignore[arg-type]
+            replace(TrainingJob(GPT, 8, 8, 1024), **changes).checked()  # type: ignore[arg-type]
         assert "\n" not in str(refused.value)
-    job = Job(MODELS["gpt3-175b"], 8, 4, 1024)
+    job = TrainingJob(MODELS["gpt3-175b"], 8, 4, 1024)
     assert (job.tokens, job.flops) == (4096, 4096 * job.model.flops(1024))
 
 
 SAMPLE = 30
 
 
-def arrays_of(given: Setting) -> dict[str, Any]:
+def arrays_of(given: PlanSetting) -> dict[str, Any]:
     arrays = candidates(given.job, given.curves.system, {})
     places = np.linspace(0, len(arrays["data"]) - 1, SAMPLE).astype(int)
     return {name: array[places] for name, array in arrays.items()}
@@ -191,17 +191,17 @@ def test_a_network_is_asked_where_something_is_sent() -> None:
     network = Network(curves)
     sizes, ranks, strides = np.array([1e6, 2e6, 0, 4e6]), np.array([1, 2, 2, 4]), np.array([1, 1, 1, 8])
     assert list(network.time("allreduce", sizes, ranks, strides)) == pytest.approx([0, 2e-3, 0, 6e-3])
-    assert [(group, nbytes) for _, group, nbytes in curves.request] == [(Group(2, 2), 2e6), (Group(4, 1), 4e6)]
+    assert [(group, nbytes) for _, group, nbytes in curves.request] == [(GpuGroup(2, 2), 2e6), (GpuGroup(4, 1), 4e6)]
     assert float(Network(curves, "high").time("allgather", 1e9, 2, 1)) == pytest.approx(0.5 * 1.25)
 
 
 def plan(model: str | Model, on: System, gpus: int, batch: int, layout: str = "", **job: Any) -> Plan:
-    """Plan a training run on a system that need not be in a file; what `job` says is of the Job."""
+    """Plan a training run on a system that need not be in a file; what `job` says is of the TrainingJob."""
     known = load_model(model) if isinstance(model, str) else model
     curves = ModelCurves(on, gpus)
     machine = machine_of(curves.system)
-    trained = Job(known, gpus, batch, known.sequence, **{"stack": machine.stack} | job)
-    return plan_on(Setting(trained.checked(), curves, machine), parse_layout(layout) if layout else {})
+    trained = TrainingJob(known, gpus, batch, known.sequence, **{"stack": machine.stack} | job)
+    return plan_on(PlanSetting(trained.checked(), curves, machine), parse_layout(layout) if layout else {})
 
 
 @functools.cache

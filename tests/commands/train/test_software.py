@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from collbench.commands.train.compute import grouped_efficiency
-from collbench.commands.train.curves import Group
+from collbench.commands.train.curves import GpuGroup
 from collbench.commands.train.job import GRADIENTS, OPTIMISERS, STACKS
 from collbench.commands.train.layouts import Layout, candidates, layouts
 from collbench.commands.train.models import MODELS, Model
@@ -138,7 +138,7 @@ def test_with_tf32_weights_and_messages_have_32_bits_and_the_optimiser_no_copy()
     for precision in ("bf16", "tf32"):
         curves = Lines()
         books(Layout(data=2, context=8), long, precision=precision, curves=curves)
-        (once,) = {size for name, group, size in curves.request if (name, group) == ("allgather", Group(8, 8))}
+        (once,) = {size for name, group, size in curves.request if (name, group) == ("allgather", GpuGroup(8, 8))}
         asked.append(once)
     assert asked == [4 * 8192 * long.keys, 8 * 8192 * long.keys], "keys and values of all tokens"
 

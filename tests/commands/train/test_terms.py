@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.commands.train import memory
-from collbench.commands.train.curves import Group
+from collbench.commands.train.curves import GpuGroup
 from collbench.commands.train.job import GRADIENTS, OPTIMISERS, STACKS
 from collbench.commands.train.layouts import RECOMPUTE, SHARDINGS, Layout
 from collbench.commands.train.models import MODELS, Model
@@ -167,7 +167,7 @@ def sent(plan: Books, term: str) -> float:
     return float(plan.values[term]) * RATE
 
 
-def groups_of(layout: Layout, model: Model = GPT, batch: int = 64, **more: Any) -> set[tuple[str, Group]]:
+def groups_of(layout: Layout, model: Model = GPT, batch: int = 64, **more: Any) -> set[tuple[str, GpuGroup]]:
     """All collectives whose curves were asked, with their groups; those of ways not taken, too."""
     curves = Lines(RATE)
     assert evaluated(request(model, layout.gpus, batch, curves, **more), layout).step > 0
@@ -220,7 +220,9 @@ def test_sharding_within_nodes_adds_up_shares_between_them() -> None:
     plan = books(layout, gradients="bf16")
     assert sent(plan, "gradient_seconds") == pytest.approx(share * bus_factor("allreduce", 4), rel=1e-9)
     assert sent(plan, "gather_once") == pytest.approx(2 * GPT.layer_parameters * 7 / 8)
-    assert {("allgather", Group(8, 8)), ("reducescatter", Group(8, 8)), ("allreduce", Group(4))} <= groups_of(layout)
+    assert {("allgather", GpuGroup(8, 8)), ("reducescatter", GpuGroup(8, 8)), ("allreduce", GpuGroup(4))} <= groups_of(
+        layout
+    )
 
 
 def test_a_layer_adds_up_activations_four_times_or_six_and_stages_send_them_on() -> None:
@@ -236,7 +238,7 @@ def test_a_layer_adds_up_activations_four_times_or_six_and_stages_send_them_on()
             volume = times * GPT.layers * 2 * ACTIVATIONS * bus_factor("allreduce", tensor)
             assert sent(plan, "tensor_exposed") == pytest.approx(volume, rel=1e-9), layout
             assert plan.parts["tensor_parallel"] == pytest.approx(32 * plan.values["tensor_exposed"])
-            assert {(half, Group(tensor, tensor)) for half in halves} <= groups_of(layout, **BARE), layout
+            assert {(half, GpuGroup(tensor, tensor)) for half in halves} <= groups_of(layout, **BARE), layout
     for chunks, tensor in product((1, 2, 4), (1, 4)):
         plan = books(Layout(tensor, 2, chunks=chunks, micro=2), **BARE)
         assert sent(plan, "stage_exposed") == pytest.approx(2 * chunks * 2 * ACTIVATIONS / tensor, rel=1e-9)
@@ -272,17 +274,17 @@ def test_tokens_go_to_their_experts_and_back_and_keys_and_values_round() -> None
 def test_groups_are_where_a_layout_puts_them() -> None:
     """Tensor parallelism inside, then context, then replicas, then stages; or stages before replicas."""
     groups = groups_of(Layout(2, 2, 4, 2, 2), replace(MIXED, sequence=8192), 8)
-    tensor, context, expert = ("allreduce", Group(2, 2)), ("allgather", Group(2, 2)), ("alltoall", Group(2, 2))
-    replicas, experts = ("allreduce", Group(8, 4)), ("allreduce", Group(4, 2))
-    assert {tensor, context, expert, replicas, experts, ("sendrecv", Group(2, 1, 2))} <= groups
+    tensor, context, expert = ("allreduce", GpuGroup(2, 2)), ("allgather", GpuGroup(2, 2)), ("alltoall", GpuGroup(2, 2))
+    replicas, experts = ("allreduce", GpuGroup(8, 4)), ("allreduce", GpuGroup(4, 2))
+    assert {tensor, context, expert, replicas, experts, ("sendrecv", GpuGroup(2, 1, 2))} <= groups
     groups = groups_of(Layout(2, 2, 8, placement="pp-inside"))
-    assert {tensor, ("allreduce", Group(8, 2)), ("sendrecv", Group(2, 2))} <= groups
-    assert {group for collective, group in groups if collective == "sendrecv"} == {Group(2, 2)}
+    assert {tensor, ("allreduce", GpuGroup(8, 2)), ("sendrecv", GpuGroup(2, 2))} <= groups
+    assert {group for collective, group in groups if collective == "sendrecv"} == {GpuGroup(2, 2)}
     groups = groups_of(Layout(2, data=8, sharding="zero1"))
     halves = {(half, group) for half, group in groups if half in ("reducescatter", "allgather")}
-    assert {group for _, group in halves} == {Group(2, 2), Group(8, 4)}
+    assert {group for _, group in halves} == {GpuGroup(2, 2), GpuGroup(8, 4)}
     groups = groups_of(Layout(2, 8, 2, placement="pp-inside"))  # from the fourth stage to the fifth is another node
-    assert {group for collective, group in groups if collective == "sendrecv"} == {Group(8, 4)}
+    assert {group for collective, group in groups if collective == "sendrecv"} == {GpuGroup(8, 4)}
 
 
 def test_software_hides_what_it_says() -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from collbench.commands.train.curves import ModelCurves
-from collbench.commands.train.job import Job
+from collbench.commands.train.job import TrainingJob
 from collbench.commands.train.layouts import CODES, FIELDS, Layout, coded, layout_of, parse_layout, uneven
 from collbench.commands.train.models import MODELS, divisors, load_model
 from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.search import Plan, best_of, evaluate_layout, plan_on, search, values_of
-from collbench.commands.train.setting import Setting, machine_of
+from collbench.commands.train.setting import PlanSetting, machine_of
 from collbench.errors import UsageError
 from collbench.topology.files import load
 from collbench.units import format_seconds
@@ -26,10 +26,10 @@ DEEPSEEK = (  # of arXiv:2412.19437, section 4.2, with attention of the usual ki
 )
 
 
-def asked(model: str, system: str, gpus: int, batch: int) -> Setting:
+def asked(model: str, system: str, gpus: int, batch: int) -> PlanSetting:
     curves, known = ModelCurves(load(system), gpus), load_model(model)
     machine = machine_of(curves.system)
-    return Setting(Job(known, gpus, batch, known.sequence, stack=machine.stack).checked(), curves, machine)
+    return PlanSetting(TrainingJob(known, gpus, batch, known.sequence, stack=machine.stack).checked(), curves, machine)
 
 
 def makespan(stages: Sequence[float], micro_batches: int, forward: float) -> float:

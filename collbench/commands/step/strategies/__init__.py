@@ -9,7 +9,7 @@ from functools import cache
 from collbench import algorithms
 from collbench.cases import Case
 from collbench.commands.step.strategies.trainer import Training
-from collbench.commands.step.work import Job
+from collbench.commands.step.work import SgdJob
 from collbench.errors import UsageError, unknown
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
@@ -26,7 +26,7 @@ class Strategy:
     prepare: Callable[[Case, Platform, float, Callable[[], None]], Training]  # *Collective*; may raise Unsupported
     order: int  # place in tables
     uses: tuple[str, ...] = ()  # implementations of the all-reduce
-    window_nbytes: Callable[[Job], int] = lambda job: 0  # requested in each rank's window
+    window_nbytes: Callable[[SgdJob], int] = lambda job: 0  # requested in each rank's window
 
 
 @cache
@@ -54,10 +54,12 @@ def choose(names: str) -> tuple[str, ...]:
     return tuple(name for name in strategies() if name in words or "all" in words)
 
 
-def needs(names: Iterable[str], jobs: Iterable[Job], ranks: int, platform: str) -> Needs:
+def needs(names: Iterable[str], jobs: Iterable[SgdJob], ranks: int, platform: str) -> Needs:
     """Return the memory that strategies want, each for itself and for the implementations that it uses."""
     chosen, every = [strategies()[name] for name in names], list(jobs)
-    used = {name for strategy in chosen for name in strategy.uses}
+    used: set[str] = set()
+    for strategy in chosen:
+        used.update(strategy.uses)
     requested = algorithms.needs(sorted(used), ranks, platform)
     fifos = dict(requested.fifos)
     for strategy in chosen:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.commands.step.work import Job
+from collbench.commands.step.work import SgdJob
 
 HELD_OUT = 1024  # samples that no rank learns from: the loss is that on these
 _NOISE = 0.3  # standard deviation of what is added to every output that is learnt from
@@ -24,7 +24,7 @@ Samples = tuple[NDArray[np.float32], NDArray[np.float32]]
 """Inputs and the target outputs, a row for each sample."""
 
 
-def layers(job: Job, weights: Floats) -> list[Floats]:
+def layers(job: SgdJob, weights: Floats) -> list[Floats]:
     """Return views of flat weights, or of a flat gradient: W, b, V, c."""
     views, start = [], 0
     for shape in job.shapes:
@@ -34,7 +34,7 @@ def layers(job: Job, weights: Floats) -> list[Floats]:
     return views
 
 
-def outputs(job: Job, weights: Floats, inputs: Floats) -> Floats:
+def outputs(job: SgdJob, weights: Floats, inputs: Floats) -> Floats:
     """Return the outputs of the network, a row for each sample."""
     first, first_offset, second, second_offset = layers(job, weights)
     hidden = inputs @ first + first_offset
@@ -42,15 +42,16 @@ def outputs(job: Job, weights: Floats, inputs: Floats) -> Floats:
     return answers
 
 
-def loss(job: Job, weights: Floats, inputs: Floats, targets: Floats) -> float:
+def loss(job: SgdJob, weights: Floats, inputs: Floats, targets: Floats) -> float:
     """Return half the squared error, the mean over samples."""
     return float(0.5 * np.mean(np.sum((outputs(job, weights, inputs) - targets) ** 2, axis=1)))
 
 
-def gradient(job: Job, weights: Floats, inputs: Floats, targets: Floats, result: Floats) -> None:
+def gradient(job: SgdJob, weights: Floats, inputs: Floats, targets: Floats, result: Floats) -> None:
     """Write into *result* the gradient of the loss, flat as the weights are."""
     first, first_offset, second, second_offset = layers(job, weights)
     to_first, to_first_offset, to_second, to_second_offset = layers(job, result)
+    # softsign(h) = h / (1 + |h|) has the derivative 1 / (1 + |h|)**2: one division serves both ways.
     hidden = inputs @ first + first_offset
     inverse = 1 / (1 + np.abs(hidden))
     active = hidden * inverse
@@ -63,7 +64,7 @@ def gradient(job: Job, weights: Floats, inputs: Floats, targets: Floats, result:
 
 
 @lru_cache(maxsize=64)
-def first_weights(job: Job) -> NDArray[np.float32]:
+def first_weights(job: SgdJob) -> NDArray[np.float32]:
     """Return the weights that all ranks begin with; they depend on the job's seed.  Copy them before training."""
     weights = _random_weights(job, np.random.default_rng((_WEIGHTS, job.seed)), 1.0)
     weights.flags.writeable = False
@@ -71,13 +72,13 @@ def first_weights(job: Job) -> NDArray[np.float32]:
 
 
 @lru_cache(maxsize=1)
-def held_out(job: Job) -> Samples:
+def held_out(job: SgdJob) -> Samples:
     """Return the samples that no rank learns from, without noise."""
     inputs = np.random.default_rng(_HELD_OUT).normal(size=(HELD_OUT, job.inputs)).astype(np.float32)
     return inputs, _teach(job, inputs).astype(np.float32)
 
 
-def samples_of(job: Job, rank: int) -> Samples:
+def samples_of(job: SgdJob, rank: int) -> Samples:
     """Return the samples of a rank, the same for every seed of the job."""
     draws = np.random.default_rng((_SAMPLES, rank))
     inputs = draws.normal(size=(job.samples, job.inputs)).astype(np.float32)
@@ -85,7 +86,7 @@ def samples_of(job: Job, rank: int) -> Samples:
     return inputs, (answers + _NOISE * draws.normal(size=answers.shape)).astype(np.float32)
 
 
-def _teach(job: Job, inputs: Floats) -> Floats:
+def _teach(job: SgdJob, inputs: Floats) -> Floats:
     """Return what the teacher, a small network, makes of inputs."""
     draws, teacher = np.random.default_rng(_TEACHER), replace(job, hidden=_TEACHER_UNITS)
     weights = _random_weights(teacher, draws, _TEACHER_GAIN)
@@ -93,7 +94,7 @@ def _teach(job: Job, inputs: Floats) -> Floats:
     return outputs(teacher, weights, inputs)
 
 
-def _random_weights(job: Job, draws: np.random.Generator, gain: float) -> NDArray[np.float32]:
+def _random_weights(job: SgdJob, draws: np.random.Generator, gain: float) -> NDArray[np.float32]:
     weights = np.zeros(job.weights, np.float32)
     first, _, second, _ = layers(job, weights)
     first[:] = draws.normal(size=first.shape) / np.sqrt(job.inputs)
@@ -101,7 +102,7 @@ def _random_weights(job: Job, draws: np.random.Generator, gain: float) -> NDArra
     return weights
 
 
-def batch(job: Job, rank: int, step: int) -> Samples:
+def batch(job: SgdJob, rank: int, step: int) -> Samples:
     """Return what a rank learns from in a step: its samples in the order of the job's seed, again and again."""
     inputs, targets = _in_order(job, rank)
     start = step * job.batch % job.samples
@@ -110,7 +111,7 @@ def batch(job: Job, rank: int, step: int) -> Samples:
 
 
 @lru_cache(maxsize=256)
-def _in_order(job: Job, rank: int) -> Samples:
+def _in_order(job: SgdJob, rank: int) -> Samples:
     """Return the samples of a rank in the order of the job's seed, and once more behind."""
     order = np.random.default_rng((_ORDER, job.seed, rank)).permutation(job.samples)
     inputs, targets = samples_of(job, rank)

@@ -74,6 +74,7 @@ class LocalSgd(Training):
         while self.steps < until:
             self.gradient(self.weights, self.steps, self._change)
             self.weights -= self._rate * self._change
+            # The last average may come early: without it the shared weights would lack the last steps.
             if self.steps % self.job.every == 0 or self.steps == self.job.steps:
                 self.sent[:] = self.weights
                 self._add()

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from collbench.algorithms import implementations
 from collbench.cases import Case
 from collbench.commands.step.strategies.network import batch, first_weights, gradient
-from collbench.commands.step.work import Job, job_of
+from collbench.commands.step.work import SgdJob, job_of
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers, view
 from collbench.results.facts import WeightMismatch
@@ -128,7 +128,7 @@ ROUNDING = 2.0**-24
 """The same over the largest weight, for each batch: half a unit in the last place of float32."""
 
 
-def plain_sgd(job: Job, ranks: int) -> NDArray[np.float64]:
+def plain_sgd(job: SgdJob, ranks: int) -> NDArray[np.float64]:
     """Return the weights after all steps of synchronous SGD with the batches of so many ranks, in one process."""
     weights, result = first_weights(job).astype(np.float64), np.empty(job.weights)
     for step in range(job.steps):
@@ -142,7 +142,7 @@ def plain_sgd(job: Job, ranks: int) -> NDArray[np.float64]:
 
 
 def check_weights(
-    job: Job,
+    job: SgdJob,
     kept: Sequence[Kept],
     steps: Sequence[int],
     digests: Sequence[bytes],

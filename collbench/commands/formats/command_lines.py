@@ -41,21 +41,20 @@ _ASSIGNED = re.compile(rf"(?:-[-\w]+=)?({_NAME})=(.*)", re.DOTALL)  # also behin
 
 
 def processes_started(line: str) -> int | None:
-    """Return how many processes the command of a launcher starts; None if the line is none or does not say.
-
-    Only what stands before the program counts: `-n` means something else to a benchmark.
-    """
+    """Return how many processes the command of a launcher starts; None if the line is none or does not say."""
     launcher = LAUNCHERS.search(line)
     if not launcher:
         return None
     words = line[launcher.start() :]
-    program = PROGRAM.search(words)
-    before = words[: program.start()] if program else words
     if re.search(r"\s:\s", words) or launcher[0] == "jsrun":  # several programs; sets of resources, which -n counts
         return None
-    processes = _option(before, "--?np?", "--ntasks")
+
+    # Only what stands before the program counts: `-n` means something else to a benchmark.
+    before = PROGRAM.split(words, maxsplit=1)[0]
+    if processes := _option(before, "--?np?", "--ntasks"):
+        return processes
     nodes, per_node = _option(before, "-N", "--?n?nodes"), _option(before, "--?n(?:tasks-)?per-?node", "--?ppn")
-    return processes or (nodes * per_node if nodes and per_node else None)
+    return (nodes or 0) * (per_node or 0) or None
 
 
 def _option(text: str, *names: str) -> int | None:
@@ -95,8 +94,8 @@ class Context:
         for name, pattern, words in FACTS:
             if match := pattern.search(line):
                 value = re.sub(r"/\d[^/]*", "", match.expand(words))  # without the number of the card
-                known = self.facts[name].split(", ") if name in self.facts else []
-                self.facts[name] = ", ".join(sorted({*known, value}))
+                values = {value, *self.facts.get(name, value).split(", ")}
+                self.facts[name] = ", ".join(sorted(values))
 
     def next_table(self, alike: bool) -> None:
         """Keep what NCCL logged for another table of the same command, facts only if it is of the same test."""
@@ -115,13 +114,15 @@ class Context:
             self.processes = processes_started(text)
         is_command = PROGRAM.search(text) is not None or LAUNCHERS.search(text) is not None
         relevant = _RELEVANT.search(text) is not None and not text.startswith("#")
-        if is_command and (self.used or relevant):  # a program's name alone may stand in any message above its table
+
+        # A command starts from what was exported.  A program's name alone may stand in any message above its table.
+        if is_command and (self.used or relevant):
             self.variables = dict(self._exports)
-        old = self.used
+        was_used = self.used
         if is_command:
             self._take_options(text)
             self.used = self.used and not LAUNCHERS.search(text)
-        if old and not self.used:  # another process logs anew
+        if was_used and not self.used:  # another process logs anew
             self.heeded, self.facts = {}, {}
         if relevant:
             for part in _PART.findall(text):
@@ -149,8 +150,10 @@ class Context:
         options = line[commands[0].end() :]
         per_process = (_option(options, "-t", "--nthreads") or 1) * (_option(options, "-g", "--ngpus") or 1)
         self.launched = LAUNCHERS.search(line) is not None
-        started = processes_started(line) if self.launched else int(per_process > 1)
-        self.ranks = started * per_process if started else None
+
+        # A program that nobody launched is one process; with one GPU it would be alone, and a script may launch it.
+        processes = processes_started(line) if self.launched else int(per_process > 1)
+        self.ranks = (processes or 0) * per_process or None
         said = {name: _option(options, f"-{letter}", f"--{name}") for name, (letter, _) in _MEASURING.items()}
         self.options = {name: value for name, value in said.items() if value not in (None, _MEASURING[name][1])}
         names = tuple(match[1].lower() for match in commands)
@@ -158,6 +161,7 @@ class Context:
 
 
 def _is_test(name: str) -> bool:
+    """Whether a word is a program of nccl-tests, also one of a collective that is not here."""
     return known_collective(name) is not None or (name.endswith("_perf") and NOT_HERE.search(name) is not None)
 
 
@@ -171,13 +175,13 @@ def _words(command: str) -> list[str]:
 
 def _assigned(words: list[str]) -> dict[str, str]:
     """Return the variables that words set: `NAME=VALUE`, in lists of them, or `-genv NAME VALUE`; not `NAME=$1`."""
-    found: dict[str, str] = {}
+    assigned: dict[str, str] = {}
     for at, word in enumerate(words):
         if word in ("-genv", "-env", "setenv") and len(words) > at + 2 and re.fullmatch(_NAME, words[at + 1]):
-            found[words[at + 1]] = words[at + 2]
+            assigned[words[at + 1]] = words[at + 2]
         elif at and words[at - 1] == "-c":  # of a shell
-            found |= _assigned(_words(word))
+            assigned |= _assigned(_words(word))
         else:
             matches = map(_ASSIGNED.fullmatch, re.split(rf"[,;](?={_NAME}=)", word))
-            found |= {match[1]: match[2].rstrip(",]") for match in matches if match}
-    return {name: value for name, value in found.items() if "$" not in value}
+            assigned |= {match[1]: match[2].rstrip(",]") for match in matches if match}
+    return {name: value for name, value in assigned.items() if "$" not in value}
