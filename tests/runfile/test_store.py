@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -23,6 +22,7 @@ from collbench.results.facts import Sharing
 from collbench.runfile.header import Header, SweepPart
 from collbench.runfile.schema import case_fields, sweep_part, to_line, to_result, to_sweep
 from collbench.runfile.store import FORMAT, NAME, BadRow, Reopened, TornLine, Writer, read
+from tests.commands.step.made_up_steps import STEP
 from tests.conftest import case, measurement
 from tests.test_cases import sweep
 
@@ -89,17 +89,6 @@ def through_json(result: Result) -> Result | None:
     return to_result(json.loads(json.dumps(to_line(result), allow_nan=False)))
 
 
-def test_results_read_back_as_they_were_also_by_the_name_of_the_folder(tmp_path: Path) -> None:
-    path = written(tmp_path, *RESULTS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        run = read(path)
-    assert list(run.results) == RESULTS
-    assert run.complete
-    assert run.header.topology.name == "here"
-    assert read(tmp_path).results == run.results
-
-
 def test_a_run_shows_itself_as_a_line_and_in_a_notebook_as_a_table(tmp_path: Path) -> None:
     """Whatever it holds: texts are escaped, and of many rows the first are there."""
     odd = Skipped(case("broadcast", root=1), "ring-flags", "cpu", "<script>alert(1)</script>\n")
@@ -132,7 +121,8 @@ def test_every_fact_of_a_row_survives_the_file_where_there_is_any() -> None:
 
 def test_what_was_asked_of_a_sweep_a_step_or_a_job_reads_back() -> None:
     jobs = replace(sweep(1024), works=(SgdJob(seed=1), SgdJob(seed=2, slow=((0, 2.0),))))
-    for asked in (sweep(8, 64, collective="reduce", ranks=3), jobs):
+    steps = replace(sweep(64), works=(STEP, None))
+    for asked in (sweep(8, 64, collective="reduce", ranks=3), steps, jobs):
         assert to_sweep(SweepPart.from_json(json.loads(json.dumps(sweep_part(asked).to_json())))) == asked
     for name, plain, asking, field, bad, reason in (
         ("step", Step(3, 64), Step(3, 64, mode="strong"), "mode", "loud", "step.mode"),
