@@ -187,7 +187,7 @@ class Workers:
             except OSError as error:
                 raise PlatformError(
                     f"the ranks did not start: {error}; they need a folder for temporary files "
-                    "with some room and a short path: set TMPDIR to one"
+                    "with some room: set TMPDIR to one"
                 ) from None
             undo.pop_all()
 

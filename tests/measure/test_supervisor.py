@@ -114,3 +114,12 @@ def test_a_setting_sets_empties_and_unsets_and_only_what_matters_or_was_named_is
 def test_a_supervisor_that_is_gone_before_ranks_connect_is_one_that_has_closed(tmp_path: Path) -> None:
     with pytest.raises(protocol.Closed):
         protocol.connect(tmp_path)
+    folder = tmp_path / "/".join(["x" * 60] * 3)  # longer than a socket's name may be
+    folder.mkdir(parents=True)
+    with protocol.listen(folder) as server:
+        channel = protocol.connect(folder)
+        ours = protocol.Channel(server.accept()[0])
+        ours.send({"a": 1})
+        assert channel.receive(60) == {"a": 1}
+        channel.close()
+        ours.close()
