@@ -134,7 +134,7 @@ model-report: $(VENV)/.dev
 	$(RUN)/python -m tools.model.report
 	$(RUN)/python -m tools.confusion
 
-## Fits the planner's constants and writes the tables of docs/training.md and docs/training-runs.csv: minutes.
+## Fits the planner's constants, writes docs/training-runs.csv and docs/training.md's tables: minutes.
 train-report: $(VENV)/.dev
 	$(CHECKOUT) $(RUN)/python -m tools.training.report
 

@@ -12,9 +12,10 @@ SHORTEST = 30  # characters of a clause that says enough
 PAGE = ROOT / "docs" / "files.md"
 HEAD = """# Where everything is
 
-Every module with the begin of its docstring, by package, from the bottom of the package to its top: a package imports
-only from those above it on this page, and a command (`commands/`) from no other command. `python -m tools.file_map`
-writes this page; edit the docstrings. [Architecture](architecture.md) follows `--ranks` and a measured time.
+Every module with the beginning of its docstring, by package, from the bottom of the package to its top. A package
+imports from those above it on this page (the modules of `collbench/` itself, `host/` and `present/` are one floor), and
+a command from few others (`tests/test_layers.py`); each has a `command.py`, too. `python -m tools.file_map` writes this
+page; edit the docstrings. [Architecture](architecture.md) follows `--ranks` and a measured time.
 """
 
 
@@ -35,14 +36,16 @@ def section(name: str) -> Iterator[str]:
     yield heading(name)
     inside = [module for module in modules() if module.rpartition(".")[0] == name]
     packages = [module for module in inside if modules()[module].name == "__init__.py"]
-    yield from (entry(modules()[module]) for module in inside if module not in packages)
+    for module in inside:
+        if module not in packages and not module.endswith(".command"):  # its line is the one of `--help`
+            yield entry(modules()[module])
     for package in packages:
         yield from section(package)
 
 
 def entry(path: Path) -> str:
     """A module and the first clause of its line."""
-    clause = re.split(r"(?<=\w{3})(?:[:;.] | \()", line(path))[0].rstrip(".")
+    clause = re.split(r"(?<=\w{3})(?:[:;.] )", line(path))[0].rstrip(".")
     return f"* `{path.name}`: {clause}" if len(clause) > SHORTEST else f"* `{path.name}`: {line(path).rstrip('.')}"
 
 

@@ -87,7 +87,7 @@ def test_a_run_and_a_prediction_can_be_compared_in_this_way_alone(here: Command,
     assert here("predict", "dgx-h100", *words).returncode == 0
     sockets = {"platform": "cpu", "ranks": 2, "name": "a box", "sockets": [{"name": "Xeon"}]}
     measured = [sampled(nbytes=nbytes) for nbytes in (1024, 65536)]
-    write_run(tmp_path / "mine", *measured, Failed(case(nbytes=8), "mpi", "cpu", "died"), end=False, topology=sockets)
+    write_run(tmp_path / "mine", *measured, Failed(case(nbytes=8), "mpi", "cpu", "died"), status=None, topology=sockets)
     done = here("compare", "mine", "told")
     assert done.returncode == 0, done.stderr
     assert re.search(r"^mine +measured: a box$", done.stdout, re.MULTILINE)
