@@ -56,7 +56,7 @@ def module_of(name: str) -> str | None:
 
 @cache
 def graph() -> Graph:
-    """By module, the modules of ours that it imports; the package's own door hands on what `api` has, and has none."""
+    """By module, the modules of ours that it imports; the package itself, which imports on demand, has none."""
     return {
         name: {target for word in imports(tree(path)) if (target := module_of(word))} - {name}
         for name, path in modules().items()

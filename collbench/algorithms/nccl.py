@@ -1,7 +1,8 @@
 """`nccl`: NVIDIA's library, through CuPy.
 
-One thread drives all ranks, so an operation is one group with every rank's calls, or one after another.  What NCCL has
-no call for is made of its sends and receives, as nccl-tests does.  It has no barrier: programs all-reduce one element.
+Here are the calls of a rank (ncclAllReduce, ncclSend, ...); platforms/gpu/nccl.py launches them in groups.  One thread
+drives all ranks, so an operation is one group with every rank's calls, or one group after another.  What NCCL has no
+call for is made of its sends and receives, as nccl-tests does.  It has no barrier: programs all-reduce one element.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -211,12 +211,12 @@ def compare(
         rows = [Row(pair.base, pair.new, *pair.seconds, same, Verdict.SAME) for pair in pairs]
         remarks = ["BASE and NEW hold the same times: they are one run"]
     else:
-        known, remarks = _estimates(pairs, max(1, base.header.sweep.starts) if halves else 0, assume)
+        ratios, remarks = _estimates(pairs, max(1, base.header.sweep.starts) if halves else 0, assume)
         for word, run in (("BASE", base), ("NEW", new)):
             if scattered := scatter_in_words(run.cases):
                 remarks.append(f"{word} has {scattered}: the medians are compared")
-        rows, wholes = _judged_rows(pairs, known, margin, confidence)
-        outliers = {id(pair.base) for pair, estimate in known.items() if estimate.outlier}
+        rows, wholes = _judged_rows(pairs, ratios, margin, confidence)
+        outliers = {id(pair.base) for pair, ratio in ratios.items() if ratio.outlier}
         remarks += _standing_out(row for row in rows if id(row.base) in outliers)
         reasons = Counter(row.remark for row in rows if row.verdict is Verdict.UNKNOWN)
         remarks += [f"unknown rows ({count}): {why}" for why, count in reasons.items()]
@@ -248,30 +248,30 @@ def _pairs(base: Run, new: Run, selected: Selected) -> list[Pair]:
 
 # What is known of each ratio.
 
-Known = dict[Pair, LogRatio]
+Ratios = dict[Pair, LogRatio]
 
 
-def _estimates(pairs: Sequence[Pair], starts: int, assume: float | None) -> tuple[Known, list[str]]:
+def _estimates(pairs: Sequence[Pair], starts: int, assume: float | None) -> tuple[Ratios, list[str]]:
     """Return what is known of the ratios, and remarks on how; nothing of a pair whose cores were moved.
 
     `starts` are those of an interleaved run's ranks; 0 for runs that were measured one after the other.
     """
     still = [pair for pair in pairs if starts or not pair.moved]
-    known, remarks = _from_samples([pair for pair in still if pair.sampled], starts)
-    rest = [pair for pair in still if pair not in known]
+    ratios, remarks = _from_samples([pair for pair in still if pair.sampled], starts)
+    rest = [pair for pair in still if pair not in ratios]
     means = [pair for pair in rest if pair.has_means]
     if rest and assume is not None:
         error = assume * math.sqrt(2)
-        known |= {pair: LogRatio(pair.log, error, error, _SURE) for pair in rest}
+        ratios |= {pair: LogRatio(pair.log, error, error, _SURE) for pair in rest}
         remarks.append(f"rows without samples ({len(rest)}): intervals come from --assume, {assume:.1%} of each time")
     elif means:
         of_means = _from_means(means)
-        known |= of_means
+        ratios |= of_means
         remarks.append(_without_samples(list(of_means.values())))
-    return _with_outliers(pairs, known), remarks
+    return _with_outliers(pairs, ratios), remarks
 
 
-def _from_samples(sampled: Sequence[Pair], starts: int) -> tuple[Known, list[str]]:
+def _from_samples(sampled: Sequence[Pair], starts: int) -> tuple[Ratios, list[str]]:
     matching = [pair.matching_rounds for pair in sampled]
     if starts and matching and all(matching):
         rounds = [bootstrap.paired(*both, starts) for both in matching if both]
@@ -285,22 +285,22 @@ def _from_samples(sampled: Sequence[Pair], starts: int) -> tuple[Known, list[str
         estimates = _separate(sampled, _FELT * max(0.0, abs(math.log(barriers)) - _SAME_PLACE))
         extra = bootstrap.scatter(_by_size(zip(sampled, estimates, strict=True)))
         remarks = list(_unlike_machines(barriers, extra.everywhere[0]))
-    known = {}
+    ratios = {}
     for pair, estimate in zip(sampled, estimates, strict=True):
         here = extra.at(pair.nbytes)
-        known[pair] = replace(estimate, scatter=here, near=here)
-    return known, remarks
+        ratios[pair] = replace(estimate, scatter=here, near=here)
+    return ratios, remarks
 
 
-def _from_means(means: Sequence[Pair]) -> Known:
+def _from_means(means: Sequence[Pair]) -> Ratios:
     scatter = bootstrap.of_means(_by_size((pair, pair.log) for pair in means))
     spreads = bootstrap.start_spreads([(pair.curve, pair.rounds) for pair in means], replace(PUBLISHED, freedom=0))
-    known = {}
+    ratios = {}
     for pair, spread in zip(means, spreads, strict=True):
         repeats = len(pair.base.round_times), len(pair.new.round_times)
         estimate = bootstrap.between_repeats(pair.log, repeats, spread)
-        known[pair] = replace(estimate, scatter=scatter.at(pair.nbytes), near=scatter.near[pair.nbytes])
-    return known
+        ratios[pair] = replace(estimate, scatter=scatter.at(pair.nbytes), near=scatter.near[pair.nbytes])
+    return ratios
 
 
 def _separate(pairs: Sequence[Pair], moved: float) -> list[LogRatio]:
@@ -320,15 +320,15 @@ def _separate(pairs: Sequence[Pair], moved: float) -> list[LogRatio]:
     return estimates
 
 
-def _with_outliers(pairs: Sequence[Pair], known: Known) -> Known:
+def _with_outliers(pairs: Sequence[Pair], ratios: Ratios) -> Ratios:
     """Return the estimates with a mark at each size that changed by itself, or is known far less than the others."""
     marked = {}
-    for curve in by_key((pair for pair in pairs if pair in known), lambda pair: pair.curve).values():
-        far = bootstrap.outliers(sorted((pair.nbytes, known[pair].log) for pair in curve))
-        rough = max(bootstrap.STANDS_OUT, bootstrap.FAR_OUT * median(known[pair].error for pair in curve))
+    for curve in by_key((pair for pair in pairs if pair in ratios), lambda pair: pair.curve).values():
+        far = bootstrap.outliers(sorted((pair.nbytes, ratios[pair].log) for pair in curve))
+        rough = max(bootstrap.STANDS_OUT, bootstrap.FAR_OUT * median(ratios[pair].error for pair in curve))
         for pair in curve:
-            apart = pair.nbytes in far or known[pair].error > rough
-            marked[pair] = replace(known[pair], outlier=apart)
+            apart = pair.nbytes in far or ratios[pair].error > rough
+            marked[pair] = replace(ratios[pair], outlier=apart)
     return marked
 
 
@@ -348,17 +348,17 @@ def _by_size(values: Iterable[tuple[Pair, T]]) -> list[list[tuple[int, T]]]:
 
 
 def _judged_rows(
-    pairs: Sequence[Pair], known: Known, margin: float, confidence: float
+    pairs: Sequence[Pair], ratios: Ratios, margin: float, confidence: float
 ) -> tuple[list[Row], list[Together]]:
     every = Counter(pair.curve for pair in pairs)
-    telling = by_key((pair for pair in pairs if pair in known and not known[pair].outlier), lambda pair: pair.curve)
+    telling = by_key((pair for pair in pairs if pair in ratios and not ratios[pair].outlier), lambda pair: pair.curve)
     curves = {curve: members for curve, members in telling.items() if len(members) >= FEWEST_SIZES}
 
     # Bonferroni: each interval may fail so rarely that all of them hold together.
-    single = 1 - (1 - confidence) / max(1, len(known) + len(curves))
+    single = 1 - (1 - confidence) / max(1, len(ratios) + len(curves))
     rows = {}
     for pair in pairs:
-        estimate = known.get(pair)
+        estimate = ratios.get(pair)
         if estimate:
             alone = estimate.estimate(2 * confidence - 1, *estimate.near)
             rows[pair] = judged(pair, estimate.estimate(single, *estimate.scatter), alone, margin)
@@ -366,10 +366,12 @@ def _judged_rows(
             rows[pair] = _unknown(pair, _why_unknown(pair))
     wholes = []
     for curve, members in curves.items():
-        ratio = mean_ratio([known[pair] for pair in members], single)
+        ratio = mean_ratio([ratios[pair] for pair in members], single)
         # Rows that all agree are not contradicted by their mean, however unequal they are.
-        said = {rows[pair].verdict for pair in members}
-        whole = said.pop() if said in ({Verdict.SLOWER}, {Verdict.FASTER}) else verdict(ratio, margin)
+        verdicts = {rows[pair].verdict for pair in members}
+        whole = verdict(ratio, margin)
+        if verdicts in ({Verdict.SLOWER}, {Verdict.FASTER}):
+            whole = verdicts.pop()
         if ratio.high <= _WIDEST * ratio.low:
             wholes.append(Together(*curve, len(members), ratio, whole, every[curve]))
     return list(rows.values()), wholes
@@ -394,18 +396,18 @@ def mean_ratio(curve: Sequence[LogRatio], confidence: float) -> Estimate:
     It is as sure as the rows' own errors make it; a change that is larger at some sizes than at others is no error.
     """
     centre = fmean(estimate.log for estimate in curve)
-    reaches, own, shared = [], [], []
+    reaches, unshared, shared = [], [], []
     for estimate in curve:
         _, low, high = estimate.estimate(confidence, *estimate.scatter)
         reach = math.log(high / low) / 2 - estimate.moved
         error = math.hypot(estimate.error, estimate.scatter[0])
         reaches.append(reach)
         shared.append(reach * estimate.shared / error if error else 0.0)
-        own.append(reach**2 - shared[-1] ** 2)
+        unshared.append(reach**2 - shared[-1] ** 2)
 
     # What the start of the ranks did to all sizes alike does not become less by their number.  The rest does, though it
     # is alike from size to size as well.  All intervals hold at once, so the mean is within the mean of their ends.
-    averaged = math.hypot(fmean(shared), math.sqrt(max(0.0, fmean(own)) * _ALIKE / len(curve)))
+    averaged = math.hypot(fmean(shared), math.sqrt(max(0.0, fmean(unshared)) * _ALIKE / len(curve)))
     reach = min(fmean(reaches), averaged) + fmean(estimate.moved for estimate in curve)
     return Estimate(*(math.exp(centre + end) for end in (0, -reach, reach)))
 
@@ -425,8 +427,8 @@ def _why_unknown(pair: Pair) -> str:
             f"cores), and nothing can be said; measure again, or in turn ({_IN_TURN})"
         )
     if len(pair.statistics) > 1:
-        one, other = pair.statistics
-        return f"a {one} and a {other} are no pair; give logs of one statistic, or {_STATE}"
+        first, second = pair.statistics
+        return f"a {first} and a {second} are no pair; give logs of one statistic, or {_STATE}"
     return f"fewer than {FEWEST} samples; measure more, or {_STATE}"
 
 

@@ -172,8 +172,8 @@ def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like
     """
     same = {}
     for row in timed(results):
-        known = family(row.implementation) in libraries and row.case == like.case
-        if known and isinstance(row, Prediction) == isinstance(like, Prediction):
+        of_library = family(row.implementation) in libraries and row.case == like.case
+        if of_library and isinstance(row, Prediction) == isinstance(like, Prediction):
             same[row.implementation] = row
     return min(same.values(), key=lambda row: (libraries.index(family(row.implementation)), row.typical), default=None)
 
@@ -184,9 +184,11 @@ def handicaps(results: Iterable[Result | Timed]) -> list[str]:
     for row in results:
         library = find(row.implementation)
         if row.note.shared and library and library.shared_without:
-            words = f"where ranks share a GPU, {row.implementation} runs without {library.shared_without}"
+            line = f"where ranks share a GPU, {row.implementation} runs without {library.shared_without}"
             settings = [remark for remark in row.note.remarks if remark not in row.note.brief.remarks]
-            lines.append(f"{words}, with {', '.join(settings)}" if settings else words)
+            if settings:
+                line += f", with {', '.join(settings)}"
+            lines.append(line)
     return list(dict.fromkeys(lines))
 
 
@@ -230,13 +232,13 @@ def in_words(contest: Contest) -> str:
         ((before, after),) = contest.crossovers
         at_one_place = all(point.sign or before < point.nbytes < after for point in contest.points)
     outcome = _outcome(contest, first.sign, last.sign, at_one_place)
-    words = f"{contest.challenger} {outcome}: {', '.join(map(str, named))}"
+    sentence = f"{contest.challenger} {outcome}: {', '.join(map(str, named))}"
     if contest.expected:
         where, what = _sizes(contest, lambda point: not point.apart), "the bands overlap"
     else:
         where = "" if at_one_place else _sizes(contest, lambda point: not point.sign)
         what = "not distinguishable"
-    return f"{words}; {what} at {where}" if where else words
+    return f"{sentence}; {what} at {where}" if where else sentence
 
 
 def _outcome(contest: Contest, first: int, last: int, at_one_place: bool) -> str:
@@ -327,12 +329,14 @@ def fastest_in_words(ranges: Sequence[Range], expected: bool) -> str:
     # Neighbours are joined as long as somebody is fastest, or level with it, in all of them.
     joined: list[Range] = []
     for part in ranges:
-        common = tuple(name for name in joined[-1].names if name in part.names) if joined else ()
+        common: tuple[str, ...] = ()
+        if joined:
+            common = tuple(name for name in joined[-1].names if name in part.names)
         if common:
             joined[-1] = Range(joined[-1].first, part.last, common)
         else:
             joined.append(part)
-    words = f"{'likely ' if expected else ''}fastest: {'; '.join(map(str, joined))}"
+    sentence = f"{'likely ' if expected else ''}fastest: {'; '.join(map(str, joined))}"
 
     def has_others(part: Range) -> bool:
         names = next(whole.names for whole in joined if part.last <= whole.last)
@@ -343,4 +347,4 @@ def fastest_in_words(ranges: Sequence[Range], expected: bool) -> str:
         members = list(group)
         if others:
             level.append(format_span(members[0].first, members[-1].last))
-    return f"{words}; others may be as fast at {', '.join(level)}" if level else words
+    return f"{sentence}; others may be as fast at {', '.join(level)}" if level else sentence

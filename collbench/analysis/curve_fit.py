@@ -200,12 +200,12 @@ def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
 
 def _in_pieces(sizes: Floats, seconds: Floats, samples: list[Floats], why: str) -> CurveFit:
     """Fit the fewest pieces within a standard error of the least error of sizes left out (Breiman et al., 1984)."""
-    # All that one of two sizes tells of the other is that it takes as long.
+    # With two sizes, each predicts the other by its own time.
     left_out = np.log(seconds / seconds[::-1])[:, None]
     if len(sizes) > 2:
         left_out = np.array([_left_out_of_pieces(sizes, seconds, out) for out in range(len(sizes))])
 
-    # Of the errors by the number of pieces, the first that is not surely above the least.
+    # The fewest pieces whose error is within one standard error of the least.
     off = np.abs(left_out)
     best = off[:, off.mean(axis=0).argmin()]
     number = int(np.argmax(off.mean(axis=0) <= best.mean() + best.std() / math.sqrt(len(sizes))))

@@ -4,9 +4,9 @@ The verdict.  The model's errors at neighbouring sizes go together (model/error_
 judged as a whole: the mean of the logarithms of measured over expected times, with more weight on sizes that the model
 knows better, in standard deviations of that mean between machines that no fit has seen.
 
-The reasons.  Bayes' rule over the hypotheses and "something else", which may do anything to times: what is likelier
-than that is a reason.  A likelihood has the model's own errors, as they go together on the machine that a hypothesis
-describes, and counts facts of the header.
+The reasons.  hypotheses.toml lists everything that a diagnosis may name.  Bayes' rule over these hypotheses and
+"something else", which may do anything to times: what is likelier than that is a reason.  A likelihood has the model's
+own errors, as they go together on the machine that a hypothesis describes, and counts facts of the header.
 
 Without a model of the machine, `curve_remarks` says what a curve shows by itself: sizes out of line, noise, ranks
 without a core.

@@ -34,8 +34,8 @@ class Hypothesis:
         """Yield which facts (name and value) speak for or against the hypothesis, in words, and by how much."""
         for name, value in facts:
             # Definitions by collective: NCCL_ALGO=ring;allreduce:tree
-            own = re.search(rf"\b{collective}:([^;]*)", value, re.IGNORECASE)
-            definition = own[1] if own else OTHERS.sub("", value)
+            specific = re.search(rf"\b{collective}:([^;]*)", value, re.IGNORECASE)
+            definition = specific[1] if specific else OTHERS.sub("", value)
             for sign, values, ratio in self.signs:
                 if sign == name and re.fullmatch(values, definition, re.IGNORECASE):
                     yield {"caveat": value}.get(name, f"{name}={value}"), ratio

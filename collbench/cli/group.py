@@ -1,4 +1,4 @@
-"""The group of all commands: a file in a folder of `commands/` that defines `command` is one, imported when called.
+"""All commands: each file in a folder of `commands/` that defines `command`; imported when called.
 
 `command.py` has the name of its folder, any other file its own.  A file that defines SUFFIX makes a command for every
 name that ends so.  The first line of a file's docstring is the command's line in `collbench --help`, which reads the

@@ -201,13 +201,14 @@ class Interleaving(Ranks):
         for case, arm in zip(cases, self.arms, strict=True):
             so_far.append(ArmResults(case, self.platform, arm.sweep.implementations))
 
-        # Work is as long as a user likes: then no round but the first two ends after twice the budgets of all arms.
+        # A work item may last any time: after the second round, start none that would end beyond twice the budgets.
         last = time.monotonic()
         end = last + 2 * sum(sampling.budget for sampling in samplings) if cases[0].work else math.inf
         for number, turns in enumerate(order(len(parts[0]), len(parts))):
             before, last = last, time.monotonic()
 
-            # Only an even number of rounds is fair to all; two more take twice the last one, without a first's trials.
+            # Stop only after an even number of rounds, so that each arm went first equally often.  Two more would take
+            # about twice as long as the last one.
             if samplings[0].iters is None and number and not number % 2:
                 spent = [results.spent() / sampling.budget for results, sampling in zip(so_far, samplings, strict=True)]
                 if last + 2 * (last - before) > end or (number >= LEAST and min(spent) >= 1):

@@ -1,4 +1,4 @@
-"""Starts the ranks, sends them one case after another, and outlives whatever happens to them.
+"""Starts the ranks, sends them one case after another, ends those that hang, and starts fresh ones.
 
 A rank that dies, hangs or wedges its device costs one implementation of one case a `failed` row; fresh ranks go on.
 The supervisor itself never touches MPI or CUDA, so nothing can wedge it.

@@ -1,4 +1,4 @@
-"""How figures look, and how they are written: colours, markers, sizes for a screen, a paper and a slide; files.
+"""How figures look (LOOKS: a line's colour and marker; STYLES: sizes for screen, paper, slide) and are written.
 
 The look of another implementation is a row in LOOKS, another plot style a row in STYLES.  Letters are DejaVu Sans,
 which Matplotlib brings along, so the same runs give the same bytes on every machine.  Most colours are Okabe and

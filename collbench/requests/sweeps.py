@@ -92,7 +92,7 @@ class SweepRequest(Request):
         int | None,
         Opt(
             "--starts",
-            "Start the ranks so often, so that ± covers how starts differ.",
+            "Start the ranks N times, so that ± includes differences between starts.",
             "3 where that is quick, else 1",
             metavar="N",
             least=1,
@@ -200,10 +200,10 @@ class PredictRequest(Request):
     _: KW_ONLY
     impl: words.Impls = "library"
     nodes: words.Nodes = None
-    ranks: words.Ranks = None
+    ranks: words.RanksOfSystem = None
     ranks_per_node: words.RanksOfNode = None
     minbytes: words.Smallest = 8
-    maxbytes: words.Largest = None
+    maxbytes: words.LargestPredicted = None
     stepfactor: words.Factor = 4.0
     stepbytes: words.SizeStep = None
     datatype: words.Datatypes = "float"

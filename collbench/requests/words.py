@@ -45,6 +45,7 @@ Impls = Annotated[
     ),
 ]
 Ranks = Annotated[int | None, _Count("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 2 on a CPU")]
+RanksOfSystem = Annotated[int | None, _Count("-g --ranks --ngpus", "Number of ranks.", "all GPUs of the system")]
 Nodes = Annotated[int | None, _Count("--nodes", "Nodes of a described system.", "as it says, mostly 1")]
 RanksOfNode = Annotated[
     int | None, _Count("--ranks-per-node", "GPUs to use of each node of a described system.", "all")
@@ -53,6 +54,7 @@ Smallest = Annotated[Size, Opt("-b --minbytes", "Smallest message.", unit=SIZE, 
 Largest = Annotated[
     Size | None, Opt("-e --maxbytes", "Largest message.", "what memory allows up to 128M; predicted, 8G", unit=SIZE)
 ]
+LargestPredicted = Annotated[Size | None, Opt("-e --maxbytes", "Largest message.", "8G", unit=SIZE)]
 Factor = Annotated[float, Opt("-f --stepfactor", "Factor between sizes.")]
 SizeStep = Annotated[
     Size | None, Opt("-i --stepbytes", "Bytes between sizes, instead of a factor.", unit=SIZE, least=1)

@@ -141,7 +141,10 @@ class Timed(CaseResult, frozen=True):
 
     @property
     def busbw(self) -> float:
-        """Bytes per second that each link would carry in an ideal algorithm (nccl-tests doc/PERFORMANCE.md)."""
+        """Bus bandwidth: bytes per second that each link would carry in an ideal algorithm.
+
+        It is algbw times the collective's `bus_factor` (collectives.py), as in nccl-tests (doc/PERFORMANCE.md).
+        """
         return self.algbw * self.case.collective.bus_factor(self.case.ranks)
 
 

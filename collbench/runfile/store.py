@@ -45,6 +45,7 @@ class Run(Shown):
     complete: bool  # whether the end was written
     status: int | None = None  # exit status of the command, if it was
     left_out: tuple[str, ...] = ()  # line and reason of rows that are no results
+    unknown_kinds: tuple[str, ...] = ()  # of rows that no command here reads
 
     def __repr__(self) -> str:
         name = self.header.topology.name or "unnamed topology"
@@ -109,6 +110,9 @@ def why_none(runs: Sequence[Run]) -> str:
     outcomes: set[Outcome] = set()
     for run in runs:
         outcomes |= {result.outcome for result in run.results}
+    unknown = {kind: None for run in runs for kind in run.unknown_kinds}
+    if not outcomes and unknown:
+        return f"{names}: no results that are known here; its rows are of the kind {', '.join(unknown)}"
     if not outcomes:
         return f"{names}: no results"
     if Outcome.PREDICTED in outcomes and outcomes <= {Outcome.PREDICTED, Outcome.SKIPPED}:
@@ -314,12 +318,16 @@ def read(path: Path) -> Run:
     header, version = parse_header(file, lines)
     results: list[Result] = []
     left_out: list[str] = []
+    unknown: dict[str, None] = {}  # kinds of rows, in their order
     last: dict[str, Any] = {}
     for number, line in lines:
         try:
             last = sanitize.parse_object(line)
-            if result := to_result(_of_today(last, version)):
+            result = to_result(_of_today(last, version))
+            if result:
                 results.append(result)
+            elif isinstance(last.get("kind"), str) and last["kind"] != "end":
+                unknown[sanitize.text(last["kind"])] = None
         except ValueError as error:
             if line.endswith(b"\n"):
                 left_out.append(f"{number}: {sanitize.message(str(error))}")
@@ -335,7 +343,7 @@ def read(path: Path) -> Run:
         _warn(f"{file}: and without {more} rows more", BadRow)
     complete, status = last.get("kind") == "end", last.get("status")
     status = status if complete and type(status) is int else None
-    return Run(file, header, tuple(results), complete, status, tuple(left_out))
+    return Run(file, header, tuple(results), complete, status, tuple(left_out), tuple(unknown))
 
 
 def _warn(text: str, category: type[Notice]) -> None:

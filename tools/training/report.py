@@ -1,7 +1,8 @@
 """`make train-report`: fits the planner's constants, leaves tables out, and writes what is left into docs/training.md.
 
-It prints the constants that belong into collbench/planner/constants.py, and errors of three kinds side by side: with
-the shipped constants and no anchor, with constants fitted without the table, and with one step of the table as anchor.
+It prints the constants that belong into collbench/commands/train/rates.toml, and errors of three kinds side by side:
+with the shipped constants and no anchor, with constants fitted without the table, and with one step of the table as
+anchor.
 """
 
 import csv

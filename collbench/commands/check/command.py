@@ -39,7 +39,8 @@ _OPTIONS = [
     RENDEZVOUS_FOLDER,
     option(
         "--exit exits",
-        "Whom the exit status is for: plain 0 (OK, WARN), 3 FAIL, 4 UNKNOWN; nagios 0, 1, 2, 3; npd 0, 0, 1, 2.",
+        "Whom the exit status is for; in the order OK, WARN, FAIL, UNKNOWN: plain 0, 0, 3, 4; nagios 0, 1, 2, 3; "
+        "npd 0, 0, 1, 2.",
         type=click.Choice(list(verdicts.EXITS)),
         default="plain",
         show_default=True,

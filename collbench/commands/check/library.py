@@ -87,9 +87,10 @@ class CheckRequest(Request):
         float | str | None,
         Opt("--slower", "How much slower than expected is too slow.", "10%, on a CPU 20%", unit=SHARE, above=0),
     ] = None
-    budget: Annotated[Time, Opt("--budget", "Time after which no more rounds begin; three do.", unit=TIME, above=0)] = (
-        "60s"
-    )
+    budget: Annotated[
+        Time,
+        Opt("--budget", "No new round begins that would end after this time; three always do.", unit=TIME, above=0),
+    ] = "60s"
     out: Out = None
 
     def __post_init__(self) -> None:
@@ -105,7 +106,7 @@ class CheckRequest(Request):
 
     @property
     def seconds(self) -> float:
-        """Seconds after which no further round begins."""
+        """Seconds within which further rounds should end."""
         return parse_duration(self.budget, "--budget")
 
     @property
@@ -156,7 +157,10 @@ def check(request: CheckRequest) -> CheckResult | None:
 
 
 def default_implementations(op: Names) -> str:
-    """Return the library on GPUs; on a CPU `auto`, of which it is known what it should take, where it does the job."""
+    """Return what is measured by default: on GPUs the library, on a CPU `auto` if it supports the collectives.
+
+    The expected time of `auto` is known there.  If it lacks one of them, the library is measured too.
+    """
     library = ",".join(name for name in libraries() if on_auto() in implementations()[name].platforms)
     if on_auto() != "cpu":
         return library

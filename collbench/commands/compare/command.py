@@ -84,7 +84,7 @@ _OPTIONS = [
 def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
     """Compare each NEW run with BASE: the ratio of times of every case that both hold, with an interval and a verdict.
 
-    BASE and NEW are run files or the folders that hold them.  With --against all runs given are NEW.
+    BASE and NEW are run files or the folders that hold them.  With --against, every run given is a NEW.
 
     Runs of different machines, predicted ones too, are also held against each other as interconnects: who is fastest at
     which sizes.
@@ -165,8 +165,8 @@ def legend(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 def _head(comparison: Comparison) -> Iterator[str]:
     """Yield the two runs, and what differs between them besides times."""
-    for word, run in _named(comparison):
-        yield ", ".join(filter(None, [f"{word:<4}  {run.path}", printable(run.header.started), run.cut_off]))
+    for name, run in _named(comparison):
+        yield ", ".join(filter(None, [f"{name:<4}  {run.path}", printable(run.header.started), run.cut_off]))
     for name, base, new in comparison.differences[:_DIFFERENCES]:
         yield f"differs: {name}: {base or EMPTY} -> {new or EMPTY}"
     if len(comparison.differences) > _DIFFERENCES:
@@ -188,7 +188,8 @@ def _tail(comparison: Comparison) -> Iterator[str]:
         yield from ("", "not compared")
         regressions_first = sorted(comparison.unmatched, key=lambda row: not row.regression)
         for row in regressions_first[:_UNMATCHED]:
-            yield f"  {gate.name(row)}: {gate.message(row)}" + (" (a regression)" if row.regression else "")
+            remark = " (a regression)" if row.regression else ""
+            yield f"  {gate.name(row)}: {gate.message(row)}{remark}"
         if len(regressions_first) > _UNMATCHED:
             yield f"  {len(regressions_first) - _UNMATCHED} more (--json has all)"
     yield from ("", f"rows: {comparison.counts}")

@@ -52,19 +52,19 @@ def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    every = []
+    kinds = []
     for comparison in comparisons:
         for rows in by_key(comparison.rows, lambda row: row.case.kind).values():
-            every.append((comparison, sorted(rows, key=lambda row: row.case.nbytes)))
-    if not every:
+            kinds.append((comparison, sorted(rows, key=lambda row: row.case.nbytes)))
+    if not kinds:
         return None
-    panels = every[:TOLD_APART]
+    panels = kinds[:TOLD_APART]
     columns = min(3, len(panels))
     chosen = looks(row.base.implementation for _, rows in panels for row in rows)
     drawn = new_figure(SCREEN.width(columns), 4.6 * math.ceil(len(panels) / columns))
     for axes, (comparison, rows) in zip(panel_grid(drawn, len(panels), columns), panels, strict=True):
         _panel(axes, comparison, rows, chosen)
-    cut = f" (the first {TOLD_APART} of {len(every)} kinds of cases)" if len(every) > TOLD_APART else ""
+    cut = f" (the first {TOLD_APART} of {len(kinds)} kinds of cases)" if len(kinds) > TOLD_APART else ""
     heading(drawn, f"Time NEW/BASE: above 1 is slower{cut}")
     handles: list[Line2D | Patch] = [Line2D([], [], label=name, **look._asdict()) for name, look in chosen.items()]
     handles.append(Patch(color=LEVEL, alpha=0.3, linewidth=0, label=f"within {100 * comparisons[0].margin:.3g} %"))
@@ -77,9 +77,9 @@ def _panel(axes: Axes, comparison: Comparison, rows: Sequence[Row], chosen: dict
     names = [name for name in chosen if name in drawn]
     axes.axhspan(1 / (1 + comparison.margin), 1 + comparison.margin, color=LEVEL, alpha=0.18, linewidth=0)
     axes.axhline(1, color=GREY, linewidth=1)
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         # Points of one size stand next to each other, so that their intervals do not cover each other.
-        aside = 2 ** (0.5 * (place - (len(names) - 1) / 2) / len(names))
+        aside = 2 ** (0.5 * (index - (len(names) - 1) / 2) / len(names))
         _line(axes, [row for row in rows if row.base.implementation == name], chosen[name], aside)
     _axes(axes, rows, comparison.margin)
     axes.set_title(f"{rows[0].base.case.title}\n{_origin(comparison.new.path)} against {_origin(comparison.base.path)}")

@@ -6,7 +6,7 @@ For example:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,7 @@ import click
 
 from collbench.analysis import gate, roofline
 from collbench.analysis.diagnose import Diagnosis, curve_remarks, settings
-from collbench.analysis.verdict import FAR, Correctness, Health, but_for, listed
+from collbench.analysis.verdict import FAR, Correctness, Exceptional, Health, but_for, listed
 from collbench.cli.options import RUN, STANDARD, json_option, option, options_of, print_answer
 from collbench.commands.diagnose.library import Diagnosed, DiagnoseRequest, diagnose
 from collbench.present.columns import Column
@@ -40,8 +40,8 @@ def command(run: Path, on: str | None, nodes: int | None, as_json: Path | None, 
     """Hold each curve of a run against what the model expects: as expected, slow, faster than modelled, or unknown.
 
     RUN is a run file or the folder that holds it.  Rows that are wrong or failed come first: with one, no curve is as
-    expected.  Where a curve is slow, the likely reasons follow, best explained first: each is the machine with
-    something changed, and said is how well its times fit.
+    expected.  Where a curve is slow, the likely reasons follow, best explained first.  Each reason is a changed
+    machine; the line says how well its times fit.
     """
     diagnosed = diagnose(run, on, nodes=nodes)
     print_answer(lambda: _show(diagnosed), as_json, _document(diagnosed))
@@ -63,33 +63,40 @@ def _show(diagnosed: Diagnosed) -> None:
 def _answer(diagnosed: Diagnosed) -> str:
     """Return one line: whether the run is as fast as expected, by how much it is off, and the likely reason."""
     curves = diagnosed.diagnoses
-    verdicts = Counter(curve.verdict.value for curve in curves)
     far = sorted(chain.from_iterable(curve.exceptions for curve in curves), key=lambda size: -size.ratio)
     sizes = sum(len(curve.measured) for curve in curves)
-    words = [diagnosed.verdict.value]
-    if len(verdicts) > 1:
-        words.append(f"curves: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.most_common())}")
-    alike = [curve for curve in curves if curve.verdict is diagnosed.verdict]
+    parts = _verdict(diagnosed, far, sizes)
+    if far and diagnosed.verdict is not Health.AS_EXPECTED:
+        parts.append(f"far above their bands are {listed(far, sizes)}")
+    if any(system is None for _, system in diagnosed.curves):
+        parts.append(diagnosed.facts.no_system)
+    return f"answer: {'; '.join(filter(None, parts))}"
 
+
+def _verdict(diagnosed: Diagnosed, far: Sequence[Exceptional], sizes: int) -> list[str]:
+    """Return the verdict on the run and what supports it; `far` are the exceptions among all `sizes`."""
     # What is wrong comes before what is slow, and what is slow before what is not known.
-    if diagnosed.verdict is Health.WRONG:
-        missing = len(diagnosed.correctness.faults) + diagnosed.correctness.untried
-        words = [f"results are wrong or missing in {missing} of {counted(diagnosed.correctness.total, 'row')}"]
-    elif diagnosed.verdict is Health.AS_EXPECTED:
-        words[0] += but_for(far, sizes)
-        words.append(f"{'the others ' if far else ''}{_span(alike)} the expected times")
-    elif diagnosed.verdict in (Health.SLOW, Health.FASTER):
+    verdict, correctness = diagnosed.verdict, diagnosed.correctness
+    if verdict is Health.WRONG:
+        missing = len(correctness.faults) + correctness.untried
+        return [f"results are wrong or missing in {missing} of {counted(correctness.total, 'row')}"]
+    as_expected = verdict is Health.AS_EXPECTED
+    parts = [f"{verdict.value}{but_for(far, sizes)}" if as_expected else verdict.value]
+    counts = Counter(curve.verdict.value for curve in diagnosed.diagnoses)
+    if len(counts) > 1:
+        parts.append(f"curves: {', '.join(f'{count} {name}' for name, count in counts.most_common())}")
+    alike = [curve for curve in diagnosed.diagnoses if curve.verdict is verdict]
+    if as_expected:
+        parts.append(f"{'the others ' if far else ''}{_span(alike)} the expected times")
+    elif verdict in (Health.SLOW, Health.FASTER):
         # The curve that is farthest off speaks for the others.
         farthest = max(alike, key=lambda curve: curve.off)
-        words.append(f"{farthest.measured[0].case.title}, {farthest.implementation}: {farthest.remark}")
-        words += [f"likely: {', or '.join(farthest.likeliest)}"] if farthest.reasons else []
+        parts.append(f"{farthest.measured[0].case.title}, {farthest.implementation}: {farthest.remark}")
+        if farthest.reasons:
+            parts.append(f"likely: {', or '.join(farthest.likeliest)}")
     elif all(system for _, system in diagnosed.curves):
-        words.append(alike[0].remark)
-    if far and diagnosed.verdict is not Health.AS_EXPECTED:
-        words.append(f"far above their bands are {listed(far, sizes)}")
-    if any(system is None for _, system in diagnosed.curves):
-        words.append(diagnosed.facts.no_system)
-    return f"answer: {'; '.join(filter(None, words))}"
+        parts.append(alike[0].remark)
+    return parts
 
 
 def _span(curves: Iterable[Diagnosis]) -> str:

@@ -56,18 +56,19 @@ def command(context: click.Context) -> None:
 @command.command("list")
 def list_exercises() -> None:
     """List the exercises, and which of them are started or solved here."""
-    known = records.notes()
+    notes = records.notes()
     click.echo(_LIST.heading())
     following = 1
     for exercise in records.exercises():
-        facts = known.get(exercise.name, {})
+        facts = notes.get(exercise.name, {})
         solved = "solved" in facts
-        following = exercise.number + 1 if solved and following == exercise.number else following
+        if solved and exercise.number == following:
+            following += 1
         state = "solved" if solved else "started" if facts else ""
         row = _LIST.row((exercise, state, facts.get("folder", "")))
         click.echo(_style(row, "green") if solved else row)
     if following <= len(records.exercises()):
-        verb = "check" if records.exercises()[following - 1].name in known else "start"
+        verb = "check" if records.exercises()[following - 1].name in notes else "start"
         click.echo(f"\nNext: collbench exercise {verb} {following}")
 
 
@@ -75,10 +76,10 @@ def list_exercises() -> None:
 def start(number: str, folder: Path | None) -> None:
     """Write a kernel with a hole and a page that explains it into a folder."""
     exercise = records.find(number)
-    place = records.start(exercise, folder)
-    click.echo(f"Exercise {exercise.number}, {exercise.title}: read {place}/README.md")
-    click.echo(f"fill the hole in:  {place}/{exercise.kernel}.cu")
-    which = exercise.number if place == Path(records.default(exercise)) else place
+    made = records.start(exercise, folder)
+    click.echo(f"Exercise {exercise.number}, {exercise.title}: read {made}/README.md")
+    click.echo(f"fill the hole in:  {made}/{exercise.kernel}.cu")
+    which = exercise.number if made == Path(records.default(exercise)) else made
     click.echo(f"have it judged:    collbench exercise check {which}")
 
 
@@ -125,18 +126,20 @@ def hint(number: str) -> None:
 
 def _chosen(which: str | None) -> tuple[Exercise, Path]:
     """Return the exercise, and the folder that it is worked on in."""
-    place = Path(which or ".")
-    place = place.parent if place.is_file() else place
-    if exercise := records.within(place):
-        return exercise, place
+    folder = Path(which or ".")
+    if folder.is_file():
+        folder = folder.parent
+    if exercise := records.within(folder):
+        return exercise, folder
     if which is None:
         raise UsageError("this folder is no exercise's: give a number or a folder, as in `collbench exercise check 1`")
-    if place.is_dir():
-        raise UsageError(f"{place} is no exercise's folder: `collbench exercise start N` makes them")
+    if folder.is_dir():
+        raise UsageError(f"{folder} is no exercise's folder: `collbench exercise start N` makes them")
     exercise = records.find(which)
-    for place in (Path(records.default(exercise)), Path(records.notes().get(exercise.name, {}).get("folder", "."))):
-        if records.within(place) is exercise:
-            return exercise, place
+    noted = records.notes().get(exercise.name, {}).get("folder", ".")
+    for folder in (Path(records.default(exercise)), Path(noted)):
+        if records.within(folder) is exercise:
+            return exercise, folder
     raise UsageError(f"exercise {exercise.number} is not started here: collbench exercise start {exercise.number}")
 
 

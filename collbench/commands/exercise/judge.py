@@ -128,15 +128,17 @@ def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[race
 
 def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> Judgement:
     """Return the findings under the first of the exercise's mistakes that fits them."""
-    known = next((mistake for mistake in exercise.mistake if findings.fits(mistake)), None)
-    caught = known.caught if known and known.caught else findings.caught[0]
+    fitting = next((mistake for mistake in exercise.mistake if findings.fits(mistake)), None)
+    caught = findings.caught[0]
+    if fitting and fitting.caught:
+        caught = fitting.caught
     return Judgement(
         level=_LEVEL[caught],
         stage=findings.stage,
         caught=caught,
         says=words()["stage"][findings.stage] + words()["caught"][caught],
-        mistake=known.says if known else "",
-        evidence=tuple(findings.evidence(caught, known.access if known else "")),
+        mistake=fitting.says if fitting else "",
+        evidence=tuple(findings.evidence(caught, fitting.access if fitting else "")),
         notes=notes,
     )
 

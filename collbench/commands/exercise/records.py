@@ -76,11 +76,11 @@ class Exercise(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 @cache
 def exercises() -> tuple[Exercise, ...]:
     """Return all exercises, the easiest first."""
-    found = []
+    records = []
     for path in sorted(_HOME.glob("*/exercise.toml")):
         fields = msgspec.toml.decode(path.read_bytes()) | {"folder": str(path.parent)}
-        found.append(msgspec.convert(fields, Exercise, dec_hook=lambda kind, value: kind(value)))
-    return tuple(found)
+        records.append(msgspec.convert(fields, Exercise, dec_hook=lambda kind, value: kind(value)))
+    return tuple(records)
 
 
 def find(word: str) -> Exercise:
@@ -114,40 +114,40 @@ def start(exercise: Exercise, folder: Path | None = None) -> Path:
         UsageError: A file there was changed, or the folder cannot be written.
 
     """
-    place = folder or Path(default(exercise))
+    target = folder or Path(default(exercise))
     texts = exercise.files()
     for name, text in texts.items():
-        path = place / name
+        path = target / name
 
         # A student's work is never written over.
         if path.exists() and (not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text):
             raise UsageError(f"{path} was changed, and stays as it is: --folder starts in another folder")
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        target.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            (place / name).write_text(text, encoding="utf-8")
+            (target / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{place} cannot be written: {error.strerror}; --folder names another folder") from None
-    note(exercise, folder=str(place.absolute()))
-    return place
+        raise UsageError(f"{target} cannot be written: {error.strerror}; --folder names another folder") from None
+    note(exercise, folder=str(target.absolute()))
+    return target
 
 
 def notes() -> dict[str, dict[str, str]]:
     """Return what was noted of each exercise, by its name: its folder, and when it was solved."""
     try:
-        found = json.loads((state_folder(UsageError) / _STATE).read_text(encoding="utf-8"))
+        stored = json.loads((state_folder(UsageError) / _STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError, UsageError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return stored if isinstance(stored, dict) else {}
 
 
 def note(exercise: Exercise, **facts: str) -> None:
     """Note facts of an exercise; where nothing can be written they are forgotten, which hurts nobody."""
-    known = notes()
-    known[exercise.name] = known.get(exercise.name, {}) | facts
+    stored = notes()
+    stored[exercise.name] = stored.get(exercise.name, {}) | facts
     try:
         path = state_folder(UsageError) / _STATE
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(known, indent=1), encoding="utf-8")
+        path.write_text(json.dumps(stored, indent=1), encoding="utf-8")
     except (OSError, UsageError):
         return

@@ -35,7 +35,7 @@ class ExplainRequest(SweepRequest):
 
     on: Here = "auto"
     minbytes: Smallest = "64K"
-    maxbytes: Annotated[Size | None, Opt("-e --maxbytes", "Largest message.", "the smallest, so one", unit=SIZE)] = None
+    maxbytes: Annotated[Size | None, Opt("-e --maxbytes", "Largest message.", "same as --minbytes", unit=SIZE)] = None
     stepfactor: Factor = 16.0
 
 
@@ -72,12 +72,15 @@ def command(**options: Any) -> int:
 
 def _bounds(explained: Session, rows: list[Explanation]) -> Iterator[str]:
     """Yield the share of each row's time that is its own bound, where data sheets say something of the GPUs."""
-    place = explained.header.topology
-    for one in rows if place.gpus else ():
-        if (way := find(one.implementation)) and way.cost:
-            hardware = of_product(place.gpus[0].name, place.ranks, len(place.gpus))
-            least = hardware.floor(way.cost(one.case), one.case.nbytes)
-            yield f"{one.implementation} {least / one.seconds:.0%} at {format_size(one.case.nbytes)}"
+    topology = explained.header.topology
+    if not topology.gpus:
+        return
+    hardware = of_product(topology.gpus[0].name, topology.ranks, len(topology.gpus))
+    for row in rows:
+        implementation = find(row.implementation)
+        if implementation and implementation.cost:
+            least = hardware.floor(implementation.cost(row.case), row.case.nbytes)
+            yield f"{row.implementation} {least / row.seconds:.0%} at {format_size(row.case.nbytes)}"
 
 
 def session(options: Mapping[str, Any]) -> Session:

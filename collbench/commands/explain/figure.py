@@ -136,13 +136,13 @@ def _binned(axes: Axes, shown: Sequence[Track], end: float) -> None:
 
 
 def _stretch(whole: Axes, axes: Axes, shown: Sequence[Track], end: float) -> None:
-    """Draw single pieces of the stretch whose time goes to the phases most as that of the whole."""
+    """Draw, piece by piece, the stretch whose shares of phases are nearest to the whole's."""
     first = max(shown, key=lambda track: len(track.spans))
     ends = [first.start + span.start for span in first.spans]
     logged = first.start + first.spans[-1].start + first.spans[-1].seconds
     length = _IN_A_STRETCH / len(ends) * (logged - ends[0])
 
-    # Of some stretches of that length, the one that spends its time most as the whole does.
+    # Stretches of one length, evenly spaced, are compared with the whole.
     starts = np.linspace(ends[0], max(ends[0], logged - length), _STRETCHES)
     typical = _rates(shown, 0.0, end)
     apart = [float(np.abs(_rates(shown, start, length) - typical).sum()) for start in starts]

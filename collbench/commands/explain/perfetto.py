@@ -1,4 +1,4 @@
-"""Explanations as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""Explanations as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing.
 
 Source: "Trace Event Format", Google, 2016: complete events (ph X) with times in microseconds, and names (ph M) for
 processes and threads.  A rank of an implementation is shown as a process, a block as its thread.

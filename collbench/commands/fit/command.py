@@ -57,8 +57,8 @@ def command(runs: tuple[Path, ...], out: Path | None, on: str | None, nodes: int
     """
     measured_runs = [read(path) for path in runs]
     if (on or nodes) and not out:
-        what = "--on" if on else "--nodes"
-        raise UsageError(f"{what} says what a calibration is for; give --out FILE.toml as well")
+        option_name = "--on" if on else "--nodes"
+        raise UsageError(f"{option_name} says what a calibration is for; give --out FILE.toml as well")
 
     # The calibration comes first: what speaks against it is known at once, and fits take a while.
     calibration = write(out, measured_runs, on, nodes) if out else None
@@ -88,9 +88,9 @@ class Change:
 
     def __str__(self) -> str:
         nbytes, low, high = map(format_size, self.crossing.nbytes)
-        place = f"between {low} and {high}" if self.crossing.sure else f"near {nbytes}, if at all"
+        sizes = f"between {low} and {high}" if self.crossing.sure else f"near {nbytes}, if at all"
         seen = ", ".join(f"{format_size(before)} to {format_size(after)}" for before, after in self.measured)
-        return f"{self.challenger} and {self.library} cross {place} (measured: {seen or 'nowhere'})"
+        return f"{self.challenger} and {self.library} cross {sizes} (measured: {seen or 'nowhere'})"
 
     def fields(self) -> dict[str, Any]:
         """Return the fields for `--json`, in bytes."""

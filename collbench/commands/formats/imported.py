@@ -283,7 +283,7 @@ def _spoken(ranks: range) -> str:
 
 
 class Fitting:
-    """Which numbers of ranks the rows of a collective leave whose digits tell anything of it."""
+    """For a collective: which numbers of ranks agree with the rows that carry enough digits."""
 
     def __init__(self, rows: Iterable[ForeignRow], collective: Collective) -> None:
         telling = (row for row in rows if not row.vague and row.factors != NO_FACTOR)

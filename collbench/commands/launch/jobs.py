@@ -165,9 +165,10 @@ def hosts_of(lines: Iterable[str]) -> dict[str, int | None]:
 def job_of(
     program: Sequence[str], on: str, hosts: Iterable[str] | None, per_node: int | None, environment: Mapping[str, str]
 ) -> LaunchedJob:
-    """Return the job that starts ranks on a platform of these hosts (lines), else of the batch system's, else here.
+    """Return the job that starts a program's ranks on hosts.
 
-    Ranks of a host are `per_node`, else what its line says, else one for each GPU seen here, on a CPU two.
+    Hosts: the given lines, else the batch system's, else this machine.  Ranks per host: `per_node`, else the line's
+    number, else one for each GPU that is seen here (two on a CPU).
     """
     if launched(environment):
         raise UsageError("a launcher (mpirun, srun) started this already; fix: collbench without `launch` under it")

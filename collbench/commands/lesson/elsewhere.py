@@ -36,11 +36,11 @@ def places() -> Mapping[str, LessonMachine]:
 @cache
 def numbers(place: str) -> Numbers:
     """Return the all-reduces of a place."""
-    there, rows = places()[place], []
-    for name, times in there.curves.items():
+    machine, rows = places()[place], []
+    for name, times in machine.curves.items():
         for nbytes, seconds in times.items():
-            rows.append(Measurement(allreduce(nbytes, there.ranks), name, "gpu", launches=1, seconds=(seconds,)))
-    shares = {(name, nbytes): parts for name, sizes in there.shares.items() for nbytes, parts in sizes.items()}
+            rows.append(Measurement(allreduce(nbytes, machine.ranks), name, "gpu", launches=1, seconds=(seconds,)))
+    shares = {(name, nbytes): parts for name, sizes in machine.shares.items() for nbytes, parts in sizes.items()}
     return replace(Numbers.of(rows), shares=shares)
 
 
@@ -69,7 +69,7 @@ def constants(measured: Numbers) -> tuple[float, float] | None:
 
 def link_of(name: str, case: Case) -> float:
     """Return the bytes through the busiest link for a byte of the array; unknown: those of an ideal ring."""
-    found = implementations().get(name)
-    if found and found.cost:
-        return found.cost(case).link
+    implementation = implementations().get(name)
+    if implementation and implementation.cost:
+        return implementation.cost(case).link
     return case.collective.bus_factor(case.ranks)

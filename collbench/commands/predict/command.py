@@ -53,7 +53,7 @@ _OPTIONS = [
     json_option("the results"),
     PLOT,
     click.Argument(["system"], metavar="SYSTEM|FILE.toml[,...]", shell_complete=completed("topology.files.names")),
-    option("--graph", "Operations replayed from a CUDA graph instead of launched each.", is_flag=True),
+    option("--graph", "Predict replays of a CUDA graph, not separate launches.", is_flag=True),
     csv_option("size of several systems"),
 ]
 

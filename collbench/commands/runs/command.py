@@ -7,7 +7,7 @@ For example:
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -81,11 +81,10 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
     With --fleet: nodes that are slower than those alike, by the checks or runs that many nodes left in FOLDER.
     """
     of_fleet = {str(parameter.name): options.pop(str(parameter.name)) for parameter in _FLEET}
-    others = options | {"limit": limit} if fleet else of_fleet
-    misplaced = [name.replace("_", "-") for name, value in others.items() if value]
-    if misplaced:
-        fix = "a list of runs; leave it out, or --fleet" if fleet else "a folder of nodes; give --fleet too"
-        raise UsageError(f"--{misplaced[0]} is for {fix}")
+    if fleet:
+        _refuse(options | {"limit": limit}, "a list of runs; leave it out, or --fleet")
+    else:
+        _refuse(of_fleet, "a folder of nodes; give --fleet too")
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
     if fleet:
@@ -116,6 +115,13 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
         click.echo(f"broken: {shown(entry.path)}: {entry.broken}", err=True)
     if len(broken) > _BROKEN:
         click.echo(f"and {len(broken) - _BROKEN} more broken ones; --json says why", err=True)
+
+
+def _refuse(options: Mapping[str, Any], purpose: str) -> None:
+    """Raise UsageError for the first of these options that is given: it is for another purpose."""
+    for name, value in options.items():
+        if value:
+            raise UsageError(f"--{name.replace('_', '-')} is for {purpose}")
 
 
 def _chosen(host: str, op: str, on: str, since: str | None) -> dict[str, Any]:

@@ -119,7 +119,7 @@ def _alike(fleet: Times) -> list[AlikeNodes]:
 def _outliers(group: AlikeNodes, nodes: int, tests: int, slower: float) -> Iterator[Outlier]:
     """Yield the nodes that stand out, where so many nodes and single times are tested in all."""
     logs, spreads = np.log(group.times / group.medians), group.spreads
-    known, middles = np.isfinite(logs), np.nanmedian(logs, axis=1, keepdims=True)
+    measured, middles = np.isfinite(logs), np.nanmedian(logs, axis=1, keepdims=True)
     limit, reach = (student(1 - _ERROR / 4 / count, 0.7 * (len(logs) - 1)) for count in (tests, nodes))
 
     # Sizes of a node scatter around its median by less than nodes differ; a single size cannot say by how much.
@@ -129,9 +129,9 @@ def _outliers(group: AlikeNodes, nodes: int, tests: int, slower: float) -> Itera
 
         # A node that is often far off on the other side too is not slow: its times are unsure.
         unsure = far.sum(axis=1) < 4 * (-sign * logs > limit * spreads).sum(axis=1)
-        single, whole = _beyond_chance(far, known, nodes), (sign * middles > reach * _spread(middles))[:, 0]
+        single, whole = _beyond_chance(far, measured, nodes), (sign * middles > reach * _spread(middles))[:, 0]
         for row in np.flatnonzero((single | whole) & ~unsure).tolist():
-            chosen = far[row] if single[row] else known[row]
+            chosen = far[row] if single[row] else measured[row]
             values = logs[row, chosen]
 
             # The node's sizes scatter as is usual, or more; and the median of the fleet has an error, too.
@@ -142,10 +142,10 @@ def _outliers(group: AlikeNodes, nodes: int, tests: int, slower: float) -> Itera
                 continue
             ratio = Estimate(*(math.exp(middle + side * reach * error) for side in (0, -1, 1)))
             sizes = tuple(np.array(group.sizes)[far[row]].tolist()) if single[row] else ()
-            yield Outlier(group.nodes[row], group.curve, ratio, sizes, int(known[row].sum()))
+            yield Outlier(group.nodes[row], group.curve, ratio, sizes, int(measured[row].sum()))
 
 
-def _beyond_chance(far: Marks, known: Marks, nodes: int) -> Marks:
+def _beyond_chance(far: Marks, measured: Marks, nodes: int) -> Marks:
     """Return the nodes of which so many sizes stand out as would by chance in a few fleets only.
 
     Sizes stand out by chance as often as those of the nodes of which fewer do, and once more: so slow nodes do not hide
@@ -154,7 +154,7 @@ def _beyond_chance(far: Marks, known: Marks, nodes: int) -> Marks:
     from scipy.special import bdtrc  # 0.1 s, which no help should wait for
 
     # The rate of chance is that among the nodes of which fewer sizes stand out, so slow ones do not raise it.
-    count, sizes, chance = far.sum(axis=1), known.sum(axis=1), np.ones(len(far))
+    count, sizes, chance = far.sum(axis=1), measured.sum(axis=1), np.ones(len(far))
     for many in np.unique(count[count > 0]):
         fewer, same = count < many, count == many
         rate = (count[fewer].sum() + 1) / (sizes[fewer].sum() + 1)

@@ -16,7 +16,8 @@ from collbench.commands.runs.fleet import FEWEST, SLOWER, AlikeNodes, Outlier, c
 from collbench.commands.runs.fleet_files import FAIL, STATUSES, FleetCurve, FleetNode, read_fleet
 from collbench.errors import StorageError, writing
 from collbench.present.columns import Column, csv_text
-from collbench.present.terminal import lines, room, wrapped
+from collbench.present.terminal import lines as table_lines
+from collbench.present.terminal import room, wrapped
 from collbench.runfile.store import replace_whole
 from collbench.units import counted, format_duration, format_rate, format_seconds, format_size
 
@@ -127,20 +128,20 @@ def _table(alike: Sequence[AlikeNodes], nodes: Sequence[FleetNode] = ()) -> list
         age = format_duration(datetime.now(UTC).timestamp() - node.modified, 2)
         rows.append(FleetLine(node.name, node.status, "", "", f"written {age} ago, much longer than the others"))
     more = [f"and {len(rows) - _LISTED} more; --json has all"] if len(rows) > _LISTED else []
-    return [*lines(COLUMNS, rows[:_LISTED]), *more] if rows else []
+    return [*table_lines(COLUMNS, rows[:_LISTED]), *more] if rows else []
 
 
 def _moved(before: Sequence[FleetNode], after: Sequence[FleetNode], changed: Sequence[AlikeNodes]) -> list[str]:
     """Return which nodes have a result on one of two nights only, and by how much times of the others changed."""
     old, new = _with_result(before), _with_result(after)
-    said = []
+    lines = []
     for word, names in (("came", sorted(new - old)), ("went", sorted(old - new))):
         if names:
-            said.append(f"{word}: {len(names):,}, {', '.join(names[:_LISTED])}")
+            lines.append(f"{word}: {len(names):,}, {', '.join(names[:_LISTED])}")
     for group in changed[:_LISTED]:
         least, most = _percent(group.medians.min()), _percent(group.medians.max())
-        said.append(f"median change of {len(group.nodes):,} nodes: {least} to {most}, {group.curve.title}")
-    return [wrapped(line, room() or len(line)) for line in said]
+        lines.append(f"median change of {len(group.nodes):,} nodes: {least} to {most}, {group.curve.title}")
+    return [wrapped(line, room() or len(line)) for line in lines]
 
 
 def _with_result(nodes: Sequence[FleetNode]) -> set[str]:
@@ -149,26 +150,28 @@ def _with_result(nodes: Sequence[FleetNode]) -> set[str]:
 
 def _compared(groups: Sequence[AlikeNodes], nodes: Sequence[FleetNode]) -> list[str]:
     """Return a line for each group of alike nodes, at its largest size, and a summary of all nodes."""
-    said = []
+    lines = []
     for group in groups[:_LISTED]:
         size, seconds = group.sizes[-1], float(group.medians[-1])
         rate = f"{format_size(size)} {format_seconds(seconds)}, {format_rate(group.curve.busbw(size, seconds))} GB/s"
         # A node without that size has NaN, which is not above 0.
         measured, spread = int((group.times[:, -1] > 0).sum()), float(group.spreads[-1])
         alike = "alike" if spread < _UNLIKE else "too unlike to compare"
-        some = f"{measured:,} of them " if measured < len(group.nodes) else ""
-        said.append(f"{len(group.nodes):,} {alike}, {some}at {rate}, spread {100 * spread:.1f} %: {group.curve.title}")
-    alone = sorted(_with_result(nodes).difference(*(group.nodes for group in groups)))
-    if alone:
+        measured_part = f"{measured:,} of them " if measured < len(group.nodes) else ""
+        lines.append(
+            f"{len(group.nodes):,} {alike}, {measured_part}at {rate}, spread {100 * spread:.1f} %: {group.curve.title}"
+        )
+    uncompared = sorted(_with_result(nodes).difference(*(group.nodes for group in groups)))
+    if uncompared:
         why = f"fewer than {FEWEST} nodes have their topology, case and implementation"
-        said.append(f"compared with nothing, since {why}: {len(alone):,}, {', '.join(alone[:_LISTED])}")
+        lines.append(f"compared with nothing, since {why}: {len(uncompared):,}, {', '.join(uncompared[:_LISTED])}")
     if ages := sorted(max(1.0, datetime.now(UTC).timestamp() - node.modified) for node in nodes if node.modified):
-        first, middle, last = (format_duration(ages[place], 2) for place in (0, len(ages) // 2, -1))
-        half = f" to {last} ago, half of them at most {middle}" if first != last else ""
-        said.append(f"written {first}{half} ago")
+        first, middle, last = (format_duration(ages[index], 2) for index in (0, len(ages) // 2, -1))
+        age_range = f" to {last} ago, half of them at most {middle}" if first != last else ""
+        lines.append(f"written {first}{age_range} ago")
     counts = Counter(node.status for node in nodes)
-    words = ", ".join(f"{counts[status]:,} {status}" for status in STATUSES if counts[status])
-    return [wrapped(line, room() or len(line)) for line in (*said, f"{counted(len(nodes), 'node')}: {words}")]
+    statuses = ", ".join(f"{counts[status]:,} {status}" for status in STATUSES if counts[status])
+    return [wrapped(line, room() or len(line)) for line in (*lines, f"{counted(len(nodes), 'node')}: {statuses}")]
 
 
 def _percent(ratio: float) -> str:

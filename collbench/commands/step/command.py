@@ -193,7 +193,7 @@ def _answer(session: Session, lines: Sequence[str]) -> list[str]:
 def _run(
     session: Session,
     table: StepTable,
-    said: Callable[[Sequence[Result]], list[str]],
+    findings: Callable[[Sequence[Result]], list[str]],
     conclusion: Callable[[Sequence[Result]], Iterable[str]] = lambda _: (),
     total: int = 0,
 ) -> int:
@@ -205,17 +205,20 @@ def _run(
     interrupted = run_session(session, live)
     results = session.results
     if session.leader and not total:
-        click.echo("\n".join(_answer(session, said(results))))
+        click.echo("\n".join(_answer(session, findings(results))))
         for title, group in by_key(results, table.title).items():
-            heading, *rows = lines(table.of(session.modelled), [StepResult(one, results) for one in group], PROBLEM)
+            heading, *rows = lines(
+                table.of(session.modelled), [StepResult(result, results) for result in group], PROBLEM
+            )
             for result, row in zip(group, rows, strict=True):
                 live.show(title, heading, [(result, row)])
     if interrupted:
         return interrupted
     if session.leader:
-        answer = ("", *_answer(session, said(results))) if total else ()
-        for line in (*conclusion(results), *answer):
+        for line in conclusion(results):
             click.echo(line)
+        if total:
+            click.echo("\n".join(["", *_answer(session, findings(results))]))
         series = [len(row.series) for row in results if isinstance(row, StepTimes) and row.right]
         if series and min(series) < LEAST and not session.sweep.sampling.steps:
             rounds, budget = counted(min(series), "round"), session.sweep.sampling.budget
@@ -233,7 +236,9 @@ def scale_session(request: StepRequest) -> Session:
     refuse_launcher("step scale", ", on several numbers of them")
     modes = tuple(MODES) if request.mode == "both" else (request.mode,)
     if system := _described(request.on):
-        most = system.gpus * (2 ** int(math.log2(max(system.nodes, _NODES))) if system.nics else 1)
+        most = system.gpus
+        if system.nics:
+            most *= 2 ** int(math.log2(max(system.nodes, _NODES)))
         # One rank alone costs nothing here, and is what all others are compared with.
         counts = tuple(dict.fromkeys((1, *parse_ranks(request.counts or f"1..{most}"))))
         sweep = _described_sweep(request, system, counts[-1])
@@ -351,7 +356,9 @@ def _measured_step(request: StepRequest, platform: str, sweep: Sweep) -> Step:
 
 def _described(on: str) -> System | None:
     """Return the described system that `--on` names, on which nothing runs; None for a platform."""
-    return find_system(on, ("auto", *platforms())) if on not in ("auto", *platforms()) else None
+    if on in ("auto", *platforms()):
+        return None
+    return find_system(on, ("auto", *platforms()))
 
 
 def _described_sweep(request: StepRequest, system: System, ranks: int) -> Sweep:

@@ -18,7 +18,7 @@ from collbench.commands.step.trained import Effort, StrategyRanking, StrategyRun
 from collbench.plots.axes import bars_in_words, efficiency_axes, heading, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.present.figures import COLORS, GREY, SCREEN, Axes, Figure, Look, looks, new_figure, style
-from collbench.results import family
+from collbench.results import by_key, family
 from collbench.runfile.store import Run
 from collbench.units import counted, format_seconds, format_size
 
@@ -88,30 +88,31 @@ _MARKERS = "osD^vPX"
 def overlap_figures(run: Run, request: PlotRequest) -> Named:
     """Yield a figure of the sizes of buckets for every implementation."""
     topology = run.header.topology.name
-    found = [one for one in overlaps(run.results) if request.shows(one.row.implementation)]
-    for name in dict.fromkeys(one.row.implementation for one in found):
-        own = [one for one in found if one.row.implementation == name]
-        yield f"buckets-{name}", _buckets(own, topology)
+    shown = [overlap for overlap in overlaps(run.results) if request.shows(overlap.row.implementation)]
+    for name, members in by_key(shown, lambda overlap: overlap.row.implementation).items():
+        yield f"buckets-{name}", _buckets(members, topology)
 
 
 @style()
-def _buckets(own: Sequence[Overlap], topology: str) -> Figure:
+def _buckets(members: Sequence[Overlap], topology: str) -> Figure:
+    """Draw the time of a step over the size of its buckets, a line for each schedule."""
     from matplotlib.ticker import NullLocator
 
     drawn = new_figure(SCREEN.width(1), 4.8)
     axes = drawn.subplots()
-    for place, way in enumerate(dict.fromkeys(one.step.schedule for one in own)):
-        ways = sorted((one for one in own if one.step.schedule == way), key=lambda one: one.step.bucket)
-        sizes, times = [one.step.bucket for one in ways], [one.row.typical for one in ways]
-        color, marker = COLORS[place % len(COLORS)], _MARKERS[place % len(_MARKERS)]
-        axes.plot(sizes, times, label=way, color=color, marker=marker)
-        for one in ways:
-            axes.vlines(one.step.bucket, *one.row.band, color=color, alpha=0.5)
-    first = own[0]
+    schedules = by_key(members, lambda overlap: overlap.step.schedule)
+    for index, (schedule, unsorted) in enumerate(schedules.items()):
+        line = sorted(unsorted, key=lambda overlap: overlap.step.bucket)
+        sizes, times = [overlap.step.bucket for overlap in line], [overlap.row.typical for overlap in line]
+        color, marker = COLORS[index % len(COLORS)], _MARKERS[index % len(_MARKERS)]
+        axes.plot(sizes, times, label=schedule, color=color, marker=marker)
+        for overlap in line:
+            axes.vlines(overlap.step.bucket, *overlap.row.band, color=color, alpha=0.5)
+    first = members[0]
     axes.axhline(first.sequential.typical, color="#606060", linewidth=1, label="one after the other")
     axes.axhline(first.bound, color="#606060", linewidth=1, linestyle=":", label="bound: the longer part alone")
     axes.set_xscale("log", base=2)
-    axes.set_xticks(sorted({one.step.bucket for one in own}))
+    axes.set_xticks(sorted({overlap.step.bucket for overlap in members}))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda size, position: format_size(size))
     axes.yaxis.set_major_formatter(lambda seconds, position: format_seconds(seconds))

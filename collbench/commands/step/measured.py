@@ -130,8 +130,8 @@ def needs(sweep: Sweep, platform: str) -> Needs:
 
 def measure(case: Case, names: Sequence[str], platform: Platform, *how: Any) -> Iterator[Result]:
     """*Collective*: measure the steps of a case by these implementations, as `measure_steps` does."""
-    known = algorithms.implementations()
-    return measure_steps(case, [known[name] for name in names], platform, *how)
+    implementations = algorithms.implementations()
+    return measure_steps(case, [implementations[name] for name in names], platform, *how)
 
 
 def measure_steps(
@@ -158,9 +158,9 @@ class _Steps(Subject):
     """Steps of a case, with the matrices and the clocks that all candidates share."""
 
     def __init__(
-        self, case: Case, platform: Platform, sampling: Sampling, known: Mapping[str, int], heartbeat: Heartbeat
+        self, case: Case, platform: Platform, sampling: Sampling, steps: Mapping[str, int], heartbeat: Heartbeat
     ) -> None:
-        self.case, self.platform, self.sampling, self.known = case, platform, sampling, known
+        self.case, self.platform, self.sampling, self.steps = case, platform, sampling, steps
         self.heartbeat = heartbeat
         with platform.team.agreeing():
             self.products = platform.compute.products(step_of(case).size, partial(heartbeat, ""))
@@ -201,9 +201,9 @@ class _StepCandidate(Candidate):
 
     def calibrate(self) -> Result | None:
         """*Collective*: find out how many steps last as long as a series should."""
-        sampling, known = self._subject.sampling, self._subject.known.get(self.name)
-        if known:
-            self._steps = known
+        sampling, earlier = self._subject.sampling, self._subject.steps.get(self.name)
+        if earlier:
+            self._steps = earlier
             return None
         duration = SERIES if sampling.region is None else sampling.region
         duration = LONGEST if sampling.steps else duration

@@ -99,7 +99,7 @@ def overlaps(results: Iterable[Result]) -> list[Overlap]:
         schedule = step_of(row.case).schedule
         communicator = "" if schedule == COMPUTE else row.implementation
         by_schedule[kind_of_step(row.case), communicator, schedule] = row
-    found = []
+    complete = []
     for row in rows:
         if step_of(row.case).schedule in (COMPUTE, COMMUNICATE, SEQUENTIAL):
             continue
@@ -108,44 +108,46 @@ def overlaps(results: Iterable[Result]) -> list[Overlap]:
         compute = by_schedule.get((kind, "", COMPUTE))
         communicate = by_schedule.get((kind, name, COMMUNICATE))
         if sequential and compute and communicate:
-            found.append(Overlap(row, sequential, compute, communicate))
-    return found
+            complete.append(Overlap(row, sequential, compute, communicate))
+    return complete
 
 
 def as_good(fastest: Overlap, others: Iterable[Overlap]) -> list[Overlap]:
     """Return the others not distinguishable from the fastest: 1 is in the ratio's interval; of predictions by bands."""
-    found = []
+    level = []
     for other in others:
         pairs = zip(by_round(other.row), by_round(fastest.row), strict=False)
         slower = Estimate.of_median([theirs / best for theirs, best in pairs]).surely_above(1)
         if isinstance(other.row, StepPrediction):
             slower = other.row.band[0] > fastest.row.band[1]
         if other is not fastest and not slower:
-            found.append(other)
-    return found
+            level.append(other)
+    return level
 
 
-def verdict(fastest: Overlap, found: Sequence[Overlap]) -> str:
+def verdict(fastest: Overlap, others: Sequence[Overlap]) -> str:
     """Return a line: whether overlap helps, by how much, with what buckets, and why not if it does not."""
     step, note = fastest.step, str(fastest.row.note)
     before, after = format_seconds(fastest.sequential.typical), format_seconds(fastest.row.typical)
-    words = {HELPS: "overlap helps", COSTS: "overlap costs more than it hides"}
-    judged = words.get(fastest.verdict, "inconclusive")
-    said = [
+    meanings = {HELPS: "overlap helps", COSTS: "overlap costs more than it hides"}
+    judged = meanings.get(fastest.verdict, "inconclusive")
+    parts = [
         f"{fastest.row.label}: {step.schedule} with buckets of {format_size(step.bucket)} is fastest: "
         f"{before} -> {after}, {fastest.gain.text(unit='x')}: {judged}",
         f"the longer part alone takes {format_seconds(fastest.bound)}",
     ]
     if fastest.slowdown.value > 1.05:
-        said.append(f"computing takes {fastest.slowdown.text(unit='x')} as long meanwhile")
-    buckets = {other.step.bucket for other in as_good(fastest, found) if other.step.schedule == step.schedule}
+        parts.append(f"computing takes {fastest.slowdown.text(unit='x')} as long meanwhile")
+    buckets = {other.step.bucket for other in as_good(fastest, others) if other.step.schedule == step.schedule}
     if buckets:
-        said.append(f"buckets of {', '.join(map(format_size, sorted(buckets)))} may be as fast")
-    return "; ".join(said) + (f" ({note})" if note else "")
+        parts.append(f"buckets of {', '.join(map(format_size, sorted(buckets)))} may be as fast")
+    line = "; ".join(parts)
+    return f"{line} ({note})" if note else line
 
 
 def verdicts(results: Iterable[Result]) -> list[str]:
     """Return a line for every implementation, on its fastest schedule; the fastest implementation first."""
-    by_implementation = by_key(overlaps(results), lambda overlap: overlap.row.implementation).values()
-    fastest = [(min(found, key=lambda overlap: overlap.row.typical), found) for found in by_implementation]
-    return [verdict(*one) for one in sorted(fastest, key=lambda one: one[0].row.typical)]
+    by_implementation = by_key(overlaps(results), lambda overlap: overlap.row.implementation)
+    fastest = [min(members, key=lambda overlap: overlap.row.typical) for members in by_implementation.values()]
+    fastest.sort(key=lambda overlap: overlap.row.typical)
+    return [verdict(overlap, by_implementation[overlap.row.implementation]) for overlap in fastest]

@@ -34,11 +34,11 @@ Floats = NDArray[np.float64]
 
 def in_rounds(values: Sequence[float], rounds: Sequence[int]) -> list[float]:
     """Return the mean of every round, given how many values each has; the values where there were no rounds."""
-    found, start = [], 0
+    means, start = [], 0
     for count in rounds or (1,) * len(values):
-        found.append(fmean(values[start : start + count]))
+        means.append(fmean(values[start : start + count]))
         start += count
-    return found
+    return means
 
 
 def by_round(result: StepRow) -> list[float]:
@@ -289,24 +289,26 @@ def judged(efficiency: Estimate) -> str:
     return POOR if efficiency.surely_below(THRESHOLD) else INCONCLUSIVE
 
 
-def answer(found: Sequence[ScalingCurve]) -> list[str]:
+def answer(scaled: Sequence[ScalingCurve]) -> list[str]:
     """Return one line: how efficient the most ranks are, what limits them, and that nothing overlaps."""
-    said = "; ".join(_efficiency_line(curve) for curve in found)
+    if not scaled:
+        return []
+    efficiencies = "; ".join(_efficiency_line(curve) for curve in scaled)
     instead = "`collbench step overlap` shows what overlap hides, `collbench train` plans with it"
-    return [f"without overlap, {said}. Each step computes, then communicates: {instead}."] if found else []
+    return [f"without overlap, {efficiencies}. Each step computes, then communicates: {instead}."]
 
 
 def verdict(curve: ScalingCurve) -> list[str]:
     """Return lines: the verdict on the most ranks, the law that fits, and what would help where it is not healthy."""
-    said = [_efficiency_line(curve), _law_line(curve)]
+    lines = [_efficiency_line(curve), _law_line(curve)]
     if judged(curve.last.efficiency) == HEALTHY:
-        return said
+        return lines
     named = []
     for remedy in helpful_remedies(curve, curve.last)[:_MOST_REMEDIES]:
         named.append(f"{remedy.words} ({'at most ' if remedy.at_best else ''}{remedy.efficiency:.0%})")
     if named:
-        said.append(f"would raise efficiency: {', '.join(named)}")
-    return said
+        lines.append(f"would raise efficiency: {', '.join(named)}")
+    return lines
 
 
 def _efficiency_line(curve: ScalingCurve) -> str:

@@ -107,13 +107,13 @@ def straggler_rows(results: Iterable[Result]) -> list[tuple[StepTimes, StepArray
         return []
     if len({result.case.ranks for result, _ in rows}) > 1:
         return []
-    found = []
+    pairs = []
     for result, _ in rows:
         if isinstance(result, StepTimes) and result.right and result.case.ranks > 1:
             steps = StepArrays.of(result.series)
             if steps.median > 0:
-                found.append((result, steps))
-    return found
+                pairs.append((result, steps))
+    return pairs
 
 
 def after_others(moments: Floats) -> Floats:
@@ -128,9 +128,9 @@ def after_others(moments: Floats) -> Floats:
     # The median of the others is read off the sorted column: positions behind the own one move up by one.
     order = moments.argsort(axis=0, kind="stable")
     ordered = np.take_along_axis(moments, order, axis=0)
-    place = order.argsort(axis=0, kind="stable")
+    ranking = order.argsort(axis=0, kind="stable")
     low, high = (ranks - 2) // 2, (ranks - 1) // 2
-    below, above = (np.take_along_axis(ordered, at + (at >= place), axis=0) for at in (low, high))
+    below, above = (np.take_along_axis(ordered, at + (at >= ranking), axis=0) for at in (low, high))
     after: Floats = moments - (below + above) / 2
     return after
 
@@ -205,7 +205,7 @@ def straggler_test(rows: Sequence[StepArrays]) -> list[RankStatistics]:
     """
     ranks = rows[0].ranks
     parts = [stretches(steps) for steps in rows]
-    found = []
+    statistics = []
     for rank in range(ranks):
         by_stretch: list[float] = []
         by_series: list[float] = []
@@ -217,8 +217,8 @@ def straggler_test(rows: Sequence[StepArrays]) -> list[RankStatistics]:
             costs += [_excess_cost(steps, rank, series) for series in steps.slices]
         shares = [(steps.last_share(rank), steps.cost(rank), np.median(steps.computing[rank])) for steps in rows]
         means = np.mean(shares, axis=0).tolist()
-        found.append(RankStatistics(rank, ranks, tuple(by_stretch), tuple(by_series), tuple(costs), *means))
-    return found
+        statistics.append(RankStatistics(rank, ranks, tuple(by_stretch), tuple(by_series), tuple(costs), *means))
+    return statistics
 
 
 def _excess_cost(steps: StepArrays, rank: int, series: slice) -> float:

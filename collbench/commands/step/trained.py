@@ -67,12 +67,12 @@ class StrategyRuns:
     @cached_property
     def goals(self) -> dict[int, LossPoint]:
         """Return the point that reached the target, by seed; without runs that never got so low."""
-        found = {}
+        goals = {}
         for seed, run in self.runs.items():
             point = run.reached(self.target)
             if point and point.batches > 0 and point.seconds > 0:
-                found[seed] = point
-        return found
+                goals[seed] = point
+        return goals
 
     @property
     def arrived(self) -> bool:
@@ -147,8 +147,8 @@ def ranking(results: Sequence[Result]) -> StrategyRanking | None:
         if not least:
             return None
         chosen = round_up(_MARGIN * max(least))
-    known = [name for name in strategies() if name in runs]
-    names = [*known, *(name for name in runs if name not in known)]  # files of other releases may have other strategies
+    # Files of other releases may have other strategies: they stand last.
+    names = list(dict.fromkeys([*(name for name in strategies() if name in runs), *runs]))
     return StrategyRanking(chosen, tuple(StrategyRuns(name, runs[name], chosen) for name in names))
 
 
@@ -166,25 +166,25 @@ def round_up(value: float) -> float:
 # In words.
 
 
-def ranked_rows(found: StrategyRanking) -> list[StrategyRuns]:
+def ranked_rows(outcome: StrategyRanking) -> list[StrategyRuns]:
     """Return the strategies, the first to the target first."""
-    return [*found.ranked(Effort.SECONDS), *found.short]
+    return [*outcome.ranked(Effort.SECONDS), *outcome.short]
 
 
-def ranking_columns(found: StrategyRanking) -> tuple[Column[StrategyRuns], ...]:
+def ranking_columns(outcome: StrategyRanking) -> tuple[Column[StrategyRuns], ...]:
     """Return the columns of a ranking; intervals are text."""
 
     def mean(effort: Effort, form: Callable[[float], str]) -> Callable[[StrategyRuns], str | None]:
         return lambda row: _text(row.mean(effort), form) if row.arrived else None
 
     def over_first(effort: Effort) -> Callable[[StrategyRuns], str | None]:
-        after = found.after(ranked_rows(found)[0], effort)
+        after = outcome.after(ranked_rows(outcome)[0], effort)
         return lambda row: _times(after[row.name]) if row.name in after else None
 
     seconds = mean(Effort.SECONDS, format_seconds)
     return (
         Column("", lambda row: row.name, key="strategy"),
-        Column(f"seconds to loss {found.target:g}", lambda row: seconds(row) or "not reached", form=">"),
+        Column(f"seconds to loss {outcome.target:g}", lambda row: seconds(row) or "not reached", form=">"),
         Column("steps", mean(Effort.STEPS, "{:.0f}".format), importance=2, form=">"),
         Column("samples/s", lambda row: _text(row.rate, "{:,.0f}".format), importance=1, form=">"),
         Column("time over the first's", over_first(Effort.SECONDS)),
@@ -194,38 +194,40 @@ def ranking_columns(found: StrategyRanking) -> tuple[Column[StrategyRuns], ...]:
 
 def verdicts(results: Sequence[Result]) -> list[str]:
     """Return what is said of a run; nothing if no strategy learns."""
-    found = ranking(results)
-    return list(verdict(found)) if found else []
+    outcome = ranking(results)
+    return list(verdict(outcome)) if outcome else []
 
 
-def verdict(found: StrategyRanking) -> Iterator[str]:
+def verdict(outcome: StrategyRanking) -> Iterator[str]:
     """Yield lines: which strategy is first in seconds and in steps, and which never get there."""
-    if len(found.entries) - len(found.short) > 1:
-        yield f"in time: {_first(found, Effort.SECONDS)}"
-        yield f"in steps: {_first(found, Effort.STEPS)}"
-    for entry in found.short:
+    if len(outcome.entries) - len(outcome.short) > 1:
+        yield f"in time: {_first(outcome, Effort.SECONDS)}"
+        yield f"in steps: {_first(outcome, Effort.STEPS)}"
+    for entry in outcome.short:
         far = len(entry.runs) - len(entry.goals)
-        yield f"{entry.name} does not reach loss {found.target:g} with {far} of {len(entry.runs)} seeds"
+        yield f"{entry.name} does not reach loss {outcome.target:g} with {far} of {len(entry.runs)} seeds"
 
 
-def _first(found: StrategyRanking, effort: Effort) -> str:
-    first = found.ranked(effort)[0]
-    after = found.after(first, effort)
+def _first(outcome: StrategyRanking, effort: Effort) -> str:
+    first = outcome.ranked(effort)[0]
+    after = outcome.after(first, effort)
     names = by_key(after, lambda name: _place(after[name]))
     level, later = names.get("level", []), names.get("behind", [])
     # What noise may have made is no verdict: strategies whose interval holds 1 are named as possibly as fast.
     unsure = [name for name in after if name not in (*level, *later)]
     if unsure:
         words = (
-            f"inconclusive which is first to loss {found.target:g}: {first.name} has the lowest mean, "
+            f"inconclusive which is first to loss {outcome.target:g}: {first.name} has the lowest mean, "
             f"{format_list(unsure)} may be as fast ({unsure[0]}: {_times(after[unsure[0]])})"
         )
         surely = [f"{name}, {_times(after[name])} the {effort.value}" for name in later]
         return f"{words}; surely later: {'; '.join(surely)}" if surely else words
     rest = f"; {later[0]}, the next, needs {_times(after[later[0]])} the {effort.value}" if later else ""
     if level:
-        return f"{format_list([first.name, *level])} reach loss {found.target:g} first, level within {LEVEL:.0%}{rest}"
-    return f"{first.name} reaches loss {found.target:g} first{rest}"
+        return (
+            f"{format_list([first.name, *level])} reach loss {outcome.target:g} first, level within {LEVEL:.0%}{rest}"
+        )
+    return f"{first.name} reaches loss {outcome.target:g} first{rest}"
 
 
 def _place(ratio: Estimate) -> str:

@@ -1,4 +1,4 @@
-"""`collbench sweep --ab`: two settings of the environment, interleaved, and their tables side by side."""
+"""`collbench sweep --ab`: two settings of the environment, in turn (measure/interleave.py), and their tables."""
 
 import os
 import re

@@ -46,7 +46,11 @@ _OPTIONS = [
 
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
 def command(**options: Any) -> int:
-    """Measure collectives over a sweep of message sizes: table, run file and plots."""
+    """Measure collectives over a sweep of message sizes: table, run file and plots.
+
+    busbw in the table is algbw (message size over time) times a factor of the collective, 2(n-1)/n for an all-reduce on
+    n ranks: it compares with the rate of the links, and between collectives and numbers of ranks.
+    """
     outputs = Outputs.of(options)
     with outputs.aside():
         if options["resume"]:

@@ -82,16 +82,18 @@ def group_of(ranks: int, stride: int, gpus: int) -> GpuGroup:
 def part_of(system: System, group: GpuGroup) -> System:
     """Return the part of a system that a group has for itself while all other groups of its kind communicate."""
     inside, nodes = group.inside, group.nodes
-    own = system.of(1).part(inside) if inside < system.gpus else system.of(1)
+    node = system.of(1)
+    if inside < system.gpus:
+        node = node.part(inside)
     if nodes == 1:
-        return own
+        return node
     nics = system.nics
     if nics:
         share = nics.per_node * inside / system.gpus
         count = max(1, int(share))
         nics = replace(nics, per_node=count, rate=nics.rate * share / count)
     tiers = tuple(replace(tier, radix=max(1, tier.radix // group.apart) if tier.radix else 0) for tier in system.tiers)
-    return replace(own, nics=nics, tiers=tiers).of(nodes)
+    return replace(node, nics=nics, tiers=tiers).of(nodes)
 
 
 def placed(system: System, gpus: int) -> System:
@@ -101,16 +103,16 @@ def placed(system: System, gpus: int) -> System:
     """
     if gpus <= system.gpus:
         return system.of(1) if gpus == system.gpus else system.of(1).part(gpus)
-    own = next(count for count in range(system.gpus, 0, -1) if gpus % count == 0)
-    if own == 1 and system.gpus > 1:
+    gpus_per_node = next(count for count in range(system.gpus, 0, -1) if gpus % count == 0)
+    if gpus_per_node == 1 and system.gpus > 1:
         whole = gpus // system.gpus * system.gpus
         raise UsageError(
             f"--gpus {gpus} cannot be dealt out to nodes of {system.gpus} GPUs; give {whole} or {whole + system.gpus}"
         )
-    if own < system.gpus:
+    if gpus_per_node < system.gpus:
         # The GPUs that a job uses of a node have all its network cards.
-        system = replace(system.of(1).part(own), nics=system.nics, tiers=system.tiers)
-    return system.of(gpus // own)
+        system = replace(system.of(1).part(gpus_per_node), nics=system.nics, tiers=system.tiers)
+    return system.of(gpus // gpus_per_node)
 
 
 class ModelCurves:

@@ -202,7 +202,7 @@ def _shapes(job: TrainingJob, system: System, fixed: Choices) -> Iterator[Shape]
     """Yield all possible numbers of GPUs, micro-batches and chunks."""
     model, gpus = job.model, job.gpus
     node = min(system.gpus, gpus)
-    for tensor in _chosen(fixed, "tensor", [one for one in divisors(node) if model.heads % one == 0]):
+    for tensor in _chosen(fixed, "tensor", [size for size in divisors(node) if model.heads % size == 0]):
         if gpus % tensor or model.heads % tensor:
             continue
         for context in _chosen(fixed, "context", _contexts(job)):
@@ -218,12 +218,12 @@ def _shapes(job: TrainingJob, system: System, fixed: Choices) -> Iterator[Shape]
 
 def _more(job: TrainingJob, fixed: Choices, sizes: tuple[int, int, int, int]) -> Iterator[Shape]:
     tensor, pipeline, context, data = sizes
-    own = job.batch // data
-    experts = [one for one in divisors(max(1, job.model.experts)) if data * context % one == 0]
-    for micro in _chosen(fixed, "micro", [one for one in MICROS if own % one == 0]):
-        if own % micro:
+    sequences = job.batch // data
+    experts = [size for size in divisors(max(1, job.model.experts)) if data * context % size == 0]
+    for micro in _chosen(fixed, "micro", [size for size in MICROS if sequences % size == 0]):
+        if sequences % micro:
             continue
-        for chunks in _chosen(fixed, "chunks", _chunks(job.model.layers, pipeline, own // micro)):
+        for chunks in _chosen(fixed, "chunks", _chunks(job.model.layers, pipeline, sequences // micro)):
             if chunks > 1 and (pipeline == 1 or pipeline * chunks > job.model.layers):
                 continue
             for expert in _chosen(fixed, "expert", experts):
@@ -234,10 +234,15 @@ def _more(job: TrainingJob, fixed: Choices, sizes: tuple[int, int, int, int]) ->
 def _stages(job: TrainingJob, gpus: int, fixed: Choices) -> list[int]:
     """Return the possible numbers of stages; uneven ones where no fewer stages are as short as their fullest."""
     layers, micro = job.model.layers, int(fixed.get("micro", 1))
-    able = [one for one in divisors(gpus) if one <= layers and job.batch * one % (gpus * micro) == 0]
-    able = [one for one in able if fixed.get("data", gpus // one) == gpus // one]
-    least = {-(-layers // one): one for one in reversed(able)}
-    return [one for one in able if not uneven(layers, one) or one in least.values()]
+    able = []
+    for stages in divisors(gpus):
+        data = gpus // stages
+        if stages <= layers and job.batch * stages % (gpus * micro) == 0 and fixed.get("data", data) == data:
+            able.append(stages)
+
+    # By the layers of the fullest stage, the fewest stages.
+    fewest = {-(-layers // stages): stages for stages in reversed(able)}
+    return [stages for stages in able if not uneven(layers, stages) or stages in fewest.values()]
 
 
 def _contexts(job: TrainingJob) -> list[int]:

@@ -57,17 +57,17 @@ def share(dense_parameters: V, end_parameters: V, expert_parameters: V, shards: 
 
 def weights(shard: V, share: V, whole: V, element: V) -> V:
     """Return the bytes of the weights of a GPU."""
-    return element * where(shard >= 3, share, whole)
+    return element * where(shard >= 3, share, whole)  # ZeRO-3
 
 
 def gradients(gradient_bytes: V, shard: V, share: V, whole: V) -> V:
     """Return the bytes of the gradients of a GPU."""
-    return gradient_bytes * where(shard >= 2, share, whole)
+    return gradient_bytes * where(shard >= 2, share, whole)  # ZeRO-2
 
 
 def optimiser_states(state_bytes: V, shard: V, share: V, whole: V, offload: V) -> V:
     """Return the bytes of the optimiser's states on a GPU; 0 where the CPU's memory has them."""
-    return where(offload, 0, state_bytes * where(shard >= 1, share, whole))
+    return where(offload, 0, state_bytes * where(shard >= 1, share, whole))  # ZeRO-1
 
 
 def in_flight(micro_batches: V, pipeline: V, chunks: V) -> V:

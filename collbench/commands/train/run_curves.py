@@ -84,9 +84,14 @@ def _nearest(curves: Sequence[Points], collective: str, ranks: int) -> tuple[Poi
 def _points(rows: Sequence[Observed]) -> Iterator[Points]:
     """Yield every curve of LEAST sizes or more: at each the fastest library, or implementation where there is none."""
     collectives = [row for row in rows if row.case.ranks > 1 and not row.case.work]
-    for (name, ranks), own in by_key(collectives, lambda row: (row.case.collective.name, row.case.ranks)).items():
-        libraries = [row for row in own if (way := find(row.implementation)) and way.library]
-        by_size = by_key(libraries or own, lambda row: row.case.nbytes)
+    kinds = by_key(collectives, lambda row: (row.case.collective.name, row.case.ranks))
+    for (name, ranks), rows_of_kind in kinds.items():
+        libraries = []
+        for row in rows_of_kind:
+            implementation = find(row.implementation)
+            if implementation and implementation.library:
+                libraries.append(row)
+        by_size = by_key(libraries or rows_of_kind, lambda row: row.case.nbytes)
         best = [min(by_size[size], key=lambda row: row.typical) for size in sorted(by_size)]
         if len(best) < LEAST:
             continue

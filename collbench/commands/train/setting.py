@@ -43,8 +43,8 @@ FITTED = {
 
 def constants_of(arch: str) -> Constants:
     """Return the constants of the newest known generation not newer than the architecture, or the oldest."""
-    known = [one for one in FITTED if one <= capability(arch)] or [min(FITTED)]
-    return FITTED[max(known)]
+    not_newer = [generation for generation in FITTED if generation <= capability(arch)]
+    return FITTED[max(not_newer, default=min(FITTED))]
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,8 @@ _OPTIONS = [
 def command(quiet: bool, **options: Any) -> int:
     """Check every implementation and collective at odd sizes, out of place and in place; run it first on a new machine.
 
-    Sums of floats: half a minute, a minute where kernels are compiled first; -d all --redop all: all types and
-    reductions, thousands of cases in minutes.
+    The default checks float sums and takes half a minute (a minute if kernels must be compiled).  -d all --redop all
+    checks all types and reductions, thousands of cases in minutes.
     """
     fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
     platform, sweep = measured_sweep(made(VerifyRequest, options, **fixed), launched())
