@@ -27,10 +27,11 @@ from collbench.platforms.interface import Platform
 from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.platforms.processes import Team, node_name
 from collbench.platforms.socket_processes import Rendezvous, SocketProcesses, usual_rendezvous
-from collbench.records import convert, plain
 from collbench.results import Result
 from collbench.results.collectives import Failed
 from collbench.runfile.environment import variables
+from collbench.runfile.header import SweepPart
+from collbench.runfile.schema import sweep_part, to_sweep
 
 _LEAST = 10.0  # seconds for all to come, however short the time-out: interpreters start more or less slowly
 
@@ -102,8 +103,8 @@ class Joined(Ranks):
         processes.unlink_mpich_memory()
 
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
-        self._name, fields = self._world.broadcast((platform, plain(sweep)))
-        self._sweep, self._existing = convert(fields, Sweep), existing
+        self._name, fields = self._world.broadcast((platform, sweep_part(sweep).to_json()))
+        self._sweep, self._existing = to_sweep(SweepPart.from_json(fields)), existing
         self._platform: Platform | None = None
         self._current: tuple[Case, str] | None = None
         self._started: set[str] = set()  # implementations whose library has been started

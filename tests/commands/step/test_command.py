@@ -1,6 +1,8 @@
 """`collbench step` as a user meets it: real ranks in step, and predicted ones; also by the names of before."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from statistics import fmean
 
@@ -16,7 +18,7 @@ from collbench.commands.step.work import job_of, step_of
 from collbench.runfile.store import Run, read
 from tests.commands.conftest import RIGHT
 from tests.commands.step.made_up_steps import late, ranks_that_are
-from tests.conftest import Command
+from tests.conftest import Command, mpiexec
 
 SMALL = ("--compute", "4MFLOP", "--matrix", "64", "--budget", "0.05", "--out", "out")
 STEPS = ("--compute", "300us", "--steps", "1600", "--budget", "10", "--out", "out")
@@ -177,3 +179,17 @@ def test_strategies_are_compared_over_seeds(here: Command, tmp_path: Path) -> No
     assert "rank 1 2 times as slow" in said
     for name in COMPARED:
         assert len(re.findall(rf"^ +[12]  {name} .* {RIGHT}", said, re.MULTILINE)) == 2
+
+
+def test_processes_of_a_launcher_train_and_tell_who_is_late(environment: dict[str, str], tmp_path: Path) -> None:
+    """What ranks do besides a collective reaches each process whole."""
+    for name, words in (
+        ("strategies", ("--seeds", "1", "--steps", "8", "--strategy", "library,ring")),
+        ("stragglers", ("--compute", "300us", "--steps", "64", "--impl", "auto")),
+    ):
+        program = [sys.executable, "-m", "collbench", "step", name, *words, "--out", name]
+        done = subprocess.run(
+            [mpiexec(), "-n", "2", *program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert all(result.right for result in read(tmp_path / name).cases), name
