@@ -54,5 +54,5 @@ TABLED = tuple(name for name, schedule in SCHEDULES.items() if not schedule.dire
 def schedule_of(collective: str) -> NcclSchedule:
     """Return the record of a collective; Unsupported, saying where to add it, if there is none."""
     if collective not in SCHEDULES:
-        raise Unsupported(f"{collective} has no model; add its NcclSchedule to collbench/model/schedule.py")
+        raise Unsupported(f"{collective} has no model; add its schedule to collbench/model/schedule.py")
     return SCHEDULES[collective]

@@ -429,10 +429,13 @@ def _whole_nodes(system: System, request: SweepRequest) -> System:
             f"give fewer, or --nodes {ceil(ranks / whole.gpus)}"
         )
     if nodes is not None and nodes > 1 and ranks < whole.ranks:
-        raise UsageError(
-            f"--ranks {ranks} is less than the {whole.ranks} GPUs of --nodes {nodes}; "
-            f"give --ranks {whole.ranks} for all, or --ranks-per-node for some of each node"
-        )
+        choices = [f"--ranks {whole.ranks} for all"]
+        if ranks % whole.gpus in (0, ranks):
+            choices.append(f"--nodes {ceil(ranks / whole.gpus)} for as few")
+        if ranks % nodes == 0:
+            choices.append(f"--ranks-per-node {ranks // nodes} for some of each node")
+        less = f"--ranks {ranks} is less than the {whole.ranks} GPUs of --nodes {nodes}"
+        raise UsageError(f"{less}; give {', or '.join(choices)}")
     return whole.part(ranks)
 
 

@@ -45,6 +45,7 @@ Version = Annotated[str, Meta(pattern=r"\A2\.\d{1,2}(\.\d{1,2})?\Z", title='a te
 UpTo16 = Annotated[int, Meta(ge=1, le=16)]
 UpTo72 = Annotated[int, Meta(ge=1, le=72)]
 Rate = Annotated[float, Meta(ge=0.001, le=5000, description="GB/s of one direction")]
+SocketRate = Annotated[float, Meta(ge=0.001, le=1000, description="GB/s of one direction")]
 Tflops = Annotated[float, Meta(ge=0.001, le=1e6, description="TFLOP/s of dense matrix products on 16 bits")]
 Fp8Tflops = Annotated[float, Meta(ge=0.001, le=1e6, description="TFLOP/s of dense matrix products on 8 bits")]
 Gibibytes = Annotated[float, Meta(ge=0.001, le=1e5, description="GiB")]
@@ -101,7 +102,7 @@ class NodeTable(FileTable):
     pcie_lanes: UpTo16 = 16
     switches: Switches = []
     sockets: UpTo72 = 1
-    socket_rate: Rate = field(default=0.0, name="inter_socket")
+    socket_rate: SocketRate = field(default=0.0, name="inter_socket")
 
 
 class NicTable(FileTable):
@@ -297,7 +298,9 @@ def _allowed(table: type[Struct], key: str) -> str:
     words = {int: "a whole number", float: "a number", str: "a text"}.get(kind, "true or false")
     if meta.ge is not None:
         words += f" from {meta.ge:g} to {meta.le:g}"
-    return f"{words} in {meta.description}" if meta.description else words
+    if meta.description:
+        words += f" in {meta.description}"
+    return words + (f", such as {meta.examples[0]}" if meta.examples else "")
 
 
 def with_cards(system: System, key: str, text: str) -> System:

@@ -37,7 +37,7 @@ Launch = Literal["process-per-gpu", "single-process", "torch", "graph"]
 Cpu = Literal["intel", "amd", "arm", "power"]
 Algorithm = Literal["auto", "ring", "tree", "collnet", "nvls", "nvlstree", "pat"]
 Protocol = Literal["auto", "ll", "ll128", "simple"]
-Text = Annotated[str, Meta(pattern=r"\A.+\Z")]
+Text = Annotated[str, Meta(pattern=r"\A.+\Z", title="a text of one line that is not empty")]
 UpTo1024 = Annotated[int, Meta(ge=1, le=1024)]
 Ratio = Annotated[float, Meta(ge=1, le=1000, examples=["2.0 for twice as much from below as goes up"])]
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)

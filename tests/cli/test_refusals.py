@@ -55,7 +55,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--json /proc/nothing.json", "cannot write /proc/nothing.json"),
         ("--csv", "--csv is for several systems"),
         ("--ranks 16", "--ranks 16 is more than the 8 GPUs of DGX H100; ... --nodes 2"),
-        ("--nodes 2 --ranks 6", "16 GPUs of --nodes 2; give --ranks 16 for all, or --ranks-per-node"),
+        ("--nodes 2 --ranks 6", "give --ranks 16 for all, or --nodes 1 for as few, or --ranks-per-node 3"),
         ("--ranks-per-node 9", "more than the 8 GPUs of a node ... ; choose from 1 to 8"),
         (
             "--ranks-per-node 4 --nodes 10 --ranks 80",

@@ -142,7 +142,7 @@ def test_the_choice_is_named_and_what_has_no_model_is_refused_with_the_reason() 
     assert curve(H100, []) == []
     assert set(SCHEDULES) == {collective.name for collective in of_nccl_tests()}
     scan = Collective(**{**vars(COLLECTIVES["allgather"]), "name": "scan"})
-    with pytest.raises(Unsupported, match=r"scan has no model; add its NcclSchedule to collbench/model/schedule\.py"):
+    with pytest.raises(Unsupported, match=r"scan has no model; add its schedule to collbench/model/schedule\.py"):
         predict(H100, replace(case(8, 4096, "allgather"), collective=scan))
 
 
