@@ -1,13 +1,10 @@
 """Take commands away from a copy of the checkout: help, linter and the tests of all others must not notice.
 
-    python -m tools.without plot train     of each in turn: help, every import, linter, collection of the tests
-    python -m tools.without --tests plot   the quick tests too, which takes minutes
-
-A command is taken away by deleting its folder in collbench/commands and in tests/commands, and nothing else.  What uses
-it by the list in tests/test_layers.py goes with it.
+`python -m tools.without [--tests] [NAME...]` deletes of each in turn its folder in collbench/commands and in
+tests/commands, and of those that use it by the list in tests/test_layers.py.  Then it tries help, every import, the
+linter and the collection of the tests; with `--tests` the quick tests are run, which takes minutes.
 """
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -38,10 +35,10 @@ def commands() -> list[str]:
 
 
 def with_users(name: str) -> set[str]:
-    """Return a command, and those that use it."""
+    """Return a command, and those that use it or its users."""
     gone = {name}
-    while more := {user for user, used in OTHERS.items() if used & gone} - gone:
-        gone |= more
+    for _ in OTHERS:
+        gone |= {user for user, used in OTHERS.items() if used & gone}
     return gone
 
 
@@ -82,16 +79,12 @@ def complaints(home: Path, gone: set[str], tests: bool) -> Iterator[str]:
 
 def main() -> int:
     """Try each command of the arguments, or all."""
-    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    parser.add_argument("commands", nargs="*", metavar="COMMAND", default=commands())
-    parser.add_argument("--tests", action="store_true", help="run the quick tests of the others too")
-    arguments = parser.parse_args()
-    failed = 0
-    for name in arguments.commands:
+    tests, failed = "--tests" in sys.argv, 0
+    for name in [word for word in sys.argv[1:] if word != "--tests"] or commands():
         gone = with_users(name)
         with tempfile.TemporaryDirectory() as folder:
             copied(Path(folder), gone)
-            found = list(complaints(Path(folder), gone, arguments.tests))
+            found = list(complaints(Path(folder), gone, tests))
         failed += bool(found)
         print(f"without {', '.join(sorted(gone))}: {'fails' if found else 'ok'}", *found, sep="\n", flush=True)
     return 1 if failed else 0

@@ -228,7 +228,7 @@ class _CollectiveCandidate(Candidate):
         self._subject, self._prepared, self._platform = subject, prepared, subject.platform
         self._launches = subject.launches.get(name, 1)
         self._steady = True  # whether an operation takes no longer for being one of so many
-        self._limited = False  # whether there are fewer launches than wanted, because more would slow each
+        self._limited = False  # whether there are fewer launches than needed, because more would slow each
         self._spoiled = 0  # samples that were stored although a rank was off its core
         self._repeated = 0  # samples that were taken again for that reason
         self._lost = 0.0  # seconds that those lasted
