@@ -10,6 +10,7 @@ import sys
 import threading
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from unittest import mock
 
@@ -41,13 +42,23 @@ if threading.current_thread() is threading.main_thread():
             signal.signal(deaf, handler)
 
 
+@cache
+def commands_of(path: Path) -> frozenset[str]:
+    """The commands that a file of tests needs, itself or by another file of tests or tools."""
+    text = path.read_text(encoding="utf-8")
+    names = {*re.findall(r"""(?:(?:collbench|tests)\.commands(?:\.| import )|"commands" / ")(\w+)""", text)}
+    for module, imported in re.findall(r"^from ((?:tests|tools)[\w.]*) import (.+)", text, re.MULTILINE):
+        for name in ("", *re.findall(r"\w+", imported)):
+            other = ROOT / f"{module.replace('.', '/')}/{name}".rstrip("/")
+            if (file := other.with_suffix(".py")).exists() and file != Path(__file__):
+                names |= commands_of(file)
+    return frozenset(names)
+
+
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out a file of tests that imports a command which was taken away."""
-    if not DELETED or collection_path.suffix != ".py":
-        return None
-    text = collection_path.read_text(encoding="utf-8")
-    named = re.findall(r"(?:collbench|tests)\.commands(?:\.| import )(\w+)", text)
-    return True if DELETED & {*named} else None
+    left_out = DELETED and collection_path.suffix == ".py" and DELETED & commands_of(collection_path)
+    return True if left_out else None
 
 
 def needs_command(name: str) -> None:

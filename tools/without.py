@@ -6,6 +6,7 @@ linter and the collection of the tests; with `--tests` the quick tests are run, 
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def copied(home: Path, gone: set[str]) -> None:
     for name in [*COPIED, *(path.name for path in ROOT.glob("*.md"))]:
         source, target = ROOT / name, home / name
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "runs"))
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "20*"))
         else:
             shutil.copy(source, target)
     for name in gone:
@@ -71,10 +72,9 @@ def complaints(home: Path, gone: set[str], tests: bool) -> Iterator[str]:
         )
         if done.returncode:
             yield f"{' '.join(words[2:5])}: exit status {done.returncode}\n{(done.stdout + done.stderr)[-3000:]}"
-        elif "--help" in words:
-            shown = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and line.split()}
-            if listed := shown & gone:
-                yield f"--help still lists {', '.join(sorted(listed))}"
+        listed = re.findall(r"^  (\S+)  +\S", done.stdout, re.MULTILINE) if "--help" in words else []
+        if gone & {*listed}:
+            yield f"--help still lists {', '.join(sorted(gone & {*listed}))}"
 
 
 def main() -> int:
