@@ -17,7 +17,9 @@ from pathlib import Path
 from tests.test_layers import OTHERS
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("collbench", "kernels", "tests", "tools", "deploy", "docs", "results", "Makefile", "pyproject.toml", ".ci")
+LEFT_OUT = shutil.ignore_patterns(
+    ".git", ".venv", "__pycache__", ".*_cache", "20*", "dist"
+)  # "20*": runs of this machine
 IMPORTS = """
 from importlib import import_module
 from tests.layers import ENTRIES, modules
@@ -45,12 +47,7 @@ def with_users(name: str) -> set[str]:
 
 def copied(home: Path, gone: set[str]) -> None:
     """Write the checkout without these commands into a folder."""
-    for name in [*COPIED, *(path.name for path in ROOT.glob("*.md"))]:
-        source, target = ROOT / name, home / name
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "20*"))
-        else:
-            shutil.copy(source, target)
+    shutil.copytree(ROOT, home, ignore=LEFT_OUT, dirs_exist_ok=True)
     for name in gone:
         shutil.rmtree(home / "collbench" / "commands" / name)
         shutil.rmtree(home / "tests" / "commands" / name, ignore_errors=True)
