@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.test_layers import OTHERS
@@ -28,8 +28,8 @@ for name in modules():
         import_module(f"collbench.{name}")
 """
 QUICK = ("-m", "not full and not machine and not deploy", "-n", "2", "--dist", "worksteal")
+# Tests of pages and pictures, which are of all commands.
 ABOUT_ALL = ("test_docs", "test_goldens", "test_lessons", "test_gallery", "test_pictures", "test_wheel", "test_project")
-"""Tests of pages and pictures, which are of all commands."""
 
 
 def commands() -> list[str]:
@@ -57,7 +57,7 @@ def complaints(home: Path, gone: set[str], tests: bool) -> Iterator[str]:
     """Yield what does not work in such a copy: each command that failed, and the end of what it printed."""
     python = [sys.executable, "-P"]
     ignored = [f"--ignore=tests/{name}.py" for name in ABOUT_ALL]
-    trials: Sequence[Sequence[str]] = (
+    trials = (
         (*python, "-m", "collbench", "--help"),
         (*python, "-c", IMPORTS),
         (*python, "-m", "ruff", "check", "--quiet", "--no-cache", "."),
