@@ -17,9 +17,7 @@ from pathlib import Path
 from tests.test_layers import OTHERS
 
 ROOT = Path(__file__).parents[1]
-LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".venv", "__pycache__", ".*_cache", "20*", "dist"
-)  # "20*": runs of this machine
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "20*", "dist")
 IMPORTS = """
 from importlib import import_module
 from tests.layers import ENTRIES, modules
