@@ -47,6 +47,8 @@ def commands_of(path: Path) -> frozenset[str]:
     """The commands that a file of tests needs, itself or by another file of tests or tools."""
     text = path.read_text(encoding="utf-8")
     names = {*re.findall(r"""(?:(?:collbench|tests)\.commands(?:\.| import )|"commands" / ")(\w+)""", text)}
+    for function in re.findall(r"\bcollbench\.(\w+)\(", text):  # of the library
+        names.add("formats" if function == "import_" else function)
     for module, imported in re.findall(r"^from ((?:tests|tools)[\w.]*) import (.+)", text, re.MULTILINE):
         for name in ("", *re.findall(r"\w+", imported)):
             other = ROOT / f"{module.replace('.', '/')}/{name}".rstrip("/")
