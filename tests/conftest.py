@@ -70,6 +70,13 @@ def needs_command(name: str) -> None:
         pytest.skip(f"there is no command {name}")
 
 
+@pytest.fixture
+def all_commands() -> None:
+    """Leave out a test that is about all commands where one was taken away."""
+    if DELETED:
+        pytest.skip(f"without {', '.join(sorted(DELETED))}")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run a test that depends on the machine's scheduler once more where it fails."""
     for item in items:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.test_layers import OTHERS
 
 ROOT = Path(__file__).parents[1]
-LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "20*", "dist")
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "20[0-9][0-9]*", "dist")
 IMPORTS = """
 from importlib import import_module
 from tests.layers import ENTRIES, modules

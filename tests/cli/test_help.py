@@ -60,6 +60,7 @@ def test_every_command_ends_its_help_with_examples_of_itself() -> None:
             command.make_context(name, example.split(), resilient_parsing=False)
 
 
+@pytest.mark.usefixtures("all_commands")
 def test_help_of_a_command_or_of_one_in_a_group_is_what_its_own_option_prints() -> None:
     words = [(name,) for name in NAMES]
     for name in ("step", "exercise"):
@@ -130,6 +131,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group, "get_command", lambda context, name: command)
 
 
+@pytest.mark.usefixtures("all_commands")
 def test_the_page_of_options_is_that_of_the_commands() -> None:
     """`python -m tools.options` writes it anew."""
     assert options.page() == options.PAGE.read_text()
@@ -185,6 +187,7 @@ def test_streams_that_take_nothing(
     assert len(messages.splitlines()) == bool(said)
 
 
+@pytest.mark.usefixtures("all_commands")
 def test_commands_that_ranks_of_a_launcher_share_are_those_that_ask_for_it() -> None:
     """A command that measures under a launcher must be known before it is imported."""
     commands = (ROOT / "collbench" / "commands").glob("*/command.py")

@@ -17,7 +17,7 @@ from collbench.commands.compare.command import COLUMNS, command
 from collbench.results import Failed, Measurement, Reported, Result
 from collbench.units import format_size
 from tests.commands.conftest import refusal, write_run
-from tests.conftest import ROOT, Command, case
+from tests.conftest import ROOT, Command, case, needs_command
 
 NAMES = ("mpi", "ring-flags")
 SIZES = (1024, 4096, 65536, 2**20, 2**24)
@@ -111,6 +111,7 @@ def test_csv_and_json_hold_the_same_numbers(base: Path, tmp_path: Path) -> None:
 
 
 def test_steps_are_told_apart_in_csv() -> None:
+    needs_command("step")  # rows of steps
     run = ROOT / "results" / "cpu-2-ranks-overlap"
     rows = list(csv.DictReader(io.StringIO(compare(run, run, "--csv").stdout)))
     assert {json.loads(row["step"])["schedule"] for row in rows} >= {"compute", "communicate"}
@@ -238,6 +239,7 @@ def test_junit_tells_regressions_from_what_is_unsure(base: Path, tmp_path: Path)
 
 
 def test_wrong_words_are_refused_with_the_choices(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_command("step")  # rows of steps
     new = sweep(tmp_path / "new", 2)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.jsonl").write_text("no header\nnor this\n")

@@ -17,7 +17,7 @@ from collbench.runfile.store import read
 from collbench.topology import files
 from collbench.topology.system import System
 from tests.commands.conftest import refusal, write_run
-from tests.conftest import ROOT, case, measurement
+from tests.conftest import ROOT, case, measurement, needs_command
 
 
 def run_file(
@@ -238,6 +238,7 @@ def test_ranks_without_cores_are_told() -> None:
 
 def test_errors_are_one_line(tmp_path: Path) -> None:
     """No run, an unknown system, ranks that the system cannot have, nothing measured."""
+    needs_command("step")  # rows of steps
     run = run_file(tmp_path / "run", files.load("dgx-h100"))
     assert "cannot read" in refusal(diagnose(tmp_path / "nowhere"))
     assert "unknown system 'dgx-x'" in refusal(diagnose(run, "--on", "dgx-x"))

@@ -13,7 +13,7 @@ from collbench.results import Result as Row
 from collbench.runfile.header import Header
 from collbench.runfile.store import Writer
 from tests.commands.conftest import refusal
-from tests.conftest import measurement
+from tests.conftest import measurement, needs_command
 from tests.plots.made_up_runs import MADE_UP
 
 
@@ -62,6 +62,7 @@ def test_a_name_that_ends_as_a_picture_is_the_file_of_the_only_figure(tmp_path: 
 
 def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> None:
     """Before anything is written."""
+    needs_command("step")  # rows of steps
     run = write_run(tmp_path / "run", implementations=("mpi", "ring-flags"))
     failed = write_run(tmp_path / "failed", measured=False)
     (tmp_path / "empty.jsonl").write_text("")

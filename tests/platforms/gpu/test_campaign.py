@@ -20,6 +20,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.usefixtures("all_commands")
 def test_every_stage_has_a_name_and_options_that_its_command_takes() -> None:
     assert len({stage.name for stage in STAGES}) == len(STAGES)
     for stage in STAGES:
