@@ -17,7 +17,7 @@ def modules(pattern: str, sign: str) -> Iterator[tuple[Path, re.Match[str]]]:
 
     Args:
         pattern: Names of files as `glob` has them: `commands/*/figure.py`.
-        sign: A regular expression; `^` is the begin of a line.
+        sign: A regular expression; `^` is the beginning of a line.
 
     """
     expression = re.compile(sign, re.MULTILINE)

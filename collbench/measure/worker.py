@@ -40,7 +40,7 @@ _GRACE = 3.0  # seconds that a failing rank waits to be ended: its abort could o
 
 def needs(sweep: Sweep, platform: str) -> Needs:
     """Return what a sweep wants of memory: its implementations, or its work."""
-    for work in filter(None, sweep.works):
+    if work := next(filter(None, sweep.works), None):  # all works of a sweep are of one kind
         needed: Needs = import_module(work.MODULE).needs(sweep, platform)
         return needed
     return algorithms.needs(sweep.implementations, sweep.ranks, platform)

@@ -149,6 +149,7 @@ def refused(here: Command, folder: Path, words: str, complaint: str, status: int
 
 @pytest.mark.parametrize("before", REFUSED)
 def test_wrong_words_are_one_line_and_exit_2(here: Command, tmp_path: Path, before: str) -> None:
+    # Words behind no command name several commands.
     for word in re.findall(r"[a-z_]+", before)[:1] or ("step", "exercise", "predict"):
         needs_command(word)
     for words, complaint in REFUSED[before]:

@@ -1,4 +1,4 @@
-"""`collbench step` as a user meets it: real ranks in step, and predicted ones; also by the names of before."""
+"""`collbench step` as a user meets it: real ranks in step, and predicted ones."""
 
 import re
 import subprocess
