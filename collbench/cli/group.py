@@ -43,19 +43,19 @@ class Commands(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import one command, or make the one whose name has the ending of a family."""
-        # Such a family has more names than a list would help with: all_reduce_perf, and every alias of a collective.
+        if name in _files():
+            module: Any = imported(_files()[name])
+            command: click.Command = module.command
+            examples = [part for part in (module.__doc__ or "").split("\n\n") if part.startswith("For example:")]
+            command.epilog = "\n\n".join(f"\b\n{part}" for part in examples)
+            return command
+        # A family has more names than a list would help with: all_reduce_perf, and every alias of a collective.
         for path, suffix in modules("commands/*/*.py", _SUFFIX):
             if name.endswith(suffix[1]):
                 family: Any = imported(path)
                 program: click.Command = family.command_named(name)
                 return program
-        if name not in _files():
-            return None
-        module: Any = imported(_files()[name])
-        command: click.Command = module.command
-        examples = [part for part in (module.__doc__ or "").split("\n\n") if part.startswith("For example:")]
-        command.epilog = "\n\n".join(f"\b\n{part}" for part in examples)
-        return command
+        return None
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands in --help, by section."""
