@@ -18,14 +18,15 @@ from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import Needs
 from collbench.results import family
 
-_GROUPS = "all", "library", "ladder", "narrow"  # of implementations, as `--impl` names them
+_GROUPS = "all", "library", "ladder", "narrow", "paths"  # of implementations, as `--impl` names them
 
 
 @dataclass(frozen=True)
 class Implementation:
     """A way to carry cases out.
 
-    `supports(case)` raises Unsupported with the reason, as `prepare(case, platform)` may, once it sees the hardware.
+    `supports(case)` raises Unsupported with the reason, as `home` and `prepare(case, platform)` may, once they see the
+    hardware.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Implementation:
     collectives: tuple[str, ...]
     prepare: Callable[[Case, Platform], Prepared]
     supports: Callable[[Case], None] = lambda case: None
+    home: Callable[[Platform], Platform] = lambda platform: platform  # the ranks with the memory that it works on
     order: int = 0  # of hand-written implementations, in which lists show them; 0 for a library
     calls: str = ""  # the library that it calls in another way; hand-written ones are compared with that instead
     fifo: Callable[[int, str], int] = lambda ranks, platform: 0  # bytes that it needs in each window
@@ -44,6 +46,11 @@ class Implementation:
     wire: Wire | None = None  # what its ranks exchange, if that is narrower than their arrays: results are not exact
     shared_without: str = ""  # what it lacks where ranks share a GPU: a ratio to it must say so
     estimates: tuple[str, ...] = ()  # collectives of which it may say itself how long they take (Prepared.estimate)
+
+    @property
+    def path(self) -> bool:
+        """Whether it is a fast path of a library that has a row of its own: `nccl@symmetric`."""
+        return family(self.name) != self.name
 
     @property
     def library(self) -> bool:
@@ -77,7 +84,7 @@ def implementations() -> dict[str, Implementation]:
 
 def libraries() -> list[str]:
     """Return the names of the libraries that hand-written implementations are compared with."""
-    return [name for name, way in implementations().items() if way.library and not way.calls]
+    return [name for name, way in implementations().items() if way.library and not way.calls and not way.path]
 
 
 def is_library(name: str) -> bool:
@@ -110,14 +117,17 @@ def choose(names: str, platform: str) -> tuple[str, ...]:
     """Return the implementations that `--impl` names: names with commas between, or groups, of one platform.
 
     `all` is `library` and `ladder` (the hand-written ones), whose results are exact; `narrow` are those that are not.
+    `paths` are fast paths of a library, for which ranks hold their buffers twice.
     """
     here = {name: way for name, way in implementations().items() if platform in way.platforms}
     groups: dict[str, list[str]] = {group: [] for group in _GROUPS}
 
-    # Results of narrow wires are not exact, so `all` leaves them out.
+    # Results of narrow wires are not exact, and paths take memory, so `all` leaves them out.
     for name, way in here.items():
-        groups["narrow" if way.wire else "all"].append(name)
-        if not way.wire:
+        if way.wire or way.path:
+            groups["narrow" if way.wire else "paths"].append(name)
+        else:
+            groups["all"].append(name)
             groups["library" if way.library else "ladder"].append(name)
     chosen: set[str] = set()
     for word in names.split(","):

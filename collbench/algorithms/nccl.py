@@ -1,12 +1,13 @@
-"""`nccl`: NVIDIA's library, through CuPy.
+"""`nccl`: NVIDIA's library, through CuPy; and its fast paths, `nccl@registered`, `nccl@symmetric` and others.
 
 Here are the calls of a rank (ncclAllReduce, ncclSend, ...); platforms/gpu/nccl.py launches them in groups.  One thread
 drives all ranks, so an operation is one group with every rank's calls, or one group after another.  What NCCL has no
 call for is made of its sends and receives, as nccl-tests does.  It has no barrier: programs all-reduce one element.
+A fast path has buffers of its own, which NCCL knows beforehand (platforms/gpu/nccl/paths.py), and a row of its own.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from collbench.algorithms import Implementation
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, Flight
 from collbench.errors import Unsupported
-from collbench.platforms.interface import Platform, Prepared
+from collbench.platforms.interface import FastPath, Platform, Prepared
 from collbench.platforms.layout import buffers
 
 Call = Callable[[], Any]
@@ -27,7 +28,7 @@ _TYPES = "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float",
 class _End:
     """One rank's end of an operation, in NCCL's terms."""
 
-    comm: Any  # cupy.cuda.nccl.NcclCommunicator
+    comm: Any  # cupy.cuda.nccl.NcclCommunicator, or that of a fast path
     case: Case
     rank: int
     sent: int
@@ -96,6 +97,13 @@ _OF_PAIRS: dict[str, Callable[[_End], Iterator[Call]]] = {
 }
 _CALLS = _WHOLE | _OF_PAIRS
 
+# Collectives that NCCL has since 2.28: the communicators of fast paths have them, since copy engines serve no sends.
+_NEWER: dict[str, tuple[str, Callable[[_End], Iterator[Call]]]] = {
+    "alltoall": ("allToAll", lambda end: end.whole("allToAll")),
+    "gather": ("gather", lambda end: end.whole("gather", end.case.root)),
+    "scatter": ("scatter", lambda end: end.whole("scatter", end.case.root)),
+}
+
 
 def _flight(end: _End, flight: Flight) -> Iterator[Call]:
     """Yield a rank's calls of a group, whose messages are in flight together."""
@@ -114,7 +122,11 @@ def _groups(case: Case, ends: Sequence[_End]) -> list[list[Call]]:
     """
     flights = [flight for flight in case.collective.flights if not flight.bare]
     if not flights:
-        return [[call for end in ends for call in _CALLS[case.collective.name](end)]]
+        calls_of = _CALLS[case.collective.name]
+        newer = _NEWER.get(case.collective.name)
+        if newer and hasattr(ends[0].comm, newer[0]):
+            calls_of = newer[1]
+        return [[call for end in ends for call in calls_of(end)]]
     groups = []
     for flight in flights:
         calls = [call for end in ends for call in _flight(end, flight)]
@@ -134,8 +146,10 @@ def _supports(case: Case) -> None:
         raise Unsupported("NCCL's all-to-all is made of sends and receives, which cannot share a buffer")
 
 
-def _prepare(case: Case, platform: Platform) -> Prepared:
+def _prepare(path: FastPath | None, case: Case, platform: Platform) -> Prepared:
     comm = platform.comm
+    if comm.path is not path:
+        raise Unsupported("its buffers are registered for single operations: steps and training measure nccl")
     ends = []
     for rank in platform.local:
         send, receive = buffers(platform.memory, case, rank)
@@ -149,16 +163,51 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     # The first operation of a kind connects the ranks, which allocates memory: nothing for a graph to capture.
     comm.first(launch)
     estimate = comm.estimate(groups[0]) if case.collective.name in _WHOLE else None
-    return Prepared(launch, groups=len(groups), note=comm.note, estimate=estimate, library=comm.library)
+    prepared = Prepared(launch, groups=len(groups), note=comm.note, estimate=estimate, library=comm.library)
+    if ran := comm.ran(partial(platform.clock.plan, prepared)):
+        prepared = replace(prepared, algorithm=ran.algorithm, protocol=ran.protocol, channels=ran.channels)
+    return replace(prepared, memory=comm.taken())
 
 
-IMPLEMENTATION = Implementation(
+def _on_path(path: FastPath, platform: Platform) -> Platform:
+    """Return the ranks with the buffers of a fast path; Unsupported, with NCCL's reason, where they cannot be had."""
+    return platform.on_path(path)
+
+
+NCCL = Implementation(
     name="nccl",
     summary="NVIDIA's library, its own choice of algorithm and protocol",
     platforms=("gpu",),
     collectives=tuple(name for name, collective in COLLECTIVES.items() if name in _CALLS or collective.flights),
-    prepare=_prepare,
+    prepare=partial(_prepare, None),
     supports=_supports,
     shared_without="NVLS, clusters of CTAs and symmetric windows",
     estimates=tuple(_WHOLE),
 )
+
+
+_EFFICIENCY, _ZERO = 1, 2  # NCCL_CTA_POLICY_EFFICIENCY, NCCL_CTA_POLICY_ZERO
+
+FAST_PATHS = (
+    FastPath("registered", "with registered buffers", registered=True),
+    FastPath("symmetric", "with symmetric windows (2.27)", symmetric=True),
+    FastPath("efficiency", "with few CTAs", policy=_EFFICIENCY),
+    FastPath("registered-efficiency", "with registered buffers and few CTAs", registered=True, policy=_EFFICIENCY),
+    FastPath("symmetric-efficiency", "with symmetric windows and few CTAs", symmetric=True, policy=_EFFICIENCY),
+    FastPath("symmetric-zero", "with symmetric windows and copy engines (2.28)", symmetric=True, policy=_ZERO),
+)
+
+
+def _implementations() -> Iterator[Implementation]:
+    yield NCCL
+    for path in FAST_PATHS:
+        yield replace(
+            NCCL,
+            name=f"nccl@{path.name}",
+            summary=f"the same {path.summary}",
+            prepare=partial(_prepare, path),
+            home=partial(_on_path, path),
+        )
+
+
+IMPLEMENTATIONS = tuple(_implementations())

@@ -189,15 +189,18 @@ class _Collective(Subject):
     def __init__(self, case: Case, platform: Platform, sampling: Sampling, launches: Mapping[str, int]) -> None:
         self.case, self.platform, self.sampling = case, platform, sampling
         self.launches = launches  # by name, of implementations that an earlier round has checked and calibrated
+        self.platforms: dict[int, Platform] = {}  # on whose memory candidates work, each once
         self.reference: Reference | None = None
         self.candidates = 0
 
     def prepare(self, implementation: Implementation) -> Candidate | Result:
-        case, platform = self.case, self.platform
+        case = self.case
         implementation.refuse(case)
+        platform = implementation.home(self.platform)
+        self.platforms[id(platform)] = platform
         with platform.team.agreeing():
             prepared = implementation.prepare(case, platform)
-        candidate = _CollectiveCandidate(self, implementation.name, prepared)
+        candidate = _CollectiveCandidate(self, implementation.name, prepared, platform)
 
         # Earlier rounds of the same ranks have checked it already.
         if self.sampling.check_only or implementation.name not in self.launches:
@@ -209,10 +212,12 @@ class _Collective(Subject):
         return candidate
 
     def before_calibration(self) -> None:
-        self.platform.checker.fill(self.case, CALIBRATION_SEED)
+        for platform in self.platforms.values():
+            platform.checker.fill(self.case, CALIBRATION_SEED)
 
     def before_samples(self) -> None:
-        self.platform.checker.fill(self.case, SAMPLES_SEED)
+        for platform in self.platforms.values():
+            platform.checker.fill(self.case, SAMPLES_SEED)
         self.reference = Reference(self.case, self.platform)
 
     def before_round(self) -> float:
@@ -223,9 +228,10 @@ class _Collective(Subject):
 class _CollectiveCandidate(Candidate):
     """One way to carry the collective out."""
 
-    def __init__(self, subject: _Collective, name: str, prepared: Prepared) -> None:
+    def __init__(self, subject: _Collective, name: str, prepared: Prepared, platform: Platform) -> None:
         self.name, self.samples = name, []
-        self._subject, self._prepared, self._platform = subject, prepared, subject.platform
+        self._subject, self._prepared, self._platform = subject, prepared, platform
+        self._enqueue: float | None = None  # seconds of the host for an operation
         self._launches = subject.launches.get(name, 1)
         self._steady = True  # whether an operation takes no longer for being one of so many
         self._limited = False  # whether there are fewer launches than needed, because more would slow each
@@ -237,6 +243,7 @@ class _CollectiveCandidate(Candidate):
 
     def calibrate(self) -> Result | None:
         subject, prepared = self._subject, self._prepared
+        self._enqueue = self._platform.clock.enqueue_seconds(prepared)
         self._calibrate()
 
         # A sample of one operation leaves nothing out, and earlier rounds have looked already.
@@ -318,6 +325,11 @@ class _CollectiveCandidate(Candidate):
             mismatch=failure,
             note=platform.note | prepared.note | Note.of("" if self._steady else _UNSTEADY),
             estimate=prepared.estimate,
+            algorithm=prepared.algorithm,
+            protocol=prepared.protocol,
+            channels=prepared.channels,
+            enqueue=self._enqueue,
+            memory=prepared.memory,
             library=prepared.library,
             scheduling=None if failure else self._scheduling(),
         )

@@ -43,18 +43,19 @@ def explain(
         heartbeat(implementation.name)
         try:
             implementation.refuse(case)
+            home = implementation.home(platform)
             with platform.team.agreeing():
-                plain = implementation.prepare(case, platform)
-                traced = implementation.prepare(case, platform.traced())
+                plain = implementation.prepare(case, home)
+                traced = implementation.prepare(case, home.traced())
         except Unsupported as reason:
             yield Skipped(case, implementation.name, platform.name, str(reason))
             continue
-        wrong = checked(case, plain, platform, sampling) or checked(case, traced, platform, sampling)
+        wrong = checked(case, plain, home, sampling) or checked(case, traced, home, sampling)
         if wrong:
             note = platform.note | plain.note
             yield Measurement(case, implementation.name, platform.name, 1, (), mismatch=wrong, note=note)
         else:
-            yield _explanation(case, implementation, platform, sampling, plain, traced)
+            yield _explanation(case, implementation, home, sampling, plain, traced)
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,9 @@ def _explanation(
         seconds=statistics.median(timed.seconds for timed in rounds),
         traced=shown.traced,
         tracks=tuple(sorted(tracks, key=lambda track: (track.rank, track.block))),
+        algorithm=plain.algorithm,
+        protocol=plain.protocol,
+        channels=plain.channels,
         note=platform.note | plain.note,
         scheduling=Scheduling.of_ranks([[timed.spoiled for timed in rounds]]),
     )

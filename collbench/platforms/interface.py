@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction, Wire
+from collbench.errors import Unsupported
 from collbench.platforms import tracelog
 from collbench.platforms.cost import Hardware
 from collbench.platforms.layout import Memory, MemoryLayout, grid
@@ -25,6 +26,18 @@ from collbench.runfile.header import TopologyPart
 if TYPE_CHECKING:  # the ranks' side, which what starts them never needs
     from collbench.platforms.checking import StressPlan
     from collbench.platforms.products import Moment, Products
+
+
+@dataclass(frozen=True)
+class FastPath:
+    """A way to have NCCL know buffers beforehand, and to tell it how many CTAs it may use."""
+
+    name: str
+    summary: str
+    registered: bool = False  # whether buffers are registered, by ncclCommRegister
+    symmetric: bool = False  # whether they are a window of the same layout on every rank
+    policy: int | None = None  # on CTAs, by NCCL's number; None for its own
+
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
 """`with watch(rank, phase):` around what is enqueued for that rank."""
@@ -63,6 +76,10 @@ class Prepared:
     groups: int = 1  # launches of an operation on a stream one after the other, where a library makes several
     note: Note = NO_NOTE
     estimate: float | None = None  # seconds that a library itself expects of an operation
+    algorithm: str = ""  # that a library says it runs, and by which protocol; empty where it does not say
+    protocol: str = ""
+    channels: int | None = None  # on so many channels of a rank
+    memory: int | None = None  # bytes of a rank's device that the library has taken so far
     library: str = ""  # name and version of what carries it out, if the implementation's name leaves it open
     wire: Wire | None = None  # the format that ranks exchange, if narrower than the arrays: then results have a bound
     watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch
@@ -151,6 +168,14 @@ class Clock(Protocol):
 
         """
         return 0.0  # there is no clock but the process's
+
+    def enqueue_seconds(self, prepared: Prepared) -> float | None:
+        """*Collective*: return the host's seconds to enqueue an operation; None where the host carries it out."""
+        return None
+
+    def plan(self, prepared: Prepared) -> None:
+        """Have an operation planned as it will be timed: by a graph's capture, or by a launch, once it is over."""
+        return
 
     def singly(self, prepared: Prepared) -> Prepared | None:
         """Return the same operations repeated by a loop of this package; None where there is no other loop."""
@@ -257,6 +282,10 @@ class Platform(Protocol):
         other = copy.copy(self)
         other.memory, other.launcher = memory, self.launcher.altered(memory, options, lost)
         return other
+
+    def on_path(self, path: FastPath) -> Self:
+        """*Collective*: return the same ranks with buffers that a library knows beforehand, or raise Unsupported."""
+        raise Unsupported(f"ranks on {self.name} have no library with {path.name} buffers")
 
     def traced(self) -> Self:
         """Return the same ranks and memory with kernels that keep a log; opened for a sweep that is traced."""

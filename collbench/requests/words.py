@@ -38,8 +38,8 @@ Impls = Annotated[
     Names,
     Opt(
         "--impl",
-        "Implementations, or a group of them: library, ladder, narrow.",
-        metavar="NAME[,NAME]|library|ladder|narrow|all",
+        "Implementations, or a group of them: library, ladder, narrow, paths.",
+        metavar="NAME[,NAME]|library|ladder|narrow|paths|all",
         unit=NAMES,
         complete="algorithms.implementations",
     ),

@@ -27,9 +27,9 @@ class Answers(Shown):
     estimate: float | None = None
     """Seconds that the library itself expected of an operation."""
     algorithm: str = ""
-    """The algorithm that a model expects the library to choose."""
+    """The algorithm that the library ran by its own log, or that a model expects it to choose."""
     protocol: str = ""
-    """The protocol that a model expects the library to choose."""
+    """The protocol, likewise; of a symmetric kernel of NCCL its name."""
 
     @property
     def contradiction(self) -> str:
@@ -38,7 +38,7 @@ class Answers(Shown):
 
     @property
     def method(self) -> str:
-        """Algorithm and protocol that a model expects: `ring/LL`; empty of what was measured."""
+        """Algorithm and protocol that were run, or that a model expects: `ring/ll`; empty where nobody says."""
         return "/".join(filter(None, (self.algorithm, self.protocol)))
 
 

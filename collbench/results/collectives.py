@@ -24,6 +24,11 @@ class Measurement(Sampled, frozen=True, tag="measurement"):
     launches: int  # operations that each sample is the mean of
     seconds: tuple[Seconds, ...]
     estimate: Seconds | None = None  # that the library itself expected of an operation
+    algorithm: str = ""  # that the library ran by its own log, on rank 0
+    protocol: str = ""
+    channels: Count | None = None  # on which it ran
+    enqueue: Seconds | None = None  # of the host, to enqueue an operation without a graph
+    memory: Count | None = None  # bytes of a rank's device that the library had taken by then
     rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
     floor: Seconds | None = None  # that the ranks took meanwhile to copy the fewest bytes the case must move
     barrier: Seconds | None = None  # of a barrier of the ranks meanwhile, by flags: how far their cores are apart
@@ -215,6 +220,9 @@ class Explanation(CaseResult, frozen=True, tag="explanation"):
     seconds: Seconds  # of an operation, as it is measured: the median
     traced: Seconds  # the same while a log is written
     tracks: tuple[Track, ...]  # of one typical operation; none for a library, which cannot be looked into
+    algorithm: str = ""  # that a library ran by its own log, on rank 0
+    protocol: str = ""
+    channels: Count | None = None  # on which it ran
 
     @property
     def contradiction(self) -> str:

@@ -7,10 +7,10 @@ from collbench.cases import Case, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 
-ON_GPU = [  # on any GPU; test_multicast.py has those for which there must be a switch
+ON_GPU = [  # on any GPU; test_multicast.py has those that need a switch, test_fast_paths.py NCCL's fast paths
     implementation
     for implementation in implementations().values()
-    if "gpu" in implementation.platforms and not implementation.multicast
+    if "gpu" in implementation.platforms and not implementation.multicast and not implementation.path
 ]
 LADDER = [implementation for implementation in ON_GPU if not implementation.library]
 ONE_PROCESS = ("ring-events", *(name for name, way in implementations().items() if way.multicast))

@@ -65,6 +65,7 @@ class Machine:
     nvrtc_version: tuple[int, int] = (12, 9)
     switch: Any = None  # driver.Library, where there is one
     has_nccl: bool = True
+    algorithm: str = "RING"  # that NCCL says it runs, where it says anything
     simulation: Any = None  # simulate.Simulation, where NCCL has estimates
     process: int | None = None
     node: str = "node"

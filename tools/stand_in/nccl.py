@@ -25,12 +25,14 @@ import numpy as np
 
 from collbench.datatypes import DATATYPES, REDUCTIONS, Array, Datatype
 from collbench.platforms.layout import view
+from tools.stand_in.runtime import Runtime
 
 ELEMENTS = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16")
 SHARING_SINCE = 23000
 INVALID_USAGE = 5
 ID_BYTES = 128
 PATIENCE = 30.0  # seconds for another process
+ZERO = 2  # a policy on CTAs: none at all
 
 
 NAMES = (  # as CuPy writes them, by status
@@ -63,6 +65,7 @@ class Nccl:
         self._calls: list[Call] | None = None
         self._left: list[Call] = []
         self._starts: list[Start] = []
+        self.debug: Any = None  # the subsystems and the file of the log, once NCCL has looked at the environment
 
         class NcclCommunicator(Communicator):
             def __init__(comm, ndev: int, commId: bytes, rank: int, config: Any = None) -> None:  # noqa: N803, N805
@@ -74,10 +77,49 @@ class Nccl:
 
         self.NcclCommunicator = NcclCommunicator
         if machine.simulation:
-            machine.simulation.attach(NcclCommunicator, self._simulate_end)
+            machine.simulation.attach(self, NcclCommunicator, self._simulate_end)
 
     def get_unique_id(self) -> bytes:
         return tempfile.mkdtemp(prefix="made-up-nccl-").encode().ljust(ID_BYTES, b"\0")
+
+    @property
+    def in_group(self) -> bool:
+        return self._calls is not None
+
+    def machine_memory(self, size: int, address: int = 0) -> int:
+        """Memory of the current device, or none and an address that is given back."""
+        runtime = Runtime(self._machine)
+        if address:
+            runtime.free(address)
+        return runtime.malloc(size)
+
+    def say(self, subsystem: str, text: str) -> None:
+        """A line of the log, where the environment asked for it when NCCL last looked."""
+        if self.debug is None:
+            wanted = os.environ.get("NCCL_DEBUG_SUBSYS", "INIT") if os.environ.get("NCCL_DEBUG") == "INFO" else ""
+            self.debug = wanted.split(","), os.environ.get("NCCL_DEBUG_FILE") or "/dev/stdout"
+        wanted, file = self.debug
+        if subsystem in wanted:
+            with Path(file).open("a") as output:
+                output.write(f"node:1:1 [0] NCCL INFO {text}\n")
+
+    def _plan(self, calls: list["Call"]) -> None:
+        """Say what each collective of rank 0 runs as: by its size, or by the windows that it lies in."""
+        for call in calls:
+            if call.rank or call.name in ("send", "recv"):
+                continue
+            operation, nbytes = (
+                call.name[0].upper() + call.name[1:],
+                call.count * DATATYPES[ELEMENTS[call.element]].itemsize,
+            )
+            low, high = getattr(call.comm, "window", None) or (0, 0)
+            way = f": {nbytes} Bytes -> Algo {self._machine.algorithm} proto {'LL' if nbytes < 4096 else 'SIMPLE'}"
+            way += " channel{Lo..Hi}={0..3}"
+            if low <= call.sent < high and low <= call.received < high:
+                way = f" [Symmetric]: {nbytes} Bytes -> Kernel {operation}_LL nchannels 4 nthreads 512 nWorks 1"
+                if call.comm.policy == ZERO:
+                    way = f" [Copy Engine]: {nbytes} Bytes -> cudaMemcpyAsync"
+            self.say("TUNING", operation + way)
 
     def get_version(self) -> int:
         return int(self._machine.nccl_version)
@@ -123,6 +165,7 @@ class Nccl:
         self._connect()
         if not calls:
             return
+        self._plan(calls)
         group, current = Group(calls), self._machine.current
         for stream in group.streams:
             real = self._machine.stream(stream)
@@ -248,6 +291,24 @@ class Communicator:
 
     def recv(self, recvbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
         self._add("recv", stream, received=recvbuf, count=count, element=datatype, peer=peer)
+
+    def alltoAll(self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int) -> None:
+        block = count * DATATYPES[ELEMENTS[datatype]].itemsize
+        for peer in range(self._size):
+            self.send(sendbuf + peer * block, count, datatype, peer, stream)
+            self.recv(recvbuf + peer * block, count, datatype, peer, stream)
+
+    def gather(self, sendbuf: int, recvbuf: int, count: int, datatype: int, root: int, stream: int) -> None:
+        self.send(sendbuf, count, datatype, root, stream)
+        for peer in range(self._size if self._rank == root else 0):
+            place = recvbuf + peer * count * DATATYPES[ELEMENTS[datatype]].itemsize
+            self.recv(place, count, datatype, peer, stream)
+
+    def scatter(self, sendbuf: int, recvbuf: int, count: int, datatype: int, root: int, stream: int) -> None:
+        for peer in range(self._size if self._rank == root else 0):
+            place = sendbuf + peer * count * DATATYPES[ELEMENTS[datatype]].itemsize
+            self.send(place, count, datatype, peer, stream)
+        self.recv(recvbuf, count, datatype, root, stream)
 
     def check_async_error(self) -> None:
         if self._nccl._machine.network_error:

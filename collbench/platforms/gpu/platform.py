@@ -18,7 +18,7 @@ import numpy as np
 
 from collbench.cases import Sweep
 from collbench.datatypes import DATATYPES, NONE, Array
-from collbench.errors import PlatformError
+from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.platforms import tracelog
 from collbench.platforms.checking import WITH_DELAYS, lost
 from collbench.platforms.cost import of_product
@@ -28,10 +28,12 @@ from collbench.platforms.gpu.compute import GpuCompute
 from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, Stream, load_cupy
 from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
+from collbench.platforms.gpu.nccl.communicators import Communicators
+from collbench.platforms.gpu.nccl.paths import PathMemory
 from collbench.platforms.gpu.placement import bind_near, place_ranks
 from collbench.platforms.gpu.probe import STARTUP
 from collbench.platforms.gpu.timing import GpuClock, StartGate, closest
-from collbench.platforms.interface import Platform
+from collbench.platforms.interface import FastPath, Platform
 from collbench.platforms.layout import WINDOW_HEAD, MemoryLayout, Region
 from collbench.platforms.processes import Alone, Team
 from collbench.results import Note
@@ -114,8 +116,10 @@ class GpuPlatform(Platform):
         self.compute = GpuCompute(self.launcher)
         # Among many processes, with no supervisor, NCCL may take longer.
         timeout = sweep.sampling.timeout
-        timeout = _SHARE * timeout if isinstance(team, Alone) else max(STARTUP, timeout)
-        self.comm = nccl.Communicators(self.launcher, timeout)
+        self._timeout = _SHARE * timeout if isinstance(team, Alone) else max(STARTUP, timeout)
+        self.comm = Communicators(self.launcher, self._timeout)
+        self._path_memory: PathMemory | None = None
+        self._paths: dict[str, Self | Unsupported] = {}
         self.ranks, self.local, self.note = sweep.ranks, places.local, Note(shared=places.shared)
         self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
         self.hardware = of_product(places.gpus[0].name, sweep.ranks, len(places.gpus))
@@ -123,6 +127,35 @@ class GpuPlatform(Platform):
     def with_delays(self, seconds: float) -> Self:
         """Return the same platform with an option of the compiler, and the time that kernels lose."""
         return self.altered(self.memory, (WITH_DELAYS,), lost(seconds))
+
+    def on_path(self, path: FastPath) -> Self:
+        """*Collective*: return the same ranks with buffers that NCCL knows beforehand, made when first asked for.
+
+        Unsupported with NCCL's reason where it cannot; it is asked once.
+        """
+        if path.name not in self._paths:
+            try:
+                self._paths[path.name] = self._open_path(path)
+            except Unsupported as reason:
+                self._paths[path.name] = reason
+        opened = self._paths[path.name]
+        if isinstance(opened, Unsupported):
+            raise Unsupported(str(opened))
+        return opened
+
+    def _open_path(self, path: FastPath) -> Self:
+        self.comm.refuse()
+        try:
+            if self._path_memory is None:
+                with self.team.agreeing():
+                    self._path_memory = PathMemory(self._cuda, self.comm.functions, self._places, self.layout)
+        except (PlatformError, CaseFailed) as error:
+            raise Unsupported(f"NCCL has no memory for it: {error}") from None
+        comm = Communicators(self.launcher, self._timeout, path)
+        comm.register(self._path_memory)
+        other = self.altered(self._path_memory)
+        other.checker, other.comm = GpuChecker(other.launcher), comm
+        return other
 
     def topology(self) -> TopologyPart:
         """Return every rank's GPU and node, and what joins them."""
@@ -145,7 +178,11 @@ class GpuPlatform(Platform):
     def close(self) -> bool:
         """Give everything back; after a failure CUDA refuses even that, and the process ends anyway."""
         with self.team.agreeing():
-            if any(self.team.exchange(self.comm.hung)):  # each call of CUDA could wait for ever for what hangs
+            opened = [path for path in self._paths.values() if not isinstance(path, Unsupported)]
+            comms = [self.comm, *(path.comm for path in opened)]
+            if any(
+                self.team.exchange(any(comm.hung for comm in comms))
+            ):  # each call of CUDA could wait for ever for what hangs
                 return False
             healthy = False
             with suppress(*self._cuda.errors):
@@ -155,9 +192,12 @@ class GpuPlatform(Platform):
 
             # NCCL lets go of a communicator once all processes of a node do: where one cannot, none waits for it.
             together = all(self.team.exchange(healthy))
-            with suppress(*self._cuda.errors):
+            with suppress(CaseFailed, *self._cuda.errors):
                 if together:
-                    self.comm.destroy()
+                    for comm in comms:
+                        comm.destroy()
+                    if self._path_memory:
+                        self._path_memory.close()
                 self._gate.free()
             self.memory.close()
         return True

@@ -52,6 +52,7 @@ LAUNCH_QUEUE = 1024  # entries, about
 _MOST_GRAPHS = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
 _GATED = LAUNCH_QUEUE // 4 // 16  # ranks: for each, `ring-events` has two steps of at most eight entries a stream
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
+_ENQUEUED = 3  # launches, of which the quickest tells how long the host takes
 _SUCCESS, _NOT_READY = 0, 600  # cudaSuccess, cudaErrorNotReady
 _SHORTEST_PAUSE, _PAUSE = 2e-5, 1e-3  # seconds between two looks at streams that may never be done
 
@@ -142,6 +143,30 @@ class GpuClock(Clock):
         for rank, rank_stream in self.by_rank.items() if self.may_give_up else ():
             if rank_stream.fetch(self._memory.address(Region.WINDOW, rank), np.zeros(1, np.uint32))[0]:
                 raise TimedOut(f"a rank waited in vain for another's flag (rank {rank})")
+
+    def enqueue_seconds(self, prepared: Prepared) -> float | None:
+        """Return the shortest of a few launches without a graph, on the slowest process."""
+        if prepared.host_driven:
+            return None
+        shortest = math.inf
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while it was enqueued"):
+            for _ in range(_ENQUEUED):
+                self.wait()
+                self._team.meet()
+                begun = time.perf_counter()
+                prepared.launch(1)
+                shortest = min(shortest, time.perf_counter() - begun)
+            self.wait()
+            slowest: float = max(self._team.exchange(shortest))
+        return slowest
+
+    def plan(self, prepared: Prepared) -> None:
+        """Capture one launch and forget it, or carry it out where nothing is captured."""
+        if self._graph:
+            self._capture(prepared, 1)
+        else:
+            prepared.launch(1)
+            self.wait()
 
     def moment(self, rank: int) -> Moment:
         """Record an event on the rank's stream; clocks of devices are set by the host's, to a few microseconds."""

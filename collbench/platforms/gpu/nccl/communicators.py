@@ -3,90 +3,29 @@
 NCCL allows that since 2.30 (NCCL_MULTI_RANK_GPU_ENABLE, before it starts).  Every rank's kernel must then
 find room next to the others': with too many CTAs each, one waits for a peer that is never started.  So whatever NCCL
 does for the first time, its start and the first operation of a kind, has a limit of time.
-
-NCCL's own estimate of an operation is by ncclGroupSimulateEnd (NCCL 2.22 and newer), which CuPy does not offer.  A
-group of calls that is closed by it is planned as any other, but not enqueued.  Every copy of NCCL counts its own
-groups, so the function must be that of the copy which CuPy calls.  It is looked up through CuPy's extension module,
-among the libraries that this one was linked with; nothing is loaded for it.  Structure and numbers are those of nccl.h;
-a test compiles that header and compares.
 """
 
 import ctypes
 import os
-import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import starmap
-from math import isfinite
 from typing import Any
 
 from collbench.errors import CaseFailed, StartFailed, TimedOut, Unsupported
 from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Stream
 from collbench.platforms.gpu.launch import GpuLauncher
-from collbench.platforms.gpu.placement import Placement
+from collbench.platforms.gpu.nccl import LIMIT, MIXING, in_words
+from collbench.platforms.gpu.nccl.functions import NcclFunctions, SimulateEnd
+from collbench.platforms.gpu.nccl.log import PLANNING, STARTING, Ran, logging, what_ran, why_not
+from collbench.platforms.gpu.nccl.paths import PathCommunicator, PathMemory
+from collbench.platforms.interface import FastPath
 from collbench.results import Note
 
-MAGIC = 0x74685283
-VERSION = 22203  # of the header that had these fields first
-UNKNOWN = -1.0  # NCCL_UNDEF_FLOAT
-
-_MICROSECONDS = 1e-6
-
-SimulateEnd = Callable[[], float | None]
-"""Close this thread's open group and enqueue nothing: seconds that NCCL expects of it; None if it cannot say."""
-
-
-class SimInfo(ctypes.Structure):
-    """`ncclSimInfo_t`; a new one is what NCCL_SIM_INFO_INITIALIZER makes."""
-
-    _fields_ = [
-        ("size", ctypes.c_size_t),
-        ("magic", ctypes.c_uint),
-        ("version", ctypes.c_uint),
-        ("estimatedTime", ctypes.c_float),  # microseconds
-    ]
-
-    def __init__(self) -> None:
-        super().__init__(ctypes.sizeof(SimInfo), MAGIC, VERSION, UNKNOWN)
-
-
-def find(nccl: Any) -> SimulateEnd | None:
-    """The function of the NCCL behind `cupy.cuda.nccl`; None if that is too old, or not to be found.
-
-    No group may be open.
-    """
-    extension = getattr(sys.modules.get(nccl.NcclCommunicator.__module__), "__file__", None)
-    if not extension:
-        return None
-    try:
-        function = ctypes.CDLL(extension, mode=os.RTLD_NOLOAD).ncclGroupSimulateEnd
-    except (OSError, AttributeError):
-        return None
-
-    # Every copy of NCCL counts its own groups: for another copy than CuPy's there would be none to close.
-    nccl.groupStart()
-    if function(ctypes.byref(SimInfo())) == 0:
-        return lambda: _seconds(function)
-    with suppress(nccl.NcclError):  # it may be closed all the same
-        nccl.groupEnd()
-    return None
-
-
-def _seconds(function: Any) -> float | None:
-    """Return NCCL's estimate; None where NCCL leaves it unset, which is negative."""
-    info = SimInfo()
-    if function(ctypes.byref(info)) or not isfinite(info.estimatedTime) or info.estimatedTime <= 0:
-        return None
-    return float(info.estimatedTime) * _MICROSECONDS
-
-
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
-MOST_CTAS = 64  # that NCCL ever uses
-LIMIT = "NCCL_MAX_CTAS"
-_SPARE = 2  # multiprocessors that are left to others where ranks share a GPU: the gate's block must find a place, too
 _ONE_PROCESS = "one process for all GPUs: NCCL registers no buffers, its best case is a process for each (mpirun)"
 """NCCL 2.30, src/init.cc: where a process holds several ranks of a host, nvlsRegSupport is off."""
 _START = "start"
@@ -94,19 +33,26 @@ _PROCESS_EACH = "a process for each GPU"
 
 
 class Communicators:
-    """One communicator a local rank; all calls of one operation go into one group."""
+    """One communicator a local rank, by CuPy or of a fast path; all calls of one operation go into one group."""
 
-    def __init__(self, launcher: GpuLauncher, timeout: float) -> None:
+    def __init__(self, launcher: GpuLauncher, timeout: float, path: FastPath | None = None) -> None:
         self._cuda, self._team, self._places = launcher.cuda, launcher.team, launcher.places
         self._streams, self._clock, self._timeout = launcher.streams, launcher.clock, timeout
+        self.path = path
+        self._taken = 0  # bytes of GPU memory that NCCL took from this process's devices
         self.hung = False  # whether NCCL took longer than `timeout` seconds: nothing here may be waited for any more
 
     @property
     def note(self) -> Note:
         """What decides how fast NCCL can be here: which of its modes is measured, where there are several GPUs."""
-        settings = [f"{name}={os.environ[name]}" for name in (LIMIT, _MIXING) if os.environ.get(name)]
+        settings = [f"{name}={os.environ[name]}" for name in (LIMIT, MIXING) if os.environ.get(name)]
         mode = _ONE_PROCESS if len(self._streams) > 1 else _PROCESS_EACH
         return Note.of(*settings, mode if len(self._places.gpus) > 1 else "")
+
+    @cached_property
+    def functions(self) -> NcclFunctions:
+        """NCCL's functions that CuPy lacks; only where CuPy found an NCCL."""
+        return NcclFunctions(self._cuda.nccl)
 
     @property
     def library(self) -> str:
@@ -123,10 +69,11 @@ class Communicators:
             self._team.agreeing(),
             self._cuda.failing_as(Unsupported, f"NCCL could not start{_more('WARN', 'why')}"),
         ):
-            self._refuse()
+            self.refuse()
             return dict(zip(self._streams, self._make(), strict=True))
 
-    def _refuse(self) -> None:
+    def refuse(self) -> None:
+        """*Collective*: raise Unsupported, with what to do, where there is no NCCL that these ranks could share."""
         nccl = self._cuda.nccl
         if not nccl.available:
             raise Unsupported("CuPy found no NCCL: pip install 'nvidia-nccl-cu12>=2.30' (or -cu13)")
@@ -150,6 +97,8 @@ class Communicators:
 
         def join(rank: int, rank_stream: Stream) -> Any:
             rank_stream.enter()
+            if self.path:
+                return PathCommunicator(self.functions, everyone, identity, rank, self.path)
             return nccl.NcclCommunicator(everyone, identity, rank)
 
         def start() -> Sequence[Any]:
@@ -159,13 +108,80 @@ class Communicators:
             finally:
                 nccl.groupEnd()
 
-        made: Sequence[Any] = self._bounded(_START, start)
+        with self._taking():
+            made: Sequence[Any] = self._bounded(_START, start)
         return made
+
+    def register(self, memory: PathMemory) -> None:
+        """*Collective*: tell NCCL of the buffers of a fast path; Unsupported with NCCL's own reason if it has none."""
+        failure = ""
+        with logging(self.functions, STARTING) as log:
+            try:
+                ranks = self.ranks
+                with self._team.agreeing(), self._taking():
+                    self._in_group(
+                        "register buffers", lambda rank: ranks[rank].register(memory.base[rank], memory.nbytes)
+                    )
+                if any(comm.refused for comm in ranks.values()):
+                    failure = "NCCL made no window of the buffers"
+            except (TimedOut, StartFailed):
+                raise
+            except (CaseFailed, Unsupported) as error:
+                failure = str(error)
+        said = why_not(log.text)
+        if failure and said not in failure:
+            failure += f": {said}"
+        if reasons := list(filter(None, self._team.exchange(failure))):
+            raise Unsupported(reasons[0])
+
+    def _in_group(self, doing: str, action: Callable[[int], None]) -> None:
+        """Call something for every local rank, on its device, in one group."""
+        nccl = self._cuda.nccl
+
+        def group() -> None:
+            nccl.groupStart()
+            try:
+                for rank, rank_stream in self._streams.items():
+                    rank_stream.enter()
+                    action(rank)
+            finally:
+                nccl.groupEnd()
+
+        with self._cuda.failing_as(CaseFailed, f"NCCL did not {doing}"):
+            self._bounded(doing, group)
+
+    @contextmanager
+    def _taking(self) -> Iterator[None]:
+        """Count the GPU memory that NCCL takes inside."""
+        before = self._free()
+        yield
+        self._taken += max(0, before - self._free())
+
+    def _free(self) -> int:
+        free = 0
+        for device in self._places.devices:
+            self._cuda.runtime.setDevice(device)
+            free += int(self._cuda.runtime.memGetInfo()[0])
+        return free
+
+    def taken(self) -> int:
+        """*Collective*: bytes of GPU memory that NCCL has taken for a rank so far, the most of all processes."""
+        most: int = max(self._team.exchange(self._taken // len(self._streams)))
+        return most
+
+    def ran(self, plan: Callable[[], None]) -> Ran | None:
+        """*Collective*: have an operation planned, and return what NCCL's log says that it runs as, on rank 0."""
+        if not self.functions.logs:
+            return None
+        with logging(self.functions, PLANNING) as log, self._cuda.failing_as(CaseFailed, "while NCCL planned"):
+            self._bounded("plan an operation", plan)
+        return what_ran(log.text)
 
     def first(self, launch: Callable[[int], None]) -> None:
         """*Collective*: carry out one operation, which connects the ranks; CaseFailed if that takes too long."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while NCCL connected its ranks"):
-            self._bounded("connect its ranks", lambda: launch(1))
+            with self._taking():
+                self._bounded("connect its ranks", lambda: launch(1))
             if not self._clock.wait_at_most(self._timeout):
                 self._give_up()
                 for comm in self.ranks.values():
@@ -234,11 +250,13 @@ class Communicators:
     def _simulate_end(self) -> SimulateEnd | None:
         """NCCL's function; None unless every process has it."""
         # Planning may connect ranks, which takes all of them.
-        simulate_end = find(self._cuda.nccl)
+        simulate_end = self.functions.simulate_end()
         return simulate_end if all(self._team.exchange(simulate_end is not None)) else None
 
     def destroy(self) -> None:
         """Free them.  NCCL first waits until every graph that holds one of its operations is gone."""
+        if self.path and "ranks" in self.__dict__:
+            self._in_group("forget buffers", lambda rank: self.ranks[rank].forget())
         for comm in self.__dict__.pop("ranks", {}).values():
             comm.destroy()
 
@@ -246,50 +264,3 @@ class Communicators:
 def _more(level: str, what: str) -> str:
     """Return how to learn more from NCCL, unless the user has asked it already; the supervisor keeps what it prints."""
     return "" if os.environ.get("NCCL_DEBUG") else f" (NCCL_DEBUG={level} says {what})"
-
-
-_MIXING = "NCCL_GRAPH_MIXING_SUPPORT"
-CAPTURED = {_MIXING: "0"}
-"""The environment for operations in graphs: NCCL need not order them with others of the same communicator, for which it
-would put an event before and behind each operation of a graph.  Here no operation is enqueued while a graph runs.
-NCCL's documentation recommends it where one thread launches the graphs of several communicators.  The same in the
-configuration of a communicator (graphUsageMode, NCCL 2.29) is not to be had through CuPy."""
-
-SLICED = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
-"""The environment for ranks on slices of one GPU, should NCCL take them for ranks that share it: only a permission."""
-
-
-def sharing(multiprocessors: int, ranks: int) -> dict[str, str]:
-    """Return the environment that NCCL needs where so many ranks share a GPU."""
-    # A power of two of CTAs for each rank, so that the kernels of all ranks find room at once.
-    fair = 1 << (max(1, (multiprocessors - _SPARE) // ranks).bit_length() - 1)
-
-    # On Hopper and newer NCCL launches clusters of CTAs, each of which must find its multiprocessors within one GPC: on
-    # a part of a GPU not all of them may, and the ranks that run wait for ever for the ones that do not.
-    return {
-        **SLICED,
-        LIMIT: str(min(MOST_CTAS, fair)),
-        "NCCL_CGA_CLUSTER_SIZE": "0",
-        "NCCL_NVLS_ENABLE": "0",
-    }
-
-
-def environment(places: Placement, graph: bool) -> dict[str, str]:
-    """Return the variables that NCCL needs for ranks placed so, and for operations in graphs."""
-    settings = CAPTURED if graph else {}
-    if places.shared:
-        return settings | sharing(places.multiprocessors, places.most_sharing)
-    return settings | SLICED if places.sliced else settings
-
-
-def apply(settings: dict[str, str]) -> None:
-    """Set what the user has not."""
-    for name, value in settings.items():
-        os.environ.setdefault(name, value)
-
-
-def in_words(version: int) -> str:
-    """Return the words for NCCL's number of a version, such as `2.30.7` for 23007."""
-    # NCCL_VERSION in nccl.h has room for one digit of the minor version up to 2.8 (2804), and for two since.
-    major = 1000 if version < 10000 else 10000
-    return f"{version // major}.{version % major // 100}.{version % 100}"

@@ -1,0 +1,105 @@
+"""What NCCL says in its log of what it ran, and why it could not do something.
+
+NCCL chooses algorithm, protocol and channels for each operation, falls back in silence, and tells of it in its log
+only.  A log slows what it tells of, so it is switched on for one operation that is not timed and off again: NCCL reads
+NCCL_DEBUG anew after ncclResetDebugInit (tried with the libraries of 2.27 to 2.32).
+"""
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from collbench.platforms.gpu.nccl.functions import NcclFunctions
+
+PLANNING = "TUNING,COLL"  # subsystems that tell what is run
+STARTING = "INIT,REG,NVLS,ALLOC"  # that tell why memory cannot be registered
+_FILE = "NCCL_DEBUG_FILE"
+
+_PLAN = re.compile(
+    r"NCCL INFO (?P<operation>\w+)(?: \[(?P<path>[\w ]+)\])?: (?P<nbytes>\d+) Bytes -> "
+    r"(?:Algo (?P<algorithm>\w+) proto (?P<protocol>\w+) channel\{Lo\.\.Hi\}=\{(?P<low>\d+)\.\.(?P<high>\d+)\}"
+    r"|Kernel (?P<kernel>\w+) nchannels (?P<channels>\d+)|.*)"
+)
+"""Lines of NCCL 2.24 and newer; 2.31 adds the size of clusters at the end."""
+_PATHS = {"Symmetric": "symm", "Copy Engine": "ce", "Hierarchical CE": "ce"}
+_WARNING = re.compile(r"NCCL WARN (.*)")
+_REFUSAL = re.compile(r"NCCL INFO (.*\bnot (?:support|satisfy|enabled|available)\w*\b.*)", re.IGNORECASE)
+
+
+class Ran(NamedTuple):
+    """What NCCL ran: `ring`, `tree`, `nvls`, ... with a protocol; `symm` with its kernel, `ce` for copy engines."""
+
+    algorithm: str
+    protocol: str = ""
+    channels: int | None = None  # CTAs of a rank; None where copy engines work
+
+
+def what_ran(log: str) -> Ran | None:
+    """Return what the last operation in a log ran as; None where the log does not say it.
+
+    Of operations that are made of sends and receives NCCL says nothing.
+    """
+    plans = list(_PLAN.finditer(log))
+    if not plans:
+        return None
+    plan = plans[-1]
+    if plan["algorithm"]:
+        channels = int(plan["high"]) - int(plan["low"]) + 1
+        return Ran(plan["algorithm"].lower().replace("_", ""), plan["protocol"].lower(), channels)
+    if plan["path"] not in _PATHS:
+        return None
+
+    # A symmetric kernel has the name of its operation before its own.
+    kernel = (plan["kernel"] or "").partition("_")[2]
+    return Ran(_PATHS[plan["path"]], kernel, int(plan["channels"]) if plan["channels"] else None)
+
+
+def why_not(log: str) -> str:
+    """Return NCCL's last warning of a log, else the last line that says that something is not supported."""
+    for pattern in (_WARNING, _REFUSAL):
+        if reasons := pattern.findall(log):
+            return str(reasons[-1]).strip()
+    return ""
+
+
+class Log:
+    """The text that NCCL has logged inside `logging`, once that is over."""
+
+    text = ""
+
+
+@contextmanager
+def logging(functions: NcclFunctions, subsystems: str) -> Iterator[Log]:
+    """Switch NCCL's log of these subsystems on inside, into a file that is read and removed.
+
+    The log stays empty where the user has NCCL write to a file of his own, which NCCL would begin anew.
+    """
+    log, users = Log(), dict(os.environ)
+    if os.environ.get(_FILE) or not functions.logs:
+        yield log
+        return
+    with tempfile.TemporaryDirectory(prefix="collbench-nccl-") as folder:
+        path = Path(folder, "log")
+        shown = filter(None, (subsystems, users.get("NCCL_DEBUG_SUBSYS", "INIT") if users.get("NCCL_DEBUG") else ""))
+        os.environ.update({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": ",".join(shown), _FILE: str(path)})
+        functions.reset_log()
+        try:
+            yield log
+        finally:
+            for name in ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", _FILE):
+                os.environ.pop(name)
+                if name in users:
+                    os.environ[name] = users[name]
+            functions.reset_log()
+            if path.exists():
+                log.text = path.read_text(encoding="utf-8", errors="replace")
+
+    # What the user has asked for is not lost.
+    if users.get("NCCL_DEBUG"):
+        sys.stdout.write(log.text)
+        sys.stdout.flush()

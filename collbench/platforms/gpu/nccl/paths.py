@@ -1,0 +1,137 @@
+"""NCCL's own fast paths: buffers that it is told of beforehand, and its policy on CTAs.
+
+Registered buffers let NVLS and network cards work on them in place.  Symmetric ones (a window, NCCL 2.27) lie at the
+same offset on every rank: for these NCCL has kernels of its own and, where it may use no CTAs, copy engines.  Each path
+has communicators of its own.  All share one more allocation, since only memory from ncclMemAlloc can be symmetric, and
+that is no memory which kernels of other processes could reach as they reach ours.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from collbench.errors import CaseFailed, Unsupported
+from collbench.platforms import checking
+from collbench.platforms.gpu.cuda import Cuda
+from collbench.platforms.gpu.nccl.functions import COLLECTIVE_SYMMETRIC, Config, NcclFunctions, UniqueId
+from collbench.platforms.gpu.placement import Placement
+from collbench.platforms.interface import FastPath
+from collbench.platforms.layout import LINE, Memory, MemoryLayout, Region
+
+_PAGE = 4096  # NCCL_WIN_REQUIRED_ALIGNMENT
+
+
+class PathMemory(Memory):
+    """Send and receive buffers of the local ranks in NCCL's memory, and behind them the verdicts of a check.
+
+    Making it is *collective*; Unsupported if NCCL has no memory for it, PlatformError if a GPU has too little free.
+    """
+
+    def __init__(self, cuda: Cuda, functions: NcclFunctions, places: Placement, layout: MemoryLayout) -> None:
+        # Hand-written kernels never work here: the regions that only they use shrink to a line.
+        sizes = dict(layout.sizes) | {Region.STAGING: LINE, Region.WINDOW: LINE}
+        self.layout = replace(layout, sizes=sizes, fifos={}, multicast=(), ends={})
+        self.local = places.local
+        self._functions = functions
+        nbytes = self.layout.nbytes + len(places.places) * checking.VERDICT.itemsize
+        self.nbytes = -(-nbytes // _PAGE) * _PAGE
+        places.refuse_too_large(cuda, self.nbytes)
+        self.base: dict[int, int] = {}
+        for rank in places.local:
+            cuda.runtime.setDevice(places.device[rank])
+            address = ctypes.c_void_p()
+            functions.call("ncclMemAlloc", ctypes.byref(address), self.nbytes)
+            self.base[rank] = int(address.value or 0)
+
+    def address(self, region: Region, rank: int) -> int:
+        """Return where a region of a local rank starts; Unsupported for another process's."""
+        if rank not in self.base:
+            raise Unsupported("NCCL's memory is for this process's ranks")
+        return self.base[rank] + self._start(region)
+
+    def multicast(self, region: Region) -> int:
+        """Raise Unsupported: what NCCL does with its switch is its own business."""
+        raise Unsupported("NCCL's memory has no multicast address here")
+
+    def verdicts(self, rank: int) -> int:
+        """Return where a local rank has room for a verdict on each piece."""
+        return self.base[rank] + self.layout.nbytes
+
+    def close(self) -> None:
+        """Give it back; no communicator may know it any more."""
+        while self.base:
+            self._functions.call("ncclMemFree", self.base.popitem()[1])
+
+
+_CALLS = {
+    "allReduce": "ncclAllReduce",
+    "broadcast": "ncclBroadcast",
+    "reduce": "ncclReduce",
+    "allGather": "ncclAllGather",
+    "reduceScatter": "ncclReduceScatter",
+    "allToAll": "ncclAlltoAll",
+    "gather": "ncclGather",
+    "scatter": "ncclScatter",
+    "send": "ncclSend",
+    "recv": "ncclRecv",
+}
+
+
+class PathCommunicator:
+    """One rank's communicator with what CuPy's lacks: a policy on CTAs, registered buffers, newer collectives.
+
+    Its calls have the names and arguments of CuPy's NcclCommunicator.  Groups are CuPy's.
+    """
+
+    def __init__(
+        self, functions: NcclFunctions, ranks: int, identity: Sequence[int], rank: int, path: FastPath
+    ) -> None:
+        self._functions, self._path = functions, path
+        self._comm = ctypes.c_void_p()
+        self._handle = ctypes.c_void_p()  # of the registered buffers
+        config = Config()
+        if path.policy is not None:
+            config.CTAPolicy = path.policy
+
+        # Before CuPy 14 an id is a tuple of signed characters.
+        number = UniqueId((ctypes.c_ubyte * 128)(*(byte & 0xFF for byte in identity)))
+        arguments = ctypes.byref(self._comm), ranks, number, rank, ctypes.byref(config)
+        functions.call("ncclCommInitRankConfig", *arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _CALLS or not self._functions.find(_CALLS[name]):
+            raise AttributeError(name)
+        return lambda *arguments: self._functions.call(_CALLS[name], *arguments[:-1], self._comm, arguments[-1])
+
+    def register(self, address: int, nbytes: int) -> None:
+        """Tell NCCL of the buffers at an address; of a window all ranks must, in one group."""
+        handle = ctypes.byref(self._handle)
+        if self._path.symmetric:
+            window = self._comm, address, nbytes, handle, COLLECTIVE_SYMMETRIC
+            self._functions.call("ncclCommWindowRegister", *window)
+        elif self._path.registered:
+            self._functions.call("ncclCommRegister", self._comm, address, nbytes, handle)
+
+    @property
+    def refused(self) -> bool:
+        """Whether NCCL took the buffers without an error and made no window of them."""
+        return self._path.symmetric and not self._handle
+
+    def check_async_error(self) -> None:
+        """Raise CaseFailed where NCCL knows that another process or the way to it is gone."""
+        status = ctypes.c_int()
+        self._functions.call("ncclCommGetAsyncError", self._comm, ctypes.byref(status))
+        if status.value:
+            raise CaseFailed(f"NCCL lost a rank (status {status.value})")
+
+    def forget(self) -> None:
+        """Have NCCL forget the buffers; of a window all ranks must, in one group."""
+        if self._handle:
+            name = "ncclCommWindowDeregister" if self._path.symmetric else "ncclCommDeregister"
+            self._functions.call(name, self._comm, self._handle)
+            self._handle = ctypes.c_void_p()
+
+    def destroy(self) -> None:
+        """Free it, once it knows no buffers any more."""
+        self._functions.call("ncclCommDestroy", self._comm)

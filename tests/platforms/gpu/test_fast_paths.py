@@ -1,0 +1,205 @@
+"""NCCL's fast paths, and what its log says that it ran."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collbench.algorithms import choose, implementations, libraries
+from collbench.cases import Sampling
+from collbench.collectives import COLLECTIVES
+from collbench.errors import Unsupported
+from collbench.measure.sampling import measure
+from collbench.platforms.gpu.nccl.log import what_ran, why_not
+from collbench.platforms.layout import Region, buffers, view
+from collbench.results import Measurement, Skipped
+from tests.platforms.gpu.opening import Open
+from tools.stand_in.cases import a_case
+from tools.stand_in.cuda import Machine
+from tools.stand_in.simulate import Simulation, build_extension
+
+PATHS = {name: way for name, way in implementations().items() if way.path}
+QUICK = Sampling(iters=3, region=0.0)
+
+
+@pytest.fixture(scope="module")
+def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_extension(tmp_path_factory.mktemp("nccl"))
+
+
+@pytest.fixture
+def platform(extension: Path, opened: Open) -> Any:
+    """Two GPUs, and an NCCL with everything, of which `simulation` tells what it was asked."""
+    simulation = Simulation(extension)
+    platform = opened(Machine(2, simulation=simulation), implementations=("nccl", *PATHS))
+    platform.simulation = simulation
+    return platform
+
+
+def rows(platform: Any, *names: str, **case: Any) -> list[Any]:
+    chosen = [implementations()[name] for name in names]
+    return list(measure(a_case(**case), chosen, platform, QUICK))
+
+
+def test_paths_are_rows_beside_the_library_when_they_are_asked_for() -> None:
+    assert not set(choose("all", "gpu")) & set(PATHS)
+    assert choose("library,paths", "gpu") == ("nccl", *PATHS)
+    assert not set(libraries()) & set(PATHS), "hand-written kernels are compared with the fastest of them"
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_every_path_gives_right_results_in_every_collective(platform: Any, in_place: bool) -> None:
+    for name, collective in COLLECTIVES.items():
+        if name == "barrier" or (in_place and (not collective.in_place or name == "alltoall")):
+            continue
+        for row in rows(platform, *PATHS, collective=name, nbytes=1000, in_place=in_place):
+            assert isinstance(row, Measurement), (name, row)
+            assert row.right, (name, row.implementation, row.wrong)
+
+
+def test_a_row_says_what_ran(platform: Any) -> None:
+    said = {row.implementation: row.method for row in rows(platform, "nccl", *PATHS, nbytes=1000)}
+    plain = {"nccl", "nccl@registered", "nccl@efficiency", "nccl@registered-efficiency"}
+    assert {name for name, method in said.items() if method == "ring/ll"} == plain
+    assert said["nccl@symmetric"] == said["nccl@symmetric-efficiency"] == "symm/LL"
+    assert said["nccl@symmetric-zero"] == "ce"
+    (large,) = rows(platform, "nccl", nbytes=70000)
+    assert (large.method, large.channels) == ("ring/simple", 4)
+
+
+def test_what_runs_is_read_and_not_assumed(extension: Path, opened: Open) -> None:
+    """Another algorithm of the same library shows; without a log nothing is said; sends have no plan."""
+    platform = opened(Machine(2, simulation=Simulation(extension), algorithm="TREE"), implementations=("nccl",))
+    assert [row.method for row in rows(platform, "nccl")] == ["tree/ll"]
+    assert [row.method for row in rows(platform, "nccl", collective="alltoall")] == [""]
+    silent = opened(Machine(2), implementations=("nccl",))
+    assert [row.method for row in rows(silent, "nccl")] == [""]
+
+
+def test_nothing_is_logged_while_operations_are_timed(
+    platform: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What the user asks NCCL to print is printed, and a file that the user names is not begun anew."""
+    rows(platform, "nccl", "nccl@symmetric")
+    assert "NCCL INFO" not in capfd.readouterr().out
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+    rows(platform, "nccl")
+    assert "NCCL INFO AllReduce: 1000 Bytes" in capfd.readouterr().out
+    own = tmp_path / "own.log"
+    own.write_text("kept")
+    monkeypatch.setenv("NCCL_DEBUG_FILE", str(own))
+    assert [row.method for row in rows(platform, "nccl")] == [""]
+    assert own.read_text().startswith("kept")
+
+
+def test_each_path_has_communicators_and_a_policy_of_its_own_and_one_memory(platform: Any) -> None:
+    rows(platform, *PATHS)
+    rows(platform, *PATHS, nbytes=4)
+    simulation = platform.simulation
+    undefined = -(2**31)
+    assert Counter(simulation.policies) == {undefined: 4, 1: 6, 2: 2}, "a communicator a rank, made once"
+    assert simulation.registered == ["register 0", "register 1"] * 5, "once each, and no buffers without a path"
+    homes = [way.home(platform).memory for way in PATHS.values()]
+    assert all(home is homes[0] for home in homes)
+    assert homes[0].address(Region.SEND, 0) != platform.memory.address(Region.SEND, 0)
+    platform.close()
+    assert simulation.registered[10:] == ["forget 0", "forget 1"] * 5
+
+
+def test_a_wrong_result_in_the_memory_of_a_path_is_found(platform: Any) -> None:
+    """The check looks where the path works."""
+    way, case = PATHS["nccl@symmetric"], a_case(nbytes=1000)
+    home = way.home(platform)
+    prepared = way.prepare(case, home)
+    home.checker.fill(case, 1)
+    home.clock.time(prepared, 1)
+    assert home.checker.check(case, 1) is None
+    view(buffers(home.memory, case, 1)[1] + 400, 4)[:] = 7
+    mismatch = home.checker.check(case, 1)
+    assert (mismatch.rank, mismatch.index) == (1, 100)
+
+
+def test_a_path_that_cannot_be_had_is_skipped_with_nccls_reason_and_asked_once(extension: Path, opened: Open) -> None:
+    simulation = Simulation(extension, makes_windows=False)
+    platform = opened(Machine(2, simulation=simulation), implementations=("nccl", *PATHS))
+    for nbytes in (4, 1000):
+        by_name = {row.implementation: row for row in rows(platform, "nccl", *PATHS, nbytes=nbytes)}
+        for name, row in by_name.items():
+            assert isinstance(row, Skipped) == ("symmetric" in name), name
+        reason = by_name["nccl@symmetric"].reason
+        assert "made no window" in reason
+        assert reason.endswith("Symmetric registration is not supported in this communicator.")
+    assert len(simulation.policies) == 2 * len(PATHS), "communicators are made once"
+
+
+def test_an_old_nccl_and_one_without_functions_skip_what_they_lack(tmp_path: Path, opened: Open) -> None:
+    old = Simulation(build_extension(tmp_path, version=22600))
+    platform = opened(Machine(2, simulation=old), implementations=("nccl", *PATHS))
+    symmetric, registered = rows(platform, "nccl@symmetric", "nccl@registered")
+    assert "no ncclCommWindowRegister" in symmetric.reason
+    assert isinstance(registered, Measurement)
+    bare = opened(Machine(2), implementations=("nccl", *PATHS))
+    assert all(isinstance(row, Skipped) for row in rows(bare, *PATHS))
+    lacking = opened(Machine(2, has_nccl=False), implementations=("nccl", *PATHS))
+    assert all("found no NCCL" in row.reason for row in rows(lacking, *PATHS))
+
+
+def test_a_path_is_for_single_operations(platform: Any) -> None:
+    with pytest.raises(Unsupported, match="single operations"):
+        PATHS["nccl@symmetric"].prepare(a_case(), platform)
+
+
+def test_the_library_says_what_memory_it_took_and_how_long_it_takes_to_enqueue(platform: Any) -> None:
+    (row,) = rows(platform, "nccl")
+    assert row.enqueue > 0
+    assert row.memory == 0, "the made-up NCCL takes none"
+
+
+BEGIN = "gpu-node-7:185302:185302 [0] NCCL INFO "
+PLANS = {  # lines of NCCL's log, and what they say: algorithm, protocol, channels
+    # 2.24 to 2.30, as in public logs of 2.27.
+    "AllReduce: 4 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..0}": ("ring", "simple", 1),
+    "Broadcast: 85711360 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..3}": ("ring", "simple", 4),
+    "AllReduce: 33554432 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..31}": ("ring", "ll128", 32),
+    "AllGather: 1048576 Bytes -> Algo PAT proto SIMPLE channel{Lo..Hi}={0..7}": ("pat", "simple", 8),
+    # 2.31 and 2.32.
+    "AllReduce: 8388608 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15} cgaClusterSize 4": (
+        "nvls",
+        "simple",
+        16,
+    ),
+    "AllReduce: 512 Bytes -> Algo NVLS_TREE proto SIMPLE channel{Lo..Hi}={2..5} cgaClusterSize 2": (
+        "nvlstree",
+        "simple",
+        4,
+    ),
+    # Symmetric kernels: 2.27, and with the number of works since 2.28.
+    "AllReduce [Symmetric]: 8192 Bytes -> Kernel AllReduce_AGxLL_R nchannels 4 nthreads 512": ("symm", "AGxLL_R", 4),
+    "AllReduce [Symmetric]: 64 Bytes -> Kernel AllReduce_RSxLDMC_AGxSTMC nchannels 16 nthreads 512 nWorks 1": (
+        "symm",
+        "RSxLDMC_AGxSTMC",
+        16,
+    ),
+    # Copy engines: 2.29, between nodes since 2.30, and by rails since 2.32.
+    "AllGather [Copy Engine]: 1048576 Bytes -> cudaMemcpyBatchAsync": ("ce", "", None),
+    "AllGather [Hierarchical CE]: 1048576 Bytes -> RMA proxy + CE": ("ce", "", None),
+    "AllGather [Hierarchical CE]: 1048576 Bytes -> Rail ring RMA proxy + CE": ("ce", "", None),
+}
+
+
+def test_plans_of_all_releases_are_read() -> None:
+    """The forms are those of nccl_interface.toml, which is made from the libraries."""
+    for line, said in PLANS.items():
+        assert what_ran(BEGIN + line) == said, line
+    assert what_ran("\n".join(BEGIN + line for line in PLANS)) == ("ce", "", None), "the last one counts"
+    assert what_ran(BEGIN + "AllReduce: opCount 0 sendbuff 0x7f757de00400 count 1 [nranks=16]") is None
+    assert what_ran("") is None
+
+
+def test_a_refusal_is_told_in_nccls_words() -> None:
+    quiet = BEGIN + "Symmetric memory is not supported. cuMemEnable 0, globalGinSupport 0, cuMemGdrSupport 1"
+    loud = "n:1:1 [0] transport.cc:9 (register) NCCL WARN buffer 0x1 does not satisfy the requirements"
+    assert why_not(f"{quiet}\n{BEGIN}Init COMPLETE") == quiet.removeprefix(BEGIN)
+    assert why_not(f"{loud}\n{quiet}") == "buffer 0x1 does not satisfy the requirements"
+    assert why_not(BEGIN + "Init COMPLETE") == ""
