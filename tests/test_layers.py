@@ -29,6 +29,7 @@ SPEAKING = {
     "measure.external_launcher": "what MPI_Abort would leave unsaid",
     "measure.launcher_watchdog": "why it ends all processes of a launcher",
     "present.terminal": "how wide standard output is; it says nothing itself",
+    "platforms.gpu.nccl.log": "what the user has asked NCCL to print, for the ranks' log",
     "host.signals": "what was printed, before a signal ends the command",
 }
 

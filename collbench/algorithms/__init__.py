@@ -129,6 +129,7 @@ def choose(names: str, platform: str) -> tuple[str, ...]:
         else:
             groups["all"].append(name)
             groups["library" if way.library else "ladder"].append(name)
+    groups = {group: members for group, members in groups.items() if members}
     chosen: set[str] = set()
     for word in names.split(","):
         name = word.strip()
@@ -136,7 +137,7 @@ def choose(names: str, platform: str) -> tuple[str, ...]:
             chosen.update(groups[name])
         elif name in here:
             chosen.add(name)
-        elif name in implementations():
+        elif name in implementations() or name in _GROUPS:
             raise UsageError(f"{name} does not run on {platform}; choose from: {', '.join([*groups, *here])}")
         elif lacks := importlib.import_module(f"{__name__}.records").lacking(name):
             raise UsageError(lacks)

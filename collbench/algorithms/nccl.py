@@ -166,7 +166,7 @@ def _prepare(path: FastPath | None, case: Case, platform: Platform) -> Prepared:
     prepared = Prepared(launch, groups=len(groups), note=comm.note, estimate=estimate, library=comm.library)
     if ran := comm.ran(partial(platform.clock.plan, prepared)):
         prepared = replace(prepared, algorithm=ran.algorithm, protocol=ran.protocol, channels=ran.channels)
-    return replace(prepared, memory=comm.taken())
+    return replace(prepared, library_bytes=comm.taken())
 
 
 def _on_path(path: FastPath, platform: Platform) -> Platform:
@@ -191,10 +191,8 @@ _EFFICIENCY, _ZERO = 1, 2  # NCCL_CTA_POLICY_EFFICIENCY, NCCL_CTA_POLICY_ZERO
 FAST_PATHS = (
     FastPath("registered", "with registered buffers", registered=True),
     FastPath("symmetric", "with symmetric windows (2.27)", symmetric=True),
-    FastPath("efficiency", "with few CTAs", policy=_EFFICIENCY),
-    FastPath("registered-efficiency", "with registered buffers and few CTAs", registered=True, policy=_EFFICIENCY),
-    FastPath("symmetric-efficiency", "with symmetric windows and few CTAs", symmetric=True, policy=_EFFICIENCY),
-    FastPath("symmetric-zero", "with symmetric windows and copy engines (2.28)", symmetric=True, policy=_ZERO),
+    FastPath("few-ctas", "with symmetric windows and few CTAs", symmetric=True, policy=_EFFICIENCY),
+    FastPath("copy-engine", "with symmetric windows and no CTAs (2.28)", symmetric=True, policy=_ZERO),
 )
 
 

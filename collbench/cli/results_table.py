@@ -1,7 +1,7 @@
 """Results as rows of a table, made while a sweep runs or is predicted, or while a log is imported."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -30,11 +30,14 @@ WIRES_LEGEND = (
     "bytes: of an element; vs exact, vs lib: above 1 is faster than the fastest of them; from: from which size on\n"
     "errors: over the RMS of exact sums; bias: of the mean over all rounds; fed: losses go into the next round"
 )
+RAN_LEGEND = "ran: algorithm and protocol by NCCL's own log; symm: a kernel for symmetric buffers; ce: copy engines"
 ESTIMATE = (
     "estimate: how long NCCL itself expects the operation to take, from its own tables; nothing is measured for it"
 )
 SHARED = "no busbw: {sharing}, and within a GPU there is no bus"
 NAME = 16  # characters of an implementation's name
+EXTRAS = "percentiles", "report_cputime", "memory_report"
+"""Columns that a table has where they are asked for; options of `collbench sweep` have these names."""
 _SPREAD = (("min", 0), ("p95", 95), ("p99", 99), ("max", 100))
 
 
@@ -100,8 +103,14 @@ BAND: Column[Compared] = Column(
     "nine in ten", lambda row: format_range(*row.result.band, format_seconds), str, 5, ">18"
 )
 ALGORITHM: Column[Compared] = Column("algorithm", lambda row: row.result.method, importance=4, form="<16")
+RAN: Column[Compared] = Column("ran", lambda row: _ran(row.result), importance=7, form="<11")
 PROBLEM: Callable[[Compared], str] = attrgetter("problem")
 CHECK: Column[Compared] = Column("check", lambda row: remarks(row.result.check, row.result))
+
+
+def _ran(result: Timed) -> str:
+    """Return what a library ran in few characters; only rings and trees have a choice of protocols."""
+    return result.method if result.algorithm in ("ring", "tree") else result.algorithm
 
 
 def _name(width: int, row: Compared) -> str:
@@ -112,7 +121,7 @@ def _name(width: int, row: Compared) -> str:
 def timed_table(
     library: str = "",
     modelled: bool = False,
-    spread: bool = False,
+    extra: Collection[str] = (),
     estimates: bool = False,
     bus: bool = True,
     width: int = NAME,
@@ -122,21 +131,25 @@ def timed_table(
     Args:
         library: What "vs" compares with; "" for nothing.
         modelled: Whether a model predicts the results.
-        spread: Whether there are percentiles of the samples.
-        estimates: Whether the library says what it expects itself.
+        extra: Which of EXTRAS the table has.
+        estimates: Whether the library says what it expects itself, and what it ran.
         bus: Whether there is a bus between the ranks, as there is none within a GPU.
         width: Characters of the longest implementation's name.
 
     """
     # A model has no samples, and its rows no versions of libraries.
     if modelled:
-        spread, estimates, width = False, False, NAME
+        extra, estimates, width = (), False, NAME
     name: Column[Compared] = Column("", partial(_name, width), form=f"<{width}")
     columns = [SIZE, name, TIME, BAND if modelled else INTERVAL]
-    if spread:
+    if "percentiles" in extra:
         columns += [Column(name, partial(_percentile, percent), format_seconds, 1, ">9") for name, percent in _SPREAD]
     if estimates:
-        columns.append(Column("estimate", lambda row: row.result.estimate, format_seconds, 2, ">9"))
+        columns += [RAN, Column("estimate", lambda row: row.result.estimate, format_seconds, 2, ">9")]
+    if "report_cputime" in extra:
+        columns.append(Column("enqueue", lambda row: row.result.enqueue, format_seconds, 9, ">9"))
+    if "memory_report" in extra:
+        columns.append(Column("memory", lambda row: row.result.library_bytes, format_size, 9, ">9"))
     columns.append(ALGBW)
     if modelled:
         columns.append(replace(BUSBW, importance=6))
@@ -206,6 +219,8 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
     """Return a line below the table for each thing in it that only some tables have."""
     results = list(results)
     lines = []
+    if any(isinstance(result, Observed) and result.algorithm for result in results):
+        lines.append(RAN_LEGEND)
     if any(result.estimate is not None for result in results):
         lines.append(ESTIMATE)
     if sharing := next((result.note.shared for result in results if result.note.shared), None):
@@ -213,11 +228,15 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
     return lines
 
 
-def spread_legend(results: Iterable[Result]) -> str:
-    """Return what the percentiles are of."""
-    if what := sample_in_words(results):
-        return f"min, p95, p99, max: of the samples, each {what}, which differ by more"
-    return "min, p95, p99, max: of the samples"
+def extra_legends(extra: Collection[str], results: Iterable[Result]) -> Iterator[str]:
+    """Yield what the columns that were asked for are."""
+    if "percentiles" in extra:
+        what = sample_in_words(results)
+        yield "min, p95, p99, max: of the samples" + (f", each {what}, which differ by more" if what else "")
+    if "report_cputime" in extra:
+        yield "enqueue: of the host, to launch one operation without a graph; the slowest process"
+    if "memory_report" in extra:
+        yield "memory: that the library has taken of a rank's GPU by then, for communicators and connections"
 
 
 def _errors(row: Tradeoff) -> Sequence[str]:

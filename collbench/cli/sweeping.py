@@ -1,7 +1,7 @@
 """A sweep as the user sees it, measured or predicted: its table row by row, and what it says below."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -48,23 +48,25 @@ def show_prediction(system: System, request: SweepRequest, outputs: Outputs, rem
     return show_sweep(session, outputs, remarks)
 
 
-def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), spread: bool = False) -> int:
+def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), extra: Collection[str] = ()) -> int:
     """Run a sweep that is measured or predicted, and print all of it; the exit status.
 
-    `spread` adds percentiles of the samples to the table.
+    `extra` has the columns of results_table.EXTRAS that the table has.
     """
     watch = MachineWatch()
-    table = SweepTable(session, spread, outputs.quiet)
+    table = SweepTable(session, extra, outputs.quiet)
     if interrupted := run_session(session, table, remarks, outputs.quiet):
         outputs.write(session)
         return interrupted
     if session.leader:
-        _print_below(session, table, watch, outputs, spread)
+        _print_below(session, table, watch, outputs, extra)
     outputs.write(session)
     return exit_status(session.results)
 
 
-def _print_below(session: Session, table: "SweepTable", watch: MachineWatch, outputs: Outputs, spread: bool) -> None:
+def _print_below(
+    session: Session, table: "SweepTable", watch: MachineWatch, outputs: Outputs, extra: Collection[str]
+) -> None:
     """Print what stands below the table: who wins where, bounds, noise, what the numbers mean, and the files."""
     facts, wires = list(findings(session.results, session.modelled)), tradeoffs(session.results)
     if facts or not wires:
@@ -74,8 +76,7 @@ def _print_below(session: Session, table: "SweepTable", watch: MachineWatch, out
         click.echo("\n".join(results_table.wires_table(wires)))
         lines.append(results_table.WIRES_LEGEND)
     lines.append(results_table.EXPECTED_LEGEND if session.modelled else results_table.LEGEND)
-    if spread:
-        lines.append(results_table.spread_legend(session.results))
+    lines += results_table.extra_legends(extra, session.results)
     lines.append(table.left_out())
     print_end(session, lines, outputs)
 
@@ -83,10 +84,10 @@ def _print_below(session: Session, table: "SweepTable", watch: MachineWatch, out
 class SweepTable(LiveTable):
     """The table of a sweep, row by row."""
 
-    def __init__(self, session: Session, spread: bool, quiet: bool) -> None:
+    def __init__(self, session: Session, extra: Collection[str], quiet: bool) -> None:
         names = session.sweep.implementations
         super().__init__(0 if quiet else len(list(session.sweep.cases())) * len(names))
-        self._session, self._spread = session, spread
+        self._session, self._extra = session, extra
         self._compared = [name for name in libraries() if name in map(family, names)]
         self._estimated = set().union(*(implementations()[family(name)].estimates for name in names))
         self._library = ""
@@ -101,7 +102,7 @@ class SweepTable(LiveTable):
             results_table.timed_table,
             library=self._library,
             modelled=self._session.modelled,
-            spread=self._spread,
+            extra=self._extra,
             estimates=estimates,
             bus=not self._session.header.topology.shared,
         )

@@ -329,7 +329,7 @@ class _CollectiveCandidate(Candidate):
             protocol=prepared.protocol,
             channels=prepared.channels,
             enqueue=self._enqueue,
-            memory=prepared.memory,
+            library_bytes=prepared.library_bytes,
             library=prepared.library,
             scheduling=None if failure else self._scheduling(),
         )

@@ -79,7 +79,7 @@ class Prepared:
     algorithm: str = ""  # that a library says it runs, and by which protocol; empty where it does not say
     protocol: str = ""
     channels: int | None = None  # on so many channels of a rank
-    memory: int | None = None  # bytes of a rank's device that the library has taken so far
+    library_bytes: int | None = None  # of a rank's device that the library has taken so far
     library: str = ""  # name and version of what carries it out, if the implementation's name leaves it open
     wire: Wire | None = None  # the format that ranks exchange, if narrower than the arrays: then results have a bound
     watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch

@@ -26,6 +26,10 @@ class Answers(Shown):
     """Seconds that the ranks took meanwhile to copy the fewest bytes the case must move."""
     estimate: float | None = None
     """Seconds that the library itself expected of an operation."""
+    enqueue: float | None = None
+    """Seconds of the host to enqueue an operation."""
+    library_bytes: int | None = None
+    """Bytes of a rank's device that the library had taken by then."""
     algorithm: str = ""
     """The algorithm that the library ran by its own log, or that a model expects it to choose."""
     protocol: str = ""

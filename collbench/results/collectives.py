@@ -28,7 +28,7 @@ class Measurement(Sampled, frozen=True, tag="measurement"):
     protocol: str = ""
     channels: Count | None = None  # on which it ran
     enqueue: Seconds | None = None  # of the host, to enqueue an operation without a graph
-    memory: Count | None = None  # bytes of a rank's device that the library had taken by then
+    library_bytes: Count | None = None  # bytes of a rank's device that the library had taken by then
     rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
     floor: Seconds | None = None  # that the ranks took meanwhile to copy the fewest bytes the case must move
     barrier: Seconds | None = None  # of a barrier of the ranks meanwhile, by flags: how far their cores are apart

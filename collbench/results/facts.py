@@ -37,7 +37,10 @@ def family(implementation: str) -> str:
 
 
 def labelled(implementation: str, library: str) -> str:
-    """Return the name of an implementation with its library: `mpi: MPICH 5.0.2`, or `nccl: 2.30.4` for NCCL itself."""
+    """Return the name of an implementation with its library: `mpi: MPICH 5.0.2`, or `nccl: 2.30.4` for NCCL itself.
+
+    A path of NCCL stays in the name: `nccl@symmetric: 2.30.4`.
+    """
     if not library:
         return implementation
     name = family(implementation)
@@ -45,7 +48,8 @@ def labelled(implementation: str, library: str) -> str:
 
     # An implementation that has its library's name needs no second one.
     if product.lower() == name and version:
-        return f"{name}: {version}"
+        parts = [part for part in implementation.split("@") if not part[:1].isdigit()]
+        return f"{'@'.join(parts)}: {version}"
     return f"{name}: {library}"
 
 

@@ -10,9 +10,9 @@ from collbench.algorithms import implementations
 from collbench.cli.results_table import (
     ESTIMATE,
     SHARED,
+    extra_legends,
     legend_lines,
     row,
-    spread_legend,
     timed_table,
 )
 from collbench.cli.sweeping import findings
@@ -73,9 +73,10 @@ def test_below_a_ratio_to_nccl_stands_what_it_lacks_where_ranks_share_a_gpu() ->
 
 def test_percentiles_say_of_how_many_operations_a_sample_is_the_mean() -> None:
     single, many = (replace(measurement(), launches=count) for count in (1, 64))
-    assert spread_legend([single]) == "min, p95, p99, max: of the samples"
-    assert "each the mean of 64 operations" in spread_legend([many])
-    assert "each the mean of 1 to 64 operations" in spread_legend([many, single, Failed(case(), "mpi", "cpu", "died")])
+    assert list(extra_legends(["percentiles"], [single])) == ["min, p95, p99, max: of the samples"]
+    assert "each the mean of 64 operations" in next(extra_legends(["percentiles"], [many]))
+    mixed = [many, single, Failed(case(), "mpi", "cpu", "died")]
+    assert "each the mean of 1 to 64 operations" in next(extra_legends(["percentiles"], mixed))
 
 
 def test_bandwidths_stand_where_messages_have_a_size() -> None:

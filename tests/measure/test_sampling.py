@@ -95,6 +95,9 @@ class ToyPlatform:
     def singly(self, prepared: Prepared) -> Prepared | None:
         return None
 
+    def enqueue_seconds(self, prepared: Prepared) -> float | None:
+        return None
+
     def fill(self, case: Any, seed: int, wire: Any = None) -> None:
         self.inputs, self.output, self.fresh = seed, 0, True
         self.fills.append(seed)

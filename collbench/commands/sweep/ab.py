@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +37,7 @@ _LONGEST_NAME = 100  # characters of a folder
 
 
 def measure_pair(
-    request: SweepRequest, words: Sequence[str], outputs: Outputs, out: Path | None, percentiles: bool
+    request: SweepRequest, words: Sequence[str], outputs: Outputs, out: Path | None, extra: Collection[str]
 ) -> int:
     """Measure the request under two settings, and print all of it; the exit status.
 
@@ -59,8 +59,8 @@ def measure_pair(
     first, second = (changed(os.environ, changes) for changes in settings)
     if first == second:
         remarks.append("A and B are the same, so what differs is noise (an A/A test)")
-    if percentiles:
-        remarks.append("-I is without effect: the run files have all samples")
+    if extra:
+        remarks.append("-I, -C and -M are without effect: the run files have all that they would show")
     if interrupted := run_session(session, PairedTable(session, texts), remarks, outputs.quiet):
         return interrupted
     _print_end(session.sessions, outputs.plot)

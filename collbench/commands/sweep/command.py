@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from collbench.cli.options import PATH, QUIET, RENDEZVOUS_FOLDER, given, json_option, made, option, options_of
+from collbench.cli.results_table import EXTRAS
 from collbench.cli.running import Outputs
 from collbench.cli.sweeping import PLOT, show_prediction, show_sweep
 from collbench.errors import UsageError
@@ -25,7 +26,7 @@ from collbench.requests.sweeps import PredictRequest, SweepRequest, default_fold
 from collbench.requests.words import places
 
 OUTPUT = ("quiet", "as_json", "plot")
-_WITH_RESUME = ("resume", "rendezvous", "percentiles", *OUTPUT)
+_WITH_RESUME = ("resume", "rendezvous", *EXTRAS, *OUTPUT)
 _OPTIONS = [
     *options_of(SweepRequest),
     RENDEZVOUS_FOLDER,
@@ -39,6 +40,8 @@ _OPTIONS = [
     QUIET,
     json_option("the results"),
     option("-I --percentiles", "Show min, p95, p99 and max of the samples too.", is_flag=True),
+    option("-C --report_cputime", "Show how long the host takes to enqueue an operation on a GPU.", is_flag=True),
+    option("-M --memory_report", "Show the GPU memory that NCCL has taken.", is_flag=True),
     PLOT,
     option("--resume", "Measure what the run of a sweep lacks, with its settings.", type=PATH, metavar="RUN"),
 ]
@@ -51,7 +54,7 @@ def command(**options: Any) -> int:
     busbw in the table is algbw (message size over time) times a factor of the collective, 2(n-1)/n for an all-reduce on
     n ranks: it compares with the rate of the links, and between collectives and numbers of ranks.
     """
-    outputs = Outputs.of(options)
+    outputs, extra = Outputs.of(options), _extra(options)
     with outputs.aside():
         if options["resume"]:
             return resume(options, outputs)
@@ -59,12 +62,12 @@ def command(**options: Any) -> int:
         if options["ab"]:
             from collbench.commands.sweep import ab
 
-            return ab.measure_pair(request, options["ab"], outputs, options["out"], options["percentiles"])
+            return ab.measure_pair(request, options["ab"], outputs, options["out"], extra)
         if not request.measured:
             system = find_system(request.on, places())
             return show_prediction(system, request, outputs, _without_effect())
         session, remarks = measuring_session(request, default_folder)
-        return show_sweep(session, outputs, remarks, options["percentiles"])
+        return show_sweep(session, outputs, remarks, extra)
 
 
 def resume(options: Mapping[str, Any], outputs: Outputs) -> int:
@@ -73,10 +76,15 @@ def resume(options: Mapping[str, Any], outputs: Outputs) -> int:
     if others := ", ".join(word for name, word in given().items() if name not in _WITH_RESUME):
         raise UsageError(f"--resume goes on with the settings and in the place of {path}; leave out {others}")
     if session := resuming_session(path):
-        return show_sweep(session, outputs, [], options["percentiles"])
+        return show_sweep(session, outputs, [], _extra(options))
     if is_leader(launched()):
         click.echo(f"{path}: nothing is missing")
     return 0
+
+
+def _extra(options: Mapping[str, Any]) -> list[str]:
+    """Return the columns that were asked for."""
+    return [name for name in EXTRAS if options[name]]
 
 
 def _without_effect() -> list[str]:

@@ -7,7 +7,7 @@ from collbench.platforms.gpu.placement import Placement
 MOST_CTAS = 64  # that NCCL ever uses
 LIMIT = "NCCL_MAX_CTAS"
 _SPARE = 2  # multiprocessors that are left to others where ranks share a GPU: the gate's block must find a place, too
-MIXING = "NCCL_GRAPHMIXING_SUPPORT"
+MIXING = "NCCL_GRAPH_MIXING_SUPPORT"
 CAPTURED = {MIXING: "0"}
 """The environment for operations in graphs: NCCL need not order them with others of the same communicator, for which it
 would put an event before and behind each operation of a graph.  Here no operation is enqueued while a graph runs.

@@ -96,6 +96,8 @@ def logging(functions: NcclFunctions, subsystems: str) -> Iterator[Log]:
                 if name in users:
                     os.environ[name] = users[name]
             functions.reset_log()
+            if not users.get("NCCL_DEBUG"):
+                functions.settle_log()
             if path.exists():
                 log.text = path.read_text(encoding="utf-8", errors="replace")
 
