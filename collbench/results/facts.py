@@ -40,13 +40,13 @@ def labelled(implementation: str, library: str) -> str:
     """Return the name of an implementation with its library: `mpi: MPICH 5.0.2`, or `nccl: 2.30.4` for NCCL itself."""
     if not library:
         return implementation
-    name = family(implementation)
     product, _, version = library.partition(" ")
 
-    # An implementation that has its library's name needs no second one.
-    if product.lower() == name and version:
-        return f"{name}: {version}"
-    return f"{name}: {library}"
+    # An implementation that has its library's name needs no second one: `nccl@symmetric@2.30.7` becomes
+    # `nccl@symmetric: 2.30.7`.
+    if product.lower() == family(implementation) and version:
+        return f"{implementation.removesuffix(f'@{version}')}: {version}"
+    return f"{family(implementation)}: {library}"
 
 
 PACED = "the GPUs waited for the host, which enqueues too slowly: compute more in a step, or a process each (mpirun)"

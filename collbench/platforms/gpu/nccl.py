@@ -15,7 +15,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import cached_property
@@ -84,6 +84,7 @@ def _seconds(function: Any) -> float | None:
 
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
+_NAMED_ALONE_SINCE = 23100  # for collectives that NCCL_ALGO does not name, it leaves no algorithm
 MOST_CTAS = 64  # that NCCL ever uses
 LIMIT = "NCCL_MAX_CTAS"
 _SPARE = 2  # multiprocessors that are left to others where ranks share a GPU: the gate's block must find a place, too
@@ -140,6 +141,11 @@ class Communicators:
                 f"NCCL {in_words(versions[0])} has no ranks that share a GPU, 2.30 has: upgrade nvidia-nccl-cu12 "
                 f"(or -cu13), or name a newer one with {NCCL_LIBRARY}=/path/libnccl.so.2"
             )
+
+    def refuse_unplanned(self, collective: str) -> None:
+        """Raise Unsupported, before the call fails, if the variables leave NCCL no algorithm for a collective."""
+        if reason := without_algorithm(collective, int(self._cuda.nccl.get_version()), os.environ):
+            raise Unsupported(reason)
 
     def _make(self) -> Sequence[Any]:
         """Make the local ranks' communicators in one group; they find the others by the first process's id."""
@@ -280,6 +286,27 @@ def environment(places: Placement, graph: bool) -> dict[str, str]:
     if places.shared:
         return settings | sharing(places.multiprocessors, places.most_sharing)
     return settings | SLICED if places.sliced else settings
+
+
+def without_algorithm(collective: str, version: int, settings: Mapping[str, str]) -> str:
+    """Return why NCCL has no algorithm for a collective, and what to set instead; "" where it may have one."""
+    # NCCL 2.31, src/tuning/cost_model.cc: with NCCL_ALGO no collective has an algorithm but those that it names.  Those
+    # that neither variable names are left alone.
+    algorithms, protocols = settings.get("NCCL_ALGO", ""), settings.get("NCCL_PROTO", "")
+    if version < _NAMED_ALONE_SINCE or not algorithms or settings.get("NCCL_SYM_KERNEL"):
+        return ""
+    if _is_for(algorithms, collective) or not _is_for(protocols, collective):
+        return ""
+    return (
+        f"NCCL {in_words(version)} has no algorithm for it: NCCL_ALGO={algorithms} is for other collectives and "
+        f"NCCL_PROTO={protocols} for all; set NCCL_ALGO='ring;{algorithms}'"
+    )
+
+
+def _is_for(setting: str, collective: str) -> bool:
+    """Return whether a value such as `ring;allreduce:tree` is for a collective: by its name, or for all."""
+    entries = filter(None, setting.lower().split(";"))
+    return any(":" not in entry or entry.partition(":")[0] == collective for entry in entries)
 
 
 def apply(settings: dict[str, str]) -> None:
