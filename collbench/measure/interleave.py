@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 from collbench.algorithms import implementations
 from collbench.cases import USUAL_STARTS, Case, Sampling, Sweep
@@ -23,12 +23,15 @@ from collbench.measure.protocol import Ranks, Tell, WorkerHello
 from collbench.measure.resumed import tasks
 from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform
+from collbench.platforms.cpu.mpi_libraries import Library
 from collbench.results import Failed, Measurement, Result, Sampled
 from collbench.stats import Pool
 from collbench.units import counted, format_seconds
 
 if TYPE_CHECKING:
-    from collbench.measure.supervisor import RankLibrary
+    from collbench.platforms.gpu.nccl_libraries import NcclLibrary
+
+    RankLibrary: TypeAlias = Library | NcclLibrary
 
 ROUNDS = 8  # of each arm
 LEAST = 6  # however slow the case: with fewer, ratios have no 95 % interval (the least to the greatest of six is one)
@@ -351,7 +354,8 @@ class MultiLibrary(Interleaving):
         arms: list[Arm] = []
         for library in libraries:
             measured = others if arms else sweep
-            ranks = Supervisor(platform, measured, library=library, folder=folder)
+            by_mpi = library if isinstance(library, Library) else None
+            ranks = Supervisor(platform, measured, library.changes, library=by_mpi, folder=folder)
             arms.append(Arm((ranks,), measured, f"--{self._product} {library.key}"))
         rows: list[str] = []
         for name in sweep.implementations:

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self
 
 from collbench.algorithms import is_library
 from collbench.cases import Case, Sampling, Sweep
@@ -40,11 +40,6 @@ from collbench.runfile.schema import case_fields, sweep_part, to_result
 from collbench.topology.discover_cpu import free
 from collbench.topology.discovered import small_shared_memory
 from collbench.units import format_size
-
-if TYPE_CHECKING:
-    from collbench.platforms.gpu.nccl_libraries import NcclLibrary
-
-    RankLibrary: TypeAlias = Library | NcclLibrary
 
 SCRATCH = "scratch"  # within the folder of a run, for whatever its processes need for a moment
 LOCAL_ONLY = {
@@ -77,20 +72,15 @@ _LAST = {
 """After how many such losses, in whichever cases, an implementation is tried no more, and what is said of the rest."""
 
 
-def rank_command(platform: str, ranks: int, library: "RankLibrary | None" = None) -> list[str]:
+def rank_command(platform: str, ranks: int, library: Library | None = None) -> list[str]:
     """Return the command that starts ranks; on a CPU by the launcher of that library, or of the one mpi4py loads."""
     # -P: a copy of collbench in the working folder is not what was asked for.
     python = [sys.executable, "-P", "-m", protocol.WORKER]
-    if not find_platform(platform).process_per_rank:
-        return python
-    launching = library if isinstance(library, Library) else own()
-    return [*launching.command(ranks), *python]
+    return [*(library or own()).command(ranks), *python] if find_platform(platform).process_per_rank else python
 
 
-def rank_environment(
-    platform: str, folder: Path, changes: Changes, library: "RankLibrary | None" = None
-) -> dict[str, str]:
-    """Return the environment of ranks: how they find their supervisor, and which MPI or NCCL library to load."""
+def rank_environment(platform: str, folder: Path, changes: Changes, library: Library | None = None) -> dict[str, str]:
+    """Return the environment of ranks: how they find their supervisor, and which MPI library to load."""
     environment = unlaunched(os.environ)
     by_mpi = find_platform(platform).process_per_rank
     if by_mpi:
@@ -101,10 +91,8 @@ def rank_environment(
             if name.partition("_")[0] not in chosen:
                 environment.setdefault(name, value)
     environment = changed(environment | {"OMP_NUM_THREADS": "1"}, changes)
-    if by_mpi and not library:
-        library = own()
-    if library:
-        environment = library.environment(environment)
+    if by_mpi:
+        environment = (library or own()).environment(environment)
     environment = isolated(environment)
     others = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     return environment | {
@@ -159,7 +147,7 @@ class Workers:
     """One set of rank processes: how they are started, spoken to, and ended."""
 
     def __init__(
-        self, platform: str, sweep: Sweep, changes: Changes, library: "RankLibrary | None", folder: Path | None
+        self, platform: str, sweep: Sweep, changes: Changes, library: Library | None, folder: Path | None
     ) -> None:
         self._sweep = sweep
         self._startup = find_platform(platform).startup
@@ -334,16 +322,16 @@ class Workers:
 class Supervisor:
     """One set of ranks, restarted as needed; a context manager that leaves none behind.
 
-    `changes` are those of the ranks' environment; their hello tells of the variables that are `named` too.  They load
-    that `library` of MPI or NCCL, or the one that mpi4py or CuPy finds.  What a library prints because the user has
-    asked for it (NCCL_DEBUG) goes to a file in the `folder` of the run.
+    `changes` are those of the ranks' environment; their hello tells of the variables that are `named` too.  On a CPU
+    they load that MPI `library`, or the one that mpi4py finds.  What a library prints because the user has asked for it
+    (NCCL_DEBUG) goes to a file in the `folder` of the run.
     """
 
     platform: str
     sweep: Sweep
     changes: Changes = field(default_factory=dict)
     named: tuple[str, ...] = ()
-    library: "RankLibrary | None" = None
+    library: Library | None = None
     folder: Path | None = None
     greeting = WorkerHello()
     tell: Tell = tell_nobody

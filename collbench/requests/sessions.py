@@ -29,10 +29,7 @@ from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
 
 if TYPE_CHECKING:
-    from collbench.measure.supervisor import RankLibrary
-
-_RANKS = {"mpi": "ranks on a CPU", "nccl": "ranks on GPUs"}  # which load a library
-_INSTEAD = {"mpi": "the launcher of the library", "nccl": "COLLBENCH_NCCL=FILE"}  # under a launcher
+    from collbench.measure.interleave import RankLibrary
 
 
 class Unopened(NamedTuple):
@@ -62,10 +59,12 @@ def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | Non
     # Ranks of every library are there at the same time, as Interleaving measures them in turn.
     ranks: str | MultiLibrary = platform
     if libraries:
-        product, needed = libraries[0].product, libraries[0].platform
+        needed = libraries[0].platform
         if platform != needed:
-            auto = f"--on auto takes the {platform}"
-            raise UsageError(f"--{product} names libraries of {_RANKS[product]}, and {auto}; add --on {needed}")
+            raise UsageError(
+                f"--{libraries[0].product} names libraries of ranks on a {needed.upper()}, and --on auto takes the "
+                f"{platform}; add --on {needed}"
+            )
         ranks = MultiLibrary(sweep, libraries, folder)
         sweep = ranks.sweep
     session = Session(ranks, sweep, joined, folder)
@@ -118,22 +117,21 @@ def _content(path: Path, joined: Launched) -> bytes:
 def _libraries(request: SweepRequest, joined: Launched) -> "Sequence[RankLibrary]":
     """Return the libraries to measure; UsageError for one that is not installed, and where there can be none."""
     if request.mpi and request.nccl:
-        raise UsageError("--mpi is for ranks on a CPU, and --nccl for ranks on GPUs; leave one out")
-    product, platform = ("nccl", "gpu") if request.nccl else ("mpi", "cpu")
+        raise UsageError("--mpi is for ranks on a CPU, and --nccl for ranks on a GPU; leave one out")
+    option, platform = ("--nccl", "gpu") if request.nccl else ("--mpi", "cpu")
     named = split_names(request.nccl or request.mpi)
     if not named:
         return []
     if request.on not in ("auto", platform):
-        raise UsageError(
-            f"--{product} names libraries of {_RANKS[product]}, and these are on {request.on}; leave one out"
-        )
+        where = f"ranks on a {platform.upper()}, and these are on {request.on}"
+        raise UsageError(f"{option} names libraries of {where}; leave one out")
     if joined:
         raise UsageError(
-            f"--{product} starts ranks of its own for each library, which it cannot do under a launcher (mpirun, "
-            f"srun); start collbench without one, or with {_INSTEAD[product]} and without --{product}"
+            f"{option} starts ranks of its own for each library, which it cannot do under a launcher (mpirun, srun); "
+            f"start collbench without one, or without {option} (MPI: by the library's launcher; NCCL: COLLBENCH_NCCL)"
         )
     if request.starts not in (None, 1):
-        raise UsageError(f"--{product} starts the ranks once for each library; leave --starts out")
+        raise UsageError(f"{option} starts the ranks once for each library; leave --starts out")
     if request.mpi:
         return [mpi_libraries.find(name) for name in named]
 

@@ -271,7 +271,7 @@ def _verdict(
         system, nodes, why = placed(run, request.on, nodes)
         where = spread(system, sized(system, header.topology.ranks or system.ranks, nodes)) if system else ""
         name = f"the model of {system.name}, {where}" if system else ""
-        remarks = [*assumptions(run, system, where, request.nodes)]
+        remarks = list(assumptions(run, system, where, request.nodes))
         facts = replace(RunFacts.of(run, why), unplaced=why if system else "")
         curves = _judge_by_model(rows, system, nodes, facts)
     return CheckResult(

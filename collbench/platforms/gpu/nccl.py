@@ -15,7 +15,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import cached_property
@@ -144,8 +144,16 @@ class Communicators:
 
     def refuse_unplanned(self, collective: str) -> None:
         """Raise Unsupported, before the call fails, if the variables leave NCCL no algorithm for a collective."""
-        if reason := without_algorithm(collective, int(self._cuda.nccl.get_version()), os.environ):
-            raise Unsupported(reason)
+        # NCCL 2.31, src/tuning/cost_model.cc: with NCCL_ALGO no collective has an algorithm but those that it names.
+        # Those that no variable names are left alone.
+        version = int(self._cuda.nccl.get_version())
+        algorithms, protocols = os.environ.get("NCCL_ALGO", ""), os.environ.get("NCCL_PROTO", "")
+        left_out = algorithms and not _is_for(algorithms, collective) and _is_for(protocols, collective)
+        if left_out and version >= _NAMED_ALONE_SINCE and not os.environ.get("NCCL_SYM_KERNEL"):
+            raise Unsupported(
+                f"NCCL {in_words(version)} has no algorithm for it: NCCL_ALGO={algorithms} is for other collectives, "
+                f"and NCCL_PROTO={protocols} for this too; set NCCL_ALGO='ring;{algorithms}'"
+            )
 
     def _make(self) -> Sequence[Any]:
         """Make the local ranks' communicators in one group; they find the others by the first process's id."""
@@ -286,21 +294,6 @@ def environment(places: Placement, graph: bool) -> dict[str, str]:
     if places.shared:
         return settings | sharing(places.multiprocessors, places.most_sharing)
     return settings | SLICED if places.sliced else settings
-
-
-def without_algorithm(collective: str, version: int, settings: Mapping[str, str]) -> str:
-    """Return why NCCL has no algorithm for a collective, and what to set instead; "" where it may have one."""
-    # NCCL 2.31, src/tuning/cost_model.cc: with NCCL_ALGO no collective has an algorithm but those that it names.  Those
-    # that neither variable names are left alone.
-    algorithms, protocols = settings.get("NCCL_ALGO", ""), settings.get("NCCL_PROTO", "")
-    if version < _NAMED_ALONE_SINCE or not algorithms or settings.get("NCCL_SYM_KERNEL"):
-        return ""
-    if _is_for(algorithms, collective) or not _is_for(protocols, collective):
-        return ""
-    return (
-        f"NCCL {in_words(version)} has no algorithm for it: NCCL_ALGO={algorithms} is for other collectives and "
-        f"NCCL_PROTO={protocols} for all; set NCCL_ALGO='ring;{algorithms}'"
-    )
 
 
 def _is_for(setting: str, collective: str) -> bool:

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +23,6 @@ from collbench.platforms.gpu.nccl import in_words
 FILE = "libnccl.so.2"
 _IN_WHEEL = f"nvidia/nccl/lib/{FILE}"  # of nvidia-nccl-cu12 and -cu13
 _PLACES = (FILE, f"lib/{FILE}", f"build/lib/{FILE}", _IN_WHEEL, f"lib/python3*/site-packages/{_IN_WHEEL}")
-_RELEASE = re.compile(r"\d+\.\d+(\.\d+)?")
 _ITS_NUMBER = (
     "import ctypes, sys; number = ctypes.c_int(); "
     "ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(number)); print(number.value)"
@@ -42,20 +41,17 @@ class NcclLibrary:
     file: Path
     platform: ClassVar[str] = "gpu"  # whose ranks load it
     product: ClassVar[str] = "nccl"
-
-    @property
-    def name(self) -> str:
-        """NCCL and its release."""
-        return f"NCCL {self.key}"
+    name: ClassVar[str] = "NCCL"
 
     @property
     def own(self) -> bool:
         """Whether it is the one that ranks load if nobody tells them."""
         return self.file.resolve() == usual()
 
-    def environment(self, changed: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of the ranks that load it."""
-        return {**changed, NCCL_LIBRARY: str(self.file)}
+    @property
+    def changes(self) -> dict[str, str]:
+        """What has ranks load it: a change of their environment."""
+        return {NCCL_LIBRARY: str(self.file)}
 
 
 def find(word: str) -> NcclLibrary:
@@ -63,10 +59,11 @@ def find(word: str) -> NcclLibrary:
 
     UsageError where there is none, with what there is and how to get another.
     """
-    if _RELEASE.fullmatch(word):
+    if re.fullmatch(r"\d+\.\d+\.\d+", word):
         return _of_release(word)
     path = Path(word).expanduser().absolute()
-    file = path if path.is_file() else next(_within(path), None)
+    places = chain.from_iterable(sorted(path.glob(place)) for place in _PLACES)
+    file = path if path.is_file() else next(places, None)
     if file is None:
         raise UsageError(
             f"--nccl {word}: there is no {FILE}; give one, a folder of `pip install --target`, a virtual environment, "
@@ -95,19 +92,17 @@ def usual() -> Path | None:
 
 
 def _of_release(word: str) -> NcclLibrary:
-    """Return the first installed library of that release, such as 2.30.7 where the word is 2.30."""
+    """Return the first installed library of that release."""
     found: dict[str, Path] = {}
     for file in _installed():
         with suppress(UsageError):  # of what cannot be loaded
             found.setdefault(release_of(file), file)
-    for release, file in found.items():
-        if f"{release}.".startswith(f"{word}."):
-            return NcclLibrary(release, file)
+    if word in found:
+        return NcclLibrary(word, found[word])
     here = ", ".join(f"{release} ({file})" for release, file in found.items())
-    pinned = word if word.count(".") == 2 else f"{word}.*"
     raise UsageError(
         f"--nccl {word}: beside this Python and on LD_LIBRARY_PATH is {here or 'no NCCL'}; to get it: "
-        f"pip install --target FOLDER 'nvidia-nccl-cu13=={pinned}' (or -cu12), then --nccl FOLDER"
+        f"pip install --target FOLDER nvidia-nccl-cu13=={word} (or -cu12), then --nccl FOLDER"
     )
 
 
@@ -116,14 +111,8 @@ def _installed() -> Iterator[Path]:
     if file := usual():
         yield file
     searched = filter(os.path.isabs, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep))
-    wheels = (Path(folder, _IN_WHEEL) for folder in sys.path)
-    yield from filter(Path.exists, chain(wheels, (Path(folder, FILE) for folder in searched)))
-
-
-def _within(folder: Path) -> Iterator[Path]:
-    """Yield the libraries in a folder: of a wheel, a virtual environment, a build or where one was installed."""
-    for place in _PLACES:
-        yield from sorted(folder.glob(place))
+    places = chain((Path(folder, _IN_WHEEL) for folder in sys.path), (Path(folder, FILE) for folder in searched))
+    yield from filter(Path.exists, places)
 
 
 def _asked(program: str, *words: str) -> subprocess.CompletedProcess[str]:
