@@ -94,7 +94,17 @@ def is_library(name: str) -> bool:
 
 def find(name: str) -> Implementation | None:
     """Return the implementation of that name, whichever library it calls; None for what another tool ran."""
-    return implementations().get(family(name))
+    return implementations().get(apart(name)[0]) or implementations().get(family(name))
+
+
+def apart(row: str) -> tuple[str, str]:
+    """Return the implementation that a row is called after, and which library it calls; "" for the usual one.
+
+    Those of `mpi@openmpi` are `mpi` and `openmpi`, of `nccl@symmetric@2.30.7` `nccl@symmetric` and `2.30.7`.
+    """
+    # An implementation's own name may have an @.
+    name, at, library = row.rpartition("@")
+    return (name, library) if at and row not in implementations() else (row, "")
 
 
 def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:

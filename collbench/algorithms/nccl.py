@@ -156,6 +156,9 @@ def _prepare(path: FastPath | None, case: Case, platform: Platform) -> Prepared:
         ends.append(_End(comm.ranks[rank], case, rank, send, receive, comm.stream(rank)))
     groups = _groups(case, ends)
 
+    if case.collective.name in _WHOLE:
+        comm.refuse_unplanned(case.collective.name)
+
     # A pair leaves the other ranks alone.
     busy = [end.rank for end in ends if _takes_part(end)]
     launch = partial(comm.launch, groups, busy)

@@ -1,10 +1,10 @@
-"""Several sets of ranks that measure the same cases in turn: settings of the environment, MPI libraries, starts.
+"""Several sets of ranks that measure the same cases in turn: settings of the environment, libraries, starts.
 
 Drift of the machine cancels in the ratios of their times.  Ranks that are not measured sleep (Team.broadcast).  On
 a CPU all sets are bound to the same cores: a scheduler that moved them would change more than most settings do.
 
 `Interleaving` is the engine: PairedSession compares two settings by it (`sweep --ab`), `MultiLibrary` measures with
-several MPI libraries (`sweep --mpi`).  `Starts` starts the ranks of one sweep a few times.
+several libraries (`sweep --mpi`, `sweep --nccl`).  `Starts` starts the ranks of one sweep a few times.
 """
 
 import math
@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 from collbench.algorithms import implementations
 from collbench.cases import USUAL_STARTS, Case, Sampling, Sweep
@@ -28,9 +28,13 @@ from collbench.results import Failed, Measurement, Result, Sampled
 from collbench.stats import Pool
 from collbench.units import counted, format_seconds
 
+if TYPE_CHECKING:
+    from collbench.platforms.gpu.nccl.libraries import NcclLibrary
+
+    RankLibrary: TypeAlias = Library | NcclLibrary
+
 ROUNDS = 8  # of each arm
 LEAST = 6  # however slow the case: with fewer, ratios have no 95 % interval (the least to the greatest of six is one)
-LIBRARY_PLATFORM = "cpu"  # whose ranks an MPI library starts and measures
 _QUICK = 2.0  # seconds that a start may take for ranks to be started several times unasked
 
 
@@ -298,8 +302,10 @@ class Starts(Ranks):
         return replace(result, spread=pool.add([median(samples) for samples in result.by_round()]))
 
 
-def library_suffixes(libraries: Sequence[Library]) -> list[str]:
-    """Return what tells the rows of these libraries apart: nothing, or `@` and a kind, numbered where it comes again.
+def library_suffixes(libraries: "Sequence[RankLibrary]") -> list[str]:
+    """Return what tells the rows of these libraries apart: nothing, or `@` and a key, numbered where it comes again.
+
+    The key is an MPI library's kind, or NCCL's release.
 
     Raises:
         UsageError: A library is there twice.
@@ -307,34 +313,39 @@ def library_suffixes(libraries: Sequence[Library]) -> list[str]:
     """
     suffixes: list[str] = []
     files: list[Any] = []
-    kinds: list[str] = []
+    keys: list[str] = []
     for library in libraries:
         file = library.file.resolve() if library.file else None
         if file in files:
-            raise UsageError(f"--mpi names {library.kind.name} twice ({file}); leave one out")
+            raise UsageError(f"--{library.product} names {library.name} twice ({file}); leave one out")
         files.append(file)
         if library.own:
             suffixes.append("")
             continue
-        kinds.append(library.kind.key)
-        same = kinds.count(library.kind.key)
-        suffixes.append(f"@{library.kind.key}-{same}" if same > 1 else f"@{library.kind.key}")
+        keys.append(library.key)
+        same = keys.count(library.key)
+        suffixes.append(f"@{library.key}-{same}" if same > 1 else f"@{library.key}")
     return suffixes
 
 
 class MultiLibrary(Interleaving):
-    """The ranks of a sweep with several MPI libraries, as a Session needs them: an arm for each, by its own launcher.
+    """The ranks of a sweep with several libraries of MPI or NCCL, as a Session needs them: an arm for each.
 
     The first library's ranks measure all implementations, the others' only those that call the library.  Rows are
-    called after their library, as in `mpi@openmpi`; those of the library that mpi4py loads by itself are `mpi`, as in a
-    sweep that names no library.  `sweep` has the names of all rows.
+    called after their library, as in `mpi@openmpi` and `nccl@2.30.7`; those of the library that is loaded by itself are
+    `mpi` or `nccl`, as in a sweep that names no library.  `sweep` has the names of all rows.  What libraries print goes
+    to files in the `folder` of the run.
     """
 
-    def __init__(self, sweep: Sweep, libraries: Sequence[Library]) -> None:
+    def __init__(self, sweep: Sweep, libraries: "Sequence[RankLibrary]", folder: Path | None = None) -> None:
+        platform, self._product = libraries[0].platform, libraries[0].product
         calling = [name for name in sweep.implementations if implementations()[name].library]
         if len(libraries) > 1 and not calling:
             names = ",".join(sweep.implementations)
-            raise UsageError(f"--impl {names} calls no MPI library, so there is nothing to compare; add mpi")
+            product = self._product
+            raise UsageError(
+                f"--impl {names} calls no {product.upper()} library, so there is nothing to compare; add {product}"
+            )
         self._suffixes = library_suffixes(libraries)
 
         # An implementation has as much time with one library as with another.
@@ -343,22 +354,30 @@ class MultiLibrary(Interleaving):
         arms: list[Arm] = []
         for library in libraries:
             measured = others if arms else sweep
-            ranks = Supervisor(LIBRARY_PLATFORM, measured, library=library)
-            arms.append(Arm((ranks,), measured, f"--mpi {library.kind.key}"))
+            by_mpi = library if isinstance(library, Library) else None
+            ranks = Supervisor(platform, measured, library.changes, library=by_mpi, folder=folder)
+            arms.append(Arm((ranks,), measured, f"--{self._product} {library.key}"))
         rows: list[str] = []
         for name in sweep.implementations:
             rows += [name + suffix for suffix in self._suffixes] if name in calling else [name]
         self._calling = calling
         self.sweep = replace(sweep, implementations=tuple(rows))
-        super().__init__(LIBRARY_PLATFORM, arms)
+        super().__init__(platform, arms)
 
     def start(self, stack: ExitStack) -> WorkerHello:
-        """Start the ranks of one library after the other; their hello has the versions of all libraries."""
+        """Start the ranks of one library after the other; their hello has the versions of all libraries.
+
+        Of variables it has those that are the same for all ranks, so not what names the library.
+        """
         hello = super().start(stack)
-        versions = {name: version for name, version in hello.versions.items() if name != "mpi"}
+        versions, variables = dict(hello.versions), dict(hello.variables)
+        versions.pop(self._product, None)
         for suffix, arm in zip(self._suffixes, self.arms, strict=True):
-            versions[f"mpi{suffix}"] = arm.ranks[0].greeting.versions["mpi"]
-        return replace(hello, versions=versions)
+            greeting = arm.ranks[0].greeting
+            if version := greeting.versions.get(self._product):
+                versions[f"{self._product}{suffix}"] = version
+            variables = dict(variables.items() & greeting.variables.items())
+        return replace(hello, versions=versions, variables=dict(sorted(variables.items())))
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep: of a case those of all libraries, before the next."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from collbench.algorithms import apart
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import RunFileError, UsageError
 from collbench.host import sanitize
@@ -112,8 +113,8 @@ def _sweep(path: Path, header: Header) -> Sweep:
         reason = "was predicted"
     elif header.interleaved.id:
         reason = "is one of two settings that were measured in turn (--ab)"
-    elif any("@" in name for name in header.sweep.implementations):
-        reason = "compares MPI libraries (--mpi)"
+    elif any(apart(name)[1] for name in header.sweep.implementations):
+        reason = "compares MPI or NCCL libraries (--mpi, --nccl)"
     if reason:
         raise UsageError(f"{path} {reason}, which cannot be resumed; {ANEW}")
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from collbench import __version__
-from collbench.algorithms import find
+from collbench.algorithms import apart, find
 from collbench.cases import Sweep
 from collbench.host import signals
 from collbench.measure.interleave import Arm, Interleaving, Starts
@@ -172,13 +172,14 @@ class Session:
 
 
 def _label(name: str, versions: Mapping[str, str]) -> str:
-    """Return what rows of that name will be called, by what the ranks say of their MPI library."""
-    implementation = find(name)
-    if not implementation or not implementation.library or "cpu" not in implementation.platforms:
+    """Return what rows of that name will be called, by what the ranks say of their library."""
+    implementation, (_, library) = find(name), apart(name)
+    if not implementation or not implementation.library:
         return name
-    _, at, suffix = name.partition("@")
-    version = versions.get(f"mpi{at}{suffix}", "")
-    return labelled(name, short_name(version)) if version else name
+    product = "mpi" if "cpu" in implementation.platforms else "nccl"
+    version = versions.get("@".join(filter(None, (product, library))), "")
+    said = short_name(version) if product == "mpi" else f"NCCL {version}"
+    return labelled(name, said) if version else name
 
 
 def exit_status(results: Sequence[Result]) -> int:

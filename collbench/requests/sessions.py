@@ -3,17 +3,17 @@
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from collbench.cases import Sweep
 from collbench.errors import Notice, RunFileError, UsageError
 from collbench.host.launcher import complaint, launched
 from collbench.host.sanitize import read_lines
 from collbench.measure.disturbance import disturbed_in_words
-from collbench.measure.interleave import LIBRARY_PLATFORM, MultiLibrary
+from collbench.measure.interleave import MultiLibrary
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
-from collbench.platforms.cpu.mpi_libraries import Library, find
+from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.processes import Alone, Team
 from collbench.requests.notices import started
 from collbench.requests.sweeps import (
@@ -27,6 +27,9 @@ from collbench.requests.sweeps import (
 from collbench.results import Result
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
+
+if TYPE_CHECKING:
+    from collbench.measure.interleave import RankLibrary
 
 
 class Unopened(NamedTuple):
@@ -50,17 +53,21 @@ def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | Non
     if wrong := complaint():
         raise UsageError(wrong)
     joined = launched()
-    libraries = _mpi_libraries(request, joined)
+    libraries = _libraries(request, joined)
     platform, sweep = measured_sweep(request, joined, max(1, len(libraries)))
+    folder = request.folder or usual(sweep)
     # Ranks of every library are there at the same time, as Interleaving measures them in turn.
     ranks: str | MultiLibrary = platform
     if libraries:
-        if platform != LIBRARY_PLATFORM:
-            auto = f"--on auto takes the {platform}"
-            raise UsageError(f"--mpi names libraries of ranks on a CPU, and {auto}; add --on cpu")
-        ranks = MultiLibrary(sweep, libraries)
+        needed = libraries[0].platform
+        if platform != needed:
+            raise UsageError(
+                f"--{libraries[0].product} names libraries of ranks on a {needed.upper()}, and --on auto takes the "
+                f"{platform}; add --on {needed}"
+            )
+        ranks = MultiLibrary(sweep, libraries, folder)
         sweep = ranks.sweep
-    session = Session(ranks, sweep, joined, request.folder or usual(sweep))
+    session = Session(ranks, sweep, joined, folder)
     return Unopened(session, cut_short(request, sweep, platform))
 
 
@@ -107,18 +114,31 @@ def _content(path: Path, joined: Launched) -> bytes:
     return bytes(team.broadcast(content))
 
 
-def _mpi_libraries(request: SweepRequest, joined: Launched) -> list[Library]:
-    """Return the MPI libraries to measure; UsageError for one that is not installed, and where there can be none."""
-    if request.mpi and request.on not in ("auto", LIBRARY_PLATFORM):
-        raise UsageError(f"--mpi names libraries of ranks on a CPU, and these are on {request.on}; leave one out")
-    if request.mpi and joined:
+def _libraries(request: SweepRequest, joined: Launched) -> "Sequence[RankLibrary]":
+    """Return the libraries to measure; UsageError for one that is not installed, and where there can be none."""
+    if request.mpi and request.nccl:
+        raise UsageError("--mpi is for ranks on a CPU, and --nccl for ranks on a GPU; leave one out")
+    option, platform = ("--nccl", "gpu") if request.nccl else ("--mpi", "cpu")
+    named = split_names(request.nccl or request.mpi)
+    if not named:
+        return []
+    if request.on not in ("auto", platform):
+        where = f"ranks on a {platform.upper()}, and these are on {request.on}"
+        raise UsageError(f"{option} names libraries of {where}; leave one out")
+    if joined:
         raise UsageError(
-            "--mpi starts ranks of its own for each library, which it cannot do under a launcher (mpirun, srun); "
-            "start collbench without one, or with the launcher of the library and without --mpi"
+            f"{option} starts ranks of its own for each library, which it cannot do under a launcher (mpirun, srun); "
+            f"start collbench without one, or without {option} (MPI: by the library's launcher; NCCL: COLLBENCH_NCCL)"
         )
-    if request.mpi and request.starts not in (None, 1):
-        raise UsageError("--mpi starts the ranks once for each library; leave --starts out")
-    return [find(name) for name in split_names(request.mpi)]
+    if request.starts not in (None, 1):
+        raise UsageError(f"{option} starts the ranks once for each library; leave --starts out")
+    if request.mpi:
+        return [mpi_libraries.find(name) for name in named]
+
+    # Imported here, since only ranks on GPUs need it.
+    from collbench.platforms.gpu.nccl import libraries
+
+    return [libraries.find(name) for name in named]
 
 
 def predicting_session(

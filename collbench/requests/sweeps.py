@@ -108,6 +108,15 @@ class SweepRequest(Request):
             metavar="LIB[,LIB]",
         ),
     ] = ""
+    nccl: Annotated[
+        words.Names,
+        Opt(
+            "--nccl",
+            "On GPUs, the NCCL libraries to measure, interleaved: a release such as 2.30.7, a file, or a folder.",
+            "the one of CuPy",
+            metavar="LIB[,LIB]",
+        ),
+    ] = ""
     out: words.Out = None
     each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every result as it arrives.")] = None
 

@@ -37,20 +37,16 @@ def family(implementation: str) -> str:
 
 
 def labelled(implementation: str, library: str) -> str:
-    """Return the name of an implementation with its library: `mpi: MPICH 5.0.2`, or `nccl: 2.30.4` for NCCL itself.
-
-    A path of NCCL stays in the name: `nccl@symmetric: 2.30.4`.
-    """
+    """Return the name of an implementation with its library: `mpi: MPICH 5.0.2`, or `nccl: 2.30.4` for NCCL itself."""
     if not library:
         return implementation
-    name = family(implementation)
     product, _, version = library.partition(" ")
 
-    # An implementation that has its library's name needs no second one.
-    if product.lower() == name and version:
-        parts = [part for part in implementation.split("@") if not part[:1].isdigit()]
-        return f"{'@'.join(parts)}: {version}"
-    return f"{name}: {library}"
+    # An implementation that has its library's name needs no second one: `nccl@symmetric@2.30.7` becomes
+    # `nccl@symmetric: 2.30.7`.
+    if product.lower() == family(implementation) and version:
+        return f"{implementation.removesuffix(f'@{version}')}: {version}"
+    return f"{family(implementation)}: {library}"
 
 
 PACED = "the GPUs waited for the host, which enqueues too slowly: compute more in a step, or a process each (mpirun)"

@@ -1,4 +1,4 @@
-"""Settings and MPI libraries in turn: who is measured when, what becomes of the rounds; by made-up ranks."""
+"""Settings and libraries in turn: who is measured when, what becomes of the rounds; by made-up ranks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from collbench import algorithms
 from collbench.cases import Case, Sampling, Sweep
 from collbench.commands.step.work import COMPUTE, SEQUENTIAL, Step
 from collbench.errors import PlatformError, UsageError
@@ -24,9 +25,10 @@ from collbench.measure.interleave import (
 )
 from collbench.measure.protocol import WorkerHello
 from collbench.platforms.cpu.mpi_libraries import KINDS, Library
+from collbench.platforms.gpu.nccl.libraries import NcclLibrary
 from collbench.results import Result
 from collbench.results.collectives import Failed, Measurement, Skipped
-from collbench.results.facts import Mismatch
+from collbench.results.facts import Mismatch, family, labelled
 from collbench.stats import median_interval
 from tests.conftest import case
 from tests.test_cases import sweep
@@ -252,7 +254,7 @@ def against_each_other() -> Sweep:
 def against(*libraries: Library, log: list[str], **ranks: Acted) -> MultiLibrary:
     """Ranks of these libraries that answer at once."""
 
-    def start(platform: str, asked: Sweep, library: Library) -> Acted:
+    def start(platform: str, asked: Sweep, changes: Any, library: Library, folder: Path | None) -> Acted:
         key = library.kind.key
         return ranks.get(key) or Acted(key, log, greeting=WorkerHello(versions={"mpi": SAID[key]}))
 
@@ -268,6 +270,37 @@ def test_rows_are_called_after_their_library_unless_it_is_the_usual_one() -> Non
     assert library_suffixes([OPEN, second]) == ["@openmpi", "@openmpi-2"]
     with pytest.raises(UsageError, match=r"--mpi names Open MPI twice \(/ompi/libmpi.so\); leave one out"):
         library_suffixes([OPEN, MPICH, OPEN])
+
+
+def test_rows_of_nccl_are_called_after_its_release() -> None:
+    releases = [NcclLibrary("2.30.7", Path("/a")), NcclLibrary("2.32.3", Path("/b")), NcclLibrary("2.30.7", Path("/c"))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NcclLibrary, "own", False)
+        assert library_suffixes(releases) == ["@2.30.7", "@2.32.3", "@2.30.7-2"]
+        calling = MultiLibrary(replace(sweep(64), implementations=("nccl", "ring-flags")), releases)
+    assert calling.sweep.implementations == ("nccl@2.30.7", "nccl@2.32.3", "nccl@2.30.7-2", "ring-flags")
+    assert [arm.sweep.implementations for arm in calling.arms] == [("nccl", "ring-flags"), ("nccl",), ("nccl",)]
+
+
+def test_a_name_with_an_at_of_its_own_is_told_from_that_of_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of `nccl@symmetric` of one release among several are called `nccl@symmetric@2.30.7`."""
+    known = algorithms.implementations()
+    fast = replace(known["nccl"], name="nccl@symmetric")
+    monkeypatch.setattr(algorithms, "implementations", lambda: known | {fast.name: fast})
+    for row, parts, label in (
+        ("nccl", ("nccl", ""), "nccl: 2.30.7"),
+        ("nccl@2.30.7", ("nccl", "2.30.7"), "nccl: 2.30.7"),
+        ("nccl@2.30.7-2", ("nccl", "2.30.7-2"), "nccl@2.30.7-2: 2.30.7"),
+        ("nccl@symmetric", ("nccl@symmetric", ""), "nccl@symmetric: 2.30.7"),
+        ("nccl@symmetric@2.30.7", ("nccl@symmetric", "2.30.7"), "nccl@symmetric: 2.30.7"),
+    ):
+        assert (algorithms.apart(row), labelled(row, "NCCL 2.30.7")) == (parts, label)
+        found = algorithms.find(row)
+        assert found
+        assert found.name == parts[0]
+        assert family(row) == "nccl"
+    assert algorithms.apart("mpi@openmpi") == ("mpi", "openmpi")
+    assert labelled("mpi@openmpi", "Open MPI 5.0.2") == "mpi: Open MPI 5.0.2"
 
 
 def test_every_library_measures_a_case_before_the_next_and_the_first_alone_the_rungs() -> None:

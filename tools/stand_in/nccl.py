@@ -9,6 +9,7 @@ no limit of time, no signal and no other thread gets its turn. A status beyond C
 there. Before CuPy 14 a unique id is a tuple of numbers; whoever hands it on must not care.
 """
 
+import ctypes
 import os
 import pickle
 import tempfile
@@ -33,7 +34,6 @@ INVALID_USAGE = 5
 ID_BYTES = 128
 PATIENCE = 30.0  # seconds for another process
 ZERO = 2  # a policy on CTAs: none at all
-
 
 NAMES = (  # as CuPy writes them, by status
     "NCCL_ERROR_SUCCESS",
@@ -122,7 +122,10 @@ class Nccl:
             self.say("TUNING", operation + way)
 
     def get_version(self) -> int:
-        return int(self._machine.nccl_version)
+        number = ctypes.c_int(self._machine.nccl_version)
+        if library := os.environ.get("COLLBENCH_NCCL"):
+            ctypes.CDLL(library).ncclGetVersion(ctypes.byref(number))
+        return number.value
 
     def _begin(self, start: "Start") -> None:
         """Outside a group at once; within one when it ends, since those of one process may need each other."""
@@ -231,15 +234,12 @@ class Meeting:
     def exchange(self, mine: Any) -> list[Any]:
         """What each gives, by rank."""
         self._count += 1
-        ready, scratch = self._file(self._rank), self._folder / f"{self._rank}"
+        ready, scratch = self._folder / f"{self._count}-{self._rank}", self._folder / f"{self._rank}"
         scratch.write_bytes(pickle.dumps(mine))
         scratch.rename(ready)
-        found = [self._wait(self._file(rank)) for rank in range(self._size)]
+        found = [self._wait(self._folder / f"{self._count}-{rank}") for rank in range(self._size)]
         (self._folder / f"{self._count - 1}-{self._rank}").unlink(missing_ok=True)  # all have read it by now
         return found
-
-    def _file(self, rank: int) -> Path:
-        return self._folder / f"{self._count}-{rank}"
 
     def _wait(self, file: Path) -> Any:
         deadline = time.monotonic() + PATIENCE
@@ -362,11 +362,10 @@ class Group:
             return self._of_pairs(self.meeting)
         told = self.meeting.exchange([_told(call) for call in self.calls])
         mine = self.calls[0].comm
-        return [
-            call
-            for rank, theirs in enumerate(told)
-            for call in (self.calls if rank == mine._rank else [_heard(mine, rank, *peer) for peer in theirs])
-        ]
+        calls = []
+        for rank, theirs in enumerate(told):
+            calls += self.calls if rank == mine._rank else [_heard(mine, rank, *peer) for peer in theirs]
+        return calls
 
     def _of_pairs(self, meeting: Meeting) -> list[Call]:
         """Messages concern their two ends only: the others need not come."""

@@ -22,6 +22,7 @@ from collbench.host import sanitize
 from collbench.platforms import platforms
 from collbench.platforms.cost import FITTED
 from collbench.results import Measurement, Observed, Reported, by_key, family
+from collbench.runfile.store import Run
 from collbench.units import parse_size
 
 BETWEEN_RUNS = {"cpu": 0.03}
@@ -54,10 +55,11 @@ class Expectation(NamedTuple):
 
     name: str
     of: Callable[[Observed], ExpectedTime | None]
+    releases: Sequence[str] = ()  # of NCCL that it was measured with
 
 
-def expect_run(name: str, rows: Iterable[Observed]) -> Expectation:
-    """Return what rows of a run say, of the same case in the same state of the machine.
+def expect_run(name: str, rows: Iterable[Observed], runs: Iterable[Run] = ()) -> Expectation:
+    """Return what rows of runs say, of the same case in the same state of the machine.
 
     Only right and undisturbed rows count.  Of rounds in that state the median is expected.
     """
@@ -74,7 +76,8 @@ def expect_run(name: str, rows: Iterable[Observed]) -> Expectation:
         error = BETWEEN_RUNS.get(row.platform, BETWEEN_OTHERS)
         return ExpectedTime(math.exp(median(logs)), error, len(logs)) if logs else None
 
-    return Expectation(name, of)
+    releases = dict.fromkeys(run.header.environment.versions.get("nccl", "") for run in runs)
+    return Expectation(name, of, tuple(filter(None, releases)))
 
 
 def _same_state(*rows: Observed) -> bool:
@@ -84,7 +87,8 @@ def _same_state(*rows: Observed) -> bool:
 
 def first_of(name: str, parts: Sequence[Expectation]) -> Expectation:
     """Return several expectations as one: for each row the first counts that knows it."""
-    return Expectation(name, lambda row: next(filter(None, (part.of(row) for part in parts)), None))
+    releases = tuple(chain.from_iterable(part.releases for part in parts))
+    return Expectation(name, lambda row: next(filter(None, (part.of(row) for part in parts)), None), releases)
 
 
 # ------------------------------------------------------------------------------------------------------------- floors

@@ -5,7 +5,7 @@ import math
 import re
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -180,7 +180,7 @@ def read_reference(path: Path) -> Expectation:
             f"--reference {path} has no right row with a time; give a run that was right, or floors in TOML"
         )
     scatter = scatter_in_words(rows)
-    return expect_run(f"the run {path}{f' ({scatter})' if scatter else ''}", rows)
+    return expect_run(f"the run {path}{f' ({scatter})' if scatter else ''}", rows, [run])
 
 
 def _judge_run(request: CheckRequest, run: Run, expected: Expectation | None) -> CheckResult:
@@ -254,7 +254,7 @@ def _of_this_machine(header: Header) -> tuple[Expectation, Path | None]:
     if earlier:
         name = f"{counted(len(earlier), 'earlier good run')} of this machine ({folder})"
     rows = [row for run in earlier for row in observed(run.results)]
-    return first_of(name, (expect_run(name, rows), *costs)), folder if len(earlier) < GOOD_RUNS else None
+    return first_of(name, (expect_run(name, rows, earlier), *costs)), folder if len(earlier) < GOOD_RUNS else None
 
 
 def _verdict(
@@ -265,12 +265,13 @@ def _verdict(
     rows = [row for row in run.results if isinstance(row, Observed) and row.right and not row.case.work]
     if expected:
         test = SequentialTest(request.share or usual_slower(header.topology.platform))
-        name, remarks, curves = expected.name, assumptions(run), judge_rounds(rows, expected, test)
+        name, curves = expected.name, judge_rounds(rows, expected, test)
+        remarks = [*other_release(expected, header), *assumptions(run)]
     else:
         system, nodes, why = placed(run, request.on, nodes)
         where = spread(system, sized(system, header.topology.ranks or system.ranks, nodes)) if system else ""
         name = f"the model of {system.name}, {where}" if system else ""
-        remarks = assumptions(run, system, where, request.nodes)
+        remarks = list(assumptions(run, system, where, request.nodes))
         facts = replace(RunFacts.of(run, why), unplaced=why if system else "")
         curves = _judge_by_model(rows, system, nodes, facts)
     return CheckResult(
@@ -286,6 +287,14 @@ def _verdict(
         rounds=rounds,
         seconds=seconds,
     )
+
+
+def other_release(expected: Expectation, header: Header) -> Iterator[str]:
+    """Yield a sentence if what is expected was measured with another release of NCCL: its choices may differ."""
+    release = header.environment.versions.get("nccl", "")
+    others = [other for other in expected.releases if other != release]
+    if release and others:
+        yield f"the baseline was measured with NCCL {format_list(others)}, this with {release}"
 
 
 def _judge_by_model(

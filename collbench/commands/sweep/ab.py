@@ -76,8 +76,9 @@ def _refuse(request: SweepRequest, words: Sequence[str], outputs: Outputs) -> No
     if not request.measured:
         choices = ", ".join(places())
         raise UsageError(f"--ab measures, and on --on {request.on} nothing runs; choose from: {choices}")
-    if request.mpi:
-        raise UsageError("--mpi and --ab both interleave, but each by itself; leave one out")
+    if request.mpi or request.nccl:
+        option = "--nccl" if request.nccl else "--mpi"
+        raise UsageError(f"{option} and --ab both interleave, but each by itself; leave one out")
     if launched():
         raise UsageError(
             "--ab starts ranks of its own for each setting, which it cannot do under a launcher (mpirun, srun); "

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 from collbench.errors import PlatformError, UsageError, unknown
 from collbench.platforms import compiler
@@ -164,6 +165,19 @@ class Library:
     kind: MpiKind
     launcher: Path
     file: Path | None  # None: the one that mpi4py loads if nobody tells it
+    platform: ClassVar[str] = "cpu"  # whose ranks load it
+    product: ClassVar[str] = "mpi"
+    changes: ClassVar[Mapping[str, str]] = {}  # of the environment, beside those of `environment`
+
+    @property
+    def key(self) -> str:
+        """Its word for --mpi."""
+        return self.kind.key
+
+    @property
+    def name(self) -> str:
+        """Its name as people write it."""
+        return self.kind.name
 
     def command(self, ranks: int) -> list[str]:
         """Return the command that starts so many ranks; the program follows."""

@@ -37,12 +37,14 @@ class Ranks(Supervisor):
     states: ClassVar[Sequence[float]] = (NEAR, FAR)
     noise: ClassVar[float] = 0.02  # of a round
     name: ClassVar[str] = "2 made-up ranks"
+    nccl: ClassVar[str] = ""  # its release
     device: ClassVar[str] = "cpu"  # beside whose rows no barrier is timed if it is a GPU, which the ranks share
 
     def __enter__(self) -> Self:
         Ranks.started += 1
         self.barrier = self.states[Ranks.started % len(self.states)]
-        self.greeting = WorkerHello(TopologyPart(name=self.name, platform=self.device, ranks=2))
+        versions = {"nccl": self.nccl} if self.nccl else {}
+        self.greeting = WorkerHello(TopologyPart(name=self.name, platform=self.device, ranks=2), versions=versions)
         return self
 
     def __exit__(self, *exception: object) -> None: ...
@@ -106,6 +108,23 @@ def test_ranks_that_share_a_gpu_are_held_against_their_good_runs(ranks: type[Ran
     assert "1 earlier good run" in second.compared
     ranks.slow = {0: 1.3}
     assert check().status is Status.FAIL
+
+
+def test_what_was_measured_with_another_release_of_nccl_says_so_beside_the_verdict(
+    monkeypatch: Any, tmp_path: Path
+) -> None:
+    """Its choices may differ; the verdict stands."""
+    monkeypatch.setattr(Ranks, "device", "gpu")
+    monkeypatch.setattr(Ranks, "states", (NEAR,))
+    monkeypatch.setattr(Ranks, "nccl", "2.30.7")
+    check(out=tmp_path / "good")
+    assert "2.30.7" not in check().line
+    monkeypatch.setattr(Ranks, "nccl", "2.32.3")
+    for words in ({}, {"reference": tmp_path / "good"}):
+        result = check(**words)
+        assert result.status is Status.OK
+        assert "the baseline was measured with NCCL 2.30.7, this with 2.32.3" in result.remarks
+        assert "NCCL 2.30.7" in result.line
 
 
 def test_three_good_runs_are_kept_and_no_more(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_what_is_no_sweep_of_this_kind_is_refused(
         "imported": {"imported": {"tool": "nccl-tests"}},
         "predicted": {"topology": {"model": True, "platform": "gpu"}},
         "one of two settings": {"interleaved": {"id": "a", "setting": "X=1"}},
-        "compares MPI libraries": {"sweep": {"implementations": ["mpi", "mpi@openmpi"]}},
+        "compares MPI or NCCL libraries": {"sweep": {"implementations": ["mpi", "mpi@openmpi"]}},
         "no whole sweep": {"sweep": {}},
     }
     for words, part in parts.items():

@@ -26,6 +26,7 @@ from collbench.platforms.interface import FastPath
 from collbench.results import Note
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
+_NAMED_ALONE_SINCE = 23100  # for collectives that NCCL_ALGO does not name, it leaves no algorithm
 _ONE_PROCESS = "one process for all GPUs: NCCL registers no buffers, its best case is a process for each (mpirun)"
 """NCCL 2.30, src/init.cc: where a process holds several ranks of a host, nvlsRegSupport is off."""
 _START = "start"
@@ -86,6 +87,19 @@ class Communicators:
             raise Unsupported(
                 f"NCCL {in_words(versions[0])} has no ranks that share a GPU, 2.30 has: upgrade nvidia-nccl-cu12 "
                 f"(or -cu13), or name a newer one with {NCCL_LIBRARY}=/path/libnccl.so.2"
+            )
+
+    def refuse_unplanned(self, collective: str) -> None:
+        """Raise Unsupported, before the call fails, if the variables leave NCCL no algorithm for a collective."""
+        # NCCL 2.31, src/tuning/cost_model.cc: with NCCL_ALGO no collective has an algorithm but those that it names.
+        # Those that no variable names are left alone.
+        version = int(self._cuda.nccl.get_version())
+        algorithms, protocols = os.environ.get("NCCL_ALGO", ""), os.environ.get("NCCL_PROTO", "")
+        left_out = algorithms and not _is_for(algorithms, collective) and _is_for(protocols, collective)
+        if left_out and version >= _NAMED_ALONE_SINCE and not os.environ.get("NCCL_SYM_KERNEL"):
+            raise Unsupported(
+                f"NCCL {in_words(version)} has no algorithm for it: NCCL_ALGO={algorithms} is for other collectives, "
+                f"and NCCL_PROTO={protocols} for this too; set NCCL_ALGO='ring;{algorithms}'"
             )
 
     def _make(self) -> Sequence[Any]:
@@ -264,3 +278,9 @@ class Communicators:
 def _more(level: str, what: str) -> str:
     """Return how to learn more from NCCL, unless the user has asked it already; the supervisor keeps what it prints."""
     return "" if os.environ.get("NCCL_DEBUG") else f" (NCCL_DEBUG={level} says {what})"
+
+
+def _is_for(setting: str, collective: str) -> bool:
+    """Return whether a value such as `ring;allreduce:tree` is for a collective: by its name, or for all."""
+    entries = filter(None, setting.lower().split(";"))
+    return any(":" not in entry or entry.partition(":")[0] == collective for entry in entries)

@@ -1,0 +1,160 @@
+"""Releases of NCCL: how one is found, and `sweep --nccl` with two of them on made-up GPUs."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import collbench
+from collbench.algorithms import implementations
+from collbench.errors import Unsupported, UsageError
+from collbench.platforms.compiler import compiler
+from collbench.platforms.gpu.cuda import NCCL_LIBRARY
+from collbench.platforms.gpu.nccl.libraries import FILE, find, usual
+from collbench.requests import sweeps
+from collbench.results import Measurement
+from collbench.runfile.store import read
+from tests.platforms.gpu.opening import Open
+from tools.stand_in.cases import a_case
+from tools.stand_in.cuda import Machine
+from tools.stand_in.whole_commands import on_gpus
+
+OLD, NEW = "2.30.7", "2.32.3"
+SWEEP = ("sweep", "--impl", "nccl,two-shot", "-b", "64", "-e", "128", "-f", "2", "-n", "8", "--no-plot")
+
+
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """Two libraries that say which release they are, each in a folder of its own."""
+    made = {}
+    for release, number in ((OLD, 23007), (NEW, 23203)):
+        made[release] = tmp_path_factory.mktemp("nccl") / FILE
+        source = made[release].with_name("says.cpp")
+        source.write_text(f'extern "C" int ncclGetVersion(int* number) {{ *number = {number}; return 0; }}')
+        subprocess.run([*compiler(), "-shared", "-fPIC", "-o", made[release], source], check=True)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def loaded_by_default(monkeypatch: pytest.MonkeyPatch, releases: Mapping[str, Path]) -> None:
+    """Ranks load the new one, and the loader's path leads nowhere."""
+    monkeypatch.setenv(NCCL_LIBRARY, str(releases[NEW]))
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
+    usual.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "place", ["", "lib", "nvidia/nccl/lib", "lib/python3.11/site-packages/nvidia/nccl/lib", "build/lib"]
+)
+def test_a_folder_is_that_of_a_wheel_an_environment_or_a_build(
+    place: str, releases: Mapping[str, Path], tmp_path: Path
+) -> None:
+    (tmp_path / place).mkdir(parents=True, exist_ok=True)
+    shutil.copy(releases[OLD], tmp_path / place)
+    for word in (tmp_path, tmp_path / place / FILE):
+        library = find(str(word))
+        assert (library.key, library.file, library.own) == (OLD, tmp_path / place / FILE, False)
+        assert library.changes == {NCCL_LIBRARY: str(library.file)}
+
+
+def test_a_release_is_looked_for_where_ranks_find_theirs(
+    releases: Mapping[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that they load by themselves, wheels beside this Python, and the loader's path."""
+    assert find(NEW).file == releases[NEW]
+    assert find(NEW).own
+    with pytest.raises(UsageError, match=re.escape(f"is {NEW} (")) as error:
+        find(OLD)
+    assert f"pip install --target FOLDER nvidia-nccl-cu13=={OLD} " in str(error.value)
+    assert "\n" not in str(error.value)
+    wheel = tmp_path / "nvidia" / "nccl" / "lib"
+    wheel.mkdir(parents=True)
+    shutil.copy(releases[OLD], wheel)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert find(OLD).file == wheel / FILE
+    shutil.rmtree(wheel)
+    monkeypatch.setenv("LD_LIBRARY_PATH", os.pathsep.join(("relative", str(releases[OLD].parent))))
+    assert find(OLD).file == releases[OLD]
+
+
+def test_what_is_no_nccl_is_refused_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no library")
+    for word, reason in (("text", r"is no NCCL that can be loaded \(OSError: .*text: .*\)"), ("none", f"no {FILE}")):
+        with pytest.raises(UsageError, match=reason) as error:
+            find(str(tmp_path / word))
+        assert "\n" not in str(error.value)
+
+
+def test_rows_of_two_releases_stay_apart_and_say_which_they_are_of(
+    releases: Mapping[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first library's ranks alone measure what does not call it."""
+    monkeypatch.delenv(NCCL_LIBRARY)
+    words = ("--nccl", ",".join(str(releases[name]) for name in (OLD, NEW)), "--out", "out")
+    done = on_gpus(tmp_path, *SWEEP, *words, devices=2, variables={"NCCL_DEBUG": "INFO"})
+    assert done.returncode == 0, done.stderr
+    run = read(tmp_path / "out")
+    names = [f"nccl@{OLD}", f"nccl@{NEW}", "two-shot"]
+    assert [row.implementation for row in run.results] == names * 2
+    assert list(run.header.sweep.implementations) == names
+    for row in run.results:
+        assert isinstance(row, Measurement)
+        assert row.right
+        of_library = row.implementation.removeprefix("nccl@")
+        assert (row.library, len(row.rounds)) == ("" if of_library == "two-shot" else f"NCCL {of_library}", 8)
+        assert f"nccl: {of_library} " in done.stdout or of_library == "two-shot"
+    environment = run.header.environment
+    assert (environment.versions[names[0]], environment.versions[names[1]]) == (OLD, NEW)
+    assert NCCL_LIBRARY not in environment.variables
+    assert {path.name for path in (tmp_path / "out").glob("*.log")} == {"nccl-debug.log", "nccl-debug-2.log"}
+
+
+def test_the_release_that_ranks_load_by_themselves_keeps_its_name(releases: Mapping[str, Path], tmp_path: Path) -> None:
+    words = ("--impl", "nccl", "--nccl", f"{NEW},{releases[OLD]}", "--out", "out")
+    done = on_gpus(tmp_path, *SWEEP, *words, devices=2)
+    assert done.returncode == 0, done.stderr
+    assert list(read(tmp_path / "out").header.sweep.implementations) == ["nccl", f"nccl@{OLD}"]
+    done = on_gpus(tmp_path, *SWEEP, "--nccl", f"{releases[OLD]},{releases[OLD]}", devices=2)
+    assert (done.returncode, "--nccl names NCCL twice" in done.stderr) == (2, True)
+    done = on_gpus(tmp_path, "sweep", "--resume", "out", devices=2)
+    assert "compares MPI or NCCL libraries" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("version", "algorithms", "protocols", "has"),
+    [
+        (23102, "allreduce:tree", "Simple", False),
+        (23102, "AllReduce:^tree", "LL,Simple;allreduce:^LL", False),
+        (23102, "allreduce:tree", "", True),  # a collective that no variable names is left alone
+        (23102, "allreduce:tree", "allreduce:Simple", True),
+        (23102, "ring;allreduce:tree", "Simple", True),
+        (23102, "allreduce:tree;Broadcast:ring", "Simple", True),
+        (23102, "", "Simple", True),
+        (23007, "allreduce:tree", "Simple", True),
+    ],
+)
+def test_nccl_2_31_has_no_algorithm_for_what_the_variables_leave_out(
+    version: int, algorithms: str, protocols: str, has: bool, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call would fail: the row is skipped with what to set instead, with which there is one."""
+    monkeypatch.setenv("NCCL_ALGO", algorithms)
+    monkeypatch.setenv("NCCL_PROTO", protocols)
+    monkeypatch.delenv(NCCL_LIBRARY)
+    platform = opened(Machine(2, nccl_version=version), implementations=("nccl",))
+    prepare = implementations()["nccl"].prepare
+    assert prepare(a_case("allreduce", 64, 2), platform)
+    if has:
+        assert prepare(a_case("broadcast", 64, 2), platform)
+        return
+    with pytest.raises(Unsupported, match=re.escape(f"set NCCL_ALGO='ring;{algorithms}'")):
+        prepare(a_case("broadcast", 64, 2), platform)
+
+
+def test_on_a_cpu_there_is_no_release_to_choose(releases: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "on_auto", lambda: "cpu")
+    with pytest.raises(UsageError, match=r"libraries of ranks on a GPU, and .* takes the cpu"):
+        collbench.sweep(nccl=str(releases[OLD]), maxbytes=8)
