@@ -1,4 +1,4 @@
-"""The JSON that nccl-tests and rccl-tests write with -J, versions 1 to 3.
+"""The JSON that nccl-tests and rccl-tests write with -J, versions 1 to 4.
 
 It has bare inf and nan, and is cut short where the program was; both are mended before Python's parser reads it.
 """
@@ -132,7 +132,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
     test = make_test(
         source.name,
-        _rows(entries, config, word, left_out),
+        _rows(entries, config, word, whole(_option(args, "-u", "--unalign")) or 0, left_out),
         machine,
         left_out,
         implementation=clean(writer.get("implementation") or library, 40),
@@ -159,7 +159,9 @@ def _device(entry: Mapping[str, Any], ranks: int) -> Device:
     return Device(whole(entry.get("rank")) or 0, host, name, 0, whole(entry.get("device")) or 0, bus_id)
 
 
-def _rows(entries: list[Any], config: Mapping[str, Any], word: str, left_out: LeftOut) -> Iterator[ForeignRow]:
+def _rows(
+    entries: list[Any], config: Mapping[str, Any], word: str, unalign: int, left_out: LeftOut
+) -> Iterator[ForeignRow]:
     """Yield the places of all entries that have a value, at least one of each."""
     together = whole(config.get("aggregated_iterations")) or 1
     aggregated = f"{together} operations aggregated in a group (-m)" if together > 1 else ""
@@ -174,16 +176,29 @@ def _rows(entries: list[Any], config: Mapping[str, Any], word: str, left_out: Le
             if not all(samples):
                 samples = ()
             in_place = place == PLACES[1]
-            yield row_of(words, number=at, collective=word, in_place=in_place, samples=samples, note=aggregated)
+            yield row_of(
+                words,
+                number=at,
+                collective=word,
+                in_place=in_place,
+                unalign=unalign,
+                samples=samples,
+                note=aggregated,
+            )
 
 
 def _statistic(args: list[str], iterations: object) -> str:
-    average = "1"
-    for option, value in pairwise(args):
-        if option in ("-a", "--average"):
-            average = value
-    over = AVERAGES.get(average, "mean over ranks")
+    over = AVERAGES.get(_option(args, "-a", "--average") or "1", "mean over ranks")
     return f"mean of {whole(iterations) or 'some'} operations, {over}"
+
+
+def _option(args: list[str], *names: str) -> str:
+    """Return the word behind an option, of several the last; "" where it is not there."""
+    found = ""
+    for option, value in pairwise(args):
+        if option in names:
+            found = value
+    return found
 
 
 FORMAT = Format(NAME, recognises, read, write_json, order=0)

@@ -45,9 +45,10 @@ SETTING = {
     "iters": "iters",
     "graph": "graph",
     "blocking": "blocking",
+    "unalign": "unalign",
 }
 """What the lines above a table call an option, longer names first, and what a header calls it."""
-OPTION = re.compile(rf"\b({'|'.join(SETTING)}):? (\d{{1,9}})\b", re.IGNORECASE)
+OPTION = re.compile(rf"(?!unalign: 0\b)\b({'|'.join(SETTING)}):? (\d{{1,9}})\b", re.IGNORECASE)
 DEVICE = re.compile(
     r"\bRank\s++(\d{1,7})\s++(?:Group\s++(\d{1,7})\s++)?(?:Pid\s++\d{1,10}\s++)?(?:on\s++(\S++)\s++|uses\s++)"
     r"device\s++(\d{1,5})\s++\[([^\]]*+)\]\s*+(.*)"

@@ -263,6 +263,7 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
                 number=at,
                 collective=collective.name,
                 in_place=place == 1 or columns.in_place_first,
+                unalign=section.settings.get("unalign", 0),
                 share=share_of(row.case),
                 wrong=_wrong(words),
                 note=", ".join(notes),
