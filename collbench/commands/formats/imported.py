@@ -32,7 +32,7 @@ from collbench.topology.discovered import Gpu
 from collbench.topology.products import TRAYS
 from collbench.units import counted
 
-SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile
+SUFFIX = re.compile(r"_(?:perf|test)(?:_(?!bisection)[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of `make`
 Narrowed = TypeVar("Narrowed", TopologyPart, ForeignTest)
 ROUNDING = 1e-9  # by which programs may compute otherwise than this one
 ANY_FACTOR, NO_FACTOR = (0.0, float("inf")), (1.0, 0.0)

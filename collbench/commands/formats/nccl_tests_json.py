@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
 
+from collbench.commands.formats.command_lines import NOT_HERE
 from collbench.commands.formats.imported import (
     Device,
     ForeignRow,
@@ -102,7 +103,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     if not entries:
         raise RunFileError(f"{source.name}: a JSON file of nccl-tests without results")
     word = PurePath((args or [""])[0]).name
-    if not known_collective(word):
+    if not known_collective(word) and not NOT_HERE.search(word):
         word = hints.collective or word
     if not word:
         raise UsageError(f"{source.name} does not say which collective it is of; give --op NAME")
@@ -172,7 +173,9 @@ def _rows(
         for place in [place for place in PLACES if isinstance(entry.get(place), Mapping)] or PLACES[:1]:
             figures = as_mapping(entry.get(place))
             words = {**entry, **{FIGURES[name]: figure for name, figure in figures.items() if name in FIGURES}}
-            samples = tuple(map(seconds_of, as_list(as_mapping(entry.get(f"{place}_per_iter")).get("times_us"))))
+            each = as_mapping(entry.get(f"{place}_per_iter"))
+            skipped = whole(each.get("skipped_iterations")) or 0  # -K: they count in no statistic
+            samples = tuple(map(seconds_of, as_list(each.get("times_us"))[skipped:]))
             if not all(samples):
                 samples = ()
             in_place = place == PLACES[1]

@@ -173,7 +173,7 @@ def test_what_a_test_was_told_is_written_as_it_was_asked_for() -> None:
     text, _ = export(own_run(*rows, sweep=sweep), "nccl-tests")
     assert told(text) == (
         "1 nGpus 2 minBytes 7 maxBytes 100 step: 4(factor) "
-        "warmup iters: 5 iters: 2 agg iters: 1 validation: 1 graph: 0"  # which a CPU has none of
+        "warmup iters: 5 iters: 2 agg iters: 1 validation: 1 graph: 0 unalign: 0"  # a CPU has no graph
     )
     sweep["requested"] = {"first": 4, "last": 100, "step": 24}
     assert " step: 24(bytes) " in told(export(own_run(*rows, sweep=sweep), "nccl-tests")[0])
