@@ -3,6 +3,7 @@
 import numpy as np
 
 from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.platforms.checking import POISON
 from collbench.platforms.layout import GUARD, UNTOUCHED, Region, buffers
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cases import ALL, ON_GPU, a_case, flaw, sweep
@@ -37,6 +38,7 @@ def test_what_is_written_before_a_late_buffer_is_found(opened: Open) -> None:
     assert (send - platform.memory.address(Region.SEND, 1), receive - home) == (8, 8)
     platform.checker.fill(case, seed=1)
     assert platform.launcher.fetch(1, receive - GUARD, GUARD).tobytes() == UNTOUCHED
+    assert np.all(platform.launcher.fetch(1, receive, case.nbytes) == POISON)
     platform.launcher.copy(1, home + 4, send, 4)
     found = platform.checker.overrun(case)
     assert (found.rank, found.buffer, found.offset) == (1, "receive buffer", -1)
