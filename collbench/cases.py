@@ -13,7 +13,7 @@ from collbench.datatypes import GRADES, NONE, Datatype, Recipe, Reduction, Wire,
 from collbench.errors import UsageError
 from collbench.notebook import Shown
 from collbench.records import Record
-from collbench.units import Count
+from collbench.units import Count, counted
 
 MOST_SIZES = 10_000  # of a sweep
 PACK = 16  # bytes of a kernel's widest access, and of what libraries align
@@ -50,6 +50,7 @@ class Case(Shown, Record, frozen=True):
     ranks: Annotated[int, Meta(ge=1, le=2**30)]
     in_place: bool
     work: Work | None = None  # what ranks do besides; None for the collective alone
+    unalign: Count = 0  # elements by which every buffer starts late
 
     @property
     def kind(self) -> "Case":
@@ -63,9 +64,15 @@ class Case(Shown, Record, frozen=True):
         words += [self.redop.name] if self.collective.reduces else []
         words += [f"root {self.root}"] if self.collective.rooted else []
         words += ["in place"] if self.in_place else []
+        words += [self.misaligned] if self.unalign else []
         words += [f"{count} in flight" for count in {flight.count for flight in self.collective.flights} if count > 1]
         words += [f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"]
         return ", ".join([*words, *(self.work.words if self.work else ())])
+
+    @property
+    def misaligned(self) -> str:
+        """By how much its buffers start late, in words."""
+        return f"misaligned by {counted(self.unalign, 'element')}"
 
     @property
     def block(self) -> int:
@@ -86,6 +93,11 @@ class Case(Shown, Record, frozen=True):
     def receive_count(self) -> int:
         """Elements in each rank's receive buffer."""
         return self.block * self.collective.receive_blocks(self.ranks)
+
+    @property
+    def late(self) -> int:
+        """Bytes by which every buffer starts late."""
+        return self.unalign * self.dtype.itemsize
 
     def places(self, rank: int) -> tuple[int, int]:
         """Return the first element of the send and of the receive buffer; in place, both are in the shared buffer."""
@@ -194,6 +206,7 @@ class Sweep(Shown):
     spin: str = "auto"  # on a CPU, how a waiting rank spins: SPINS
     bind: str = "core"  # on a CPU, what ranks are bound to: BINDS
     starts: int = 1  # how often the ranks are started, to see what a start changes; 0: as often as is usual
+    unalign: int = 0  # elements by which every buffer starts late
     works: tuple[Work | None, ...] = (None,)  # what ranks do besides, of every size one after the other
     requested: SizeRange | None = None  # the range that the sizes are of
 
@@ -231,4 +244,4 @@ class Sweep(Shown):
             if nbytes not in seen:
                 seen.add(nbytes)
                 for place, work in product(places, self.works):
-                    yield Case(collective, nbytes, dtype, redop, root, self.ranks, place, work)
+                    yield Case(collective, nbytes, dtype, redop, root, self.ranks, place, work, self.unalign)

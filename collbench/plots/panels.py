@@ -26,7 +26,7 @@ class Combination(NamedTuple):
     collective: str
     dtype: str
     redop: str  # "" if it does not reduce
-    place: str  # "in-place" or ""
+    place: str  # "in-place", "unalign4", both joined, or ""
     root: str  # "root3", or "" for rank 0
 
 
@@ -189,7 +189,8 @@ def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Pan
         if _drawable(result):
             case = result.case
             redop = case.redop.name if case.collective.reduces else ""
-            place, root = "in-place" if case.in_place else "", f"root{case.root}" if case.root else ""
+            root = f"root{case.root}" if case.root else ""
+            place = "-".join(["in-place"] * case.in_place + [f"unalign{case.unalign}"] * (case.unalign > 0))
             combination = Combination(case.collective.name, case.dtype.name, redop, place, root)
             parts.setdefault((combination, case.ranks), []).append(result)
     topology = run.header.topology

@@ -18,7 +18,8 @@ from collbench.errors import CollbenchError, UsageError, unknown
 from collbench.presence import PACKAGE, imported, modules
 
 _OTHER_NAMES = {"b": "minbytes", "e": "maxbytes", "f": "stepfactor", "i": "stepbytes", "g": "ranks gpus", "n": "iters"}
-_OTHER_NAMES |= {"w": "warmup", "d": "datatype", "r": "root", "G": "cudagraph", "T": "timeout", "as": "name machine"}
+_OTHER_NAMES |= {"w": "warmup", "d": "datatype", "r": "root", "u": "unalign", "G": "cudagraph", "T": "timeout"}
+_OTHER_NAMES |= {"as": "name machine"}
 _OPTION = re.compile(
     r"""`[^`]*`                                    # a command of a shell stays one
     |(?<![\w-])--?(?P<option>[a-zA-Z][\w-]*)

@@ -35,6 +35,7 @@ Named = TypeVar("Named")
 
 MOST_STARTS = 100
 MOST_SAMPLES = 10**7
+MOST_UNALIGN = 511  # elements of eight bytes: less than the guard before a buffer
 SMALLEST_DEFAULT = 2**20  # bytes: if memory is too short even for a default sweep to this size, that is an error
 LARGEST_PREDICTED = 8 * 2**30  # bytes: where published sweeps end; nothing has to fit in memory
 
@@ -77,6 +78,10 @@ class SweepRequest(Request):
     redop: words.Reductions = "sum"
     root: words.Root = 0
     in_place: words.InPlace = False
+    unalign: Annotated[
+        int,
+        Opt("-u --unalign", "Elements by which buffers start late.", metavar="K", least=0, most=MOST_UNALIGN),
+    ] = 0
     cudagraph: Annotated[
         bool, Opt("-G --cudagraph", "On a GPU, time replays of a CUDA graph, not launches.", metavar="0|1")
     ] = True
@@ -192,6 +197,7 @@ class SweepRequest(Request):
             implementations=tuple(implementations),
             root=self.root,
             in_place=self.in_place,
+            unalign=self.unalign * self.measured,  # a model knows nothing of it
             sampling=self.sampling,
             spin=self.spin,
             bind=self.bind,

@@ -14,7 +14,7 @@ from collbench.runfile.header import Header
 from collbench.runfile.schema import case_fields
 
 PERCENTILES = {"fastest": 0, "p95": 95, "p99": 99, "slowest": 100}
-_CASE = ("collective", "nbytes", "dtype", "redop", "root", "ranks", "in_place")
+_CASE = ("collective", "nbytes", "dtype", "redop", "root", "ranks", "in_place", "unalign")
 
 
 def record(result: Result) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def record(result: Result) -> dict[str, Any]:
     facts = {
         "implementation": result.implementation,
         "platform": result.platform,
-        **{name: case[name] for name in _CASE},
+        **{name: case[name] for name in _CASE if name in case},
         "outcome": result.outcome.value,
         "reason": result.reason or result.wrong,
         "note": str(result.note),

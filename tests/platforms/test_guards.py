@@ -9,17 +9,19 @@ from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.platforms.layout import GUARD, UNTOUCHED, WINDOW_HEAD, Guard, MemoryLayout, Region
+from collbench.requests.sweeps import MOST_UNALIGN
 from collbench.results.facts import Overrun
 from tests.conftest import case
 
 SWEEP = Sweep((COLLECTIVES["allreduce"],), (1000, 4000), (DATATYPES["float"],), (REDUCTIONS["sum"],), 2, ("mpi",))
 
 
-@pytest.mark.parametrize("in_place", [False, True])
-def test_guards_lie_within_the_memory_and_beside_all_that_is_used(in_place: bool) -> None:
+@pytest.mark.parametrize(("in_place", "unalign"), [(False, 0), (True, 0), (False, 1), (True, MOST_UNALIGN)])
+def test_guards_lie_within_the_memory_and_beside_all_that_is_used(in_place: bool, unalign: int) -> None:
     """Two of them may share bytes, where a buffer ends close to the next region."""
-    layout = MemoryLayout.of(replace(SWEEP, in_place=in_place), needs(("ring-flags", "one-shot-ll"), 2, "cpu"))
-    one = case(nbytes=1000, in_place=in_place)
+    cases = replace(SWEEP, in_place=in_place, unalign=unalign)
+    layout = MemoryLayout.of(cases, needs(("ring-flags", "one-shot-ll"), 2, "cpu"))
+    one = case(nbytes=1000, in_place=in_place, unalign=unalign)
     starts = [layout.starts[guard.region] + guard.start for guard in layout.guards(one)]
     assert min(starts) >= 0
     assert max(starts) + GUARD <= layout.nbytes
@@ -27,7 +29,8 @@ def test_guards_lie_within_the_memory_and_beside_all_that_is_used(in_place: bool
     fifos = window + WINDOW_HEAD
     used = [(window, fifos), *((fifos + first, fifos + layout.ends[name]) for name, first in layout.fifos.items())]
     for region in (Region.RECEIVE,) if in_place else (Region.RECEIVE, Region.SEND):
-        used.append((layout.starts[region], layout.starts[region] + 1000))
+        first = layout.starts[region] + 4 * unalign
+        used.append((first, first + 1000))
     for start in starts:
         assert all(start + GUARD <= first or start >= end for first, end in used)
 

@@ -30,7 +30,7 @@ SUFFIX = "_perf"
 """What the names of these programs end in."""
 LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"
 """A variable of nccl-tests: the average bus bandwidth in GB/s below which a test has failed."""
-OPTIONS = "stepbytes warmup datatype redop root budget timeout spin bind out"  # as in a sweep
+OPTIONS = "stepbytes warmup datatype redop root unalign budget timeout spin bind out"  # as in a sweep
 USUAL = {
     "impl": "library",
     "minbytes": "32M",
@@ -57,13 +57,15 @@ UNNEEDED = (
     Unneeded("c", "check", 1, "every row is checked, and a number that was not is never printed"),
     Unneeded("C", "report_cputime", 0, "times are those of whole operations, on the device too"),
     Unneeded("D", "device_implementation", 0, "--impl names what carries an operation out"),
+    Unneeded("I", "per_iter_timing", 0, "the table has means, and the run file of --out every sample"),
+    Unneeded("K", "per_iter_skip", 0, "no sample is left out; -w is how many come first, untimed"),
     Unneeded("m", "agg_iters", 1, "operations are called back to back until a sample lasts long enough, never fused"),
     Unneeded("M", "memory_report", 0, "what is free is looked at before the start, and not reported"),
     Unneeded("N", "run_cycles", 1, "a case is sampled until its median is known, once"),
     Unneeded("p", "parallel_init", 0, "communicators are made together, and that is not timed"),
     Unneeded("R", "local_register", 0, "NCCL's buffers are not registered"),
     Unneeded("S", "report_timestamps", 0, "rows have no time of day; the run file has that of its start"),
-    Unneeded("u", "unalign", 0, "buffers begin where their memory does"),
+    Unneeded("V", "device_cta_count", 16, "a kernel has as many blocks as its size wants and its GPU holds"),
     Unneeded("x", "cta_policy", 0, "NCCL's own policy is measured; NCCL_CTA_POLICY sets it"),
     Unneeded("y", "stream_null", 0, "every rank has a stream of its own"),
     Unneeded("z", "blocking", 0, "a sample ends once every rank is done, and nothing in it is waited for"),

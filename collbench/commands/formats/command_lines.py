@@ -13,7 +13,8 @@ LAUNCHERS = re.compile(
 PROGRAM = re.compile(r"_(?:perf|test)|\bosu_")
 LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 TEST = re.compile(
-    r"(?<![\w.-])((?:[a-z]{1,20}_){1,4}(?:perf|test))(?:_[a-z0-9]{1,10})?(?:\.exe)?(?![\w.-])", re.IGNORECASE
+    r"(?<![\w.-])((?:[a-z]{1,20}_){1,4}(?:perf|test)(?:_[a-z0-9]{1,10})?)(?:\.exe)?(?![\w.-])",
+    re.IGNORECASE,
 )
 NOT_HERE = re.compile(
     r"hypercube|bisection|(?:all_?to_?all|gather|scatter)_?v|all_reduce_(?:bias|group)", re.IGNORECASE
@@ -162,7 +163,7 @@ class Context:
 
 def _is_test(name: str) -> bool:
     """Whether a word is a program of nccl-tests, also one of a collective that is not here."""
-    return known_collective(name) is not None or (name.endswith("_perf") and NOT_HERE.search(name) is not None)
+    return known_collective(name) is not None or ("_perf" in name and NOT_HERE.search(name) is not None)
 
 
 def _words(command: str) -> list[str]:

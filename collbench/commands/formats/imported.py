@@ -32,7 +32,7 @@ from collbench.topology.discovered import Gpu
 from collbench.topology.products import TRAYS
 from collbench.units import counted
 
-SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile
+SUFFIX = re.compile(r"_(?:perf|test)(?:_(?!bisection)[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of `make`
 Narrowed = TypeVar("Narrowed", TopologyPart, ForeignTest)
 ROUNDING = 1e-9  # by which programs may compute otherwise than this one
 ANY_FACTOR, NO_FACTOR = (0.0, float("inf")), (1.0, 0.0)
@@ -92,6 +92,7 @@ class ForeignRow:
     redop: str = "sum"
     root: int = 0
     in_place: bool = False
+    unalign: int = 0  # elements by which its buffers start late
     seconds: float  # of an operation; 0 where it is no time
     figures: Mapping[str, object] = field(default_factory=dict)  # time, algbw and busbw as printed, with their digits
     unit: float = 1e-6  # seconds that a printed time counts
@@ -260,6 +261,7 @@ def _plausible_case(row: ForeignRow, collective: Collective | None, ranks: int) 
     if not collective:
         raise UnfitRow(no_collective(row.collective))
     case = make_case(collective, row.nbytes, row.dtype, row.redop, row.root, ranks, row.in_place)
+    case = replace(case, unalign=row.unalign)
     if not row.seconds and not row.wrong:
         raise UnfitRow(f"its time is none of an operation ({clean(row.figures.get('time', ''), 20)!r})")
     if row.vague and _miscounted(row, case):

@@ -1,4 +1,4 @@
-"""The JSON that nccl-tests and rccl-tests write with -J, versions 1 to 3.
+"""The JSON that nccl-tests and rccl-tests write with -J, versions 1 to 4.
 
 It has bare inf and nan, and is cut short where the program was; both are mended before Python's parser reads it.
 """
@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
 
+from collbench.commands.formats.command_lines import NOT_HERE
 from collbench.commands.formats.imported import (
     Device,
     ForeignRow,
@@ -102,7 +103,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     if not entries:
         raise RunFileError(f"{source.name}: a JSON file of nccl-tests without results")
     word = PurePath((args or [""])[0]).name
-    if not known_collective(word):
+    if not known_collective(word) and not NOT_HERE.search(word):
         word = hints.collective or word
     if not word:
         raise UsageError(f"{source.name} does not say which collective it is of; give --op NAME")
@@ -132,7 +133,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
     test = make_test(
         source.name,
-        _rows(entries, config, word, left_out),
+        _rows(entries, config, word, whole(_option(args, "-u", "--unalign")) or 0, left_out),
         machine,
         left_out,
         implementation=clean(writer.get("implementation") or library, 40),
@@ -159,7 +160,9 @@ def _device(entry: Mapping[str, Any], ranks: int) -> Device:
     return Device(whole(entry.get("rank")) or 0, host, name, 0, whole(entry.get("device")) or 0, bus_id)
 
 
-def _rows(entries: list[Any], config: Mapping[str, Any], word: str, left_out: LeftOut) -> Iterator[ForeignRow]:
+def _rows(
+    entries: list[Any], config: Mapping[str, Any], word: str, unalign: int, left_out: LeftOut
+) -> Iterator[ForeignRow]:
     """Yield the places of all entries that have a value, at least one of each."""
     together = whole(config.get("aggregated_iterations")) or 1
     aggregated = f"{together} operations aggregated in a group (-m)" if together > 1 else ""
@@ -170,20 +173,35 @@ def _rows(entries: list[Any], config: Mapping[str, Any], word: str, left_out: Le
         for place in [place for place in PLACES if isinstance(entry.get(place), Mapping)] or PLACES[:1]:
             figures = as_mapping(entry.get(place))
             words = {**entry, **{FIGURES[name]: figure for name, figure in figures.items() if name in FIGURES}}
-            samples = tuple(map(seconds_of, as_list(as_mapping(entry.get(f"{place}_per_iter")).get("times_us"))))
+            each = as_mapping(entry.get(f"{place}_per_iter"))
+            skipped = whole(each.get("skipped_iterations")) or 0  # -K: they count in no statistic
+            samples = tuple(map(seconds_of, as_list(each.get("times_us"))[skipped:]))
             if not all(samples):
                 samples = ()
             in_place = place == PLACES[1]
-            yield row_of(words, number=at, collective=word, in_place=in_place, samples=samples, note=aggregated)
+            yield row_of(
+                words,
+                number=at,
+                collective=word,
+                in_place=in_place,
+                unalign=unalign,
+                samples=samples,
+                note=aggregated,
+            )
 
 
 def _statistic(args: list[str], iterations: object) -> str:
-    average = "1"
-    for option, value in pairwise(args):
-        if option in ("-a", "--average"):
-            average = value
-    over = AVERAGES.get(average, "mean over ranks")
+    over = AVERAGES.get(_option(args, "-a", "--average") or "1", "mean over ranks")
     return f"mean of {whole(iterations) or 'some'} operations, {over}"
+
+
+def _option(args: list[str], *names: str) -> str:
+    """Return the word behind an option, of several the last; "" where it is not there."""
+    found = ""
+    for option, value in pairwise(args):
+        if option in names:
+            found = value
+    return found
 
 
 FORMAT = Format(NAME, recognises, read, write_json, order=0)

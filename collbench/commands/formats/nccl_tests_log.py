@@ -30,6 +30,8 @@ START = re.compile(  # of a row: size, count, type; no number that a control cha
     rf"(?<![\w.,:/\x00-\x08-])\d[\d.,]{{0,25}}+(?:[KMGT]?(?:i?B)?)\s++\d[\d,]{{0,25}}+\s++(?:{TYPES})(?!\S)",
     re.IGNORECASE,
 )
+GIN = re.compile(r"# (GIN [A-Z_/ -]{1,60}): rsm=")  # above the tables of device_api/gin, which name no program
+GIN_ROW = re.compile(r"(?:^|[\s:>])\d++\s++\d++(?:\s++\d++\.\d{3}){1,2}\s*$")
 HEADER = re.compile(r"out-of-place|in-place|\(B\) .{0,80}\([um]s\)")  # the lines above and below the names
 STAMP = re.compile(r"(?<!\S)\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?!\S)")
 
@@ -45,17 +47,19 @@ SETTING = {
     "iters": "iters",
     "graph": "graph",
     "blocking": "blocking",
+    "unalign": "unalign",
 }
 """What the lines above a table call an option, longer names first, and what a header calls it."""
-OPTION = re.compile(rf"\b({'|'.join(SETTING)}):? (\d{{1,9}})\b", re.IGNORECASE)
+OPTION = re.compile(rf"(?!unalign: 0\b)\b({'|'.join(SETTING)}):? (\d{{1,9}})\b", re.IGNORECASE)
 DEVICE = re.compile(
     r"\bRank\s++(\d{1,7})\s++(?:Group\s++(\d{1,7})\s++)?(?:Pid\s++\d{1,10}\s++)?(?:on\s++(\S++)\s++|uses\s++)"
     r"device\s++(\d{1,5})\s++\[([^\]]*+)\]\s*+(.*)"
 )
 OTHER_LINES = re.compile(
-    r"Using devices|Blocking|Per-Iteration|Parallel Init|Reducing maxBytes|GPU memory usage|error:|collbench \d"
+    r"Using devices|Blocking|Per-Iteration|Bitwise Repeatability|Parallel Init|Reducing maxBytes|"
+    r"GPU memory usage|error:|collbench \d"
 )
-END = re.compile(r"Out of bounds values\s*:|Avg bus bandwidth\s*:|Collective test concluded")
+END = re.compile(r"Out of bounds values\s*:|Bitwise mismatches\s*:|Avg bus bandwidth\s*:|Collective test concluded")
 EXPORTED = re.compile(r"^collbench \S+: (\S+) on (\S+), (\d{1,7}) ranks?$")
 
 LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL VERSION ")

@@ -1,6 +1,7 @@
 """The text that nccl-tests and rccl-tests print, of every version since 2015: the tests of a log as results."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -21,6 +22,8 @@ from collbench.commands.formats.imported import (
     row_of,
 )
 from collbench.commands.formats.nccl_tests_log import (
+    GIN,
+    GIN_ROW,
     PROGRAM_LINE,
     SETTINGS,
     START,
@@ -35,6 +38,7 @@ from collbench.commands.formats.nccl_tests_write import write_text
 from collbench.commands.formats.registry import Format
 from collbench.commands.formats.source import HEAD, ForeignFile, body, clean, count, number, streams, whole
 from collbench.errors import RunFileError, UsageError
+from collbench.units import counted
 
 AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}  # -a
 AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
@@ -43,7 +47,7 @@ AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
 def recognises(source: ForeignFile) -> bool:
     """Whether there is a table of nccl-tests, or the lines above one."""
     head = source.text[:HEAD]
-    if VERSION.search(head) or SETTINGS.search(head) or PROGRAM_LINE.search(head):
+    if any(sign.search(head) for sign in (VERSION, SETTINGS, PROGRAM_LINE, GIN)):
         return True
     return any("algbw" in line and read_header(body(line).split()) for _, line in source.lines())
 
@@ -51,13 +55,13 @@ def recognises(source: ForeignFile) -> bool:
 def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read every test of a log."""
     begun: list[LogSection] = []
+    tests = [_without_rows(reason) for reason in _rows_of_gin(source)]
     for prefix, part in streams(source, START):
         begun += [replace(section, prefix=prefix) for section in sections(part) if section.begun]
-    if not begun:
+    if not begun and not tests:
         raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
     filled = [section for section in begun if section.rows]
     all_say_ranks = all(section.says_ranks for section in filled)
-    tests: list[ImportedTest] = []
     errors: list[UsageError] = []
     for section in begun:
         # The user's number of ranks is for the tables that do not say theirs.
@@ -72,6 +76,18 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     if errors and len(errors) == len(filled):
         raise errors[0]
     return tests
+
+
+def _rows_of_gin(source: ForeignFile) -> list[str]:
+    """Return the reasons why rows of nccl-tests' programs of GIN are left out, a line for each program."""
+    tables, name = Counter[str](), ""
+    for _, line in source.lines():
+        if match := GIN.search(line):
+            name = match[1]
+        elif name and GIN_ROW.search(line):
+            tables[name] += 1
+    why = "is of two ranks whose kernels send, and no collective"
+    return [f"{counted(rows, 'row')}: {name} {why}" for name, rows in tables.items()]
 
 
 def _read_test(source: ForeignFile, section: LogSection, hints: Hints, *, alone: bool) -> ImportedTest:
@@ -263,6 +279,7 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
                 number=at,
                 collective=collective.name,
                 in_place=place == 1 or columns.in_place_first,
+                unalign=section.settings.get("unalign", 0),
                 share=share_of(row.case),
                 wrong=_wrong(words),
                 note=", ".join(notes),

@@ -112,6 +112,7 @@ def settings(header: Header, ranks: int, sizes: Sequence[int], **known: int) -> 
         "iterations": 0,
         "aggregated_iterations": 1,
         "validation": 1,
+        "unalign": header.sweep.unalign,
         "graph": int(header.topology.platform == "gpu" and sampling.get("graph") is True),
     } | known
 
@@ -120,7 +121,7 @@ def _settings_of(part: ExportedTest, selection: ExportSelection) -> dict[str, An
     sizes = sorted({result.case.nbytes for result in part.results})
     checked = all(wrong_elements(result) is not None for result in part.results)
     samples = min(len(result.times) for result in part.results)
-    known = {"iterations": samples, "validation": int(checked)}
+    known = {"iterations": samples, "validation": int(checked), "unalign": part.results[0].case.unalign}
     for key, name in {**SETTINGS, "graph": "graph"}.items():
         value = whole(part.test.sweep.get(name))
         if value is not None:
@@ -178,7 +179,7 @@ def exported_tests(selection: ExportSelection) -> list[ExportedTest]:
             continue
         case, printed = result.case, _printed(result)
         number = str(printed.get("test"))
-        key = (number, case.collective.name, case.ranks, result.implementation, result.platform)
+        key = (number, case.collective.name, case.ranks, case.unalign, result.implementation, result.platform)
         test_of[key] = tests.get(number, ForeignTest())
 
         # Both places of a case stand side by side; a repetition becomes another row.
@@ -234,7 +235,7 @@ def opening(collective: Collective, options: Mapping[str, Any], header: Header, 
         f"# nThread {options['nthreads']} nGpus {options['ngpus']} minBytes {options['minimum_bytes']} "
         f"maxBytes {options['maximum_bytes']} step: {step} warmup iters: {options['warmup_iters']} "
         f"iters: {options['iterations']} agg iters: {options['aggregated_iterations']} "
-        f"validation: {options['validation']} graph: {options['graph']}"
+        f"validation: {options['validation']} graph: {options['graph']} unalign: {options['unalign']}"
     )
     yield "#"
     yield "# Using devices"
@@ -311,7 +312,7 @@ def write_json(selection: ExportSelection) -> str:
     record = {
         "version": 3,
         "start_time": header.started[:19].replace("T", " "),
-        "args": [program(first.case.collective)],
+        "args": [program(first.case.collective), *["-u", str(first.case.unalign)] * (first.case.unalign > 0)],
         "env": [f"{name}={value}" for name, value in header.environment.variables.items()],
         "nccl_version": version_code(header.environment.versions.get("nccl", "")),
         "collbench": {

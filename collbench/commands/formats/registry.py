@@ -29,7 +29,7 @@ OTHERS = (
     (
         r"^(?:# (?:HELP|TYPE) )?nccl_\w{1,80}(?:\{| )|\A\s{0,99}\[[\s\S]{0,400}\"n_ranks\"",
         "Prometheus text of NCCL Inspector, or a list of its objects",
-        "give its JSON, an object a line (`jq -c .`, of a list `jq -c .[]`)",
+        "give its JSON (NCCL_INSPECTOR_PROM_DUMP=0), an object a line (`jq -c .`, of a list `jq -c .[]`)",
     ),
     (
         r'\A\s{0,99}[\[{][\s\S]{0,400}"inPlace"',

@@ -1,6 +1,7 @@
 """Our tidy CSV: a row for each case and implementation, in seconds and bytes, for notebooks and spreadsheets."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from collbench.collectives import COLLECTIVES
@@ -27,6 +28,8 @@ COLUMNS = (
     *("topology", "implementation", "platform", *CASE),
     *("kind", "seconds", "low", "high", "statistic", "samples", "wrong", "algbw", "busbw", "note"),
 )
+UNALIGN = "unalign"
+"""A column that is there where buffers of some rows start late."""
 NEEDED = {"implementation", *CASE, "seconds"}
 
 
@@ -37,11 +40,12 @@ def recognises(source: ForeignFile) -> bool:
 
 def write(selection: ExportSelection) -> str:
     """Write every result with a time or a wrong one, predictions too, a row each."""
-    rows = []
+    late = any(result.case.unalign for result in selection.results)
+    columns, rows = [*COLUMNS, *[UNALIGN] * late], []
     for result in selection.results:
         fields = _fields(result) | {"topology": clean(selection.header.topology.name)}
-        rows.append({name: fields[name] for name in COLUMNS})
-    return csv_text(COLUMNS, rows)
+        rows.append({name: fields.get(name) for name in columns})
+    return csv_text(columns, rows)
 
 
 def _fields(result: Exported) -> dict[str, Any]:
@@ -92,6 +96,7 @@ def _result(line_number: int, words: Mapping[str, str], machine: ForeignMachine)
         raise UnfitRow("its collective is not known")
     root, in_place = whole(words["root"]) or 0, words["in_place"].lower() in ("1", "true")
     case = make_case(collective, whole(words["nbytes"]), words["dtype"], words["redop"], root, machine.ranks, in_place)
+    case = replace(case, unalign=whole(words.get(UNALIGN, "")) or 0)
     name, note = clean(words["implementation"], 40), note_of(clean(words.get("note", "")))
     seconds = seconds_of(words["seconds"], 1.0)
     if words.get("kind") == "prediction":

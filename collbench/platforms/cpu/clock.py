@@ -100,8 +100,8 @@ class CpuClock(Clock):
         return Prepared(kernel.bind(*world))
 
     def floor(self, case: Case) -> Sequence[Prepared]:
-        """Return ways to read and write as much as the case must; none where caches may hold its buffers."""
-        if self._memory.nodes > 1 or not traffic.beyond(case, self._cache):
+        """Return ways to read and write as much as the case must; none for buffers that caches hold, or are late."""
+        if self._memory.nodes > 1 or case.unalign or not traffic.beyond(case, self._cache):
             return ()
         kernel = compiler.host_kernel(traffic.KERNELS, "traffic")
         shares = traffic.copies(case, *buffers(self._memory, case, self._memory.rank))

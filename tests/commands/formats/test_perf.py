@@ -66,11 +66,12 @@ def test_a_place_that_mpi_does_not_have_is_said_below_every_row(here: Command) -
 @made_up
 def test_the_table_is_read_back_as_what_was_measured(here: Command, tmp_path: Path) -> None:
     """By `collbench import`; every row and both places, by the same implementation; and exported again."""
-    done = here("all_gather_perf", *QUICK, "-d", "float,int32", "--on", "cpu", "--out", "own")
+    done = here("all_gather_perf", *QUICK, "-d", "float,int32", "-u", "1", "--on", "cpu", "--out", "own")
     (tmp_path / "perf.log").write_text(done.stdout)
     assert here("import", "perf.log", "--out", "again").returncode == 0
     own, again = read(tmp_path / "own"), read(tmp_path / "again").results
     measured = {result.case for result in own.results}
+    assert {case.unalign for case in measured} == {1}
     assert measured == {result.case for result in again}
     assert measured == set(to_sweep(own.header.sweep).cases())
     assert {result.implementation for result in again} == {"mpi"}

@@ -173,7 +173,7 @@ def test_what_a_test_was_told_is_written_as_it_was_asked_for() -> None:
     text, _ = export(own_run(*rows, sweep=sweep), "nccl-tests")
     assert told(text) == (
         "1 nGpus 2 minBytes 7 maxBytes 100 step: 4(factor) "
-        "warmup iters: 5 iters: 2 agg iters: 1 validation: 1 graph: 0"  # which a CPU has none of
+        "warmup iters: 5 iters: 2 agg iters: 1 validation: 1 graph: 0 unalign: 0"  # a CPU has no graph
     )
     sweep["requested"] = {"first": 4, "last": 100, "step": 24}
     assert " step: 24(bytes) " in told(export(own_run(*rows, sweep=sweep), "nccl-tests")[0])
@@ -194,7 +194,7 @@ def test_gpus_are_those_of_a_process_and_the_json_lists_a_device_for_each() -> N
         text, _ = export(own_run(one, **graphs), "nccl-tests")
         config = json.loads(export(own_run(one, **graphs), "nccl-tests-json")[0])["config"]
         on_gpu = int("topology" in header)
-        assert (f"nGpus {gpus} " in told(text), told(text)[-1]) == (True, str(on_gpu)), header
+        assert (f"nGpus {gpus} " in told(text), told(text).split(" graph: ")[1][0]) == (True, str(on_gpu)), header
         assert (config["ngpus"], config["graph"]) == (gpus, on_gpu)
         assert [device["rank"] for device in config["devices"]] == list(range(0, 4, gpus))
 
@@ -266,3 +266,12 @@ def test_means_are_called_means_and_what_is_none_is_not_written_into_a_table_of_
     for name in ("nccl-tests", "nccl-tests-json"):
         with pytest.raises(UsageError, match="nccl-tests has means only; choose --to csv"):
             export(run_of(golden_tests("tidy.csv")), name)
+
+
+@pytest.mark.parametrize("name", written())
+def test_every_format_says_by_how_much_buffers_start_late(name: str) -> None:
+    """A column of the CSV is there for that only where it says something."""
+    rows = [Measurement(case(unalign=unalign), "nccl", "gpu", 1, (1e-6,)) for unalign in (0, 3)]
+    texts = [export(own_run(row, topology=GPUS), name)[0] for row in rows]
+    assert [reported(parsed(text))[0].case.unalign for text in texts] == [0, 3]
+    assert ("unalign" in texts[0]) == (name != "csv")
