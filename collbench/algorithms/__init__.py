@@ -92,6 +92,12 @@ def is_library(name: str) -> bool:
     return family(name) in libraries()
 
 
+def is_path(name: str) -> bool:
+    """Return whether it is a fast path of a library, whichever copy of that it calls."""
+    way = find(name)
+    return way is not None and way.path
+
+
 def find(name: str) -> Implementation | None:
     """Return the implementation of that name, whichever library it calls; None for what another tool ran."""
     return implementations().get(apart(name)[0]) or implementations().get(family(name))

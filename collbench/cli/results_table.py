@@ -123,6 +123,7 @@ def timed_table(
     modelled: bool = False,
     extra: Collection[str] = (),
     estimates: bool = False,
+    ran: bool = False,
     bus: bool = True,
     width: int = NAME,
 ) -> Table[Compared]:
@@ -132,20 +133,23 @@ def timed_table(
         library: What "vs" compares with; "" for nothing.
         modelled: Whether a model predicts the results.
         extra: Which of EXTRAS the table has.
-        estimates: Whether the library says what it expects itself, and what it ran.
+        estimates: Whether the library says what it expects itself.
+        ran: Whether it may say what it ran.
         bus: Whether there is a bus between the ranks, as there is none within a GPU.
         width: Characters of the longest implementation's name.
 
     """
     # A model has no samples, and its rows no versions of libraries.
     if modelled:
-        extra, estimates, width = (), False, NAME
+        extra, estimates, ran, width = (), False, False, NAME
     name: Column[Compared] = Column("", partial(_name, width), form=f"<{width}")
     columns = [SIZE, name, TIME, BAND if modelled else INTERVAL]
     if "percentiles" in extra:
         columns += [Column(name, partial(_percentile, percent), format_seconds, 1, ">9") for name, percent in _SPREAD]
+    if ran:
+        columns.append(RAN)
     if estimates:
-        columns += [RAN, Column("estimate", lambda row: row.result.estimate, format_seconds, 2, ">9")]
+        columns.append(Column("estimate", lambda row: row.result.estimate, format_seconds, 2, ">9"))
     if "report_cputime" in extra:
         columns.append(Column("enqueue", lambda row: row.result.enqueue, format_seconds, 9, ">9"))
     if "memory_report" in extra:

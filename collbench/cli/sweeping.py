@@ -8,7 +8,7 @@ from itertools import islice
 
 import click
 
-from collbench.algorithms import implementations, is_library, libraries
+from collbench.algorithms import implementations, is_library, is_path, libraries
 from collbench.analysis.crossover import (
     best_of,
     contests,
@@ -39,6 +39,7 @@ from collbench.units import counted
 
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
 FEWEST = 6  # samples that have an interval
+NO_PATHS = "NCCL has faster ways for buffers that it knows beforehand: --impl all,paths, with a process for each GPU"
 PLOT = option("--plot/--no-plot", "Draw the plots at the end.", default=True)
 
 
@@ -104,6 +105,7 @@ class SweepTable(LiveTable):
             modelled=self._session.modelled,
             extra=self._extra,
             estimates=estimates,
+            ran=bool(self._estimated),
             bus=not self._session.header.topology.shared,
         )
         # Names have the versions of libraries, which the ranks report, where all columns have room.
@@ -147,6 +149,14 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
             yield f"{kind.title}:"
         yield from lines
     yield from handicaps(results)
+    if not expected and _without_paths(results):
+        yield NO_PATHS
+
+
+def _without_paths(results: Iterable[Result]) -> bool:
+    """Return whether hand-written implementations stand beside an NCCL whose fast paths were not measured."""
+    names = {result.implementation for result in results if result.platform == "gpu"}
+    return "nccl" in names and not any(map(is_path, names)) and not all(map(is_library, names))
 
 
 def noise(results: Sequence[Result], watch: MachineWatch) -> str:

@@ -27,7 +27,11 @@ extern "C" const char* ncclGetErrorString(int) { return "the NCCL of the test sa
 extern "C" const char* ncclGetLastError(void*) { return ""; }
 extern "C" void ncclResetDebugInit() { if (asked) asked("ncclResetDebugInit", nullptr); }
 """
-SINCE = {"ncclGroupSimulateEnd": 22200, "ncclCommWindowRegister": 22700, "ncclAlltoAll": 22800}
+SINCE = {
+    "ncclGroupSimulateEnd": 22200,
+    **dict.fromkeys(("ncclCommWindowRegister", "ncclCommWindowDeregister"), 22700),
+    **dict.fromkeys(("ncclAlltoAll", "ncclGather", "ncclScatter"), 22800),
+}
 NEWEST = 23200
 
 Answer = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p))
@@ -107,8 +111,11 @@ class Simulation:
     def _ncclCommDestroy(self, comm: int) -> None:
         self._comms.pop(comm).destroy()
 
-    def _ncclCommGetAsyncError(self, comm: int, place: int) -> None:
+    def _ncclCommGetAsyncError(self, comm: int, place: int) -> int:
+        if comm not in self._comms:
+            return 4
         self._comms[comm].check_async_error()
+        return 0
 
     def _ncclCommRegister(self, comm: int, address: int, size: int, place: int) -> None:
         self.registered.append(f"register {self._comms[comm]._rank}")

@@ -1,6 +1,9 @@
 """NCCL's fast paths, and what its log says that it ran."""
 
+import re
+import tomllib
 from collections import Counter
+from ctypes import c_int, c_size_t, c_void_p, sizeof
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +14,15 @@ from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.errors import Unsupported
 from collbench.measure.sampling import measure
+from collbench.platforms.gpu.nccl.functions import COLLECTIVE_SYMMETRIC, FUNCTIONS, Config, SimInfo, UniqueId
 from collbench.platforms.gpu.nccl.log import what_ran, why_not
 from collbench.platforms.layout import Region, buffers, view
 from collbench.results import Measurement, Skipped
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cases import a_case
 from tools.stand_in.cuda import Machine
-from tools.stand_in.simulate import Simulation, build_extension
+from tools.stand_in.nccl import NAMES
+from tools.stand_in.simulate import SINCE, Simulation, build_extension
 
 PATHS = {name: way for name, way in implementations().items() if way.path}
 QUICK = Sampling(iters=3, region=0.0)
@@ -189,6 +194,58 @@ PLANS = {  # lines of NCCL's log, and what they say: algorithm, protocol, channe
     "AllGather [Hierarchical CE]: 1048576 Bytes -> RMA proxy + CE": ("ce", "", None),
     "AllGather [Hierarchical CE]: 1048576 Bytes -> Rail ring RMA proxy + CE": ("ce", "", None),
 }
+
+
+INTERFACE = tomllib.loads((Path(__file__).parent / "nccl_interface.toml").read_text())
+KINDS = {"pointer": c_void_p, "size": c_size_t, "int": c_int, "id": UniqueId}
+STRUCTURES = {"ncclConfig_t": Config, "ncclSimInfo_t": SimInfo}
+
+
+def test_functions_and_structures_are_those_of_nccls_headers_and_libraries() -> None:
+    """Those of six releases, as tools/gpu/nccl_interface.py read them from NVIDIA's wheels."""
+    assert {release[:4] for release in INTERFACE} == {"2.27", "2.28", "2.29", "2.30", "2.31", "2.32"}
+    for release, said in INTERFACE.items():
+        for name, kinds in FUNCTIONS.items():
+            assert (name in said) == (SINCE.get(name, 0) <= said["number"]), (release, name)
+            taken = [KINDS[word] for word in said.get(name, "").split()]
+            assert not taken or tuple(taken) == kinds, (release, name)
+        for structure, ours in STRUCTURES.items():
+            assert said[f"{structure} magic"] == ours().magic, release
+            for field in ours._fields_:
+                assert said[f"{structure}.{field[0]}"] == getattr(ours, field[0]).offset, (release, field)
+        assert said["resets_its_log"]
+        assert [f"NCCL_ERROR_{word}" for word in map(upper, said["codes"][:7])] == list(NAMES), release
+        assert said["NCCL_CONFIG_UNDEF_INT"] == Config().CTAPolicy
+        assert said["NCCL_WIN_COLL_SYMMETRIC"] == COLLECTIVE_SYMMETRIC
+        assert said["NCCL_UNIQUE_ID_BYTES"] == sizeof(UniqueId)
+        policies = {"EFFICIENCY": 1, "ZERO": 2}
+        assert all(said.get(f"NCCL_CTA_POLICY_{name}", value) == value for name, value in policies.items())
+
+
+def upper(code: str) -> str:
+    """`SYSTEM_ERROR` of `ncclSystemError`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", code.removeprefix("nccl")).upper()
+
+
+FILLINGS = {  # what takes the place of %s, %d, ... in a form of the log, by a word of it, and what is read then
+    "Algo": ("AllReduce 4096 RING LL 0 7 4", ("ring", "ll", 8)),
+    "Kernel": ("AllGather 64 AllGather_LL 8 512 1", ("symm", "LL", 8)),
+    "cudaMemcpy": ("AllGather 64 Async", ("ce", "", None)),
+    "RMA": ("AllGather 64", ("ce", "", None)),
+    "Rail": ("64 ring", ("ce", "", None)),
+}
+
+
+def test_every_form_of_a_plan_in_the_libraries_is_read() -> None:
+    for release, said in INTERFACE.items():
+        assert len(said["log"]) >= 2, release
+        for form in said["log"]:
+            line = form
+            filling, wanted = next(given for word, given in FILLINGS.items() if f"> {word}" in form)
+            for word in filling.split():
+                line = re.sub("%[a-z]+", word, line, count=1)
+            assert "%" not in line, form
+            assert what_ran(BEGIN + line) == wanted, (release, form)
 
 
 def test_plans_of_all_releases_are_read() -> None:

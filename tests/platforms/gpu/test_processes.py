@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
+from collbench.algorithms.nccl import FAST_PATHS
 from collbench.cli.results_table import ESTIMATE, SHARED
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import placement
@@ -236,6 +237,23 @@ def test_mpirun_collbench_sweep_takes_the_gpus(mpirun: Mpirun, tmp_path: Path) -
     assert {(result.platform, result.case.ranks) for result in run.results} == {("gpu", 2)}
     found = [result.estimate for result in run.results if isinstance(result, Measurement)]
     assert found == [pytest.approx(35.5e-6), None, None]
+
+
+@pytest.mark.full
+def test_processes_measure_nccls_fast_paths(mpirun: Mpirun, tmp_path: Path) -> None:
+    """One rank a process, whose windows all of them make together; what ran is said by the first one's log."""
+    simulation = {"extension": str(build_extension(tmp_path / "nccl"))}
+    done = mpirun("sweep", "--impl", "nccl,paths,one-shot", *SWEEP, devices=2, simulation=simulation)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = {row.implementation: row for row in read(tmp_path / "out").results}
+    assert len(rows) == 2 + len(FAST_PATHS)
+    assert all(isinstance(row, Measurement) and row.right for row in rows.values())
+    assert {name: row.method for name, row in rows.items() if row.method != "ring/ll"} == {
+        "nccl@symmetric": "symm/LL",
+        "nccl@few-ctas": "symm/LL",
+        "nccl@copy-engine": "ce",
+        "one-shot": "",
+    }
 
 
 def test_mpirun_all_reduce_perf_lists_every_ranks_gpu(mpirun: Mpirun, tmp_path: Path) -> None:

@@ -44,10 +44,16 @@ class Communicators:
         self.hung = False  # whether NCCL took longer than `timeout` seconds: nothing here may be waited for any more
 
     @property
+    def _symmetric(self) -> bool:
+        return self.path is not None and self.path.symmetric
+
+    @property
     def note(self) -> Note:
         """What decides how fast NCCL can be here: which of its modes is measured, where there are several GPUs."""
         settings = [f"{name}={os.environ[name]}" for name in (LIMIT, MIXING) if os.environ.get(name)]
         mode = _ONE_PROCESS if len(self._streams) > 1 else _PROCESS_EACH
+        if self._symmetric:
+            mode = ""
         return Note.of(*settings, mode if len(self._places.gpus) > 1 else "")
 
     @cached_property
@@ -247,11 +253,12 @@ class Communicators:
     def estimate(self, calls: Sequence[Callable[[], Any]]) -> float | None:
         """*Collective*: seconds that NCCL expects of one collective, of which these are the local ranks' calls.
 
-        None where it cannot say.  Nothing is enqueued.  Not for sends and receives: NCCL has no estimate of them, and
-        what was planned of them stays planned, where a collective is forgotten with the next group.
+        None where it cannot say, as of symmetric kernels.  Nothing is enqueued.  Not for sends and receives: NCCL has
+        no estimate of them, and what was planned of them stays planned, where a collective is forgotten with the next
+        group.
         """
         # A rank alone is not simulated: NCCL copies at once then, however the group ends.
-        if len(self._places.places) == 1 or self._simulate_end is None:
+        if len(self._places.places) == 1 or self._symmetric or self._simulate_end is None:
             return None
         self._cuda.nccl.groupStart()
         with suppress(self._cuda.nccl.NcclError):  # of which the group's end speaks too
