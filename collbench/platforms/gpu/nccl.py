@@ -123,10 +123,21 @@ class Communicators:
             self._team.agreeing(),
             self._cuda.failing_as(Unsupported, f"NCCL could not start{_more('WARN', 'why')}"),
         ):
-            self._refuse()
+            self.refuse()
             return dict(zip(self._streams, self._make(), strict=True))
 
-    def _refuse(self) -> None:
+    @cached_property
+    def identity(self) -> Any:
+        """*Collective*: the id by which the ranks find each other, made by the first process and handed to all."""
+        with (
+            self._team.agreeing(),
+            self._cuda.failing_as(Unsupported, f"NCCL could not start{_more('WARN', 'why')}"),
+        ):
+            made = None if self._team.rank else self._bounded(_START, self._cuda.nccl.get_unique_id)
+            return self._team.exchange(made)[0]
+
+    def refuse(self) -> None:
+        """*Collective*: raise Unsupported where there is no NCCL, or none for ranks that are placed so."""
         nccl = self._cuda.nccl
         if not nccl.available:
             raise Unsupported("CuPy found no NCCL: pip install 'nvidia-nccl-cu12>=2.30' (or -cu13)")
@@ -144,9 +155,7 @@ class Communicators:
     def _make(self) -> Sequence[Any]:
         """Make the local ranks' communicators in one group; they find the others by the first process's id."""
         # Not by CuPy's initAll, which keeps the GIL: nothing else would run before NCCL comes back, no limit either.
-        nccl, everyone = self._cuda.nccl, len(self._places.places)
-        identity = None if self._team.rank else self._bounded(_START, nccl.get_unique_id)
-        identity = self._team.exchange(identity)[0]
+        nccl, everyone, identity = self._cuda.nccl, len(self._places.places), self.identity
 
         def join(rank: int, rank_stream: Stream) -> Any:
             rank_stream.enter()
@@ -237,8 +246,14 @@ class Communicators:
         simulate_end = find(self._cuda.nccl)
         return simulate_end if all(self._team.exchange(simulate_end is not None)) else None
 
+    def end(self) -> None:
+        """*Collective*: free them within the limit of time; CaseFailed if that takes longer."""
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while NCCL destroyed its communicators"):
+            self._bounded("destroy its communicators", self.destroy)
+
     def destroy(self) -> None:
         """Free them.  NCCL first waits until every graph that holds one of its operations is gone."""
+        self.__dict__.pop("identity", None)  # which serves once
         for comm in self.__dict__.pop("ranks", {}).values():
             comm.destroy()
 
