@@ -1,33 +1,33 @@
-"""`collbench.init`: measure how long a communicator takes to start."""
+"""`collbench.init`: ranks for every number of them and every start, since a library starts once in a process."""
 
-import socket
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from collbench.algorithms import libraries
-from collbench.cases import Sweep
-from collbench.commands.init.runs import FreshRanks
-from collbench.commands.init.work import Init
+from collbench.cases import USUAL_STARTS
+from collbench.commands.init.rows import Init
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
+from collbench.measure.interleave import ROUNDS, Arm, Interleaving
 from collbench.measure.session import Session
+from collbench.measure.supervisor import Supervisor
+from collbench.platforms import find_platform
 from collbench.requests import words
 from collbench.requests.declared import TIME, Opt, Request, takes
 from collbench.requests.sessions import run_to_end
-from collbench.requests.sweeps import MOST_STARTS, Launched, SweepRequest, measured_sweep, new_folder
+from collbench.requests.sweeps import SweepRequest, measured_sweep
 from collbench.results import Result
 from collbench.runfile.store import Run
-from collbench.units import parse_numbers
+from collbench.units import counted, parse_numbers
 
-_MOST_COUNTS = 64  # numbers of ranks in one run
-_NBYTES = 4  # of the first collective: one element
+_MOST_COUNTS = 64  # numbers of ranks
 
 
 @dataclass(frozen=True)
 class InitRequest(Request):
-    """How many ranks start a communicator, where, and how often."""
+    """How many ranks make communicators, where, and how often."""
 
     ranks: Annotated[
         int | str | None,
@@ -37,48 +37,12 @@ class InitRequest(Request):
     on: words.Here = "auto"
     starts: Annotated[
         int | None,
-        Opt(
-            "--starts",
-            "Start the ranks N times, for as many first communicators.",
-            "3 where that is quick, else 1",
-            metavar="N",
-            least=1,
-            most=MOST_STARTS,
-        ),
+        Opt("--starts", "Start the ranks N times.", "3 on a CPU, 1 on GPUs", "N", least=1, most=ROUNDS),
     ] = None
-    budget: Annotated[
-        words.Time, Opt("--budget", "Time for a number of ranks, all starts together.", unit=TIME, most=words.LONGEST)
-    ] = "3s"
+    budget: Annotated[words.Time, Opt("--budget", "Time for each start.", unit=TIME, most=words.LONGEST)] = "1s"
     timeout: words.Timeout = "2min"
     out: words.Out = None
     each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every result as it arrives.")] = None
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """The numbers of ranks, ascending; none where they are not given."""
-        if self.ranks is None:
-            return ()
-        counts = parse_numbers(str(self.ranks))
-        if not 1 <= len(counts) <= _MOST_COUNTS or counts[0] < 1:
-            raise UsageError(
-                f"--ranks {self.ranks} is not possible; give up to {_MOST_COUNTS} numbers from 1 on, such as 1,2,4 or 1..8"
-            )
-        return tuple(counts)
-
-    def sweep(self, ranks: int | None) -> SweepRequest:
-        """Return the sweep whose one case is the first collective of so many ranks."""
-        return SweepRequest(
-            on=self.on,
-            ranks=ranks,
-            impl="library",
-            minbytes=_NBYTES,
-            maxbytes=_NBYTES,
-            starts=self.starts,
-            budget=self.budget,
-            timeout=self.timeout,
-            cudagraph=False,  # for which NCCL would start with settings of ours
-            out=self.out,
-        )
 
 
 @takes(InitRequest)
@@ -86,8 +50,8 @@ def init(request: InitRequest) -> Run:
     """Measure how long a communicator takes to start, by number of ranks, as `collbench init` does.
 
     Returns:
-        The run, with a result for every number of ranks: `first` has the phases of the first communicator of each
-        start in seconds, `again` those of communicators that the same processes made afterwards.
+        The run, with a result for every number of ranks: `first` has the seconds of each phase of the first
+        communicator of each start, `again` those of communicators that the same processes made afterwards.
 
     Raises:
         UsageError: Something does not exist or cannot be.
@@ -95,24 +59,33 @@ def init(request: InitRequest) -> Run:
         StorageError: The run can no longer be written.
 
     """
-    return run_to_end(init_session(request, launched()), request.each)
+    return run_to_end(init_session(request, Path(request.out) if request.out else None), request.each)
 
 
-def init_session(request: InitRequest, joined: Launched, stored: bool = False) -> Session:
-    """Return the session of a request, with the ranks of an outside launcher if there are any.
-
-    With *stored* the run goes to the usual folder where the request names none.
-    """
-    counts = request.counts
-    if joined and counts not in ((), (joined[1],)):
+def init_session(request: InitRequest, folder: Path | None) -> Session:
+    """Return the session of a request, with the ranks of an outside launcher if there are any."""
+    counts, joined = parse_numbers(str(request.ranks)), launched()
+    if request.ranks is not None and not (counts and counts[0] and len(counts) <= _MOST_COUNTS):
+        wrong = f"--ranks {request.ranks} is not possible"
+        raise UsageError(f"{wrong}; give up to {_MOST_COUNTS} numbers from 1 on, such as 1,2,4 or 1..8")
+    if joined and counts not in ([], [joined[1]]):
         raise UsageError(f"--ranks {request.ranks} although the launcher started {joined[1]}; leave --ranks out")
-    wanted = request.sweep(max(counts, default=None))
+
+    # One element; without graphs, for which NCCL would start with settings of ours.
+    wanted = SweepRequest(
+        on=request.on, ranks=max(counts, default=None), impl="library", minbytes=4, maxbytes=4, cudagraph=False,
+        starts=request.starts, budget=request.budget, timeout=request.timeout,
+    )  # fmt: skip
     platform, sweep = measured_sweep(wanted, joined)
     name = next(name for name in libraries() if name in sweep.implementations)
-    sweep = replace(sweep, implementations=(name,), works=(Init(),))
-    folder: Path | None = wanted.folder or (new_folder(["init"], socket.gethostname()) if stored else None)
+    starts = sweep.starts or (USUAL_STARTS if find_platform(platform).process_per_rank else 1)
+    sampling = replace(sweep.sampling, iters=starts)  # a round is a start
+    sweep = replace(sweep, implementations=(name,), works=(Init(),), sampling=sampling)
     if joined:
         return Session(platform, sweep, joined, folder)
-    counts = counts or tuple(sorted({*parse_numbers(f"1..{sweep.ranks}"), sweep.ranks}))
-    sweeps: list[Sweep] = [replace(sweep, ranks=ranks) for ranks in counts]
-    return Session(FreshRanks(platform, sweeps, folder), sweep, None, folder)
+    arms = []
+    for count in counts or sorted({*parse_numbers(f"1..{sweep.ranks}"), sweep.ranks}):
+        part = replace(sweep, ranks=count)
+        fresh = [Supervisor(platform, part, folder=folder) for _ in range(starts)]
+        arms.append(Arm(fresh, part, counted(count, "rank")))
+    return Session(Interleaving(platform, arms, first=-1), sweep, None, folder)
