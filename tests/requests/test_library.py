@@ -36,6 +36,7 @@ OTHERS = {  # parameters that are no option of the command, by function
     "compare": {"base", "new"},
     "diagnose": {"run"},
     "import_": {"files"},
+    "init": {"each"},
     "plot": {"runs", "views", "impl", "lines", "say"},  # names in a sequence, and a number
     "predict": {"system", "what_if"},
     "read": {"path"},
@@ -45,7 +46,7 @@ OTHERS = {  # parameters that are no option of the command, by function
 }
 
 WORDS = dict.fromkeys(("diagnose", "import_", "plot", "report"), ("a",)) | dict.fromkeys(
-    ("check", "sweep", "train"), ()
+    ("check", "init", "sweep", "train"), ()
 )
 WORDS |= {"compare": ("a", "b"), "predict": ("dgx-h100",)}
 

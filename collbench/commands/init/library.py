@@ -58,6 +58,11 @@ def init(request: InitRequest) -> Run:
         PlatformError: The hardware cannot do it.
         StorageError: The run can no longer be written.
 
+    >>> import collbench
+    >>> run = collbench.init(2, on="cpu", starts=1, budget="50ms")
+    >>> list(run.results[0].first[0])
+    ['communicator', 'first_collective', 'destroy']
+
     """
     return run_to_end(init_session(request, Path(request.out) if request.out else None), request.each)
 
