@@ -171,6 +171,7 @@ def returned() -> Mapping[str, object]:
         "compare": collbench.compare(folder / "as-is", folder / "COLLBENCH_KERNELS=my-kernels"),
         "diagnose": collbench.diagnose(run, "dgx-h100"),
         "import_": [run, cut],
+        "init": collbench.init(2, on="cpu", starts=1, budget="10ms"),
         "predict": collbench.predict("dgx-h100"),
         "read": collbench.read(ROOT / "results" / "cpu-2-ranks"),
         "sweep": collbench.sweep(on="dgx-a100", impl="nccl", op="all"),

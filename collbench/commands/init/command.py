@@ -7,78 +7,21 @@ For example:
 """
 
 import socket
-from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from collbench.cli.options import RENDEZVOUS_FOLDER, json_option, made, options_of, print_answer, try_output
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import finish, run_session, say_where
+from collbench.commands.init.columns import COLUMNS, LEGEND, answer, lines_of
 from collbench.commands.init.library import InitRequest, init_session
-from collbench.commands.init.rows import PHASES, InitTimes, Life
 from collbench.measure.session import Session
-from collbench.present.columns import Column
 from collbench.present.terminal import lines
 from collbench.requests.sweeps import new_folder
-from collbench.results import Result
 from collbench.runfile.schema import to_line
-from collbench.stats import Estimate
-from collbench.units import counted, format_range, format_seconds
-
-_LEGEND = (
-    "first: the first communicator of a process; again: others in the same processes; medians, of the slowest rank\n"
-    "95 %: interval of the sum's median, from six communicators on"
-)
-
-
-class Line(NamedTuple):
-    """A line of the table; without lives where the row has no times."""
-
-    row: Result
-    made: str = ""
-    lives: Sequence[Life] = ()
-
-    @property
-    def sum(self) -> Estimate:
-        """Seconds of all phases together."""
-        return Estimate.of_median([sum(life.values()) for life in self.lives])
-
-    def of(self, phase: str) -> float:
-        """Return the median seconds of a phase; 0 where the library has no such phase."""
-        return median(life.get(phase, 0.0) for life in self.lives)
-
-
-def lines_of(row: Result) -> Sequence[Line]:
-    """Return the lines of a row: the first communicators and those made again, or one line without times."""
-    if isinstance(row, InitTimes) and row.right:
-        return Line(row, "first", row.first), Line(row, "again", row.again)
-    return (Line(row),)
-
-
-def _phase(phase: str) -> Column[Line]:
-    def text(line: Line) -> str:
-        return format_seconds(line.of(phase)) if phase in line.lives[0] else "-"
-
-    return Column(_name(phase), text, form=">", importance=20)
-
-
-def _name(phase: str) -> str:
-    return phase.replace("_", " ")
-
-
-_COLUMNS = (
-    Column[Line]("ranks", lambda line: line.row.case.ranks, form=">"),
-    Column[Line]("made", lambda line: line.made),
-    *map(_phase, PHASES),
-    Column[Line]("sum", lambda line: line.sum.value, format_seconds, form=">"),
-    Column[Line]("95 %", lambda line: format_range(*line.sum.interval, format_seconds), importance=5),
-    Column[Line]("number", lambda line: len(line.lives), form=">", importance=5),
-    Column[Line]("check", lambda line: line.row.check),
-)
 
 
 @click.command(params=[*options_of(InitRequest), RENDEZVOUS_FOLDER, json_option("the rows of the run file")])
@@ -98,23 +41,10 @@ def command(as_json: Path | None, out: Path | None, **options: Any) -> int:
 
 
 def _show(session: Session) -> None:
-    rows = list(chain.from_iterable(map(lines_of, session.results)))
-    for line in lines(_COLUMNS, rows, lambda line: "" if line.lives else line.row.describe(), names=1):
-        click.echo(line)
-    for note in dict.fromkeys(str(row.note) for row in session.results):
-        if note:
-            click.echo(f"note: {note}")
-    if right := [row for row in session.results if isinstance(row, InitTimes) and row.right]:
-        click.echo(f"\nanswer: {answer(right[-1])}")
-    click.echo(f"\n{_LEGEND}", err=True)
+    rows = chain.from_iterable(map(lines_of, session.results))
+    texts = lines(COLUMNS, rows, lambda line: "" if line.lives else line.row.describe(), names=1)
+    texts += [f"note: {note}" for note in dict.fromkeys(str(row.note) for row in session.results) if note]
+    texts += [f"\nanswer: {sentence}" for sentence in answer(session.results)]
+    click.echo("\n".join(texts))
+    click.echo(f"\n{LEGEND}", err=True)
     say_where(session, plot=False)
-
-
-def answer(row: InitTimes) -> str:
-    """Return what the first communicator takes, mostly for what, and another in the same processes."""
-    first, again = lines_of(row)
-    longest, seconds = max(PHASES, key=first.of), first.sum.value
-    return (
-        f"{row.label}: the first communicator of {counted(row.case.ranks, 'rank')} takes {format_seconds(seconds)}, "
-        f"{first.of(longest) / seconds:.0%} of it for `{_name(longest)}`; made again {format_seconds(again.sum.value)}"
-    )

@@ -19,6 +19,7 @@ from collbench.measure.checks import SEEDS
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs, buffers, view
+from collbench.platforms.processes import Team
 from collbench.results import CheckFailure, Note, Result, Skipped
 
 MOST = 64  # communicators that a process makes after its first
@@ -48,15 +49,19 @@ def measure(
             yield Skipped(case, name, platform.name, str(reason))
             continue
         lives: list[Life] = []
-        failure, spent = None, 0.0
-        while not failure and (len(lives) < 2 or (len(lives) <= MOST and spent < sampling.budget)):
+        failure, end = None, time.perf_counter() + sampling.budget
+        while not failure and (len(lives) < 2 or _more(lives, end, platform.team)):
             seed = SEEDS[len(lives) % len(SEEDS)]
             life, failure = _carry_out(phases, case, platform, seed, partial(heartbeat, name))
             lives.append(life)
-            spent += sum(life.values())
         first, again = ((), ()) if failure else (tuple(lives[:1]), tuple(lives[1:]))
         note = platform.note | note
         yield InitTimes(case, name, platform.name, first, again, note=note, library=version, mismatch=failure)
+
+
+def _more(lives: Sequence[Life], end: float, team: Team) -> bool:
+    """*Collective*: return whether another communicator is to be made."""
+    return len(lives) <= MOST and not team.any_of(time.perf_counter() >= end)
 
 
 def _carry_out(
