@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -130,7 +131,6 @@ def test_phases_follow_each_other_and_each_has_its_time(
 ) -> None:
     """By the machine's clock; nothing has started NCCL before, and a new communicator has an id of its own."""
     clock, ids = Counted(), list[bytes]()
-    platform = gpus(clock=clock, nccl_seconds=LIFE["first_collective"])
     identify, start, destroy = Nccl.get_unique_id, Communicator.__init__, Communicator.destroy
 
     def slow_id(nccl: Nccl) -> bytes:
@@ -139,7 +139,7 @@ def test_phases_follow_each_other_and_each_has_its_time(
         return ids[-1]
 
     def slow_start(comm: Communicator, *place: Any) -> None:
-        clock.sleep(LIFE["communicator"] / 2)
+        clock.sleep(LIFE["communicator"] / 2 * (1 + 9 * (len(ids) == 1)))
         start(comm, *place)
 
     def slow_end(comm: Communicator) -> None:
@@ -150,9 +150,11 @@ def test_phases_follow_each_other_and_each_has_its_time(
     monkeypatch.setattr(Communicator, "__init__", slow_start)
     monkeypatch.setattr(Communicator, "destroy", slow_end)
     monkeypatch.setattr(measured, "time", clock)
-    row = carried_out(platform, budget=2.5 * sum(LIFE.values()))
+    platform = gpus(clock=clock, nccl_seconds=LIFE["first_collective"])
+    assert not ids
+    row = carried_out(platform, budget=70.0)
     assert isinstance(row, InitTimes)
-    assert (row.first, row.again) == ((LIFE,), (LIFE, LIFE))
+    assert (row.first, row.again) == (({**LIFE, "communicator": 20.0},), (LIFE, LIFE))
     assert len(set(ids)) == 3
     assert list(row.first[0]) == list(PHASES)
 
@@ -160,8 +162,9 @@ def test_phases_follow_each_other_and_each_has_its_time(
 def test_a_wrong_first_collective_is_a_wrong_row_without_times(
     gpus: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reduce = Communicator.allReduce
-    monkeypatch.setattr(Communicator, "allReduce", lambda *call: reduce(*call[:-2], REDUCTIONS["max"].code, call[-1]))
+    """Also where the next ones would be right."""
+    reduce, operations = Communicator.allReduce, chain([REDUCTIONS["max"]] * 2, repeat(REDUCTIONS["sum"]))
+    monkeypatch.setattr(Communicator, "allReduce", lambda *call: reduce(*call[:-2], next(operations).code, call[-1]))
     row = carried_out(gpus())
     assert isinstance(row.mismatch, Mismatch)
     assert (row.right, row.outcome.value) == (False, "wrong")
