@@ -156,6 +156,7 @@ class Communicators:
         """Make the local ranks' communicators in one group; they find the others by the first process's id."""
         # Not by CuPy's initAll, which keeps the GIL: nothing else would run before NCCL comes back, no limit either.
         nccl, everyone, identity = self._cuda.nccl, len(self._places.places), self.identity
+        del self.__dict__["identity"]  # which serves once, also where NCCL does not start
 
         def join(rank: int, rank_stream: Stream) -> Any:
             rank_stream.enter()
@@ -253,7 +254,6 @@ class Communicators:
 
     def destroy(self) -> None:
         """Free them.  NCCL first waits until every graph that holds one of its operations is gone."""
-        self.__dict__.pop("identity", None)  # which serves once
         for comm in self.__dict__.pop("ranks", {}).values():
             comm.destroy()
 

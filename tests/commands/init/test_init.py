@@ -189,9 +189,14 @@ def test_what_nccl_refuses_fails_with_its_reason(gpus: Callable[..., Any], monke
             patch.setattr(where, method, refuse)
             with pytest.raises(CaseFailed, match=reason):
                 carried_out(platform)
+    ids, identify = list[bytes](), Nccl.get_unique_id
+    monkeypatch.setattr(Nccl, "get_unique_id", lambda nccl: ids.append(identify(nccl)) or ids[-1])
     monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", "0")
-    with pytest.raises(CaseFailed, match=r"NCCL could not start .*NCCL_ERROR_INVALID_USAGE"):
-        carried_out(gpus(devices=1))
+    platform = gpus(devices=1)
+    for _ in range(2):
+        with pytest.raises(CaseFailed, match=r"NCCL could not start .*NCCL_ERROR_INVALID_USAGE"):
+            carried_out(platform)
+    assert len(set(ids)) == 2, "an id serves once"
 
 
 def test_a_destroy_that_never_ends_fails_within_the_limit_of_time(
