@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collbench.commands.compare.library import compare as compare
     from collbench.commands.diagnose.library import diagnose as diagnose
     from collbench.commands.formats.importing import import_ as import_
+    from collbench.commands.init.library import init as init
     from collbench.commands.plot.library import plot as plot
     from collbench.commands.predict.library import predict as predict
     from collbench.commands.report.library import report as report

@@ -16,7 +16,7 @@ from collbench.errors import unknown
 from collbench.presence import imported, modules
 
 SECTIONS = {
-    "Measure": ("check", "sweep", "verify", "explain", "step", "launch"),
+    "Measure": ("check", "sweep", "verify", "explain", "init", "step", "launch"),
     "Understand": ("compare", "diagnose", "fit", "plot", "report"),
     "Predict": ("predict", "train", "topo"),
     "Learn": ("lesson", "exercise"),

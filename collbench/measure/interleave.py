@@ -182,7 +182,8 @@ class Interleaving(Ranks):
                 except PlatformError as error:
                     raise PlatformError(f"with {arm.name}: {error}" if arm.name else str(error)) from None
                 started.append(ranks)
-        return self.arms[self._first].ranks[0].greeting
+        first = self.arms[self._first].ranks
+        return replace(first[0].greeting, starts=len(first))
 
     def run(self) -> Iterator[Result]:
         """Yield every result: of the cases that are measured together in the order of the arms."""

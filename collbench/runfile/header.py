@@ -67,6 +67,7 @@ class SweepPart(Shown, Record, frozen=True, kw_only=True):
     sampling: Mapping[str, Any] = {}
     steps: tuple[Mapping[str, Any] | None, ...] = ()
     jobs: tuple[Mapping[str, Any] | None, ...] = ()
+    inits: tuple[Mapping[str, Any] | None, ...] = ()
     asked: Mapping[str, Any] = field(default_factory=dict, name="requested")  # of which range the sizes were made
 
 

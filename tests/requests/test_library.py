@@ -36,6 +36,7 @@ OTHERS = {  # parameters that are no option of the command, by function
     "compare": {"base", "new"},
     "diagnose": {"run"},
     "import_": {"files"},
+    "init": {"each"},
     "plot": {"runs", "views", "impl", "lines", "say"},  # names in a sequence, and a number
     "predict": {"system", "what_if"},
     "read": {"path"},
@@ -45,7 +46,7 @@ OTHERS = {  # parameters that are no option of the command, by function
 }
 
 WORDS = dict.fromkeys(("diagnose", "import_", "plot", "report"), ("a",)) | dict.fromkeys(
-    ("check", "sweep", "train"), ()
+    ("check", "init", "sweep", "train"), ()
 )
 WORDS |= {"compare": ("a", "b"), "predict": ("dgx-h100",)}
 
@@ -170,6 +171,7 @@ def returned() -> Mapping[str, object]:
         "compare": collbench.compare(folder / "as-is", folder / "COLLBENCH_KERNELS=my-kernels"),
         "diagnose": collbench.diagnose(run, "dgx-h100"),
         "import_": [run, cut],
+        "init": collbench.init(2, on="cpu", starts=1, budget="10ms"),
         "predict": collbench.predict("dgx-h100"),
         "read": collbench.read(ROOT / "results" / "cpu-2-ranks"),
         "sweep": collbench.sweep(on="dgx-a100", impl="nccl", op="all"),

@@ -79,6 +79,16 @@ class Communicators:
             self.refuse()
             return dict(zip(self._streams, self._make(), strict=True))
 
+    @cached_property
+    def identity(self) -> Any:
+        """*Collective*: the id by which the ranks find each other, made by the first process and handed to all."""
+        with (
+            self._team.agreeing(),
+            self._cuda.failing_as(Unsupported, f"NCCL could not start{_more('WARN', 'why')}"),
+        ):
+            made = None if self._team.rank else self._bounded(_START, self._cuda.nccl.get_unique_id)
+            return self._team.exchange(made)[0]
+
     def refuse(self) -> None:
         """*Collective*: raise Unsupported, with what to do, where there is no NCCL that these ranks could share."""
         nccl = self._cuda.nccl
@@ -111,9 +121,8 @@ class Communicators:
     def _make(self) -> Sequence[Any]:
         """Make the local ranks' communicators in one group; they find the others by the first process's id."""
         # Not by CuPy's initAll, which keeps the GIL: nothing else would run before NCCL comes back, no limit either.
-        nccl, everyone = self._cuda.nccl, len(self._places.places)
-        identity = None if self._team.rank else self._bounded(_START, nccl.get_unique_id)
-        identity = self._team.exchange(identity)[0]
+        nccl, everyone, identity = self._cuda.nccl, len(self._places.places), self.identity
+        del self.__dict__["identity"]  # which serves once, also where NCCL does not start
 
         def join(rank: int, rank_stream: Stream) -> Any:
             rank_stream.enter()
@@ -273,6 +282,11 @@ class Communicators:
         # Planning may connect ranks, which takes all of them.
         simulate_end = self.functions.simulate_end()
         return simulate_end if all(self._team.exchange(simulate_end is not None)) else None
+
+    def end(self) -> None:
+        """*Collective*: free them within the limit of time; CaseFailed if that takes longer."""
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while NCCL destroyed its communicators"):
+            self._bounded("destroy its communicators", self.destroy)
 
     def destroy(self) -> None:
         """Free them.  NCCL first waits until every graph that holds one of its operations is gone."""

@@ -1,0 +1,125 @@
+"""Carries communicators' lives out: the first of this process, then others until the budget is spent.
+
+Runs alike on every process of the run, as collbench/measure/sampling.py does.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from collbench import algorithms
+from collbench.algorithms.mpi import communicator, library
+from collbench.cases import Case, Sampling, Sweep
+from collbench.commands.init.rows import COLLECTIVE, COMMUNICATOR, DESTROY, ID, InitTimes, Life
+from collbench.errors import CaseFailed, Unsupported
+from collbench.measure.checks import SEEDS
+from collbench.measure.sampling import Heartbeat
+from collbench.platforms.interface import Platform
+from collbench.platforms.layout import Needs, buffers, view
+from collbench.platforms.processes import Team
+from collbench.results import CheckFailure, Note, Result, Skipped
+
+MOST = 64  # communicators that a process makes after its first
+_FLOAT = 7  # by its number in ncclDataType_t
+
+Phases = Mapping[str, Callable[[], object]]
+
+
+def needs(sweep: Sweep, platform: str) -> Needs:
+    """Return what the library wants of memory."""
+    return algorithms.needs(sweep.implementations, sweep.ranks, platform)
+
+
+def measure(
+    case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, heartbeat: Heartbeat, *_: object
+) -> Iterator[Result]:
+    """*Collective*: yield a result of each library.
+
+    Raises:
+        CaseFailed: A phase failed or took too long; the platform must be opened anew.
+
+    """
+    for name in names:
+        try:
+            phases, version, note = LIBRARIES[name](case, platform)
+        except Unsupported as reason:
+            yield Skipped(case, name, platform.name, str(reason))
+            continue
+        lives: list[Life] = []
+        failure, end = None, time.perf_counter() + sampling.budget
+        while not failure and (len(lives) < 2 or _more(lives, end, platform.team)):
+            seed = SEEDS[len(lives) % len(SEEDS)]
+            life, failure = _carry_out(phases, case, platform, seed, partial(heartbeat, name))
+            lives.append(life)
+        first, again = ((), ()) if failure else (tuple(lives[:1]), tuple(lives[1:]))
+        note = platform.note | note
+        yield InitTimes(case, name, platform.name, first, again, note=note, library=version, mismatch=failure)
+
+
+def _more(lives: Sequence[Life], end: float, team: Team) -> bool:
+    """*Collective*: return whether another communicator is to be made."""
+    return len(lives) <= MOST and not team.any_of(time.perf_counter() >= end)
+
+
+def _carry_out(
+    phases: Phases, case: Case, platform: Platform, seed: int, begin: Callable[[str], None]
+) -> tuple[Life, CheckFailure | None]:
+    """*Collective*: return what a communicator took, and what is wrong with the result of its collective."""
+    platform.checker.fill(case, seed)
+    platform.launcher.synchronize()
+    own: dict[str, float] = {}
+    failure = None
+    for phase, action in phases.items():
+        begin(phase)
+        platform.team.meet()  # a rank that is late is late in the phase before
+        with platform.team.agreeing():
+            begun = time.perf_counter()
+            try:
+                action()
+            except Unsupported as reason:  # though the library is there, as was asked before
+                raise CaseFailed(str(reason)) from None
+            own[phase] = time.perf_counter() - begun
+        if phase == COLLECTIVE:
+            failure = platform.checker.check(case, seed) or platform.checker.overrun(case)
+    slowest = dict(own)
+    for process in platform.team.exchange(own):
+        slowest = {phase: max(seconds, process[phase]) for phase, seconds in slowest.items()}
+    return slowest, failure
+
+
+def _mpi(case: Case, platform: Platform) -> tuple[Phases, str, Note]:
+    """Return the phases of a duplicate of MPI's communicator of all ranks; Unsupported without MPI."""
+    world = communicator(platform)
+    sent, received = (view(at, case.nbytes).view(np.float32) for at in buffers(platform.memory, case, world.rank))
+    made: list[Any] = []
+    phases = {
+        COMMUNICATOR: lambda: made.append(world.Dup()),
+        COLLECTIVE: lambda: made[0].Allreduce(sent, received),
+        DESTROY: lambda: made.pop().Free(),
+    }
+    return phases, library(), Note()
+
+
+def _nccl(case: Case, platform: Platform) -> tuple[Phases, str, Note]:
+    """*Collective*: return the phases of NCCL's communicators; Unsupported where NCCL cannot be had for these ranks."""
+    comm = platform.comm
+    with platform.team.agreeing():
+        comm.refuse()
+
+    def call(rank: int) -> None:
+        sent, received = buffers(platform.memory, case, rank)
+        comm.ranks[rank].allReduce(sent, received, case.block, _FLOAT, case.redop.code, comm.stream(rank))
+
+    def collect() -> None:
+        calls = [partial(call, rank) for rank in platform.local]
+        comm.first(partial(comm.launch, [calls], platform.local))
+
+    phases = {ID: lambda: comm.identity, COMMUNICATOR: lambda: comm.ranks, COLLECTIVE: collect, DESTROY: comm.end}
+    return phases, comm.library, comm.note
+
+
+LIBRARIES: Mapping[str, Callable[[Case, Platform], tuple[Phases, str, Note]]] = {"mpi": _mpi, "nccl": _nccl}
+"""What each library does in the phases of a communicator's life, its version, and what decides how fast it can be."""

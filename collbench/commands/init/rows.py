@@ -1,0 +1,53 @@
+"""Rows of run files: what communicators took from their id to their end, the first of a process and those after it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import ClassVar, Self
+
+from collbench.cases import Work
+from collbench.results.base import Sampled
+from collbench.units import FASTEST, SLOWEST, Duration
+
+PHASES = ID, COMMUNICATOR, COLLECTIVE, DESTROY = "id", "communicator", "first_collective", "destroy"
+"""The phases of a communicator's life in their order.  The id is made and handed to all; not every library has one."""
+
+Life = Mapping[str, Duration]
+"""Seconds of the slowest rank in each phase."""
+
+
+@dataclass(frozen=True)
+class Init(Work):
+    """The life of a communicator, whose first collective is that of the case."""
+
+    FIELD: ClassVar = "init"
+    MODULE: ClassVar = "collbench.commands.init.measured"
+    words: ClassVar = ("life of a communicator",)
+
+
+class InitTimes(Sampled, frozen=True, tag="init"):
+    """Communicators of so many ranks, each with a checked first collective."""
+
+    first: tuple[Life, ...]  # the first communicator of each start of the ranks
+    again: tuple[Life, ...] = ()  # those that the same processes made afterwards
+    launches: ClassVar = 1  # each communicator is timed by itself
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """Seconds of the first communicators, all phases together."""
+        return tuple(sum(life.values()) for life in self.first)
+
+    @property
+    def contradiction(self) -> str:
+        """A communicator that took no time, or more than there is."""
+        possible = all(FASTEST < sum(life.values()) < SLOWEST for life in (*self.first, *self.again))
+        return "" if possible else "a time that is none: less than 1e-15 s, or more than 1e9 s"
+
+    def joined(self, results: Sequence[Self]) -> Self:
+        """Return the rows of all starts as one row."""
+        again = tuple(chain.from_iterable(result.again for result in results))
+        return replace(self, first=tuple(chain.from_iterable(result.first for result in results)), again=again)
+
+
+ROWS = (InitTimes,)
+WORKS = (Init,)
