@@ -17,6 +17,7 @@ from collbench.commands.init.rows import COLLECTIVE, COMMUNICATOR, DESTROY, ID, 
 from collbench.errors import CaseFailed, Unsupported
 from collbench.measure.checks import SEEDS
 from collbench.measure.sampling import Heartbeat
+from collbench.platforms.gpu.nccl.log import init_timings
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs, buffers, view
 from collbench.platforms.processes import Team
@@ -26,6 +27,8 @@ MOST = 64  # communicators that a process makes after its first
 _FLOAT = 7  # by its number in ncclDataType_t
 
 Phases = Mapping[str, Callable[[], object]]
+Way = tuple[Phases, str, Callable[[], Note]]
+"""What a library does in the phases of a communicator's life, its version, and what is to be said at the end."""
 
 
 def needs(sweep: Sweep, platform: str) -> Needs:
@@ -55,8 +58,8 @@ def measure(
             life, failure = _carry_out(phases, case, platform, seed, partial(heartbeat, name))
             lives.append(life)
         first, again = ((), ()) if failure else (tuple(lives[:1]), tuple(lives[1:]))
-        note = platform.note | note
-        yield InitTimes(case, name, platform.name, first, again, note=note, library=version, mismatch=failure)
+        said = platform.note | note()
+        yield InitTimes(case, name, platform.name, first, again, note=said, library=version, mismatch=failure)
 
 
 def _more(lives: Sequence[Life], end: float, team: Team) -> bool:
@@ -90,7 +93,7 @@ def _carry_out(
     return slowest, failure
 
 
-def _mpi(case: Case, platform: Platform) -> tuple[Phases, str, Note]:
+def _mpi(case: Case, platform: Platform) -> Way:
     """Return the phases of a duplicate of MPI's communicator of all ranks; Unsupported without MPI."""
     world = communicator(platform)
     sent, received = (view(at, case.nbytes).view(np.float32) for at in buffers(platform.memory, case, world.rank))
@@ -100,10 +103,10 @@ def _mpi(case: Case, platform: Platform) -> tuple[Phases, str, Note]:
         COLLECTIVE: lambda: made[0].Allreduce(sent, received),
         DESTROY: lambda: made.pop().Free(),
     }
-    return phases, library(), Note()
+    return phases, library(), Note
 
 
-def _nccl(case: Case, platform: Platform) -> tuple[Phases, str, Note]:
+def _nccl(case: Case, platform: Platform) -> Way:
     """*Collective*: return the phases of NCCL's communicators; Unsupported where NCCL cannot be had for these ranks."""
     comm = platform.comm
     with platform.team.agreeing():
@@ -117,9 +120,22 @@ def _nccl(case: Case, platform: Platform) -> tuple[Phases, str, Note]:
         calls = [partial(call, rank) for rank in platform.local]
         comm.first(partial(comm.launch, [calls], platform.local))
 
-    phases = {ID: lambda: comm.identity, COMMUNICATOR: lambda: comm.ranks, COLLECTIVE: collect, DESTROY: comm.end}
-    return phases, comm.library, comm.note
+    def start() -> None:
+        """Make the communicators, the first of them with NCCL's log on: some lines in some tenths of a second."""
+        if timings:
+            _ = comm.ranks
+            return
+        with comm.starting() as log:
+            _ = comm.ranks
+        timings.append(init_timings(log.text))
+
+    def note() -> Note:
+        said: Note = comm.note | Note.of(*(f"NCCL of its first start, in seconds: {text}" for text in timings if text))
+        return said
+
+    timings: list[str] = []
+    phases = {ID: lambda: comm.identity, COMMUNICATOR: start, COLLECTIVE: collect, DESTROY: comm.end}
+    return phases, comm.library, note
 
 
-LIBRARIES: Mapping[str, Callable[[Case, Platform], tuple[Phases, str, Note]]] = {"mpi": _mpi, "nccl": _nccl}
-"""What each library does in the phases of a communicator's life, its version, and what decides how fast it can be."""
+LIBRARIES: Mapping[str, Callable[[Case, Platform], Way]] = {"mpi": _mpi, "nccl": _nccl}

@@ -15,7 +15,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.errors import Unsupported
 from collbench.measure.sampling import measure
 from collbench.platforms.gpu.nccl.functions import COLLECTIVE_SYMMETRIC, FUNCTIONS, Config, SimInfo, UniqueId
-from collbench.platforms.gpu.nccl.log import what_ran, why_not
+from collbench.platforms.gpu.nccl.log import init_timings, what_ran, why_not
 from collbench.platforms.layout import Region, buffers, view
 from collbench.results import Measurement, Skipped
 from tests.platforms.gpu.opening import Open
@@ -255,6 +255,15 @@ def test_plans_of_all_releases_are_read() -> None:
     assert what_ran("\n".join(BEGIN + line for line in PLANS)) == ("ce", "", None), "the last one counts"
     assert what_ran(BEGIN + "AllReduce: opCount 0 sendbuff 0x7f757de00400 count 1 [nranks=16]") is None
     assert what_ran("") is None
+
+
+def test_nccls_own_parts_of_a_start_are_read() -> None:
+    parts = (
+        "kernels 0.13, alloc 0.19, bootstrap 0.00, allgathers 0.01, topo 0.11, graphs 0.00, connections 0.04, rest 0.00"
+    )
+    line = f"Init timings - ncclCommInitRank: rank 0 nranks 8 total 0.48 ({parts})"
+    assert init_timings(f"{BEGIN}cudaDriverVersion 13000\n{BEGIN}{line}\n") == f"total 0.48 ({parts})"
+    assert init_timings(BEGIN + "Init COMPLETE") == ""
 
 
 def test_a_refusal_is_told_in_nccls_words() -> None:

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from itertools import starmap
 from typing import Any
@@ -20,7 +20,7 @@ from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Stream
 from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.gpu.nccl import LIMIT, MIXING, in_words
 from collbench.platforms.gpu.nccl.functions import NcclFunctions, SimulateEnd
-from collbench.platforms.gpu.nccl.log import PLANNING, STARTING, Ran, logging, what_ran, why_not
+from collbench.platforms.gpu.nccl.log import PLANNING, STARTING, Log, Ran, logging, what_ran, why_not
 from collbench.platforms.gpu.nccl.paths import PathCommunicator, PathMemory
 from collbench.platforms.interface import FastPath
 from collbench.results import Note
@@ -282,6 +282,10 @@ class Communicators:
         # Planning may connect ranks, which takes all of them.
         simulate_end = self.functions.simulate_end()
         return simulate_end if all(self._team.exchange(simulate_end is not None)) else None
+
+    def starting(self) -> AbstractContextManager[Log]:
+        """Return a context in which NCCL tells in its log what it starts."""
+        return logging(self.functions, "INIT")
 
     def end(self) -> None:
         """*Collective*: free them within the limit of time; CaseFailed if that takes longer."""

@@ -27,6 +27,7 @@ _PLAN = re.compile(
 )
 """Lines of NCCL 2.24 and newer; 2.31 adds the size of clusters at the end."""
 _PATHS = {"Symmetric": "symm", "Copy Engine": "ce", "Hierarchical CE": "ce"}
+_TIMINGS = re.compile(r"NCCL INFO Init timings - .*?(total [\d.]+ \(.*?\))")
 _WARNING = re.compile(r"NCCL WARN (.*)")
 _REFUSAL = re.compile(r"NCCL INFO (.*\bnot (?:support|satisfy|enabled|available)\w*\b.*)", re.IGNORECASE)
 
@@ -65,6 +66,12 @@ def why_not(log: str) -> str:
         if reasons := pattern.findall(log):
             return str(reasons[-1]).strip()
     return ""
+
+
+def init_timings(log: str) -> str:
+    """Return how NCCL itself divides the seconds that a communicator took to start; "" where it does not say."""
+    timings = _TIMINGS.findall(log)
+    return str(timings[0]) if timings else ""
 
 
 class Log:
