@@ -43,9 +43,9 @@ def labelled(implementation: str, library: str) -> str:
     name = family(implementation)
     product, _, version = library.partition(" ")
 
-    # An implementation that has its library's name needs no second one.
+    # An implementation that has its library's name needs no second one; a fast path keeps its own.
     if product.lower() == name and version:
-        return f"{name}: {version}"
+        return f"{implementation}: {version}"
     return f"{name}: {library}"
 
 
