@@ -162,7 +162,7 @@ def _wide_enough(comparisons: Sequence[Comparison]) -> Table[Row | Together]:
     """Return the table with room for the longest name of an implementation."""
     size, name, *others = TABLE.columns
     names = (len(name.cell(row)) for comparison in comparisons for row in comparison.rows)
-    return Table((size, replace(name, form=f"<{max(NAME, *names, 0)}"), *others))
+    return Table((size, replace(name, form=f"<{max([NAME, *names])}"), *others))
 
 
 def legend(comparisons: Sequence[Comparison]) -> Iterator[str]:
