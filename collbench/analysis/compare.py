@@ -17,6 +17,7 @@ from collbench.analysis import bootstrap
 from collbench.analysis.bootstrap import FEWEST, PUBLISHED, LogRatio, Scatter
 from collbench.analysis.matching import Difference, Selected, Unmatched, differences, is_right, latest, unmatched
 from collbench.analysis.pairs import Pair
+from collbench.analysis.ran import libraries_called, ran_otherwise
 from collbench.cases import Case
 from collbench.notebook import Shown
 from collbench.results import Observed, Prediction, Reported, by_key
@@ -220,7 +221,7 @@ def compare(
         remarks += _standing_out(row for row in rows if id(row.base) in outliers)
         reasons = Counter(row.remark for row in rows if row.verdict is Verdict.UNKNOWN)
         remarks += [f"unknown rows ({count}): {why}" for why, count in reasons.items()]
-    remarks += _libraries(pairs)
+    remarks = [*ran_otherwise(pairs), *remarks, *libraries_called(pairs)]
     if copied or not halves:
         remarks += _shared_move(rows)
     return Comparison(
@@ -481,20 +482,6 @@ def _shared_move(rows: Sequence[Row]) -> list[str]:
         f"nearly all rows of all {len(typical)} implementations are {moved[0].verdict.value} (typically "
         f"{median(typical):.2f}x): perhaps the whole machine was; {_IN_TURN}"
     ]
-
-
-def _libraries(pairs: Sequence[Pair]) -> list[str]:
-    """Return a sentence on each implementation that calls one library in one run and another in the other."""
-    remarks = []
-    for pair in pairs:
-        name, base, new = pair.base.implementation, pair.base.library, pair.new.library
-        silent = "NEW" if base else "BASE"
-        if base and new and base != new:
-            remarks.append(f"{name} calls {base} in BASE and {new} in NEW: two libraries are compared")
-        elif base != new:
-            old = "the run is old, and called it from Python, as mpi-python does now"
-            remarks.append(f"{silent} does not say which library {name} calls: {old}")
-    return list(dict.fromkeys(remarks))
 
 
 def _predicted(base: Run, new: Run) -> Iterator[str]:

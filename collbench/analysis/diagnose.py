@@ -7,23 +7,21 @@ knows better, in standard deviations of that mean between machines that no fit h
 The reasons.  hypotheses.toml lists everything that a diagnosis may name.  Bayes' rule over these hypotheses and
 "something else", which may do anything to times: what is likelier than that is a reason.  A likelihood has the model's
 own errors, as they go together on the machine that a hypothesis describes, and counts facts of the header.
-
-Without a model of the machine, `curve_remarks` says what a curve shows by itself: sizes out of line, noise, ranks
-without a core.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise, zip_longest
+from itertools import chain, zip_longest
 from statistics import fmean, median
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from collbench.analysis.curve_fit import CurveFit, Unfit, fit
+from collbench.analysis.curve_remarks import NOISY
 from collbench.analysis.hypotheses import HYPOTHESES, PINNED, Hypothesis, Variables
 from collbench.analysis.machine import remarks
+from collbench.analysis.ran import is_fast_path, took_the_usual, unlike_table
 from collbench.analysis.roofline import link_roofline
 from collbench.analysis.verdict import FAR, MANY, Correctness, Exceptional, Health, but_for, exceptions, listed
 from collbench.cases import Case
@@ -37,7 +35,7 @@ from collbench.results import Observed, Prediction, family
 from collbench.runfile.rounds import scatter_in_words
 from collbench.runfile.store import Run
 from collbench.topology.system import System
-from collbench.units import format_rate, format_seconds, format_size
+from collbench.units import format_rate, format_size
 
 FEWEST = 3  # sizes that a verdict needs, and a stretch
 SLOW, FAST = 2.8, 3.5
@@ -54,7 +52,6 @@ ANYTHING = 1.5
 ANYTHING_OCTAVES = 12.0
 """Octaves over which its correlation falls by e."""
 NOTICED = 1.02  # times that a reason must make longer somewhere to be one
-NOISY = 0.10  # how far times scatter on a machine at rest: about neighbours, a median or a fit
 NEARER = 0.9  # of the distance to the expected times, the most that may be left under a reason
 HARDLY = math.log(10**6)  # by which a reason may be less likely than the first
 SCATTERING = (320 + 2) / (22 + 1)  # likelihood ratio of times that scatter by NOISY: of 320 healthy curves, 22 do
@@ -132,6 +129,11 @@ class Diagnosis(Shown):
         return Health.WRONG if self.correctness.faults else self.speed
 
     @property
+    def choices(self) -> list[str]:
+        """What NCCL took where its own table says something else, whatever the verdict."""
+        return unlike_table(self.measured, self.expected)
+
+    @property
     def exceptions(self) -> tuple[Exceptional, ...]:
         """Sizes far above their bands, of a curve that is not slow as a whole."""
         judged = self.speed in (Health.AS_EXPECTED, Health.FASTER)
@@ -201,8 +203,9 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     if rows[0].case.ranks == 1 and rows[0].case.in_place:
         return Diagnosis(name, rows, (), Health.UNKNOWN, "one rank moves nothing in place")
     used = system.part(rows[0].case.ranks)
+    known_as = name if is_fast_path(name) else family(name)
     try:
-        expected = tuple(expect(used, [row.case for row in rows], family(name)))
+        expected = tuple(expect(used, [row.case for row in rows], known_as))
     except CollbenchError as error:
         return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
     refuted = "" if name.startswith(COPIES) else _more_than_links_carry(used, rows)
@@ -456,7 +459,7 @@ def _variants(
 ) -> Iterator[tuple[list[float], ErrorModel]]:
     """Yield the seconds that the curve would take, and how far they may be off.
 
-    Nothing where the hypothesis does not apply or would not be seen.
+    Nothing where the hypothesis does not apply, would not be seen, or is refuted by what NCCL took.
     """
     healthy, usual_errors = compared.healthy, compared.errors(compared.system)
     if hypothesis.shape:
@@ -466,52 +469,8 @@ def _variants(
             predictions = expect(changed, [row.case for row in compared.rows], family(compared.rows[0].implementation))
         except CollbenchError:
             continue
+        if took_the_usual(compared.rows, compared.expected, predictions):
+            continue
         seconds = [prediction.seconds for prediction in predictions]
         if any(other > NOTICED * usual for other, usual in zip(seconds, healthy, strict=True)):
             yield (seconds, compared.errors(changed))
-
-
-# Without a model.
-
-
-def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> Iterator[str]:
-    """Return what a curve, by ascending size, says without any model of its machine, a sentence each.
-
-    `known` is the fit to just these rows, if there is one.
-    """
-    notes = dict.fromkeys(filter(None, (str(row.note.brief) for row in rows)))
-    if notes:
-        yield f"remarks on its rows: {'; '.join(notes)}"
-
-    # With few samples nothing is known of their noise: their interval is infinite.
-    wide = [row for row in rows if NOISY < row.relative_halfwidth < math.inf]
-    if wide:
-        worst = max(wide, key=lambda row: row.relative_halfwidth)
-        most = f"{worst.relative_halfwidth:.0%}" if worst.relative_halfwidth < 10 else "more than 999%"
-        where = f"{format_size(worst.case.nbytes)} by {most}"
-        yield f"noisy: {len(wide)} of {len(rows)} sizes uncertain by more than {NOISY:.0%} ({where})"
-    for before, after in pairwise(rows):
-        if (1 + NOISY) * after.percentile(100) < before.percentile(0):
-            smaller, larger = (format_size(row.case.nbytes) for row in (before, after))
-            yield f"{larger} takes less time than {smaller}: the algorithm changes, or {smaller} was disturbed"
-    yield from _against_fit(rows, known)
-
-
-def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[str]:
-    try:
-        fitted = known or fit([row.case.nbytes for row in rows], [row.times for row in rows])
-    except Unfit as error:
-        yield f"no fit: {error}"
-        return
-    rate = f"{fitted.rate / 1e9:.3g} GB/s" if math.isfinite(fitted.rate) else "no size large enough to see a rate"
-    pieces = f" (pieces: {len(fitted.pieces)})" if fitted.pieces else ""
-    latency = format_seconds(fitted.latency) if fitted.latency > 0 else "not seen without smaller sizes"
-    yield f"fitted by itself{pieces}: latency {latency}, {rate}"
-    far = []
-    for row in rows:
-        expected = fitted.estimate(row.case.nbytes)
-        off = row.typical / expected.value - 1
-        if abs(off) > NOISY and not expected.holds(row.typical):
-            far.append(f"{format_size(row.case.nbytes)} {off:+.0%}")
-    if far:
-        yield f"far from that fit: {', '.join(far)}"

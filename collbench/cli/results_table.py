@@ -193,7 +193,7 @@ def _explained(result: Explanation) -> str:
     if result.disturbed:
         remarks.insert(1, result.check)
     if not result.tracks:
-        remarks.insert(0, "the inside of a library is not seen")
+        remarks[:0] = [result.ran, "the inside of a library is not seen"]
     return "; ".join(filter(None, remarks))
 
 

@@ -9,7 +9,7 @@ from collbench.cases import Case
 from collbench.notebook import Shown
 from collbench.records import Record
 from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome, Scheduling, labelled
-from collbench.units import FASTEST, SLOWEST
+from collbench.units import FASTEST, SLOWEST, counted
 
 
 class Answers(Shown):
@@ -34,6 +34,8 @@ class Answers(Shown):
     """The algorithm that the library ran by its own log, or that a model expects it to choose."""
     protocol: str = ""
     """The protocol, likewise; of a symmetric kernel of NCCL its name."""
+    channels: int | None = None
+    """Channels on which the library ran by its own log; None where copy engines moved it, or nobody says."""
 
     @property
     def contradiction(self) -> str:
@@ -44,6 +46,11 @@ class Answers(Shown):
     def method(self) -> str:
         """Algorithm and protocol that were run, or that a model expects: `ring/ll`; empty where nobody says."""
         return "/".join(filter(None, (self.algorithm, self.protocol)))
+
+    @property
+    def ran(self) -> str:
+        """The method, and on how many channels: `ring/ll, 4 channels`."""
+        return ", ".join(filter(None, (self.method, counted(self.channels, "channel") if self.channels else "")))
 
 
 class _Facts(Answers, Record, frozen=True, kw_only=True, tag_field="kind"):

@@ -28,6 +28,9 @@ def record(result: Result) -> dict[str, Any]:
         "reason": result.reason or result.wrong,
         "note": str(result.note),
         "library": result.library,
+        "algorithm": result.algorithm,
+        "protocol": result.protocol,
+        "channels": result.channels,
     }
     return facts | _numbers(result)
 

@@ -15,7 +15,8 @@ from typing import Any
 import click
 
 from collbench.analysis import gate, roofline
-from collbench.analysis.diagnose import Diagnosis, curve_remarks, settings
+from collbench.analysis.curve_remarks import curve_remarks
+from collbench.analysis.diagnose import Diagnosis, settings
 from collbench.analysis.verdict import FAR, Correctness, Exceptional, Health, but_for, listed
 from collbench.cli.options import RUN, STANDARD, json_option, option, options_of, print_answer
 from collbench.commands.diagnose.library import Diagnosed, DiagnoseRequest, diagnose
@@ -92,6 +93,7 @@ def _verdict(diagnosed: Diagnosed, far: Sequence[Exceptional], sizes: int) -> li
         # The curve that is farthest off speaks for the others.
         farthest = max(alike, key=lambda curve: curve.off)
         parts.append(f"{farthest.measured[0].case.title}, {farthest.implementation}: {farthest.remark}")
+        parts += farthest.choices
         if farthest.reasons:
             parts.append(f"likely: {', or '.join(farthest.likeliest)}")
     elif all(system for _, system in diagnosed.curves):
@@ -122,9 +124,9 @@ def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
     # Without a system the speed of all curves is unknown, which is said once, of the run.
     if system or diagnosis.verdict is Health.WRONG:
         yield f"verdict: {(diagnosis if system else replace(diagnosis, remark='')).headline}"
-    # What the verdict could not have seen, and what went over the links.
-    if diagnosis.resolution:
-        yield f"  {diagnosis.resolution}"
+    # What NCCL chose, what the verdict could not have seen, and what went over the links.
+    for words in filter(None, (*diagnosis.choices, diagnosis.resolution)):
+        yield f"  {words}"
     if system and diagnosis.expected and diagnosis.speed is not Health.UNKNOWN:
         largest, expected = diagnosis.measured[-1], diagnosis.expected[-1]
         for words in roofline.traffic_in_words(system, largest, expected):
@@ -201,6 +203,7 @@ def _curve(diagnosis: Diagnosis, system: System | None) -> dict[str, Any]:
         "speed": diagnosis.speed.value,
         "remark": diagnosis.remark,
         "results": _correctness(diagnosis.correctness),
+        "choices": diagnosis.choices,
         "exceptions": [exceptional._asdict() for exceptional in diagnosis.exceptions],
         "reasons": reasons,
         "rows": rows,

@@ -27,6 +27,7 @@ CASE = ("collective", "ranks", "nbytes", "dtype", "redop", "root", "in_place")
 COLUMNS = (
     *("topology", "implementation", "platform", *CASE),
     *("kind", "seconds", "low", "high", "statistic", "samples", "wrong", "algbw", "busbw", "note"),
+    *("algorithm", "protocol", "channels"),
 )
 UNALIGN = "unalign"
 """A column that is there where buffers of some rows start late."""
@@ -103,7 +104,8 @@ def _result(line_number: int, words: Mapping[str, str], machine: ForeignMachine)
         low, high = seconds_of(words.get("low", ""), 1.0), seconds_of(words.get("high", ""), 1.0)
         if not seconds or not low or not high:
             raise UnfitRow("a prediction without its band")
-        return Prediction(case, name, seconds, low, high, note=note, platform=machine.platform)
+        algorithm, protocol = (clean(words.get(field, ""), 16) for field in ("algorithm", "protocol"))
+        return Prediction(case, name, seconds, low, high, algorithm, protocol, machine.platform, note=note)
     statistic = clean(words.get("statistic") or "not said")
     wrong = count(words.get("wrong", ""))
     if not seconds and not wrong:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from collbench.analysis.curve_fit import CurveFit
-from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
+from collbench.analysis.curve_remarks import curve_remarks
+from collbench.analysis.diagnose import Diagnosis, RunFacts, diagnose, settings
 from collbench.analysis.fit import FittedCurve, curves, measured
 from collbench.analysis.machine import assumptions, machine, sized, spread, stated_nodes, trimmed
 from collbench.analysis.verdict import Correctness, Health, but_for
@@ -217,6 +218,7 @@ def _because(diagnosis: Diagnosis, fit: CurveFit | None) -> Iterator[str]:
         yield but_for(diagnosis.exceptions, len(diagnosis.measured)).strip()
     if diagnosis.remark:
         yield diagnosis.remark
+    yield from diagnosis.choices
     if diagnosis.resolution:
         yield diagnosis.resolution
     for number, (why, fix) in enumerate(diagnosis.likely()):

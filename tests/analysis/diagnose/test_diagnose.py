@@ -8,12 +8,12 @@ from itertools import cycle
 import numpy as np
 import pytest
 
+from collbench.analysis.curve_remarks import curve_remarks
 from collbench.analysis.diagnose import (
     FREEDOM,
     Diagnosis,
     Reason,
     RunFacts,
-    curve_remarks,
     diagnose,
     judge,
     likely_reasons,

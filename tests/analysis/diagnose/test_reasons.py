@@ -10,7 +10,8 @@ import pytest
 
 import collbench
 from collbench.analysis.curve_fit import Unfit, fit
-from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
+from collbench.analysis.curve_remarks import curve_remarks
+from collbench.analysis.diagnose import Diagnosis, RunFacts, diagnose, settings
 from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.verdict import Health
 from collbench.model.predict import curve

@@ -228,7 +228,7 @@ def test_each_implementation_has_a_table_of_its_own_and_the_json_that_of_the_fir
 
 def test_what_is_not_written_is_counted() -> None:
     failed = Failed(case(), "ring-flags", "cpu", "hung")
-    expected = Prediction(case(), "ring-flags", 1e-6, 1e-6, 2e-6)
+    expected = Prediction(case(), "nccl", 1e-6, 1e-6, 2e-6, "ring", "ll")
     _, left = export(own_run(measured(8, 1e-6), failed, expected), "nccl-tests")
     assert left == ["failed rows have no time", "predictions are not measured"]
     text, left = export(own_run(expected), "csv")

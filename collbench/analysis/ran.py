@@ -1,0 +1,87 @@
+"""What libraries ran, by their own logs: how it changed between two runs, and where NCCL left its own table."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from statistics import fmean
+
+from collbench.algorithms import implementations
+from collbench.analysis.pairs import Pair
+from collbench.results import Observed, Prediction, by_key
+from collbench.units import counted, format_size
+
+_UNTABLED = ("symm", "ce")  # that NCCL takes by rules of their own
+
+
+def is_fast_path(name: str) -> bool:
+    """Return whether an implementation is a fast path of NCCL, of which the model knows nothing: `nccl@symmetric`."""
+    implementation = implementations().get(name)
+    return bool(implementation and implementation.path)
+
+
+def ran_otherwise(pairs: Sequence[Pair]) -> list[str]:
+    """Return a sentence on each change of what a library ran, with the sizes that have it."""
+    titles = {pair.base.case.title for pair in pairs}
+    remarks = []
+    for curve in by_key(pairs, lambda pair: pair.curve).values():
+        row = curve[0].base
+        name = row.implementation if len(titles) == 1 else f"{row.case.title}, {row.implementation}"
+        for words, where in _by_words((pair.nbytes, _change(pair)) for pair in curve).items():
+            remarks.append(f"{name} at {where}: {words}")
+    return remarks
+
+
+def _change(pair: Pair) -> str:
+    """Return what ran in either run, and on how many channels where only these changed; nothing where all is alike."""
+    base, new = pair.base, pair.new
+    if not base.method or not new.method:
+        return ""
+    if base.method != new.method:
+        return f"{base.method} in BASE, {new.method} in NEW"
+    if not base.channels or not new.channels or base.channels == new.channels:
+        return ""
+    return f"{base.method} on {counted(base.channels, 'channel')} in BASE, {new.channels} in NEW"
+
+
+def libraries_called(pairs: Sequence[Pair]) -> list[str]:
+    """Return a sentence on each implementation that calls one library in one run and another in the other."""
+    remarks = []
+    for pair in pairs:
+        name, base, new = pair.base.implementation, pair.base.library, pair.new.library
+        silent = "NEW" if base else "BASE"
+        if base and new and base != new:
+            remarks.append(f"{name} calls {base} in BASE and {new} in NEW: two libraries are compared")
+        elif base != new:
+            old = "the run is old, and called it from Python, as mpi-python does now"
+            remarks.append(f"{silent} does not say which library {name} calls: {old}")
+    return list(dict.fromkeys(remarks))
+
+
+def unlike_table(measured: Sequence[Observed], expected: Sequence[Prediction]) -> list[str]:
+    """Return what NCCL took where its own table, by the model, says something else, with the sizes."""
+    said = []
+    for row, other in zip(measured, expected, strict=False):
+        known = row.method and other.method and row.algorithm not in _UNTABLED
+        unlike = known and row.method != other.method
+        said.append((row.case.nbytes, f"NCCL took {row.method} where its table says {other.method}" if unlike else ""))
+    return [f"{words}, at {where}" for words, where in _by_words(said).items()]
+
+
+def took_the_usual(
+    measured: Sequence[Observed], expected: Sequence[Prediction], supposed: Sequence[Prediction]
+) -> bool:
+    """Return whether NCCL mostly took what is expected where a supposed machine has it take something else."""
+    told = []
+    for row, usual, other in zip(measured, expected, supposed, strict=True):
+        if usual.method != other.method and row.method in (usual.method, other.method):
+            told.append(row.method == usual.method)
+    return bool(told) and fmean(told) > 0.5
+
+
+def _by_words(said: Iterable[tuple[int, str]]) -> dict[str, str]:
+    """Return at which sizes each thing is said, neighbours together: `64 KiB, 1 MiB to 4 MiB`; no words say nothing."""
+    places: dict[str, list[str]] = {}
+    for words, alike in groupby(sorted(said), key=itemgetter(1)):
+        sizes = [format_size(nbytes) for nbytes, _ in alike]
+        places.setdefault(words, []).append(sizes[0] if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}")
+    return {words: ", ".join(where) for words, where in places.items() if words}

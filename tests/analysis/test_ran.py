@@ -1,0 +1,126 @@
+"""What ran, by the library's log: a changed algorithm is named first, and so is what NCCL's table does not have."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from collbench.analysis.compare import Comparison, compare
+from collbench.analysis.diagnose import Diagnosis, RunFacts, diagnose
+from collbench.analysis.interconnects import Cell
+from collbench.analysis.roofline import traffic_in_words
+from collbench.analysis.verdict import Health
+from collbench.model.predict import curve
+from collbench.plots import curves
+from collbench.results import Measurement
+from collbench.runfile.header import Header
+from collbench.runfile.store import Run
+from collbench.topology import files
+from tests.conftest import case, measurement
+
+H100 = files.load("dgx-h100")
+HEALTHY = curve(H100, [case(nbytes=2**power, ranks=8) for power in range(3, 34, 2)])
+TABLE = {expected.case.nbytes: expected.method for expected in HEALTHY}
+KIB, MIB = 2**10, 2**20
+
+
+def took(row: Measurement, method: str, channels: int | None = None) -> Measurement:
+    algorithm, _, protocol = method.partition("/")
+    return replace(row, algorithm=algorithm, protocol=protocol, channels=channels, library="NCCL 2.30.4")
+
+
+def ran(method: str, nbytes: int = KIB, channels: int | None = 4, name: str = "nccl", **changes: Any) -> Measurement:
+    return took(measurement(name, nbytes=nbytes, **changes), method, channels)
+
+
+def run(*rows: Measurement, started: str = "") -> Run:
+    return Run(Path("run.jsonl"), Header.from_json({"started": started}), rows, True)
+
+
+def compared(base: Sequence[Measurement], new: Sequence[Measurement]) -> Comparison:
+    return compare(run(*base, started="2025"), run(*new, started="2026"))
+
+
+def test_a_changed_algorithm_is_the_first_remark_with_the_sizes_that_have_it() -> None:
+    """No verdict moves for it, and nothing is said where one run does not know."""
+    sizes = [KIB, 4 * KIB, 16 * KIB, 64 * KIB, MIB]
+    after = ["ring/simple", "tree/ll", "ring/simple", "ring/simple", "nvls/simple"]
+    base = [ran("tree/ll", size) for size in sizes]
+    new = [replace(ran(*each), library="NCCL 2.32.3") for each in zip(after, sizes, strict=True)]
+    found, silent = compared(base, new), compared([took(row, "") for row in base], new)
+    assert found.remarks[:2] == (
+        "nccl at 1 KiB, 16 KiB to 64 KiB: tree/ll in BASE, ring/simple in NEW",
+        "nccl at 1 MiB: tree/ll in BASE, nvls/simple in NEW",
+    )
+    assert "2.32.3" in found.remarks[2]
+    assert found.remarks[2:] == silent.remarks
+    assert [row.verdict for row in found.rows] == [row.verdict for row in silent.rows]
+
+
+def test_channels_are_named_where_they_alone_changed_and_the_case_where_there_are_several() -> None:
+    one, eight = ran("ring/ll", channels=1), ran("ring/ll", channels=8)
+    assert compared([one], [eight]).remarks == ("nccl at 1 KiB: ring/ll on 1 channel in BASE, 8 in NEW",)
+    assert compared([one], [one]).remarks == compared([one], [ran("ring/ll", channels=None)]).remarks == ()
+    gathered, other = (ran(method, collective="allgather") for method in ("ring/ll", "pat/simple"))
+    (remark,) = compared([one, gathered], [one, other]).remarks
+    assert remark.startswith("allgather, float, 2 ranks, nccl at 1 KiB: ring/ll in BASE")
+
+
+def diagnosed(methods: Mapping[int, str], times: float = 1.0, name: str = "nccl") -> Diagnosis:
+    """A machine as modelled, on which NCCL takes what its table says but at these sizes."""
+    rows = []
+    for expected in HEALTHY:
+        row = Measurement(expected.case, name, "gpu", 1, (times * expected.seconds,) * 7)
+        rows.append(took(row, methods.get(expected.case.nbytes, expected.method)))
+    return diagnose(rows, H100, RunFacts({}))
+
+
+def test_what_nccls_table_does_not_say_is_named_whatever_the_verdict() -> None:
+    assert TABLE[128 * KIB] == TABLE[512 * KIB] != "tree/ll"
+    for times, health in ((1.0, Health.AS_EXPECTED), (30.0, Health.SLOW)):
+        found = diagnosed({128 * KIB: "tree/ll", 512 * KIB: "tree/ll"}, times)
+        said = f"NCCL took tree/ll where its table says {TABLE[128 * KIB]}, at 128 KiB to 512 KiB"
+        assert (found.verdict, found.choices, diagnosed({}, times).choices) == (health, [said], [])
+    assert diagnosed({8: "symm/AGxLL_R", 32: "ce", 128: ""}).choices == [], "no table has these, or no log"
+
+
+def test_a_fast_path_is_not_held_against_the_table_of_plain_nccl() -> None:
+    for name in ("nccl@symmetric", "nccl@registered"):
+        found = diagnosed({}, 0.5, name)
+        assert (found.verdict, found.choices) == (Health.UNKNOWN, [])
+        assert f"{name} has no model" in found.remark
+    assert diagnosed({}, name="nccl@iters 100").verdict is Health.AS_EXPECTED, "of a log with several settings"
+
+
+def test_what_ran_refutes_reasons_that_would_have_it_otherwise() -> None:
+    """Times of a machine whose switches do not add: where NCCL took NVLS nevertheless, that is not why."""
+    degraded = curve(replace(H100, nvls=False), [row.case for row in HEALTHY])
+    reasons = []
+    for log in (degraded, HEALTHY):
+        rows = []
+        for slow, like in zip(degraded, log, strict=True):
+            rows.append(took(Measurement(slow.case, "nccl", "gpu", 1, (1.1 * slow.seconds,) * 7), like.method))
+        reasons.append([reason.hypothesis.name for reason in diagnose(rows, H100, RunFacts({})).reasons])
+    assert reasons[0][0].startswith("a ring or tree instead of NVLS")
+    assert reasons[0][0] not in reasons[1]
+
+
+def test_what_went_over_the_links_is_by_what_ran() -> None:
+    """A ring sends 1.75 bytes for each of the array, and NVLS, which is expected, 1.125."""
+    expected = HEALTHY[-1]
+    for method, sent in (("", 1.125), ("nvls", 1.125), ("ring", 1.75)):
+        row = took(Measurement(expected.case, "nccl", "gpu", 1, (expected.seconds,)), method)
+        rate = sent * expected.case.nbytes / expected.seconds / 1e9
+        assert f"{rate:.1f} GB/s each way" in traffic_in_words(H100, row, expected)[0], method
+
+
+def test_a_curve_stays_one_where_its_method_changes_and_names_of_paths_stay_apart() -> None:
+    rows = []
+    for nbytes, method in ((KIB, "tree/ll"), (MIB, "ring/simple"), (16 * MIB, "nvls/simple")):
+        rows += [ran(method, nbytes, name=name) for name in ("nccl", "nccl@symmetric")]
+    ((_, figure), *_) = curves.figures([run(*rows)])
+    legend = [text.get_text() for text in figure.legends[0].get_texts() if "nccl" in text.get_text()]
+    assert sorted(legend) == ["nccl: 2.30.4", "nccl@symmetric: 2.30.4"]
+    assert figure.axes[1].get_ylabel() == "speed-up over the fastest nccl"
+    assert Cell("a", rows[0], None, "", True).method == "nccl: 2.30.4, tree/ll"
+    assert Cell("a", HEALTHY[0], None, "", True).method == TABLE[8]
