@@ -16,7 +16,7 @@ from collbench.topology import files
 from tests.commands.conftest import write_run
 from tests.conftest import Command, case
 
-FAST = "nccl@symmetric-efficiency"
+FAST = "nccl@copy-engine"
 
 
 def run(folder: Path, took: str = "", times: float = 1.0) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from collbench.algorithms import choose
 from collbench.cli.options import made
+from collbench.cli.results_table import EXTRAS
 from collbench.commands.predict.command import command as predict
 from collbench.commands.sweep.command import command as sweep
 from collbench.requests.declared import declared
@@ -79,7 +80,7 @@ def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_pa
     assert read(tmp_path / "out").results == read(tmp_path / "noted").results
     mine, theirs = ({param.name for param in command.params} for command in (sweep, predict))
     measuring = {*declared(SweepRequest)} - {*declared(PredictRequest), "on", "each"}
-    measuring |= {"rendezvous", "ab", "percentiles"}
+    measuring |= {"rendezvous", "ab", *EXTRAS}
     assert mine >= measuring
     assert theirs >= mine - measuring - {"on", "resume"}  # the argument, and what nothing else goes with
     assert not theirs & measuring

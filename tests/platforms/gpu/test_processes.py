@@ -265,7 +265,7 @@ def test_mpirun_all_reduce_perf_lists_every_ranks_gpu(mpirun: Mpirun, tmp_path: 
     assert listed == [("0", "0", "0000:00:00", "Test GPU"), ("1", "1", "0000:01:00", "Test GPU")]
     (said,) = re.findall(r"^# nThread .*", done.stdout, re.MULTILINE)
     assert "nGpus 1 minBytes 64 maxBytes 100 step: 1048576(bytes)" in said
-    assert said.endswith("graph: 1")
+    assert said.endswith("graph: 1 unalign: 0")
     assert read(tmp_path / "out").header.processes == 2
 
 
