@@ -61,11 +61,11 @@ class Ground:
 
     def warm(self) -> None:
         """Compile what trials need, once, lest a slow machine's compiler be what they wait for."""
-        words = [*SHORT, "--op", "allreduce,broadcast"]
+        command = [*COLLBENCH, *SHORT, "--op", "allreduce,broadcast"]
         place = self.folder / "warm"
         place.mkdir()
         surroundings = of_a_user() | {"COLLBENCH_CACHE": str(self.cache), "TMPDIR": str(place)}
-        done = subprocess.run([*COLLBENCH, *words], cwd=place, env=surroundings, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=place, env=surroundings, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def close(self) -> None:

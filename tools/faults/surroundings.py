@@ -9,7 +9,8 @@ SLURM = {
     **dict.fromkeys(("SLURM_JOB_ID", "SLURM_JOBID"), "7"),
     **dict.fromkeys(("SLURM_NODELIST", "SLURM_JOB_NODELIST"), "elsewhere[1-2]"),
     **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS"), "2"),
-    **{"SLURM_TASKS_PER_NODE": "1(x2)", "SLURM_CONF": "@/nothing"},
+    "SLURM_TASKS_PER_NODE": "1(x2)",
+    "SLURM_CONF": "@/nothing",
 }
 BATCH = {
     "Slurm's allocation": SLURM,
