@@ -81,7 +81,9 @@ def test_a_release_is_looked_for_where_ranks_find_theirs(
 
 def test_what_is_no_nccl_is_refused_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no library")
-    with pytest.raises(UsageError, match=r"is no NCCL that can be loaded \(OSError: .*text: .*\); give a libnccl.so.2$"):
+    with pytest.raises(
+        UsageError, match=r"is no NCCL that can be loaded \(OSError: .*text: .*\); give a libnccl.so.2$"
+    ):
         find(str(tmp_path / "text"))
 
 
