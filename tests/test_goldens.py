@@ -15,11 +15,7 @@ def main():
     print(time.strftime("%Y-%m-%dT%H:%M:%S"), sys.modules["collbench"].__version__)
     sys.exit("wrong" in sys.argv and 2)
 """
-GOLDENS = [
-    Golden("table@80", ["table results"], 80),
-    Golden("drawn", ["draw results"]),
-    Golden("refused", ["wrong"]),
-]
+GOLDENS = [Golden("table@80", ["table results"], 80), Golden("drawn", ["draw results"]), Golden("refused", ["wrong"])]
 
 
 def compared(folder: Path, *words: str) -> int:

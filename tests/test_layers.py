@@ -34,10 +34,7 @@ SPEAKING = {
 }
 
 
-OTHERS = {
-    "lesson": {"sweep", "explain", "report", "exercise"},
-    "sweep": {"compare"},
-}
+OTHERS = {"lesson": {"sweep", "explain", "report", "exercise"}, "sweep": {"compare"}}
 """Commands that use other commands.  What two need otherwise moves down."""
 
 

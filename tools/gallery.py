@@ -7,8 +7,6 @@ says which is out of date.  Nothing is measured.
 import hashlib
 import io
 import os
-import subprocess
-import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -18,7 +16,7 @@ from typing import NamedTuple
 
 from PIL import Image, PngImagePlugin
 
-from tools import ROOT
+from tools import ROOT, output_of
 
 PAGE, FOLDER = ROOT / "docs" / "gallery.md", ROOT / "docs" / "gallery"
 SOURCE = "collbench-source"  # the key of the hash in a PNG
@@ -60,17 +58,9 @@ PICTURES = tuple(Shown(**record) for record in _RECORDS)
 def drawn(command: str) -> dict[str, bytes]:
     """The committed form of all pictures that one command draws, by their names there."""
     with tempfile.TemporaryDirectory() as folder:
-        words = command.format(out=folder).split()
-        variables = dict(os.environ, PYTHONPATH=str(ROOT))
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "collbench", *words], cwd=ROOT, env=variables, capture_output=True, text=True
-        )
-        found = {}
-        for shown in (one for one in PICTURES if one.command == command):
-            if not Path(folder, shown.file).exists():
-                raise SystemExit(f"collbench {command}: left no {shown.file}: {done.stderr}")
-            found[shown.name] = _signed(Path(folder, shown.file), shown.source)
-    return found
+        output_of(command.format(out=folder).split(), ROOT)
+        drawn_here = [shown for shown in PICTURES if shown.command == command]
+        return {shown.name: _signed(Path(folder, shown.file), shown.source) for shown in drawn_here}
 
 
 def _signed(path: Path, source: str) -> bytes:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tools import ROOT
+from tools import ROOT, output_of
 
 NAMES = ("two-shot", "two-shot-b")
 TWIN = '''"""`two-shot-b`: the same code under another name."""
@@ -50,10 +50,10 @@ def twins(folder: Path) -> Path:
     return folder
 
 
-def false_facts(printed: str) -> list[str]:
+def false_facts(summary: str) -> list[str]:
     """The sentences of a sweep's summary that tell the twins apart."""
     found = []
-    for line in printed.splitlines():
+    for line in summary.splitlines():
         if line.startswith("fastest: "):
             ranges = line.partition(": ")[2].partition("; others ")[0].split("; ")
             found += [f"fastest: {one}" for one in ranges if not all(f"{name} " in one for name in NAMES)]
@@ -62,37 +62,21 @@ def false_facts(printed: str) -> list[str]:
     return found
 
 
-def collbench(copy: Path, folder: Path, *words: str) -> str:
-    """What `collbench ...` of the copy prints; whatever its status says of a comparison, it must not fail."""
-    kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "collbench", *words],
-        cwd=folder,
-        env=kept | {"PYTHONPATH": str(copy)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"collbench {' '.join(words)}: status {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
 def sweep(copy: Path, folder: Path, number: int, sampling: tuple[str, ...]) -> list[str]:
     """One sweep into a folder of its number, and what is false in its summary."""
     sizes = ("-b", "8", "-e", "1M", "-f", "8")
     words = ("sweep", "--on", "cpu", "--impl", ",".join(NAMES), *sizes, *sampling, "--no-plot", "--out", str(number))
-    printed = collbench(copy, folder, *words)
-    if "fastest: " not in printed:
-        raise RuntimeError(f"a sweep without a summary:\n{printed}")
-    return [f"sweep {number}: {line}" for line in false_facts(printed)]
+    said = output_of(words, folder, copy)
+    if "fastest: " not in said:
+        raise RuntimeError(f"a sweep without a summary:\n{said}")
+    return [f"sweep {number}: {line}" for line in false_facts(said)]
 
 
 def tried(sweeps: int, folder: Path) -> list[str]:
     """What is false in the summaries of so many sweeps."""
     found = []
     copy = twins(folder / "copy")
-    collbench(copy, folder, "verify", "--on", "cpu", "--impl", NAMES[0], "-q")  # compiles the kernels
+    output_of(("verify", "--on", "cpu", "--impl", NAMES[0], "-q"), folder, copy)  # compiles the kernels
     for number in range(sweeps):
         with busy(os.cpu_count() or 2):
             found += sweep(copy, folder, number, SAMPLING[number * len(SAMPLING) // sweeps])

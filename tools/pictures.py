@@ -8,9 +8,6 @@ commands say something else.
 import base64
 import html
 import io
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +21,7 @@ from selenium.webdriver.chrome.service import Service
 from collbench.commands.exercise.records import find
 from tests.browser import ARGUMENTS, CHROMIUM, DRIVER, show
 from tests.commands.exercise.answers import answers
-from tools import ROOT
+from tools import ROOT, output_of
 
 FOLDER = ROOT / "docs" / "pictures"
 WORDS = "collbench-words"  # the key of the words in a PNG
@@ -57,7 +54,7 @@ class Page(NamedTuple):
 def lesson() -> Page:
     """One rung of the lesson of the committed runs: its title, text and recorded operation."""
     with tempfile.TemporaryDirectory() as folder:
-        _printed(["lesson", *(str(ROOT / run) for run in RUNS), "-o", folder], Path(folder))
+        output_of(["lesson", *(str(ROOT / run) for run in RUNS), "-o", folder], folder, COLLBENCH_STATE=folder)
         text = Path(folder, "lesson.html").read_text(encoding="utf-8")
     section = f"document.getElementById('{RUNG}')"
     player = f"{section}.querySelector('.player')"
@@ -79,9 +76,8 @@ def judge() -> Page:
     wrong = next(answer for answer in answers(exercise) if answer.name == WRONG)
     with tempfile.TemporaryDirectory() as home:
         folder = f"exercise-{EXERCISE}-{exercise.kernel}"
-        said = _printed(
-            ["exercise", "check", folder, "--no-time"], wrong.write(Path(home, folder)).parent, statuses=(1,)
-        )
+        wrong.write(Path(home, folder))
+        said = output_of(["exercise", "check", folder, "--no-time"], home, statuses=(1,), COLLBENCH_STATE=home)
     lines = html.escape(f"$ collbench exercise check {EXERCISE}\n{said}", quote=False)
     for word in ("not yet:", "mistake:", "hint:"):
         lines = lines.replace(word, f"<b>{word}</b>")
@@ -96,15 +92,6 @@ def judge() -> Page:
 
 
 PICTURES: Mapping[str, Callable[[], Page]] = {"lesson.png": lesson, "judge.png": judge}
-
-
-def _printed(words: list[str], folder: Path, statuses: tuple[int, ...] = (0,)) -> str:
-    variables = dict(os.environ, PYTHONPATH=str(ROOT), COLLBENCH_STATE=str(folder))
-    command = [sys.executable, "-P", "-m", "collbench", *words]
-    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
-    if done.returncode not in statuses:
-        raise SystemExit(f"collbench {' '.join(words)}: status {done.returncode}: {done.stderr}")
-    return done.stdout
 
 
 @contextmanager

@@ -3,10 +3,7 @@
 The README's first table is of the committed run `results/cpu-2-ranks`, predictions are made again.
 """
 
-import os
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -15,7 +12,7 @@ from collbench.cli.results_table import row, timed_table
 from collbench.cli.sweeping import findings
 from collbench.results import family
 from collbench.runfile.store import read
-from tools import ROOT
+from tools import ROOT, output_of
 
 README = ROOT / "README.md"
 PAGES = (README, ROOT / "docs" / "model.md", ROOT / "docs" / "formats.md")
@@ -28,15 +25,8 @@ WIDTH = 24  # of a name with its library
 def printed(arguments: str) -> str:
     """Return what such a command prints of its results."""
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [sys.executable, "-m", "collbench", *arguments.split(), "--no-plot"],
-            cwd=folder,
-            env={name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    return done.stdout.strip().partition("\nrun file:")[0].rstrip() + "\n"
+        said = output_of([*arguments.split(), "--no-plot"], folder)
+    return said.strip().partition("\nrun file:")[0].rstrip() + "\n"
 
 
 def table() -> str:

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,62 +25,48 @@ from tools import ROOT
 
 RESULTS = ROOT / "results"
 
-
-class Committed(NamedTuple):
-    """A run, and the command that measures it; `{mpi}` stands for the libraries."""
-
-    folder: str
-    arguments: str
-
-
-RUNS = (
-    Committed("cpu-2-ranks", "sweep --op allreduce --on cpu"),
-    Committed("cpu-2-ranks-libraries", "sweep --op allreduce --on cpu --mpi {mpi}"),
-    Committed("cpu-2-ranks-explained", "explain --on cpu -b 8 -e 128M -f 256"),
-    Committed("cpu-4-ranks-yield", "sweep --on cpu --ranks 4 -e 128 -f 16 --impl mpi,ring-flags --spin yield"),
-    Committed("cpu-4-ranks-busy", "sweep --on cpu --ranks 4 -e 128 -f 16 --impl mpi,ring-flags --spin busy"),
-    Committed("cpu-4-ranks-scale", "step scale --on cpu --ranks 1,2,4 --mode both --budget 4"),
-    Committed("cpu-2-ranks-overlap", "step overlap --on cpu"),
-    Committed("cpu-2-ranks-narrow", "sweep --on cpu --impl mpi,auto,narrow -b 4K -e 64M"),
-    Committed("cpu-2-ranks-jitter", "step stragglers --on cpu"),
-    Committed("cpu-2-ranks-jitter-slow", "step stragglers --on cpu --slow-rank 1:1.5"),
-    Committed("cpu-2-ranks-styles-even", "step strategies --on cpu --target 0.28"),
-    Committed("cpu-2-ranks-styles", "step strategies --on cpu --slow-rank 1 --target 0.28"),
-    Committed("dgx-h100-scale", "step scale --on dgx-h100 --ranks 8..4096"),
-    Committed("dgx-h100-overlap", "step overlap --on dgx-h100 --ranks 64"),
-    Committed("dgx-h100-narrow", "predict dgx-h100 --impl library,two-shot,narrow -b 4K -e 4G"),
-    Committed(
-        "dgx-a100-train",
+RUNS = {
+    "cpu-2-ranks": "sweep --op allreduce --on cpu",
+    "cpu-2-ranks-libraries": "sweep --op allreduce --on cpu --mpi {mpi}",
+    "cpu-2-ranks-explained": "explain --on cpu -b 8 -e 128M -f 256",
+    "cpu-4-ranks-yield": "sweep --on cpu --ranks 4 -e 128 -f 16 --impl mpi,ring-flags --spin yield",
+    "cpu-4-ranks-busy": "sweep --on cpu --ranks 4 -e 128 -f 16 --impl mpi,ring-flags --spin busy",
+    "cpu-4-ranks-scale": "step scale --on cpu --ranks 1,2,4 --mode both --budget 4",
+    "cpu-2-ranks-overlap": "step overlap --on cpu",
+    "cpu-2-ranks-narrow": "sweep --on cpu --impl mpi,auto,narrow -b 4K -e 64M",
+    "cpu-2-ranks-jitter": "step stragglers --on cpu",
+    "cpu-2-ranks-jitter-slow": "step stragglers --on cpu --slow-rank 1:1.5",
+    "cpu-2-ranks-styles-even": "step strategies --on cpu --target 0.28",
+    "cpu-2-ranks-styles": "step strategies --on cpu --slow-rank 1 --target 0.28",
+    "dgx-h100-scale": "step scale --on dgx-h100 --ranks 8..4096",
+    "dgx-h100-overlap": "step overlap --on dgx-h100 --ranks 64",
+    "dgx-h100-narrow": "predict dgx-h100 --impl library,two-shot,narrow -b 4K -e 4G",
+    "dgx-a100-train": (
         "train --model gpt3-175b --on dgx-a100 --gpus 1024 --batch 1536 --scale 8..8192 "
-        "--compare-interconnects dgx-h100,ethernet-100g-tcp,gb200-nvl72 --price 2.5 --deadline 30d",
+        "--compare-interconnects dgx-h100,ethernet-100g-tcp,gb200-nvl72 --price 2.5 --deadline 30d"
     ),
-    Committed("pcie4-4090-p2p-narrow", "predict pcie4-4090-p2p --impl library,two-shot,narrow -b 4K -e 4G"),
-)
-ON_ONE_GPU = (
-    Committed(
-        "nvidia-h100-1-gpu-4-ranks", "sweep --op allreduce --on gpu --ranks 4 --impl library,ladder -b 8 -e 256M -f 4"
-    ),
-    Committed(
-        "nvidia-h100-1-gpu-4-ranks-three",
+    "pcie4-4090-p2p-narrow": "predict pcie4-4090-p2p --impl library,two-shot,narrow -b 4K -e 4G",
+}
+"""The command that measures each run, by its folder; `{mpi}` stands for the libraries."""
+ON_ONE_GPU = {
+    "nvidia-h100-1-gpu-4-ranks": "sweep --op allreduce --on gpu --ranks 4 --impl library,ladder -b 8 -e 256M -f 4",
+    "nvidia-h100-1-gpu-4-ranks-three": (
         "sweep --op allreduce,broadcast,allgather --on gpu --ranks 4 "
-        "--impl nccl,ring-host,ring-pipelined,one-shot-ll,two-shot -b 1K -e 256M -f 16",
+        "--impl nccl,ring-host,ring-pipelined,one-shot-ll,two-shot -b 1K -e 256M -f 16"
     ),
-    Committed(
-        "nvidia-h100-1-gpu-4-ranks-explained",
-        "explain --impl ladder,narrow -b 64K -e 16M -f 256 --on gpu --ranks 4",
-    ),
-)
+    "nvidia-h100-1-gpu-4-ranks-explained": "explain --impl ladder,narrow -b 64K -e 16M -f 256 --on gpu --ranks 4",
+}
 
 
-def measure(run: Committed, libraries: str) -> None:
+def measure(folder: str, line: str, libraries: str) -> None:
     """Into a folder beside, so that a run that fails leaves the old one."""
     with tempfile.TemporaryDirectory(dir=RESULTS) as scratch:
-        place = Path(scratch, run.folder)
-        arguments = [word.format(mpi=libraries) for word in run.arguments.split()]
-        command = [sys.executable, "-P", "-m", "collbench", *arguments, "--out", run.folder]  # which the run file keeps
+        place = Path(scratch, folder)
+        arguments = [word.format(mpi=libraries) for word in line.split()]
+        command = [sys.executable, "-P", "-m", "collbench", *arguments, "--out", folder]  # which the run file keeps
         print(f"\n$ collbench {' '.join(arguments)}", flush=True)
         subprocess.run(command, check=True, cwd=scratch, env=dict(os.environ, PYTHONPATH=str(ROOT)))
-        old = RESULTS / run.folder
+        old = RESULTS / folder
         committed = {path.name for path in old.iterdir()} if old.is_dir() else {path.name for path in place.iterdir()}
         for path in place.iterdir():
             if path.name not in committed:  # of a long list of pictures those that a document shows
@@ -131,9 +116,8 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", help="default: all but those of a GPU")
     parser.add_argument("--mpi", default="mpich,openmpi", help="libraries, as for `collbench sweep --mpi`")
     options = parser.parse_args()
-    for run in RUNS + ON_ONE_GPU if options.folders else RUNS:
-        if run.folder in (options.folders or [run.folder]):
-            measure(run, options.mpi)
+    for folder in options.folders or RUNS:
+        measure(folder, (RUNS | ON_ONE_GPU)[folder], options.mpi)
     print(f"\ncollbench/platforms/cost.py: {constants()}")
     subprocess.run([sys.executable, "-m", "tools.lesson"], check=True, cwd=ROOT)
     print("README.md: its table is what the first sweep printed, its factors are in docs/lesson.md")

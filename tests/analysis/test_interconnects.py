@@ -82,11 +82,7 @@ def test_measurements_whose_intervals_overlap_are_not_told_apart() -> None:
     assert found.winning_ranges == ["a or b (not distinguishable) 8 B to 64 B", "b 512 B, by 5x"]
     assert found.lines[0].cells[1].ratio == "~0.91x"  # type: ignore[union-attr]
     found = table(measured({8: 1.0, 64: 4.0, 512: 40.0}), measured(FAST_LARGE))
-    assert found.winning_ranges == [
-        "a 8 B, by 4x",
-        "a or b (not distinguishable) 64 B",
-        "b 512 B, by 5x",
-    ]
+    assert found.winning_ranges == ["a 8 B, by 4x", "a or b (not distinguishable) 64 B", "b 512 B, by 5x"]
     for seconds in (1.0, 1.01):
         found = table(predicted({8: 1.0}), predicted({8: seconds}))
         assert found.lines[0].ranking.names == ("a", "b"), seconds

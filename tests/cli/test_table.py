@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cli.results_table import (
-    ESTIMATE,
-    SHARED,
-    extra_legends,
-    legend_lines,
-    row,
-    timed_table,
-)
+from collbench.cli.results_table import ESTIMATE, SHARED, extra_legends, legend_lines, row, timed_table
 from collbench.cli.sweeping import findings
 from collbench.commands.sweep.ab import paired_rows
 from collbench.results import Failed, Mismatch, Note, Prediction, Skipped

@@ -131,9 +131,7 @@ def swept(host: Host, launcher: str, folder: Path, hosts: str, *words: str) -> t
     return read(folder / launcher), done.stderr
 
 
-def test_a_sweep_on_two_hosts_says_so_and_measures_their_cable_and_skips_what_needs_one_memory(
-    tmp_path: Path,
-) -> None:
+def test_a_sweep_on_two_hosts_says_so_and_measures_their_cable_and_skips_what_needs_one_memory(tmp_path: Path) -> None:
     """Of a broadcast n bytes take the cable one way, and the fastest sample counts, as other programs delay ranks.
 
     Hosts with different numbers of ranks measure too, where those of a single host share its core.

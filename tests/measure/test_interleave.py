@@ -13,16 +13,7 @@ from collbench.cases import Case, Sampling, Sweep
 from collbench.commands.step.work import COMPUTE, SEQUENTIAL, Step
 from collbench.errors import PlatformError, UsageError
 from collbench.measure import interleave
-from collbench.measure.interleave import (
-    LEAST,
-    ROUNDS,
-    Arm,
-    Interleaving,
-    MultiLibrary,
-    library_suffixes,
-    order,
-    shares,
-)
+from collbench.measure.interleave import LEAST, ROUNDS, Arm, Interleaving, MultiLibrary, library_suffixes, order, shares
 from collbench.measure.protocol import WorkerHello
 from collbench.platforms.cpu.mpi_libraries import KINDS, Library
 from collbench.platforms.gpu.nccl.libraries import NcclLibrary

@@ -37,9 +37,7 @@ SWEEPS: Mapping[str, tuple[Sweep, ...]] = {
     "one-shot": (
         Sweep(_VLLM_6, 6, _us(_MANY[:6], 13, 21, 30, 38, 53, 70)),
         Sweep(
-            "github.com/vllm-project/vllm pull request 8558 (8 x H100)",
-            8,
-            _us((1024, 16384, 32768), 5.75, 6.25, 6.7),
+            "github.com/vllm-project/vllm pull request 8558 (8 x H100)", 8, _us((1024, 16384, 32768), 5.75, 6.25, 6.7)
         ),
     ),
     "one-shot-ll": (

@@ -48,12 +48,7 @@ def of_commands() -> dict[str, list[Result]]:
     return found
 
 
-MADE_UP = {
-    "curves": swept(),
-    "wires": narrow(),
-    "timeline": explained(),
-    **of_commands(),
-}
+MADE_UP = {"curves": swept(), "wires": narrow(), "timeline": explained(), **of_commands()}
 """By the name of the kind; a kind without any is missed by tests/plots/test_kinds.py."""
 
 

@@ -120,22 +120,8 @@ def test_the_last_column_wraps_at_words_below_itself_or_below_the_row(monkeypatc
     """The latter where there is hardly any room."""
     table = Table((NAME, replace(LENGTH, importance=ALWAYS), REMARK))
     for width, lines_of_it in (
-        (
-            36,
-            [
-                "Ems           41.5 m  was here",
-                "                      before all",
-                "                      others",
-            ],
-        ),
-        (
-            27,
-            [
-                "Ems           41.5 m",
-                "           was here before",
-                "           all others",
-            ],
-        ),
+        (36, ["Ems           41.5 m  was here", "                      before all", "                      others"]),
+        (27, ["Ems           41.5 m", "           was here before", "           all others"]),
     ):
         monkeypatch.setenv("COLUMNS", str(width))
         assert table.row(FLEET[0]).split("\n") == lines_of_it

@@ -46,11 +46,7 @@ def test_sockets_cores_threads_caches_and_memory_are_counted(tree):
     (link,) = topology.links
     assert (link.kind, link.p2p) == (LinkKind.SHARED_MEMORY, "yes")
     host = topology.host
-    assert host.caches == (
-        Cache("L1d", 48 * 1024, 4, 2),
-        Cache("L1i", 32 * 1024, 4, 2),
-        Cache("L3", 105 * 2**20, 2, 4),
-    )
+    assert host.caches == (Cache("L1d", 48 * 1024, 4, 2), Cache("L1i", 32 * 1024, 4, 2), Cache("L3", 105 * 2**20, 2, 4))
     assert host.numa == (NumaNode(0, (0, 1, 4, 5), 512 * 1024), NumaNode(1, (2, 3, 6, 7), 512 * 1024))
     assert host.memory == 1024 * 1024
     some = discover_cpu.discover(root=tree(dual_socket()), usable=[0, 2, 5])

@@ -1,6 +1,6 @@
 """Every trial, by the modules that define them."""
 
-from collections.abc import Iterator
+from itertools import chain
 
 from tools.faults import compilers, hostile, kills, launched, signals, storage, streams, surroundings
 from tools.faults.trial import Trial
@@ -10,9 +10,4 @@ SOURCES = (compilers, launched, signals, kills, storage, streams, surroundings, 
 
 def every() -> list[Trial]:
     """In the order of the sources."""
-    return list(_all())
-
-
-def _all() -> Iterator[Trial]:
-    for source in SOURCES:
-        yield from source.trials()
+    return list(chain.from_iterable(source.trials() for source in SOURCES))

@@ -65,9 +65,9 @@ class Den:
         return self.private and not subprocess.run(self.inside(mount, folder.parent), check=False).returncode
 
     def left(self) -> list[str]:
-        """Names in shared memory that nobody maps, looked at until they are gone or it is clear that they stay."""
+        """Names in shared memory, looked at until they are gone or it is clear that they stay."""
         for _ in range(20):
-            names = {path.name for path in self.path(SHARED).iterdir()} - _mapped()
+            names = {path.name for path in self.path(SHARED).iterdir()}
             if not names or not self.private:
                 break
             time.sleep(0.05)
@@ -77,7 +77,3 @@ class Den:
         """Remove them, for the next trial."""
         for name in self.left():
             self.path(f"{SHARED}/{name}").unlink(missing_ok=True)
-
-
-def _mapped() -> set[str]:
-    return set()

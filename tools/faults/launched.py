@@ -59,12 +59,9 @@ def processes(scene: Scene) -> list[int]:
     """Ranks: what mpiexec started, which has its variables."""
     found = {}
     for pid, line in scene.members().items():
-        words = (
-            (Path("/proc") / str(pid) / "environ").read_bytes().split(b"\0")
-            if "collbench" in line and "mpiexec" not in line
-            else []
-        )
-        found |= {int(word.split(b"=")[1]): pid for word in words if word.startswith(b"PMI_RANK=")}
+        if "collbench" in line and "mpiexec" not in line:
+            words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            found |= {int(word.split(b"=")[1]): pid for word in words if word.startswith(b"PMI_RANK=")}
     return [found[rank] for rank in sorted(found)]
 
 
@@ -102,29 +99,17 @@ def trials() -> Iterator[Trial]:
     yield Trial("an mpiexec into a folder with a run", quick, (USAGE,), prepare=taken, launcher=TWO, check=untouched)
     yield Trial("an mpiexec with a wrong word", (*quick, "--op", "nothing"), (USAGE,), launcher=TWO, check=told)
     yield Trial("an mpiexec of a sweep", quick, (GOOD,), launcher=TWO)
-    yield Trial(
-        "an mpiexec of a verify",
-        ("verify", "--on", "cpu", "--impl", "mpi", "--op", "broadcast", "-d", "float"),
-        (GOOD,),
-        launcher=TWO,
-    )
-    yield Trial(
-        "an mpiexec of predictions", ("sweep", "--on", "aws-p5", "--no-plot", "--out", "out"), (GOOD,), launcher=TWO
-    )
+    verify = ("verify", "--on", "cpu", "--impl", "mpi", "--op", "broadcast", "-d", "float")
+    yield Trial("an mpiexec of a verify", verify, (GOOD,), launcher=TWO)
+    predictions = ("sweep", "--on", "aws-p5", "--no-plot", "--out", "out")
+    yield Trial("an mpiexec of predictions", predictions, (GOOD,), launcher=TWO)
     long = (*LONG, "-T", "6")
     fault = strike(signal.SIGSTOP, 1)
     yield Trial("STOP to rank 1 of an mpiexec", long, (BAD,), fault, launcher=TWO, check=kept, speaks=True)
     for rank in (0, 1):
-        yield Trial(
-            f"KILL to rank {rank} of an mpiexec",
-            long,
-            (128 + signal.SIGKILL, signal.SIGKILL, BAD),
-            strike(signal.SIGKILL, rank),
-            launcher=TWO,
-            check=kept,
-            speaks=True,
-            killed=True,
-        )
+        fault, status = strike(signal.SIGKILL, rank), (128 + signal.SIGKILL, signal.SIGKILL, BAD)
+        name = f"KILL to rank {rank} of an mpiexec"
+        yield Trial(name, long, status, fault, launcher=TWO, check=kept, speaks=True, killed=True)
     for name, number in {"INT": signal.SIGINT, "TERM": signal.SIGTERM, "KILL": signal.SIGKILL}.items():
 
         def end(scene: Scene, number: int = number) -> None:

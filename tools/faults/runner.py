@@ -15,7 +15,7 @@ from zlib import crc32
 
 from tests.conftest import of_a_user
 from tools.faults.den import Den
-from tools.faults.trial import COLLBENCH, Scene, Trial, carried_out
+from tools.faults.trial import COLLBENCH, SHORT, Scene, Trial, carried_out
 from tools.faults.verdict import complaints
 
 JOBS = len(os.sched_getaffinity(0)) + 2  # some of them mostly wait
@@ -61,24 +61,10 @@ class Ground:
 
     def warm(self) -> None:
         """Compile what trials need, once, lest a slow machine's compiler be what they wait for."""
-        words = (
-            "sweep",
-            "--on",
-            "cpu",
-            "-n",
-            "1",
-            "--no-plot",
-            "--op",
-            "allreduce,broadcast",
-            "-e",
-            "8",
-            "--out",
-            "out",
-        )
+        command = [*COLLBENCH, *SHORT, "--op", "allreduce,broadcast"]
         place = self.folder / "warm"
         place.mkdir()
         surroundings = of_a_user() | {"COLLBENCH_CACHE": str(self.cache), "TMPDIR": str(place)}
-        command = [*COLLBENCH, *words, "--impl", "mpi,two-shot"]
         done = subprocess.run(command, cwd=place, env=surroundings, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 

@@ -120,23 +120,13 @@ def sweeps() -> Iterator[Trial]:
     for moment, (when, words, variables) in MOMENTS.items():
         early = moment in EARLY
         prepare = slow_compiler if "CXX" in variables else nothing
-        for name, (number, status) in SIGNALS.items():
+        check = whole_or_before if early else whole
+        ways = (("INT", 1), ("INT", 2), ("TERM", 1), ("HUP", 1)) if when is sampling else (("INT", 1),)
+        for name, times in ways:
+            number, status = SIGNALS[name]
             allowed = (status, BAD) if early else (status, GOOD) if when is plotting else (status,)
-            if name != "INT" and when is not sampling:
-                continue
-            for times, often in enumerate(("", "twice "), 1):
-                if times > 1 and not (name == "INT" and when is sampling):
-                    continue
-                yield Trial(
-                    f"{name} {often}{moment}",
-                    words,
-                    allowed,
-                    strike(when, number, times, early),
-                    prepare,
-                    variables,
-                    check=whole_or_before if early else whole,
-                    early=early,
-                )
+            title, fault = f"{name} {'twice ' * (times - 1)}{moment}", strike(when, number, times, early)
+            yield Trial(title, words, allowed, fault, prepare, variables, check=check, early=early)
 
 
 def measuring(count: int, seconds: float) -> Callable[[Scene], None]:

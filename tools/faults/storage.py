@@ -14,23 +14,15 @@ def removed(scene: Scene) -> None:
     shutil.rmtree(scene.run.parent)
 
 
-def renamed(scene: Scene) -> None:
-    scene.run.parent.rename(scene.folder / "elsewhere")
-
-
-def unlinked(scene: Scene) -> None:
-    scene.run.unlink()
-
-
 def into_a_file(scene: Scene) -> None:
     removed(scene)
     scene.run.parent.write_text("")
 
 
-TAKEN: dict[str, Callable[[Scene], None]] = {
+TAKEN: dict[str, Callable[[Scene], object]] = {
     "the folder is removed": removed,
-    "the folder is renamed": renamed,
-    "the run file is removed": unlinked,
+    "the folder is renamed": lambda scene: scene.run.parent.rename(scene.folder / "elsewhere"),
+    "the run file is removed": lambda scene: scene.run.unlink(),
     "the folder is a file": into_a_file,
 }
 
@@ -45,9 +37,7 @@ def rescued(scene: Scene, done: Done) -> str:
     words = done.errors.partition("all that was measured is in ")[2].split()
     if not words:
         return f"no place is named: {done.errors[-300:]!r}"
-    results = read(
-        scene.den.path(scene.folder / words[0]) if not words[0].startswith("/") else scene.den.path(words[0])
-    ).results
+    results = read(scene.den.path(scene.folder / words[0])).results  # also of a place from the root
     return "" if len(results) >= 2 else f"only {len(results)} results were kept"
 
 
@@ -82,17 +72,12 @@ def full_of(where: str, words: tuple[str, ...]) -> tuple[str, ...]:
 def trials() -> Iterator[Trial]:
     for name, take in TAKEN.items():
 
-        def fault(scene: Scene, take: Callable[[Scene], None] = take) -> None:
+        def fault(scene: Scene, take: Callable[[Scene], object] = take) -> None:
             sampling(scene)
             take(scene)
 
         yield Trial(f"{name} while measuring", LONG, (BAD,), fault, check=rescued)
-    yield Trial(
-        "the folder is removed while plotting",
-        PLOTTED,
-        (BAD, GOOD),
-        removed_late,
-    )
+    yield Trial("the folder is removed while plotting", PLOTTED, (BAD, GOOD), removed_late)
     words = full_of("full/out", LONG)
     yield Trial("a disk of 8 KiB", words, (BAD,), prepare=disk(8 << 10), check=rescued)
     # The run file has room; the pictures, of some 16 and 24 KiB, have not.

@@ -4,11 +4,7 @@ from collections.abc import Iterator
 
 from tools.faults.trial import BAD, GOOD, SHORT, USAGE, Done, Scene, Trial
 
-COMMANDS = {
-    "list": ("list",),
-    "usage": ("frobnicate",),
-    "sweep": SHORT,
-}
+COMMANDS = {"list": ("list",), "usage": ("frobnicate",), "sweep": SHORT}
 CHANGES = {  # by name: the shell's words, and whether standard output is lost
     "stdout closed": ('exec "$@" >&-', True),
     "stdout full": ('exec "$@" >/dev/full', True),

@@ -6,14 +6,10 @@ from tools.faults.trial import GOOD, SHORT, USAGE, Done, Scene, Trial
 
 DEEP = "/".join(["d" * 60] * 4)
 SLURM = {
-    "SLURM_JOB_ID": "7",
-    "SLURM_JOBID": "7",
-    "SLURM_NODELIST": "elsewhere[1-2]",
-    "SLURM_JOB_NODELIST": "elsewhere[1-2]",
-    "SLURM_NNODES": "2",
-    "SLURM_JOB_NUM_NODES": "2",
+    **dict.fromkeys(("SLURM_JOB_ID", "SLURM_JOBID"), "7"),
+    **dict.fromkeys(("SLURM_NODELIST", "SLURM_JOB_NODELIST"), "elsewhere[1-2]"),
+    **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS"), "2"),
     "SLURM_TASKS_PER_NODE": "1(x2)",
-    "SLURM_NTASKS": "2",
     "SLURM_CONF": "@/nothing",
 }
 BATCH = {
@@ -69,9 +65,8 @@ def trials() -> Iterator[Trial]:
     for variable in ("HOME", "TMPDIR"):
         yield Trial(f"no {variable}", SHORT, (GOOD,), variables={variable: None, "LOGNAME": None})
     yield Trial("an empty PATH", SHORT, (GOOD, USAGE), variables={"PATH": ""})
-    yield Trial(
-        "a working folder that is gone", SHORT, (GOOD, USAGE), shell='mkdir gone; cd gone; rmdir ../gone; exec "$@"'
-    )
+    gone = 'mkdir gone; cd gone; rmdir ../gone; exec "$@"'
+    yield Trial("a working folder that is gone", SHORT, (GOOD, USAGE), shell=gone)
     for limit in ("-n 24", "-v 3000000", "-u 0"):
         yield Trial(f"ulimit {limit}", SHORT, (GOOD, 1, USAGE), shell=f'ulimit {limit}; exec "$@"', speaks=True)
     yield Trial("SIGINT ignored", SHORT, (GOOD,), shell="trap '' INT; exec \"$@\"")

@@ -15,26 +15,12 @@ from tests.conftest import ROOT, of_a_user
 from tools.faults.den import Den
 
 COLLBENCH = (sys.executable, "-m", "collbench")
-SHORT = (
-    "sweep",
-    "--on",
-    "cpu",
-    "-n",
-    "3",
-    "--no-plot",
-    "--out",
-    "out",
-    "-b",
-    "64",
-    "-e",
-    "64",
-    "--impl",
-    "mpi,two-shot",
-)
+SWEEP = ("sweep", "--on", "cpu", "-n", "3", "--no-plot", "--out", "out", "--impl", "mpi,two-shot")
+SHORT = (*SWEEP, "-b", "64", "-e", "64")
 """A sweep that ends by itself at once."""
-LONG = (*SHORT[:-6], "-b", "8", "-e", "4K", "-i", "8", "--impl", "mpi,two-shot", "-T", "5")
+LONG = (*SWEEP, "-b", "8", "-e", "4K", "-i", "8", "-T", "5")
 """One of 512 sizes, so that a fault comes before its end."""
-GOOD, BAD, USAGE, INTERRUPTED, TERMINATED, HUNG_UP = 0, 1, 2, 130, 143, 129
+GOOD, BAD, USAGE = 0, 1, 2
 MARK = "COLLBENCH_TRIAL"
 PATIENCE = 40.0  # seconds for whatever a trial waits for
 
@@ -83,14 +69,8 @@ class Scene:
 
     def ranks(self) -> list[int]:
         """Those that measure, as they were started."""
-        words = self.members()
-        return sorted(
-            pid for pid, line in words.items() if "measure.worker" in line and "mpiexec" not in line.split()[0]
-        )
-
-    def named(self, word: str) -> list[int]:
-        """Those whose program has this in its name."""
-        return sorted(pid for pid, line in self.members().items() if word in line.split(" ")[0].rpartition("/")[2])
+        every = self.members().items()
+        return sorted(pid for pid, line in every if "measure.worker" in line and "mpiexec" not in line.split()[0])
 
     def until(self, what: Callable[[], object]) -> None:
         """Wait for that; Missed if it never comes, or the command ends before."""
@@ -204,4 +184,4 @@ def _ended(process: "subprocess.Popen[bytes]", seconds: float) -> int:
     return 128 - status if status < 0 else status
 
 
-SIGNALS = {"INT": (signal.SIGINT, INTERRUPTED), "TERM": (signal.SIGTERM, TERMINATED), "HUP": (signal.SIGHUP, HUNG_UP)}
+SIGNALS = {"INT": (signal.SIGINT, 130), "TERM": (signal.SIGTERM, 143), "HUP": (signal.SIGHUP, 129)}

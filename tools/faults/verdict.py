@@ -37,11 +37,9 @@ def _said(trial: Trial, done: Done) -> Iterator[str]:
     if done.missed:
         yield f"the fault was not made, since its moment never came: {_tail(done)}"
     if done.status not in trial.allowed:
-        yield (
-            f"status {done.status}, not {' or '.join(map(str, trial.allowed))}: {_tail(done)}"
-            if done.status >= 0
-            else (f"did not end within {trial.limit:g} s")
-        )
+        allowed = " or ".join(map(str, trial.allowed))
+        ended = f"status {done.status}, not {allowed}: {_tail(done)}"
+        yield ended if done.status >= 0 else f"did not end within {trial.limit:g} s"
     said = "" if trial.early else done.output + done.errors
     if (found := _RAW.search(said)) and not trial.speaks:
         yield f"printed {found[0]!r}: {_tail(done)}"

@@ -4,14 +4,12 @@ A reason that no record allows, or none whose condition holds here, is a defect.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
 from collbench.platforms.gpu import nccl
-from collbench.platforms.gpu import nccl as gpu_nccl
 from collbench.platforms.gpu import platform as gpu
-from collbench.results import Result, Skipped
 
 SHARING_NCCL = 23000  # NCCL's own number of 2.30.0, the first with ranks that share a GPU
 
@@ -69,20 +67,10 @@ ALLOWED = (
 def unjust(implementation: str, reason: str, here: Here) -> str:
     """What is wrong with a refusal; empty where a record allows it here."""
     for refusal in ALLOWED:
-        if (
-            fnmatch(implementation, refusal.implementation or "*")
-            and re.search(refusal.reason, reason)
-            and refusal.just(here)
-        ):
+        named = fnmatch(implementation, refusal.implementation or "*")
+        if named and re.search(refusal.reason, reason) and refusal.just(here):
             return ""
     return f"{implementation} must work here and refuses: {reason}"
-
-
-def unjust_of(results: Iterable[Result], here: Here) -> list[str]:
-    """The same of a run's rows, each once."""
-    skipped = [result for result in results if isinstance(result, Skipped)]
-    said = (unjust(row.implementation, row.reason, here) for row in skipped)
-    return list(dict.fromkeys(filter(None, said)))
 
 
 def here_of(platform: gpu.GpuPlatform) -> Here:
@@ -102,11 +90,3 @@ def nccl_version(nccl: object) -> int:
     """NCCL's own number for its version; 0 where CuPy found none."""
     available, version = getattr(nccl, "available", False), getattr(nccl, "get_version", int)
     return int(version()) if available else 0
-
-
-def nccl_number(words: str) -> int:
-    """`2.30.7` as NCCL counts it: 23007; 0 where a run names no NCCL."""
-    parts = [int(word) for word in words.split(".")] if words else [0, 0, 0]
-    number = parts[0] * 10000 + parts[1] * 100 + parts[2]
-    assert not words or gpu_nccl.in_words(number) == words, f"NCCL's version reads {words!r}"
-    return number

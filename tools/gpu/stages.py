@@ -27,19 +27,22 @@ def _sweep(name: str, shows: str, *words: str, gpus: int = 1) -> Stage:
     return Stage(name, shows, ("collbench", "sweep", "--on", "gpu", *words, "--out", "{folder}/run"), 150, gpus)
 
 
+def _right(name: str, shows: str, *command: str, limit: int = 240, gpus: int = 1, package: str = "") -> Stage:
+    return Stage(name, shows, command, limit, gpus, package, tests=True)
+
+
 def _rungs(ranks: int, how: str) -> Stage:
-    command = ("run", "--impl", "ladder", "--ranks", str(ranks), "--how", how)
-    return Stage(f"rungs-{ranks}-{how}", f"every rung is exact with {ranks} ranks, by {how}", command, tests=True)
+    words = ("run", "--impl", "ladder", "--ranks", str(ranks), "--how", how)
+    return _right(f"rungs-{ranks}-{how}", f"every rung is exact with {ranks} ranks, by {how}", *words)
 
 
 def _nccl(ranks: int) -> Stage:
-    command = ("run", "--impl", "nccl", "--ranks", str(ranks))
-    return Stage(f"nccl-{ranks}", f"NCCL is right with {ranks} ranks on one GPU (needs 2.30)", command, 120, tests=True)
+    words = ("run", "--impl", "nccl", "--ranks", str(ranks))
+    return _right(f"nccl-{ranks}", f"NCCL is right with {ranks} ranks on one GPU (needs 2.30)", *words, limit=120)
 
 
 def _tool(tool: str) -> Stage:
-    shows = f"every rung under compute-sanitizer's {tool}"
-    return Stage(tool, shows, ("sanitize", "--tool", tool), tests=True)
+    return _right(tool, f"every rung under compute-sanitizer's {tool}", "sanitize", "--tool", tool)
 
 
 def _step(command: str, shows: str, *words: str) -> Stage:
@@ -49,22 +52,18 @@ def _step(command: str, shows: str, *words: str) -> Stage:
 
 def _processes(ranks: int) -> Stage:
     start = ("collbench", "launch", "--go", "--launcher", "mpirun", "--ranks-per-node", str(ranks), "--")
-    shows = f"{ranks} processes on one GPU, started by MPI, are right"
-    return Stage(
-        f"mpi-{ranks}",
-        shows,
-        (*start, "sweep", "--on", "gpu", *_FEW, "--out", "{folder}/run"),
-        package="mpi4py",
-        tests=True,
-    )
+    words = (*start, "sweep", "--on", "gpu", *_FEW, "--out", "{folder}/run")
+    return _right(f"mpi-{ranks}", f"{ranks} processes on one GPU, started by MPI, are right", *words, package="mpi4py")
 
 
 _FEW = ("--op", "allreduce,allgather", "--impl", "all", "-b", "240", "-e", "16K", "-f", "60", "-n", "2", "--no-plot")
 _ALL = ("--op", "allreduce,broadcast,allgather", "--impl", "all", *SIZES)
 _PAIRS = ("--op", "pingpong,bandwidth,bidirectional,multipair", "--impl", "nccl", *SIZES)
 _CHECK = ("collbench", "check", "--budget", "40s")
-_VERIFY = ("--ranks", "4", "-d", "all", "--redop", "all", "--op", "allreduce", "--impl", "all,narrow")
-_EXPLAIN = ("--ranks", "4", "--impl", "ladder", "-b", "64K", "-e", "16M", "-f", "256", "--out", "{folder}/run")
+_EVERY = ("-d", "all", "--redop", "all", "--op", "allreduce", "--impl", "all,narrow")
+_VERIFY = ("collbench", "verify", "--on", "gpu", "--ranks", "4", *_EVERY)
+_RUNGS = ("--impl", "ladder", "-b", "64K", "-e", "16M", "-f", "256")
+_EXPLAIN = ("collbench", "explain", "--on", "gpu", "--ranks", "4", *_RUNGS, "--out", "{folder}/run")
 _OVERLAP = ("--impl", "auto,two-shot,ring-events,ring-host,nccl", "--buckets", "4M,16M,64M")
 _SCALE = ("--ranks", "1..4", *STEP[2:])
 
@@ -72,16 +71,9 @@ STAGES = (
     _sweep("newcomer", "a user's first sweep, with all defaults", "--op", "allreduce"),  # 47 s for 138 rows
     *(_sweep(f"sweep-{ranks}", f"times with {ranks} ranks", "--ranks", str(ranks), *_ALL) for ranks in (4, 2, 8)),
     Stage("kernels", "every kernel compiles for this GPU; fills the cache", ("compile_all",), 120, tests=True),  # 54 s
-    Stage(
-        "verify",
-        "`collbench verify` of all types and reductions has nothing to complain of",
-        ("collbench", "verify", "--on", "gpu", *_VERIFY),
-        tests=True,
-    ),
+    _right("verify", "`collbench verify` of all types and reductions has nothing to complain of", *_VERIFY),
     Stage("targets", "the speed targets, as shares of their bounds", ("bench",), 90),
-    Stage(
-        "explain", "where the time of every rung goes", ("collbench", "explain", "--on", "gpu", *_EXPLAIN), 75
-    ),  # 14 s
+    Stage("explain", "where the time of every rung goes", _EXPLAIN, 75),  # 14 s
     _step("overlap", "what streams hide of a step's communication", *STEP, *_OVERLAP),
     _step("scale", "how a step scales", *_SCALE, "--impl", "auto,nccl"),
     _step("stragglers", "which rank is late", "--ranks", "4", "--impl", "auto,two-shot,nccl"),
@@ -89,22 +81,11 @@ STAGES = (
     Stage("check-again", "`collbench check`, compared with that", _CHECK, 110),
     Stage("topology", "`collbench topo`: what joins the GPUs", ("collbench", "topo", "--on", "gpu"), 60),
     *(_rungs(ranks, how) for ranks in (4, 2, 8) for how in ("launches", "graphs")),
-    Stage(
-        "rungs-every-gpu",
-        "every rung is exact with a rank on every GPU",
-        ("run", "--impl", "ladder"),
-        gpus=2,
-        tests=True,
-    ),
+    _right("rungs-every-gpu", "every rung is exact with a rank on every GPU", "run", "--impl", "ladder", gpus=2),
     *(_nccl(ranks) for ranks in (2, 4, 8)),
     _sweep("sweep-every-gpu", "times with a rank on every GPU", *_ALL, gpus=2),
     *map(_tool, TOOLS),
     *map(_processes, (2, 4)),
-    Stage(
-        "rungs-narrow",
-        "rungs with narrow wires keep their bounds",
-        ("run", "--impl", "narrow", "--ranks", "4"),
-        tests=True,
-    ),
+    _right("rungs-narrow", "rungs with narrow wires keep their bounds", "run", "--impl", "narrow", "--ranks", "4"),
     _sweep("sweep-pairs", "messages between pairs of ranks (needs NCCL 2.30)", "--ranks", "2", *_PAIRS),
 )

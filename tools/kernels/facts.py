@@ -48,9 +48,7 @@ PRIMITIVES = {
         f"LD.E.128.STRONG.SYS LD.E.128.STRONG.SYS {_GIVE_UP} STG.E.64",
     ),
     "count_blocks": Primitive(
-        "unsigned* a, unsigned* x",
-        "*x = count_in(a)",
-        "MEMBAR.ALL.GPU ATOM.E.ADD.STRONG.GPU CCTL.IVALL STG.E",
+        "unsigned* a, unsigned* x", "*x = count_in(a)", "MEMBAR.ALL.GPU ATOM.E.ADD.STRONG.GPU CCTL.IVALL STG.E"
     ),
     "packs": Primitive(
         "Pack* to, Pack* from",

@@ -182,19 +182,13 @@ FRAGMENTS: list[Fragment] = [
         "packet",
         "data is read that did not come with its epoch",
         "e == 1 and f == 1 and (a != 7 or b != 8)",
-        (
-            "0.0: st.relaxed.sys.v2.b64 [packet], {7, 1, 8, 1}",
-            "1.0: ld.relaxed.sys.v2.b64 {a, e, b, f}, [packet]",
-        ),
+        ("0.0: st.relaxed.sys.v2.b64 [packet], {7, 1, 8, 1}", "1.0: ld.relaxed.sys.v2.b64 {a, e, b, f}, [packet]"),
     ),
     Fragment(
         "packet of one word",
         "data is read that did not come with its epoch",
         "a != 7",
-        (
-            "0.0: st.relaxed.sys.b64 [packet], {7, 1}",
-            "1.0: ld.relaxed.sys.b64 {a, e}, [packet] == 1",
-        ),
+        ("0.0: st.relaxed.sys.b64 [packet], {7, 1}", "1.0: ld.relaxed.sys.b64 {a, e}, [packet] == 1"),
     ),
     Fragment(
         "two packets",

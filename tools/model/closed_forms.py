@@ -92,12 +92,7 @@ def parameter_server(workers: int, servers: int, nbytes: Bytes, alpha: float, be
 
 
 def hierarchical(
-    gpus: int,
-    nodes: int,
-    nbytes: Bytes,
-    inside: tuple[float, float],
-    between: tuple[float, float],
-    gamma: float = 0.0,
+    gpus: int, nodes: int, nbytes: Bytes, inside: tuple[float, float], between: tuple[float, float], gamma: float = 0.0
 ) -> Bytes:
     """Two dimensions: reduce-scatter in the node, a ring for each GPU's shard across nodes, all-gather in the node.
 

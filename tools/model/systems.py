@@ -35,6 +35,9 @@ def _over(system: System, nodes: int, per_node: int, rate: float, transport: str
 V100_SWITCH = _nvswitch("sm70", 120, 16, launch="single-process", nccl="2.21")
 A100 = _nvswitch("sm80", 240, cpu="amd", nccl="2.21")
 H100 = _nvswitch("sm90", 370.8)
+H100_PAIR = System("H100 NVL", "sm90", 2, "nvlink-pairs", 247.2 * G, cpu="amd")
+A3_HIGH = replace(H100, algorithm="ring", protocol="simple")  # as Google's guide sets them
+P5 = replace(H100, cpu="amd")
 H800 = replace(_nvswitch("sm90", 164.8, launch="single-process"), nccl="2.21")
 B200 = _nvswitch("sm100", 721.8)
 POLARIS = System("polaris", "sm80", 4, "mesh", 240 * G, cpu="amd", nccl="2.18")
@@ -45,20 +48,20 @@ SOPHIA = _over(A100, 2, 8, 25, "ib")
 RTX4090 = _pcie("sm89", 8, 24, False, cpu="amd", launch="single-process")
 RTX2080TI = _pcie("sm75", 2, 12, False, launch="single-process", nccl="2.21")
 RTXPRO = _pcie("sm120", 8, 48, True, cpu="amd")
+G7E = replace(RTXPRO, gpus=1, cpu="intel", protocol="simple")
 L40S = _pcie("sm89", 2, 24, True)
 PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7))
 RTX_SERVER = _pcie("sm120", 8, 48, True, cpu="intel", per_socket=4, switches=PAIRS, socket_rate=24 * G)
 """As the preset pcie5-rtx-pro-6000-server."""
 
+SOCKETS = ("a100sxm40_32gpu_8n_allgather_polaris_s1", "a100sxm40_32gpu_8n_allreduce_polaris_s1", "v100sxm3_2gpu_2n")
+"""Those that are called less than healthy because NCCL took sockets there; they are as TCP is."""
 SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, system
     "a100sxm40_16gpu_2n_allreduce_oci": ("oci-a100", _over(A100, 2, 16, 12.5, "roce")),
     "a100sxm40_16gpu_2n_allreduce_p4d": ("p4d", _over(replace(A100, cpu="intel"), 2, 4, 12.5, "efa")),
     "a100sxm80_16gpu_2n_allreduce_p4de": ("p4de", _over(replace(A100, cpu="intel"), 2, 4, 12.5, "efa")),
-    "a100sxm40_16gpu_2n_allgather_sophia": ("sophia", SOPHIA),
-    "a100sxm40_16gpu_2n_allreduce_sophia": ("sophia", SOPHIA),
-    "a100sxm40_16gpu_2n_alltoall_sophia": ("sophia", SOPHIA),
-    "a100sxm40_32gpu_8n_allgather_polaris_s1": ("polaris-tcp", _over(POLARIS, 8, 2, 25, "tcp")),
-    "a100sxm40_32gpu_8n_allreduce_polaris_s1": ("polaris-tcp", _over(POLARIS, 8, 2, 25, "tcp")),
+    **{f"a100sxm40_16gpu_2n_{op}_sophia": ("sophia", SOPHIA) for op in ("allgather", "allreduce", "alltoall")},
+    **dict.fromkeys(SOCKETS[:2], ("polaris-tcp", _over(POLARIS, 8, 2, 25, "tcp"))),
     "a100sxm40_32gpu_8n": ("polaris", _over(POLARIS, 8, 2, 25, "slingshot")),
     "a100sxm40_8gpu_2n": ("polaris", _over(POLARIS, 2, 2, 25, "slingshot")),
     "a100sxm40_8gpu_1n": ("superbench", replace(A100, launch="single-process")),
@@ -81,37 +84,20 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "gb200_1440gpu": ("coreweave-gb200", _over(NVL72, 20, 72, 50, "ib")),
     "gb200_8gpu_2n": ("oci-gb200", replace(NVL72, gpus=8)),
     "gh200_4gpu": ("alps", ALPS),
-    "gh200_8gpu": ("alps", _over(ALPS, 2, 4, 25, "slingshot")),
-    "gh200_16gpu": ("alps", _over(ALPS, 4, 4, 25, "slingshot")),
-    "gh200_32gpu": ("alps", _over(ALPS, 8, 4, 25, "slingshot")),
-    "gh200_64gpu": ("alps", _over(ALPS, 16, 4, 25, "slingshot")),
-    "gh200_128gpu": ("alps", _over(ALPS, 32, 4, 25, "slingshot")),
-    "gh200_256gpu": ("alps", _over(ALPS, 64, 4, 25, "slingshot")),
-    "gh200_512gpu": ("alps", _over(ALPS, 128, 4, 25, "slingshot")),
-    "gh200_1024gpu": ("alps", _over(ALPS, 256, 4, 25, "slingshot")),
-    "gh200_2048gpu": ("alps", _over(ALPS, 512, 4, 25, "slingshot")),
-    "h100nvl_4gpu_2n": (
-        "h100nvl",
-        _over(System("H100 NVL", "sm90", 2, "nvlink-pairs", 247.2 * G, cpu="amd"), 2, 1, 25, "slingshot"),
-    ),
-    "h100sxm_16gpu_2n_allgather_a3high": (
-        "a3high",
-        _over(replace(H100, algorithm="ring", protocol="simple"), 2, 4, 25, "tcpx"),  # as Google's guide sets them
-    ),
+    **{f"gh200_{4 * n}gpu": ("alps", _over(ALPS, n, 4, 25, "slingshot")) for n in (2, 4, 8, 16, 32, 64, 128, 256, 512)},
+    "h100nvl_4gpu_2n": ("h100nvl", _over(H100_PAIR, 2, 1, 25, "slingshot")),
+    "h100sxm_16gpu_2n_allgather_a3high": ("a3high", _over(A3_HIGH, 2, 4, 25, "tcpx")),
     "h100sxm_16gpu_2n_allgather_a3mega": ("a3mega-gcp", _over(H100, 2, 8, 25, "tcpx")),
     "h100sxm_16gpu_2n_allreduce_a3mega": ("a3mega-ztan", _over(H100, 2, 8, 25, "tcpx")),
     "h100sxm_16gpu_2n_allreduce_nccltests309": ("xe9680", _over(replace(H100, nccl="2.26"), 2, 8, 50, "ib")),
     "h100sxm_16gpu_2n_allreduce_oci": ("oci-h100", _over(replace(H100, nccl="2.23"), 2, 16, 25, "roce")),
-    "h100sxm_16gpu_2n_allreduce_p5_aws": ("p5", _over(replace(H100, cpu="amd"), 2, 32, 12.5, "efa")),
-    "h100sxm_16gpu_2n_allreduce_p5_keitaw": (
-        "p5-keitaw",
-        _over(replace(H100, cpu="amd", nccl="2.22"), 2, 32, 12.5, "efa"),
-    ),
+    "h100sxm_16gpu_2n_allreduce_p5_aws": ("p5", _over(P5, 2, 32, 12.5, "efa")),
+    "h100sxm_16gpu_2n_allreduce_p5_keitaw": ("p5-keitaw", _over(replace(P5, nccl="2.22"), 2, 32, 12.5, "efa")),
     "h100sxm_20gpu": ("xxrjun", _over(replace(H100, gpus=2), 10, 2, 50, "ib")),
     "h100sxm_32gpu_4n": ("xe9680", _over(replace(H100, nccl="2.26"), 4, 8, 50, "ib")),
     "h100sxm_64gpu_8n": ("gj-aion", _over(replace(H100, nccl="2.26"), 8, 8, 50, "ib")),
     "h100sxm_4gpu_1n": ("xxrjun", replace(H100, gpus=4)),
-    "h100sxm_8gpu_1n_allreduce_awsbatch": ("awsbatch", replace(H100, cpu="amd")),
+    "h100sxm_8gpu_1n_allreduce_awsbatch": ("awsbatch", P5),
     "h100sxm_8gpu_1n": ("xxrjun", H100),
     "h100sxm_80gpu": ("xxrjun", _over(H100, 10, 8, 50, "ib")),
     "h200sxm_16gpu_2n_allreduce_1nic": ("h200-1nic", _over(replace(H100, nccl="2.27"), 2, 1, 50, "ib")),
@@ -129,19 +115,13 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "rtx4090_8gpu_1n_allreduce_nop2p": ("chlc", RTX4090),
     "rtx4090_8gpu_1n_allreduce_p2p": ("chlc", replace(RTX4090, p2p=True)),
     "rtx5880ada": ("rtx5880", replace(RTX4090, p2p=True, cpu="intel")),
-    "rtxpro6000_2gpu_2n": (
-        "g7e",
-        _over(replace(RTXPRO, gpus=1, cpu="intel", protocol="simple"), 2, 1, 12.5, "efa", gdr=False),
-    ),
+    "rtxpro6000_2gpu_2n": ("g7e", _over(G7E, 2, 1, 12.5, "efa", gdr=False)),
     "rtxpro6000_8gpu": ("cpayne", RTXPRO),
     "v100pcie16_2gpu": ("gpuserver2", _pcie("sm70", 2, 12, False, launch="single-process", nccl="2.21")),
     "v100pcie32_2gpu": ("sw53", _over(_pcie("sm70", 1, 12, True, nccl="2.21"), 2, 1, 1.25, "ib")),
     "v100sxm2_16gpu_2n": ("p3dn", _over(V100_CUBE, 2, 1, 12.5, "efa", gdr=False)),
     "v100sxm2_64gpu_8n": ("p3dn", _over(V100_CUBE, 8, 1, 12.5, "efa", gdr=False)),
-    "v100sxm2_8gpu": (
-        "hybridcube",
-        System("DGX-1V", "sm70", 8, "hybrid-cube", 120 * G, launch="single-process", nccl="2.21"),
-    ),
+    "v100sxm2_8gpu": ("hybridcube", replace(V100_CUBE, launch="single-process", nccl="2.21")),
     "v100sxm3_2gpu": ("bcm", _over(_pcie("sm70", 1, 12, True, nccl="2.21"), 2, 1, 1.25, "tcp")),
     "v100sxm3_dgx2": ("wohlbier", replace(V100_SWITCH, gpus=12)),
 }
@@ -167,8 +147,6 @@ NVIDIA: dict[str, tuple[str, System]] = {
 """Systems of one_node_nvidia.json: machine, system."""
 SICK = ("l40s",)
 """Those that are slower than their hardware: 14 times at 8 ranks, though not at 2."""
-SOCKETS = ("a100sxm40_32gpu_8n_allgather_polaris_s1", "a100sxm40_32gpu_8n_allreduce_polaris_s1", "v100sxm3_2gpu_2n")
-"""Those that are called less than healthy because NCCL took sockets there; they are as TCP is."""
 UNDESCRIBED = ("mi300x", "unknown_32gpu")  # another vendor's library; a source that does not name its hardware
 
 
@@ -209,17 +187,9 @@ def published() -> list[Published]:
         sweep = json.loads(path.read_text())
         assert (system.ranks, sweep["op"]) == (sweep["ranks"], sweep["op"]), path.stem
         factor = COLLECTIVES[sweep["op"]].bus_factor(sweep["ranks"])
-        found.append(
-            Published(
-                path.stem,
-                machine,
-                system,
-                sweep["op"],
-                "healthy" if path.stem.startswith(SOCKETS) else sweep["quality"],
-                tuple(_seconds(sweep["rows"], factor)),
-                tuple(_seconds(sweep["rows_inplace"], factor)),
-            )
-        )
+        quality = "healthy" if path.stem.startswith(SOCKETS) else sweep["quality"]
+        rows, in_place = (tuple(_seconds(sweep[name], factor)) for name in ("rows", "rows_inplace"))
+        found.append(Published(path.stem, machine, system, sweep["op"], quality, rows, in_place))
     return [*found, *one_node()]
 
 

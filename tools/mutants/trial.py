@@ -39,20 +39,9 @@ class Trial:
 
     def words(self, folder: Path) -> list[str]:
         """The command's."""
-        named = {
-            "--on": self.platform,
-            "--impl": self.implementation,
-            "--op": self.op,
-            "--ranks": str(self.ranks),
-            "-d": self.dtype,
-            "-o": self.redop,
-            "-b": self.size,
-            "-e": self.size,
-            "-n": "3",
-            "--timeout": HANG,
-            "--out": str(folder),
-        }
-        return ["sweep", "--no-plot", *(word for pair in named.items() for word in pair), *self.more]
+        what = f"sweep --no-plot --on {self.platform} --impl {self.implementation} --op {self.op} --ranks {self.ranks}"
+        how = f"-d {self.dtype} -o {self.redop} -b {self.size} -e {self.size} -n 3 --timeout {HANG}"
+        return [*what.split(), *how.split(), "--out", str(folder), *self.more]
 
 
 @dataclass(frozen=True)

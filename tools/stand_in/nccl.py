@@ -26,7 +26,6 @@ import numpy as np
 
 from collbench.datatypes import DATATYPES, REDUCTIONS, Array, Datatype
 from collbench.platforms.layout import view
-from tools.stand_in.runtime import Runtime
 
 ELEMENTS = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16")
 SHARING_SINCE = 23000
@@ -34,7 +33,6 @@ INVALID_USAGE = 5
 ID_BYTES = 128
 PATIENCE = 30.0  # seconds for another process
 ZERO = 2  # a policy on CTAs: none at all
-
 NAMES = (  # as CuPy writes them, by status
     "NCCL_ERROR_SUCCESS",
     "NCCL_ERROR_UNHANDLED_CUDA_ERROR",
@@ -77,21 +75,10 @@ class Nccl:
 
         self.NcclCommunicator = NcclCommunicator
         if machine.simulation:
-            machine.simulation.attach(self, NcclCommunicator, self._simulate_end)
+            machine.simulation.attach(self)
 
     def get_unique_id(self) -> bytes:
         return tempfile.mkdtemp(prefix="made-up-nccl-").encode().ljust(ID_BYTES, b"\0")
-
-    @property
-    def in_group(self) -> bool:
-        return self._calls is not None
-
-    def machine_memory(self, size: int, address: int = 0) -> int:
-        """Memory of the current device, or none and an address that is given back."""
-        runtime = Runtime(self._machine)
-        if address:
-            runtime.free(address)
-        return runtime.malloc(size)
 
     def say(self, subsystem: str, text: str) -> None:
         """A line of the log, where the environment asked for it when NCCL last looked."""
@@ -108,10 +95,7 @@ class Nccl:
         for call in calls:
             if call.rank or call.name in ("send", "recv"):
                 continue
-            operation, nbytes = (
-                call.name[0].upper() + call.name[1:],
-                call.count * DATATYPES[ELEMENTS[call.element]].itemsize,
-            )
+            nbytes, operation = _nbytes(call), call.name[0].upper() + call.name[1:]
             low, high = getattr(call.comm, "window", None) or (0, 0)
             way = f": {nbytes} Bytes -> Algo {self._machine.algorithm} proto {'LL' if nbytes < 4096 else 'SIMPLE'}"
             way += " channel{Lo..Hi}={0..3}"
@@ -178,7 +162,7 @@ class Nccl:
                 real.enqueue(lambda: None, queued=True)  # an event, for operations outside of the graph to wait for
         self._machine.current = current
 
-    def _simulate_end(self) -> int:
+    def simulate_end(self) -> int:
         """Collectives are dropped; of sends and receives the real one loses count, and finds them in the next group."""
         calls, self._calls = self._calls, None
         simulation = self._machine.simulation
@@ -223,9 +207,7 @@ class Meeting:
         """What another one gives in turn; whoever trades with several does so in the order of the pairs."""
         pair = f"pair-{min(self._rank, peer)}-{max(self._rank, peer)}-{self._traded[peer]}"
         self._traded[peer] += 1
-        own, scratch = self._folder / f"{pair}-{self._rank}", self._folder / f"{self._rank}"
-        scratch.write_bytes(pickle.dumps(mine))
-        scratch.rename(own)
+        self._leave(f"{pair}-{self._rank}", mine)
         theirs = self._folder / f"{pair}-{peer}"
         told = self._wait(theirs)
         theirs.unlink()
@@ -234,12 +216,16 @@ class Meeting:
     def exchange(self, mine: Any) -> list[Any]:
         """What each gives, by rank."""
         self._count += 1
-        ready, scratch = self._folder / f"{self._count}-{self._rank}", self._folder / f"{self._rank}"
-        scratch.write_bytes(pickle.dumps(mine))
-        scratch.rename(ready)
+        self._leave(f"{self._count}-{self._rank}", mine)
         found = [self._wait(self._folder / f"{self._count}-{rank}") for rank in range(self._size)]
         (self._folder / f"{self._count - 1}-{self._rank}").unlink(missing_ok=True)  # all have read it by now
         return found
+
+    def _leave(self, name: str, mine: Any) -> None:
+        """Write a file, which others find whole or not at all."""
+        scratch = self._folder / f"{self._rank}"
+        scratch.write_bytes(pickle.dumps(mine))
+        scratch.rename(self._folder / name)
 
     def _wait(self, file: Path) -> Any:
         deadline = time.monotonic() + PATIENCE
@@ -299,15 +285,15 @@ class Communicator:
             self.recv(recvbuf + peer * block, count, datatype, peer, stream)
 
     def gather(self, sendbuf: int, recvbuf: int, count: int, datatype: int, root: int, stream: int) -> None:
+        block = count * DATATYPES[ELEMENTS[datatype]].itemsize
         self.send(sendbuf, count, datatype, root, stream)
         for peer in range(self._size if self._rank == root else 0):
-            place = recvbuf + peer * count * DATATYPES[ELEMENTS[datatype]].itemsize
-            self.recv(place, count, datatype, peer, stream)
+            self.recv(recvbuf + peer * block, count, datatype, peer, stream)
 
     def scatter(self, sendbuf: int, recvbuf: int, count: int, datatype: int, root: int, stream: int) -> None:
+        block = count * DATATYPES[ELEMENTS[datatype]].itemsize
         for peer in range(self._size if self._rank == root else 0):
-            place = sendbuf + peer * count * DATATYPES[ELEMENTS[datatype]].itemsize
-            self.send(place, count, datatype, peer, stream)
+            self.send(sendbuf + peer * block, count, datatype, peer, stream)
         self.recv(recvbuf, count, datatype, root, stream)
 
     def check_async_error(self) -> None:
@@ -381,12 +367,15 @@ class Group:
         _WHOLE[whole[0].name](whole) if whole else _pairs(calls)
 
 
+def _nbytes(call: Call) -> int:
+    return int(call.count * DATATYPES[ELEMENTS[call.element]].itemsize)
+
+
 def _told(call: Call) -> tuple[str, dict[str, int], bytes]:
     """A call with the bytes that it sends."""
     details = {name: getattr(call, name) for name in ("count", "element", "op", "root", "peer") if name in vars(call)}
     blocks = call.comm._size if call.name == "reduceScatter" else 1
-    nbytes = call.count * DATATYPES[ELEMENTS[call.element]].itemsize * blocks
-    return call.name, details, view(call.sent, nbytes).tobytes() if "sent" in vars(call) else b""
+    return call.name, details, view(call.sent, _nbytes(call) * blocks).tobytes() if "sent" in vars(call) else b""
 
 
 def _heard(comm: Communicator, rank: int, name: str, details: dict[str, int], sent: bytes) -> Call:
@@ -399,9 +388,8 @@ def _heard(comm: Communicator, rank: int, name: str, details: dict[str, int], se
 
 def _array(call: Call, address: int, first: int = 0) -> Array:
     """`count` elements as stored, from the block `first`."""
-    datatype = DATATYPES[ELEMENTS[call.element]]
-    nbytes = call.count * datatype.itemsize
-    return view(address + first * nbytes, nbytes).view(datatype.storage)
+    nbytes = _nbytes(call)
+    return view(address + first * nbytes, nbytes).view(DATATYPES[ELEMENTS[call.element]].storage)
 
 
 def _reduced(calls: list[Call], first: int = 0) -> Array:

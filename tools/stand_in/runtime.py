@@ -16,20 +16,8 @@ from collbench.platforms import compiler
 from collbench.platforms.gpu.launch import SPINS
 from collbench.platforms.gpu.timing import _TRIES as TRIES
 from collbench.platforms.layout import view
-from tools.stand_in.errors import (
-    ALREADY_ENABLED,
-    CAPTURING,
-    ILLEGAL_ADDRESS,
-    INVALID,
-    NO_DEVICE,
-    NO_PEER,
-    NOT_A_DEVICE,
-    NOT_FOUND,
-    NOT_SUPPORTED,
-    OUT_OF_MEMORY,
-    CUDADriverError,
-    CUDARuntimeError,
-)
+from tools.stand_in import errors
+from tools.stand_in.errors import CUDADriverError, CUDARuntimeError
 from tools.stand_in.streams import Stream
 
 if TYPE_CHECKING:
@@ -48,7 +36,7 @@ class Function:
         self._machine, self._device = machine, machine.current
         self._file, self._entry, self._options = file, entry, options
         if entry not in compiler.entries(file):
-            raise CUDADriverError(NOT_FOUND)
+            raise CUDADriverError(errors.NOT_FOUND)
         self.ptr = id(self)
 
     def __call__(
@@ -65,7 +53,7 @@ class Function:
         if not isinstance(grid, tuple) or not isinstance(block, tuple):
             raise TypeError("grid and block are tuples")
         if block[0] > MOST_THREADS:
-            raise CUDADriverError(INVALID)
+            raise CUDADriverError(errors.INVALID)
         held = tuple(map(by_value, args))
         if enable_cooperative_groups:
             stream.enqueue(self._cooperative(self._clamped(grid[0]), held))
@@ -110,7 +98,7 @@ class Function:
             return run
 
         def fault() -> None:
-            raise CUDARuntimeError(ILLEGAL_ADDRESS)
+            raise CUDARuntimeError(errors.ILLEGAL_ADDRESS)
 
         return fault
 
@@ -186,7 +174,7 @@ class Runtime:
 
     def getDeviceCount(self) -> int:
         if not self._machine.devices:
-            raise CUDARuntimeError(NO_DEVICE)
+            raise CUDARuntimeError(errors.NO_DEVICE)
         return self._machine.devices
 
     @alive
@@ -196,7 +184,7 @@ class Runtime:
 
     def _refuse_unknown(self, device: int) -> None:
         if not 0 <= device < self._machine.devices:
-            raise CUDARuntimeError(NOT_A_DEVICE)
+            raise CUDARuntimeError(errors.NOT_A_DEVICE)
 
     def deviceGetAttribute(self, attrib: int, device: int) -> int:
         self._refuse_unknown(device)
@@ -233,7 +221,7 @@ class Runtime:
         if not size:
             return 0
         if size > self.memGetInfo()[0]:
-            raise CUDARuntimeError(OUT_OF_MEMORY)
+            raise CUDARuntimeError(errors.OUT_OF_MEMORY)
         return self._allocate(self._machine.current, size)
 
     def _allocate(self, device: int, size: int) -> int:
@@ -251,7 +239,7 @@ class Runtime:
         if not ptr:
             return
         if ptr not in self._machine.blocks:
-            raise CUDARuntimeError(INVALID)
+            raise CUDARuntimeError(errors.INVALID)
         for device in range(self._machine.devices):
             self._machine.settle(device)
         del self._machine.blocks[ptr]
@@ -291,7 +279,7 @@ class Runtime:
     @alive
     def ipcGetMemHandle(self, devPtr: int) -> bytes:
         if not self._machine.shares_memory:
-            raise CUDARuntimeError(NOT_SUPPORTED)
+            raise CUDARuntimeError(errors.NOT_SUPPORTED)
         assert self._machine.shared
         return self._machine.shared.handle(devPtr)
 
@@ -305,7 +293,7 @@ class Runtime:
         pair = self._machine.current, owner
         if pair in self._machine.without_peers:
             self._machine.shared.close(address)
-            raise CUDARuntimeError(NO_PEER)
+            raise CUDARuntimeError(errors.NO_PEER)
         self._machine.enabled.add(pair)
         self._machine.blocks[address] = owner, block
         return address
@@ -321,7 +309,7 @@ class Runtime:
         """For all of the current device; while any of its streams is captured that cannot be."""
         here = [stream for stream in self._machine.streams.values() if stream.device_id == self._machine.current]
         if any(stream._capture for stream in here):
-            raise CUDARuntimeError(CAPTURING)
+            raise CUDARuntimeError(errors.CAPTURING)
         self._machine.settle(self._machine.current)
         for stream in here:
             stream.synchronize()
@@ -333,9 +321,9 @@ class Runtime:
     def deviceEnablePeerAccess(self, peerDevice: int) -> None:
         pair = self._machine.current, peerDevice
         if pair in self._machine.without_peers:
-            raise CUDARuntimeError(NO_PEER)
+            raise CUDARuntimeError(errors.NO_PEER)
         if pair in self._machine.enabled:
-            raise CUDARuntimeError(ALREADY_ENABLED)
+            raise CUDARuntimeError(errors.ALREADY_ENABLED)
         self._machine.enabled.add(pair)
 
 
@@ -358,7 +346,7 @@ class Driver:
 
     def occupancyMaxActiveBlocksPerMultiprocessor(self, func: int, blockSize: int, dynamicSMemSize: int) -> int:
         if blockSize > MOST_THREADS:
-            raise CUDADriverError(INVALID)
+            raise CUDADriverError(errors.INVALID)
         return self._machine.blocks_each
 
 

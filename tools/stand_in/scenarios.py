@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,11 +46,11 @@ EXACT = [way for way in AMONG_PROCESSES if not way.wire]
 WAYS = [*EXACT, implementations()["narrow-bfloat16"]]  # the other wires are the same kernel
 
 Scenario = Callable[[], Any]
-SCENARIOS: list[Scenario] = []
+SCENARIOS: dict[str, Scenario] = {}
 
 
 def scenario(function: Scenario) -> Scenario:
-    SCENARIOS.append(function)
+    SCENARIOS[function.__name__] = function
     return function
 
 
@@ -145,21 +145,6 @@ def estimates(**changes: Any) -> Any:
 
 
 @scenario
-def nccl_expects_more_of_one() -> Any:
-    return estimates(expects=10.0 + 5 * RANK)
-
-
-@scenario
-def nccl_cannot_say_on_one() -> Any:
-    return estimates(**on(1, status=3))
-
-
-@scenario
-def one_has_no_function_to_ask() -> Any:
-    return estimates(**on(1, registers=False))
-
-
-@scenario
 def the_slowest_rank_counts() -> Any:
     with opened(names=("nccl",)) as platform:
         slow = Prepared(lambda launches: time.sleep(0.2 * (RANK == 1)), host_driven=True)
@@ -193,36 +178,6 @@ def faulty(**faults: Any) -> Any:
 
 
 @scenario
-def no_peer_access_for_one() -> Any:
-    return faulty(**on(1, without_peers={(1, 0)}))
-
-
-@scenario
-def stores_of_one_are_lost() -> Any:
-    return faulty(**on(0, losing_stores={(0, 1)}))
-
-
-@scenario
-def copies_of_one_are_lost() -> Any:
-    return faulty(**on(1, losing_copies={(1, 0)}))
-
-
-@scenario
-def one_cannot_share() -> Any:
-    return faulty(**on(1, shares_memory=False))
-
-
-@scenario
-def no_nccl_for_one() -> Any:
-    return faulty(**on(1, has_nccl=False))
-
-
-@scenario
-def an_older_nccl_for_one() -> Any:
-    return faulty(**on(1, nccl_version=23004))
-
-
-@scenario
 def two_nodes() -> Any:
     with opened(devices=1, names=(*SOME, "auto"), node=f"node{RANK * 2 // RANKS}") as platform:
         found = {name: outcome(platform, name, a_case()) for name in (*SOME, "auto")}
@@ -252,19 +207,24 @@ def refused(act: Callable[[], Any]) -> str:
     return "nothing"
 
 
-def open_with(**faults: Any) -> None:
-    with opened(**faults):
-        pass
+def not_opened(**faults: Any) -> str:
+    with ExitStack() as stack:
+        return refused(lambda: stack.enter_context(opened(**faults)))
 
 
-@scenario
-def no_memory_for_one() -> Any:
-    return refused(lambda: open_with(**on(1, free=2**19)))
-
-
-@scenario
-def no_gpu_for_one() -> Any:
-    return refused(lambda: open_with(**on(RANKS - 1, devices=0)))
+SCENARIOS |= {
+    "nccl_expects_more_of_one": lambda: estimates(expects=10.0 + 5 * RANK),
+    "nccl_cannot_say_on_one": lambda: estimates(**on(1, status=3)),
+    "one_has_no_function_to_ask": lambda: estimates(**on(1, registers=False)),
+    "no_peer_access_for_one": lambda: faulty(**on(1, without_peers={(1, 0)})),
+    "stores_of_one_are_lost": lambda: faulty(**on(0, losing_stores={(0, 1)})),
+    "copies_of_one_are_lost": lambda: faulty(**on(1, losing_copies={(1, 0)})),
+    "one_cannot_share": lambda: faulty(**on(1, shares_memory=False)),
+    "no_nccl_for_one": lambda: faulty(**on(1, has_nccl=False)),
+    "an_older_nccl_for_one": lambda: faulty(**on(1, nccl_version=23004)),
+    "no_memory_for_one": lambda: not_opened(**on(1, free=2**19)),
+    "no_gpu_for_one": lambda: not_opened(**on(RANKS - 1, devices=0)),
+}
 
 
 @scenario
@@ -341,10 +301,8 @@ def one_waits_in_vain() -> Any:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    for play in SCENARIOS:
-        if sys.argv[2:] and play.__name__ not in sys.argv[2:]:
-            continue
-        (folder / f"{play.__name__}-{RANK}.json").write_text(json.dumps(play()))
+    for name in sys.argv[2:] or SCENARIOS:
+        (folder / f"{name}-{RANK}.json").write_text(json.dumps(SCENARIOS[name]()))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any
 
 from collbench.platforms.compiler import compiler
 from collbench.platforms.gpu.nccl.functions import FUNCTIONS, Config, SimInfo, UniqueId
+from tools.stand_in.runtime import Runtime
 
 _KINDS = {ctypes.c_void_p: "void*", ctypes.c_size_t: "size_t", ctypes.c_int: "int", UniqueId: "Id"}
 _HEAD = """
@@ -68,13 +69,15 @@ class Simulation:
     policies: list[int] = field(default_factory=list)  # on CTAs, of each communicator with a configuration
     registered: list[str] = field(default_factory=list)  # what was done with buffers, in order
 
-    def attach(self, nccl: Any, communicator: type, end: Callable[[], int]) -> None:
-        """Make the class one of an extension that is loaded; `end` closes a group and says what came of it."""
-        communicator.__module__ = f"made_up_extension_{id(self)}"
-        extension = ModuleType(communicator.__module__)  # hypothesis looks at every module, so it must be a real one
+    def attach(self, nccl: Any) -> None:
+        """Make the made-up NCCL's communicators a class of an extension that is loaded."""
+        nccl.NcclCommunicator.__module__ = f"made_up_extension_{id(self)}"
+        extension = ModuleType(
+            nccl.NcclCommunicator.__module__
+        )  # hypothesis looks at every module, so it must be a real one
         extension.__file__ = str(self.extension)
         sys.modules[extension.__name__] = extension
-        self._nccl, self._end, self._comms = nccl, end, dict[int, Any]()
+        self._nccl, self._runtime, self._comms = nccl, Runtime(nccl._machine), dict[int, Any]()
 
         def answer(name: bytes, places: Any) -> int:
             kinds = FUNCTIONS.get(name.decode(), ())
@@ -90,16 +93,16 @@ class Simulation:
         self._nccl.debug = None
 
     def _ncclGroupSimulateEnd(self, info: int) -> int:
-        status = self._end() or (self.status if self.groups[-1] else 0)
+        status = self._nccl.simulate_end() or (self.status if self.groups[-1] else 0)
         expected = ctypes.c_float.from_address(info + SimInfo.estimatedTime.offset)
         expected.value = self.expects + self.each * self.elements if self.groups[-1] else -1.0
         return status
 
     def _ncclMemAlloc(self, place: int, size: int) -> None:
-        ctypes.c_void_p.from_address(place).value = self._nccl.machine_memory(size)
+        ctypes.c_void_p.from_address(place).value = self._runtime.malloc(size)
 
     def _ncclMemFree(self, address: int) -> None:
-        self._nccl.machine_memory(0, address)
+        self._runtime.free(address)
 
     def _ncclCommInitRankConfig(self, place: int, ranks: int, identity: UniqueId, rank: int, config: int) -> None:
         comm = self._nccl.NcclCommunicator(ranks, bytes(identity.internal), rank)
@@ -123,7 +126,7 @@ class Simulation:
 
     def _ncclCommWindowRegister(self, comm: int, address: int, size: int, place: int, flags: int) -> None:
         assert (size % 4096, flags) == (0, 1)
-        assert self._nccl.in_group, "a window takes all ranks"
+        assert self._nccl._calls is not None, "a window takes all ranks"
         if not self.makes_windows:
             self._nccl.say("INIT", "Symmetric registration is not supported in this communicator.")
             return

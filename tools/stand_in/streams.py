@@ -8,19 +8,8 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from tools.stand_in.errors import (
-    BAD_HANDLE,
-    CAPTURED_EVENT,
-    CAPTURING,
-    ILLEGAL_ADDRESS,
-    ILLEGAL_STATE,
-    ISOLATION,
-    MERGE,
-    NOT_READY,
-    UNJOINED,
-    UNMATCHED,
-    CUDARuntimeError,
-)
+from tools.stand_in import errors
+from tools.stand_in.errors import CUDARuntimeError
 
 if TYPE_CHECKING:
     from tools.stand_in.cuda import Machine
@@ -113,7 +102,7 @@ class Stream:
         """`queued`: in a graph it takes an entry of the launch queue, whatever else the graph has."""
         self.machine.refuse_broken()
         if self.device_id != self.machine.current:
-            raise CUDARuntimeError(BAD_HANDLE)
+            raise CUDARuntimeError(errors.BAD_HANDLE)
         if self._capture is not None:
             assert event is None
             self._tail = frozenset({self._capture.add(run, self, queued)})
@@ -130,18 +119,18 @@ class Stream:
     def _query(self) -> int:
         """A status, which CuPy does not turn into an exception."""
         if self._capture is not None:
-            return CAPTURING
+            return errors.CAPTURING
         if self.machine.broken:
             return self.machine.broken.status
         if self.machine.order is not None:
             self.machine.run_in_order(self)
         if self._tasks.unfinished_tasks:
-            return NOT_READY
-        return ILLEGAL_ADDRESS if self._failure else 0
+            return errors.NOT_READY
+        return errors.ILLEGAL_ADDRESS if self._failure else 0
 
     def synchronize(self) -> None:
         if self._capture is not None:
-            raise CUDARuntimeError(CAPTURING)
+            raise CUDARuntimeError(errors.CAPTURING)
         self.machine.refuse_broken()
         self._tasks.join()
         if self.machine.order is not None:
@@ -152,17 +141,17 @@ class Stream:
     def wait_event(self, event: "Event") -> None:
         if event._graph is None:
             if self._capture is not None:
-                raise CUDARuntimeError(ISOLATION)
+                raise CUDARuntimeError(errors.ISOLATION)
             self.enqueue(lambda: None, event._recorded)
         elif event._graph.ended:
-            raise CUDARuntimeError(CAPTURED_EVENT)
+            raise CUDARuntimeError(errors.CAPTURED_EVENT)
         else:
             self._join(event._graph, event._after)
 
     def _join(self, graph: "Graph", after: frozenset[Task]) -> None:
         """Waiting for an event of a capture brings a stream into it."""
         if self._capture not in (None, graph):
-            raise CUDARuntimeError(MERGE)
+            raise CUDARuntimeError(errors.MERGE)
         self._capture = graph
         self._tail |= after
 
@@ -170,23 +159,23 @@ class Stream:
         assert mode is None, "CuPy's own, relaxed: whatever allocates may do so meanwhile"
         self.machine.refuse_broken()
         if self._capture is not None:
-            raise CUDARuntimeError(ILLEGAL_STATE)
+            raise CUDARuntimeError(errors.ILLEGAL_STATE)
         self._capture = Graph(self.machine, self)
         self.machine.captures += 1
 
     def end_capture(self) -> "Graph":
         graph = self._capture
         if graph is None:
-            raise CUDARuntimeError(ILLEGAL_STATE)
+            raise CUDARuntimeError(errors.ILLEGAL_STATE)
         if graph.origin is not self:
-            raise CUDARuntimeError(UNMATCHED)
+            raise CUDARuntimeError(errors.UNMATCHED)
         graph.ended = True
         joined = graph.reached(self._tail)
         for stream in self.machine.streams.values():
             if stream._capture is graph:
                 stream._capture, stream._tail = None, frozenset()
         if not joined:
-            raise CUDARuntimeError(UNJOINED)
+            raise CUDARuntimeError(errors.UNJOINED)
         return graph
 
 
@@ -258,7 +247,7 @@ class Event:
     def record(self, stream: Stream | None = None) -> None:
         assert stream is not None, "everything has its stream here"
         if stream.device_id != self._device:
-            raise CUDARuntimeError(BAD_HANDLE)
+            raise CUDARuntimeError(errors.BAD_HANDLE)
         self._graph, self._after = stream._capture, stream._tail
         if self._graph is not None:
             return
@@ -275,11 +264,11 @@ class Event:
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
     """Milliseconds."""
     if start_event._graph or end_event._graph:
-        raise CUDARuntimeError(CAPTURED_EVENT)
+        raise CUDARuntimeError(errors.CAPTURED_EVENT)
     if not (start_event._timed and end_event._timed) or start_event._device != end_event._device:
-        raise CUDARuntimeError(BAD_HANDLE)
+        raise CUDARuntimeError(errors.BAD_HANDLE)
     if start_event._seconds is None or end_event._seconds is None:
-        raise CUDARuntimeError(BAD_HANDLE)
+        raise CUDARuntimeError(errors.BAD_HANDLE)
     if not (start_event._recorded.is_set() and end_event._recorded.is_set()):
-        raise CUDARuntimeError(NOT_READY)
+        raise CUDARuntimeError(errors.NOT_READY)
     return 1e3 * (end_event._seconds - start_event._seconds)

@@ -174,10 +174,7 @@ def main() -> None:
         values = ", ".join(f"{name} {getattr(known, name):.4g}" for name in ("products", *SHARED, *EXPERTS))
         print(f"sm{age}: {values}; shipped {FITTED[age]}")
     text = PAGE.read_text(encoding="utf-8")
-    for name, lines in (
-        ("summary", summary()),
-        ("strangers", strangers()),
-    ):
+    for name, lines in (("summary", summary()), ("strangers", strangers())):
         text = written(text, name, lines)
     PAGE.write_text(text, encoding="utf-8")
     write_runs()

@@ -68,7 +68,7 @@ _BY_FORMAT = {
             (2**29 / 394.25e3, 2**29 / 198.75e3, 2**30 / 784.5e3, 2**29 / 367.5e3),
             implementation="memcpy-read-ce",
             left_out=5,
-        ),
+        )
     },
     "osu": {
         "osu_mpi_cuda_bandwidth.txt": Golden(3, 2, "sendrecv", (1 / 0.35, 1024 / 340.12), implementation="mpi"),
@@ -83,9 +83,7 @@ _BY_FORMAT = {
         "rccl_old_header.csv": Golden(2, 16, "reducescatter", (35.1, 70.2), implementation="rccl"),
         "rccl_one_process.csv": Golden(2, 8, "allgather", (22.1, 41.2), implementation="rccl"),
     },
-    "csv": {
-        "tidy.csv": Golden(3, 2, "allreduce", (2.125, 1.5, 0.0), implementation="mpi"),
-    },
+    "csv": {"tidy.csv": Golden(3, 2, "allreduce", (2.125, 1.5, 0.0), implementation="mpi")},
 }
 GOLDENS = {name: replace(golden, format=kind) for kind, files in _BY_FORMAT.items() for name, golden in files.items()}
 

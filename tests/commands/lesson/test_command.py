@@ -22,10 +22,7 @@ from tests.commands.lesson.claims import wrong
 from tests.commands.sweep.test_command import wait_for
 from tests.conftest import ROOT, Command
 
-MEASURED = {
-    "sweep": "cpu-2-ranks",
-    "explain": "cpu-2-ranks-explained",
-}
+MEASURED = {"sweep": "cpu-2-ranks", "explain": "cpu-2-ranks-explained"}
 
 
 @pytest.fixture

@@ -47,8 +47,7 @@ def pages() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "folder",
-    [pytest.param(run, id=run.name, marks=() if run.name in QUICK else pytest.mark.full) for run in RUNS],
+    "folder", [pytest.param(run, id=run.name, marks=() if run.name in QUICK else pytest.mark.full) for run in RUNS]
 )
 def test_a_committed_run_has_a_small_page_with_its_verdict_first_and_no_empty_column(folder: Path) -> None:
     page = built(folder)

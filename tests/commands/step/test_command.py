@@ -160,15 +160,7 @@ STYLES = ("step", "strategies", "--ranks", "2", "--steps", "10", "--out", "out")
 def test_strategies_are_compared_over_seeds(here: Command, tmp_path: Path) -> None:
     """A row for each run, in another order for another seed."""
     said, run = carried_out(
-        here,
-        tmp_path,
-        *STYLES,
-        "--strategy",
-        ",".join(COMPARED),
-        "--seeds",
-        "2",
-        "--slow-rank",
-        "1:2",
+        here, tmp_path, *STYLES, "--strategy", ",".join(COMPARED), "--seeds", "2", "--slow-rank", "1:2"
     )
     results = run.results
     assert {(result.implementation, job_of(result.case).seed) for result in results} == {

@@ -5,22 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from collbench.commands.step import scaling
 from collbench.commands.step.rows import Series, StepPrediction, StepTimes
-from collbench.commands.step.scaling import (
-    HEALTHY,
-    INCONCLUSIVE,
-    POOR,
-    Estimate,
-    ScalingCurve,
-    StepParts,
-    answer,
-    curves,
-    fit_law,
-    helpful_remedies,
-    judged,
-    remedies,
-    verdict,
-)
 from collbench.commands.step.work import STRONG, WEAK, Step, step_of
 from collbench.results import Failed, Result
 from tests.conftest import case
@@ -36,31 +22,31 @@ def row(ranks: int, *seconds: float, products: int = 12, name: str = "mpi") -> S
 def test_efficiency_is_the_time_of_one_rank_over_that_of_all_and_counts_what_they_share() -> None:
     drift = [1.0 + 0.1 * number for number in range(8)]
     one, four = row(1, *drift), row(4, *(1.25 * each for each in drift))
-    (curve,) = curves([one, four])
+    (curve,) = scaling.curves([one, four])
     assert curve.mode == WEAK
     assert curve.last.efficiency.value == pytest.approx(0.8)
     assert curve.last.efficiency.low == pytest.approx(0.8)
     assert curve.last.efficiency.high == pytest.approx(0.8)
     assert curve.speedup(curve.last).value == pytest.approx(3.2)
-    (curve,) = curves([row(1, *[3.0] * 8), row(4, *[1.0] * 8, products=3)])
+    (curve,) = scaling.curves([row(1, *[3.0] * 8), row(4, *[1.0] * 8, products=3)])
     assert curve.mode == STRONG
     assert curve.speedup(curve.last).value == pytest.approx(3)
     assert curve.last.efficiency.value == pytest.approx(0.75)
-    (curve,) = curves([row(1, *[2.0] * 8, products=25), row(2, *[1.0] * 8, products=12)])
+    (curve,) = scaling.curves([row(1, *[2.0] * 8, products=25), row(2, *[1.0] * 8, products=12)])
     assert curve.last.efficiency.value == pytest.approx(24 / 25)
 
 
 def test_where_no_row_can_be_compared_there_is_no_answer() -> None:
     rows = [row(1, *[1.0] * 8), row(2, *[1.0] * 8)]
-    assert answer(curves(rows))[0].startswith("without overlap, mpi, weak: 2 ranks give ")
-    assert answer(curves(rows[:1])) == []
+    assert scaling.answer(scaling.curves(rows))[0].startswith("without overlap, mpi, weak: 2 ranks give ")
+    assert scaling.answer(scaling.curves(rows[:1])) == []
 
 
 def test_the_mode_is_that_of_the_run_file_and_follows_from_the_work_where_an_old_one_does_not_say() -> None:
     one, two = row(1, *[1.0] * 8, products=1), row(2, *[1.0] * 8, products=1)
-    assert [curve.mode for curve in curves([one, two])] == [WEAK]
+    assert [curve.mode for curve in scaling.curves([one, two])] == [WEAK]
     for mode in (WEAK, STRONG):
-        (curve,) = curves([in_mode(one, mode), in_mode(two, mode)])
+        (curve,) = scaling.curves([in_mode(one, mode), in_mode(two, mode)])
         assert curve.mode == mode
         assert in_mode(two, mode).case == two.case
 
@@ -72,21 +58,21 @@ def in_mode(result: StepTimes, mode: str) -> StepTimes:
 def test_every_implementation_and_mode_has_a_curve_of_what_has_times() -> None:
     weak = [row(1, *[1.0] * 8), row(2, *[2.0] * 8), row(2, *[1.5] * 8, name="auto")]
     strong = [row(1, *[1.1] * 8), row(2, *[1.0] * 8, products=6)]
-    found = curves([*weak, *strong])
+    found = scaling.curves([*weak, *strong])
     assert [(curve.name, curve.mode) for curve in found] == [("mpi", WEAK), ("auto", WEAK), ("mpi", STRONG)]
     assert found[2].base.row is strong[0]
     lost: Result = Failed(case(ranks=2, work=Step(12, 64)), "mpi", "cpu", "killed")
-    (curve,) = curves([row(1, *[1.0] * 8), lost, row(4, *[2.0] * 8)])
+    (curve,) = scaling.curves([row(1, *[1.0] * 8), lost, row(4, *[2.0] * 8)])
     assert [point.ranks for point in curve.points] == [1, 4]
-    assert curves([lost, row(4, *[2.0] * 8)]) == []
-    (curve,) = curves([row(1, *[1.0] * 5), row(2, *[1.0] * 5)])
+    assert scaling.curves([lost, row(4, *[2.0] * 8)]) == []
+    (curve,) = scaling.curves([row(1, *[1.0] * 5), row(2, *[1.0] * 5)])
     assert not curve.last.efficiency.known
 
 
 def test_a_prediction_has_its_band() -> None:
     one = StepPrediction(case(ranks=1, work=Step(0, 0, seconds=1.0)), "nccl", (1.0, 0, 0), 1.0, 1.0)
     many = StepPrediction(case(ranks=8, work=Step(0, 0, seconds=1.0)), "nccl", (1.0, 0.1, 0.15), 1.2, 2.0)
-    (curve,) = curves([one, many])
+    (curve,) = scaling.curves([one, many])
     assert curve.mode == WEAK
     assert curve.last.efficiency.value == pytest.approx(0.8)
     assert curve.last.efficiency.low == pytest.approx(0.5)
@@ -97,7 +83,7 @@ RANKS = (2, 4, 8, 16, 32)
 TRUTH = {"Amdahl": (0.05, 0.0), "universal": (0.03, 0.002)}  # contention and coherence
 
 
-def made_by(name: str, ranks: tuple[int, ...] = RANKS, noise: float = 0.0) -> ScalingCurve:
+def made_by(name: str, ranks: tuple[int, ...] = RANKS, noise: float = 0.0) -> scaling.ScalingCurve:
     """A weak curve that follows the law, with noise of so much that changes from round to round."""
     contention, coherence = TRUTH[name]
     wobble = [1 + noise * sign for sign in (-1, 1, -0.5, 0.5, 0.2, -0.2, 0.9, -0.9)]
@@ -105,17 +91,17 @@ def made_by(name: str, ranks: tuple[int, ...] = RANKS, noise: float = 0.0) -> Sc
     for place, count in enumerate(ranks):
         longer = 1 + contention * (count - 1) + coherence * count * (count - 1)
         rows.append(row(count, *(factor * longer for factor in wobble[place % 3 :] + wobble[: place % 3])))
-    return curves(rows)[0]
+    return scaling.curves(rows)[0]
 
 
 def test_the_law_finds_its_parameters_and_leaves_nothing_of_a_curve_that_follows_it() -> None:
     """It becomes Amdahl's without coherence; noise widens the interval around what is true."""
     for name, (contention, coherence) in TRUTH.items():
-        law = fit_law(made_by(name))
+        law = scaling.fit_law(made_by(name))
         assert law.contention.value == pytest.approx(contention, rel=1e-6), name
         assert law.coherence.value == pytest.approx(coherence, rel=1e-6, abs=1e-9), name
         assert law.residual == pytest.approx(0, abs=1e-9), name
-        noisy = fit_law(made_by(name, noise=0.02))
+        noisy = scaling.fit_law(made_by(name, noise=0.02))
         assert noisy.residual, name
         for value, true in ((noisy.contention, contention), (noisy.coherence, coherence)):
             assert value.low <= true <= value.high, name
@@ -126,23 +112,23 @@ def test_few_points_tell_nothing_of_coherence_and_a_single_one_leaves_no_residua
     """Two points of a curve with coherence are off Amdahl's law, and that is said."""
     for ranks, words in (((2,), "exact with so few points"), ((2, 4), "off by 0.4%")):
         curve = made_by("universal", ranks=ranks)
-        law = fit_law(curve)
+        law = scaling.fit_law(curve)
         assert law.coherence.value == law.coherence.high == 0, ranks
         assert (law.residual is None) == (len(ranks) == 1), ranks
-        (line,) = (line for line in verdict(curve) if line.startswith("Amdahl's law: serial share"))
+        (line,) = (line for line in scaling.verdict(curve) if line.startswith("Amdahl's law: serial share"))
         assert line.endswith(words), line
-    assert fit_law(made_by("Amdahl", ranks=(2,))).contention.value == pytest.approx(0.05)
-    assert any(", coherence 0.002 (" in line for line in verdict(made_by("universal")))
+    assert scaling.fit_law(made_by("Amdahl", ranks=(2,))).contention.value == pytest.approx(0.05)
+    assert any(", coherence 0.002 (" in line for line in scaling.verdict(made_by("universal")))
 
 
 def test_a_parameter_that_is_kept_at_zero_takes_no_degree_of_freedom() -> None:
     """Of a curve that levels off, as G. Gustafson's does: then the law is Amdahl's, with one parameter."""
     counts = np.array(RANKS, float)
     efficiency = 1 - 0.2 * (counts - 1) / counts
-    (curve,) = curves(
+    (curve,) = scaling.curves(
         [row(1, *[1.0] * 8), *(row(count, *[1 / e] * 8) for count, e in zip(RANKS, efficiency, strict=True))]
     )
-    law = fit_law(curve)
+    law = scaling.fit_law(curve)
     assert law.coherence.value == law.coherence.high == 0
     off = np.array([law.efficiency(count) for count in counts]) / efficiency - 1
     assert law.residual == pytest.approx(np.sqrt((off**2).sum() / (len(RANKS) - 1)))
@@ -151,9 +137,9 @@ def test_a_parameter_that_is_kept_at_zero_takes_no_degree_of_freedom() -> None:
 def test_the_law_is_as_published_and_remedies_take_away_what_they_are_for() -> None:
     """At 8 times the ranks, by hand; of parts of 1.3 s, 0.4 s and 0.9 s where one rank takes 1 s."""
     for name, expected in (("Amdahl", 1 / (1 + 0.05 * 7)), ("universal", 1 / (1 + 0.03 * 7 + 0.002 * 56))):
-        assert fit_law(made_by(name)).efficiency(8.0) == pytest.approx(expected), name
-    own = StepParts(alone=1.0, computing=1.3, waiting=0.4, exposed=0.9)
-    found = {remedy.words: remedy.efficiency for remedy in remedies(own, "cpu")}
+        assert scaling.fit_law(made_by(name)).efficiency(8.0) == pytest.approx(expected), name
+    own = scaling.StepParts(alone=1.0, computing=1.3, waiting=0.4, exposed=0.9)
+    found = {remedy.words: remedy.efficiency for remedy in scaling.remedies(own, "cpu")}
     for words, seconds in (
         ("a wire half as wide", 2.15),
         ("an interconnect twice as fast", 2.15),
@@ -164,12 +150,12 @@ def test_the_law_is_as_published_and_remedies_take_away_what_they_are_for() -> N
 
 def test_the_whole_interval_decides() -> None:
     for estimate, word in (
-        (Estimate(0.8, 0.76, 0.84), HEALTHY),
-        (Estimate(0.6, 0.5, 0.7), POOR),
-        (Estimate(0.8, 0.7, 0.9), INCONCLUSIVE),
-        (Estimate(0.9, float("-inf"), float("inf")), INCONCLUSIVE),
+        (scaling.Estimate(0.8, 0.76, 0.84), scaling.HEALTHY),
+        (scaling.Estimate(0.6, 0.5, 0.7), scaling.POOR),
+        (scaling.Estimate(0.8, 0.7, 0.9), scaling.INCONCLUSIVE),
+        (scaling.Estimate(0.9, float("-inf"), float("inf")), scaling.INCONCLUSIVE),
     ):
-        assert judged(estimate) == word, estimate
+        assert scaling.judged(estimate) == word, estimate
 
 
 def predicted(computing: float, waiting: float, exposed: float) -> list[StepPrediction]:
@@ -181,16 +167,16 @@ def predicted(computing: float, waiting: float, exposed: float) -> list[StepPred
 
 
 def test_a_healthy_scaling_is_one_sentence_and_a_poor_one_says_what_would_help_most() -> None:
-    (curve,) = curves(predicted(1.0, 0.05, 0.2))
-    said = verdict(curve)
+    (curve,) = scaling.curves(predicted(1.0, 0.05, 0.2))
+    said = scaling.verdict(curve)
     assert said[0].startswith("nccl, weak: 4 ranks give 3.2x (3.2 .. 3.2): 80%, healthy (healthy from 75%)")
     assert "16% of the step is communication, 4% waiting" in said[0]
     assert not any("would raise" in line for line in said)
-    (curve,) = curves(predicted(1.0, 0.0, 1.0))
-    assert verdict(curve)[0].count("50%, poor")
-    assert "overlap (at most 100%)" in verdict(curve)[-1]
-    (slow,) = curves(predicted(1.0, 1.0, 0.1))
-    assert verdict(slow)[-1].startswith("would raise efficiency: no rank later than another (at most 91%)")
+    (curve,) = scaling.curves(predicted(1.0, 0.0, 1.0))
+    assert scaling.verdict(curve)[0].count("50%, poor")
+    assert "overlap (at most 100%)" in scaling.verdict(curve)[-1]
+    (slow,) = scaling.curves(predicted(1.0, 1.0, 0.1))
+    assert scaling.verdict(slow)[-1].startswith("would raise efficiency: no rank later than another (at most 91%)")
 
 
 def test_products_that_cannot_be_shared_are_said() -> None:
@@ -198,28 +184,28 @@ def test_products_that_cannot_be_shared_are_said() -> None:
 
     def said(alone: int, each: int, mode: str) -> str:
         rows = [row(1, *[2.0] * 8, products=alone), row(2, *[1.5] * 8, products=each)]
-        (curve,) = curves([in_mode(one, mode) for one in rows])
-        return verdict(curve)[0]
+        (curve,) = scaling.curves([in_mode(one, mode) for one in rows])
+        return scaling.verdict(curve)[0]
 
     assert said(1, 1, STRONG).endswith("products cannot be shared evenly: a rank makes 1, its share is 0.5")
     assert "shared" not in said(25, 12, STRONG)
     assert "shared" not in said(1, 1, WEAK)
-    (curve,) = curves([row(1, *[1.0] * 8), row(2, *[3.0] * 8)])
-    assert any("less a second than one" in line for line in verdict(curve))
+    (curve,) = scaling.curves([row(1, *[1.0] * 8), row(2, *[3.0] * 8)])
+    assert any("less a second than one" in line for line in scaling.verdict(curve))
 
 
 def test_no_remedy_promises_more_than_all_of_the_ranks_nor_less_than_there_was() -> None:
-    own = StepParts(alone=1.0, computing=1.3, waiting=0.4, exposed=0.9)
+    own = scaling.StepParts(alone=1.0, computing=1.3, waiting=0.4, exposed=0.9)
     before = own.efficiency(own.computing, own.waiting, own.exposed)
-    for remedy in remedies(own, "cpu"):
+    for remedy in scaling.remedies(own, "cpu"):
         assert before < remedy.efficiency <= 1, remedy.words
-    (curve,) = curves(predicted(1.0, 0.0, 1.0))  # where nobody waits, no rank is late
-    assert "no rank later than another" not in [remedy.words for remedy in helpful_remedies(curve, curve.last)]
+    (curve,) = scaling.curves(predicted(1.0, 0.0, 1.0))  # where nobody waits, no rank is late
+    assert "no rank later than another" not in [remedy.words for remedy in scaling.helpful_remedies(curve, curve.last)]
     for platform, words in (
         ("cpu", "cores and memory of their own for all ranks"),
         ("gpu", "a GPU for every rank, none slowed down by power or heat"),
         ("elsewhere", "as much for every rank as one alone has"),
     ):
         alone, four = (replace(one, platform=platform) for one in (row(1, *[1.0] * 8), row(4, *[4.0] * 8)))
-        (curve,) = curves([alone, four])
-        assert words in [remedy.words for remedy in helpful_remedies(curve, curve.last)], platform
+        (curve,) = scaling.curves([alone, four])
+        assert words in [remedy.words for remedy in scaling.helpful_remedies(curve, curve.last)], platform

@@ -60,9 +60,7 @@ def test_both_settings_are_measured_in_turn_into_a_run_file_each(here: Command, 
     assert (first.setting, second.setting) == ("", text)
     assert first.cores == second.cores != ()
     assert re.search(
-        rf" 1 KiB  A mpi.* +\S+ [num]*s .* {RIGHT}\n +1 KiB  B mpi.* +\S+ [num]*s .* {RIGHT}$",
-        done.stdout,
-        re.M,
+        rf" 1 KiB  A mpi.* +\S+ [num]*s .* {RIGHT}\n +1 KiB  B mpi.* +\S+ [num]*s .* {RIGHT}$", done.stdout, re.M
     )
     assert f"B: {text}" in done.stdout
     assert f"run file: out/{name}/run.jsonl" in done.stdout

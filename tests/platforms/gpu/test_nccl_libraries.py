@@ -67,10 +67,8 @@ def test_a_release_is_looked_for_where_ranks_find_theirs(
     """The one that they load by themselves, wheels beside this Python, and the loader's path."""
     assert find(NEW).file == releases[NEW]
     assert find(NEW).own
-    with pytest.raises(UsageError, match=re.escape(f"is {NEW} (")) as error:
+    with pytest.raises(UsageError, match=re.escape(f"is {NEW} (")):
         find(OLD)
-    assert f"pip install --target FOLDER nvidia-nccl-cu13=={OLD} " in str(error.value)
-    assert "\n" not in str(error.value)
     wheel = tmp_path / "nvidia" / "nccl" / "lib"
     wheel.mkdir(parents=True)
     shutil.copy(releases[OLD], wheel)
@@ -83,10 +81,10 @@ def test_a_release_is_looked_for_where_ranks_find_theirs(
 
 def test_what_is_no_nccl_is_refused_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no library")
-    for word, reason in (("text", r"is no NCCL that can be loaded \(OSError: .*text: .*\)"), ("none", f"no {FILE}")):
-        with pytest.raises(UsageError, match=reason) as error:
-            find(str(tmp_path / word))
-        assert "\n" not in str(error.value)
+    with pytest.raises(
+        UsageError, match=r"is no NCCL that can be loaded \(OSError: .*text: .*\); give a libnccl.so.2$"
+    ):
+        find(str(tmp_path / "text"))
 
 
 def test_rows_of_two_releases_stay_apart_and_say_which_they_are_of(
@@ -120,8 +118,6 @@ def test_the_release_that_ranks_load_by_themselves_keeps_its_name(releases: Mapp
     assert list(read(tmp_path / "out").header.sweep.implementations) == ["nccl", f"nccl@{OLD}"]
     done = on_gpus(tmp_path, *SWEEP, "--nccl", f"{releases[OLD]},{releases[OLD]}", devices=2)
     assert (done.returncode, "--nccl names NCCL twice" in done.stderr) == (2, True)
-    done = on_gpus(tmp_path, "sweep", "--resume", "out", devices=2)
-    assert "compares MPI or NCCL libraries" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.platforms.checking import POISON
 from collbench.platforms.layout import GUARD, UNTOUCHED, Region, buffers
 from tests.platforms.gpu.opening import Open
@@ -18,16 +17,6 @@ def test_every_implementation_is_right_where_buffers_start_late(opened: Open) ->
             if case.collective.name in way.collectives:
                 assert flaw(way, case, platform) is None, f"{way.name} {case.title}"
                 assert platform.checker.overrun(case) is None, f"{way.name} {case.title}"
-
-
-def test_all_sizes_of_elements_are_right_in_place(opened: Open) -> None:
-    platform = opened(Machine(1), ranks=2, implementations=ALL, in_place=True, unalign=1, dtypes=(DATATYPES["double"],))
-    for name, redop in (("int8", "max"), ("half", "sum"), ("double", "avg")):
-        kind = {"dtype": DATATYPES[name], "redop": REDUCTIONS[redop]}
-        case = a_case("allreduce", 1200, in_place=True, unalign=1, **kind)
-        for way in ON_GPU:
-            if way.name in ("nccl", "ring-flags", "ring-ll", "one-shot-ll", "two-shot"):
-                assert flaw(way, case, platform) is None, f"{way.name} {case.title}"
 
 
 def test_what_is_written_before_a_late_buffer_is_found(opened: Open) -> None:
