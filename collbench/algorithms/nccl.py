@@ -9,6 +9,7 @@ A fast path has buffers of its own, which NCCL knows beforehand (platforms/gpu/n
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from collbench.algorithms import Implementation
@@ -99,7 +100,7 @@ _CALLS = _WHOLE | _OF_PAIRS
 
 # Collectives that NCCL has since 2.28: the communicators of fast paths have them, since copy engines serve no sends.
 _NEWER: dict[str, tuple[str, Callable[[_End], Iterator[Call]]]] = {
-    "alltoall": ("allToAll", lambda end: end.whole("allToAll")),
+    "alltoall": ("alltoAll", lambda end: end.whole("alltoAll")),
     "gather": ("gather", lambda end: end.whole("gather", end.case.root)),
     "scatter": ("scatter", lambda end: end.whole("scatter", end.case.root)),
 }
@@ -172,11 +173,6 @@ def _prepare(path: FastPath | None, case: Case, platform: Platform) -> Prepared:
     return replace(prepared, library_bytes=comm.taken())
 
 
-def _on_path(path: FastPath, platform: Platform) -> Platform:
-    """Return the ranks with the buffers of a fast path; Unsupported, with NCCL's reason, where they cannot be had."""
-    return platform.on_path(path)
-
-
 NCCL = Implementation(
     name="nccl",
     summary="NVIDIA's library, its own choice of algorithm and protocol",
@@ -199,16 +195,11 @@ FAST_PATHS = (
 )
 
 
-def _implementations() -> Iterator[Implementation]:
-    yield NCCL
-    for path in FAST_PATHS:
-        yield replace(
-            NCCL,
-            name=f"nccl@{path.name}",
-            summary=f"the same {path.summary}",
-            prepare=partial(_prepare, path),
-            home=partial(_on_path, path),
-        )
+def _implementation(path: FastPath) -> Implementation:
+    name, summary = f"nccl@{path.name}", f"the same {path.summary}"
+    return replace(
+        NCCL, name=name, summary=summary, prepare=partial(_prepare, path), home=methodcaller("on_path", path)
+    )
 
 
-IMPLEMENTATIONS = tuple(_implementations())
+IMPLEMENTATIONS = (NCCL, *map(_implementation, FAST_PATHS))

@@ -40,7 +40,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
     ),
     "sweep --mpi": (
         ("lam", "unknown MPI library 'lam'; choose from: mvapich, cray, intel, openmpi, mpich, a folder"),
-        ("mpich,mpich", "--mpi names MPICH twice"),
+        ("mpich,mpich", "--mpi names ... twice"),
         ("mpich --on gpu", "--mpi names libraries of ranks on a CPU, and these are on gpu"),
         ("mpich --ab X=1", "--mpi and --ab"),
     ),

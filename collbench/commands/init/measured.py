@@ -18,7 +18,7 @@ from collbench.commands.init.rows import COLLECTIVE, COMMUNICATOR, DESTROY, ID, 
 from collbench.errors import CaseFailed, Unsupported
 from collbench.measure.checks import SEEDS
 from collbench.measure.sampling import Heartbeat
-from collbench.platforms.gpu.nccl.log import init_timings
+from collbench.platforms.gpu.nccl.log import init_timings, logging
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs, buffers, view
 from collbench.results import CheckFailure, Note, Result, Skipped
@@ -117,7 +117,7 @@ def _nccl(case: Case, platform: Platform) -> tuple[Phases, str, Remarks]:
 
     def start() -> None:
         """Make the communicators, the first of them with NCCL's log on: some lines in some tenths of a second."""
-        with nullcontext() if remarks else comm.starting() as log:
+        with nullcontext() if remarks else logging(comm.functions, "INIT") as log:
             _ = comm.ranks
         if log:
             remarks.append(init_timings(log.text))

@@ -120,7 +120,7 @@ class NcclFunctions:
         """Return a function with its types; None where this NCCL is too old for it, or is not to be found."""
         function = getattr(self._handle, name, None)
         if function:
-            function.argtypes = FUNCTIONS[name]
+            function.argtypes = FUNCTIONS.get(name, ())
         return function
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -144,17 +144,6 @@ class NcclFunctions:
         with suppress(self._nccl.NcclError):  # it may be closed all the same
             self._nccl.groupEnd()
         return None
-
-    @property
-    def logs(self) -> bool:
-        """Whether NCCL's log can be switched on and off while it runs."""
-        return hasattr(self._handle, "ncclResetDebugInit")
-
-    def reset_log(self) -> None:
-        """Have NCCL read NCCL_DEBUG and its relatives again before its next line."""
-        reset = self._handle.ncclResetDebugInit
-        reset.restype = None
-        reset()
 
     def settle_log(self) -> None:
         """Have NCCL read them now: 2.30 to 2.32 break at the process's end if they have said nothing since a reset."""

@@ -8,8 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -41,7 +39,6 @@ class NcclLibrary:
     file: Path
     platform: ClassVar[str] = "gpu"  # whose ranks load it
     product: ClassVar[str] = "nccl"
-    name: ClassVar[str] = "NCCL"
 
     @property
     def own(self) -> bool:
@@ -92,27 +89,16 @@ def usual() -> Path | None:
 
 
 def _of_release(word: str) -> NcclLibrary:
-    """Return the first installed library of that release."""
-    found: dict[str, Path] = {}
-    for file in _installed():
-        with suppress(UsageError):  # of what cannot be loaded
-            found.setdefault(release_of(file), file)
+    """Return the library of that release which ranks load, or which is in a wheel beside this Python."""
+    files = [usual(), *(Path(folder, _IN_WHEEL) for folder in sys.path)]
+    found = {release_of(file): file for file in reversed(files) if file and file.exists()}
     if word in found:
         return NcclLibrary(word, found[word])
     here = ", ".join(f"{release} ({file})" for release, file in found.items())
     raise UsageError(
-        f"--nccl {word}: beside this Python and on LD_LIBRARY_PATH is {here or 'no NCCL'}; to get it: "
+        f"--nccl {word}: beside this Python is {here or 'no NCCL'}; to get it: "
         f"pip install --target FOLDER nvidia-nccl-cu13=={word} (or -cu12), then --nccl FOLDER"
     )
-
-
-def _installed() -> Iterator[Path]:
-    """Yield the library that ranks load, those of wheels beside this Python, and those on LD_LIBRARY_PATH."""
-    if file := usual():
-        yield file
-    searched = filter(os.path.isabs, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep))
-    places = chain((Path(folder, _IN_WHEEL) for folder in sys.path), (Path(folder, FILE) for folder in searched))
-    yield from filter(Path.exists, places)
 
 
 def _asked(program: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -69,9 +69,9 @@ def why_not(log: str) -> str:
 
 
 def init_timings(log: str) -> str:
-    """Return how NCCL itself divides the seconds that a communicator took to start; "" where it does not say."""
-    timings = _TIMINGS.findall(log)
-    return str(timings[0]) if timings else ""
+    """Return how NCCL itself divides the time that a communicator took to start; "" where it does not say."""
+    timings = _TIMINGS.search(log)
+    return f"NCCL of its first start, in seconds: {timings[1]}" if timings else ""
 
 
 class Log:
@@ -86,15 +86,15 @@ def logging(functions: NcclFunctions, subsystems: str) -> Iterator[Log]:
 
     The log stays empty where the user has NCCL write to a file of his own, which NCCL would begin anew.
     """
-    log, users = Log(), dict(os.environ)
-    if os.environ.get(_FILE) or not functions.logs:
+    log, users, reset = Log(), dict(os.environ), functions.find("ncclResetDebugInit")
+    if users.get(_FILE) or not reset:
         yield log
         return
     with tempfile.TemporaryDirectory(prefix="collbench-nccl-") as folder:
         path = Path(folder, "log")
         shown = filter(None, (subsystems, users.get("NCCL_DEBUG_SUBSYS", "INIT") if users.get("NCCL_DEBUG") else ""))
         os.environ.update({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": ",".join(shown), _FILE: str(path)})
-        functions.reset_log()
+        reset()
         try:
             yield log
         finally:
@@ -102,13 +102,11 @@ def logging(functions: NcclFunctions, subsystems: str) -> Iterator[Log]:
                 os.environ.pop(name)
                 if name in users:
                     os.environ[name] = users[name]
-            functions.reset_log()
-            if not users.get("NCCL_DEBUG"):
-                functions.settle_log()
+            reset()
             if path.exists():
                 log.text = path.read_text(encoding="utf-8", errors="replace")
-
-    # What the user has asked for is not lost.
-    if users.get("NCCL_DEBUG"):
-        sys.stdout.write(log.text)
-        sys.stdout.flush()
+            if users.get("NCCL_DEBUG"):
+                sys.stdout.write(log.text)  # what the user has asked for is not lost
+                sys.stdout.flush()
+            else:
+                functions.settle_log()
