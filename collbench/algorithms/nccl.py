@@ -168,7 +168,7 @@ def _prepare(path: FastPath | None, case: Case, platform: Platform) -> Prepared:
     comm.first(launch)
     estimate = comm.estimate(groups[0]) if case.collective.name in _WHOLE else None
     prepared = Prepared(launch, groups=len(groups), note=comm.note, estimate=estimate, library=comm.library)
-    if ran := comm.ran(partial(platform.clock.plan, prepared)):
+    if ran := comm.ran(prepared):
         prepared = replace(prepared, algorithm=ran.algorithm, protocol=ran.protocol, channels=ran.channels)
     return replace(prepared, library_bytes=comm.taken())
 
@@ -188,7 +188,7 @@ NCCL = Implementation(
 _EFFICIENCY, _ZERO = 1, 2  # NCCL_CTA_POLICY_EFFICIENCY, NCCL_CTA_POLICY_ZERO
 
 FAST_PATHS = (
-    FastPath("registered", "with registered buffers", registered=True),
+    FastPath("registered", "with registered buffers", symmetric=False),
     FastPath("symmetric", "with symmetric windows (2.27)", symmetric=True),
     FastPath("few-ctas", "with symmetric windows and few CTAs", symmetric=True, policy=_EFFICIENCY),
     FastPath("copy-engine", "with symmetric windows and no CTAs (2.28)", symmetric=True, policy=_ZERO),

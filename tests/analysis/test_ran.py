@@ -7,7 +7,6 @@ from typing import Any
 
 from collbench.analysis.compare import Comparison, compare
 from collbench.analysis.diagnose import Diagnosis, RunFacts, diagnose
-from collbench.analysis.interconnects import Cell
 from collbench.analysis.verdict import Health
 from collbench.model.predict import curve
 from collbench.plots import curves
@@ -97,5 +96,3 @@ def test_a_curve_stays_one_where_its_method_changes_and_names_of_paths_stay_apar
     ((_, figure), *_) = curves.figures([run(*rows)])
     legend = [text.get_text() for text in figure.legends[0].get_texts() if "nccl" in text.get_text()]
     assert sorted(legend) == ["nccl: 2.30.4", "nccl@symmetric: 2.30.4"]
-    assert Cell("a", rows[0], None, "", True).method == "nccl: 2.30.4, tree/ll"
-    assert Cell("a", HEALTHY[0], None, "", True).method == TABLE[8]

@@ -21,7 +21,7 @@ from collbench.platforms.gpu.nccl import LIMIT, MIXING, in_words
 from collbench.platforms.gpu.nccl.functions import NcclFunctions, SimulateEnd
 from collbench.platforms.gpu.nccl.log import PLANNING, STARTING, Ran, logging, what_ran, why_not
 from collbench.platforms.gpu.nccl.paths import PathCommunicator, PathMemory
-from collbench.platforms.interface import FastPath
+from collbench.platforms.interface import FastPath, Prepared
 from collbench.results import Note
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
@@ -109,7 +109,7 @@ class Communicators:
         version = int(self._cuda.nccl.get_version())
         algorithms, protocols = os.environ.get("NCCL_ALGO", ""), os.environ.get("NCCL_PROTO", "")
         left_out = algorithms and not _is_for(algorithms, collective) and _is_for(protocols, collective)
-        if left_out and version >= _NAMED_ALONE_SINCE and not os.environ.get("NCCL_SYM_KERNEL"):
+        if left_out and version >= _NAMED_ALONE_SINCE:
             raise Unsupported(
                 f"NCCL {in_words(version)} has no algorithm for it: NCCL_ALGO={algorithms} is for other collectives, "
                 f"and NCCL_PROTO={protocols} for this too; set NCCL_ALGO='ring;{algorithms}'"
@@ -177,10 +177,10 @@ class Communicators:
         most: int = max(self._team.exchange(self._taken // len(self._streams)))
         return most
 
-    def ran(self, plan: Callable[[], None]) -> Ran | None:
+    def ran(self, prepared: Prepared) -> Ran | None:
         """*Collective*: have an operation planned, and return what NCCL's log says that it runs as, on rank 0."""
         with logging(self.functions, PLANNING) as log, self._cuda.failing_as(CaseFailed, "while NCCL planned"):
-            self._bounded("plan an operation", plan)
+            self._bounded("plan an operation", partial(self._clock.plan, prepared))
         return what_ran(log.text)
 
     def first(self, launch: Callable[[int], None]) -> None:

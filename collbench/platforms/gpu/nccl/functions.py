@@ -129,7 +129,9 @@ class NcclFunctions:
         if not function:
             raise Unsupported(f"this NCCL has no {name}: upgrade nvidia-nccl-cu12 (or -cu13) to 2.28 or newer")
         if status := function(*arguments):
-            raise CaseFailed(f"{name}: {self._in_words(status)}")
+            words = self._handle.ncclGetErrorString
+            words.restype = ctypes.c_char_p
+            raise CaseFailed(f"{name}: {words(status).decode()}")
 
     def simulate_end(self) -> SimulateEnd | None:
         """Return ncclGroupSimulateEnd (2.22); None if NCCL has none, or is not the copy that counts CuPy's groups."""
@@ -144,22 +146,6 @@ class NcclFunctions:
         with suppress(self._nccl.NcclError):  # it may be closed all the same
             self._nccl.groupEnd()
         return None
-
-    def settle_log(self) -> None:
-        """Have NCCL read them now: 2.30 to 2.32 break at the process's end if they have said nothing since a reset."""
-        check = self.find("ncclCommGetAsyncError")
-        if check:
-            check(None, ctypes.byref(ctypes.c_int()))  # refused with a warning, which nobody sees who has not asked
-
-    def _in_words(self, status: int) -> str:
-        """Return NCCL's words for a status, and for what it last warned of."""
-        words = []
-        for name, argument in (("ncclGetErrorString", status), ("ncclGetLastError", None)):
-            function = getattr(self._handle, name, None)
-            if function:
-                function.restype = ctypes.c_char_p
-                words.append((function(argument) or b"").decode(errors="replace").strip())
-        return ": ".join(filter(None, words)) or f"status {status}"
 
 
 def _estimate(function: Callable[..., int]) -> float | None:

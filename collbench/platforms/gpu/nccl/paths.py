@@ -97,7 +97,7 @@ class PathCommunicator:
         if self._path.symmetric:
             window = self._comm, address, nbytes, handle, COLLECTIVE_SYMMETRIC
             self._functions.call("ncclCommWindowRegister", *window)
-        elif self._path.registered:
+        else:
             self._functions.call("ncclCommRegister", self._comm, address, nbytes, handle)
 
     @property
