@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from collbench.algorithms import is_path
-from collbench.analysis.curve_remarks import NOISY
+from collbench.analysis.curve_fit import NOISY
 from collbench.analysis.hypotheses import HYPOTHESES, PINNED, Hypothesis, Variables
 from collbench.analysis.machine import remarks
 from collbench.analysis.ran import unlike_table

@@ -23,7 +23,6 @@ from collbench.commands.formats.nccl_tests_write import average, footer, opening
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
-from collbench.platforms import on_auto
 from collbench.requests.sweeps import SweepRequest, measured_sweep
 from collbench.results import Measurement, Result, by_key, observed
 
@@ -72,7 +71,13 @@ UNNEEDED = (
 """Names, letters and usual values are those of nccl-tests' README and of `all_reduce_perf --help`."""
 
 
-_PATHS = {(1, 0): "nccl@registered", (2, 0): "nccl@symmetric", (2, 1): "nccl@few-ctas", (2, 2): "nccl@copy-engine"}
+_PATHS = {
+    (0, 0): "",
+    (1, 0): "nccl@registered",
+    (2, 0): "nccl@symmetric",
+    (2, 1): "nccl@few-ctas",
+    (2, 2): "nccl@copy-engine",
+}
 """What -R and -x of nccl-tests measure."""
 
 
@@ -123,7 +128,7 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
         for letter, name, usual, why in UNNEEDED
         if options[name] != usual
     ]
-    remarks += _on_path(options)
+    _choose_path(options)
     for word, count in (("-t", threads), ("-g", gpus)):
         if joined and count > 1:
             each = f"the launcher started {joined[1]} processes, and each is a rank"
@@ -159,19 +164,13 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
     return finish([session]) or int(not passed)
 
 
-def _on_path(options: dict[str, Any]) -> Iterator[str]:
-    """Put the implementation that -R and -x mean into the options; yield a remark where there is none to choose."""
-    register, policy = options["local_register"], options["cta_policy"]
-    if not register and not policy:
-        return
-    if (on_auto() if options["on"] == "auto" else options["on"]) != "gpu":
-        yield f"-R {register} -x {policy} has no effect: only NCCL knows registered buffers, and ranks are on the CPU"
-        return
-    path = _PATHS.get((register, policy))
-    if not path or options["impl"] != USUAL["impl"]:
-        choices = ", ".join(f"-R {of_register} -x {of_policy}" for of_register, of_policy in _PATHS)
-        raise UsageError(f"-R {register} -x {policy}: choose from {choices}, and leave --impl out")
-    options["impl"] = path
+def _choose_path(options: dict[str, Any]) -> None:
+    """Put the implementation that -R and -x mean into the options."""
+    chosen = options["local_register"], options["cta_policy"]
+    if chosen not in _PATHS or (any(chosen) and options["impl"] != USUAL["impl"]):
+        choices = ", ".join(f"-R {register} -x {policy}" for register, policy in _PATHS)
+        raise UsageError(f"-R {chosen[0]} -x {chosen[1]}: choose from {choices}, and leave --impl out")
+    options["impl"] = _PATHS[chosen] or options["impl"]
 
 
 def _write_foreign(session: Session, path: Path) -> None:

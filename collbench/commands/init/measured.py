@@ -120,7 +120,7 @@ def _nccl(case: Case, platform: Platform) -> tuple[Phases, str, Remarks]:
         with nullcontext() if remarks else logging(comm.functions, "INIT") as log:
             _ = comm.ranks
         if log:
-            remarks.append(init_timings(log.text))
+            remarks.append(init_timings(log.getvalue()))
 
     remarks: Remarks = []
     phases = {ID: lambda: comm.identity, COMMUNICATOR: start, COLLECTIVE: collect, DESTROY: comm.end}

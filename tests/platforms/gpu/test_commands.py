@@ -102,7 +102,7 @@ def test_programs_of_nccl_tests_measure_the_paths_that_their_options_mean(tmp_pa
         assert {(row.implementation, row.method) for row in rows} == {(row, "ce" if "-x" in options else "ring/ll")}
         shutil.rmtree(tmp_path / "out")
     done = on_gpus(tmp_path, *words, "-x", "1", devices=2, simulation=simulation)
-    assert "choose from -R 1 -x 0" in done.stderr
+    assert "choose from -R 0 -x 0, -R 1 -x 0" in done.stderr
 
 
 def test_a_sweep_shows_what_ran_and_what_it_is_asked_to_show(tmp_path: Path) -> None:

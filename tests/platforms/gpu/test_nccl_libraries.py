@@ -59,21 +59,12 @@ def test_a_folder_is_that_of_a_wheel_an_environment_or_a_build(
         assert library.changes == {NCCL_LIBRARY: str(library.file)}
 
 
-def test_a_release_is_looked_for_where_ranks_find_theirs(
-    releases: Mapping[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The one that they load by themselves, and wheels beside this Python."""
+def test_a_release_is_the_one_that_ranks_load(releases: Mapping[str, Path]) -> None:
     assert find(NEW).file == releases[NEW]
     assert find(NEW).own
-    with pytest.raises(UsageError, match=re.escape(f"is {NEW} (")) as error:
+    with pytest.raises(UsageError, match=re.escape(f"ranks load {NEW}; give that release")) as error:
         find(OLD)
-    assert f"pip install --target FOLDER nvidia-nccl-cu13=={OLD} " in str(error.value)
     assert "\n" not in str(error.value)
-    wheel = tmp_path / "nvidia" / "nccl" / "lib"
-    wheel.mkdir(parents=True)
-    shutil.copy(releases[OLD], wheel)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert find(OLD).file == wheel / FILE
 
 
 def test_what_is_no_nccl_is_refused_in_a_line(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ class Communicators:
             except (CaseFailed, Unsupported) as error:
                 failure = str(error)
         if failure:
-            said = why_not(log.text)
+            said = why_not(log.getvalue())
             raise Unsupported(failure if said in failure else f"{failure}: {said}")
 
     def _in_group(self, action: Callable[[int], Any]) -> dict[int, Any]:
@@ -181,7 +181,7 @@ class Communicators:
         """*Collective*: have an operation planned, and return what NCCL's log says that it runs as, on rank 0."""
         with logging(self.functions, PLANNING) as log, self._cuda.failing_as(CaseFailed, "while NCCL planned"):
             self._bounded("plan an operation", partial(self._clock.plan, prepared))
-        return what_ran(log.text)
+        return what_ran(log.getvalue())
 
     def first(self, launch: Callable[[int], None]) -> None:
         """*Collective*: carry out one operation, which connects the ranks; CaseFailed if that takes too long."""

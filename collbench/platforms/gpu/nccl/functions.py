@@ -19,11 +19,7 @@ from collbench.errors import CaseFailed, Unsupported
 MAGIC = 0x74685283
 VERSION = 22203  # of the header that had these fields first
 UNKNOWN = -1.0  # NCCL_UNDEF_FLOAT
-
-CONFIG_MAGIC = 0xCAFEBEEF  # NCCL_API_MAGIC
-CONFIG_VERSION = 22700  # of the header with these fields; newer libraries take the older structure
 UNDEFINED = -(2**31)  # NCCL_CONFIG_UNDEF_INT
-
 COLLECTIVE_SYMMETRIC = 0x01  # NCCL_WIN_COLL_SYMMETRIC
 
 _MICROSECONDS = 1e-6
@@ -74,7 +70,7 @@ class Config(ctypes.Structure):
     ]
 
     def __init__(self) -> None:
-        super().__init__(ctypes.sizeof(Config), CONFIG_MAGIC, CONFIG_VERSION)
+        super().__init__(ctypes.sizeof(Config), 0xCAFEBEEF, 22700)  # newer libraries take the older structure
         for field in self._fields_[3:]:
             setattr(self, field[0], UNDEFINED if field[1] is ctypes.c_int else None)
 

@@ -5,7 +5,6 @@ share their names.
 """
 
 import os
-import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -52,21 +51,22 @@ class NcclLibrary:
 
 
 def find(word: str) -> NcclLibrary:
-    """The library that a word of `--nccl` means: a file, a folder that holds one, or a release that is installed.
+    """The library that a word of `--nccl` means: a file, a folder that holds one, or the release that ranks load.
 
-    UsageError where there is none, with what there is and how to get another.
+    UsageError where there is none, with how to get one.
     """
-    if re.fullmatch(r"\d+\.\d+\.\d+", word):
-        return _of_release(word)
     path = Path(word).expanduser().absolute()
     places = chain.from_iterable(sorted(path.glob(place)) for place in _PLACES)
-    file = path if path.is_file() else next(places, None)
-    if file is None:
-        raise UsageError(
-            f"--nccl {word}: there is no {FILE}; give one, a folder of `pip install --target`, a virtual environment, "
-            "or a release such as 2.30.7"
-        )
-    return NcclLibrary(release_of(file), file)
+    if file := path if path.is_file() else next(places, None):
+        return NcclLibrary(release_of(file), file)
+    own = usual()
+    release = release_of(own) if own else "no NCCL"
+    if own and word == release:
+        return NcclLibrary(release, own)
+    raise UsageError(
+        f"--nccl {word}: there is no {FILE}, and ranks load {release}; give that release, a file, a virtual "
+        f"environment, or a folder of `pip install --target FOLDER nvidia-nccl-cu13==RELEASE` (or -cu12)"
+    )
 
 
 @cache
@@ -84,21 +84,8 @@ def usual() -> Path | None:
     """Return the file that ranks load if nobody tells them; None where that is not to be found."""
     if named := os.environ.get(NCCL_LIBRARY):
         return Path(named).resolve()
-    loaded = _asked(_LOADED_BY_CUPY).stdout.splitlines()
+    loaded = _asked(_LOADED_BY_CUPY).stdout.strip().splitlines()
     return Path(loaded[0]).resolve() if loaded else None
-
-
-def _of_release(word: str) -> NcclLibrary:
-    """Return the library of that release which ranks load, or which is in a wheel beside this Python."""
-    files = [usual(), *(Path(folder, _IN_WHEEL) for folder in sys.path)]
-    found = {release_of(file): file for file in reversed(files) if file and file.exists()}
-    if word in found:
-        return NcclLibrary(word, found[word])
-    here = ", ".join(f"{release} ({file})" for release, file in found.items())
-    raise UsageError(
-        f"--nccl {word}: beside this Python is {here or 'no NCCL'}; to get it: "
-        f"pip install --target FOLDER nvidia-nccl-cu13=={word} (or -cu12), then --nccl FOLDER"
-    )
 
 
 def _asked(program: str, *words: str) -> subprocess.CompletedProcess[str]:

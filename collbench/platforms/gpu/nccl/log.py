@@ -5,12 +5,14 @@ only.  A log slows what it tells of, so it is switched on for one operation that
 NCCL_DEBUG anew after ncclResetDebugInit (tried with the libraries of 2.27 to 2.32).
 """
 
+import ctypes
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,19 +76,13 @@ def init_timings(log: str) -> str:
     return f"NCCL of its first start, in seconds: {timings[1]}" if timings else ""
 
 
-class Log:
-    """The text that NCCL has logged inside `logging`, once that is over."""
-
-    text = ""
-
-
 @contextmanager
-def logging(functions: NcclFunctions, subsystems: str) -> Iterator[Log]:
-    """Switch NCCL's log of these subsystems on inside, into a file that is read and removed.
+def logging(functions: NcclFunctions, subsystems: str) -> Iterator[StringIO]:
+    """Switch NCCL's log of these subsystems on inside, and write it to what this gives once that is over.
 
-    The log stays empty where the user has NCCL write to a file of his own, which NCCL would begin anew.
+    It stays empty where the user has NCCL write to a file of his own, which NCCL would begin anew.
     """
-    log, users, reset = Log(), dict(os.environ), functions.find("ncclResetDebugInit")
+    log, users, reset = StringIO(), dict(os.environ), functions.find("ncclResetDebugInit")
     if users.get(_FILE) or not reset:
         yield log
         return
@@ -104,10 +100,10 @@ def logging(functions: NcclFunctions, subsystems: str) -> Iterator[Log]:
                     os.environ[name] = users[name]
             reset()
             if path.exists():
-                log.text = path.read_text(encoding="utf-8", errors="replace")
+                log.write(path.read_text(encoding="utf-8", errors="replace"))
             if users.get("NCCL_DEBUG"):
-                sys.stdout.write(log.text)  # what the user has asked for is not lost
+                sys.stdout.write(log.getvalue())  # what the user has asked for is not lost
                 sys.stdout.flush()
             elif settle := functions.find("ncclCommGetAsyncError"):
                 # 2.30 to 2.32 break at the process's end if they have logged nothing since: nobody sees this warning.
-                settle(None, None)
+                settle(None, ctypes.byref(ctypes.c_int()))
