@@ -64,15 +64,10 @@ class Case(Shown, Record, frozen=True):
         words += [self.redop.name] if self.collective.reduces else []
         words += [f"root {self.root}"] if self.collective.rooted else []
         words += ["in place"] if self.in_place else []
-        words += [self.misaligned] if self.unalign else []
+        words += [f"misaligned by {counted(self.unalign, 'element')}"] if self.unalign else []
         words += [f"{count} in flight" for count in {flight.count for flight in self.collective.flights} if count > 1]
         words += [f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"]
         return ", ".join([*words, *(self.work.words if self.work else ())])
-
-    @property
-    def misaligned(self) -> str:
-        """By how much its buffers start late, in words."""
-        return f"misaligned by {counted(self.unalign, 'element')}"
 
     @property
     def block(self) -> int:

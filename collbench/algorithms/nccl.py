@@ -9,6 +9,7 @@ A fast path has buffers of its own, which NCCL knows beforehand (platforms/gpu/n
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from collbench.algorithms import Implementation
@@ -99,7 +100,7 @@ _CALLS = _WHOLE | _OF_PAIRS
 
 # Collectives that NCCL has since 2.28: the communicators of fast paths have them, since copy engines serve no sends.
 _NEWER: dict[str, tuple[str, Callable[[_End], Iterator[Call]]]] = {
-    "alltoall": ("allToAll", lambda end: end.whole("allToAll")),
+    "alltoall": ("alltoAll", lambda end: end.whole("alltoAll")),
     "gather": ("gather", lambda end: end.whole("gather", end.case.root)),
     "scatter": ("scatter", lambda end: end.whole("scatter", end.case.root)),
 }
@@ -167,14 +168,9 @@ def _prepare(path: FastPath | None, case: Case, platform: Platform) -> Prepared:
     comm.first(launch)
     estimate = comm.estimate(groups[0]) if case.collective.name in _WHOLE else None
     prepared = Prepared(launch, groups=len(groups), note=comm.note, estimate=estimate, library=comm.library)
-    if ran := comm.ran(partial(platform.clock.plan, prepared)):
+    if ran := comm.ran(prepared):
         prepared = replace(prepared, algorithm=ran.algorithm, protocol=ran.protocol, channels=ran.channels)
     return replace(prepared, library_bytes=comm.taken())
-
-
-def _on_path(path: FastPath, platform: Platform) -> Platform:
-    """Return the ranks with the buffers of a fast path; Unsupported, with NCCL's reason, where they cannot be had."""
-    return platform.on_path(path)
 
 
 NCCL = Implementation(
@@ -192,23 +188,18 @@ NCCL = Implementation(
 _EFFICIENCY, _ZERO = 1, 2  # NCCL_CTA_POLICY_EFFICIENCY, NCCL_CTA_POLICY_ZERO
 
 FAST_PATHS = (
-    FastPath("registered", "with registered buffers", registered=True),
+    FastPath("registered", "with registered buffers", symmetric=False),
     FastPath("symmetric", "with symmetric windows (2.27)", symmetric=True),
     FastPath("few-ctas", "with symmetric windows and few CTAs", symmetric=True, policy=_EFFICIENCY),
     FastPath("copy-engine", "with symmetric windows and no CTAs (2.28)", symmetric=True, policy=_ZERO),
 )
 
 
-def _implementations() -> Iterator[Implementation]:
-    yield NCCL
-    for path in FAST_PATHS:
-        yield replace(
-            NCCL,
-            name=f"nccl@{path.name}",
-            summary=f"the same {path.summary}",
-            prepare=partial(_prepare, path),
-            home=partial(_on_path, path),
-        )
+def _implementation(path: FastPath) -> Implementation:
+    name, summary = f"nccl@{path.name}", f"the same {path.summary}"
+    return replace(
+        NCCL, name=name, summary=summary, prepare=partial(_prepare, path), home=methodcaller("on_path", path)
+    )
 
 
-IMPLEMENTATIONS = tuple(_implementations())
+IMPLEMENTATIONS = (NCCL, *map(_implementation, FAST_PATHS))

@@ -14,7 +14,7 @@ Many curves are solved at once.  Inside, arrays are (terms, sizes, curves): the 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -25,10 +25,13 @@ import numpy.typing as npt
 
 from collbench.errors import CollbenchError
 from collbench.notebook import Shown
+from collbench.results import Observed
 from collbench.stats import Estimate, student
+from collbench.units import format_seconds, format_size
 
 Floats = npt.NDArray[np.float64]
 
+NOISY = 0.10  # how far times scatter on a machine at rest: about neighbours, a median or a fit
 _ROUNDS = 8  # of reweighting; the weights of clean data stop moving after three
 _HUBER = 1.345  # standard deviations: 95 % as efficient as least squares on normal residuals (Huber, 1964)
 
@@ -437,3 +440,46 @@ def _lines(sizes: Floats, seconds: Floats, inside: npt.NDArray[np.bool_]) -> tup
     flat, through_zero = per_byte * size <= 1e-9 * latency * one, latency <= 0
     latency = np.where(flat, time / one, np.where(through_zero, 0, latency))
     return latency, np.where(flat, 0, np.where(through_zero, product / square, per_byte))
+
+
+def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> Iterator[str]:
+    """Return what a curve, by ascending size, says without any model of its machine, a sentence each.
+
+    `known` is the fit to just these rows, if there is one.
+    """
+    notes = dict.fromkeys(filter(None, (str(row.note.brief) for row in rows)))
+    if notes:
+        yield f"remarks on its rows: {'; '.join(notes)}"
+
+    # With few samples nothing is known of their noise: their interval is infinite.
+    wide = [row for row in rows if NOISY < row.relative_halfwidth < math.inf]
+    if wide:
+        worst = max(wide, key=lambda row: row.relative_halfwidth)
+        most = f"{worst.relative_halfwidth:.0%}" if worst.relative_halfwidth < 10 else "more than 999%"
+        where = f"{format_size(worst.case.nbytes)} by {most}"
+        yield f"noisy: {len(wide)} of {len(rows)} sizes uncertain by more than {NOISY:.0%} ({where})"
+    for before, after in pairwise(rows):
+        if (1 + NOISY) * after.percentile(100) < before.percentile(0):
+            smaller, larger = (format_size(row.case.nbytes) for row in (before, after))
+            yield f"{larger} takes less time than {smaller}: the algorithm changes, or {smaller} was disturbed"
+    yield from _against_fit(rows, known)
+
+
+def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[str]:
+    try:
+        fitted = known or fit([row.case.nbytes for row in rows], [row.times for row in rows])
+    except Unfit as error:
+        yield f"no fit: {error}"
+        return
+    rate = f"{fitted.rate / 1e9:.3g} GB/s" if math.isfinite(fitted.rate) else "no size large enough to see a rate"
+    pieces = f" (pieces: {len(fitted.pieces)})" if fitted.pieces else ""
+    latency = format_seconds(fitted.latency) if fitted.latency > 0 else "not seen without smaller sizes"
+    yield f"fitted by itself{pieces}: latency {latency}, {rate}"
+    far = []
+    for row in rows:
+        expected = fitted.estimate(row.case.nbytes)
+        off = row.typical / expected.value - 1
+        if abs(off) > NOISY and not expected.holds(row.typical):
+            far.append(f"{format_size(row.case.nbytes)} {off:+.0%}")
+    if far:
+        yield f"far from that fit: {', '.join(far)}"

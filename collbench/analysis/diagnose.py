@@ -18,10 +18,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from collbench.analysis.curve_remarks import NOISY
+from collbench.algorithms import is_path
+from collbench.analysis.curve_fit import NOISY
 from collbench.analysis.hypotheses import HYPOTHESES, PINNED, Hypothesis, Variables
 from collbench.analysis.machine import remarks
-from collbench.analysis.ran import is_fast_path, took_the_usual, unlike_table
+from collbench.analysis.ran import unlike_table
 from collbench.analysis.roofline import link_roofline
 from collbench.analysis.verdict import FAR, MANY, Correctness, Exceptional, Health, but_for, exceptions, listed
 from collbench.cases import Case
@@ -203,9 +204,8 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     if rows[0].case.ranks == 1 and rows[0].case.in_place:
         return Diagnosis(name, rows, (), Health.UNKNOWN, "one rank moves nothing in place")
     used = system.part(rows[0].case.ranks)
-    known_as = name if is_fast_path(name) else family(name)
     try:
-        expected = tuple(expect(used, [row.case for row in rows], known_as))
+        expected = tuple(expect(used, [row.case for row in rows], name if is_path(name) else family(name)))
     except CollbenchError as error:
         return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
     refuted = "" if name.startswith(COPIES) else _more_than_links_carry(used, rows)
@@ -459,7 +459,7 @@ def _variants(
 ) -> Iterator[tuple[list[float], ErrorModel]]:
     """Yield the seconds that the curve would take, and how far they may be off.
 
-    Nothing where the hypothesis does not apply, would not be seen, or is refuted by what NCCL took.
+    Nothing where the hypothesis does not apply or would not be seen.
     """
     healthy, usual_errors = compared.healthy, compared.errors(compared.system)
     if hypothesis.shape:
@@ -468,8 +468,6 @@ def _variants(
         try:
             predictions = expect(changed, [row.case for row in compared.rows], family(compared.rows[0].implementation))
         except CollbenchError:
-            continue
-        if took_the_usual(compared.rows, compared.expected, predictions):
             continue
         seconds = [prediction.seconds for prediction in predictions]
         if any(other > NOTICED * usual for other, usual in zip(seconds, healthy, strict=True)):

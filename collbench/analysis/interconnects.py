@@ -143,10 +143,8 @@ class Cell(NamedTuple):
 
     @property
     def method(self) -> str:
-        """The algorithm and protocol that a model expects; else the implementation, and what ran where it is known."""
-        if self.row.predicted:
-            return self.row.method or self.row.note.picked or self.row.label
-        return ", ".join(filter(None, (self.row.label, self.row.method)))
+        """The algorithm and protocol that a model expects, or the implementation."""
+        return self.row.method or self.row.note.picked or self.row.label
 
 
 _MARKS = {"surely": "*", "likely": "?", "perhaps": "?", "": " "}

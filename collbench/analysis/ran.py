@@ -3,44 +3,27 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from statistics import fmean
 
-from collbench.algorithms import implementations
 from collbench.analysis.pairs import Pair
 from collbench.results import Observed, Prediction, by_key
-from collbench.units import counted, format_size
+from collbench.units import format_size
 
 _UNTABLED = ("symm", "ce")  # that NCCL takes by rules of their own
 
 
-def is_fast_path(name: str) -> bool:
-    """Return whether an implementation is a fast path of NCCL, of which the model knows nothing: `nccl@symmetric`."""
-    implementation = implementations().get(name)
-    return bool(implementation and implementation.path)
-
-
 def ran_otherwise(pairs: Sequence[Pair]) -> list[str]:
     """Return a sentence on each change of what a library ran, with the sizes that have it."""
-    titles = {pair.base.case.title for pair in pairs}
     remarks = []
-    for curve in by_key(pairs, lambda pair: pair.curve).values():
-        row = curve[0].base
-        name = row.implementation if len(titles) == 1 else f"{row.case.title}, {row.implementation}"
+    for (kind, name), curve in by_key(pairs, lambda pair: pair.curve).items():
         for words, where in _by_words((pair.nbytes, _change(pair)) for pair in curve).items():
-            remarks.append(f"{name} at {where}: {words}")
+            remarks.append(f"{name} at {where} ({kind.title}): {words}")
     return remarks
 
 
 def _change(pair: Pair) -> str:
-    """Return what ran in either run, and on how many channels where only these changed; nothing where all is alike."""
-    base, new = pair.base, pair.new
-    if not base.method or not new.method:
-        return ""
-    if base.method != new.method:
-        return f"{base.method} in BASE, {new.method} in NEW"
-    if not base.channels or not new.channels or base.channels == new.channels:
-        return ""
-    return f"{base.method} on {counted(base.channels, 'channel')} in BASE, {new.channels} in NEW"
+    """Return what ran in either run; nothing where it is alike, or one run does not say it."""
+    base, new = pair.base.method, pair.new.method
+    return f"{base} in BASE, {new} in NEW" if base and new and base != new else ""
 
 
 def libraries_called(pairs: Sequence[Pair]) -> list[str]:
@@ -65,17 +48,6 @@ def unlike_table(measured: Sequence[Observed], expected: Sequence[Prediction]) -
         unlike = known and row.method != other.method
         said.append((row.case.nbytes, f"NCCL took {row.method} where its table says {other.method}" if unlike else ""))
     return [f"{words}, at {where}" for words, where in _by_words(said).items()]
-
-
-def took_the_usual(
-    measured: Sequence[Observed], expected: Sequence[Prediction], supposed: Sequence[Prediction]
-) -> bool:
-    """Return whether NCCL mostly took what is expected where a supposed machine has it take something else."""
-    told = []
-    for row, usual, other in zip(measured, expected, supposed, strict=True):
-        if usual.method != other.method and row.method in (usual.method, other.method):
-            told.append(row.method == usual.method)
-    return bool(told) and fmean(told) > 0.5
 
 
 def _by_words(said: Iterable[tuple[int, str]]) -> dict[str, str]:

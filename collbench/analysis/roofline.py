@@ -57,10 +57,9 @@ def traffic(system: System, case: Case, algorithm: str) -> LinkRoofline:
 
 def traffic_in_words(system: System, measured: Observed, expected: Prediction) -> list[str]:
     """Say what went over the link at one size, what is usual there, and why busbw may be above it."""
-    algorithm = measured.algorithm or expected.algorithm
-    wire, usual_wire = traffic(system, expected.case, algorithm), traffic(system, expected.case, expected.algorithm)
-    rate = wire.per_byte * measured.case.nbytes / measured.typical
-    usual = usual_wire.per_byte * measured.case.nbytes / expected.seconds
+    wire = traffic(system, expected.case, expected.algorithm)
+    sent = wire.per_byte * measured.case.nbytes
+    rate, usual = sent / measured.typical, sent / expected.seconds
     words = [
         f"at {format_size(measured.case.nbytes)} {format_rate(rate)} GB/s each way go through {wire.where}: "
         f"{rate / wire.line:.0%} of their {format_rate(wire.line)} (usual: {usual / wire.line:.0%})"
@@ -68,10 +67,10 @@ def traffic_in_words(system: System, measured: Observed, expected: Prediction) -
 
     # A tree, or switches that add, send less than busbw counts.
     bus = measured.case.collective.bus_factor(measured.case.ranks)
-    if algorithm and measured.busbw > wire.line and wire.per_byte < bus:
+    if expected.algorithm and measured.busbw > wire.line and wire.per_byte < bus:
         words.append(
             f"busbw may be above that: it counts {bus:.3g} bytes sent for each byte of the array, as a ring sends; "
-            f"{algorithm} sends {wire.per_byte:.3g}"
+            f"{expected.algorithm} sends {wire.per_byte:.3g}"
         )
     return words
 

@@ -60,14 +60,12 @@ def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), 
         outputs.write(session)
         return interrupted
     if session.leader:
-        _print_below(session, table, watch, outputs, extra)
+        _print_below(session, table, watch, outputs)
     outputs.write(session)
     return exit_status(session.results)
 
 
-def _print_below(
-    session: Session, table: "SweepTable", watch: MachineWatch, outputs: Outputs, extra: Collection[str]
-) -> None:
+def _print_below(session: Session, table: "SweepTable", watch: MachineWatch, outputs: Outputs) -> None:
     """Print what stands below the table: who wins where, bounds, noise, what the numbers mean, and the files."""
     facts, wires = list(findings(session.results, session.modelled)), tradeoffs(session.results)
     if facts or not wires:
@@ -77,7 +75,7 @@ def _print_below(
         click.echo("\n".join(results_table.wires_table(wires)))
         lines.append(results_table.WIRES_LEGEND)
     lines.append(results_table.EXPECTED_LEGEND if session.modelled else results_table.LEGEND)
-    lines += results_table.extra_legends(extra, session.results)
+    lines += results_table.extra_legends(table.extra, session.results)
     lines.append(table.left_out())
     print_end(session, lines, outputs)
 
@@ -88,7 +86,7 @@ class SweepTable(LiveTable):
     def __init__(self, session: Session, extra: Collection[str], quiet: bool) -> None:
         names = session.sweep.implementations
         super().__init__(0 if quiet else len(list(session.sweep.cases())) * len(names))
-        self._session, self._extra = session, extra
+        self._session, self.extra = session, extra
         self._compared = [name for name in libraries() if name in map(family, names)]
         self._estimated = set().union(*(implementations()[family(name)].estimates for name in names))
         self._library = ""
@@ -103,7 +101,7 @@ class SweepTable(LiveTable):
             results_table.timed_table,
             library=self._library,
             modelled=self._session.modelled,
-            extra=self._extra,
+            extra=self.extra,
             estimates=estimates,
             ran=bool(self._estimated),
             bus=not self._session.header.topology.shared,

@@ -318,7 +318,7 @@ def library_suffixes(libraries: "Sequence[RankLibrary]") -> list[str]:
     for library in libraries:
         file = library.file.resolve() if library.file else None
         if file in files:
-            raise UsageError(f"--{library.product} names {library.name} twice ({file}); leave one out")
+            raise UsageError(f"--{library.product} names {file or library.key} twice; leave one out")
         files.append(file)
         if library.own:
             suffixes.append("")
@@ -342,11 +342,8 @@ class MultiLibrary(Interleaving):
         platform, self._product = libraries[0].platform, libraries[0].product
         calling = [name for name in sweep.implementations if implementations()[name].library]
         if len(libraries) > 1 and not calling:
-            names = ",".join(sweep.implementations)
-            product = self._product
-            raise UsageError(
-                f"--impl {names} calls no {product.upper()} library, so there is nothing to compare; add {product}"
-            )
+            names, product = ",".join(sweep.implementations), self._product
+            raise UsageError(f"--impl {names} calls no {product.upper()} library: nothing to compare; add {product}")
         self._suffixes = library_suffixes(libraries)
 
         # An implementation has as much time with one library as with another.

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction, Wire
-from collbench.errors import Unsupported
 from collbench.platforms import tracelog
 from collbench.platforms.cost import Hardware
 from collbench.platforms.layout import Memory, MemoryLayout, grid
@@ -34,8 +33,7 @@ class FastPath:
 
     name: str
     summary: str
-    registered: bool = False  # whether buffers are registered, by ncclCommRegister
-    symmetric: bool = False  # whether they are a window of the same layout on every rank
+    symmetric: bool  # whether they are a window of the same layout on every rank; else registered by each alone
     policy: int | None = None  # on CTAs, by NCCL's number; None for its own
 
 
@@ -173,10 +171,6 @@ class Clock(Protocol):
         """*Collective*: return the host's seconds to enqueue an operation; None where the host carries it out."""
         return None
 
-    def plan(self, prepared: Prepared) -> None:
-        """Have an operation planned as it will be timed: by a graph's capture, or by a launch, once it is over."""
-        return
-
     def singly(self, prepared: Prepared) -> Prepared | None:
         """Return the same operations repeated by a loop of this package; None where there is no other loop."""
         return None
@@ -282,10 +276,6 @@ class Platform(Protocol):
         other = copy.copy(self)
         other.memory, other.launcher = memory, self.launcher.altered(memory, options, lost)
         return other
-
-    def on_path(self, path: FastPath) -> Self:
-        """*Collective*: return the same ranks with buffers that a library knows beforehand, or raise Unsupported."""
-        raise Unsupported(f"ranks on {self.name} have no library with {path.name} buffers")
 
     def traced(self) -> Self:
         """Return the same ranks and memory with kernels that keep a log; opened for a sweep that is traced."""

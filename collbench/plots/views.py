@@ -4,7 +4,6 @@ Another view is an entry in VIEWS.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -73,9 +72,7 @@ def _speedup(panel: Panel, result: Drawn, seconds: float) -> float:
 def _over_whom(row: Sequence[Panel]) -> str:
     libraries = (panel.library(result) for panel in row for result in panel.results)
     names = dict.fromkeys(family(library.implementation) for library in libraries if library)
-    every = Counter(map(family, {library.implementation for panel in row for library in panel.libraries}))
-    words = [f"the fastest {name}" if every[name] > 1 else name for name in names]
-    return f"speed-up over {' or '.join(words)}"
+    return f"speed-up over {' or '.join(names)}"
 
 
 def _without_library(panel: Panel) -> str:

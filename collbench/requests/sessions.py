@@ -13,6 +13,7 @@ from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.interleave import MultiLibrary
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
+from collbench.platforms import on_auto
 from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.processes import Alone, Team
 from collbench.requests.notices import started
@@ -59,12 +60,6 @@ def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | Non
     # Ranks of every library are there at the same time, as Interleaving measures them in turn.
     ranks: str | MultiLibrary = platform
     if libraries:
-        needed = libraries[0].platform
-        if platform != needed:
-            raise UsageError(
-                f"--{libraries[0].product} names libraries of ranks on a {needed.upper()}, and --on auto takes the "
-                f"{platform}; add --on {needed}"
-            )
         ranks = MultiLibrary(sweep, libraries, folder)
         sweep = ranks.sweep
     session = Session(ranks, sweep, joined, folder)
@@ -122,9 +117,10 @@ def _libraries(request: SweepRequest, joined: Launched) -> "Sequence[RankLibrary
     named = split_names(request.nccl or request.mpi)
     if not named:
         return []
-    if request.on not in ("auto", platform):
-        where = f"ranks on a {platform.upper()}, and these are on {request.on}"
-        raise UsageError(f"{option} names libraries of {where}; leave one out")
+    place = on_auto() if request.on == "auto" else request.on
+    if place != platform:
+        where = f"ranks on a {platform.upper()}, and these are on {place}"
+        raise UsageError(f"{option} names libraries of {where}; add --on {platform}, or leave {option} out")
     if joined:
         raise UsageError(
             f"{option} starts ranks of its own for each library, which it cannot do under a launcher (mpirun, srun); "

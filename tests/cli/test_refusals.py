@@ -40,13 +40,13 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
     ),
     "sweep --mpi": (
         ("lam", "unknown MPI library 'lam'; choose from: mvapich, cray, intel, openmpi, mpich, a folder"),
-        ("mpich,mpich", "--mpi names MPICH twice"),
+        ("mpich,mpich", "--mpi names ... twice"),
         ("mpich --on gpu", "--mpi names libraries of ranks on a CPU, and these are on gpu"),
         ("mpich --ab X=1", "--mpi and --ab"),
     ),
     "sweep --nccl": (
-        ("/nowhere", "--nccl /nowhere: there is no libnccl.so.2; give one, ... or a release such as 2.30.7"),
-        ("2.1.0", "--nccl 2.1.0: beside this Python ... pip install --target FOLDER nvidia-nccl-cu13==2.1.0"),
+        ("/nowhere --on gpu", "--nccl /nowhere: there is no libnccl.so.2, ... give that release, a file"),
+        ("2.1.0 --on gpu", "--nccl 2.1.0: there is no ... pip install --target FOLDER nvidia-nccl-cu13==RELEASE"),
         ("2.30.7 --on cpu", "--nccl names libraries of ranks on a GPU, and these are on cpu"),
         ("2.30.7 --on gpu --starts 2", "--nccl starts the ranks once for each library"),
         ("2.30.7 --mpi mpich", "--mpi is for ranks on a CPU, and --nccl for ranks on a GPU"),
@@ -189,5 +189,5 @@ def test_a_sweep_whose_rows_were_all_skipped_says_so_and_ends_with_status_1(here
 
 def test_what_starts_ranks_by_itself_is_refused_under_a_launcher(here: Command, tmp_path: Path) -> None:
     """Whose ranks have read their environment already."""
-    for words in ("sweep --on cpu --ab X=1", "sweep --mpi mpich", "sweep --nccl 2.30.7"):
+    for words in ("sweep --on cpu --ab X=1", "sweep --mpi mpich", "sweep --on gpu --nccl 2.30.7"):
         refused(here, tmp_path, words, "cannot do under a launcher", **LAUNCHED)

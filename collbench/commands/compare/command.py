@@ -8,7 +8,6 @@ For example:
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from statistics import median
@@ -32,7 +31,6 @@ from collbench.cli.options import (
     out_option,
     print_answer,
 )
-from collbench.cli.results_table import NAME
 from collbench.commands.compare import figure as ratios
 from collbench.commands.compare.library import CompareRequest, contents, selected
 from collbench.errors import UsageError
@@ -52,7 +50,7 @@ _TOGETHER = "all: the geometric mean of the ratios at all sizes, without those h
 TABLE: Table[Row | Together] = Table(
     (
         Column("size", gate.sizes, form=">9"),
-        Column("", lambda row: printable(row.implementation), form=f"<{NAME}"),
+        Column("", lambda row: printable(row.implementation), form="<16"),
         Column("base", lambda row: getattr(row, "before", None), format_seconds, 1, ">8"),
         Column("new", lambda row: getattr(row, "after", None), format_seconds, 2, ">8"),
         Column("ratio", gate.ratio, form=">7"),
@@ -158,18 +156,11 @@ def _table(comparisons: Sequence[Comparison], machines: Sequence[InterconnectTab
         click.echo("\n".join(legend(comparisons)))
 
 
-def _wide_enough(comparisons: Sequence[Comparison]) -> Table[Row | Together]:
-    """Return the table with room for the longest name of an implementation."""
-    size, name, *others = TABLE.columns
-    names = (len(name.cell(row)) for comparison in comparisons for row in comparison.rows)
-    return Table((size, replace(name, form=f"<{max([NAME, *names])}"), *others))
-
-
 def legend(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Yield what the columns and verdicts of the tables mean."""
     if any(comparison.together for comparison in comparisons):
         yield _TOGETHER
-    yield from filter(None, [left_out_in_words(_wide_enough(comparisons))])
+    yield from filter(None, [left_out_in_words(TABLE)])
     yield LEGEND.format(confidence=100 * comparisons[0].confidence, margin=100 * comparisons[0].margin)
 
 
@@ -188,10 +179,9 @@ def rows(comparison: Comparison) -> Iterator[str]:
     """Yield a table for each kind of case: times, ratio and verdict; without rows whose cores were moved."""
     judged: list[Row | Together] = [row for row in comparison.rows if not row.moved]
     judged += comparison.together
-    table = _wide_enough([comparison])
     for title in dict.fromkeys(row.case.title for row in judged):
-        yield from ("", title, table.heading())
-        yield from (table.row(row) for row in judged if row.case.title == title)
+        yield from ("", title, TABLE.heading())
+        yield from (TABLE.row(row) for row in judged if row.case.title == title)
 
 
 def _tail(comparison: Comparison) -> Iterator[str]:

@@ -72,12 +72,11 @@ def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:
 
 
 def contents(runs: Sequence[Run]) -> list[str]:
-    """Return what runs have rows of, in words: collectives, implementations, misalignment, numbers of ranks, sizes."""
+    """Return what runs have rows of, in words: collectives, implementations, numbers of ranks, the range of sizes."""
     results = list(chain.from_iterable(run.cases for run in runs))
     if not results:
         return []
     names = [result.case.collective.name for result in results] + [result.implementation for result in results]
-    names += [result.case.misaligned for result in results if result.case.unalign]
     sizes = [result.case.nbytes for result in results]
     ranks = format_list(sorted({result.case.ranks for result in results}))
     return [*dict.fromkeys(names), f"{ranks} ranks", format_span(min(sizes), max(sizes))]

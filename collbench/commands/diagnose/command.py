@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from collbench.analysis import gate, roofline
-from collbench.analysis.curve_remarks import curve_remarks
+from collbench.analysis.curve_fit import curve_remarks
 from collbench.analysis.diagnose import Diagnosis, settings
 from collbench.analysis.verdict import FAR, Correctness, Exceptional, Health, but_for, listed
 from collbench.cli.options import RUN, STANDARD, json_option, option, options_of, print_answer

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from collbench.algorithms import is_path
 from collbench.analysis.fit import measured
 from collbench.analysis.machine import machine, sized
-from collbench.analysis.ran import is_fast_path
 from collbench.errors import UsageError, writing
 from collbench.model import nccl_terms
 from collbench.model.equation import Calibration, Terms, calibrate
@@ -25,9 +25,7 @@ def calibration(runs: Sequence[Run], name: str | None, nodes: int | None = None)
     It is named, or else as the first run's header says; each number of ranks is spread over so many nodes, or else over
     as few as they fill.  UsageError if the machine is not known, or there are too few sizes of the library.
     """
-    rows = [
-        row for row in measured(runs) if family(row.implementation) == LIBRARY and not is_fast_path(row.implementation)
-    ]
+    rows = [row for row in measured(runs) if family(row.implementation) == LIBRARY and not is_path(row.implementation)]
     system = machine(runs[0], name)
     sizes = {row.case.nbytes for row in rows}
     if len(sizes) < FEWEST:

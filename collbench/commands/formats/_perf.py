@@ -23,7 +23,6 @@ from collbench.commands.formats.nccl_tests_write import average, footer, opening
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
-from collbench.platforms import on_auto
 from collbench.requests.sweeps import SweepRequest, measured_sweep
 from collbench.results import Measurement, Result, by_key, observed
 
@@ -56,10 +55,12 @@ class Unneeded(NamedTuple):
 UNNEEDED = (
     Unneeded("a", "average", 3, "the slowest rank counts, as with -a 3"),
     Unneeded("c", "check", 1, "every row is checked, and a number that was not is never printed"),
+    Unneeded("C", "report_cputime", 0, "times are those of whole operations; `collbench sweep -C` has the host's too"),
     Unneeded("D", "device_implementation", 0, "--impl names what carries an operation out"),
     Unneeded("I", "per_iter_timing", 0, "the table has means, and the run file of --out every sample"),
     Unneeded("K", "per_iter_skip", 0, "no sample is left out; -w is how many come first, untimed"),
     Unneeded("m", "agg_iters", 1, "operations are called back to back until a sample lasts long enough, never fused"),
+    Unneeded("M", "memory_report", 0, "`collbench sweep -M` has what NCCL took"),
     Unneeded("N", "run_cycles", 1, "a case is sampled until its median is known, once"),
     Unneeded("p", "parallel_init", 0, "communicators are made together, and that is not timed"),
     Unneeded("S", "report_timestamps", 0, "rows have no time of day; the run file has that of its start"),
@@ -70,7 +71,13 @@ UNNEEDED = (
 """Names, letters and usual values are those of nccl-tests' README and of `all_reduce_perf --help`."""
 
 
-_PATHS = {(1, 0): "nccl@registered", (2, 0): "nccl@symmetric", (2, 1): "nccl@few-ctas", (2, 2): "nccl@copy-engine"}
+_PATHS = {
+    (0, 0): "",
+    (1, 0): "nccl@registered",
+    (2, 0): "nccl@symmetric",
+    (2, 1): "nccl@few-ctas",
+    (2, 2): "nccl@copy-engine",
+}
 """What -R and -x of nccl-tests measure."""
 
 
@@ -107,8 +114,6 @@ def _nccl_options() -> Iterator[click.Option]:
     yield option("-J --output_file", "Write nccl-tests' JSON.", type=PATH, metavar="FILE")
     yield option("-R --local_register", "1: registered buffers; 2: symmetric.", type=click.IntRange(0, 2), default=0)
     yield option("-x --cta_policy", "With -R 2; 1: few CTAs, 2: copy engines.", type=click.IntRange(0, 2), default=0)
-    yield option("-C --report_cputime", "1: the host's time to enqueue.", type=click.IntRange(0, 1), default=0)
-    yield option("-M --memory_report", "1: GPU memory of NCCL.", type=click.IntRange(0, 1), default=0)
     for letter, name, usual, _ in UNNEEDED:
         yield option(f"-{letter} --{name}", type=int, default=usual, hidden=True)
 
@@ -118,7 +123,16 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
     joined, least = launched(), _least_bandwidth()
     try_output(options["output_file"], "-J FILE", options["out"])
     threads, gpus = options["nthreads"], options["ranks"]
-    remarks = list(_remarks(options, joined))
+    remarks = [
+        f"-{letter} {options[name]} has no effect: {why}"
+        for letter, name, usual, why in UNNEEDED
+        if options[name] != usual
+    ]
+    _choose_path(options)
+    for word, count in (("-t", threads), ("-g", gpus)):
+        if joined and count > 1:
+            each = f"the launcher started {joined[1]} processes, and each is a rank"
+            raise UsageError(f"{word} {count}: {each}; leave {word} out")
 
     # Without -f, or with a factor of 1, nccl-tests has sizes that are -i apart, by default 1 MiB.
     if options["stepfactor"] <= 1 or options["stepbytes"]:
@@ -132,7 +146,7 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
     if options["impl"] == USUAL["impl"]:
         sweep = replace(sweep, implementations=sweep.implementations[:1])
     session = Session(platform, sweep, joined, options["out"])
-    table = _Table(session, collective, platform, threads, gpus, bool(options["report_cputime"]))
+    table = _Table(session, collective, platform, threads, gpus)
     if interrupted := run_session(session, table, remarks, options["quiet"]):
         return interrupted
     passed = True
@@ -143,9 +157,6 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
             passed = average(results) >= least
             verdict = "OK" if passed else "FAILED"
         click.echo("\n".join(footer(collective, results, verdict)))
-        taken = max((result.library_bytes or 0 for result in results), default=0)
-        if options["memory_report"]:
-            click.echo(f"# GPU memory of a rank that the library took: {taken} B")
         if options["output_file"]:
             _write_foreign(session, options["output_file"])
         if session.path:
@@ -153,31 +164,13 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
     return finish([session]) or int(not passed)
 
 
-def _remarks(options: dict[str, Any], joined: tuple[int, int] | None) -> Iterator[str]:
-    """Yield a line for each option without effect; UsageError for those that cannot be."""
-    for letter, name, usual, why in UNNEEDED:
-        if options[name] != usual:
-            yield f"-{letter} {options[name]} has no effect: {why}"
-    yield from _on_path(options)
-    for word, count in (("-t", options["nthreads"]), ("-g", options["ranks"])):
-        if joined and count > 1:
-            each = f"the launcher started {joined[1]} processes, and each is a rank"
-            raise UsageError(f"{word} {count}: {each}; leave {word} out")
-
-
-def _on_path(options: dict[str, Any]) -> Iterator[str]:
-    """Put the implementation that -R and -x mean into the options; yield a remark where there is none to choose."""
-    register, policy = options["local_register"], options["cta_policy"]
-    if not register and not policy:
-        return
-    if (on_auto() if options["on"] == "auto" else options["on"]) != "gpu":
-        yield f"-R {register} -x {policy} has no effect: only NCCL knows registered buffers, and ranks are on the CPU"
-        return
-    path = _PATHS.get((register, policy))
-    if not path or options["impl"] != USUAL["impl"]:
-        choices = ", ".join(f"-R {of_register} -x {of_policy}" for of_register, of_policy in _PATHS)
-        raise UsageError(f"-R {register} -x {policy}: choose from {choices}, and leave --impl out")
-    options["impl"] = path
+def _choose_path(options: dict[str, Any]) -> None:
+    """Put the implementation that -R and -x mean into the options."""
+    chosen = options["local_register"], options["cta_policy"]
+    if chosen not in _PATHS or (any(chosen) and options["impl"] != USUAL["impl"]):
+        choices = ", ".join(f"-R {register} -x {policy}" for register, policy in _PATHS)
+        raise UsageError(f"-R {chosen[0]} -x {chosen[1]}: choose from {choices}, and leave --impl out")
+    options["impl"] = _PATHS[chosen] or options["impl"]
 
 
 def _write_foreign(session: Session, path: Path) -> None:
@@ -201,11 +194,8 @@ def _least_bandwidth() -> float | None:
 class _Table(LiveTable):
     """The lines of the program, as results arrive; `threads` are those of a process, `gpus` those of a thread."""
 
-    def __init__(
-        self, session: Session, collective: Collective, platform: str, threads: int, gpus: int, by_host: bool
-    ) -> None:
+    def __init__(self, session: Session, collective: Collective, platform: str, threads: int, gpus: int) -> None:
         super().__init__()
-        self._by_host = by_host  # whether times are those that the host takes to enqueue an operation
         self._session, self._collective, self._platform = session, collective, platform
         self._threads, self._gpus = threads, gpus
         self._of_size: list[Result] = []  # of the size whose row is not there yet
@@ -228,15 +218,8 @@ class _Table(LiveTable):
         if len(self._of_size) < results_of_size:
             return
         for results in by_key(self._of_size, lambda result: result.implementation).values():
-            click.echo("\n".join(_row(list(map(_enqueued, results)) if self._by_host else results)))
+            click.echo("\n".join(_row(results)))
         self._of_size.clear()
-
-
-def _enqueued(result: Result) -> Result:
-    """Return the result with the host's time to enqueue an operation; as it is where the host carries it out."""
-    if isinstance(result, Measurement) and result.times and result.enqueue:
-        return replace(result, seconds=(result.enqueue,), spread=None, rounds=())
-    return result
 
 
 def _row(results: Sequence[Result]) -> Iterator[str]:

@@ -178,16 +178,8 @@ def _rows(
             samples = tuple(map(seconds_of, as_list(each.get("times_us"))[skipped:]))
             if not all(samples):
                 samples = ()
-            in_place = place == PLACES[1]
-            yield row_of(
-                words,
-                number=at,
-                collective=word,
-                in_place=in_place,
-                unalign=unalign,
-                samples=samples,
-                note=aggregated,
-            )
+            same: dict[str, Any] = {"collective": word, "unalign": unalign, "note": aggregated}
+            yield row_of(words, number=at, in_place=place == PLACES[1], samples=samples, **same)
 
 
 def _statistic(args: list[str], iterations: object) -> str:

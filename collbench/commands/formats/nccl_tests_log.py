@@ -31,7 +31,6 @@ START = re.compile(  # of a row: size, count, type; no number that a control cha
     re.IGNORECASE,
 )
 GIN = re.compile(r"# (GIN [A-Z_/ -]{1,60}): rsm=")  # above the tables of device_api/gin, which name no program
-GIN_ROW = re.compile(r"(?:^|[\s:>])\d++\s++\d++(?:\s++\d++\.\d{3}){1,2}\s*$")
 HEADER = re.compile(r"out-of-place|in-place|\(B\) .{0,80}\([um]s\)")  # the lines above and below the names
 STAMP = re.compile(r"(?<!\S)\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?!\S)")
 

@@ -1,7 +1,6 @@
 """The text that nccl-tests and rccl-tests print, of every version since 2015: the tests of a log as results."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -23,7 +22,6 @@ from collbench.commands.formats.imported import (
 )
 from collbench.commands.formats.nccl_tests_log import (
     GIN,
-    GIN_ROW,
     PROGRAM_LINE,
     SETTINGS,
     START,
@@ -38,7 +36,6 @@ from collbench.commands.formats.nccl_tests_write import write_text
 from collbench.commands.formats.registry import Format
 from collbench.commands.formats.source import HEAD, ForeignFile, body, clean, count, number, streams, whole
 from collbench.errors import RunFileError, UsageError
-from collbench.units import counted
 
 AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}  # -a
 AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
@@ -55,7 +52,7 @@ def recognises(source: ForeignFile) -> bool:
 def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read every test of a log."""
     begun: list[LogSection] = []
-    tests = [_without_rows(reason) for reason in _rows_of_gin(source)]
+    tests = [_without_rows(reason) for reason in _tables_of_gin(source)]
     for prefix, part in streams(source, START):
         begun += [replace(section, prefix=prefix) for section in sections(part) if section.begun]
     if not begun and not tests:
@@ -78,16 +75,10 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     return tests
 
 
-def _rows_of_gin(source: ForeignFile) -> list[str]:
-    """Return the reasons why rows of nccl-tests' programs of GIN are left out, a line for each program."""
-    tables, name = Counter[str](), ""
-    for _, line in source.lines():
-        if match := GIN.search(line):
-            name = match[1]
-        elif name and GIN_ROW.search(line):
-            tables[name] += 1
-    why = "is of two ranks whose kernels send, and no collective"
-    return [f"{counted(rows, 'row')}: {name} {why}" for name, rows in tables.items()]
+def _tables_of_gin(source: ForeignFile) -> list[str]:
+    """Return the reasons why tables of nccl-tests' programs of GIN are left out."""
+    names = dict.fromkeys(GIN.findall(source.text))
+    return [f"the table of {name} is of two ranks whose kernels send, and no collective" for name in names]
 
 
 def _read_test(source: ForeignFile, section: LogSection, hints: Hints, *, alone: bool) -> ImportedTest:

@@ -27,10 +27,8 @@ CASE = ("collective", "ranks", "nbytes", "dtype", "redop", "root", "in_place")
 COLUMNS = (
     *("topology", "implementation", "platform", *CASE),
     *("kind", "seconds", "low", "high", "statistic", "samples", "wrong", "algbw", "busbw", "note"),
-    *("algorithm", "protocol", "channels"),
+    *("algorithm", "protocol", "channels", "unalign"),
 )
-UNALIGN = "unalign"
-"""A column that is there where buffers of some rows start late."""
 NEEDED = {"implementation", *CASE, "seconds"}
 
 
@@ -41,12 +39,11 @@ def recognises(source: ForeignFile) -> bool:
 
 def write(selection: ExportSelection) -> str:
     """Write every result with a time or a wrong one, predictions too, a row each."""
-    late = any(result.case.unalign for result in selection.results)
-    columns, rows = [*COLUMNS, *[UNALIGN] * late], []
+    rows = []
     for result in selection.results:
         fields = _fields(result) | {"topology": clean(selection.header.topology.name)}
-        rows.append({name: fields.get(name) for name in columns})
-    return csv_text(columns, rows)
+        rows.append({name: fields.get(name) for name in COLUMNS})
+    return csv_text(COLUMNS, rows)
 
 
 def _fields(result: Exported) -> dict[str, Any]:
@@ -97,7 +94,7 @@ def _result(line_number: int, words: Mapping[str, str], machine: ForeignMachine)
         raise UnfitRow("its collective is not known")
     root, in_place = whole(words["root"]) or 0, words["in_place"].lower() in ("1", "true")
     case = make_case(collective, whole(words["nbytes"]), words["dtype"], words["redop"], root, machine.ranks, in_place)
-    case = replace(case, unalign=whole(words.get(UNALIGN, "")) or 0)
+    case = replace(case, unalign=whole(words.get("unalign", "")) or 0)
     name, note = clean(words["implementation"], 40), note_of(clean(words.get("note", "")))
     seconds = seconds_of(words["seconds"], 1.0)
     if words.get("kind") == "prediction":

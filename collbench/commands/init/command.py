@@ -7,21 +7,31 @@ For example:
 """
 
 import socket
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 import click
 
 from collbench.cli.options import RENDEZVOUS_FOLDER, json_option, made, options_of, print_answer, try_output
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import finish, run_session, say_where
-from collbench.commands.init.columns import COLUMNS, LEGEND, answer, lines_of
 from collbench.commands.init.library import InitRequest, init_session
+from collbench.commands.init.rows import PHASES, InitTimes, Life
 from collbench.measure.session import Session
+from collbench.present.columns import Column
 from collbench.present.terminal import lines
 from collbench.requests.sweeps import new_folder
+from collbench.results import Result
 from collbench.runfile.schema import to_line
+from collbench.stats import Estimate
+from collbench.units import format_range, format_seconds
+
+_LEGEND = (
+    "\nfirst: the first communicator of a process; again: others in the same processes; medians, of the slowest rank\n"
+    "95 %: interval of the sum's median, from six communicators on"
+)
 
 
 @click.command(params=[*options_of(InitRequest), RENDEZVOUS_FOLDER, json_option("the rows of the run file")])
@@ -40,11 +50,51 @@ def command(as_json: Path | None, out: Path | None, **options: Any) -> int:
     return interrupted or finish([session])
 
 
+class Line(NamedTuple):
+    """A line of the table; without lives where the row has no times."""
+
+    row: Result
+    made: str
+    lives: Sequence[Life]
+
+    @property
+    def sum(self) -> Estimate:
+        """Seconds of all phases together."""
+        return Estimate.of_median([sum(life.values()) for life in self.lives])
+
+
+def lines_of(results: Sequence[Result]) -> Iterator[Line]:
+    """Yield the lines of each row: the first communicators and those made again, or one line without times."""
+    for row in results:
+        if isinstance(row, InitTimes) and row.right:
+            yield Line(row, "first", row.first)
+            if row.again:
+                yield Line(row, "again", row.again)
+        else:
+            yield Line(row, "", ())
+
+
+def _phase(phase: str) -> Column[Line]:
+    def seconds(line: Line) -> float | None:
+        return median(life[phase] for life in line.lives) if phase in line.lives[0] else None
+
+    return Column(phase.replace("_", " "), seconds, format_seconds, form=">", importance=20)
+
+
+COLUMNS = (
+    Column[Line]("ranks", lambda line: line.row.case.ranks, form=">"),
+    Column[Line]("made", lambda line: line.made),
+    *map(_phase, PHASES),
+    Column[Line]("sum", lambda line: line.sum.value, format_seconds, form=">"),
+    Column[Line]("95 %", lambda line: format_range(*line.sum.interval, format_seconds), importance=5),
+    Column[Line]("number", lambda line: len(line.lives), form=">", importance=5),
+    Column[Line]("check", lambda line: line.row.check),
+)
+
+
 def _show(session: Session) -> None:
-    rows = chain.from_iterable(map(lines_of, session.results))
-    texts = lines(COLUMNS, rows, lambda line: "" if line.lives else line.row.describe(), names=1)
+    texts = lines(COLUMNS, lines_of(session.results), lambda line: "" if line.lives else line.row.describe(), names=1)
     texts += [f"note: {note}" for note in dict.fromkeys(str(row.note) for row in session.results) if note]
-    texts += [f"\nanswer: {sentence}" for sentence in answer(session.results)]
     click.echo("\n".join(texts))
-    click.echo(f"\n{LEGEND}", err=True)
+    click.echo(_LEGEND, err=True)
     say_where(session, plot=False)

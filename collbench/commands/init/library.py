@@ -22,8 +22,6 @@ from collbench.results import Result
 from collbench.runfile.store import Run
 from collbench.units import counted, parse_numbers
 
-_MOST_COUNTS = 64  # numbers of ranks
-
 
 @dataclass(frozen=True)
 class InitRequest(Request):
@@ -70,11 +68,11 @@ def init(request: InitRequest) -> Run:
 def init_session(request: InitRequest, folder: Path | None) -> Session:
     """Return the session of a request, with the ranks of an outside launcher if there are any."""
     counts, joined = parse_numbers(str(request.ranks)), launched()
-    if request.ranks is not None and not (counts and counts[0] and len(counts) <= _MOST_COUNTS):
-        wrong = f"--ranks {request.ranks} is not possible"
-        raise UsageError(f"{wrong}; give up to {_MOST_COUNTS} numbers from 1 on, such as 1,2,4 or 1..8")
-    if joined and counts not in ([], [joined[1]]):
-        raise UsageError(f"--ranks {request.ranks} although the launcher started {joined[1]}; leave --ranks out")
+    if request.ranks is not None and (0 in counts or not counts or (joined and len(counts) > 1)):
+        raise UsageError(
+            f"--ranks {request.ranks} is not possible; give numbers from 1 on, such as 1,2,4 or 1..8, or leave it out "
+            "under a launcher"
+        )
 
     # One element; without graphs, for which NCCL would start with settings of ours.
     wanted = SweepRequest(

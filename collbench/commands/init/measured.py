@@ -5,6 +5,7 @@ Runs alike on every process of the run, as collbench/measure/sampling.py does.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -17,18 +18,16 @@ from collbench.commands.init.rows import COLLECTIVE, COMMUNICATOR, DESTROY, ID, 
 from collbench.errors import CaseFailed, Unsupported
 from collbench.measure.checks import SEEDS
 from collbench.measure.sampling import Heartbeat
-from collbench.platforms.gpu.nccl.log import init_timings
+from collbench.platforms.gpu.nccl.log import init_timings, logging
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs, buffers, view
-from collbench.platforms.processes import Team
 from collbench.results import CheckFailure, Note, Result, Skipped
 
 MOST = 64  # communicators that a process makes after its first
 _FLOAT = 7  # by its number in ncclDataType_t
 
 Phases = Mapping[str, Callable[[], object]]
-Way = tuple[Phases, str, Callable[[], Note]]
-"""What a library does in the phases of a communicator's life, its version, and what is to be said at the end."""
+Remarks = list[str]  # that come to be with the phases
 
 
 def needs(sweep: Sweep, platform: str) -> Needs:
@@ -47,24 +46,22 @@ def measure(
     """
     for name in names:
         try:
-            phases, version, note = LIBRARIES[name](case, platform)
+            phases, version, remarks = LIBRARIES[name](case, platform)
         except Unsupported as reason:
             yield Skipped(case, name, platform.name, str(reason))
             continue
         lives: list[Life] = []
-        failure, end = None, time.perf_counter() + sampling.budget
-        while not failure and (len(lives) < 2 or _more(lives, end, platform.team)):
-            seed = SEEDS[len(lives) % len(SEEDS)]
+        end = time.perf_counter() + sampling.budget
+        for number in range(1 + MOST):
+            seed = SEEDS[number % len(SEEDS)]
             life, failure = _carry_out(phases, case, platform, seed, partial(heartbeat, name))
             lives.append(life)
+            over = platform.team.any_of(time.perf_counter() >= end)
+            if failure or (over and number):
+                break
         first, again = ((), ()) if failure else (tuple(lives[:1]), tuple(lives[1:]))
-        said = platform.note | note()
-        yield InitTimes(case, name, platform.name, first, again, note=said, library=version, mismatch=failure)
-
-
-def _more(lives: Sequence[Life], end: float, team: Team) -> bool:
-    """*Collective*: return whether another communicator is to be made."""
-    return len(lives) <= MOST and not team.any_of(time.perf_counter() >= end)
+        note = platform.note | Note.of(*remarks)
+        yield InitTimes(case, name, platform.name, first, again, note=note, library=version, mismatch=failure)
 
 
 def _carry_out(
@@ -73,7 +70,7 @@ def _carry_out(
     """*Collective*: return what a communicator took, and what is wrong with the result of its collective."""
     platform.checker.fill(case, seed)
     platform.launcher.synchronize()
-    own: dict[str, float] = {}
+    life: dict[str, float] = {}
     failure = None
     for phase, action in phases.items():
         begin(phase)
@@ -84,16 +81,14 @@ def _carry_out(
                 action()
             except Unsupported as reason:  # though the library is there, as was asked before
                 raise CaseFailed(str(reason)) from None
-            own[phase] = time.perf_counter() - begun
+            seconds = time.perf_counter() - begun
+        life[phase] = max(platform.team.exchange(seconds))
         if phase == COLLECTIVE:
             failure = platform.checker.check(case, seed) or platform.checker.overrun(case)
-    slowest = dict(own)
-    for process in platform.team.exchange(own):
-        slowest = {phase: max(seconds, process[phase]) for phase, seconds in slowest.items()}
-    return slowest, failure
+    return life, failure
 
 
-def _mpi(case: Case, platform: Platform) -> Way:
+def _mpi(case: Case, platform: Platform) -> tuple[Phases, str, Remarks]:
     """Return the phases of a duplicate of MPI's communicator of all ranks; Unsupported without MPI."""
     world = communicator(platform)
     sent, received = (view(at, case.nbytes).view(np.float32) for at in buffers(platform.memory, case, world.rank))
@@ -103,10 +98,10 @@ def _mpi(case: Case, platform: Platform) -> Way:
         COLLECTIVE: lambda: made[0].Allreduce(sent, received),
         DESTROY: lambda: made.pop().Free(),
     }
-    return phases, library(), Note
+    return phases, library(), []
 
 
-def _nccl(case: Case, platform: Platform) -> Way:
+def _nccl(case: Case, platform: Platform) -> tuple[Phases, str, Remarks]:
     """*Collective*: return the phases of NCCL's communicators; Unsupported where NCCL cannot be had for these ranks."""
     comm = platform.comm
     with platform.team.agreeing():
@@ -122,20 +117,14 @@ def _nccl(case: Case, platform: Platform) -> Way:
 
     def start() -> None:
         """Make the communicators, the first of them with NCCL's log on: some lines in some tenths of a second."""
-        if timings:
+        with nullcontext() if remarks else logging(comm.functions, "INIT") as log:
             _ = comm.ranks
-            return
-        with comm.starting() as log:
-            _ = comm.ranks
-        timings.append(init_timings(log.text))
+        if log:
+            remarks.append(init_timings(log.getvalue()))
 
-    def note() -> Note:
-        said: Note = comm.note | Note.of(*(f"NCCL of its first start, in seconds: {text}" for text in timings if text))
-        return said
-
-    timings: list[str] = []
+    remarks: Remarks = []
     phases = {ID: lambda: comm.identity, COMMUNICATOR: start, COLLECTIVE: collect, DESTROY: comm.end}
-    return phases, comm.library, note
+    return phases, comm.library, remarks
 
 
-LIBRARIES: Mapping[str, Callable[[Case, Platform], Way]] = {"mpi": _mpi, "nccl": _nccl}
+LIBRARIES: Mapping[str, Callable[[Case, Platform], tuple[Phases, str, Remarks]]] = {"mpi": _mpi, "nccl": _nccl}

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from collbench.analysis.curve_fit import CurveFit
-from collbench.analysis.curve_remarks import curve_remarks
+from collbench.analysis.curve_fit import CurveFit, curve_remarks
 from collbench.analysis.diagnose import Diagnosis, RunFacts, diagnose, settings
 from collbench.analysis.fit import FittedCurve, curves, measured
 from collbench.analysis.machine import assumptions, machine, sized, spread, stated_nodes, trimmed

@@ -125,7 +125,7 @@ def _numbers(run: SafeRun, result: Timed, library: Timed | None) -> tuple[str, .
     if isinstance(result, Observed) and len(result.times) > 1:
         spread = [format_seconds(result.percentile(percent)) for percent in (0, 95, 100)]
     shared = not result.predicted and share_a_device(run.run, [result])
-    sized = result.case.collective.sized
+    sized = result.case.collective.sized and not result.case.work
     return (
         format_seconds(result.typical),
         format_range(low, high, format_seconds),

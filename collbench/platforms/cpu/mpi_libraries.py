@@ -174,11 +174,6 @@ class Library:
         """Its word for --mpi."""
         return self.kind.key
 
-    @property
-    def name(self) -> str:
-        """Its name as people write it."""
-        return self.kind.name
-
     def command(self, ranks: int) -> list[str]:
         """Return the command that starts so many ranks; the program follows."""
         name, *options = self.kind.silent or [""]

@@ -118,8 +118,9 @@ class GpuPlatform(Platform):
         timeout = sweep.sampling.timeout
         self._timeout = _SHARE * timeout if isinstance(team, Alone) else max(STARTUP, timeout)
         self.comm = Communicators(self.launcher, self._timeout)
+        self._comms = [self.comm]
         self._path_memory: PathMemory | None = None
-        self._paths: dict[str, Self | Unsupported] = {}
+        self._paths: dict[str, Self | str] = {}  # by name; where there can be none, the reason
         self.ranks, self.local, self.note = sweep.ranks, places.local, Note(shared=places.shared)
         self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
         self.hardware = of_product(places.gpus[0].name, sweep.ranks, len(places.gpus))
@@ -137,10 +138,10 @@ class GpuPlatform(Platform):
             try:
                 self._paths[path.name] = self._open_path(path)
             except Unsupported as reason:
-                self._paths[path.name] = reason
+                self._paths[path.name] = str(reason)
         opened = self._paths[path.name]
-        if isinstance(opened, Unsupported):
-            raise Unsupported(str(opened))
+        if isinstance(opened, str):
+            raise Unsupported(opened)
         return opened
 
     def _open_path(self, path: FastPath) -> Self:
@@ -151,10 +152,10 @@ class GpuPlatform(Platform):
                     self._path_memory = PathMemory(self._cuda, self.comm.functions, self._places, self.layout)
         except (PlatformError, CaseFailed) as error:
             raise Unsupported(f"NCCL has no memory for it: {error}") from None
-        comm = Communicators(self.launcher, self._timeout, path)
-        comm.register(self._path_memory)
         other = self.altered(self._path_memory)
-        other.checker, other.comm = GpuChecker(other.launcher), comm
+        other.checker, other.comm = GpuChecker(other.launcher), Communicators(self.launcher, self._timeout, path)
+        self._comms.append(other.comm)
+        other.comm.register(self._path_memory)
         return other
 
     def topology(self) -> TopologyPart:
@@ -178,12 +179,8 @@ class GpuPlatform(Platform):
     def close(self) -> bool:
         """Give everything back; after a failure CUDA refuses even that, and the process ends anyway."""
         with self.team.agreeing():
-            opened = [path for path in self._paths.values() if not isinstance(path, Unsupported)]
-            comms = [self.comm, *(path.comm for path in opened)]
-            if any(
-                self.team.exchange(any(comm.hung for comm in comms))
-            ):  # each call of CUDA could wait for ever for what hangs
-                return False
+            if self.team.any_of(any(comm.hung for comm in self._comms)):
+                return False  # each call of CUDA could wait for ever for what hangs
             healthy = False
             with suppress(*self._cuda.errors):
                 self.clock.wait()
@@ -194,7 +191,7 @@ class GpuPlatform(Platform):
             together = all(self.team.exchange(healthy))
             with suppress(CaseFailed, *self._cuda.errors):
                 if together:
-                    for comm in comms:
+                    for comm in self._comms:
                         comm.destroy()
                     if self._path_memory:
                         self._path_memory.close()

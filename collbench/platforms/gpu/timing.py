@@ -148,17 +148,16 @@ class GpuClock(Clock):
         """Return the shortest of a few launches without a graph, on the slowest process."""
         if prepared.host_driven:
             return None
-        shortest = math.inf
+        seconds = []
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while it was enqueued"):
             for _ in range(_ENQUEUED):
                 self.wait()
                 self._team.meet()
                 begun = time.perf_counter()
                 prepared.launch(1)
-                shortest = min(shortest, time.perf_counter() - begun)
+                seconds.append(time.perf_counter() - begun)
             self.wait()
-            slowest: float = max(self._team.exchange(shortest))
-        return slowest
+        return float(max(self._team.exchange(min(seconds))))
 
     def plan(self, prepared: Prepared) -> None:
         """Capture one launch and forget it, or carry it out where nothing is captured."""

@@ -8,7 +8,7 @@ from itertools import cycle
 import numpy as np
 import pytest
 
-from collbench.analysis.curve_remarks import curve_remarks
+from collbench.analysis.curve_fit import curve_remarks
 from collbench.analysis.diagnose import (
     FREEDOM,
     Diagnosis,

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import collbench
-from collbench.analysis.curve_fit import Unfit, fit
-from collbench.analysis.curve_remarks import curve_remarks
+from collbench.analysis.curve_fit import Unfit, curve_remarks, fit
 from collbench.analysis.diagnose import Diagnosis, RunFacts, diagnose, settings
 from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.verdict import Health

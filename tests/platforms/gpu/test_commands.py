@@ -93,17 +93,16 @@ def test_what_nccl_prints_is_kept_and_named_where_it_hangs(tmp_path: Path) -> No
 def test_programs_of_nccl_tests_measure_the_paths_that_their_options_mean(tmp_path: Path) -> None:
     simulation = {"extension": str(build_extension(tmp_path / "nccl"))}
     words = ("all_reduce_perf", "-b", "64", "-e", "64", "-g", "2", "-n", "2", "--out", "out")
-    for options, row in (("-R 1", "nccl@registered"), ("-R 2 -x 2 -C 1 -M 1", "nccl@copy-engine")):
+    for options, row in (("-R 1", "nccl@registered"), ("-R 2 -x 2", "nccl@copy-engine")):
         done = on_gpus(tmp_path, *words, *options.split(), devices=2, simulation=simulation)
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith(f"# collbench {__version__}: {row} on gpu, 2 ranks")
         assert "has no effect" not in done.stderr
-        assert ("that the library took: 0 B" in done.stdout) == ("-M" in options)
         rows = read(tmp_path / "out").results
         assert {(row.implementation, row.method) for row in rows} == {(row, "ce" if "-x" in options else "ring/ll")}
         shutil.rmtree(tmp_path / "out")
     done = on_gpus(tmp_path, *words, "-x", "1", devices=2, simulation=simulation)
-    assert "choose from -R 1 -x 0" in done.stderr
+    assert "choose from -R 0 -x 0, -R 1 -x 0" in done.stderr
 
 
 def test_a_sweep_shows_what_ran_and_what_it_is_asked_to_show(tmp_path: Path) -> None:

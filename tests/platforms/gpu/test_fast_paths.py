@@ -228,7 +228,10 @@ def test_nccls_own_parts_of_a_start_are_read() -> None:
         "kernels 0.13, alloc 0.19, bootstrap 0.00, allgathers 0.01, topo 0.11, graphs 0.00, connections 0.04, rest 0.00"
     )
     line = f"Init timings - ncclCommInitRank: rank 0 nranks 8 total 0.48 ({parts})"
-    assert init_timings(f"{BEGIN}cudaDriverVersion 13000\n{BEGIN}{line}\n") == f"total 0.48 ({parts})"
+    assert (
+        init_timings(f"{BEGIN}cudaDriverVersion 13000\n{BEGIN}{line}\n")
+        == f"NCCL of its first start, in seconds: total 0.48 ({parts})"
+    )
     assert init_timings(BEGIN + "Init COMPLETE") == ""
 
 

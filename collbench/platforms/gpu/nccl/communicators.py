@@ -10,19 +10,18 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import cached_property
-from itertools import starmap
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
 from typing import Any
 
 from collbench.errors import CaseFailed, StartFailed, TimedOut, Unsupported
-from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Stream
+from collbench.platforms.gpu.cuda import NCCL_LIBRARY
 from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.gpu.nccl import LIMIT, MIXING, in_words
 from collbench.platforms.gpu.nccl.functions import NcclFunctions, SimulateEnd
-from collbench.platforms.gpu.nccl.log import PLANNING, STARTING, Log, Ran, logging, what_ran, why_not
+from collbench.platforms.gpu.nccl.log import PLANNING, STARTING, Ran, logging, what_ran, why_not
 from collbench.platforms.gpu.nccl.paths import PathCommunicator, PathMemory
-from collbench.platforms.interface import FastPath
+from collbench.platforms.interface import FastPath, Prepared
 from collbench.results import Note
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
@@ -39,22 +38,16 @@ class Communicators:
     def __init__(self, launcher: GpuLauncher, timeout: float, path: FastPath | None = None) -> None:
         self._cuda, self._team, self._places = launcher.cuda, launcher.team, launcher.places
         self._streams, self._clock, self._timeout = launcher.streams, launcher.clock, timeout
-        self.path = path
+        self.path, self._symmetric = path, bool(path and path.symmetric)
         self._taken = 0  # bytes of GPU memory that NCCL took from this process's devices
         self.hung = False  # whether NCCL took longer than `timeout` seconds: nothing here may be waited for any more
-
-    @property
-    def _symmetric(self) -> bool:
-        return self.path is not None and self.path.symmetric
 
     @property
     def note(self) -> Note:
         """What decides how fast NCCL can be here: which of its modes is measured, where there are several GPUs."""
         settings = [f"{name}={os.environ[name]}" for name in (LIMIT, MIXING) if os.environ.get(name)]
         mode = _ONE_PROCESS if len(self._streams) > 1 else _PROCESS_EACH
-        if self._symmetric:
-            mode = ""
-        return Note.of(*settings, mode if len(self._places.gpus) > 1 else "")
+        return Note.of(*settings, mode if len(self._places.gpus) > 1 and not self._symmetric else "")
 
     @cached_property
     def functions(self) -> NcclFunctions:
@@ -77,7 +70,11 @@ class Communicators:
             self._cuda.failing_as(Unsupported, f"NCCL could not start{_more('WARN', 'why')}"),
         ):
             self.refuse()
-            return dict(zip(self._streams, self._make(), strict=True))
+            identity = self.identity
+            del self.__dict__["identity"]  # which serves once, also where NCCL does not start
+            with self._taking():
+                made: dict[int, Any] = self._bounded(_START, partial(self._in_group, partial(self._join, identity)))
+            return made
 
     @cached_property
     def identity(self) -> Any:
@@ -112,72 +109,54 @@ class Communicators:
         version = int(self._cuda.nccl.get_version())
         algorithms, protocols = os.environ.get("NCCL_ALGO", ""), os.environ.get("NCCL_PROTO", "")
         left_out = algorithms and not _is_for(algorithms, collective) and _is_for(protocols, collective)
-        if left_out and version >= _NAMED_ALONE_SINCE and not os.environ.get("NCCL_SYM_KERNEL"):
+        if left_out and version >= _NAMED_ALONE_SINCE:
             raise Unsupported(
                 f"NCCL {in_words(version)} has no algorithm for it: NCCL_ALGO={algorithms} is for other collectives, "
                 f"and NCCL_PROTO={protocols} for this too; set NCCL_ALGO='ring;{algorithms}'"
             )
 
-    def _make(self) -> Sequence[Any]:
-        """Make the local ranks' communicators in one group; they find the others by the first process's id."""
+    def _join(self, identity: Any, rank: int) -> Any:
+        """Return a communicator of a local rank, which finds the others by the first process's id."""
         # Not by CuPy's initAll, which keeps the GIL: nothing else would run before NCCL comes back, no limit either.
-        nccl, everyone, identity = self._cuda.nccl, len(self._places.places), self.identity
-        del self.__dict__["identity"]  # which serves once, also where NCCL does not start
-
-        def join(rank: int, rank_stream: Stream) -> Any:
-            rank_stream.enter()
-            if self.path:
-                return PathCommunicator(self.functions, everyone, identity, rank, self.path)
-            return nccl.NcclCommunicator(everyone, identity, rank)
-
-        def start() -> Sequence[Any]:
-            nccl.groupStart()
-            try:
-                return list(starmap(join, self._streams.items()))
-            finally:
-                nccl.groupEnd()
-
-        with self._taking():
-            made: Sequence[Any] = self._bounded(_START, start)
-        return made
+        everyone = len(self._places.places)
+        if self.path:
+            return PathCommunicator(self.functions, everyone, identity, rank, self.path)
+        return self._cuda.nccl.NcclCommunicator(everyone, identity, rank)
 
     def register(self, memory: PathMemory) -> None:
         """*Collective*: tell NCCL of the buffers of a fast path; Unsupported with NCCL's own reason if it has none."""
         failure = ""
+
+        def register(rank: int) -> None:
+            self.ranks[rank].register(memory.base[rank], memory.nbytes)
+
         with logging(self.functions, STARTING) as log:
             try:
                 ranks = self.ranks
-                with self._team.agreeing(), self._taking():
-                    self._in_group(
-                        "register buffers", lambda rank: ranks[rank].register(memory.base[rank], memory.nbytes)
-                    )
-                if any(comm.refused for comm in ranks.values()):
-                    failure = "NCCL made no window of the buffers"
+                with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "NCCL did not register buffers"):
+                    with self._taking():
+                        self._bounded("register buffers", partial(self._in_group, register))
+                    if any(comm.refused for comm in ranks.values()):
+                        raise CaseFailed("NCCL made no window of the buffers")
             except (TimedOut, StartFailed):
                 raise
             except (CaseFailed, Unsupported) as error:
                 failure = str(error)
-        said = why_not(log.text)
-        if failure and said not in failure:
-            failure += f": {said}"
-        if reasons := list(filter(None, self._team.exchange(failure))):
-            raise Unsupported(reasons[0])
+        if failure:
+            said = why_not(log.getvalue())
+            raise Unsupported(failure if said in failure else f"{failure}: {said}")
 
-    def _in_group(self, doing: str, action: Callable[[int], None]) -> None:
-        """Call something for every local rank, on its device, in one group."""
-        nccl = self._cuda.nccl
-
-        def group() -> None:
-            nccl.groupStart()
-            try:
-                for rank, rank_stream in self._streams.items():
-                    rank_stream.enter()
-                    action(rank)
-            finally:
-                nccl.groupEnd()
-
-        with self._cuda.failing_as(CaseFailed, f"NCCL did not {doing}"):
-            self._bounded(doing, group)
+    def _in_group(self, action: Callable[[int], Any]) -> dict[int, Any]:
+        """Call something for every local rank, on its device, in one group; return what it returns."""
+        made = {}
+        self._cuda.nccl.groupStart()
+        try:
+            for rank, rank_stream in self._streams.items():
+                rank_stream.enter()
+                made[rank] = action(rank)
+        finally:
+            self._cuda.nccl.groupEnd()
+        return made
 
     @contextmanager
     def _taking(self) -> Iterator[None]:
@@ -198,13 +177,11 @@ class Communicators:
         most: int = max(self._team.exchange(self._taken // len(self._streams)))
         return most
 
-    def ran(self, plan: Callable[[], None]) -> Ran | None:
+    def ran(self, prepared: Prepared) -> Ran | None:
         """*Collective*: have an operation planned, and return what NCCL's log says that it runs as, on rank 0."""
-        if not self.functions.logs:
-            return None
         with logging(self.functions, PLANNING) as log, self._cuda.failing_as(CaseFailed, "while NCCL planned"):
-            self._bounded("plan an operation", plan)
-        return what_ran(log.text)
+            self._bounded("plan an operation", partial(self._clock.plan, prepared))
+        return what_ran(log.getvalue())
 
     def first(self, launch: Callable[[int], None]) -> None:
         """*Collective*: carry out one operation, which connects the ranks; CaseFailed if that takes too long."""
@@ -283,10 +260,6 @@ class Communicators:
         simulate_end = self.functions.simulate_end()
         return simulate_end if all(self._team.exchange(simulate_end is not None)) else None
 
-    def starting(self) -> AbstractContextManager[Log]:
-        """Return a context in which NCCL tells in its log what it starts."""
-        return logging(self.functions, "INIT")
-
     def end(self) -> None:
         """*Collective*: free them within the limit of time; CaseFailed if that takes longer."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while NCCL destroyed its communicators"):
@@ -295,7 +268,7 @@ class Communicators:
     def destroy(self) -> None:
         """Free them.  NCCL first waits until every graph that holds one of its operations is gone."""
         if self.path and "ranks" in self.__dict__:
-            self._in_group("forget buffers", lambda rank: self.ranks[rank].forget())
+            self._in_group(lambda rank: self.ranks[rank].forget())
         for comm in self.__dict__.pop("ranks", {}).values():
             comm.destroy()
 

@@ -19,11 +19,7 @@ from collbench.errors import CaseFailed, Unsupported
 MAGIC = 0x74685283
 VERSION = 22203  # of the header that had these fields first
 UNKNOWN = -1.0  # NCCL_UNDEF_FLOAT
-
-CONFIG_MAGIC = 0xCAFEBEEF  # NCCL_API_MAGIC
-CONFIG_VERSION = 22700  # of the header with these fields; newer libraries take the older structure
 UNDEFINED = -(2**31)  # NCCL_CONFIG_UNDEF_INT
-
 COLLECTIVE_SYMMETRIC = 0x01  # NCCL_WIN_COLL_SYMMETRIC
 
 _MICROSECONDS = 1e-6
@@ -74,7 +70,7 @@ class Config(ctypes.Structure):
     ]
 
     def __init__(self) -> None:
-        super().__init__(ctypes.sizeof(Config), CONFIG_MAGIC, CONFIG_VERSION)
+        super().__init__(ctypes.sizeof(Config), 0xCAFEBEEF, 22700)  # newer libraries take the older structure
         for field in self._fields_[3:]:
             setattr(self, field[0], UNDEFINED if field[1] is ctypes.c_int else None)
 
@@ -120,7 +116,7 @@ class NcclFunctions:
         """Return a function with its types; None where this NCCL is too old for it, or is not to be found."""
         function = getattr(self._handle, name, None)
         if function:
-            function.argtypes = FUNCTIONS[name]
+            function.argtypes = FUNCTIONS.get(name, ())
         return function
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -129,7 +125,9 @@ class NcclFunctions:
         if not function:
             raise Unsupported(f"this NCCL has no {name}: upgrade nvidia-nccl-cu12 (or -cu13) to 2.28 or newer")
         if status := function(*arguments):
-            raise CaseFailed(f"{name}: {self._in_words(status)}")
+            words = self._handle.ncclGetErrorString
+            words.restype = ctypes.c_char_p
+            raise CaseFailed(f"{name}: {words(status).decode()}")
 
     def simulate_end(self) -> SimulateEnd | None:
         """Return ncclGroupSimulateEnd (2.22); None if NCCL has none, or is not the copy that counts CuPy's groups."""
@@ -144,33 +142,6 @@ class NcclFunctions:
         with suppress(self._nccl.NcclError):  # it may be closed all the same
             self._nccl.groupEnd()
         return None
-
-    @property
-    def logs(self) -> bool:
-        """Whether NCCL's log can be switched on and off while it runs."""
-        return hasattr(self._handle, "ncclResetDebugInit")
-
-    def reset_log(self) -> None:
-        """Have NCCL read NCCL_DEBUG and its relatives again before its next line."""
-        reset = self._handle.ncclResetDebugInit
-        reset.restype = None
-        reset()
-
-    def settle_log(self) -> None:
-        """Have NCCL read them now: 2.30 to 2.32 break at the process's end if they have said nothing since a reset."""
-        check = self.find("ncclCommGetAsyncError")
-        if check:
-            check(None, ctypes.byref(ctypes.c_int()))  # refused with a warning, which nobody sees who has not asked
-
-    def _in_words(self, status: int) -> str:
-        """Return NCCL's words for a status, and for what it last warned of."""
-        words = []
-        for name, argument in (("ncclGetErrorString", status), ("ncclGetLastError", None)):
-            function = getattr(self._handle, name, None)
-            if function:
-                function.restype = ctypes.c_char_p
-                words.append((function(argument) or b"").decode(errors="replace").strip())
-        return ": ".join(filter(None, words)) or f"status {status}"
 
 
 def _estimate(function: Callable[..., int]) -> float | None:

@@ -5,11 +5,8 @@ share their names.
 """
 
 import os
-import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -41,7 +38,6 @@ class NcclLibrary:
     file: Path
     platform: ClassVar[str] = "gpu"  # whose ranks load it
     product: ClassVar[str] = "nccl"
-    name: ClassVar[str] = "NCCL"
 
     @property
     def own(self) -> bool:
@@ -55,21 +51,22 @@ class NcclLibrary:
 
 
 def find(word: str) -> NcclLibrary:
-    """The library that a word of `--nccl` means: a file, a folder that holds one, or a release that is installed.
+    """The library that a word of `--nccl` means: a file, a folder that holds one, or the release that ranks load.
 
-    UsageError where there is none, with what there is and how to get another.
+    UsageError where there is none, with how to get one.
     """
-    if re.fullmatch(r"\d+\.\d+\.\d+", word):
-        return _of_release(word)
     path = Path(word).expanduser().absolute()
     places = chain.from_iterable(sorted(path.glob(place)) for place in _PLACES)
-    file = path if path.is_file() else next(places, None)
-    if file is None:
-        raise UsageError(
-            f"--nccl {word}: there is no {FILE}; give one, a folder of `pip install --target`, a virtual environment, "
-            "or a release such as 2.30.7"
-        )
-    return NcclLibrary(release_of(file), file)
+    if file := path if path.is_file() else next(places, None):
+        return NcclLibrary(release_of(file), file)
+    own = usual()
+    release = release_of(own) if own else "no NCCL"
+    if own and word == release:
+        return NcclLibrary(release, own)
+    raise UsageError(
+        f"--nccl {word}: there is no {FILE}, and ranks load {release}; give that release, a file, a virtual "
+        f"environment, or a folder of `pip install --target FOLDER nvidia-nccl-cu13==RELEASE` (or -cu12)"
+    )
 
 
 @cache
@@ -87,32 +84,8 @@ def usual() -> Path | None:
     """Return the file that ranks load if nobody tells them; None where that is not to be found."""
     if named := os.environ.get(NCCL_LIBRARY):
         return Path(named).resolve()
-    loaded = _asked(_LOADED_BY_CUPY).stdout.splitlines()
+    loaded = _asked(_LOADED_BY_CUPY).stdout.strip().splitlines()
     return Path(loaded[0]).resolve() if loaded else None
-
-
-def _of_release(word: str) -> NcclLibrary:
-    """Return the first installed library of that release."""
-    found: dict[str, Path] = {}
-    for file in _installed():
-        with suppress(UsageError):  # of what cannot be loaded
-            found.setdefault(release_of(file), file)
-    if word in found:
-        return NcclLibrary(word, found[word])
-    here = ", ".join(f"{release} ({file})" for release, file in found.items())
-    raise UsageError(
-        f"--nccl {word}: beside this Python and on LD_LIBRARY_PATH is {here or 'no NCCL'}; to get it: "
-        f"pip install --target FOLDER nvidia-nccl-cu13=={word} (or -cu12), then --nccl FOLDER"
-    )
-
-
-def _installed() -> Iterator[Path]:
-    """Yield the library that ranks load, those of wheels beside this Python, and those on LD_LIBRARY_PATH."""
-    if file := usual():
-        yield file
-    searched = filter(os.path.isabs, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep))
-    places = chain((Path(folder, _IN_WHEEL) for folder in sys.path), (Path(folder, FILE) for folder in searched))
-    yield from filter(Path.exists, places)
 
 
 def _asked(program: str, *words: str) -> subprocess.CompletedProcess[str]:

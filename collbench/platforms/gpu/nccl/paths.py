@@ -14,7 +14,7 @@ from typing import Any
 from collbench.errors import CaseFailed, Unsupported
 from collbench.platforms import checking
 from collbench.platforms.gpu.cuda import Cuda
-from collbench.platforms.gpu.nccl.functions import COLLECTIVE_SYMMETRIC, Config, NcclFunctions, UniqueId
+from collbench.platforms.gpu.nccl.functions import COLLECTIVE_SYMMETRIC, FUNCTIONS, Config, NcclFunctions, UniqueId
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.interface import FastPath
 from collbench.platforms.layout import LINE, Memory, MemoryLayout, Region
@@ -64,20 +64,6 @@ class PathMemory(Memory):
             self._functions.call("ncclMemFree", self.base.popitem()[1])
 
 
-_CALLS = {
-    "allReduce": "ncclAllReduce",
-    "broadcast": "ncclBroadcast",
-    "reduce": "ncclReduce",
-    "allGather": "ncclAllGather",
-    "reduceScatter": "ncclReduceScatter",
-    "allToAll": "ncclAlltoAll",
-    "gather": "ncclGather",
-    "scatter": "ncclScatter",
-    "send": "ncclSend",
-    "recv": "ncclRecv",
-}
-
-
 class PathCommunicator:
     """One rank's communicator with what CuPy's lacks: a policy on CTAs, registered buffers, newer collectives.
 
@@ -100,9 +86,10 @@ class PathCommunicator:
         functions.call("ncclCommInitRankConfig", *arguments)
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _CALLS or not self._functions.find(_CALLS[name]):
+        function = f"nccl{name[0].upper()}{name[1:]}"
+        if function not in FUNCTIONS or not self._functions.find(function):
             raise AttributeError(name)
-        return lambda *arguments: self._functions.call(_CALLS[name], *arguments[:-1], self._comm, arguments[-1])
+        return lambda *arguments: self._functions.call(function, *arguments[:-1], self._comm, arguments[-1])
 
     def register(self, address: int, nbytes: int) -> None:
         """Tell NCCL of the buffers at an address; of a window all ranks must, in one group."""
@@ -110,7 +97,7 @@ class PathCommunicator:
         if self._path.symmetric:
             window = self._comm, address, nbytes, handle, COLLECTIVE_SYMMETRIC
             self._functions.call("ncclCommWindowRegister", *window)
-        elif self._path.registered:
+        else:
             self._functions.call("ncclCommRegister", self._comm, address, nbytes, handle)
 
     @property
