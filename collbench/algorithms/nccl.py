@@ -198,7 +198,12 @@ FAST_PATHS = (
 def _implementation(path: FastPath) -> Implementation:
     name, summary = f"nccl@{path.name}", f"the same {path.summary}"
     return replace(
-        NCCL, name=name, summary=summary, prepare=partial(_prepare, path), home=methodcaller("on_path", path)
+        NCCL,
+        name=name,
+        summary=summary,
+        prepare=partial(_prepare, path),
+        home=methodcaller("on_path", path),
+        shared_without="",  # the row of plain NCCL says it
     )
 
 

@@ -251,10 +251,12 @@ class Communicator:
 
     def __init__(self, nccl: Nccl, rank: int, size: int, meeting: Meeting | None = None) -> None:
         self._nccl, self._rank, self._size, self._alive = nccl, rank, size, True
+        self._called = False  # for an operation, which a graph may hold
         self._meeting = meeting
 
     def _add(self, name: str, stream: int, **details: int) -> None:
         assert self._alive
+        self._called = True
         self._nccl._add(Call(self, name, stream, **details))
 
     def allReduce(self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, stream: int) -> None:
@@ -306,7 +308,8 @@ class Communicator:
             self._nccl._machine.stopping.wait()
 
     def destroy(self) -> None:
-        assert not self._nccl._machine.graphs, "NCCL waits for ever for the graphs that hold its operations"
+        graphs = self._called and self._nccl._machine.graphs
+        assert not graphs, "NCCL waits for ever for the graphs that hold its operations"
         if self._meeting:
             self._meeting.exchange("all processes let go together")
         self._alive = False

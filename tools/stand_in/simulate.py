@@ -66,6 +66,7 @@ class Simulation:
     makes_windows: bool = True  # or takes the buffers, makes no window of them and says why in its log
     groups: list[list[str]] = field(default_factory=list)
     elements: int = 0  # of the last group's largest call
+    destroyed: int = 0  # communicators with a configuration
     policies: list[int] = field(default_factory=list)  # on CTAs, of each communicator with a configuration
     registered: list[str] = field(default_factory=list)  # what was done with buffers, in order
 
@@ -113,6 +114,7 @@ class Simulation:
 
     def _ncclCommDestroy(self, comm: int) -> None:
         self._comms.pop(comm).destroy()
+        self.destroyed += 1
 
     def _ncclCommGetAsyncError(self, comm: int, place: int) -> int:
         if comm not in self._comms:

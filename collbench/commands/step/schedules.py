@@ -245,6 +245,8 @@ def overlapping(platform: str) -> list[str]:
 def refuse(case: Case, implementation: Implementation, platform: str) -> None:
     """Raise Unsupported if the case's step cannot be carried out like that."""
     schedule = SCHEDULES[step_of(case).schedule]
+    if implementation.path:
+        raise Unsupported("its buffers are registered for single operations; steps measure nccl")
     if platform not in schedule.platforms:
         raise Unsupported(f"{schedule.name} runs on {', '.join(schedule.platforms)} only")
     for _, bucket in buckets(case) if schedule.communicates else ():

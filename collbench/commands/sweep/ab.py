@@ -11,6 +11,7 @@ import click
 
 from collbench.analysis.compare import Comparison, compare
 from collbench.analysis.crossover import handicaps
+from collbench.analysis.ran import ran_otherwise
 from collbench.cases import USUAL_STARTS
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import NAME, Compared, legend_lines, row, timed_table
@@ -133,7 +134,8 @@ class PairedTable(LiveTable):
 
     def add(self, pair: tuple[Result, Result]) -> None:
         """Print the results of both settings."""
-        table = timed_table(bus=not self._session.sessions[0].header.topology.shared, width=NAME + len("A "))
+        shared = self._session.sessions[0].header.topology.shared
+        table = timed_table(bus=not shared, ran=any(result.method for result in pair), width=NAME + len("A "))
         self.show(pair[0].case.title, table.heading(), list(zip(pair, paired_rows(pair, table), strict=False)))
 
 
@@ -171,4 +173,5 @@ def verdicts(comparison: Comparison) -> Iterator[str]:
         return
     yield "\nB (NEW) against A (BASE)"
     yield from rows(comparison)
+    yield from ran_otherwise([row.pair for row in comparison.rows])
     yield f"\nrows: {comparison.counts}"

@@ -146,16 +146,16 @@ class GpuPlatform(Platform):
 
     def _open_path(self, path: FastPath) -> Self:
         self.comm.refuse()
-        try:
-            if self._path_memory is None:
-                with self.team.agreeing():
-                    self._path_memory = PathMemory(self._cuda, self.comm.functions, self._places, self.layout)
-        except (PlatformError, CaseFailed) as error:
-            raise Unsupported(f"NCCL has no memory for it: {error}") from None
+        if self._path_memory is None:
+            self._path_memory = PathMemory(self._cuda, self.team, self.comm.functions, self._places, self.layout)
         other = self.altered(self._path_memory)
         other.checker, other.comm = GpuChecker(other.launcher), Communicators(self.launcher, self._timeout, path)
         self._comms.append(other.comm)
-        other.comm.register(self._path_memory)
+        try:
+            other.comm.register(self._path_memory)
+        except Unsupported:
+            other.comm.end()  # what serves nobody takes no memory
+            raise
         return other
 
     def topology(self) -> TopologyPart:

@@ -12,9 +12,16 @@ import pytest
 from collbench.algorithms import choose, implementations, libraries
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
-from collbench.errors import Unsupported
+from collbench.errors import CaseFailed, Unsupported
 from collbench.measure.sampling import measure
-from collbench.platforms.gpu.nccl.functions import COLLECTIVE_SYMMETRIC, FUNCTIONS, Config, SimInfo, UniqueId
+from collbench.platforms.gpu.nccl.functions import (
+    COLLECTIVE_SYMMETRIC,
+    FUNCTIONS,
+    Config,
+    NcclFunctions,
+    SimInfo,
+    UniqueId,
+)
 from collbench.platforms.gpu.nccl.log import init_timings, what_ran, why_not
 from collbench.platforms.layout import Region, buffers, view
 from collbench.results import Measurement, Skipped
@@ -139,6 +146,36 @@ def test_a_path_that_cannot_be_had_is_skipped_with_nccls_reason_and_asked_once(e
         assert "made no window" in reason
         assert reason.endswith("Symmetric registration is not supported in this communicator.")
     assert len(simulation.policies) == 2 * len(PATHS), "communicators are made once"
+    assert simulation.destroyed == 2 * (len(PATHS) - 1), "what serves nobody takes no memory"
+
+
+def test_memory_that_one_rank_cannot_have_is_kept_by_none_and_asked_for_again(
+    platform: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, given = NcclFunctions.call, []
+
+    def call(functions: NcclFunctions, name: str, *arguments: Any) -> None:
+        if name == "ncclMemAlloc" and len(given) == 1:
+            given.append(name)
+            raise CaseFailed("ncclMemAlloc: no room")
+        given.extend([name] * name.startswith("ncclMem"))
+        real(functions, name, *arguments)
+
+    monkeypatch.setattr(NcclFunctions, "call", call)
+    refused, registered = rows(platform, "nccl@symmetric", "nccl@registered")
+    assert "no memory for it: ncclMemAlloc: no room" in refused.reason
+    assert given == ["ncclMemAlloc", "ncclMemAlloc", "ncclMemFree", "ncclMemAlloc", "ncclMemAlloc"]
+    assert isinstance(registered, Measurement)
+
+
+def test_a_call_that_fails_leaves_no_group_open(platform: Any) -> None:
+    def fails() -> None:
+        raise CaseFailed("refused")
+
+    with pytest.raises(CaseFailed, match="refused"):
+        platform.comm.launch([[fails]], platform.local, 1)
+    (row,) = rows(platform, "nccl")
+    assert row.right
 
 
 def test_an_old_nccl_and_one_without_functions_skip_what_they_lack(tmp_path: Path, opened: Open) -> None:
@@ -240,4 +277,7 @@ def test_a_refusal_is_told_in_nccls_words() -> None:
     loud = "n:1:1 [0] transport.cc:9 (register) NCCL WARN buffer 0x1 does not satisfy the requirements"
     assert why_not(f"{quiet}\n{BEGIN}Init COMPLETE") == quiet.removeprefix(BEGIN)
     assert why_not(f"{loud}\n{quiet}") == "buffer 0x1 does not satisfy the requirements"
-    assert why_not(BEGIN + "Init COMPLETE") == ""
+    new = BEGIN + "symmetricSupport 0, cuMemEnable 1, globalGinSupport 0, contiguousRanksPerHost 1"
+    assert why_not(new) == new.removeprefix(BEGIN)
+    other = BEGIN + "NVLS multicast support is not available on dev 0"
+    assert why_not(other) == why_not(BEGIN + "Init COMPLETE") == "its log does not say why", "it is no reason"

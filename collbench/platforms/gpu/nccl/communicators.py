@@ -19,7 +19,7 @@ from collbench.platforms.gpu.cuda import NCCL_LIBRARY
 from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.gpu.nccl import LIMIT, MIXING, in_words
 from collbench.platforms.gpu.nccl.functions import NcclFunctions, SimulateEnd
-from collbench.platforms.gpu.nccl.log import PLANNING, STARTING, Ran, logging, what_ran, why_not
+from collbench.platforms.gpu.nccl.log import PLANNING, RESET, STARTING, Ran, logging, what_ran, why_not
 from collbench.platforms.gpu.nccl.paths import PathCommunicator, PathMemory
 from collbench.platforms.interface import FastPath, Prepared
 from collbench.results import Note
@@ -179,6 +179,8 @@ class Communicators:
 
     def ran(self, prepared: Prepared) -> Ran | None:
         """*Collective*: have an operation planned, and return what NCCL's log says that it runs as, on rank 0."""
+        if not self.functions.find(RESET):
+            return None
         with logging(self.functions, PLANNING) as log, self._cuda.failing_as(CaseFailed, "while NCCL planned"):
             self._bounded("plan an operation", partial(self._clock.plan, prepared))
         return what_ran(log.getvalue())
@@ -232,9 +234,11 @@ class Communicators:
         for _ in range(launches):
             for calls in groups:
                 nccl.groupStart()
-                for call in calls:
-                    call()
-                nccl.groupEnd()
+                try:
+                    for call in calls:
+                        call()
+                finally:
+                    nccl.groupEnd()
 
     def estimate(self, calls: Sequence[Callable[[], Any]]) -> float | None:
         """*Collective*: seconds that NCCL expects of one collective, of which these are the local ranks' calls.
@@ -247,7 +251,7 @@ class Communicators:
         if len(self._places.places) == 1 or self._symmetric or self._simulate_end is None:
             return None
         self._cuda.nccl.groupStart()
-        with suppress(self._cuda.nccl.NcclError):  # of which the group's end speaks too
+        with suppress(self._cuda.nccl.NcclError, CaseFailed):  # of which the group's end speaks too
             for call in calls:
                 call()
         estimates = self._team.exchange(self._simulate_end())

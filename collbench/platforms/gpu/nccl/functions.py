@@ -125,9 +125,13 @@ class NcclFunctions:
         if not function:
             raise Unsupported(f"this NCCL has no {name}: upgrade nvidia-nccl-cu12 (or -cu13) to 2.28 or newer")
         if status := function(*arguments):
-            words = self._handle.ncclGetErrorString
-            words.restype = ctypes.c_char_p
-            raise CaseFailed(f"{name}: {words(status).decode()}")
+            raise self.failure(name, status)
+
+    def failure(self, name: str, status: int) -> CaseFailed:
+        """Return the error of a function that failed, in NCCL's words."""
+        words = self._handle.ncclGetErrorString
+        words.restype = ctypes.c_char_p
+        return CaseFailed(f"{name}: {words(status).decode()}")
 
     def simulate_end(self) -> SimulateEnd | None:
         """Return ncclGroupSimulateEnd (2.22); None if NCCL has none, or is not the copy that counts CuPy's groups."""

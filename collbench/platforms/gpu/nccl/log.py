@@ -20,6 +20,7 @@ from collbench.platforms.gpu.nccl.functions import NcclFunctions
 
 PLANNING = "TUNING,COLL"  # subsystems that tell what is run
 STARTING = "INIT,REG,NVLS,ALLOC"  # that tell why memory cannot be registered
+RESET = "ncclResetDebugInit"  # a function, after which NCCL reads the variables again
 _FILE = "NCCL_DEBUG_FILE"
 
 _PLAN = re.compile(
@@ -31,7 +32,7 @@ _PLAN = re.compile(
 _PATHS = {"Symmetric": "symm", "Copy Engine": "ce", "Hierarchical CE": "ce"}
 _TIMINGS = re.compile(r"NCCL INFO Init timings - .*?(total [\d.]+ \(.*?\))")
 _WARNING = re.compile(r"NCCL WARN (.*)")
-_REFUSAL = re.compile(r"NCCL INFO (.*\bnot (?:support|satisfy|enabled|available)\w*\b.*)", re.IGNORECASE)
+_REFUSAL = re.compile(r"NCCL INFO (.*(?:\b[Ss]ymmetric\b.*\bnot support|symmetricSupport 0).*)")
 
 
 class Ran(NamedTuple):
@@ -63,11 +64,11 @@ def what_ran(log: str) -> Ran | None:
 
 
 def why_not(log: str) -> str:
-    """Return NCCL's last warning of a log, else the last line that says that something is not supported."""
+    """Return NCCL's last warning of a log, else its last line on symmetric memory that is not supported."""
     for pattern in (_WARNING, _REFUSAL):
         if reasons := pattern.findall(log):
             return str(reasons[-1]).strip()
-    return ""
+    return "its log does not say why"
 
 
 def init_timings(log: str) -> str:
@@ -82,7 +83,7 @@ def logging(functions: NcclFunctions, subsystems: str) -> Iterator[StringIO]:
 
     It stays empty where the user has NCCL write to a file of his own, which NCCL would begin anew.
     """
-    log, users, reset = StringIO(), dict(os.environ), functions.find("ncclResetDebugInit")
+    log, users, reset = StringIO(), dict(os.environ), functions.find(RESET)
     if users.get(_FILE) or not reset:
         yield log
         return

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from collbench.errors import CaseFailed, Unsupported
+from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.platforms import checking
 from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.gpu.nccl.functions import COLLECTIVE_SYMMETRIC, FUNCTIONS, Config, NcclFunctions, UniqueId
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.interface import FastPath
 from collbench.platforms.layout import LINE, Memory, MemoryLayout, Region
+from collbench.platforms.processes import Team
 
 _PAGE = 4096  # NCCL_WIN_REQUIRED_ALIGNMENT
 
@@ -25,10 +26,12 @@ _PAGE = 4096  # NCCL_WIN_REQUIRED_ALIGNMENT
 class PathMemory(Memory):
     """Send and receive buffers of the local ranks in NCCL's memory, and behind them the verdicts of a check.
 
-    Making it is *collective*; Unsupported if NCCL has no memory for it, PlatformError if a GPU has too little free.
+    Making it is *collective*; Unsupported if NCCL has no memory for it on any process.
     """
 
-    def __init__(self, cuda: Cuda, functions: NcclFunctions, places: Placement, layout: MemoryLayout) -> None:
+    def __init__(
+        self, cuda: Cuda, team: Team, functions: NcclFunctions, places: Placement, layout: MemoryLayout
+    ) -> None:
         # Hand-written kernels never work here: the regions that only they use shrink to a line.
         sizes = dict(layout.sizes) | {Region.STAGING: LINE, Region.WINDOW: LINE}
         self.layout = replace(layout, sizes=sizes, fifos={}, multicast=(), ends={})
@@ -36,13 +39,21 @@ class PathMemory(Memory):
         self._functions = functions
         nbytes = self.layout.nbytes + len(places.places) * checking.VERDICT.itemsize
         self.nbytes = -(-nbytes // _PAGE) * _PAGE
-        places.refuse_too_large(cuda, self.nbytes)
         self.base: dict[int, int] = {}
-        for rank in places.local:
-            cuda.runtime.setDevice(places.device[rank])
-            address = ctypes.c_void_p()
-            functions.call("ncclMemAlloc", ctypes.byref(address), self.nbytes)
-            self.base[rank] = int(address.value or 0)
+
+        # All look at what is free before anyone takes of it, and nobody keeps what another could not have.
+        try:
+            with team.agreeing():
+                places.refuse_too_large(cuda, self.nbytes)
+                team.meet()
+                for rank in places.local:
+                    cuda.runtime.setDevice(places.device[rank])
+                    address = ctypes.c_void_p()
+                    functions.call("ncclMemAlloc", ctypes.byref(address), self.nbytes)
+                    self.base[rank] = int(address.value or 0)
+        except (PlatformError, CaseFailed) as error:
+            self.close()
+            raise Unsupported(f"NCCL has no memory for it: {error}") from None
 
     def address(self, region: Region, rank: int) -> int:
         """Return where a region of a local rank starts; Unsupported for another process's."""
@@ -87,9 +98,17 @@ class PathCommunicator:
 
     def __getattr__(self, name: str) -> Any:
         function = f"nccl{name[0].upper()}{name[1:]}"
-        if function not in FUNCTIONS or not self._functions.find(function):
+        bound = self._functions.find(function) if function in FUNCTIONS else None
+        if not bound:
             raise AttributeError(name)
-        return lambda *arguments: self._functions.call(function, *arguments[:-1], self._comm, arguments[-1])
+
+        # Bound once: looking it up would take as long as the call.
+        def call(*arguments: Any) -> None:
+            if status := bound(*arguments[:-1], self._comm, arguments[-1]):
+                raise self._functions.failure(function, status)
+
+        self.__dict__[name] = call
+        return call
 
     def register(self, address: int, nbytes: int) -> None:
         """Tell NCCL of the buffers at an address; of a window all ranks must, in one group."""
