@@ -77,6 +77,7 @@ def contents(runs: Sequence[Run]) -> list[str]:
     if not results:
         return []
     names = [result.case.collective.name for result in results] + [result.implementation for result in results]
+    names += [f"unalign {result.case.unalign}" for result in results if result.case.unalign]
     sizes = [result.case.nbytes for result in results]
     ranks = format_list(sorted({result.case.ranks for result in results}))
     return [*dict.fromkeys(names), f"{ranks} ranks", format_span(min(sizes), max(sizes))]

@@ -16,6 +16,7 @@ from collbench.errors import Unsupported
 from collbench.measure.sampling import measure
 from collbench.platforms.gpu.nccl.functions import COLLECTIVE_SYMMETRIC, FUNCTIONS, Config, SimInfo, UniqueId
 from collbench.platforms.gpu.nccl.log import init_timings, what_ran, why_not
+from collbench.platforms.interface import NOT_SAID
 from collbench.platforms.layout import Region, buffers, view
 from collbench.results import Measurement, Skipped
 from tests.platforms.gpu.opening import Open
@@ -253,8 +254,8 @@ def test_plans_of_all_releases_are_read() -> None:
     for line, said in PLANS.items():
         assert what_ran(BEGIN + line) == said, line
     assert what_ran("\n".join(BEGIN + line for line in PLANS)) == ("ce", "", None), "the last one counts"
-    assert what_ran(BEGIN + "AllReduce: opCount 0 sendbuff 0x7f757de00400 count 1 [nranks=16]") is None
-    assert what_ran("") is None
+    assert what_ran(BEGIN + "AllReduce: opCount 0 sendbuff 0x7f757de00400 count 1 [nranks=16]") == NOT_SAID
+    assert what_ran("") == NOT_SAID
 
 
 def test_nccls_own_parts_of_a_start_are_read() -> None:
