@@ -99,11 +99,7 @@ _OF_PAIRS: dict[str, Callable[[_End], Iterator[Call]]] = {
 _CALLS = _WHOLE | _OF_PAIRS
 
 # Collectives that NCCL has since 2.28: the communicators of fast paths have them, since copy engines serve no sends.
-_NEWER: dict[str, tuple[str, Callable[[_End], Iterator[Call]]]] = {
-    "alltoall": ("alltoAll", lambda end: end.whole("alltoAll")),
-    "gather": ("gather", lambda end: end.whole("gather", end.case.root)),
-    "scatter": ("scatter", lambda end: end.whole("scatter", end.case.root)),
-}
+_NEWER = {"alltoall": "alltoAll", "gather": "gather", "scatter": "scatter"}
 
 
 def _flight(end: _End, flight: Flight) -> Iterator[Call]:
@@ -123,11 +119,10 @@ def _groups(case: Case, ends: Sequence[_End]) -> list[list[Call]]:
     """
     flights = [flight for flight in case.collective.flights if not flight.bare]
     if not flights:
-        calls_of = _CALLS[case.collective.name]
-        newer = _NEWER.get(case.collective.name)
-        if newer and hasattr(ends[0].comm, newer[0]):
-            calls_of = newer[1]
-        return [[call for end in ends for call in calls_of(end)]]
+        name, root = _NEWER.get(case.collective.name, ""), [case.root] * case.collective.rooted
+        if name and hasattr(ends[0].comm, name):
+            return [[call for end in ends for call in end.whole(name, *root)]]
+        return [[call for end in ends for call in _CALLS[case.collective.name](end)]]
     groups = []
     for flight in flights:
         calls = [call for end in ends for call in _flight(end, flight)]
@@ -168,9 +163,7 @@ def _prepare(path: FastPath | None, case: Case, platform: Platform) -> Prepared:
     comm.first(launch)
     estimate = comm.estimate(groups[0]) if case.collective.name in _WHOLE else None
     prepared = Prepared(launch, groups=len(groups), note=comm.note, estimate=estimate, library=comm.library)
-    if ran := comm.ran(prepared):
-        prepared = replace(prepared, algorithm=ran.algorithm, protocol=ran.protocol, channels=ran.channels)
-    return replace(prepared, library_bytes=comm.taken())
+    return replace(prepared, ran=comm.ran(prepared), library_bytes=comm.taken())
 
 
 NCCL = Implementation(

@@ -15,15 +15,12 @@ def ran_otherwise(pairs: Sequence[Pair]) -> list[str]:
     """Return a sentence on each change of what a library ran, with the sizes that have it."""
     remarks = []
     for (kind, name), curve in by_key(pairs, lambda pair: pair.curve).items():
-        for words, where in _by_words((pair.nbytes, _change(pair)) for pair in curve).items():
-            remarks.append(f"{name} at {where} ({kind.title}): {words}")
+        said = []
+        for pair in curve:
+            base, new = pair.base.method, pair.new.method
+            said.append((pair.nbytes, f"{base} in BASE, {new} in NEW" if base and new and base != new else ""))
+        remarks += [f"{name} at {where} ({kind.title}): {words}" for words, where in _by_words(said).items()]
     return remarks
-
-
-def _change(pair: Pair) -> str:
-    """Return what ran in either run; nothing where it is alike, or one run does not say it."""
-    base, new = pair.base.method, pair.new.method
-    return f"{base} in BASE, {new} in NEW" if base and new and base != new else ""
 
 
 def libraries_called(pairs: Sequence[Pair]) -> list[str]:

@@ -147,14 +147,9 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
             yield f"{kind.title}:"
         yield from lines
     yield from handicaps(results)
-    if not expected and _without_paths(results):
-        yield NO_PATHS
-
-
-def _without_paths(results: Iterable[Result]) -> bool:
-    """Return whether hand-written implementations stand beside an NCCL whose fast paths were not measured."""
     names = {result.implementation for result in results if result.platform == "gpu"}
-    return "nccl" in names and not any(map(is_path, names)) and not all(map(is_library, names))
+    if "nccl" in names and not expected and not any(map(is_path, names)) and not all(map(is_library, names)):
+        yield NO_PATHS
 
 
 def noise(results: Sequence[Result], watch: MachineWatch) -> str:

@@ -102,9 +102,7 @@ def _explanation(
         seconds=statistics.median(timed.seconds for timed in rounds),
         traced=shown.traced,
         tracks=tuple(sorted(tracks, key=lambda track: (track.rank, track.block))),
-        algorithm=plain.algorithm,
-        protocol=plain.protocol,
-        channels=plain.channels,
+        **plain.ran._asdict(),
         note=platform.note | plain.note,
         scheduling=Scheduling.of_ranks([[timed.spoiled for timed in rounds]]),
     )

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction, Wire
@@ -36,6 +36,16 @@ class FastPath:
     symmetric: bool  # whether they are a window of the same layout on every rank; else registered by each alone
     policy: int | None = None  # on CTAs, by NCCL's number; None for its own
 
+
+class Ran(NamedTuple):
+    """What a library says it runs: `ring`, `nvls`, ... and a protocol; `symm` and its kernel, `ce` for copy engines."""
+
+    algorithm: str = ""
+    protocol: str = ""
+    channels: int | None = None  # CTAs of a rank; None where copy engines work
+
+
+NOT_SAID = Ran()
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
 """`with watch(rank, phase):` around what is enqueued for that rank."""
@@ -74,9 +84,7 @@ class Prepared:
     groups: int = 1  # launches of an operation on a stream one after the other, where a library makes several
     note: Note = NO_NOTE
     estimate: float | None = None  # seconds that a library itself expects of an operation
-    algorithm: str = ""  # that a library says it runs, and by which protocol; empty where it does not say
-    protocol: str = ""
-    channels: int | None = None  # on so many channels of a rank
+    ran: Ran = NOT_SAID
     library_bytes: int | None = None  # of a rank's device that the library has taken so far
     library: str = ""  # name and version of what carries it out, if the implementation's name leaves it open
     wire: Wire | None = None  # the format that ranks exchange, if narrower than the arrays: then results have a bound

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from collbench.cases import Sweep
 from collbench.errors import Notice, RunFileError, UsageError
@@ -28,9 +28,6 @@ from collbench.requests.sweeps import (
 from collbench.results import Result
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
-
-if TYPE_CHECKING:
-    from collbench.measure.interleave import RankLibrary
 
 
 class Unopened(NamedTuple):
@@ -109,7 +106,7 @@ def _content(path: Path, joined: Launched) -> bytes:
     return bytes(team.broadcast(content))
 
 
-def _libraries(request: SweepRequest, joined: Launched) -> "Sequence[RankLibrary]":
+def _libraries(request: SweepRequest, joined: Launched) -> Sequence[Any]:
     """Return the libraries to measure; UsageError for one that is not installed, and where there can be none."""
     if request.mpi and request.nccl:
         raise UsageError("--mpi is for ranks on a CPU, and --nccl for ranks on a GPU; leave one out")

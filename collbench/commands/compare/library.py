@@ -14,7 +14,7 @@ from collbench.requests.declared import SHARE, Opt, Request, takes
 from collbench.requests.runs import RunOrPath, as_run
 from collbench.requests.words import Share
 from collbench.runfile.store import Run
-from collbench.units import counted, format_list, parse_share
+from collbench.units import format_list, parse_share
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,7 @@ def contents(runs: Sequence[Run]) -> list[str]:
     if not results:
         return []
     names = [result.case.collective.name for result in results] + [result.implementation for result in results]
-    late = filter(None, (result.case.unalign for result in results))
-    names += [f"misaligned by {counted(each, 'element')}" for each in late]
+    names += [f"unalign {result.case.unalign}" for result in results if result.case.unalign]
     sizes = [result.case.nbytes for result in results]
     ranks = format_list(sorted({result.case.ranks for result in results}))
     return [*dict.fromkeys(names), f"{ranks} ranks", format_span(min(sizes), max(sizes))]

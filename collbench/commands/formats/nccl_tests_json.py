@@ -100,6 +100,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     config = as_mapping(fields.get("config"))
     writer = as_mapping(fields.get("collbench"))  # present if collbench wrote the file
     args, entries = as_texts(fields.get("args")), as_list(fields.get("results"))
+    options = dict(pairwise(args))  # each with the word behind it
     if not entries:
         raise RunFileError(f"{source.name}: a JSON file of nccl-tests without results")
     word = PurePath((args or [""])[0]).name
@@ -133,11 +134,11 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
     test = make_test(
         source.name,
-        _rows(entries, config, word, whole(_option(args, "-u", "--unalign")) or 0, left_out),
+        _rows(entries, config, word, whole(options.get("-u") or options.get("--unalign")) or 0, left_out),
         machine,
         left_out,
         implementation=clean(writer.get("implementation") or library, 40),
-        statistic=_statistic(args, as_mapping(entries[0]).get("actual_iterations") or config.get("iterations")),
+        statistic=_statistic(options, as_mapping(entries[0]).get("actual_iterations") or config.get("iterations")),
         tool=f"{library}-tests",
         version=f"JSON {clean(fields.get('version'), 8)}",
         complete=is_complete,
@@ -182,18 +183,9 @@ def _rows(
             yield row_of(words, number=at, in_place=place == PLACES[1], samples=samples, **same)
 
 
-def _statistic(args: list[str], iterations: object) -> str:
-    over = AVERAGES.get(_option(args, "-a", "--average") or "1", "mean over ranks")
-    return f"mean of {whole(iterations) or 'some'} operations, {over}"
-
-
-def _option(args: list[str], *names: str) -> str:
-    """Return the word behind an option, of several the last; "" where it is not there."""
-    found = ""
-    for option, value in pairwise(args):
-        if option in names:
-            found = value
-    return found
+def _statistic(options: Mapping[str, str], iterations: object) -> str:
+    average = options.get("-a") or options.get("--average") or "1"
+    return f"mean of {whole(iterations) or 'some'} operations, {AVERAGES.get(average, 'mean over ranks')}"
 
 
 FORMAT = Format(NAME, recognises, read, write_json, order=0)

@@ -8,7 +8,7 @@ For example:
   collbench sweep --resume results/runs/20260131-120000-allreduce-node1
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -54,10 +54,10 @@ def command(**options: Any) -> int:
     busbw in the table is algbw (message size over time) times a factor of the collective, 2(n-1)/n for an all-reduce on
     n ranks: it compares with the rate of the links, and between collectives and numbers of ranks.
     """
-    outputs, extra = Outputs.of(options), _extra(options)
+    outputs, extra = Outputs.of(options), [name for name in EXTRAS if options[name]]
     with outputs.aside():
         if options["resume"]:
-            return resume(options, outputs)
+            return resume(options, outputs, extra)
         request = made(SweepRequest, options)
         if options["ab"]:
             from collbench.commands.sweep import ab
@@ -70,21 +70,16 @@ def command(**options: Any) -> int:
         return show_sweep(session, outputs, remarks, extra)
 
 
-def resume(options: Mapping[str, Any], outputs: Outputs) -> int:
+def resume(options: Mapping[str, Any], outputs: Outputs, extra: Sequence[str]) -> int:
     """Measure what a run lacks, and print all of the run; the exit status."""
     path = options["resume"]
     if others := ", ".join(word for name, word in given().items() if name not in _WITH_RESUME):
         raise UsageError(f"--resume goes on with the settings and in the place of {path}; leave out {others}")
     if session := resuming_session(path):
-        return show_sweep(session, outputs, [], _extra(options))
+        return show_sweep(session, outputs, [], extra)
     if is_leader(launched()):
         click.echo(f"{path}: nothing is missing")
     return 0
-
-
-def _extra(options: Mapping[str, Any]) -> list[str]:
-    """Return the columns that were asked for."""
-    return [name for name in EXTRAS if options[name]]
 
 
 def _without_effect() -> list[str]:

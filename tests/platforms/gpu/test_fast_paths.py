@@ -23,6 +23,7 @@ from collbench.platforms.gpu.nccl.functions import (
     UniqueId,
 )
 from collbench.platforms.gpu.nccl.log import init_timings, what_ran, why_not
+from collbench.platforms.interface import NOT_SAID
 from collbench.platforms.layout import Region, buffers, view
 from collbench.results import Measurement, Skipped
 from tests.platforms.gpu.opening import Open
@@ -256,8 +257,8 @@ def test_every_form_of_a_plan_in_the_libraries_is_read() -> None:
     for line, said in PLANS.items():
         assert what_ran(BEGIN + line) == said, line
     assert what_ran("\n".join(BEGIN + line for line in PLANS)) == said, "the last one counts"
-    assert what_ran(BEGIN + "AllReduce: opCount 0 sendbuff 0x7f757de00400 count 1 [nranks=16]") is None
-    assert what_ran("") is None
+    assert what_ran(BEGIN + "AllReduce: opCount 0 sendbuff 0x7f757de00400 count 1 [nranks=16]") == NOT_SAID
+    assert what_ran("") == NOT_SAID
 
 
 def test_nccls_own_parts_of_a_start_are_read() -> None:

@@ -19,9 +19,9 @@ from collbench.platforms.gpu.cuda import NCCL_LIBRARY
 from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.gpu.nccl import LIMIT, MIXING, in_words
 from collbench.platforms.gpu.nccl.functions import NcclFunctions, SimulateEnd
-from collbench.platforms.gpu.nccl.log import PLANNING, RESET, STARTING, Ran, logging, what_ran, why_not
+from collbench.platforms.gpu.nccl.log import PLANNING, RESET, STARTING, logging, what_ran, why_not
 from collbench.platforms.gpu.nccl.paths import PathCommunicator, PathMemory
-from collbench.platforms.interface import FastPath, Prepared
+from collbench.platforms.interface import NOT_SAID, FastPath, Prepared, Ran
 from collbench.results import Note
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
@@ -65,10 +65,7 @@ class Communicators:
 
         *Collective*: a process that started NCCL while another cannot would wait for it for ever.
         """
-        with (
-            self._team.agreeing(),
-            self._cuda.failing_as(Unsupported, f"NCCL could not start{_more('WARN', 'why')}"),
-        ):
+        with self._team.agreeing(), self._cuda.failing_as(Unsupported, f"NCCL could not start{_more('WARN', 'why')}"):
             self.refuse()
             identity = self.identity
             del self.__dict__["identity"]  # which serves once, also where NCCL does not start
@@ -79,12 +76,9 @@ class Communicators:
     @cached_property
     def identity(self) -> Any:
         """*Collective*: the id by which the ranks find each other, made by the first process and handed to all."""
-        with (
-            self._team.agreeing(),
-            self._cuda.failing_as(Unsupported, f"NCCL could not start{_more('WARN', 'why')}"),
-        ):
+        with self._team.agreeing(), self._cuda.failing_as(Unsupported, f"NCCL could not start{_more('WARN', 'why')}"):
             made = None if self._team.rank else self._bounded(_START, self._cuda.nccl.get_unique_id)
-            return self._team.exchange(made)[0]
+        return self._team.exchange(made)[0]
 
     def refuse(self) -> None:
         """*Collective*: raise Unsupported, with what to do, where there is no NCCL that these ranks could share."""
@@ -177,10 +171,10 @@ class Communicators:
         most: int = max(self._team.exchange(self._taken // len(self._streams)))
         return most
 
-    def ran(self, prepared: Prepared) -> Ran | None:
+    def ran(self, prepared: Prepared) -> Ran:
         """*Collective*: have an operation planned, and return what NCCL's log says that it runs as, on rank 0."""
         if not self.functions.find(RESET):
-            return None
+            return NOT_SAID
         with logging(self.functions, PLANNING) as log, self._cuda.failing_as(CaseFailed, "while NCCL planned"):
             self._bounded("plan an operation", partial(self._clock.plan, prepared))
         return what_ran(log.getvalue())

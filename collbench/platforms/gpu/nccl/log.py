@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
 
 from collbench.platforms.gpu.nccl.functions import NcclFunctions
+from collbench.platforms.interface import NOT_SAID, Ran
 
 PLANNING = "TUNING,COLL"  # subsystems that tell what is run
 STARTING = "INIT,REG,NVLS,ALLOC"  # that tell why memory cannot be registered
@@ -35,28 +35,20 @@ _WARNING = re.compile(r"NCCL WARN (.*)")
 _REFUSAL = re.compile(r"NCCL INFO (.*(?:\b[Ss]ymmetric\b.*\bnot support|symmetricSupport 0).*)")
 
 
-class Ran(NamedTuple):
-    """What NCCL ran: `ring`, `tree`, `nvls`, ... with a protocol; `symm` with its kernel, `ce` for copy engines."""
-
-    algorithm: str
-    protocol: str = ""
-    channels: int | None = None  # CTAs of a rank; None where copy engines work
-
-
-def what_ran(log: str) -> Ran | None:
-    """Return what the last operation in a log ran as; None where the log does not say it.
+def what_ran(log: str) -> Ran:
+    """Return what the last operation in a log ran as; nothing where the log does not say it.
 
     Of operations that are made of sends and receives NCCL says nothing.
     """
     plans = list(_PLAN.finditer(log))
     if not plans:
-        return None
+        return NOT_SAID
     plan = plans[-1]
     if plan["algorithm"]:
         channels = int(plan["high"]) - int(plan["low"]) + 1
         return Ran(plan["algorithm"].lower().replace("_", ""), plan["protocol"].lower(), channels)
     if plan["path"] not in _PATHS:
-        return None
+        return NOT_SAID
 
     # A symmetric kernel has the name of its operation before its own.
     kernel = (plan["kernel"] or "").partition("_")[2]

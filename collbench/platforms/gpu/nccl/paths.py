@@ -56,9 +56,7 @@ class PathMemory(Memory):
             raise Unsupported(f"NCCL has no memory for it: {error}") from None
 
     def address(self, region: Region, rank: int) -> int:
-        """Return where a region of a local rank starts; Unsupported for another process's."""
-        if rank not in self.base:
-            raise Unsupported("NCCL's memory is for this process's ranks")
+        """Return where a region of a local rank starts."""
         return self.base[rank] + self._start(region)
 
     def multicast(self, region: Region) -> int:
@@ -136,7 +134,6 @@ class PathCommunicator:
         if self._handle:
             name = "ncclCommWindowDeregister" if self._path.symmetric else "ncclCommDeregister"
             self._functions.call(name, self._comm, self._handle)
-            self._handle = ctypes.c_void_p()
 
     def destroy(self) -> None:
         """Free it, once it knows no buffers any more."""
