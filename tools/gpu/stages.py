@@ -50,14 +50,21 @@ def _step(command: str, shows: str, *words: str) -> Stage:
     return Stage(f"steps-{command}", shows, words, 75)
 
 
-def _processes(ranks: int) -> Stage:
+def _processes(ranks: int, name: str = "mpi", impl: str = "all") -> Stage:
     start = ("collbench", "launch", "--go", "--launcher", "mpirun", "--ranks-per-node", str(ranks), "--")
-    words = (*start, "sweep", "--on", "gpu", *_FEW, "--out", "{folder}/run")
-    return _right(f"mpi-{ranks}", f"{ranks} processes on one GPU, started by MPI, are right", *words, package="mpi4py")
+    words = (*start, "sweep", "--on", "gpu", "--impl", impl, *_FEW, "--out", "{folder}/run")
+    return _right(
+        f"{name}-{ranks}-processes",
+        f"{ranks} processes on one GPU, started by MPI, are right",
+        *words,
+        package="mpi4py",
+    )
 
 
-_FEW = ("--op", "allreduce,allgather", "--impl", "all", "-b", "240", "-e", "16K", "-f", "60", "-n", "2", "--no-plot")
+_FEW = ("--op", "allreduce,allgather", "-b", "240", "-e", "16K", "-f", "60", "-n", "2", "--no-plot")
 _ALL = ("--op", "allreduce,broadcast,allgather", "--impl", "all", *SIZES)
+_PATHS = ("--op", "allreduce,allgather,alltoall", "--impl", "library,paths", "-b", "8", "-e", "16M", "-f", "32")
+_INIT = ("collbench", "init", "--on", "gpu", "--ranks", "1,2,4,8", "--out", "{folder}/run")
 _PAIRS = ("--op", "pingpong,bandwidth,bidirectional,multipair", "--impl", "nccl", *SIZES)
 _CHECK = ("collbench", "check", "--budget", "40s")
 _EVERY = ("-d", "all", "--redop", "all", "--op", "allreduce", "--impl", "all,narrow")
@@ -70,6 +77,8 @@ _SCALE = ("--ranks", "1..4", *STEP[2:])
 STAGES = (
     _sweep("newcomer", "a user's first sweep, with all defaults", "--op", "allreduce"),  # 47 s for 138 rows
     *(_sweep(f"sweep-{ranks}", f"times with {ranks} ranks", "--ranks", str(ranks), *_ALL) for ranks in (4, 2, 8)),
+    *(_sweep(f"paths-{n}", "NCCL's fast paths or why not, and what ran", "--ranks", str(n), *_PATHS) for n in (2, 4)),
+    Stage("init", "what communicators of 1 to 8 ranks take to start", _INIT, 120),
     Stage("kernels", "every kernel compiles for this GPU; fills the cache", ("compile_all",), 120, tests=True),  # 54 s
     _right("verify", "`collbench verify` of all types and reductions has nothing to complain of", *_VERIFY),
     Stage("targets", "the speed targets, as shares of their bounds", ("bench",), 90),
@@ -86,6 +95,7 @@ STAGES = (
     _sweep("sweep-every-gpu", "times with a rank on every GPU", *_ALL, gpus=2),
     *map(_tool, TOOLS),
     *map(_processes, (2, 4)),
+    _processes(2, "paths", "library,paths"),
     _right("rungs-narrow", "rungs with narrow wires keep their bounds", "run", "--impl", "narrow", "--ranks", "4"),
     _sweep("sweep-pairs", "messages between pairs of ranks (needs NCCL 2.30)", "--ranks", "2", *_PAIRS),
 )

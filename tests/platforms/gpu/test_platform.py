@@ -26,7 +26,6 @@ from tools.stand_in.cuda import Graph, Machine
 from tools.stand_in.errors import ILLEGAL_ADDRESS, NOT_READY, CUDARuntimeError
 
 IMPATIENT = Sampling(timeout=0.5)
-UNMIXED = "NCCL_GRAPH_MIXING_SUPPORT=0"
 
 
 @pytest.mark.parametrize(
@@ -292,10 +291,10 @@ def test_nccl_is_only_told_of_sharing_where_there_is_some(opened: Open) -> None:
     assert str(apart.note) == ""
     assert "NCCL_MAX_CTAS" not in os.environ
     assert "a process for each (mpirun)" in str(prepare("nccl", a_case(), apart).note)
-    assert str(prepare("nccl", a_case(ranks=1), opened(Machine(1), ranks=1)).note) == UNMIXED
+    assert str(prepare("nccl", a_case(ranks=1), opened(Machine(1), ranks=1)).note) == ""
     assert str(opened(Machine(2), ranks=4).note) == "4 ranks share 2 GPUs"
     assert os.environ["NCCL_MAX_CTAS"] == "16", "less than half of 64 multiprocessors"
-    assert str(prepare("nccl", a_case(), opened(Machine(1))).note) == f"NCCL_MAX_CTAS=16; {UNMIXED}"
+    assert str(prepare("nccl", a_case(), opened(Machine(1))).note) == "NCCL_MAX_CTAS=16"
 
 
 def test_nccl_is_told_that_its_graphs_run_alone_unless_the_user_says_else(

@@ -17,7 +17,7 @@ from typing import Any
 from collbench.errors import CaseFailed, StartFailed, TimedOut, Unsupported
 from collbench.platforms.gpu.cuda import NCCL_LIBRARY
 from collbench.platforms.gpu.launch import GpuLauncher
-from collbench.platforms.gpu.nccl import LIMIT, MIXING, in_words
+from collbench.platforms.gpu.nccl import CAPTURED, LIMIT, MIXING, in_words
 from collbench.platforms.gpu.nccl.functions import NcclFunctions, SimulateEnd
 from collbench.platforms.gpu.nccl.log import PLANNING, RESET, STARTING, logging, what_ran, why_not
 from collbench.platforms.gpu.nccl.paths import PathCommunicator, PathMemory
@@ -45,7 +45,9 @@ class Communicators:
     @property
     def note(self) -> Note:
         """What decides how fast NCCL can be here: which of its modes is measured, where there are several GPUs."""
-        settings = [f"{name}={os.environ[name]}" for name in (LIMIT, MIXING) if os.environ.get(name)]
+        settings = [f"{LIMIT}={os.environ[LIMIT]}"] if os.environ.get(LIMIT) else []
+        if os.environ.get(MIXING, "0") != CAPTURED[MIXING]:
+            settings.append(f"{MIXING}={os.environ[MIXING]}")
         mode = _ONE_PROCESS if len(self._streams) > 1 else _PROCESS_EACH
         return Note.of(*settings, mode if len(self._places.gpus) > 1 and not self._symmetric else "")
 
