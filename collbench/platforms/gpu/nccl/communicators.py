@@ -21,7 +21,7 @@ from collbench.platforms.gpu.nccl import LIMIT, MIXING, in_words
 from collbench.platforms.gpu.nccl.functions import NcclFunctions, SimulateEnd
 from collbench.platforms.gpu.nccl.log import PLANNING, STARTING, logging, what_ran, why_not
 from collbench.platforms.gpu.nccl.paths import PathCommunicator, PathMemory
-from collbench.platforms.interface import FastPath, Prepared, Ran
+from collbench.platforms.interface import NOT_SAID, FastPath, Prepared, Ran
 from collbench.results import Note
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
@@ -173,6 +173,8 @@ class Communicators:
 
     def ran(self, prepared: Prepared) -> Ran:
         """*Collective*: have an operation planned, and return what NCCL's log says that it runs as, on rank 0."""
+        if not self.functions.find("ncclResetDebugInit"):
+            return NOT_SAID  # without a log
         with logging(self.functions, PLANNING) as log, self._cuda.failing_as(CaseFailed, "while NCCL planned"):
             self._bounded("plan an operation", partial(self._clock.plan, prepared))
         return what_ran(log.getvalue())
