@@ -25,7 +25,6 @@ struct Id { unsigned char internal[128]; };
 static int (*asked)(const char*, void**);
 extern "C" void made_up_nccl(int (*answer)(const char*, void**)) { asked = answer; }
 extern "C" const char* ncclGetErrorString(int) { return "the NCCL of the test says so"; }
-extern "C" const char* ncclGetLastError(void*) { return ""; }
 extern "C" void ncclResetDebugInit() { if (asked) asked("ncclResetDebugInit", nullptr); }
 """
 SINCE = {

@@ -137,7 +137,7 @@ def verdict(
             if name == label:
                 sentences += part.words[:FIRST]
         sentences += _fastest(run)
-        return PagePart(sentences or ["no row has a time that is known to be right"])
+        return PagePart(sentences or ["no row has a time of a collective that is known to be right"])
 
     together = [("all runs", PagePart(which.words[:1]))] if which else []
     return together + by_run(analysed, of_run)
