@@ -38,9 +38,9 @@ _LEGEND = (
 def command(as_json: Path | None, out: Path | None, **options: Any) -> int:
     """Measure how long a communicator takes to start, by number of ranks: id, communicator, first collective, destroy.
 
-    The first communicator of a process is told apart from those that it makes again: at first a library loads and
-    connects.  On GPUs it is NCCL's, and CUDA has started before.  On a CPU it is a duplicate of MPI's
-    (MPI_Comm_dup), which has no id; MPI_Init is over by then, and collbench has made a duplicate of its own.
+    The first communicator of a process has a line of its own, since a library loads and connects with it.  On GPUs it
+    is NCCL's, and CUDA has started before.  On a CPU it is a duplicate of MPI's (MPI_Comm_dup), which has no id;
+    MPI_Init is over by then, and collbench has made a duplicate of its own.
     """
     try_output(as_json, "--json FILE", out)
     session = init_session(made(InitRequest, options), out or new_folder(["init"], socket.gethostname()))
@@ -94,7 +94,8 @@ COLUMNS = (
 
 def _show(session: Session) -> None:
     texts = lines(COLUMNS, lines_of(session.results), lambda line: "" if line.lives else line.row.describe(), names=1)
-    texts += [f"note: {note}" for note in dict.fromkeys(str(row.note) for row in session.results) if note]
+    notes = dict.fromkeys(str(row.note) for row in session.results)
+    texts += [f"note: {note}" for note in filter(None, notes)]
     click.echo("\n".join(texts))
     click.echo(_LEGEND, err=True)
     say_where(session, plot=False)

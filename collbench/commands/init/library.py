@@ -75,11 +75,11 @@ def init_session(request: InitRequest, folder: Path | None) -> Session:
         )
 
     # One element; without graphs, for which NCCL would start with settings of ours.
-    wanted = SweepRequest(
+    request_of_all = SweepRequest(
         on=request.on, ranks=max(counts, default=None), impl="library", minbytes=4, maxbytes=4, cudagraph=False,
         starts=request.starts, budget=request.budget, timeout=request.timeout,
     )  # fmt: skip
-    platform, sweep = measured_sweep(wanted, joined)
+    platform, sweep = measured_sweep(request_of_all, joined)
     name = next(name for name in libraries() if name in sweep.implementations)
     starts = sweep.starts or (USUAL_STARTS if find_platform(platform).process_per_rank else 1)
     sampling = replace(sweep.sampling, iters=starts)  # a round is a start

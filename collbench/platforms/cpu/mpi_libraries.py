@@ -167,7 +167,7 @@ class Library:
     file: Path | None  # None: the one that mpi4py loads if nobody tells it
     platform: ClassVar[str] = "cpu"  # whose ranks load it
     product: ClassVar[str] = "mpi"
-    changes: ClassVar[Mapping[str, str]] = {}  # of the environment, beside those of `environment`
+    changes: ClassVar[Mapping[str, str]] = {}  # of the environment, besides those of `environment`
 
     @property
     def key(self) -> str:
