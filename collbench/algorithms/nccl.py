@@ -183,7 +183,7 @@ _EFFICIENCY, _ZERO = 1, 2  # NCCL_CTA_POLICY_EFFICIENCY, NCCL_CTA_POLICY_ZERO
 FAST_PATHS = (
     FastPath("registered", "with registered buffers", symmetric=False),
     FastPath("symmetric", "with symmetric windows (2.27)", symmetric=True),
-    FastPath("few-ctas", "with symmetric windows and few CTAs", symmetric=True, policy=_EFFICIENCY),
+    FastPath("few-ctas", "with registered buffers and few CTAs", symmetric=False, policy=_EFFICIENCY),
     FastPath("copy-engine", "with symmetric windows and no CTAs (2.28)", symmetric=True, policy=_ZERO),
 )
 

@@ -101,7 +101,7 @@ class Nccl:
             way += " channel{Lo..Hi}={0..3}"
             if low <= call.sent < high and low <= call.received < high:
                 way = f" [Symmetric]: {nbytes} Bytes -> Kernel {operation}_LL nchannels 4 nthreads 512 nWorks 1"
-                if call.comm.policy == ZERO:
+                if call.comm.policy == ZERO and "educe" not in operation:  # copy engines add nothing
                     way = f" [Copy Engine]: {nbytes} Bytes -> cudaMemcpyAsync"
             self.say("TUNING", operation + way)
 

@@ -75,7 +75,7 @@ _PATHS = {
     (0, 0): "",
     (1, 0): "nccl@registered",
     (2, 0): "nccl@symmetric",
-    (2, 1): "nccl@few-ctas",
+    (1, 1): "nccl@few-ctas",
     (2, 2): "nccl@copy-engine",
 }
 """What -R and -x of nccl-tests measure."""

@@ -99,7 +99,9 @@ def read_header(words: list[str], above: str = "") -> Columns | None:
     if not any("algbw" in word for word in words):
         return None
     milliseconds = "bytes" in words and "n" in words
-    words = [_column(word) for word in words if UNITS.sub("", word)]
+
+    # The dates of rows (-S) are taken out before rows are read.
+    words = [_column(word) for word in words if UNITS.sub("", word) and word != "timestamp"]
     if not {"size", "type", "algbw"} <= set(words) or not set(words) & set(TIMES):
         return None
     words = words[words.index("size") :]

@@ -137,3 +137,12 @@ def test_inspectors_metrics_are_refused_with_what_to_set_and_its_json_is_read_of
     newer = (DATA / "inspector_v4_4.log").read_text().replace('"v4.4"', '"v5.1"')
     (test,) = parsed(newer)
     assert (test.version, len(test.results)) == ("v5.1", 3)
+
+
+def test_a_column_of_dates_stands_in_the_header_too() -> None:
+    """-S: the date of each row, and of its form in the line of units."""
+    names = [line + "           timestamp" * ("size" in line) for line in NAMES.splitlines()]
+    row = ALLREDUCE.rstrip() + "  2026-11-27 15:56:24\n"
+    text = OPENING.replace("PROGRAM", "all_reduce_perf") + RANKS + "\n".join(names) + f"\n{row}{FOOTER}"
+    out_of_place, in_place = reported(parsed(text))
+    assert (out_of_place.typical, in_place.typical) == (pytest.approx(30.11e-6), pytest.approx(30.4e-6))

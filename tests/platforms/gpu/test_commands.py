@@ -99,7 +99,9 @@ def test_programs_of_nccl_tests_measure_the_paths_that_their_options_mean(tmp_pa
         assert done.stdout.startswith(f"# collbench {__version__}: {row} on gpu, 2 ranks")
         assert "has no effect" not in done.stderr
         rows = read(tmp_path / "out").results
-        assert {(row.implementation, row.method) for row in rows} == {(row, "ce" if "-x" in options else "ring/ll")}
+        assert {(row.implementation, row.method) for row in rows} == {
+            (row, "symm/LL" if "-x" in options else "ring/ll")
+        }
         shutil.rmtree(tmp_path / "out")
     done = on_gpus(tmp_path, *words, "-x", "1", devices=2, simulation=simulation)
     assert "choose from -R 0 -x 0, -R 1 -x 0" in done.stderr

@@ -62,7 +62,7 @@ def test_a_folder_is_that_of_a_wheel_an_environment_or_a_build(
 def test_a_release_is_the_one_that_ranks_load(releases: Mapping[str, Path]) -> None:
     assert find(NEW).file == releases[NEW]
     assert find(NEW).own
-    with pytest.raises(UsageError, match=re.escape(f"ranks load {NEW}; give that release")) as error:
+    with pytest.raises(UsageError, match=re.escape(f"give {NEW} (what ranks load), a file")) as error:
         find(OLD)
     assert "\n" not in str(error.value)
 

@@ -250,8 +250,7 @@ def test_processes_measure_nccls_fast_paths(mpirun: Mpirun, tmp_path: Path) -> N
     assert all(isinstance(row, Measurement) and row.right for row in rows.values())
     assert {name: row.method for name, row in rows.items() if row.method != "ring/ll"} == {
         "nccl@symmetric": "symm/LL",
-        "nccl@few-ctas": "symm/LL",
-        "nccl@copy-engine": "ce",
+        "nccl@copy-engine": "symm/LL",
         "one-shot": "",
     }
 

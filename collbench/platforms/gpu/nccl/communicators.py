@@ -28,6 +28,7 @@ _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
 _NAMED_ALONE_SINCE = 23100  # for collectives that NCCL_ALGO does not name, it leaves no algorithm
 _ONE_PROCESS = "one process for all GPUs: NCCL registers no buffers, its best case is a process for each (mpirun)"
 """NCCL 2.30, src/init.cc: where a process holds several ranks of a host, nvlsRegSupport is off."""
+_OPT_IN = "NCCL_SINGLE_PROC_MEM_REG_ENABLE"  # NCCL 2.28: a process with several ranks registers all the same
 _START = "start"
 _PROCESS_EACH = "a process for each GPU"
 
@@ -49,7 +50,9 @@ class Communicators:
         if os.environ.get(MIXING, "0") != CAPTURED[MIXING]:
             settings.append(f"{MIXING}={os.environ[MIXING]}")
         mode = _ONE_PROCESS if len(self._streams) > 1 else _PROCESS_EACH
-        return Note.of(*settings, mode if len(self._places.gpus) > 1 and not self._symmetric else "")
+        if len(self._places.gpus) == 1 or self._symmetric or os.environ.get(_OPT_IN) == "1":
+            mode = ""
+        return Note.of(*settings, mode)
 
     @cached_property
     def functions(self) -> NcclFunctions:

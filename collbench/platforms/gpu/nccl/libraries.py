@@ -60,12 +60,13 @@ def find(word: str) -> NcclLibrary:
     if file := path if path.is_file() else next(places, None):
         return NcclLibrary(release_of(file), file)
     own = usual()
-    release = release_of(own) if own else "no NCCL"
+    release = release_of(own) if own else ""
     if own and word == release:
         return NcclLibrary(release, own)
+    choices = f"{release} (what ranks load), " if own else ""
     raise UsageError(
-        f"--nccl {word}: there is no {FILE}, and ranks load {release}; give that release, a file, a virtual "
-        f"environment, or a folder of `pip install --target FOLDER nvidia-nccl-cu13==RELEASE` (or -cu12)"
+        f"--nccl {word}: there is no {FILE}; give {choices}a file, a virtual environment, or a folder of "
+        "`pip install --target FOLDER nvidia-nccl-cu13==RELEASE` (or -cu12)"
     )
 
 
