@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cli.results_table import ESTIMATE, SHARED, extra_legends, legend_lines, row, timed_table
-from collbench.cli.sweeping import findings
+from collbench.cli.results_table import ESTIMATE, RAN_LEGEND, SHARED, extra_legends, legend_lines, row, timed_table
+from collbench.cli.sweeping import NO_PATHS, SweepTable, findings
 from collbench.commands.sweep.ab import paired_rows
 from collbench.results import Failed, Mismatch, Note, Prediction, Skipped
 from collbench.results.facts import Sharing
@@ -62,6 +63,34 @@ def test_below_a_ratio_to_nccl_stands_what_it_lacks_where_ranks_share_a_gpu() ->
         assert len(said) == lines, note
     assert said[0].endswith("NCCL_MAX_CTAS=32")
     assert implementations()["nccl"].shared_without in said[0]
+
+
+def test_what_ran_is_told_with_its_protocol_where_there_is_a_choice() -> None:
+    table = timed_table(ran=True)
+    for algorithm, protocol, shown in (("ring", "ll", "ring/ll"), ("symm", "AGxLL_R", "symm"), ("ce", "", "ce")):
+        ran = replace(measurement("nccl"), algorithm=algorithm, protocol=protocol)
+        assert shown in row(ran, table=table).split()
+        assert legend_lines([ran]) == [RAN_LEGEND]
+    assert legend_lines([replace(expected("nccl", 1e-6), algorithm="ring")]) == [], "a model has no log"
+
+
+def test_a_sweep_has_a_column_of_what_ran_where_a_library_tells_it() -> None:
+    header = SimpleNamespace(topology=SimpleNamespace(shared=False))
+    for name, told in (("nccl", True), ("mpi", False), ("two-shot", False)):
+        sweep = SimpleNamespace(implementations=(name,))
+        session: Any = SimpleNamespace(sweep=sweep, header=header, modelled=False, labels=(name,))
+        assert ("ran" in SweepTable(session, (), quiet=True).columns(False).heading().split()) == told, name
+
+
+def test_fast_paths_are_named_where_a_kernel_is_compared_with_plain_nccl_alone() -> None:
+    for names, said in (
+        ("nccl ring-flags", True),
+        ("nccl", False),
+        ("ring-flags", False),
+        ("nccl two-shot nccl@symmetric", False),
+    ):
+        results = [replace(measurement(name), platform="gpu") for name in names.split()]
+        assert (NO_PATHS in findings(results)) == said, names
 
 
 def test_percentiles_say_of_how_many_operations_a_sample_is_the_mean() -> None:

@@ -59,9 +59,11 @@ def test_a_folder_is_that_of_a_wheel_an_environment_or_a_build(
         assert library.changes == {NCCL_LIBRARY: str(library.file)}
 
 
-def test_a_release_is_the_one_that_ranks_load(releases: Mapping[str, Path]) -> None:
+def test_a_release_is_the_one_that_ranks_load(releases: Mapping[str, Path], tmp_path: Path) -> None:
     assert find(NEW).file == releases[NEW]
     assert find(NEW).own
+    (tmp_path / FILE).symlink_to(releases[NEW])
+    assert find(str(tmp_path)).own
     with pytest.raises(UsageError, match=re.escape(f"ranks load {NEW}; give that release")) as error:
         find(OLD)
     assert "\n" not in str(error.value)
