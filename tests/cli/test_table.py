@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cli.results_table import ESTIMATE, RAN_LEGEND, SHARED, extra_legends, legend_lines, row, timed_table
+from collbench.cli.results_table import (
+    ESTIMATE,
+    EXTRAS,
+    RAN_LEGEND,
+    SHARED,
+    extra_legends,
+    legend_lines,
+    row,
+    timed_table,
+)
 from collbench.cli.sweeping import NO_PATHS, SweepTable, findings
 from collbench.commands.sweep.ab import paired_rows
 from collbench.results import Failed, Mismatch, Note, Prediction, Skipped
@@ -72,6 +81,12 @@ def test_what_ran_is_told_with_its_protocol_where_there_is_a_choice() -> None:
         assert shown in row(ran, table=table).split()
         assert legend_lines([ran]) == [RAN_LEGEND]
     assert legend_lines([replace(expected("nccl", 1e-6), algorithm="ring")]) == [], "a model has no log"
+
+
+def test_a_column_comes_where_it_is_asked_for_and_never_of_a_model() -> None:
+    for extra, name in (("report_cputime", "enqueue"), ("memory_report", "memory")):
+        assert {"enqueue", "memory"} & set(timed_table(extra=(extra,)).heading().split()) == {name}
+    assert timed_table(modelled=True, extra=EXTRAS).heading() == timed_table(modelled=True).heading()
 
 
 def test_a_sweep_has_a_column_of_what_ran_where_a_library_tells_it() -> None:

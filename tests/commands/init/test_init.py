@@ -258,7 +258,7 @@ def test_under_a_launcher_the_ranks_that_it_started_are_measured(tmp_path: Path)
 
 def test_the_slowest_rank_counts_in_every_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process is slower in one phase, and faster in another; one that is late is late in the phase before."""
-    clock, meetings = Counted(), list[None]()
+    clock, meetings, seeds = Counted(), list[None](), list[int]()
 
     class Two(Alone):
         def exchange(self, mine: Any) -> list[Any]:
@@ -271,7 +271,7 @@ def test_the_slowest_rank_counts_in_every_phase(monkeypatch: pytest.MonkeyPatch)
             return True  # the other process's budget is spent
 
     phases = {"communicator": lambda: clock.sleep(2.0), "first_collective": lambda: clock.sleep(4.0)}
-    checker = SimpleNamespace(fill=lambda *_: None, check=lambda *_: None, overrun=lambda *_: None)
+    checker = SimpleNamespace(fill=lambda _, seed: seeds.append(seed), check=lambda *_: None, overrun=lambda *_: None)
     launcher = SimpleNamespace(synchronize=lambda: None)
     platform: Any = SimpleNamespace(name="cpu", note=Note(), team=Two(), checker=checker, launcher=launcher)
     monkeypatch.setattr(measured, "time", clock)
@@ -279,7 +279,7 @@ def test_the_slowest_rank_counts_in_every_phase(monkeypatch: pytest.MonkeyPatch)
     row = carried_out(platform, budget=1e9)
     assert isinstance(row, InitTimes)
     assert row.first == row.again == ({"communicator": 2.0, "first_collective": 5.0},)
-    assert len(meetings) == 4
+    assert (len(meetings), seeds) == (4, [1, 2]), "other data each time"
 
 
 def test_a_line_has_medians_and_from_six_communicators_on_an_interval() -> None:

@@ -209,13 +209,15 @@ def test_memory_is_taken_once_all_processes_have_looked_and_has_room_for_verdict
     assert memory.verdicts(1) + 2 * VERDICT.itemsize <= memory.base[1] + memory.nbytes
 
 
-def test_a_call_of_a_path_that_nccl_refuses_fails_with_its_name() -> None:
+def test_a_path_takes_an_id_of_signed_bytes_and_a_call_that_nccl_refuses_fails_with_its_name() -> None:
+    given: list[Any] = []
     functions: Any = SimpleNamespace(
-        call=lambda *_: None,
+        call=lambda name, *arguments: given.append(arguments[2].internal),
         find=lambda _: lambda *_: 5,
         failure=lambda name, status: CaseFailed(f"{name}: {status}"),
     )
-    comm = PathCommunicator(functions, 2, range(128), 0, FAST_PATHS[0])
+    comm = PathCommunicator(functions, 2, (-1,) * 128, 0, FAST_PATHS[0])
+    assert bytes(given[0]) == b"\xff" * 128
     with pytest.raises(CaseFailed, match="ncclAllReduce: 5"):
         comm.allReduce(0, 0, 1, 7, 0, 0)
 
@@ -347,6 +349,7 @@ def test_functions_and_structures_are_those_of_nccls_headers_and_libraries() -> 
             assert not taken or tuple(taken) == kinds, (release, name)
         for structure, ours in STRUCTURES.items():
             assert said[f"{structure} magic"] == ours().magic, release
+            assert ours().version <= said["number"], release
             for field in ours._fields_:
                 assert said[f"{structure}.{field[0]}"] == getattr(ours, field[0]).offset, (release, field)
         assert said["resets_its_log"]
