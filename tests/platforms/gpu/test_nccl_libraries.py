@@ -146,3 +146,17 @@ def test_on_a_cpu_there_is_no_release_to_choose(releases: Mapping[str, Path], mo
     monkeypatch.setattr(sessions, "on_auto", lambda: "cpu")
     with pytest.raises(UsageError, match=r"libraries of ranks on a GPU, and these are on cpu"):
         collbench.sweep(nccl=str(releases[OLD]), maxbytes=8)
+
+
+def test_ranks_of_all_releases_have_room_at_once(releases: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def stop(request: object, joined: object, copies: int) -> None:
+        asked.append(copies)
+        raise UsageError("seen")
+
+    monkeypatch.setattr(sessions, "measured_sweep", stop)
+    for names in ("", ",".join(map(str, releases.values()))):
+        with pytest.raises(UsageError, match="seen"):
+            collbench.sweep(on="gpu", nccl=names)
+    assert asked == [1, 2]
