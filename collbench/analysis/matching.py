@@ -34,7 +34,6 @@ COMPARED_PARTS = (  # of a header, outermost first; what differs from run to run
     ("sweep", "starts"),
     ("sweep", "ranks"),
     ("sweep", "in_place"),
-    ("sweep", "unalign"),
     ("interleaved", "setting"),
 )
 _FLEETING = {"shm_free"}

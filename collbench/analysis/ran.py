@@ -41,7 +41,7 @@ def unlike_table(measured: Sequence[Observed], expected: Sequence[Prediction]) -
     """Return what NCCL took where its own table, by the model, says something else, with the sizes."""
     said = []
     for row, other in zip(measured, expected, strict=False):
-        known = row.method and other.method and row.algorithm not in _UNTABLED
+        known = row.method and row.algorithm not in _UNTABLED
         unlike = known and row.method != other.method
         said.append((row.case.nbytes, f"NCCL took {row.method} where its table says {other.method}" if unlike else ""))
     return [f"{words}, at {where}" for words, where in _by_words(said).items()]

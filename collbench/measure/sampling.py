@@ -197,7 +197,7 @@ class _Collective(Subject):
         case = self.case
         implementation.refuse(case)
         platform = implementation.home(self.platform)
-        self.platforms[id(platform)] = platform
+        self.platforms[id(platform.memory)] = platform
         with platform.team.agreeing():
             prepared = implementation.prepare(case, platform)
         candidate = _CollectiveCandidate(self, implementation.name, prepared, platform)

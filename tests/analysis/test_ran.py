@@ -43,14 +43,15 @@ def test_a_changed_algorithm_is_the_first_remark_with_the_sizes_that_have_it() -
     """No verdict moves for it, and nothing is said where one run does not know."""
     sizes = [KIB, 4 * KIB, 16 * KIB, 64 * KIB, MIB]
     after = ["ring/simple", "tree/ll", "ring/simple", "ring/simple", "nvls/simple"]
-    base = [ran("tree/ll", size) for size in sizes]
-    new = [replace(ran(*each), library="NCCL 2.32.3") for each in zip(after, sizes, strict=True)]
+    unknown = ran("", name="two-shot", channels=None, seconds=(1e-6,))
+    base = [*(ran("tree/ll", size) for size in reversed(sizes)), unknown]
+    new = [replace(ran(*each), library="NCCL 2.32.3") for each in zip(after, sizes, strict=True)] + [unknown]
     found, silent = compared(base, new), compared([took(row, "") for row in base], new)
     assert found.remarks[:2] == (
         f"nccl at 1 KiB, 16 KiB to 64 KiB ({base[0].case.title}): tree/ll in BASE, ring/simple in NEW",
         f"nccl at 1 MiB ({base[0].case.title}): tree/ll in BASE, nvls/simple in NEW",
     )
-    assert "2.32.3" in found.remarks[2]
+    assert [word in found.remarks[-1] for word in ("2.30.4", "2.32.3")] == [True, True]
     assert found.remarks[2:] == silent.remarks
     assert [row.verdict for row in found.rows] == [row.verdict for row in silent.rows]
 

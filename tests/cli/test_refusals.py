@@ -59,7 +59,10 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("dgx-h100,hgx-h200 --ranks 12", "--ranks 12 is less than the 16 GPUs"),
         ("dgx-h100,hgx-h200 --impl ring-host", "which is a bound and no expectation"),
     ),
-    "all_reduce_perf": (("-J /proc/nothing.json", "cannot write /proc/nothing.json"),),
+    "all_reduce_perf": (
+        ("-J /proc/nothing.json", "cannot write /proc/nothing.json"),
+        ("-R 2 --impl nccl", "leave --impl out"),
+    ),
     H100: (
         ("--json /proc/nothing.json", "cannot write /proc/nothing.json"),
         ("--csv", "--csv is for several systems"),

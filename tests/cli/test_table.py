@@ -2,13 +2,23 @@
 
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cli.results_table import ESTIMATE, SHARED, extra_legends, legend_lines, row, timed_table
-from collbench.cli.sweeping import findings
+from collbench.cli.results_table import (
+    ESTIMATE,
+    EXTRAS,
+    RAN_LEGEND,
+    SHARED,
+    extra_legends,
+    legend_lines,
+    row,
+    timed_table,
+)
+from collbench.cli.sweeping import NO_PATHS, SweepTable, findings
 from collbench.commands.sweep.ab import paired_rows
 from collbench.results import Failed, Mismatch, Note, Prediction, Skipped
 from collbench.results.facts import Sharing
@@ -56,12 +66,46 @@ def test_below_a_ratio_to_nccl_stands_what_it_lacks_where_ranks_share_a_gpu() ->
         results = []
         for collective, nbytes in product(("allreduce", "broadcast"), (64, 4096)):
             of = {"nbytes": nbytes, "collective": collective}
-            results.append(replace(measurement("nccl", (4e-6,) * 7, **of), note=note))
+            results += [replace(measurement(name, (4e-6,) * 7, **of), note=note) for name in ("nccl", "nccl@symmetric")]
             results.append(measurement("ring-pipelined", (2e-6,) * 7, **of))
         said = [line for line in findings(results) if "runs without" in line]
         assert len(said) == lines, note
     assert said[0].endswith("NCCL_MAX_CTAS=32")
     assert implementations()["nccl"].shared_without in said[0]
+
+
+def test_what_ran_is_told_with_its_protocol_where_there_is_a_choice() -> None:
+    table = timed_table(ran=True)
+    for algorithm, protocol, shown in (("ring", "ll", "ring/ll"), ("symm", "AGxLL_R", "symm"), ("ce", "", "ce")):
+        ran = replace(measurement("nccl"), algorithm=algorithm, protocol=protocol)
+        assert shown in row(ran, table=table).split()
+        assert legend_lines([ran]) == [RAN_LEGEND]
+    assert legend_lines([replace(expected("nccl", 1e-6), algorithm="ring")]) == [], "a model has no log"
+
+
+def test_a_column_comes_where_it_is_asked_for_and_never_of_a_model() -> None:
+    for extra, name in (("report_cputime", "enqueue"), ("memory_report", "memory")):
+        assert {"enqueue", "memory"} & set(timed_table(extra=(extra,)).heading().split()) == {name}
+    assert timed_table(modelled=True, extra=EXTRAS).heading() == timed_table(modelled=True).heading()
+
+
+def test_a_sweep_has_a_column_of_what_ran_where_a_library_tells_it() -> None:
+    header = SimpleNamespace(topology=SimpleNamespace(shared=False))
+    for name, told in (("nccl", True), ("mpi", False), ("two-shot", False)):
+        sweep = SimpleNamespace(implementations=(name,))
+        session: Any = SimpleNamespace(sweep=sweep, header=header, modelled=False, labels=(name,))
+        assert ("ran" in SweepTable(session, (), quiet=True).columns(False).heading().split()) == told, name
+
+
+def test_fast_paths_are_named_where_a_kernel_is_compared_with_plain_nccl_alone() -> None:
+    for names, said in (
+        ("nccl ring-flags", True),
+        ("nccl", False),
+        ("ring-flags", False),
+        ("nccl two-shot nccl@symmetric", False),
+    ):
+        results = [replace(measurement(name), platform="gpu") for name in names.split()]
+        assert (NO_PATHS in findings(results)) == said, names
 
 
 def test_percentiles_say_of_how_many_operations_a_sample_is_the_mean() -> None:

@@ -254,13 +254,17 @@ def against(*libraries: Library, log: list[str], **ranks: Acted) -> MultiLibrary
         return MultiLibrary(against_each_other(), libraries)
 
 
-def test_rows_are_called_after_their_library_unless_it_is_the_usual_one() -> None:
+def test_rows_are_called_after_their_library_unless_it_is_the_usual_one(tmp_path: Path) -> None:
     assert library_suffixes([MPICH, OPEN, INTEL]) == ["", "@openmpi", "@intel"]
     assert library_suffixes([OPEN, MPICH]) == ["@openmpi", ""]
     second = library("openmpi", Path("/other"))
     assert library_suffixes([OPEN, second]) == ["@openmpi", "@openmpi-2"]
     with pytest.raises(UsageError, match=r"--mpi names /ompi/libmpi.so twice; leave one out"):
         library_suffixes([OPEN, MPICH, OPEN])
+    link = tmp_path / "libmpi.so"
+    link.symlink_to("/ompi/libmpi.so")
+    with pytest.raises(UsageError, match="twice"):
+        library_suffixes([OPEN, library("intel", tmp_path)])
 
 
 def test_rows_of_nccl_are_called_after_its_release() -> None:
@@ -312,7 +316,7 @@ def test_every_library_measures_a_case_before_the_next_and_the_first_alone_the_r
 def test_one_library_alone_takes_no_turns_and_keeps_the_names_of_the_rungs() -> None:
     log: list[str] = []
     with against(OPEN, log=log) as libraries:
-        assert libraries.greeting.versions["mpi@openmpi"] == SAID["openmpi"]
+        assert libraries.greeting.versions == {"mpi@openmpi": SAID["openmpi"]}
         names = [result.implementation for result in libraries.run()]
     assert names == ["mpi@openmpi", "mpi-python@openmpi", "two-shot"] * 2
     assert log == ["start openmpi", "openmpi", "openmpi", "end openmpi"]

@@ -38,6 +38,7 @@ class ToyPlatform:
     seconds: dict[str, Callable[[], float]]
     works: Callable[[str, int], bool] = lambda name, call: True
     name: str = "toy"
+    memory: None = None
     note: Note = TOY_NOTE
     region: float = 200e-6
     log: list[tuple[str, int]] = field(default_factory=list)  # operations, and of how many launches

@@ -1,13 +1,18 @@
 """The bytes beside buffers that nobody may write."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from collbench.algorithms import needs
 from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.platforms.checking import POISON
+from collbench.platforms.cpu.check import CpuChecker
 from collbench.platforms.layout import GUARD, UNTOUCHED, WINDOW_HEAD, Guard, MemoryLayout, Region
 from collbench.requests.sweeps import MOST_UNALIGN
 from collbench.results.facts import Overrun
@@ -46,3 +51,16 @@ def test_a_buffer_is_guarded_where_it_ends_and_what_was_written_is_told_by_its_p
     held[8:12] = b"\0\0\0\0"
     assert behind.overrun(3, bytes(held)) == Overrun(3, "send buffer", 8, 4)
     assert before.overrun(3, bytes(held)) == Overrun(3, "send buffer", 11 - GUARD, 4)
+
+
+def test_a_late_receive_buffer_is_poisoned_to_its_end() -> None:
+    """So that nothing which was there before is taken for a result."""
+    late = case(nbytes=1000, unalign=3)
+    layout = MemoryLayout.of(replace(SWEEP, unalign=3), needs((), 2, "cpu"))
+    held = np.zeros(layout.nbytes, np.uint8)
+    memory: Any = SimpleNamespace(layout=layout, address=lambda region, _: held.ctypes.data + layout.starts[region])
+    launcher: Any = SimpleNamespace(kernel=lambda *_: lambda *_: None, synchronize=lambda: None)
+    team: Any = SimpleNamespace(rank=0)
+    CpuChecker(team, memory, launcher).fill(late, 1)
+    first = layout.starts[Region.RECEIVE] + late.late
+    assert (held[first : first + late.nbytes] == POISON).all()

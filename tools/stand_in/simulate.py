@@ -1,4 +1,4 @@
-# ruff: noqa: N802, N815 - the names are NCCL's
+# ruff: noqa: N802 - the names are NCCL's
 """NCCL's functions that CuPy does not offer, for the made-up NCCL (nccl.py): an extension module that has them as C.
 
 Each only asks the made-up NCCL, which registers itself.  An extension where nobody has says that no group is open, as a
@@ -102,6 +102,7 @@ class Simulation:
         ctypes.c_void_p.from_address(place).value = self._runtime.malloc(size)
 
     def _ncclMemFree(self, address: int) -> None:
+        assert not self._comms, "a communicator may know it still"
         self._runtime.free(address)
 
     def _ncclCommInitRankConfig(self, place: int, ranks: int, identity: UniqueId, rank: int, config: int) -> None:
@@ -118,7 +119,7 @@ class Simulation:
     def _ncclCommGetAsyncError(self, comm: int, place: int) -> int:
         if comm not in self._comms:
             return 4
-        self._comms[comm].check_async_error()
+        ctypes.c_int.from_address(place).value = self._nccl._machine.network_error
         return 0
 
     def _ncclCommRegister(self, comm: int, address: int, size: int, place: int) -> None:
@@ -136,9 +137,11 @@ class Simulation:
 
     def _ncclCommDeregister(self, comm: int, handle: int) -> None:
         self.registered.append(f"forget {self._comms[comm]._rank}")
-        self._comms[comm].window = None
 
-    _ncclCommWindowDeregister = _ncclCommDeregister
+    def _ncclCommWindowDeregister(self, comm: int, handle: int) -> None:
+        assert self._nccl._calls is not None, "a window takes all ranks"
+        self.registered.append(f"close {self._comms[comm]._rank}")
+        self._comms[comm].window = None
 
     def _collective(self, name: str) -> Callable[..., None]:
         """Return a collective of a communicator, which stands before the stream."""

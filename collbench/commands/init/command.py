@@ -67,9 +67,7 @@ def lines_of(results: Sequence[Result]) -> Iterator[Line]:
     """Yield the lines of each row: the first communicators and those made again, or one line without times."""
     for row in results:
         if isinstance(row, InitTimes) and row.right:
-            yield Line(row, "first", row.first)
-            if row.again:
-                yield Line(row, "again", row.again)
+            yield from (Line(row, "first", row.first), Line(row, "again", row.again))
         else:
             yield Line(row, "", ())
 

@@ -16,7 +16,6 @@ from collbench.algorithms.mpi import communicator, library
 from collbench.cases import Case, Sampling, Sweep
 from collbench.commands.init.rows import COLLECTIVE, COMMUNICATOR, DESTROY, ID, InitTimes, Life
 from collbench.errors import CaseFailed, Unsupported
-from collbench.measure.checks import SEEDS
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.gpu.nccl.log import init_timings, logging
 from collbench.platforms.interface import Platform
@@ -53,8 +52,7 @@ def measure(
         lives: list[Life] = []
         end = time.perf_counter() + sampling.budget
         for number in range(1 + MOST):
-            seed = SEEDS[number % len(SEEDS)]
-            life, failure = _carry_out(phases, case, platform, seed, partial(heartbeat, name))
+            life, failure = _carry_out(phases, case, platform, number + 1, partial(heartbeat, name))
             lives.append(life)
             over = platform.team.any_of(time.perf_counter() >= end)
             if failure or (over and number):

@@ -2,8 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from io import StringIO
 from itertools import chain, repeat
 from pathlib import Path
 from threading import Event
@@ -22,6 +24,7 @@ from collbench.datatypes import REDUCTIONS
 from collbench.errors import CaseFailed, TimedOut
 from collbench.platforms.processes import Alone
 from collbench.results import Failed, Mismatch, Note, Result, Skipped
+from collbench.results.facts import Overrun
 from collbench.runfile.schema import to_line, to_result
 from collbench.runfile.store import read
 from tests.commands.conftest import write_run
@@ -73,6 +76,8 @@ def test_numbers_of_ranks_have_first_communicators_of_every_start_and_others(her
     run = read(tmp_path / "out")
     assert [row.case.ranks for row in run.results] == [1, 2]
     assert run.header.sweep.starts == 2
+    assert not run.header.sweep.sampling["graph"]
+    assert run.header.topology.name.startswith("2 ranks"), "the largest number"
     for row in run.results:
         assert isinstance(row, InitTimes)
         assert (row.right, len(row.first)) == (True, 2)
@@ -92,7 +97,7 @@ def test_the_function_of_the_library_returns_the_run_and_stores_nothing(
     seen: list[Result] = []
     run = library.init(2, on="cpu", starts=1, budget="10ms", each=seen.append)
     assert list(run.results) == seen
-    assert [(type(row), row.case.ranks) for row in seen] == [(InitTimes, 2)]
+    assert [(type(row), row.case.ranks, len(row.first)) for row in run.results] == [(InitTimes, 2, 1)]
     assert not list(tmp_path.iterdir())
 
 
@@ -170,6 +175,9 @@ def test_a_wrong_first_collective_is_a_wrong_row_without_times(
     assert (row.right, row.outcome.value) == (False, "wrong")
     assert not row.times
     assert [line.lives for line in lines_of([row])] == [()]
+    platform, written = gpus(), Overrun(0, "receive buffer", 1, 1)
+    monkeypatch.setattr(platform.checker, "overrun", lambda _: written)
+    assert carried_out(platform).mismatch == written
 
 
 def test_what_nccl_refuses_fails_with_its_reason(gpus: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,6 +205,22 @@ def test_what_nccl_refuses_fails_with_its_reason(gpus: Callable[..., Any], monke
         with pytest.raises(CaseFailed, match=r"NCCL could not start .*NCCL_ERROR_INVALID_USAGE"):
             carried_out(platform)
     assert len(set(ids)) == 2, "an id serves once"
+
+
+def test_the_first_start_alone_is_logged_and_tells_nccls_own_parts(
+    gpus: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    @contextmanager
+    def logging(_: object, subsystems: str) -> Iterator[StringIO]:
+        asked.append(subsystems)
+        yield StringIO("NCCL INFO Init timings - rank 0 nranks 2 total 0.48 (kernels 0.13)")
+
+    monkeypatch.setattr(measured, "logging", logging)
+    row = carried_out(gpus())
+    assert "total 0.48 (kernels 0.13)" in str(row.note)
+    assert (asked, len(row.again)) == (["INIT"], 1)
 
 
 def test_a_destroy_that_never_ends_fails_within_the_limit_of_time(
@@ -233,22 +257,29 @@ def test_under_a_launcher_the_ranks_that_it_started_are_measured(tmp_path: Path)
 
 
 def test_the_slowest_rank_counts_in_every_phase(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process is slower in one phase, and faster in another."""
-    clock = Counted()
+    """Another process is slower in one phase, and faster in another; one that is late is late in the phase before."""
+    clock, meetings, seeds = Counted(), list[None](), list[int]()
 
     class Two(Alone):
         def exchange(self, mine: Any) -> list[Any]:
             return [mine, {2.0: 1.0, 4.0: 5.0}[mine]]
 
+        def meet(self) -> None:
+            meetings.append(clock.sleep(8.0))
+
+        def any_of(self, mine: bool) -> bool:
+            return True  # the other process's budget is spent
+
     phases = {"communicator": lambda: clock.sleep(2.0), "first_collective": lambda: clock.sleep(4.0)}
-    checker = SimpleNamespace(fill=lambda *_: None, check=lambda *_: None, overrun=lambda *_: None)
+    checker = SimpleNamespace(fill=lambda _, seed: seeds.append(seed), check=lambda *_: None, overrun=lambda *_: None)
     launcher = SimpleNamespace(synchronize=lambda: None)
     platform: Any = SimpleNamespace(name="cpu", note=Note(), team=Two(), checker=checker, launcher=launcher)
     monkeypatch.setattr(measured, "time", clock)
     monkeypatch.setattr(measured, "LIBRARIES", {"mpi": lambda *_: (phases, "MPI", [])})
-    row = carried_out(platform)
+    row = carried_out(platform, budget=1e9)
     assert isinstance(row, InitTimes)
     assert row.first == row.again == ({"communicator": 2.0, "first_collective": 5.0},)
+    assert (len(meetings), seeds) == (4, [1, 2]), "other data each time"
 
 
 def test_a_line_has_medians_and_from_six_communicators_on_an_interval() -> None:

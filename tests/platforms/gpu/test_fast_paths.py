@@ -1,19 +1,27 @@
 """NCCL's fast paths, and what its log says that it ran."""
 
+import os
 import re
 import tomllib
 from collections import Counter
 from ctypes import c_int, c_size_t, c_void_p, sizeof
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from collbench.algorithms import choose, implementations, libraries
+from collbench.algorithms.nccl import FAST_PATHS
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, Unsupported
+from collbench.measure.checks import CALIBRATION_SEED, SAMPLES_SEED
 from collbench.measure.sampling import measure
+from collbench.measure.tracing import explain
+from collbench.platforms.checking import VERDICT
+from collbench.platforms.gpu import timing
+from collbench.platforms.gpu.check import GpuChecker
 from collbench.platforms.gpu.nccl.functions import (
     COLLECTIVE_SYMMETRIC,
     FUNCTIONS,
@@ -22,14 +30,18 @@ from collbench.platforms.gpu.nccl.functions import (
     SimInfo,
     UniqueId,
 )
-from collbench.platforms.gpu.nccl.log import init_timings, what_ran, why_not
-from collbench.platforms.interface import NOT_SAID
-from collbench.platforms.layout import Region, buffers, view
-from collbench.results import Measurement, Skipped
+from collbench.platforms.gpu.nccl.log import PLANNING, RESET, init_timings, logging, what_ran, why_not
+from collbench.platforms.gpu.nccl.paths import PathCommunicator, PathMemory
+from collbench.platforms.interface import NOT_SAID, Prepared
+from collbench.platforms.layout import LINE, MemoryLayout, Region, buffers, view
+from collbench.platforms.processes import Alone
+from collbench.results import Explanation, Measurement, Skipped
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cases import a_case
+from tools.stand_in.clocks import Counted
 from tools.stand_in.cuda import Machine
-from tools.stand_in.nccl import NAMES
+from tools.stand_in.nccl import NAMES, Communicator
+from tools.stand_in.runtime import Runtime
 from tools.stand_in.simulate import SINCE, Simulation, build_extension
 
 PATHS = {name: way for name, way in implementations().items() if way.path}
@@ -45,8 +57,9 @@ def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def platform(extension: Path, opened: Open) -> Any:
     """Two GPUs, and an NCCL with everything, of which `simulation` tells what it was asked."""
     simulation = Simulation(extension)
-    platform = opened(Machine(2, simulation=simulation), implementations=("nccl", *PATHS))
-    platform.simulation = simulation
+    machine = Machine(2, simulation=simulation)
+    platform = opened(machine, implementations=("nccl", *PATHS))
+    platform.machine, platform.simulation = machine, simulation
     return platform
 
 
@@ -66,14 +79,19 @@ def test_every_path_gives_right_results_in_every_collective(platform: Any, in_pl
     for name, collective in COLLECTIVES.items():
         if name == "barrier" or (in_place and (not collective.in_place or name == "alltoall")):
             continue
-        for row in rows(platform, *PATHS, collective=name, nbytes=1000, in_place=in_place):
+        root = int(collective.rooted)
+        for row in rows(platform, *PATHS, collective=name, nbytes=1000, in_place=in_place, root=root):
             assert isinstance(row, Measurement), (name, row)
             assert row.right, (name, row.implementation, row.wrong)
 
 
 def test_a_row_says_what_ran(platform: Any) -> None:
-    said = {row.implementation: row.method for row in rows(platform, "nccl", *PATHS, nbytes=1000)}
-    assert said == {
+    """And plain kernels alone what NCCL expects, and that it registers nothing where one process holds all ranks."""
+    found = {row.implementation: row for row in rows(platform, "nccl", *PATHS, nbytes=1000)}
+    plain = ["nccl", "nccl@registered"]
+    assert [name for name, row in found.items() if row.estimate] == plain
+    assert [name for name, row in found.items() if "one process" in str(row.note)] == plain
+    assert {name: row.method for name, row in found.items()} == {
         "nccl": "ring/ll",
         "nccl@registered": "ring/ll",
         "nccl@symmetric": "symm/LL",
@@ -111,6 +129,23 @@ def test_nothing_is_logged_while_operations_are_timed(
     assert own.read_text().startswith("kept")
 
 
+def test_a_log_is_switched_off_by_the_next_look_of_nccl_and_a_warning_that_nobody_sees(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the user has set is set again, and what it names is in the log, too."""
+    called: list[str] = []
+    functions: Any = SimpleNamespace(find=lambda name: lambda *_: called.append(name))
+    with logging(functions, PLANNING):
+        assert (os.environ["NCCL_DEBUG"], called) == ("INFO", [RESET])
+    assert ("NCCL_DEBUG" in os.environ, called) == (False, [RESET, RESET, "ncclCommGetAsyncError"])
+    monkeypatch.setenv("NCCL_DEBUG", "WARN")
+    monkeypatch.setenv("NCCL_DEBUG_SUBSYS", "NET")
+    before = dict(os.environ)
+    with logging(functions, PLANNING):
+        assert os.environ["NCCL_DEBUG_SUBSYS"] == f"{PLANNING},NET"
+    assert (dict(os.environ), called[3:]) == (before, [RESET, RESET])
+
+
 def test_each_path_has_communicators_and_a_policy_of_its_own_and_one_memory(platform: Any) -> None:
     rows(platform, *PATHS)
     rows(platform, *PATHS, nbytes=4)
@@ -122,7 +157,8 @@ def test_each_path_has_communicators_and_a_policy_of_its_own_and_one_memory(plat
     assert all(home is homes[0] for home in homes)
     assert homes[0].address(Region.SEND, 0) != platform.memory.address(Region.SEND, 0)
     platform.close()
-    assert simulation.registered[8:] == ["forget 0", "forget 1"] * 4
+    assert Counter(simulation.registered[8:]) == {"forget 0": 1, "forget 1": 1, "close 0": 3, "close 1": 3}
+    assert not platform.machine.blocks
 
 
 def test_a_wrong_result_in_the_memory_of_a_path_is_found(platform: Any) -> None:
@@ -136,6 +172,64 @@ def test_a_wrong_result_in_the_memory_of_a_path_is_found(platform: Any) -> None:
     view(buffers(home.memory, case, 1)[1] + 400, 4)[:] = 7
     mismatch = home.checker.check(case, 1)
     assert (mismatch.rank, mismatch.index) == (1, 100)
+
+
+def test_every_memory_is_filled_once_before_it_is_timed(platform: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled, fill = Counter[int](), GpuChecker.fill
+
+    def count(checker: GpuChecker, case: Any, seed: int, *rest: Any) -> None:
+        filled[seed] += 1
+        fill(checker, case, seed, *rest)
+
+    monkeypatch.setattr(GpuChecker, "fill", count)
+    rows(platform, "nccl", "nccl@registered", "nccl@symmetric")
+    assert filled[CALIBRATION_SEED] == filled[SAMPLES_SEED] == 2
+
+
+def test_an_explanation_is_of_the_memory_of_its_path_and_says_what_ran(
+    extension: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(2, simulation=Simulation(extension))
+    platform = opened(machine, implementations=tuple(PATHS), sampling=Sampling(traced=True))
+    monkeypatch.setattr(platform, "checker", None)
+    (row,) = explain(a_case(), [PATHS["nccl@symmetric"]], platform, QUICK)
+    assert (type(row), row.method) == (Explanation, "symm/LL")
+
+
+def test_memory_is_taken_once_all_processes_have_looked_and_has_room_for_verdicts() -> None:
+    done: list[str] = []
+    runtime = SimpleNamespace(setDevice=lambda device: done.append(f"on {device}"))
+    look = SimpleNamespace(refuse_too_large=lambda *_: done.append("look"))
+    places: Any = SimpleNamespace(places=range(2), local=range(2), device=(4, 5), **vars(look))
+    team: Any = SimpleNamespace(agreeing=Alone().agreeing, meet=lambda: done.append("meet"))
+    functions: Any = SimpleNamespace(call=lambda name, *_: done.append(name))
+    cuda: Any = SimpleNamespace(runtime=runtime)
+    sizes = dict.fromkeys(Region, LINE)
+    sizes[Region.SEND] += -MemoryLayout(sizes).nbytes % 4096
+    memory = PathMemory(cuda, team, functions, places, MemoryLayout(sizes))
+    assert done == ["look", "meet", "on 4", "ncclMemAlloc", "on 5", "ncclMemAlloc"]
+    assert memory.verdicts(1) + 2 * VERDICT.itemsize <= memory.base[1] + memory.nbytes
+
+
+def test_a_path_takes_an_id_of_signed_bytes_and_a_call_that_nccl_refuses_fails_with_its_name() -> None:
+    given: list[Any] = []
+    functions: Any = SimpleNamespace(
+        call=lambda name, *arguments: given.append(arguments[2].internal),
+        find=lambda _: lambda *_: 5,
+        failure=lambda name, status: CaseFailed(f"{name}: {status}"),
+    )
+    comm = PathCommunicator(functions, 2, (-1,) * 128, 0, FAST_PATHS[0])
+    assert bytes(given[0]) == b"\xff" * 128
+    with pytest.raises(CaseFailed, match="ncclAllReduce: 5"):
+        comm.allReduce(0, 0, 1, 7, 0, 0)
+
+
+def test_a_path_knows_when_nccl_lost_a_rank(extension: Path, opened: Open) -> None:
+    machine = Machine(2, simulation=Simulation(extension), nccl_hangs="operation", network_error=6)
+    platform = opened(machine, implementations=tuple(PATHS), sampling=Sampling(timeout=0.2))
+    way = PATHS["nccl@symmetric"]
+    with pytest.raises(CaseFailed, match=r"NCCL lost a rank \(status 6\)"):
+        way.prepare(a_case(), way.home(platform))
 
 
 def test_a_path_that_cannot_be_had_is_skipped_with_nccls_reason_and_asked_once(extension: Path, opened: Open) -> None:
@@ -187,6 +281,8 @@ def test_an_old_nccl_and_one_without_functions_skip_what_they_lack(tmp_path: Pat
     symmetric, registered = rows(platform, "nccl@symmetric", "nccl@registered")
     assert "no ncclCommWindowRegister" in symmetric.reason
     assert isinstance(registered, Measurement)
+    (sent,) = rows(platform, "nccl@registered", collective="alltoall")
+    assert sent.right
     bare = opened(Machine(2), implementations=("nccl", *PATHS))
     assert all(isinstance(row, Skipped) for row in rows(bare, *PATHS))
     lacking = opened(Machine(2, has_nccl=False), implementations=("nccl", *PATHS))
@@ -198,10 +294,45 @@ def test_a_path_is_for_single_operations(platform: Any) -> None:
         PATHS["nccl@symmetric"].prepare(a_case(), platform)
 
 
-def test_the_library_says_what_memory_it_took_and_how_long_it_takes_to_enqueue(platform: Any) -> None:
+def test_a_path_calls_the_collectives_that_copy_engines_serve(platform: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, called = Communicator.alltoAll, list[Communicator]()
+    monkeypatch.setattr(Communicator, "alltoAll", lambda comm, *rest: called.append(comm) or real(comm, *rest))
+    assert PATHS["nccl@copy-engine"].prepare(a_case("alltoall"), PATHS["nccl@copy-engine"].home(platform))
+    assert called
+
+
+def test_a_row_says_what_memory_the_library_took_and_how_long_the_host_takes_to_enqueue(platform: Any) -> None:
     (row,) = rows(platform, "nccl")
     assert row.enqueue > 0
     assert row.library_bytes == 0, "the made-up NCCL takes none"
+
+
+def test_memory_of_starting_and_of_connecting_counts_for_a_rank_and_the_most_of_all_processes(
+    platform: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = {0: [100, 70, 70, 60], 1: [100, 90, 90, 80]}
+    seen = lambda _: (free[platform.machine.current].pop(0), 100)  # noqa: E731
+    monkeypatch.setattr(Runtime, "memGetInfo", seen)
+    assert implementations()["nccl"].prepare(a_case(), platform).library_bytes == 30
+    monkeypatch.setattr(platform.team, "exchange", lambda mine: [mine, mine + 1])
+    assert platform.comm.taken() == 31
+
+
+def test_the_quickest_launch_of_the_slowest_process_counts_without_what_the_gpu_takes(
+    platform: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, seconds = Counted(), iter((3.0, 1.0, 2.0))
+    monkeypatch.setattr(timing, "time", host)
+    monkeypatch.setattr(platform.clock, "wait", lambda: host.sleep(8.0))
+    monkeypatch.setattr(platform.team, "exchange", lambda mine: [mine, mine + 0.5])
+    prepared = Prepared(lambda launches: host.sleep(launches * next(seconds)))
+    assert platform.clock.enqueue_seconds(prepared) == 1.5
+    assert platform.clock.enqueue_seconds(Prepared(prepared.launch, host_driven=True)) is None
+
+
+def test_what_was_planned_is_forgotten(platform: Any) -> None:
+    assert implementations()["nccl"].prepare(a_case(), platform)
+    assert not platform.machine.graphs
 
 
 BEGIN = "gpu-node-7:185302:185302 [0] NCCL INFO "
@@ -220,6 +351,7 @@ def test_functions_and_structures_are_those_of_nccls_headers_and_libraries() -> 
             assert not taken or tuple(taken) == kinds, (release, name)
         for structure, ours in STRUCTURES.items():
             assert said[f"{structure} magic"] == ours().magic, release
+            assert ours().version <= said["number"], release
             for field in ours._fields_:
                 assert said[f"{structure}.{field[0]}"] == getattr(ours, field[0]).offset, (release, field)
         assert said["resets_its_log"]

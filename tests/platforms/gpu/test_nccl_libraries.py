@@ -59,9 +59,11 @@ def test_a_folder_is_that_of_a_wheel_an_environment_or_a_build(
         assert library.changes == {NCCL_LIBRARY: str(library.file)}
 
 
-def test_a_release_is_the_one_that_ranks_load(releases: Mapping[str, Path]) -> None:
+def test_a_release_is_the_one_that_ranks_load(releases: Mapping[str, Path], tmp_path: Path) -> None:
     assert find(NEW).file == releases[NEW]
     assert find(NEW).own
+    (tmp_path / FILE).symlink_to(releases[NEW])
+    assert find(str(tmp_path)).own
     with pytest.raises(UsageError, match=re.escape(f"give {NEW} (what ranks load), a file")) as error:
         find(OLD)
     assert "\n" not in str(error.value)
@@ -144,3 +146,17 @@ def test_on_a_cpu_there_is_no_release_to_choose(releases: Mapping[str, Path], mo
     monkeypatch.setattr(sessions, "on_auto", lambda: "cpu")
     with pytest.raises(UsageError, match=r"libraries of ranks on a GPU, and these are on cpu"):
         collbench.sweep(nccl=str(releases[OLD]), maxbytes=8)
+
+
+def test_ranks_of_all_releases_have_room_at_once(releases: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def stop(request: object, joined: object, copies: int) -> None:
+        asked.append(copies)
+        raise UsageError("seen")
+
+    monkeypatch.setattr(sessions, "measured_sweep", stop)
+    for names in ("", ",".join(map(str, releases.values()))):
+        with pytest.raises(UsageError, match="seen"):
+            collbench.sweep(on="gpu", nccl=names)
+    assert asked == [1, 2]

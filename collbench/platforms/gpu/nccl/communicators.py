@@ -139,11 +139,10 @@ class Communicators:
                         raise CaseFailed("NCCL made no window of the buffers")
             except (TimedOut, StartFailed):
                 raise
-            except (CaseFailed, Unsupported) as error:
+            except CaseFailed as error:
                 failure = str(error)
         if failure:
-            said = why_not(log.getvalue())
-            raise Unsupported(failure if said in failure else f"{failure}: {said}")
+            raise Unsupported(f"{failure}: {why_not(log.getvalue())}")
 
     def _in_group(self, action: Callable[[int], Any]) -> dict[int, Any]:
         """Call something for every local rank, on its device, in one group; return what it returns."""

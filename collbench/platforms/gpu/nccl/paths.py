@@ -89,8 +89,8 @@ class PathCommunicator:
         if path.policy is not None:
             config.CTAPolicy = path.policy
 
-        # Before CuPy 14 an id is a tuple of signed characters.
-        number = UniqueId((ctypes.c_ubyte * 128)(*(byte & 0xFF for byte in identity)))
+        # Before CuPy 14 an id is a tuple of signed characters, which ctypes takes for unsigned ones.
+        number = UniqueId((ctypes.c_ubyte * 128)(*identity))
         arguments = ctypes.byref(self._comm), ranks, number, rank, ctypes.byref(config)
         functions.call("ncclCommInitRankConfig", *arguments)
 
