@@ -45,7 +45,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("mpich --ab X=1", "--mpi and --ab"),
     ),
     "sweep --nccl": (
-        ("/nowhere --on gpu", "--nccl /nowhere: there is no libnccl.so.2, ... give that release, a file"),
+        ("/nowhere --on gpu", "--nccl /nowhere: there is no libnccl.so.2; give ... a file"),
         ("2.1.0 --on gpu", "--nccl 2.1.0: there is no ... pip install --target FOLDER nvidia-nccl-cu13==RELEASE"),
         ("2.30.7 --on cpu", "--nccl names libraries of ranks on a GPU, and these are on cpu"),
         ("2.30.7 --on gpu --starts 2", "--nccl starts the ranks once for each library"),
