@@ -47,7 +47,8 @@ def show(browser: webdriver.Chrome, url: str, width: int, media: Mapping[str, st
 
 
 def asked_for(browser: webdriver.Chrome) -> list[str]:
-    """Addresses that the browser has asked for since the log was last read."""
+    """Addresses that pages have asked for since the log was last read."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     sent = [message["params"] for message in messages if message["method"] == "Network.requestWillBeSent"]
-    return [params["request"]["url"] for params in sent]
+    # The page that the browser itself starts with may still load when the log is read for the first time.
+    return [params["request"]["url"] for params in sent if not params["documentURL"].startswith("chrome:")]
