@@ -50,7 +50,7 @@ class Case(Shown, Record, frozen=True):
     ranks: Annotated[int, Meta(ge=1, le=2**30)]
     in_place: bool
     work: Work | None = None  # what ranks do besides; None for the collective alone
-    unalign: Count = 0  # elements by which every buffer starts late
+    unalign: Count = 0  # elements by which every buffer is misaligned
 
     @property
     def kind(self) -> "Case":
@@ -90,8 +90,8 @@ class Case(Shown, Record, frozen=True):
         return self.block * self.collective.receive_blocks(self.ranks)
 
     @property
-    def late(self) -> int:
-        """Bytes by which every buffer starts late."""
+    def misalignment(self) -> int:
+        """Bytes by which every buffer is misaligned."""
         return self.unalign * self.dtype.itemsize
 
     def places(self, rank: int) -> tuple[int, int]:
@@ -201,7 +201,7 @@ class Sweep(Shown):
     spin: str = "auto"  # on a CPU, how a waiting rank spins: SPINS
     bind: str = "core"  # on a CPU, what ranks are bound to: BINDS
     starts: int = 1  # how often the ranks are started, to see what a start changes; 0: as often as is usual
-    unalign: int = 0  # elements by which every buffer starts late
+    unalign: int = 0  # elements by which every buffer is misaligned
     works: tuple[Work | None, ...] = (None,)  # what ranks do besides, of every size one after the other
     requested: SizeRange | None = None  # the range that the sizes are of
 

@@ -34,9 +34,9 @@ def _supports(case: Case) -> None:
 
 
 def _prepare(case: Case, platform: Platform) -> Prepared:
-    # Buffers of an all-reduce start where their region does, or are late alike.
-    results = platform.memory.multicast(Region.RECEIVE) + case.late
-    inputs = results if case.in_place else platform.memory.multicast(Region.SEND) + case.late
+    # Buffers of an all-reduce start where their region does, or are misaligned alike.
+    results = platform.memory.multicast(Region.RECEIVE) + case.misalignment
+    inputs = results if case.in_place else platform.memory.multicast(Region.SEND) + case.misalignment
     kernel = platform.launcher.kernel("multimem.cu", "nvls", case.dtype, case.redop)
     shard = chunk_elements(case.block, case.ranks, case.dtype.itemsize)
     arguments = (np.uint64(number) for number in (inputs, results, case.block, shard))

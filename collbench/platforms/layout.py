@@ -127,16 +127,16 @@ class MemoryLayout:
             buffers["send buffer"] = Region.SEND, _sizes(case)[Region.SEND]
         for name, (region, nbytes) in buffers.items():
             yield Guard(name, region, nbytes)
-            yield Guard(name, region, case.late - GUARD)
+            yield Guard(name, region, case.misalignment - GUARD)
         yield Guard("staging buffer", Region.STAGING, self.sizes[Region.STAGING])
         for name, end in self.ends.items():
             yield Guard(f"FIFO of {name}", Region.WINDOW, WINDOW_HEAD + end)
 
 
 def _sizes(case: Case) -> Mapping[Region, int]:
-    """Bytes of each region that a case needs, those before a late buffer among them."""
+    """Bytes of each region that a case needs, those before a misaligned buffer among them."""
     size = case.dtype.itemsize
-    send, receive = case.late + case.send_count * size, case.late + case.receive_count * size
+    send, receive = case.misalignment + case.send_count * size, case.misalignment + case.receive_count * size
     return {
         Region.SEND: LINE if case.in_place else send,
         Region.RECEIVE: max(send, receive) if case.in_place else receive,
@@ -184,8 +184,8 @@ class Memory(Protocol):
 def buffers(memory: Memory, case: Case, rank: int) -> tuple[int, int]:
     """Return where the send and the receive buffer of a rank start; in place, both are in the receive region."""
     send, receive = case.places(rank)
-    home = memory.address(Region.RECEIVE, rank) + case.late
-    origin = home if case.in_place else memory.address(Region.SEND, rank) + case.late
+    home = memory.address(Region.RECEIVE, rank) + case.misalignment
+    origin = home if case.in_place else memory.address(Region.SEND, rank) + case.misalignment
     return origin + send * case.dtype.itemsize, home + receive * case.dtype.itemsize
 
 

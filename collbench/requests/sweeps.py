@@ -80,7 +80,7 @@ class SweepRequest(Request):
     in_place: words.InPlace = False
     unalign: Annotated[
         int,
-        Opt("-u --unalign", "Elements by which buffers start late.", metavar="K", least=0, most=MOST_UNALIGN),
+        Opt("-u --unalign", "Misalign buffers by so many elements.", metavar="K", least=0, most=MOST_UNALIGN),
     ] = 0
     cudagraph: Annotated[
         bool, Opt("-G --cudagraph", "On a GPU, time replays of a CUDA graph, not launches.", metavar="0|1")

@@ -63,7 +63,7 @@ class SweepPart(Shown, Record, frozen=True, kw_only=True):
     spin: str = ""
     bind: str = ""
     starts: int = 1  # how often the ranks were started
-    unalign: int = 0  # elements by which every buffer starts late
+    unalign: int = 0  # elements by which every buffer is misaligned
     sampling: Mapping[str, Any] = {}
     steps: tuple[Mapping[str, Any] | None, ...] = ()
     jobs: tuple[Mapping[str, Any] | None, ...] = ()

@@ -53,14 +53,14 @@ def test_a_buffer_is_guarded_where_it_ends_and_what_was_written_is_told_by_its_p
     assert before.overrun(3, bytes(held)) == Overrun(3, "send buffer", 11 - GUARD, 4)
 
 
-def test_a_late_receive_buffer_is_poisoned_to_its_end() -> None:
+def test_a_misaligned_receive_buffer_is_poisoned_to_its_end() -> None:
     """So that nothing which was there before is taken for a result."""
-    late = case(nbytes=1000, unalign=3)
+    misaligned = case(nbytes=1000, unalign=3)
     layout = MemoryLayout.of(replace(SWEEP, unalign=3), needs((), 2, "cpu"))
     held = np.zeros(layout.nbytes, np.uint8)
     memory: Any = SimpleNamespace(layout=layout, address=lambda region, _: held.ctypes.data + layout.starts[region])
     launcher: Any = SimpleNamespace(kernel=lambda *_: lambda *_: None, synchronize=lambda: None)
     team: Any = SimpleNamespace(rank=0)
-    CpuChecker(team, memory, launcher).fill(late, 1)
-    first = layout.starts[Region.RECEIVE] + late.late
-    assert (held[first : first + late.nbytes] == POISON).all()
+    CpuChecker(team, memory, launcher).fill(misaligned, 1)
+    first = layout.starts[Region.RECEIVE] + misaligned.misalignment
+    assert (held[first : first + misaligned.nbytes] == POISON).all()

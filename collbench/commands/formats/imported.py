@@ -92,7 +92,7 @@ class ForeignRow:
     redop: str = "sum"
     root: int = 0
     in_place: bool = False
-    unalign: int = 0  # elements by which its buffers start late
+    unalign: int = 0  # elements by which its buffers are misaligned
     seconds: float  # of an operation; 0 where it is no time
     figures: Mapping[str, object] = field(default_factory=dict)  # time, algbw and busbw as printed, with their digits
     unit: float = 1e-6  # seconds that a printed time counts

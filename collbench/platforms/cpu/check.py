@@ -115,7 +115,7 @@ class CpuChecker:
         """Write this rank's buffers and their guards."""
         send, _ = buffers(self._memory, case, self._rank)
         count = max(case.receive_count, case.send_count * case.in_place)
-        home = self._memory.address(Region.RECEIVE, self._rank) + case.late
+        home = self._memory.address(Region.RECEIVE, self._rank) + case.misalignment
         ctypes.memset(home, checking.POISON, count * case.dtype.itemsize)
         for guard in self._memory.layout.guards(case):
             ctypes.memset(self._memory.address(guard.region, self._rank) + guard.start, GUARDED, GUARD)

@@ -100,7 +100,7 @@ class CpuClock(Clock):
         return Prepared(kernel.bind(*world))
 
     def floor(self, case: Case) -> Sequence[Prepared]:
-        """Return ways to read and write as much as the case must; none for buffers that caches hold, or are late."""
+        """Return ways to read and write as much as the case must; none if caches may hold it, or it is misaligned."""
         if self._memory.nodes > 1 or case.unalign or not traffic.beyond(case, self._cache):
             return ()
         kernel = compiler.host_kernel(traffic.KERNELS, "traffic")

@@ -69,7 +69,7 @@ class GpuChecker:
         """Enqueue a pattern that is no result over the receive buffer and the guards, and the input."""
         kernel = self._compiled.get(compiler.JUDGE, "fill", case.dtype, case.redop)
         count = max(case.send_count, case.receive_count) if case.in_place else case.receive_count
-        home, stream = self._memory.address(Region.RECEIVE, rank) + case.late, self._streams[rank].enter()
+        home, stream = self._memory.address(Region.RECEIVE, rank) + case.misalignment, self._streams[rank].enter()
         self._runtime.memsetAsync(home, checking.POISON, count * case.dtype.itemsize, stream.ptr)
         for guard in self._memory.layout.guards(case):
             guard_start = self._memory.address(guard.region, rank) + guard.start

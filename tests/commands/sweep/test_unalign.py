@@ -1,4 +1,4 @@
-"""`collbench sweep --unalign`: buffers that start late, checked by real ranks; and rows that are of no other case."""
+"""`collbench sweep --unalign`: misaligned buffers, checked by real ranks; and rows that are of no other case."""
 
 from pathlib import Path
 

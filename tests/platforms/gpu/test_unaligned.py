@@ -1,4 +1,4 @@
-"""Buffers that start late by some elements, on GPUs that are made up: kernels are real, and take packs of 16 bytes."""
+"""Buffers misaligned by some elements, on GPUs that are made up: kernels are real, and take packs of 16 bytes."""
 
 import numpy as np
 

@@ -179,7 +179,8 @@ class Communicators:
         """*Collective*: have an operation planned, and return what NCCL's log says that it runs as, on rank 0."""
         if not self.functions.find(RESET):
             return NOT_SAID
-        with logging(self.functions, PLANNING) as log, self._cuda.failing_as(CaseFailed, "while NCCL planned"):
+        planning = self._cuda.failing_as(CaseFailed, "while NCCL planned")
+        with self._team.agreeing(), logging(self.functions, PLANNING) as log, planning:
             self._bounded("plan an operation", partial(self._clock.plan, prepared))
         return what_ran(log.getvalue())
 
