@@ -24,7 +24,7 @@ from collbench.measure.resumed import tasks
 from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library
-from collbench.results import Failed, Measurement, Result, Sampled
+from collbench.results import Failed, Measurement, Repeated, Result, Sampled
 from collbench.stats import Pool
 from collbench.units import counted, format_seconds
 
@@ -136,7 +136,8 @@ class ArmResults:
     @property
     def progress(self) -> str:
         """A line with the times so far of each implementation."""
-        times = [f"{row.label} {format_seconds(row.typical)}" for row in self.merged() if _is_right(row)]
+        right = [row for row in self.merged() if isinstance(row, Sampled) and row.right]
+        times = [f"{row.label} {format_seconds(row.typical)}" for row in right]
         return f"{self.title}: {', '.join(times)}"
 
     def merged(self) -> list[Result]:
@@ -144,8 +145,8 @@ class ArmResults:
         return [_merge(results) for results in self.rounds.values() if results]
 
 
-def _is_right(result: Result) -> TypeGuard[Sampled]:
-    return isinstance(result, Sampled) and result.right
+def _is_right(result: Result) -> TypeGuard[Repeated]:
+    return isinstance(result, Repeated) and result.right
 
 
 def _merge(results: list[Any]) -> Result:

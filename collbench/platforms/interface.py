@@ -132,6 +132,9 @@ class Launcher(Protocol):
     def copy(self, rank: int, target: int, source: int, nbytes: int) -> None:
         """Enqueue a copy on the stream of a local rank, by whatever copies fastest here (copy engine, memcpy)."""
 
+    def store(self, rank: int, address: int, data: Array) -> None:
+        """Write an array to an address of a local rank, after all that was enqueued for it."""
+
     def fetch(self, rank: int, address: int, nbytes: int) -> Array:
         """Return the bytes at an address of a local rank, after all that was enqueued for it: shape (nbytes,)."""
 
@@ -156,6 +159,7 @@ class Clock(Protocol):
     region: float  # seconds that a sample lasts at least, so that what starts and ends it does not count
     limits: Limits
     scheduled: SchedulingWatch  # whether the ranks had their cores, in the last region that was timed
+    graphs: bool = False  # whether `time` replays graphs that it captures
 
     def time(self, prepared: Prepared, launches: int) -> float:
         """*Collective*: return seconds per operation of the slowest rank, over that many operations back to back.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar
 
-from collbench.results.base import CaseResult, Observed, Sampled, Timed
+from collbench.results.base import CaseResult, Observed, Repeated, Sampled, Timed
 from collbench.results.collectives import PARTS, Explanation, Failed, Measurement, Prediction, Reported, Skipped
 from collbench.results.facts import CheckFailure, Mismatch, Note, Outcome, family
 
@@ -19,6 +19,7 @@ __all__ = [
     "Observed",
     "Outcome",
     "Prediction",
+    "Repeated",
     "Reported",
     "Result",
     "Sampled",

@@ -206,17 +206,21 @@ class Observed(Timed, frozen=True):
         return (low, high) if math.isfinite(high) else (math.nan, math.nan)
 
 
-class Sampled(Observed, frozen=True):
-    """A result that was sampled here, in rounds that can be joined."""
+class Repeated(CaseResult, frozen=True):
+    """A result of one of several rounds or starts of the ranks, which can be joined."""
 
     @property
     def launches(self) -> int:
         """Operations, or steps, that each sample is the mean of."""
-        raise NotImplementedError
+        return 1
 
     def joined(self, results: Sequence[Self]) -> Self:
         """Return all rounds of one implementation as one result; this is the last round."""
         raise NotImplementedError
+
+
+class Sampled(Observed, Repeated, frozen=True):
+    """A result that was sampled here."""
 
 
 class FromModel(Answers):

@@ -32,7 +32,6 @@ class InitTimes(Sampled, frozen=True, tag="init"):
 
     first: tuple[Life, ...]  # the first communicator of each start of the ranks
     again: tuple[Life, ...] = ()  # those that the same processes made afterwards
-    launches: ClassVar = 1  # each communicator is timed by itself
 
     @property
     def times(self) -> tuple[float, ...]:

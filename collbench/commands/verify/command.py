@@ -4,22 +4,39 @@ For example:
   collbench verify
   collbench verify -d all --redop all
   collbench verify --op allreduce -d all -g 4
+  collbench verify --bits -g 2..4
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import click
 
 from collbench.algorithms import implementations
 from collbench.cases import Sweep
-from collbench.cli.options import QUIET, RENDEZVOUS_FOLDER, made, options_of
+from collbench.cli.options import (
+    QUIET,
+    RENDEZVOUS_FOLDER,
+    folder_option,
+    given,
+    json_option,
+    made,
+    option,
+    options_of,
+    print_answer,
+    try_output,
+)
 from collbench.cli.progress import LiveTable, echo_row
 from collbench.cli.results_table import row
-from collbench.cli.running import run_session
+from collbench.cli.running import run_session, say_where
+from collbench.commands.verify.bits import BitsRequest, bits_session
+from collbench.commands.verify.rows import SumBits
+from collbench.commands.verify.shown import LEGEND, tables
 from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.session import Session, exit_status
 from collbench.present.columns import Column
@@ -27,6 +44,8 @@ from collbench.present.terminal import Table
 from collbench.requests.sweeps import SweepRequest, measured_sweep
 from collbench.requests.words import Here, Impls, Ops, Timeout
 from collbench.results import Outcome, Result, Skipped, by_key, family
+from collbench.runfile.schema import to_line
+from collbench.units import parse_numbers
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces
 Pairs = Mapping[tuple[str, str], Sequence[Result]]  # results by implementation and collective
@@ -47,20 +66,45 @@ class VerifyRequest(SweepRequest):
     timeout: Timeout = "60s"
 
 
+_BITS = "minbytes maxbytes stepfactor budget starts"  # words of --bits alone
 _OPTIONS = [
-    *options_of(VerifyRequest, "op impl on ranks datatype redop timeout"),
+    *options_of(VerifyRequest, "op impl on datatype redop timeout"),
+    option(
+        "-g --ranks --ngpus",
+        "Number of ranks; several, such as 2,3,4, with --bits.  [default: every GPU; on a CPU 2, with --bits 4]",
+        metavar="N[,N]",
+    ),
+    option("--bits", "Add random values: are the bits of sums the same, and how far are they off?", is_flag=True),
+    *options_of(BitsRequest, _BITS),
+    folder_option("the run file and figures of --bits"),
+    json_option("the rows of --bits"),
     RENDEZVOUS_FOLDER,
     QUIET,
 ]
 
 
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
-def command(quiet: bool, **options: Any) -> int:
+def command(quiet: bool, bits: bool, as_json: Path | None, **options: Any) -> int:
     """Check every implementation and collective at odd sizes, out of place and in place; run it first on a new machine.
 
     The default checks float sums and takes half a minute (a minute if kernels must be compiled).  -d all --redop all
     checks all types and reductions, thousands of cases in minutes.
+
+    --bits adds random floats instead, by allreduce unless told otherwise, and stores a run.  It tells whether the bits
+    of a sum are the same on all ranks, in repeated calls, in a CUDA graph, after a restart of the ranks, in place, in
+    misaligned buffers, elsewhere in the array and in arrays of other sizes; whose sums have the same bits; and how far
+    they are from exact ones.  It exits with 1 where the same call on the same values gives other bits.
     """
+    chosen, ranks = given(), options.pop("ranks")
+    counts = parse_numbers(ranks) if ranks else []
+    if ranks and (0 in counts or not counts or (len(counts) > 1 and not bits)):
+        raise UsageError(f"--ranks {ranks} is not possible; give a number from 1 on, or several with --bits: 2,3,4")
+    if bits:
+        try_output(as_json, "--json FILE", options["out"])
+        return _bits({name: options[name] for name in chosen if name in options}, counts, quiet, as_json)
+    if alone := next((chosen[name] for name in ("as_json", "out", *_BITS.split()) if name in chosen), ""):
+        raise UsageError(f"{alone} goes with --bits; add that, or leave it out")
+    options["ranks"] = next(iter(counts), None)
     fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
     platform, sweep = measured_sweep(made(VerifyRequest, options, **fixed), launched())
     # The sizes are no range, so the request has the smallest and the largest, which memory is held against.
@@ -78,6 +122,24 @@ def command(quiet: bool, **options: Any) -> int:
         _print_counts(pairs, sweep)
         _print_failures(pairs)
     return exit_status(session.results)
+
+
+def _bits(chosen: dict[str, Any], counts: Sequence[int], quiet: bool, as_json: Path | None) -> int:
+    """Make sums of random values, and print and store what is known of their bits; the exit status."""
+    session = bits_session(made(BitsRequest, chosen), counts)
+    interrupted = run_session(session, LiveTable(len(list(session.sweep.cases()))), quiet=quiet)
+    if interrupted or not session.leader:
+        return interrupted
+
+    def show() -> None:
+        click.echo("\n".join(tables(session.results)))
+        click.echo(f"\n{LEGEND}", err=True)
+        say_where(session)
+
+    print_answer(show, as_json, list(map(to_line, session.results)))
+    _print_failures(by_key(session.results, lambda result: (result.implementation, result.case.collective.name)))
+    irreproducible = any(isinstance(row, SumBits) and not row.reproducible for row in session.results)
+    return int(irreproducible) or exit_status(session.results)
 
 
 def cell(results: Sequence[Result]) -> str:

@@ -70,6 +70,10 @@ class CpuLauncher(Launcher):
         """Copy with memmove."""
         ctypes.memmove(target, source, nbytes)
 
+    def store(self, rank: int, address: int, data: Array) -> None:
+        """Copy an array to an address."""
+        ctypes.memmove(address, data.ctypes.data, data.nbytes)
+
     def fetch(self, rank: int, address: int, nbytes: int) -> Array:
         """Return a copy of the bytes at an address."""
         return view(address, nbytes).copy()

@@ -105,6 +105,12 @@ class GpuLauncher(Launcher):
         runtime = self.cuda.runtime
         runtime.memcpyAsync(target, source, nbytes, runtime.memcpyDefault, self.streams[rank].use().ptr)
 
+    def store(self, rank: int, address: int, data: Array) -> None:
+        """Write to the device; the copy does not wait for a stream of ours, and memory that is not pinned is staged."""
+        stream, runtime = self.streams[rank].enter(), self.cuda.runtime
+        stream.synchronize()
+        runtime.memcpy(address, data.ctypes.data, data.nbytes, runtime.memcpyHostToDevice)
+
     def fetch(self, rank: int, address: int, nbytes: int) -> Array:
         """Return bytes after what the rank's stream was given: the copy itself does not wait for a stream of ours."""
         self.streams[rank].enter().synchronize()

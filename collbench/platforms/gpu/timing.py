@@ -109,7 +109,7 @@ class GpuClock(Clock):
     def __init__(
         self, cuda: Cuda, team: Team, streams: Mapping[int, Stream], gate: StartGate, memory: RankMemory, graph: bool
     ) -> None:
-        self._cuda, self._team, self._graph, self._memory = cuda, team, graph, memory
+        self._cuda, self._team, self.graphs, self._memory = cuda, team, graph, memory
         self.by_rank, self._streams = streams, list(streams.values())
         self.besides: Sequence[Stream] = ()  # more that are waited for, but neither captured nor timed
         self._gate = gate
@@ -127,9 +127,9 @@ class GpuClock(Clock):
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
             if prepared.host_driven:
                 seconds = self.on_host(prepared, launches)
-            elif self._graph and not prepared.notes_moments:
+            elif self.graphs and not prepared.notes_moments:
                 seconds = self.of_graph(prepared, launches)
-            elif self._graph and len(self._streams) <= _GATED:
+            elif self.graphs and len(self._streams) <= _GATED:
                 seconds = self.behind_gate(prepared, launches)
             else:
                 seconds = self.of_launches(prepared, launches)
@@ -161,7 +161,7 @@ class GpuClock(Clock):
 
     def plan(self, prepared: Prepared) -> None:
         """Capture one launch and forget it, or carry it out where nothing is captured."""
-        if self._graph:
+        if self.graphs:
             self._capture(prepared, 1)
         else:
             prepared.launch(1)

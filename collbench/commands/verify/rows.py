@@ -1,0 +1,129 @@
+"""Rows of run files: whether a sum has the same bits whenever and wherever it is made, and how far off it is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from collbench.cases import Work
+from collbench.datatypes import Array, Datatype
+from collbench.records import Record
+from collbench.results.base import Repeated
+from collbench.units import Count
+
+RANKS, CALLS, RESTART, GRAPH = "ranks", "calls", "restart", "graph"
+IN_PLACE, ALIGNED, MOVED, SIZE = "in place", "aligned", "moved", "size"
+ALIKE = RANKS, CALLS, RESTART, GRAPH
+"""What must have the same bits for a result to be reproducible."""
+COMPARED = *ALIKE, IN_PLACE, ALIGNED, MOVED, SIZE
+_OCTAVE = 16  # elements of each octave that are kept
+
+
+@dataclass(frozen=True)
+class Bits(Work):
+    """A sum of random values is made again and again."""
+
+    FIELD: ClassVar = "bits"
+    MODULE: ClassVar = "collbench.commands.verify.measured"
+
+    law: str
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The law of the values."""
+        return "bits", f"{self.law} values"
+
+
+class Difference(Record, frozen=True):
+    """The first element that has other bits; `str` says what it was and is."""
+
+    what: str  # of COMPARED
+    where: str  # what changed: `call 17 of 50, rank 3`
+    index: Count
+    got: str
+    before: str
+    elements: Count  # that differ
+    ulps: Count  # by which they do at most
+
+    def __str__(self) -> str:
+        more = f"{self.elements:,} elements differ" if self.elements > 1 else "no other differs"
+        return f"{self.where}: element {self.index:,} is {self.got}, not {self.before}; {more}, by {self.ulps:,} ULPs"
+
+
+class SumError(NamedTuple):
+    """How far sums are from exact ones."""
+
+    elements: int
+    median: float  # ULPs of the type
+    most: float
+    of_bound: float  # the largest, over what additions in the type may lose in any order
+    keeps: str  # the type that keeps partial sums, as the errors betray it; "less" than the type, "" if they do not
+
+
+class SumBits(Repeated, frozen=True, tag="bits"):
+    """What is known of the bits of a sum."""
+
+    platform: str
+    digest: str  # of all bits of the sum
+    kept: bytes  # the bits of the elements at `places`
+    calls: int  # that were made
+    compared: tuple[str, ...]  # of COMPARED
+    error: SumError
+    differences: tuple[Difference, ...] = ()
+
+    right: ClassVar = True  # no more is claimed of a sum than what it is
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether it is the same on all ranks, in every call, in a graph and after a restart, as far as was tried."""
+        return not any(difference.what in ALIKE for difference in self.differences)
+
+    def joined(self, results: Sequence[Self]) -> Self:
+        """Return the rows of all starts as one: what the first says, and whether the others have its bits."""
+        first, *others = results
+        found = [first.against(other, RESTART, f"start {n} of {len(results)}") for n, other in enumerate(others, 2)]
+        compared = (*first.compared, *[RESTART][: len(others)])
+        return replace(first, compared=compared, differences=(*first.differences, *filter(None, found[:1])))
+
+    def against(self, other: Self, what: str, where: str) -> Difference | None:
+        """Return how another row differs in the elements that both have kept; of one size, in all its elements."""
+        dtype = self.case.dtype
+        before, got = (np.frombuffer(row.kept, dtype.storage) for row in (self, other))
+        count = min(len(before), len(got))
+        found = difference(what, f"{where}, of elements kept", dtype, before[:count], got[:count])
+        if found:
+            return replace(found, index=int(places(other.case.block)[found.index]))
+        if self.case.nbytes == other.case.nbytes and self.digest != other.digest:
+            return Difference(what, f"{where}, none of those kept", 0, "other bits", "the same", 0, 0)
+        return None
+
+
+def difference(what: str, where: str, dtype: Datatype, before: Array, got: Array) -> Difference | None:
+    """Return the first element with other bits than before, and how many there are; None where there is none."""
+    words = f"u{dtype.itemsize}"
+    (places,) = np.nonzero(before.view(words) != got.view(words))
+    if not len(places):
+        return None
+    one, other = (str(dtype.decode(array[places[:1]])[0]) for array in (got, before))
+    apart = np.abs(_ordered(got[places], dtype) - _ordered(before[places], dtype)).max()
+    return Difference(what, where, int(places[0]), one, other, len(places), int(apart))
+
+
+def _ordered(stored: Array, dtype: Datatype) -> Array:
+    """Return integers that are one apart where numbers are neighbours."""
+    whole = stored.view(f"i{dtype.itemsize}").astype(np.int64)
+    least = -(2 ** (8 * dtype.itemsize - 1))
+    return np.where(whole < 0, least - whole, whole)
+
+
+def places(count: int) -> Array:
+    """Return the elements of which a row keeps the bits: some of each octave, the same ones however many there are."""
+    chosen = [np.arange(min(count, _OCTAVE))]
+    for octave in range(_OCTAVE.bit_length() - 1, (count - 1).bit_length()):
+        chosen.append(np.arange(2**octave, min(count, 2 ** (octave + 1)), 2**octave // _OCTAVE))
+    return np.concatenate(chosen)
+
+
+ROWS = (SumBits,)
+WORKS = (Bits,)

@@ -1,0 +1,140 @@
+"""Tables of `collbench verify --bits`: what changes the bits of a sum, whose bits are the same, and how far off it is."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby, pairwise
+from statistics import median
+from string import ascii_uppercase
+
+from collbench.commands.verify.rows import COMPARED, SIZE, Difference, SumBits
+from collbench.present.columns import Column
+from collbench.present.terminal import lines
+from collbench.results import Result, by_key
+from collbench.units import format_size
+
+LEGEND = (
+    "moved: the same values elsewhere in the array; size: the same element of arrays of several sizes\n"
+    "A 6/9: in 6 of 9 sums the bits of group A; at a size: median and largest error in units in the last place (ULPs)\n"
+    "of bound: the largest error over what additions in the type may lose in any order\n"
+    "sums in: the type that keeps partial sums, as errors betray it"
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """All rows of an implementation of one kind of case: of several sizes and laws."""
+
+    rows: Sequence[SumBits]
+
+    @property
+    def name(self) -> str:
+        """Its label."""
+        return self.rows[0].label
+
+    @cached_property
+    def found(self) -> Sequence[tuple[SumBits, Difference]]:
+        """What differs, each with its row; between sizes too, which no row shows alone."""
+        found = [(row, difference) for row in self.rows for difference in row.differences]
+        for of_law in by_key(self.rows, lambda row: row.case.work).values():
+            for small, large in pairwise(sorted(of_law, key=lambda row: row.case.nbytes)):
+                if difference := small.against(large, SIZE, f"after {_size(small)}"):
+                    found.append((large, difference))
+        return sorted(found, key=lambda pair: COMPARED.index(pair[1].what))
+
+    def same(self, what: str) -> str | None:
+        """Return whether all rows have the same bits; None where that was not looked at."""
+        if what != SIZE and not any(what in row.compared for row in self.rows):
+            return None
+        return "differ" if any(difference.what == what for _, difference in self.found) else "same"
+
+    def alike(self, other: "Line") -> tuple[int, int]:
+        """Return in how many cases both have the same bits, and of how many that both have."""
+        digests = {row.case: row.digest for row in other.rows}
+        pairs = [row.digest == digests[row.case] for row in self.rows if row.case in digests]
+        return sum(pairs), len(pairs)
+
+    def errors(self, nbytes: int) -> str | None:
+        """Return the median and the largest error at a size, in ULPs."""
+        errors = [row.error for row in self.rows if row.case.nbytes == nbytes]
+        if not errors:
+            return None
+        return f"{median(error.median for error in errors):.2g} {max(error.most for error in errors):.2g}"
+
+    @property
+    def of_bound(self) -> float:
+        """The largest error over its bound."""
+        return max(row.error.of_bound for row in self.rows)
+
+    @property
+    def keeps(self) -> str:
+        """What keeps partial sums, by the rows that tell."""
+        return ", ".join(dict.fromkeys(row.error.keeps for row in self.rows if row.error.keeps))
+
+
+def kinds(results: Sequence[Result]) -> dict[str, list[Line]]:
+    """Return the lines of each kind of case by its title, a line for each implementation."""
+    rows = [row for row in results if isinstance(row, SumBits)]
+    titles = by_key(rows, lambda row: replace(row.case.kind, work=None).title)
+    return {title: list(map(Line, by_key(of, lambda row: row.implementation).values())) for title, of in titles.items()}
+
+
+def tables(results: Sequence[Result]) -> Iterator[str]:
+    """Yield the lines of all tables."""
+    for title, every in kinds(results).items():
+        looked = [_same(what) for what in COMPARED if any(line.same(what) for line in every)]
+        yield from ("", f"{title}: what changes the bits", *lines([_NAME, *looked], every, names=1), *_examples(every))
+        groups = dict(zip(ascii_uppercase, _groups(every), strict=False))
+        letter = {line.name: name for name, group in groups.items() for line in group}
+        bits = Column[Line]("bits", lambda line, of=letter: of.get(line.name, ""))
+        shares = [_share(name, group[0]) for name, group in groups.items()]
+        yield from ("", f"{title}: whose bits are the same", *lines([_NAME, bits, *shares], every, names=1))
+        sizes = sorted({row.case.nbytes for line in every for row in line.rows})
+        yield from ("", f"{title}: errors", *lines([_NAME, *_ERRORS, *map(_errors, sizes)], every, names=1))
+
+
+_NAME = Column[Line]("", lambda line: line.name)
+_ERRORS = (
+    Column[Line]("sums in", lambda line: line.keeps, form="<"),
+    Column[Line]("of bound", lambda line: line.of_bound, "{:.2g}".format, form=">"),
+)
+
+
+def _same(what: str) -> Column[Line]:
+    return Column(what, lambda line: line.same(what), importance=20, form="<")
+
+
+def _share(name: str, first: Line) -> Column[Line]:
+    return Column(name, lambda line: line.alike(first), "{0[0]}/{0[1]}".format, importance=20, form=">")
+
+
+def _errors(nbytes: int) -> Column[Line]:
+    return Column(format_size(nbytes), lambda line: line.errors(nbytes), importance=20, form=">")
+
+
+def _groups(every: Sequence[Line]) -> list[list[Line]]:
+    """Return lines together that have the same bits in all cases that the first of them has too."""
+    groups: list[list[Line]] = []
+    for line in sorted(every, key=lambda line: -len(line.rows)):
+        same = (group for group in groups if len(set(line.alike(group[0]))) == 1)
+        if group := next(same, None):
+            group.append(line)
+        else:
+            groups.append([line])
+    return groups
+
+
+def _size(row: SumBits) -> str:
+    return format_size(row.case.nbytes) + (f" by {row.note.picked}" if row.note.picked else "")
+
+
+def _examples(every: Sequence[Line]) -> Iterator[str]:
+    """Yield what differs first of each kind, once for implementations of which it is the same."""
+    names: dict[str, list[str]] = {}
+    for line in every:
+        for what, found in groupby(line.found, key=lambda pair: pair[1].what):
+            (row, first), *others = found
+            more = f"; so in {len(others) + 1} of {len(line.rows)} sums" if others else ""
+            text = f"{what}: {_size(row)}, {row.case.work.words[1]}, {first}{more}"
+            names.setdefault(text, []).append(line.name)
+    yield from (f"  {', '.join(of)}, {text}" for text, of in names.items())

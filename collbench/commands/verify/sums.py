@@ -1,0 +1,114 @@
+"""Values to add, sums of them that are exact, and how far from these a result is.
+
+Values are made of the raw words of a counter-based generator, which NumPy keeps as they are from release to release,
+by additions and multiplications alone: so they have the same bits on every machine.  An element's value depends on
+its law, its rank and its index, not on how many there are.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collbench.commands.verify.rows import SumError
+from collbench.datatypes import DATATYPES, Array, Datatype
+
+Numbers = NDArray[np.float64]
+_SHARED = 2**32 - 1  # in place of a rank: what all ranks have in common
+_LAYER = 1024  # elements of one scale
+_TELLING = 64  # elements from which on a rounding at each addition shows in some of them for sure
+_WIDE = {"float": "double", "half": "float", "bfloat16": "float"}  # what may keep partial sums instead
+_SLACK = 1 + 2.0**-10  # for terms of second order in the bound
+
+
+def _uniform(rank: int, count: int, numbers: int) -> Numbers:
+    """Return so many numbers below 1 for each element, of shape (count, numbers)."""
+    words = np.random.Philox(key=rank).random_raw(count * numbers)
+    uniform: Numbers = (words >> np.uint64(11)).astype(np.float64).reshape(count, numbers) * 2.0**-53
+    return uniform
+
+
+def _bell(uniform: Numbers) -> Numbers:
+    """Return sums of four numbers less two: nearly normal, with a standard deviation of 0.58."""
+    bell: Numbers = uniform[:, 0] + uniform[:, 1] + (uniform[:, 2] + uniform[:, 3]) - 2.0
+    return bell
+
+
+def _wide(rank: int, count: int) -> Numbers:
+    """Return the same times a power of two from 2**-24 to 2**7."""
+    uniform = _uniform(rank, count, 5)
+    return np.ldexp(_bell(uniform), (32 * uniform[:, 4]).astype(np.int64) - 24)
+
+
+def _gradients(rank: int, count: int) -> Numbers:
+    """Return noise of each rank with a mean of all of them, a quarter of it, in layers with scales of 2**-8 to 1/2."""
+    mean = _bell(_uniform(_SHARED, count, 4))
+    scales = _uniform(_SHARED - 1, -(-count // _LAYER), 1)[:, 0]
+    layers = np.repeat((8 * scales).astype(np.int64) - 8, _LAYER)[:count]
+    return np.ldexp(_bell(_uniform(rank, count, 4)) + 0.25 * mean, layers)
+
+
+LAWS: dict[str, Callable[[int, int], Numbers]] = {
+    "normal": lambda rank, count: _bell(_uniform(rank, count, 4)),
+    "wide": _wide,
+    "gradients": _gradients,
+}
+"""What ranks add, by name: values of a rank, of shape (count,)."""
+
+
+def values(law: str, dtype: Datatype, rank: int, count: int) -> Array:
+    """Return what a rank adds: storage values, shape (count,)."""
+    return dtype.encode(LAWS[law](rank, count))
+
+
+def with_term(parts: Sequence[Numbers], term: Numbers) -> list[Numbers]:
+    """Return parts that add up to those before and one more term, exactly, the smallest first (J. Shewchuk, 1997)."""
+    grown = []
+    for part in parts:
+        # Knuth's sum of two: what the rounded sum lost is a number of its own.
+        total = term + part
+        virtual = total - term
+        grown.append((term - (total - virtual)) + (part - virtual))
+        term = total
+    return [*grown, term]
+
+
+def exact(terms: Iterable[Numbers]) -> list[Numbers]:
+    """Return parts whose sum is that of the terms, element by element, without any rounding."""
+    return reduce(with_term, terms, [])
+
+
+def nearest(parts: Sequence[Numbers]) -> Numbers:
+    """Return the sum of such parts to the last bit of a float64 or nearly: they do not overlap."""
+    return reduce(np.add, parts)
+
+
+class ExactSums:
+    """Sums of what ranks add, as they would be without rounding: of `terms` with shape (ranks, elements)."""
+
+    def __init__(self, dtype: Datatype, terms: Array) -> None:
+        numbers = [dtype.decode(row).astype(np.float64) for row in terms]
+        self._dtype, self._ranks, self._parts = dtype, len(numbers), exact(numbers)
+
+        # Between two numbers of the type at the sum; below the smallest normal one these are as far apart as there.
+        _, exponents = np.frexp(nearest(self._parts))
+        smallest = float(dtype.decode(np.ones(1, f"u{dtype.itemsize}").view(dtype.storage))[0])
+        self._ulps = np.maximum(np.ldexp(1.0, exponents - dtype.precision), smallest)
+
+        # Each of ranks - 1 additions loses up to half a unit of a partial sum, none of which is larger than all terms
+        # together (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2).
+        self._added = (len(numbers) - 1) * reduce(np.add, map(np.abs, numbers)) * _SLACK
+
+    def error(self, got: Array) -> SumError:
+        """Return how far sums, as storage values of shape (elements,), are off, and what that says."""
+        off = np.abs(nearest(with_term(self._parts, -self._dtype.decode(got).astype(np.float64))))
+        bound, wide = self._added * 2.0**-self._dtype.precision, _WIDE.get(self._dtype.name)
+        ulps, of_bound = off / self._ulps, float(np.max(off / np.where(bound > 0, bound, 1.0)))
+
+        # Where a wider type keeps the sum, it is rounded to this one once.  Of two ranks' sums all are rounded once.
+        keeps = self._dtype.name if of_bound <= 1 else "less"
+        if wide and np.all(off <= self._ulps / 2 + self._added * 2.0 ** -DATATYPES[wide].precision):
+            keeps = wide
+        tells = self._ranks > 2 and len(got) >= _TELLING
+        return SumError(len(got), float(np.median(ulps)), float(ulps.max()), of_bound, keeps * tells)
