@@ -172,8 +172,7 @@ def _end(lesson: Content) -> str:
     sources = "\n".join(f"* {where}" for where in dict.fromkeys(where for _, where in lesson.sources))
     return (
         "## Now you\n\n`collbench exercise` has ten puzzles: kernels with a hole, and a judge that names the first "
-        "wrong element and catches races. `collbench lesson --kit` writes slides, a plan of 90 minutes "
-        "and a sheet.\n\n[Why the kernels are right](kernels.md) · "
+        "wrong element and catches races.\n\n[Why the kernels are right](kernels.md) · "
         "[what textbooks count](model.md#what-textbooks-count) · [when hand-written kernels win on "
         "GPUs](model.md#when-hand-written-kernels-win) · [which MPI, and called from "
         "where](measuring.md#which-mpi-and-called-from-where) · [the second lesson: training steps](lesson-scaling.md)"

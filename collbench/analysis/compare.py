@@ -17,7 +17,7 @@ from collbench.analysis import bootstrap
 from collbench.analysis.bootstrap import FEWEST, PUBLISHED, LogRatio, Scatter
 from collbench.analysis.matching import Difference, Selected, Unmatched, differences, is_right, latest, unmatched
 from collbench.analysis.pairs import Pair
-from collbench.analysis.ran import libraries_called, ran_otherwise
+from collbench.analysis.ran import libraries_called, other_bits, ran_otherwise
 from collbench.cases import Case
 from collbench.notebook import Shown
 from collbench.results import Observed, Prediction, Reported, by_key
@@ -155,6 +155,7 @@ class Comparison(Shown):
     margin: float
     confidence: float
     remarks: tuple[str, ...]
+    bits: tuple[str, ...] = ()  # what is to be said of sums of random values
 
     def __repr__(self) -> str:
         return f"Comparison({self.base.path} -> {self.new.path}: {self.counts})"
@@ -234,6 +235,7 @@ def compare(
         margin=margin,
         confidence=confidence,
         remarks=(*remarks, *_predicted(base, new)),
+        bits=tuple(other_bits(latest(base, selected), latest(new, selected))),
     )
 
 

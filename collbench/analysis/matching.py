@@ -164,7 +164,7 @@ def _state(result: Result | None, run: Run) -> str:
         return LEFT_OUT if unread(run) else MISSING
     if result.outcome is not Outcome.OK:
         return str(result.outcome.value)
-    return RIGHT if is_right(result) else "not timed"
+    return RIGHT if is_right(result) or result.digest else "not timed"
 
 
 def is_right(result: Result | None) -> TypeGuard[Observed]:

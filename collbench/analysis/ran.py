@@ -1,12 +1,15 @@
-"""What libraries ran, by their own logs: how it changed between two runs, and where NCCL left its own table."""
+"""What ran and what came of it in two runs: libraries by their own logs, where NCCL left its table, bits of sums."""
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
+from collbench.analysis.matching import Key
 from collbench.analysis.pairs import Pair
-from collbench.results import Observed, Prediction, by_key
-from collbench.units import format_size
+from collbench.results import Observed, Prediction, Result, by_key
+from collbench.units import counted, format_size
 
 _UNTABLED = ("symm", "ce")  # that NCCL takes by rules of their own
 
@@ -21,6 +24,21 @@ def ran_otherwise(pairs: Sequence[Pair]) -> list[str]:
             said.append((pair.nbytes, f"{base} in BASE, {new} in NEW" if base and new and base != new else ""))
         remarks += [f"{name} at {where} ({kind.title}): {words}" for words, where in _by_words(said).items()]
     return remarks
+
+
+def other_bits(base: Mapping[Key, Result], new: Mapping[Key, Result]) -> list[str]:
+    """Return a sentence on each implementation whose sums of the same values have other bits, with the sizes."""
+    said: dict[str, dict[int, str]] = defaultdict(dict)
+    alike = 0
+    for (case, name), before in base.items():
+        after = new.get((case, name))
+        if before.digest and after and after.digest:
+            same = before.digest == after.digest
+            alike += same
+            sizes = said[f"{name} ({replace(case.kind, work=None).title})"]  # of all laws of values
+            sizes[case.nbytes] = sizes.get(case.nbytes, "") or ("" if same else "other bits in NEW")
+    remarks = [f"{who}: {what} at {at}" for who, sizes in said.items() for what, at in _by_words(sizes.items()).items()]
+    return remarks + [f"{counted(alike, 'sum')} of random values with the same bits in both"] * bool(said)
 
 
 def libraries_called(pairs: Sequence[Pair]) -> list[str]:

@@ -34,6 +34,8 @@ class Answers(Shown):
     """The algorithm that the library ran by its own log, or that a model expects it to choose."""
     protocol: str = ""
     """The protocol, likewise; of a symmetric kernel of NCCL its name."""
+    digest: str = ""
+    """A digest of the bits of a sum of random values; empty where it is of no such sum."""
     channels: int | None = None
     """Channels on which the library ran by its own log; None where copy engines moved it, or nobody says."""
 

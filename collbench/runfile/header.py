@@ -68,6 +68,7 @@ class SweepPart(Shown, Record, frozen=True, kw_only=True):
     steps: tuple[Mapping[str, Any] | None, ...] = ()
     jobs: tuple[Mapping[str, Any] | None, ...] = ()
     inits: tuple[Mapping[str, Any] | None, ...] = ()
+    random_sums: tuple[Mapping[str, Any] | None, ...] = ()
     asked: Mapping[str, Any] = field(default_factory=dict, name="requested")  # of which range the sizes were made
 
 

@@ -126,7 +126,7 @@ def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
 def _refuse(comparisons: Sequence[Comparison]) -> None:
     """Raise UsageError for two runs that have no case in common."""
     for comparison in comparisons:
-        if comparison.rows or any(row.regression for row in comparison.unmatched):
+        if comparison.rows or comparison.bits or any(row.regression for row in comparison.unmatched):
             continue
         base, new = comparison.base, comparison.new
         if not comparison.remarks and not measured([base, new]):
@@ -172,7 +172,7 @@ def _head(comparison: Comparison) -> Iterator[str]:
         yield f"differs: {name}: {base or EMPTY} -> {new or EMPTY}"
     if len(comparison.differences) > _DIFFERENCES:
         yield f"differs: {len(comparison.differences) - _DIFFERENCES} more (--json has all)"
-    yield from (f"note: {remark}" for remark in comparison.remarks)
+    yield from (f"note: {remark}" for remark in (*comparison.remarks, *comparison.bits))
 
 
 def rows(comparison: Comparison) -> Iterator[str]:
@@ -215,6 +215,7 @@ def _comparison_fields(comparison: Comparison) -> dict[str, Any]:
         "confidence": comparison.confidence,
         "differences": [difference._asdict() for difference in comparison.differences],
         "remarks": list(comparison.remarks),
+        "bits": list(comparison.bits),
         "rows": list(map(_fields, comparison.rows)),
         "all_sizes": list(map(_fields, comparison.together)),
         "not_compared": list(map(_unmatched_fields, comparison.unmatched)),

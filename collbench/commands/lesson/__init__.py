@@ -1,4 +1,4 @@
-"""A lesson with this machine's numbers: an offline page, slides, a plan and a sheet; its texts are in `assets/`."""
+"""A lesson with this machine's numbers: an offline page; its texts are in `assets/`."""
 
 import tomllib
 from collections.abc import Mapping

@@ -1,15 +1,14 @@
-"""Write a lesson with this machine's numbers: an offline page, and slides, a plan and a sheet for a class.
+"""Write a lesson with this machine's numbers: an offline page.
 
 For example:
   collbench lesson
-  collbench lesson --kit
   collbench lesson results/cpu-2-ranks results/cpu-2-ranks-explained
 """
 
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +48,12 @@ _OPTIONS = [
     HERE,
     option("-g --ranks", "Ranks; default: every GPU, on a CPU one for each core, 2 to 4.", type=click.IntRange(2, 8)),
     option("--fresh", "Measure again what the folder has already.", is_flag=True),
-    option("--kit", "Write slides, a plan of 90 minutes and a sheet for a class, too.", is_flag=True),
     out_option(f"Folder for page and runs; what it has is not measured again.  [default: {FOLDER}]", "FOLDER"),
 ]
 
 
 @click.command("lesson", params=_OPTIONS)
-def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit: bool, out: Path | None) -> int:
+def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, out: Path | None) -> int:
     """Write a page that teaches when hand-written synchronisation wins, with numbers that are measured here.
 
     Measures the ladder of hand-written all-reduces and their traces, breaks kernels on purpose, and asks who notices;
@@ -84,8 +82,7 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
                 until = until or time.monotonic() + REPEATING
                 session = _again(folder / part) if time.monotonic() < until else None
             gathered.append(read(folder / part))
-    for path in _write(gathered, _breaks(folder), folder, kit):
-        click.echo(path)
+    click.echo(_write(gathered, _breaks(folder), folder))
     click.echo("open the page in a browser; then solve the first puzzle: collbench exercise start 1", err=True)
     return 0
 
@@ -168,9 +165,8 @@ def _breaks(folder: Path) -> tuple[Part, ...]:
     return breaks
 
 
-def _write(runs: Sequence[Run], breaks: tuple[Part, ...], folder: Path, kit: bool) -> Iterator[Path]:
-    """Write the page, and the kit if it is asked for; yield the files."""
-    from collbench.commands.lesson import kit as teaching
+def _write(runs: Sequence[Run], breaks: tuple[Part, ...], folder: Path) -> Path:
+    """Write the page."""
     from collbench.commands.lesson import page, screens
     from collbench.commands.report.analysed import safe_runs
 
@@ -180,6 +176,4 @@ def _write(runs: Sequence[Run], breaks: tuple[Part, ...], folder: Path, kit: boo
     place = folder / "lesson.html"
     with writing(place, "--out"):
         place.write_text(page.build(content), encoding="utf-8")
-    yield place
-    if kit:
-        yield from teaching.write(content, folder)
+    return place

@@ -1,4 +1,4 @@
-"""What a lesson says, as data: page, slides and docs/lesson.md are three forms of the same `Content`.
+"""What a lesson says, as data: the page and docs/lesson.md are two forms of the same `Content`.
 
 Texts are Markdown, in which every number is filled in already.  Times are seconds, sizes bytes.
 """

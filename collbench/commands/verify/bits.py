@@ -44,9 +44,11 @@ def bits_session(request: BitsRequest, counts: Sequence[int]) -> Session:
     joined = launched()
     usual = replace(request, ranks=max(counts, default=None), starts=1 if joined else request.starts)
     platform, sweep = measured_sweep(usual, joined)
-    for kind in (*sweep.collectives, *sweep.dtypes):
-        if not getattr(kind, "reduces", True) or getattr(kind, "kind", "float") != "float":
-            raise UsageError(f"--bits {kind.name} is not possible: give collectives that add, and types of floats")
+    no_sums = [kind.name for kind in sweep.collectives if not kind.reduces]
+    no_sums += [kind.name for kind in sweep.dtypes if kind.kind != "float"]
+    no_sums += [kind.name for kind in sweep.redops if kind.name != "sum"]
+    if no_sums:
+        raise UsageError(f"--bits adds floats, and {no_sums[0]} does not; give --op allreduce, reducescatter or reduce")
     starts = sweep.starts
     sampling = replace(sweep.sampling, iters=starts)  # a round is a start
     sweep = replace(sweep, works=tuple(map(Bits, LAWS)), sampling=sampling)
@@ -56,7 +58,8 @@ def bits_session(request: BitsRequest, counts: Sequence[int]) -> Session:
     arms = []
     for count in counts or [USUAL_RANKS if find_platform(platform).process_per_rank else sweep.ranks]:
         part = replace(sweep, ranks=count)
-        arms.append(Arm([Supervisor(platform, part, folder=folder) for _ in range(starts)], part, counted(count, "rank")))
+        ranks = [Supervisor(platform, part, folder=folder) for _ in range(starts)]
+        arms.append(Arm(ranks, part, counted(count, "rank")))
     if len({len(list(arm.sweep.cases())) for arm in arms}) > 1:
         raise UsageError("some of these sizes are one size for some of the numbers of ranks; give a larger -b or -f")
     return Session(Interleaving(platform, arms, first=-1), replace(sweep, ranks=part.ranks), None, folder)

@@ -1,7 +1,6 @@
 """The figure of `collbench verify --bits`: errors of sums by implementation and number of ranks."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from statistics import median
 
 from collbench.commands.verify.rows import SumBits
@@ -15,7 +14,7 @@ from collbench.units import counted
 _ROW = 0.34  # inches
 
 
-def figures(run: Run, request: PlotRequest) -> Iterator[tuple[str, Figure]]:
+def figures(run: Run, request: PlotRequest) -> Named:
     """Yield a figure with a panel for each collective and type, if there are errors."""
     rows = [row for row in run.results if isinstance(row, SumBits) and request.shows(row.implementation)]
     if rows:
@@ -35,7 +34,9 @@ def _figure(rows: Sequence[SumBits]) -> Figure:
         _panel(axes, of, colours)
         axes.set_title(", ".join(kind))
     heading(drawn, "Errors of sums: medians, and lines to the largest")
-    handles = [Line2D([], [], color=colour, marker="o", label=counted(count, "rank")) for count, colour in colours.items()]
+    handles = []
+    for count, colour in colours.items():
+        handles.append(Line2D([], [], color=colour, marker="o", label=counted(count, "rank")))
     drawn.legend(handles=handles, loc="outside right upper")
     return drawn
 
@@ -51,6 +52,7 @@ def _panel(axes: Axes, rows: Sequence[SumBits], colours: dict[int, str]) -> None
                 axes.plot([typical], [y], color=colour, marker="o", linestyle="")
     name_rows(axes, list(names))
     axes.set(xscale="log", xlabel="units in the last place (ULPs)")
+    axes.xaxis.set_major_formatter("{x:g}")
     grid_along_x(axes)
 
 

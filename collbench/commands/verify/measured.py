@@ -15,7 +15,7 @@ from collbench.algorithms import Implementation, implementations
 from collbench.cases import Case, Sampling, Sweep
 from collbench.collectives import REDUCED
 from collbench.commands.verify import rows
-from collbench.commands.verify.rows import Difference, SumBits
+from collbench.commands.verify.rows import Difference, Places, SumBits
 from collbench.commands.verify.sums import ExactSums, values
 from collbench.datatypes import Array
 from collbench.errors import Unsupported
@@ -32,7 +32,7 @@ _LATE = 2e-6, 2e-3  # seconds that ranks come late, at least and at most
 _SEED = 1
 _JUDGED = 2**14  # elements whose error is looked at, about
 
-Held = Mapping[int, Array]  # by local rank what it adds, or what it has of the sum
+Held = dict[int, Array]  # by local rank what it adds, or what it has of the sum
 _PROMPT: Mapping[int, np.generic] = {}
 
 
@@ -56,7 +56,7 @@ def measure(
     added = {rank: values(case.work.law, case.dtype, rank, case.send_count) for rank in platform.local}
 
     # Every process knows what all ranks add to the elements that are judged.
-    judged = np.arange(0, case.send_count, case.send_count // _JUDGED | 1)
+    judged: Places = np.arange(0, case.send_count, case.send_count // _JUDGED | 1)
     terms: dict[int, Array] = {}
     for of_process in platform.team.exchange({rank: array[judged] for rank, array in added.items()}):
         terms |= of_process
@@ -118,7 +118,7 @@ def _trial(
     platform: Platform,
     added: Held,
     sampling: Sampling,
-    judged: Array,
+    judged: Places,
     exact: ExactSums,
 ) -> SumBits:
     """*Collective*: have an implementation add in many ways, and return what is known of its sums."""
@@ -128,11 +128,11 @@ def _trial(
     seconds = max(team.exchange(time.perf_counter() - begun))
 
     # Of every part of the sum, by its first element: a digest, the bits to keep, and those of what is judged.
-    parts: dict[int, tuple[bytes, bytes, Array]] = {}
-    for rank, sums in reversed(first.items()):
+    parts: dict[int, tuple[bytes, Array, Array]] = {}
+    for rank, mine in reversed(first.items()):
         (sent,) = _parts(case, rank)
-        here = judged[(sent <= judged) & (judged < sent + case.block)] - sent
-        parts[sent] = hashlib.blake2b(sums).digest(), sums[rows.places(case.block)].tobytes(), sums[here]
+        within = judged[np.searchsorted(judged, sent) : np.searchsorted(judged, sent + case.block)] - sent
+        parts[sent] = hashlib.blake2b(mine.tobytes()).digest(), mine[rows.places(case.block)], mine[within]
     for of_process in reversed(team.exchange(parts)):
         parts |= of_process
     digests, kept, got = zip(*(parts[sent] for sent in sorted(parts)), strict=True)
@@ -144,14 +144,14 @@ def _trial(
         calls += what == rows.CALLS
         if not found.get(what):
             pairs = ((rank, before[rank], sums[rank]) for rank in sums)
-            mine = (rows.difference(what, f"{where}rank {rank}", case.dtype, *both) for rank, *both in pairs)
-            found[what] = next(filter(None, team.exchange(next(filter(None, mine), None))), None)
+            here = (rows.difference(what, f"{where}rank {rank}", case.dtype, *both) for rank, *both in pairs)
+            found[what] = next(filter(None, team.exchange(next(filter(None, here), None))), None)
     return SumBits(
         case=case,
         implementation=implementation.name,
         platform=platform.name,
         digest=hashlib.blake2b(b"".join(digests), digest_size=8).hexdigest(),
-        kept=kept[0],
+        kept=tuple(kept[0].view(f"i{case.dtype.itemsize}").tolist()),
         calls=calls,
         compared=tuple(found),
         differences=tuple(filter(None, found.values())),
@@ -183,13 +183,13 @@ def _tries(
         yield rows.GRAPH, "in a graph, ", first, way.sums(graph=True)
     by = case.block // 3 + 1
     moved, expected = ({rank: _moved(case, array, by) for rank, array in of.items()} for of in (added, first))
-    for what, where, other, values, before in (
+    for what, where, other, adds, before in (
         (rows.IN_PLACE, "in place, ", replace(case, in_place=True), added, first),
         (rows.ALIGNED, "misaligned by 1 element, ", replace(case, unalign=1), added, first),
         (rows.MOVED, f"values moved by {by:,} elements, ", case, moved, expected),
     ):
         try:
-            sums = _Way(implementation, other, platform, values).sums()
+            sums = _Way(implementation, other, platform, adds).sums()
         except Unsupported:  # then this is not compared
             continue
         yield what, where, before, sums

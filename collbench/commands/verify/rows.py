@@ -5,26 +5,28 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collbench.cases import Work
 from collbench.datatypes import Array, Datatype
 from collbench.records import Record
 from collbench.results.base import Repeated
-from collbench.units import Count
+from collbench.units import Count, counted
 
 RANKS, CALLS, RESTART, GRAPH = "ranks", "calls", "restart", "graph"
 IN_PLACE, ALIGNED, MOVED, SIZE = "in place", "aligned", "moved", "size"
 ALIKE = RANKS, CALLS, RESTART, GRAPH
 """What must have the same bits for a result to be reproducible."""
 COMPARED = *ALIKE, IN_PLACE, ALIGNED, MOVED, SIZE
-_OCTAVE = 16  # elements of each octave that are kept
+Places = NDArray[np.int64]
+_OCTAVE = 8  # elements of each octave that are kept
 
 
 @dataclass(frozen=True)
 class Bits(Work):
     """A sum of random values is made again and again."""
 
-    FIELD: ClassVar = "bits"
+    FIELD: ClassVar = "random_sum"
     MODULE: ClassVar = "collbench.commands.verify.measured"
 
     law: str
@@ -47,8 +49,8 @@ class Difference(Record, frozen=True):
     ulps: Count  # by which they do at most
 
     def __str__(self) -> str:
-        more = f"{self.elements:,} elements differ" if self.elements > 1 else "no other differs"
-        return f"{self.where}: element {self.index:,} is {self.got}, not {self.before}; {more}, by {self.ulps:,} ULPs"
+        first = f"{self.where}: element {self.index:,} is {self.got}, not {self.before}"
+        return f"{first}; {counted(self.elements, 'element')} differ by up to {counted(self.ulps, 'ULP')}"
 
 
 class SumError(NamedTuple):
@@ -66,7 +68,7 @@ class SumBits(Repeated, frozen=True, tag="bits"):
 
     platform: str
     digest: str  # of all bits of the sum
-    kept: bytes  # the bits of the elements at `places`
+    kept: tuple[int, ...]  # the bits of the elements at `places`, as signed integers
     calls: int  # that were made
     compared: tuple[str, ...]  # of COMPARED
     error: SumError
@@ -89,9 +91,9 @@ class SumBits(Repeated, frozen=True, tag="bits"):
     def against(self, other: Self, what: str, where: str) -> Difference | None:
         """Return how another row differs in the elements that both have kept; of one size, in all its elements."""
         dtype = self.case.dtype
-        before, got = (np.frombuffer(row.kept, dtype.storage) for row in (self, other))
-        count = min(len(before), len(got))
-        found = difference(what, f"{where}, of elements kept", dtype, before[:count], got[:count])
+        count = min(len(self.kept), len(other.kept))
+        kept = (np.array(row.kept[:count], f"i{dtype.itemsize}").view(dtype.storage) for row in (self, other))
+        found = difference(what, f"{where}, of elements kept", dtype, *kept)
         if found:
             return replace(found, index=int(places(other.case.block)[found.index]))
         if self.case.nbytes == other.case.nbytes and self.digest != other.digest:
@@ -110,14 +112,14 @@ def difference(what: str, where: str, dtype: Datatype, before: Array, got: Array
     return Difference(what, where, int(places[0]), one, other, len(places), int(apart))
 
 
-def _ordered(stored: Array, dtype: Datatype) -> Array:
+def _ordered(stored: Array, dtype: Datatype) -> Places:
     """Return integers that are one apart where numbers are neighbours."""
     whole = stored.view(f"i{dtype.itemsize}").astype(np.int64)
-    least = -(2 ** (8 * dtype.itemsize - 1))
-    return np.where(whole < 0, least - whole, whole)
+    ordered: Places = np.where(whole < 0, -(2 ** (8 * dtype.itemsize - 1)) - whole, whole)
+    return ordered
 
 
-def places(count: int) -> Array:
+def places(count: int) -> Places:
     """Return the elements of which a row keeps the bits: some of each octave, the same ones however many there are."""
     chosen = [np.arange(min(count, _OCTAVE))]
     for octave in range(_OCTAVE.bit_length() - 1, (count - 1).bit_length()):

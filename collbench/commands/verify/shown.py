@@ -1,6 +1,6 @@
-"""Tables of `collbench verify --bits`: what changes the bits of a sum, whose bits are the same, and how far off it is."""
+"""Tables of `collbench verify --bits`: what changes the bits of sums, whose are the same, and how far off they are."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -9,7 +9,7 @@ from string import ascii_uppercase
 
 from collbench.commands.verify.rows import COMPARED, SIZE, Difference, SumBits
 from collbench.present.columns import Column
-from collbench.present.terminal import lines
+from collbench.present.terminal import lines, room, wrapped
 from collbench.results import Result, by_key
 from collbench.units import format_size
 
@@ -86,7 +86,7 @@ def tables(results: Sequence[Result]) -> Iterator[str]:
         yield from ("", f"{title}: what changes the bits", *lines([_NAME, *looked], every, names=1), *_examples(every))
         groups = dict(zip(ascii_uppercase, _groups(every), strict=False))
         letter = {line.name: name for name, group in groups.items() for line in group}
-        bits = Column[Line]("bits", lambda line, of=letter: of.get(line.name, ""))
+        bits = _letter(letter)
         shares = [_share(name, group[0]) for name, group in groups.items()]
         yield from ("", f"{title}: whose bits are the same", *lines([_NAME, bits, *shares], every, names=1))
         sizes = sorted({row.case.nbytes for line in every for row in line.rows})
@@ -102,6 +102,10 @@ _ERRORS = (
 
 def _same(what: str) -> Column[Line]:
     return Column(what, lambda line: line.same(what), importance=20, form="<")
+
+
+def _letter(of: Mapping[str, str]) -> Column[Line]:
+    return Column("bits", lambda line: of.get(line.name, ""), importance=20, form="<")
 
 
 def _share(name: str, first: Line) -> Column[Line]:
@@ -134,7 +138,9 @@ def _examples(every: Sequence[Line]) -> Iterator[str]:
     for line in every:
         for what, found in groupby(line.found, key=lambda pair: pair[1].what):
             (row, first), *others = found
-            more = f"; so in {len(others) + 1} of {len(line.rows)} sums" if others else ""
-            text = f"{what}: {_size(row)}, {row.case.work.words[1]}, {first}{more}"
+            more = f"; in {len(others) + 1} sums" if others else ""
+            text = f"{what}: {_size(row)}, {', '.join(row.case.title.split(', ')[-1:])}, {first}{more}"
             names.setdefault(text, []).append(line.name)
-    yield from (f"  {', '.join(of)}, {text}" for text, of in names.items())
+    for text, of in names.items():
+        sentence = f"  {', '.join(of)}, {text}"
+        yield wrapped(sentence, room() or len(sentence))

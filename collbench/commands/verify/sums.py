@@ -106,9 +106,14 @@ class ExactSums:
         bound, wide = self._added * 2.0**-self._dtype.precision, _WIDE.get(self._dtype.name)
         ulps, of_bound = off / self._ulps, float(np.max(off / np.where(bound > 0, bound, 1.0)))
 
-        # Where a wider type keeps the sum, it is rounded to this one once.  Of two ranks' sums all are rounded once.
-        keeps = self._dtype.name if of_bound <= 1 else "less"
-        if wide and np.all(off <= self._ulps / 2 + self._added * 2.0 ** -DATATYPES[wide].precision):
+        # Where a wider type keeps partial sums, these are rounded to this one once; of two ranks every sum is.
+        keeps = self._dtype.name if self._ranks > 2 and len(got) >= _TELLING else ""
+        if keeps and wide and np.all(off <= self._ulps / 2 + self._added * 2.0 ** -DATATYPES[wide].precision):
             keeps = wide
-        tells = self._ranks > 2 and len(got) >= _TELLING
-        return SumError(len(got), float(np.median(ulps)), float(ulps.max()), of_bound, keeps * tells)
+        return SumError(
+            elements=len(got),
+            median=float(np.median(ulps)),
+            most=float(ulps.max()),
+            of_bound=of_bound,
+            keeps=keeps if of_bound <= 1 else "less",
+        )
