@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from collbench.runfile.store import Run
-
 HERE, PUBLISHED, MODEL = "measured here", "published", "model"
 """Where a number comes from."""
 _ALTERED = 1.5  # times as long with its log, from which on an operation is another one than without
@@ -119,7 +117,6 @@ class Content:
     winning: tuple[Part, ...]
     breaks: tuple[Part, ...]  # changes that break a kernel, and who noticed
     chapters: tuple[Part, ...]  # about training steps
-    runs: tuple[Run, ...] = ()  # that the curves are of
     sources: tuple[tuple[str, str], ...] = ()  # of published numbers: name and where they stand
     constants_of: str = "here"  # where latency and bandwidth were measured: "here", or "on" another machine
     figures: Mapping[str, str] | None = None  # plots by name: the addresses of their pictures

@@ -143,7 +143,6 @@ def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voic
         formula=rendered(voices, texts["formula"]),
         here="\n\n".join(rendered(voices, text) for text in texts["here"]),
         training=rendered(voices, texts["training"]["idea"]),
-        runs=(first,) if here.timed else (),
         caution=" ".join(cautions),
     )
 

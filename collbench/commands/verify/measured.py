@@ -127,7 +127,7 @@ def _trial(
     first = way.sums()
     seconds = max(team.exchange(time.perf_counter() - begun))
 
-    # Of every part of the sum, by its first element: a digest, the bits to keep, and those of what is judged.
+    # Of every part of the sum, by its first element: a digest, some bits, and those of what is judged.
     parts: dict[int, tuple[bytes, Array, Array]] = {}
     for rank, mine in reversed(first.items()):
         (sent,) = _parts(case, rank)
@@ -135,7 +135,7 @@ def _trial(
         parts[sent] = hashlib.blake2b(mine.tobytes()).digest(), mine[rows.places(case.block)], mine[within]
     for of_process in reversed(team.exchange(parts)):
         parts |= of_process
-    digests, kept, got = zip(*(parts[sent] for sent in sorted(parts)), strict=True)
+    digests, bits, got = zip(*(parts[sent] for sent in sorted(parts)), strict=True)
 
     # What changed the bits first, by what was tried.
     found: dict[str, Difference | None] = {}
@@ -151,7 +151,7 @@ def _trial(
         implementation=implementation.name,
         platform=platform.name,
         digest=hashlib.blake2b(b"".join(digests), digest_size=8).hexdigest(),
-        kept=tuple(kept[0].view(f"i{case.dtype.itemsize}").tolist()),
+        bits=tuple(bits[0].view(f"i{case.dtype.itemsize}").tolist()),
         calls=calls,
         compared=tuple(found),
         differences=tuple(filter(None, found.values())),

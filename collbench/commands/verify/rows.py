@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from collbench.cases import Work
 from collbench.datatypes import Array, Datatype
+from collbench.host.sanitize import GREATEST
 from collbench.records import Record
 from collbench.results.base import Repeated
 from collbench.units import Count, counted
@@ -19,7 +20,7 @@ ALIKE = RANKS, CALLS, RESTART, GRAPH
 """What must have the same bits for a result to be reproducible."""
 COMPARED = *ALIKE, IN_PLACE, ALIGNED, MOVED, SIZE
 Places = NDArray[np.int64]
-_OCTAVE = 8  # elements of each octave that are kept
+_OCTAVE = 8  # elements of each octave of which a row has the bits
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,15 @@ class Difference(Record, frozen=True):
 
     what: str  # of COMPARED
     where: str  # what changed: `call 17 of 50, rank 3`
-    index: Count
-    got: str
-    before: str
-    elements: Count  # that differ
-    ulps: Count  # by which they do at most
+    index: Count = 0
+    got: str = ""
+    before: str = ""
+    elements: Count = 0  # that differ; 0 of a row that has none of them
+    ulps: Count = 0  # by which they do at most
 
     def __str__(self) -> str:
+        if not self.elements:
+            return f"{self.where}: other bits, in elements that the run file does not have"
         first = f"{self.where}: element {self.index:,} is {self.got}, not {self.before}"
         return f"{first}; {counted(self.elements, 'element')} differ by up to {counted(self.ulps, 'ULP')}"
 
@@ -68,7 +71,7 @@ class SumBits(Repeated, frozen=True, tag="bits"):
 
     platform: str
     digest: str  # of all bits of the sum
-    kept: tuple[int, ...]  # the bits of the elements at `places`, as signed integers
+    bits: tuple[int, ...]  # the bits of the elements at `places`, as signed integers
     calls: int  # that were made
     compared: tuple[str, ...]  # of COMPARED
     error: SumError
@@ -82,45 +85,53 @@ class SumBits(Repeated, frozen=True, tag="bits"):
         return not any(difference.what in ALIKE for difference in self.differences)
 
     def joined(self, results: Sequence[Self]) -> Self:
-        """Return the rows of all starts as one: what the first says, and whether the others have its bits."""
+        """Return the rows of all starts as one: the first, with what differs in any or between them."""
         first, *others = results
-        found = [first.against(other, RESTART, f"start {n} of {len(results)}") for n, other in enumerate(others, 2)]
         compared = (*first.compared, *[RESTART][: len(others)])
-        return replace(first, compared=compared, differences=(*first.differences, *filter(None, found[:1])))
+        found: dict[str, Difference] = {}
+        for number, row in enumerate(results, 1):
+            other = first.against(row, RESTART, f"start {number} of {len(results)}")
+            for each in (*row.differences, *filter(None, [other])):
+                found.setdefault(each.what, each)
+        return replace(first, compared=compared, differences=tuple(found.values()))
 
     def against(self, other: Self, what: str, where: str) -> Difference | None:
-        """Return how another row differs in the elements that both have kept; of one size, in all its elements."""
+        """Return how the bits of another row differ, in the elements that both have; of one size, in any element."""
         dtype = self.case.dtype
-        count = min(len(self.kept), len(other.kept))
-        kept = (np.array(row.kept[:count], f"i{dtype.itemsize}").view(dtype.storage) for row in (self, other))
-        found = difference(what, f"{where}, of elements kept", dtype, *kept)
+        count = min(len(self.bits), len(other.bits))
+        bits = (np.array(row.bits[:count], f"i{dtype.itemsize}").view(dtype.storage) for row in (self, other))
+        found = difference(what, f"{where}, of {count} elements", dtype, *bits)
         if found:
             return replace(found, index=int(places(other.case.block)[found.index]))
-        if self.case.nbytes == other.case.nbytes and self.digest != other.digest:
-            return Difference(what, f"{where}, none of those kept", 0, "other bits", "the same", 0, 0)
-        return None
+        same = self.case.nbytes != other.case.nbytes or self.digest == other.digest
+        return None if same else Difference(what, where)
 
 
 def difference(what: str, where: str, dtype: Datatype, before: Array, got: Array) -> Difference | None:
     """Return the first element with other bits than before, and how many there are; None where there is none."""
-    words = f"u{dtype.itemsize}"
-    (places,) = np.nonzero(before.view(words) != got.view(words))
-    if not len(places):
+    words = f"i{dtype.itemsize}"
+    (indices,) = np.nonzero(before.view(words) != got.view(words))
+    if not len(indices):
         return None
-    one, other = (str(dtype.decode(array[places[:1]])[0]) for array in (got, before))
-    apart = np.abs(_ordered(got[places], dtype) - _ordered(before[places], dtype)).max()
-    return Difference(what, where, int(places[0]), one, other, len(places), int(apart))
+    one, other = (str(dtype.decode(array[indices[:1]])[0]) for array in (got, before))
+    return Difference(
+        what, where, int(indices[0]), one, other, len(indices), _ulps(dtype, before[indices], got[indices])
+    )
 
 
-def _ordered(stored: Array, dtype: Datatype) -> Places:
-    """Return integers that are one apart where numbers are neighbours."""
-    whole = stored.view(f"i{dtype.itemsize}").astype(np.int64)
-    ordered: Places = np.where(whole < 0, -(2 ** (8 * dtype.itemsize - 1)) - whole, whole)
-    return ordered
+def _ulps(dtype: Datatype, before: Array, got: Array) -> int:
+    """Return how many numbers of the type lie between two at most."""
+    ordered = []
+    for stored in (before, got):
+        # Integers that are one apart where numbers are neighbours: those of numbers below 0 fall as bits rise.
+        whole = stored.view(f"i{dtype.itemsize}").astype(np.int64)
+        ordered.append(np.where(whole < 0, -(2 ** (8 * dtype.itemsize - 1)) - whole, whole))
+    apart = np.maximum(*ordered).view(np.uint64) - np.minimum(*ordered).view(np.uint64)
+    return min(int(apart.max()), GREATEST)
 
 
 def places(count: int) -> Places:
-    """Return the elements of which a row keeps the bits: some of each octave, the same ones however many there are."""
+    """Return the elements of which a row has the bits: some of each octave, the same ones however many there are."""
     chosen = [np.arange(min(count, _OCTAVE))]
     for octave in range(_OCTAVE.bit_length() - 1, (count - 1).bit_length()):
         chosen.append(np.arange(2**octave, min(count, 2 ** (octave + 1)), 2**octave // _OCTAVE))

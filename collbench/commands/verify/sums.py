@@ -16,6 +16,7 @@ from collbench.datatypes import DATATYPES, Array, Datatype
 
 Numbers = NDArray[np.float64]
 _SHARED = 2**32 - 1  # in place of a rank: what all ranks have in common
+_ROOT_OF_3 = 1.7320508075688772
 _LAYER = 1024  # elements of one scale
 _TELLING = 64  # elements from which on a rounding at each addition shows in some of them for sure
 _WIDE = {"float": "double", "half": "float", "bfloat16": "float"}  # what may keep partial sums instead
@@ -30,15 +31,16 @@ def _uniform(rank: int, count: int, numbers: int) -> Numbers:
 
 
 def _bell(uniform: Numbers) -> Numbers:
-    """Return sums of four numbers less two: nearly normal, with a standard deviation of 0.58."""
-    bell: Numbers = uniform[:, 0] + uniform[:, 1] + (uniform[:, 2] + uniform[:, 3]) - 2.0
+    """Return numbers that are nearly normal, with a standard deviation of 1: sums of four that are not."""
+    # The factor takes them off the grid of the uniform numbers, on which additions would be exact.
+    bell: Numbers = (uniform[:, 0] + uniform[:, 1] + (uniform[:, 2] + uniform[:, 3]) - 2.0) * _ROOT_OF_3
     return bell
 
 
 def _wide(rank: int, count: int) -> Numbers:
-    """Return the same times a power of two from 2**-24 to 2**7."""
+    """Return the same times a power of two from 2**-25 to 2**6."""
     uniform = _uniform(rank, count, 5)
-    return np.ldexp(_bell(uniform), (32 * uniform[:, 4]).astype(np.int64) - 24)
+    return np.ldexp(_bell(uniform), (32 * uniform[:, 4]).astype(np.int64) - 25)
 
 
 def _gradients(rank: int, count: int) -> Numbers:
@@ -52,7 +54,7 @@ def _gradients(rank: int, count: int) -> Numbers:
 LAWS: dict[str, Callable[[int, int], Numbers]] = {
     "normal": lambda rank, count: _bell(_uniform(rank, count, 4)),
     "wide": _wide,
-    "gradients": _gradients,
+    "gradient": _gradients,
 }
 """What ranks add, by name: values of a rank, of shape (count,)."""
 

@@ -84,5 +84,4 @@ def content() -> Content:
         chapters=({**question("speed-up", source=f"{MODEL}: DGX H100"), **texts},),
         sources=(("vLLM", "[pull request 8558](https://github.com/vllm-project/vllm/pull/8558)"),),
         figures={"Time by message size": PICTURE},
-        runs=(),
     )

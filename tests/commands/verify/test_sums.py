@@ -1,0 +1,104 @@
+"""Sums that are exact, errors in ULPs, and what errors betray: held against fractions and simulated additions."""
+
+import hashlib
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collbench.commands.verify.sums import LAWS, ExactSums, SumError, exact, nearest, values, with_term
+from collbench.datatypes import DATATYPES, Array, Datatype
+
+FLOATS = [dtype for dtype in DATATYPES.values() if dtype.kind == "float"]
+DIGESTS = {"normal": "24bd0f64d17c4fa3", "wide": "be13e0b4e03eb0d5", "gradient": "eb5bff599a9838cc"}
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e290, max_value=1e290)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=9), NUMBERS)
+@settings(deadline=None)
+def test_sums_are_exact_however_far_terms_are_apart(terms: list[float], result: float) -> None:
+    """The parts add up to the fraction's sum, and what a result is off by is right to the last bit or nearly."""
+    parts = exact(np.array([term]) for term in terms)
+    total = sum(map(Fraction, terms))
+    assert sum(Fraction(float(part[0])) for part in parts) == total
+    assert abs(Fraction(float(nearest(parts)[0])) - Fraction(math.fsum(terms))) <= abs(total) * Fraction(2.0**-51)
+    off = total - Fraction(result)
+    error = Fraction(float(nearest(with_term(parts, np.array([-result])))[0]))
+    assert abs(error - off) <= abs(off) * Fraction(2.0**-51)
+
+
+def rounded(dtype: Datatype, numbers: Array) -> Array:
+    """Numbers of float64 as the nearest of the type, in float64."""
+    if dtype.name != "bfloat16":
+        return numbers.astype(dtype.storage).astype(np.float64)
+    bits = numbers.astype(np.float32).view(np.uint32).astype(np.uint64)
+    nearest_bits = bits + 0x7FFF + (bits >> np.uint64(16) & np.uint64(1)) & np.uint64(0xFFFF0000)
+    return nearest_bits.astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+def added(dtype: Datatype, keeps: str, ranks: int, law: str = "normal", count: int = 4096) -> SumError:
+    """The error of sums of which partial ones are kept in a type."""
+    terms = np.array([values(law, dtype, rank, count) for rank in range(ranks)])
+    total = np.zeros(count)
+    for row in terms:
+        total = rounded(DATATYPES[keeps], total + dtype.decode(row).astype(np.float64))
+    return ExactSums(dtype, terms).error(dtype.encode(rounded(dtype, total)))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("law", LAWS)
+def test_errors_betray_the_type_that_keeps_partial_sums(dtype: Datatype, law: str) -> None:
+    wider = {"float": "double", "half": "float", "bfloat16": "float"}
+    for ranks in (3, 4, 8):
+        error = added(dtype, dtype.name, ranks, law)
+        assert (error.keeps, error.elements) == (dtype.name, 4096)
+        assert 0.1 < error.median < 2 < error.most
+        assert 0.3 < error.of_bound <= 1
+        if dtype.name in wider:
+            once = added(dtype, wider[dtype.name], ranks, law)
+            assert once.keeps == wider[dtype.name]
+            assert once.median < error.median
+    assert added(dtype, dtype.name, 2, law).keeps == "", "one addition is rounded once in any type"
+    assert added(dtype, dtype.name, 3, law, count=63).keeps == "", "so few may all be right by chance"
+
+
+def test_what_is_off_by_more_than_additions_can_be_is_kept_in_less_than_the_type() -> None:
+    dtype = DATATYPES["float"]
+    for ranks in (2, 3):
+        assert added(dtype, "half", ranks).keeps == "less"
+
+
+def test_an_error_is_counted_in_units_in_the_last_place_of_the_exact_sum() -> None:
+    for dtype, sums, off in (
+        ("float", (1.0, 1.5, 1.75), 2.0**-23),
+        ("half", (1.0, 1.5, 1.75), 2.0**-10),
+        ("bfloat16", (1.0, 1.5, 1.75), 2.0**-7),
+        ("double", (1.0, 1.5, 1.75), 2.0**-52),
+        ("half", (2.0**-20, 0.0, 3 * 2.0**-24), 2.0**-24),  # below the smallest normal number
+    ):
+        known = DATATYPES[dtype]
+        terms = known.encode(np.array([sums, (0.0, 0.0, 0.0)]))
+        got = known.encode(np.array(sums) + 3 * off)
+        error = ExactSums(known, terms).error(got)
+        assert (error.median, error.most) == (3.0, 3.0), dtype
+
+
+def test_values_have_the_same_bits_everywhere_and_of_any_number() -> None:
+    """Runs of two machines, releases of NumPy and sizes are compared by them."""
+    for law, digest in DIGESTS.items():
+        numbers = LAWS[law](3, 5000)
+        assert hashlib.blake2b(numbers.tobytes(), digest_size=8).hexdigest() == digest, law
+        assert np.array_equal(LAWS[law](3, 1500), numbers[:1500])
+        assert not np.array_equal(LAWS[law](2, 5000), numbers)
+    assert abs(float(np.std(LAWS["normal"](0, 10**5))) - 1) < 0.01
+    exponents = np.frexp(LAWS["wide"](0, 10**5))[1]
+    assert (int(exponents.min()), int(exponents.max())) <= (-26, 8)
+    assert len(set(exponents.tolist())) > 30
+    gradients = np.array([LAWS["gradient"](rank, 8192) for rank in range(64)])
+    layers = gradients.std(axis=0).reshape(8, 1024).mean(axis=1)
+    assert layers.max() > 3 * layers.min(), "layers have scales of their own"
+    means = gradients.mean(axis=0) / gradients.std(axis=0)
+    assert 0.15 < means.std() < 0.4, "a part of it is common to all ranks"
