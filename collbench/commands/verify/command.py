@@ -90,10 +90,11 @@ def command(quiet: bool, bits: bool, as_json: Path | None, **options: Any) -> in
     The default checks float sums and takes half a minute (a minute if kernels must be compiled).  -d all --redop all
     checks all types and reductions, thousands of cases in minutes.
 
-    --bits adds random floats instead, by allreduce unless told otherwise, and stores a run.  It tells whether the bits
-    of a sum are the same on all ranks, in repeated calls, in a CUDA graph, after a restart of the ranks, in place, in
-    misaligned buffers, elsewhere in the array and in arrays of other sizes; whose sums have the same bits; and how far
-    they are from exact ones.  It exits with 1 where the same call on the same values gives other bits.
+    --bits adds random floats instead, in a minute or two, by allreduce unless told otherwise, and stores a run.  It
+    tells whether the bits of a sum are the same on all ranks, in repeated calls, in a CUDA graph, after a restart of
+    the ranks, in place, in misaligned buffers, elsewhere in the array and in arrays of other sizes; whose sums have the
+    same bits; and how far they are from exact ones.  It exits with 1 where the same call on the same values gives other
+    bits.
     """
     chosen, ranks = given(), options.pop("ranks")
     counts = parse_numbers(ranks) if ranks else []
@@ -127,13 +128,15 @@ def command(quiet: bool, bits: bool, as_json: Path | None, **options: Any) -> in
 def _bits(chosen: dict[str, Any], counts: Sequence[int], quiet: bool, as_json: Path | None) -> int:
     """Make sums of random values, and print and store what is known of their bits; the exit status."""
     session = bits_session(made(BitsRequest, chosen), counts)
-    interrupted = run_session(session, LiveTable(len(list(session.sweep.cases()))), quiet=quiet)
+    total = len(list(session.sweep.cases())) * len(session.sweep.implementations) * max(1, len(counts))
+    interrupted = run_session(session, LiveTable(total * (not quiet)), quiet=quiet)
     if interrupted or not session.leader:
         return interrupted
 
     def show() -> None:
         click.echo("\n".join(tables(session.results)))
-        click.echo(f"\n{LEGEND}", err=True)
+        if not quiet:
+            click.echo(f"\n{LEGEND}", err=True)
         say_where(session)
 
     print_answer(show, as_json, list(map(to_line, session.results)))

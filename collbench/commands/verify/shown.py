@@ -101,7 +101,7 @@ _ERRORS = (
 
 
 def _same(what: str) -> Column[Line]:
-    return Column(what, lambda line: line.same(what), importance=20, form="<")
+    return Column(what, lambda line: line.same(what), importance=40 - COMPARED.index(what), form="<")
 
 
 def _letter(of: Mapping[str, str]) -> Column[Line]:
@@ -109,11 +109,12 @@ def _letter(of: Mapping[str, str]) -> Column[Line]:
 
 
 def _share(name: str, first: Line) -> Column[Line]:
-    return Column(name, lambda line: line.alike(first), "{0[0]}/{0[1]}".format, importance=20, form=">")
+    importance = 40 - ascii_uppercase.index(name)
+    return Column(name, lambda line: line.alike(first), "{0[0]}/{0[1]}".format, importance, form=">")
 
 
 def _errors(nbytes: int) -> Column[Line]:
-    return Column(format_size(nbytes), lambda line: line.errors(nbytes), importance=20, form=">")
+    return Column(format_size(nbytes), lambda line: line.errors(nbytes), importance=nbytes.bit_length(), form=">")
 
 
 def _groups(every: Sequence[Line]) -> list[list[Line]]:
