@@ -34,6 +34,9 @@ RUNS = {
     "cpu-4-ranks-scale": "step scale --on cpu --ranks 1,2,4 --mode both --budget 4",
     "cpu-2-ranks-overlap": "step overlap --on cpu",
     "cpu-2-ranks-narrow": "sweep --on cpu --impl mpi,auto,narrow -b 4K -e 64M",
+    "cpu-4-ranks-bits": (
+        "verify --bits --on cpu -g 2,3,4 -e 64K --impl mpi,ring-flags,one-shot-ll,two-shot,auto,narrow"
+    ),
     "cpu-2-ranks-jitter": "step stragglers --on cpu",
     "cpu-2-ranks-jitter-slow": "step stragglers --on cpu --slow-rank 1:1.5",
     "cpu-2-ranks-styles-even": "step strategies --on cpu --target 0.28",
