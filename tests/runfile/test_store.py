@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from collbench.commands.init.rows import Init
 from collbench.commands.step.rows import LossPoint, Trained
 from collbench.commands.step.work import SgdJob, Step
+from collbench.commands.verify.rows import Bits
 from collbench.errors import RunFileError, StorageError, UsageError
 from collbench.results import Explanation, Failed, Mismatch, Note, Prediction, Reported, Result, Skipped, Timed
 from collbench.results.collectives import MOVED, PHASES, WAITED, Span, Track
@@ -122,7 +124,8 @@ def test_every_fact_of_a_row_survives_the_file_where_there_is_any() -> None:
 def test_what_was_asked_of_a_sweep_a_step_or_a_job_reads_back() -> None:
     jobs = replace(sweep(1024), works=(SgdJob(seed=1), SgdJob(seed=2, slow=((0, 2.0),))))
     steps = replace(sweep(64), works=(STEP, None))
-    for asked in (sweep(8, 64, collective="reduce", ranks=3), steps, jobs):
+    others = [replace(sweep(8), works=works) for works in ((Init(),), (Bits("normal"), Bits("wide")))]
+    for asked in (sweep(8, 64, collective="reduce", ranks=3), steps, jobs, *others):
         assert to_sweep(SweepPart.from_json(json.loads(json.dumps(sweep_part(asked).to_json())))) == asked
     for name, plain, asking, field, bad, reason in (
         ("step", Step(3, 64), Step(3, 64, mode="strong"), "mode", "loud", "step.mode"),

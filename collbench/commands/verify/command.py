@@ -130,7 +130,7 @@ def _bits(chosen: dict[str, Any], counts: Sequence[int], quiet: bool, as_json: P
     session = bits_session(made(BitsRequest, chosen), counts)
     total = len(list(session.sweep.cases())) * len(session.sweep.implementations) * max(1, len(counts))
     interrupted = run_session(session, LiveTable(total * (not quiet)), quiet=quiet)
-    if interrupted or not session.leader:
+    if interrupted:
         return interrupted
 
     def show() -> None:
@@ -139,8 +139,9 @@ def _bits(chosen: dict[str, Any], counts: Sequence[int], quiet: bool, as_json: P
             click.echo(f"\n{LEGEND}", err=True)
         say_where(session)
 
-    print_answer(show, as_json, list(map(to_line, session.results)))
-    _print_failures(by_key(session.results, lambda result: (result.implementation, result.case.collective.name)))
+    if session.leader:
+        print_answer(show, as_json, list(map(to_line, session.results)))
+        _print_failures(by_key(session.results, lambda result: (result.implementation, result.case.collective.name)))
     irreproducible = any(isinstance(row, SumBits) and not row.reproducible for row in session.results)
     return int(irreproducible) or exit_status(session.results)
 

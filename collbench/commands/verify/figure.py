@@ -1,5 +1,6 @@
 """The figure of `collbench verify --bits`: errors of sums by implementation and number of ranks."""
 
+import math
 from collections.abc import Sequence
 from statistics import median
 
@@ -51,9 +52,12 @@ def _panel(axes: Axes, rows: Sequence[SumBits], colours: dict[int, str]) -> None
                 axes.plot([typical, max(error.most for error in errors)], [y, y], color=colour, linewidth=1.2)
                 axes.plot([typical], [y], color=colour, marker="o", linestyle="")
     name_rows(axes, list(names))
-    axes.set(xscale="log", xlabel="units in the last place (ULPs)")
+    axes.set_xscale("symlog", linthresh=0.1)  # sums may be exact
+    decades = math.ceil(math.log10(max(1.0, *(row.error.most for row in rows)))) + 1
+    ticks = [0.0, *(10.0**exponent for exponent in range(-1, decades, 1 + decades // 5))]
+    axes.set(xlim=(0, 10.0**decades), xticks=ticks, xlabel="units in the last place (ULPs)")
     axes.xaxis.set_major_formatter("{x:g}")
     grid_along_x(axes)
 
 
-KINDS = {"errors": Kind(order=70, rows=(SumBits,), needs="sums of random values", figures=run_by_run(figures))}
+KINDS = {"errors": Kind(order=65, rows=(SumBits,), needs="sums of random values", figures=run_by_run(figures))}

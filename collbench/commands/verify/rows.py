@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from collbench.cases import Work
@@ -19,6 +20,7 @@ IN_PLACE, ALIGNED, MOVED, SIZE = "in place", "aligned", "moved", "size"
 ALIKE = RANKS, CALLS, RESTART, GRAPH
 """What must have the same bits for a result to be reproducible."""
 COMPARED = *ALIKE, IN_PLACE, ALIGNED, MOVED, SIZE
+Size = Annotated[float, Meta(ge=0, le=1e300)]  # of an error
 Places = NDArray[np.int64]
 _OCTAVE = 8  # elements of each octave of which a row has the bits
 
@@ -60,9 +62,9 @@ class SumError(NamedTuple):
     """How far sums are from exact ones."""
 
     elements: int
-    median: float  # ULPs of the type
-    most: float
-    of_bound: float  # the largest, over what additions in the type may lose in any order
+    median: Size  # in ULPs of the type
+    most: Size
+    of_bound: Size  # the largest, over what additions in the type may lose in any order
     keeps: str  # the type that keeps partial sums, as the errors betray it; "less" than the type, "" if they do not
 
 

@@ -44,7 +44,8 @@ class Line:
 
     def same(self, what: str) -> str | None:
         """Return whether all rows have the same bits; None where that was not looked at."""
-        if what != SIZE and not any(what in row.compared for row in self.rows):
+        several = len({row.case.nbytes for row in self.rows}) > 1
+        if not (several if what == SIZE else any(what in row.compared for row in self.rows)):
             return None
         return "differ" if any(difference.what == what for _, difference in self.found) else "same"
 

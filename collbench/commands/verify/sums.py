@@ -20,6 +20,7 @@ _ROOT_OF_3 = 1.7320508075688772
 _LAYER = 1024  # elements of one scale
 _TELLING = 64  # elements from which on a rounding at each addition shows in some of them for sure
 _WIDE = {"float": "double", "half": "float", "bfloat16": "float"}  # what may keep partial sums instead
+_ENDLESS = 1e100
 _SLACK = 1 + 2.0**-10  # for terms of second order in the bound
 
 
@@ -106,6 +107,7 @@ class ExactSums:
         """Return how far sums, as storage values of shape (elements,), are off, and what that says."""
         off = np.abs(nearest(with_term(self._parts, -self._dtype.decode(got).astype(np.float64))))
         bound, wide = self._added * 2.0**-self._dtype.precision, _WIDE.get(self._dtype.name)
+        off = np.nan_to_num(off, nan=_ENDLESS, posinf=_ENDLESS)  # a result that is no number is no sum
         ulps, of_bound = off / self._ulps, float(np.max(off / np.where(bound > 0, bound, 1.0)))
 
         # Where a wider type keeps partial sums, these are rounded to this one once; of two ranks every sum is.

@@ -25,7 +25,6 @@ from collbench.commands.verify.rows import (
     Bits,
     Difference,
     SumBits,
-    SumError,
     difference,
     places,
 )
@@ -38,7 +37,8 @@ from collbench.results import Note, Skipped
 from collbench.runfile.schema import to_line, to_result
 from collbench.runfile.store import read
 from tests.commands.conftest import write_run
-from tests.conftest import Command, case, drawn_again, mpiexec
+from tests.commands.verify.made_up_sums import CASE, row
+from tests.conftest import Command, drawn_again, mpiexec
 from tests.platforms.gpu.opening import Open, nothing_set, opened
 from tools.stand_in.cuda import Machine
 from tools.stand_in.whole_commands import on_gpus
@@ -64,8 +64,6 @@ extern "C" __global__ void {name}(PARAMETER(World) world, PARAMETER(u64) fifo, P
 """
 ORDERS = {"arrival": "came[1 + number]", "own": "(call.rank + number) % world.ranks", "fixed": "number"}
 BITS = ("verify", "--bits", "--on", "cpu", "--out", "out")
-CASE = case(nbytes=4096, ranks=4, work=Bits("normal"))
-ERROR = SumError(1024, 0.25, 8.0, 0.5, "float")
 
 
 @pytest.fixture
@@ -78,14 +76,6 @@ def kernels(tmp_path: Path) -> Path:
         record = 'collectives = ["allreduce"]\narguments = ["fifo", "count"]\nfifo = 1024\nin_place = false\n'
         (folder / f"{name}.toml").write_text(record)
     return folder
-
-
-def row(name: str = "mpi", digest: str = "a", nbytes: int = 4096, law: str = "normal", **more: Any) -> SumBits:
-    """A row whose elements are 1, 2, 3, ..."""
-    of = replace(CASE, nbytes=nbytes, work=Bits(law))
-    bits = more.pop("bits", tuple(range(1, 1 + len(places(of.block)))))
-    fields = {"calls": 50, "compared": (RANKS, CALLS), "error": ERROR} | more
-    return SumBits(of, name, "cpu", digest, bits, **fields)
 
 
 # Real ranks on CPUs.
