@@ -32,7 +32,7 @@ def other_bits(base: Mapping[Key, Result], new: Mapping[Key, Result]) -> list[st
     alike = 0
     for (case, name), before in base.items():
         after = new.get((case, name))
-        if before.digest and after and after.digest:
+        if before.digest and after and after.digest and before.right and after.right:
             same = before.digest == after.digest
             alike += same
             sizes = said[f"{name} ({replace(case.kind, work=None).title})"]  # of all laws of values

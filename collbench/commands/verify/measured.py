@@ -5,8 +5,10 @@ Runs alike on every process of the run, as collbench/measure/sampling.py does.
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from collbench.platforms import compiler
 from collbench.platforms.checking import POISON, StressPlan
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import LINE, Needs, buffers
+from collbench.platforms.processes import Team
 from collbench.results import Result, Skipped
 
 MOST = 50  # calls, within the budget
@@ -53,7 +56,10 @@ def measure(
 
     """
     assert isinstance(case.work, rows.Bits)
-    added = {rank: values(case.work.law, case.dtype, rank, case.send_count) for rank in platform.local}
+    added = {}
+    for rank in platform.local:
+        heartbeat(names[0], f"values of rank {rank}")
+        added[rank] = values(case.work.law, case.dtype, rank, case.send_count)
 
     # Every process knows what all ranks add to the elements that are judged.
     judged: Places = np.arange(0, case.send_count, case.send_count // _JUDGED | 1)
@@ -64,7 +70,8 @@ def measure(
     for name in names:
         heartbeat(name)
         try:
-            yield _trial(implementations()[name], case, platform, added, sampling, judged, exact)
+            say = partial(heartbeat, name)
+            yield _trial(implementations()[name], case, platform, added, sampling, say, judged, exact)
         except Unsupported as reason:
             yield Skipped(case, name, platform.name, str(reason))
 
@@ -118,6 +125,7 @@ def _trial(
     platform: Platform,
     added: Held,
     sampling: Sampling,
+    say: Callable[[str], None],
     judged: Places,
     exact: ExactSums,
 ) -> SumBits:
@@ -127,25 +135,38 @@ def _trial(
     first = way.sums()
     seconds = max(team.exchange(time.perf_counter() - begun))
 
-    # Of every part of the sum, by its first element: a digest, some bits, and those of what is judged.
-    parts: dict[int, tuple[bytes, Array, Array]] = {}
-    for rank, mine in reversed(first.items()):
+    # Of what each rank has of the sum: the first element, a digest, some bits, and those of what is judged.
+    by_rank: dict[int, tuple[int, bytes, Array, Array]] = {}
+    for rank, mine in first.items():
         (sent,) = _parts(case, rank)
         within = judged[np.searchsorted(judged, sent) : np.searchsorted(judged, sent + case.block)] - sent
-        parts[sent] = hashlib.blake2b(mine.tobytes()).digest(), mine[rows.places(case.block)], mine[within]
-    for of_process in reversed(team.exchange(parts)):
-        parts |= of_process
-    digests, bits, got = zip(*(parts[sent] for sent in sorted(parts)), strict=True)
+        by_rank[rank] = sent, hashlib.blake2b(mine.tobytes()).digest(), mine[rows.places(case.block)], mine[within]
+    for of_process in team.exchange(by_rank):
+        by_rank |= of_process
+    parts = {by_rank[rank][0]: by_rank[rank] for rank in sorted(by_rank, reverse=True)}  # the first rank's counts
+    _, digests, bits, got = zip(*(parts[sent] for sent in sorted(parts)), strict=True)
 
     # What changed the bits first, by what was tried.
     found: dict[str, Difference | None] = {}
-    calls = 1
-    for what, where, before, sums in _tries(implementation, way, added, first, seconds, sampling):
+    calls, tries = 1, _tries(implementation, way, added, first, seconds, sampling)
+    if len(parts) < len(by_rank):
+        common = first
+        if len({digest for _, digest, *_ in by_rank.values()}) > 1:
+            common = dict.fromkeys(first, next(filter(len, team.exchange(first.get(0, ())))))
+        tries = chain([(rows.RANKS, "", common, first)], tries)
+    for what, where, before, sums in tries:
+        say(what)
         calls += what == rows.CALLS
-        if not found.get(what):
-            pairs = ((rank, before[rank], sums[rank]) for rank in sums)
-            here = (rows.difference(what, f"{where}rank {rank}", case.dtype, *both) for rank, *both in pairs)
-            found[what] = next(filter(None, team.exchange(next(filter(None, here), None))), None)
+        found[what] = _agreed(team, case, what, where, before, sums)
+
+        # What differs from call to call differs elsewhere too, and that says nothing of where.
+        if found[what] and what not in (rows.RANKS, rows.CALLS):
+            calls += 1
+            if again := _agreed(team, case, rows.CALLS, f"call {calls} or later, ", first, way.sums()):
+                del found[what]
+                found[rows.CALLS] = again
+        if found.get(rows.CALLS):
+            break
     return SumBits(
         case=case,
         implementation=implementation.name,
@@ -161,14 +182,18 @@ def _trial(
     )
 
 
+def _agreed(team: Team, case: Case, what: str, where: str, before: Held, sums: Held) -> Difference | None:
+    """*Collective*: return the difference of the first rank that has one."""
+    pairs = ((rank, before[rank], sums[rank]) for rank in sums)
+    mine = (rows.difference(what, f"{where}rank {rank}", case.dtype, *both) for rank, *both in pairs)
+    return next(filter(None, team.exchange(next(filter(None, mine), None))), None)
+
+
 def _tries(
     implementation: Implementation, way: _Way, added: Held, first: Held, seconds: float, sampling: Sampling
 ) -> Iterator[tuple[str, str, Held, Held]]:
     """*Collective*: yield what is tried, where that is, the bits that sums should have, and the sums."""
-    case, platform, team = way.case, way.platform, way.platform.team
-    if not (case.collective.sharded or case.collective.rooted):
-        of_first = next(filter(len, team.exchange(first.get(0, ()))))
-        yield rows.RANKS, "", dict.fromkeys(first, of_first), first
+    case, platform = way.case, way.platform
 
     # Ranks come late by turns, so that an order of arrival is another one.
     plan = StressPlan(MOST, min(max(seconds, _LATE[0]), _LATE[1]), _SEED)
@@ -176,23 +201,25 @@ def _tries(
     end = time.perf_counter() + sampling.budget
     for call in range(1, MOST):
         late = {rank: nanoseconds[call] for rank, nanoseconds in stalls.items()}
-        yield rows.CALLS, f"call {call + 1} of {MOST}, ", first, way.sums(late)
-        if team.any_of(call + 1 >= LEAST and time.perf_counter() > end):
+        yield rows.CALLS, f"call {call + 1} of up to {MOST}, ", first, way.sums(late)
+        if platform.team.any_of(call + 1 >= LEAST and time.perf_counter() > end):
             break
     if platform.clock.graphs and not way.prepared.host_driven:
         yield rows.GRAPH, "in a graph, ", first, way.sums(graph=True)
-    by = case.block // 3 + 1
-    moved, expected = ({rank: _moved(case, array, by) for rank, array in of.items()} for of in (added, first))
-    for what, where, other, adds, before in (
-        (rows.IN_PLACE, "in place, ", replace(case, in_place=True), added, first),
-        (rows.ALIGNED, "misaligned by 1 element, ", replace(case, unalign=1), added, first),
-        (rows.MOVED, f"values moved by {by:,} elements, ", case, moved, expected),
+    for what, where, other in (
+        (rows.IN_PLACE, "in place, ", replace(case, in_place=True)),
+        (rows.ALIGNED, "misaligned by 1 element, ", replace(case, unalign=1)),
     ):
         try:
-            sums = _Way(implementation, other, platform, adds).sums()
+            sums = _Way(implementation, other, platform, added).sums()
         except Unsupported:  # then this is not compared
             continue
-        yield what, where, before, sums
+        yield what, where, first, sums
+    by = case.block // 3 + 1
+    moved = {rank: _moved(case, array, by) for rank, array in added.items()}
+    sums = _Way(implementation, case, platform, moved).sums()
+    expected = {rank: _moved(case, array, by) for rank, array in first.items()}
+    yield rows.MOVED, f"values moved by {by:,} elements, ", expected, sums
 
 
 def _moved(case: Case, array: Array, by: int) -> Array:

@@ -9,7 +9,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from collbench.cases import Work
-from collbench.datatypes import Array, Datatype
+from collbench.datatypes import Array, Datatype, wire_nbytes
 from collbench.host.sanitize import GREATEST
 from collbench.records import Record
 from collbench.results.base import Repeated
@@ -22,6 +22,7 @@ ALIKE = RANKS, CALLS, RESTART, GRAPH
 COMPARED = *ALIKE, IN_PLACE, ALIGNED, MOVED, SIZE
 Size = Annotated[float, Meta(ge=0, le=1e300)]  # of an error
 Places = NDArray[np.int64]
+_WILD = 2.0**-3  # of all terms together: sums that are farther off are none, unless a wire is narrow
 _OCTAVE = 8  # elements of each octave of which a row has the bits
 
 
@@ -55,7 +56,7 @@ class Difference(Record, frozen=True):
         if not self.elements:
             return f"{self.where}: other bits, in elements that the run file does not have"
         first = f"{self.where}: element {self.index:,} is {self.got}, not {self.before}"
-        return f"{first}; {counted(self.elements, 'element')} differ by up to {counted(self.ulps, 'ULP')}"
+        return f"{first}; other bits in {counted(self.elements, 'element')}, by up to {counted(self.ulps, 'ULP')}"
 
 
 class SumError(NamedTuple):
@@ -79,12 +80,24 @@ class SumBits(Repeated, frozen=True, tag="bits"):
     error: SumError
     differences: tuple[Difference, ...] = ()
 
-    right: ClassVar = True  # no more is claimed of a sum than what it is
+    @property
+    def wrong(self) -> str:
+        """Why the sum is none, or not the same in every call, on all ranks, in a graph and after a restart."""
+        additions = max(1, self.case.ranks - 1) * 2.0**-self.case.dtype.precision
+        if wire_nbytes(self.implementation) is None and self.error.of_bound * additions > _WILD:
+            return "no sum: it is farther off than any type can bring it"
+        return next((f"{found.what}: {found}" for found in self.differences if found.what in ALIKE), "")
 
     @property
-    def reproducible(self) -> bool:
-        """Whether it is the same on all ranks, in every call, in a graph and after a restart, as far as was tried."""
-        return not any(difference.what in ALIKE for difference in self.differences)
+    def right(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.wrong
+
+    @property
+    def check(self) -> str:
+        """How often the bits were the same, and how far off the sum is."""
+        error = f"error of {self.error.median:.2g} ULPs, at most {self.error.most:.2g}"
+        return f"the same bits in {counted(self.calls, 'call')}, {error}"
 
     def joined(self, results: Sequence[Self]) -> Self:
         """Return the rows of all starts as one: the first, with what differs in any or between them."""
@@ -95,7 +108,8 @@ class SumBits(Repeated, frozen=True, tag="bits"):
             other = first.against(row, RESTART, f"start {number} of {len(results)}")
             for each in (*row.differences, *filter(None, [other])):
                 found.setdefault(each.what, each)
-        return replace(first, compared=compared, differences=tuple(found.values()))
+        calls = min(row.calls for row in results)
+        return replace(first, calls=calls, compared=compared, differences=tuple(found.values()))
 
     def against(self, other: Self, what: str, where: str) -> Difference | None:
         """Return how the bits of another row differ, in the elements that both have; of one size, in any element."""

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import chain, count, groupby, pairwise
 from statistics import median
 from string import ascii_uppercase
 
-from collbench.commands.verify.rows import COMPARED, SIZE, Difference, SumBits
+from collbench.commands.verify.rows import CALLS, COMPARED, SIZE, Difference, SumBits
 from collbench.present.columns import Column
 from collbench.present.terminal import lines, room, wrapped
-from collbench.results import Result, by_key
+from collbench.results import Result, Skipped, by_key
 from collbench.units import format_size
 
 LEGEND = (
@@ -36,7 +36,7 @@ class Line:
     def found(self) -> Sequence[tuple[SumBits, Difference]]:
         """What differs, each with its row; between sizes too, which no row shows alone."""
         found = [(row, difference) for row in self.rows for difference in row.differences]
-        for of_law in by_key(self.rows, lambda row: row.case.work).values():
+        for of_law in by_key((row for row in self.rows if row.right), lambda row: row.case.work).values():
             for small, large in pairwise(sorted(of_law, key=lambda row: row.case.nbytes)):
                 if difference := small.against(large, SIZE, f"after {_size(small)}"):
                     found.append((large, difference))
@@ -47,7 +47,9 @@ class Line:
         several = len({row.case.nbytes for row in self.rows}) > 1
         if not (several if what == SIZE else any(what in row.compared for row in self.rows)):
             return None
-        return "differ" if any(difference.what == what for _, difference in self.found) else "same"
+        if any(difference.what == what for _, difference in self.found):
+            return "differ"
+        return "same" if what != CALLS else f"{min(row.calls for row in self.rows)} same"
 
     def alike(self, other: "Line") -> tuple[int, int]:
         """Return in how many cases both have the same bits, and of how many that both have."""
@@ -85,13 +87,15 @@ def tables(results: Sequence[Result]) -> Iterator[str]:
     for title, every in kinds(results).items():
         looked = [_same(what) for what in COMPARED if any(line.same(what) for line in every)]
         yield from ("", f"{title}: what changes the bits", *lines([_NAME, *looked], every, names=1), *_examples(every))
-        groups = dict(zip(ascii_uppercase, _groups(every), strict=False))
+        groups = dict(zip(chain(ascii_uppercase, map(str, count(27))), _groups(every), strict=False))
         letter = {line.name: name for name, group in groups.items() for line in group}
         bits = _letter(letter)
-        shares = [_share(name, group[0]) for name, group in groups.items()]
+        shares = [_share(name, group[0], place) for place, (name, group) in enumerate(groups.items())]
         yield from ("", f"{title}: whose bits are the same", *lines([_NAME, bits, *shares], every, names=1))
         sizes = sorted({row.case.nbytes for line in every for row in line.rows})
         yield from ("", f"{title}: errors", *lines([_NAME, *_ERRORS, *map(_errors, sizes)], every, names=1))
+    skipped = by_key((row for row in results if isinstance(row, Skipped)), lambda row: (row.implementation, row.reason))
+    yield from (f"in {len(rows)} cases not: {name}, {reason}" for (name, reason), rows in skipped.items())
 
 
 _NAME = Column[Line]("", lambda line: line.name)
@@ -109,8 +113,8 @@ def _letter(of: Mapping[str, str]) -> Column[Line]:
     return Column("bits", lambda line: of.get(line.name, ""), importance=20, form="<")
 
 
-def _share(name: str, first: Line) -> Column[Line]:
-    importance = 40 - ascii_uppercase.index(name)
+def _share(name: str, first: Line, place: int) -> Column[Line]:
+    importance = max(1, 40 - place)
     return Column(name, lambda line: line.alike(first), "{0[0]}/{0[1]}".format, importance, form=">")
 
 
@@ -122,7 +126,8 @@ def _groups(every: Sequence[Line]) -> list[list[Line]]:
     """Return lines together that have the same bits in all cases that the first of them has too."""
     groups: list[list[Line]] = []
     for line in sorted(every, key=lambda line: -len(line.rows)):
-        same = (group for group in groups if len(set(line.alike(group[0]))) == 1)
+        shared = ((group, *line.alike(group[0])) for group in groups)
+        same = (group for group, alike, both in shared if alike == both > 0)
         if group := next(same, None):
             group.append(line)
         else:

@@ -15,54 +15,59 @@ from collbench.commands.verify.rows import SumError
 from collbench.datatypes import DATATYPES, Array, Datatype
 
 Numbers = NDArray[np.float64]
-_SHARED = 2**32 - 1  # in place of a rank: what all ranks have in common
+_OTHER = 2**32  # streams behind those of ranks
+_AT_ONCE = 2**18  # elements
 _ROOT_OF_3 = 1.7320508075688772
 _LAYER = 1024  # elements of one scale
-_TELLING = 64  # elements from which on a rounding at each addition shows in some of them for sure
+_TELLING = 128  # elements from which on a rounding at each addition shows in some of them for sure
 _WIDE = {"float": "double", "half": "float", "bfloat16": "float"}  # what may keep partial sums instead
 _ENDLESS = 1e100
 _SLACK = 1 + 2.0**-10  # for terms of second order in the bound
 
 
-def _uniform(rank: int, count: int, numbers: int) -> Numbers:
-    """Return so many numbers below 1 for each element, of shape (count, numbers)."""
-    words = np.random.Philox(key=rank).random_raw(count * numbers)
-    uniform: Numbers = (words >> np.uint64(11)).astype(np.float64).reshape(count, numbers) * 2.0**-53
-    return uniform
+def _uniform(stream: int, first: int, count: int) -> Numbers:
+    """Return four numbers below 1 for each element of a stream, of shape (4, count)."""
+    words = np.random.Philox(key=stream).advance(first).random_raw(4 * count)  # four at each step of its counter
+    return (words >> np.uint64(11)).astype(np.float64).reshape(count, 4).T * 2.0**-53
 
 
-def _bell(uniform: Numbers) -> Numbers:
+def _normal(stream: int, first: int, count: int) -> Numbers:
     """Return numbers that are nearly normal, with a standard deviation of 1: sums of four that are not."""
+    one, two, three, four = _uniform(stream, first, count)
+
     # The factor takes them off the grid of the uniform numbers, on which additions would be exact.
-    bell: Numbers = (uniform[:, 0] + uniform[:, 1] + (uniform[:, 2] + uniform[:, 3]) - 2.0) * _ROOT_OF_3
-    return bell
+    normal: Numbers = (one + two + (three + four) - 2.0) * _ROOT_OF_3
+    return normal
 
 
-def _wide(rank: int, count: int) -> Numbers:
+def _wide(rank: int, first: int, count: int) -> Numbers:
     """Return the same times a power of two from 2**-25 to 2**6."""
-    uniform = _uniform(rank, count, 5)
-    return np.ldexp(_bell(uniform), (32 * uniform[:, 4]).astype(np.int64) - 25)
+    exponents = (32 * _uniform(_OTHER + rank, first, count)[0]).astype(np.int64) - 25
+    wide: Numbers = np.ldexp(_normal(rank, first, count), exponents)
+    return wide
 
 
-def _gradients(rank: int, count: int) -> Numbers:
+def _gradient(rank: int, first: int, count: int) -> Numbers:
     """Return noise of each rank with a mean of all of them, a quarter of it, in layers with scales of 2**-8 to 1/2."""
-    mean = _bell(_uniform(_SHARED, count, 4))
-    scales = _uniform(_SHARED - 1, -(-count // _LAYER), 1)[:, 0]
-    layers = np.repeat((8 * scales).astype(np.int64) - 8, _LAYER)[:count]
-    return np.ldexp(_bell(_uniform(rank, count, 4)) + 0.25 * mean, layers)
+    start = first // _LAYER
+    layers = np.arange(first, first + count) // _LAYER - start
+    scales = (8 * _uniform(2 * _OTHER + 1, start, int(layers[-1]) + 1)[0]).astype(np.int64) - 8
+    mean = 0.25 * _normal(2 * _OTHER, first, count)
+    gradient: Numbers = np.ldexp(_normal(rank, first, count) + mean, scales[layers])
+    return gradient
 
 
-LAWS: dict[str, Callable[[int, int], Numbers]] = {
-    "normal": lambda rank, count: _bell(_uniform(rank, count, 4)),
-    "wide": _wide,
-    "gradient": _gradients,
-}
-"""What ranks add, by name: values of a rank, of shape (count,)."""
+LAWS: dict[str, Callable[[int, int, int], Numbers]] = {"normal": _normal, "wide": _wide, "gradient": _gradient}
+"""What ranks add, by name: so many values of a rank from one on, of shape (count,)."""
 
 
 def values(law: str, dtype: Datatype, rank: int, count: int) -> Array:
     """Return what a rank adds: storage values, shape (count,)."""
-    return dtype.encode(LAWS[law](rank, count))
+    added = np.zeros(count, dtype.storage)
+    for first in range(0, count, _AT_ONCE):  # which takes 200 bytes for an element meanwhile
+        part = added[first : first + _AT_ONCE]
+        part[:] = dtype.encode(LAWS[law](rank, first, len(part)))
+    return added
 
 
 def with_term(parts: Sequence[Numbers], term: Numbers) -> list[Numbers]:
@@ -95,9 +100,10 @@ class ExactSums:
         self._dtype, self._ranks, self._parts = dtype, len(numbers), exact(numbers)
 
         # Between two numbers of the type at the sum; below the smallest normal one these are as far apart as there.
-        _, exponents = np.frexp(nearest(self._parts))
+        total = nearest(self._parts)
         smallest = float(dtype.decode(np.ones(1, f"u{dtype.itemsize}").view(dtype.storage))[0])
-        self._ulps = np.maximum(np.ldexp(1.0, exponents - dtype.precision), smallest)
+        spacing = np.ldexp(1.0, np.frexp(total)[1] - dtype.precision)
+        self._ulps = np.where(total == 0, smallest, np.maximum(spacing, smallest))
 
         # Each of ranks - 1 additions loses up to half a unit of a partial sum, none of which is larger than all terms
         # together (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2).
@@ -105,7 +111,8 @@ class ExactSums:
 
     def error(self, got: Array) -> SumError:
         """Return how far sums, as storage values of shape (elements,), are off, and what that says."""
-        off = np.abs(nearest(with_term(self._parts, -self._dtype.decode(got).astype(np.float64))))
+        with np.errstate(invalid="ignore", over="ignore"):
+            off = np.abs(nearest(with_term(self._parts, -self._dtype.decode(got).astype(np.float64))))
         bound, wide = self._added * 2.0**-self._dtype.precision, _WIDE.get(self._dtype.name)
         off = np.nan_to_num(off, nan=_ENDLESS, posinf=_ENDLESS)  # a result that is no number is no sum
         ulps, of_bound = off / self._ulps, float(np.max(off / np.where(bound > 0, bound, 1.0)))

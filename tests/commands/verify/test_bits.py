@@ -22,6 +22,7 @@ from collbench.commands.verify.rows import (
     MOVED,
     RANKS,
     RESTART,
+    SIZE,
     Bits,
     Difference,
     SumBits,
@@ -33,11 +34,11 @@ from collbench.commands.verify.sums import LAWS
 from collbench.datatypes import DATATYPES
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import buffers
-from collbench.results import Note, Skipped
+from collbench.results import Note, Outcome, Skipped
 from collbench.runfile.schema import to_line, to_result
 from collbench.runfile.store import read
 from tests.commands.conftest import write_run
-from tests.commands.verify.made_up_sums import CASE, row
+from tests.commands.verify.made_up_sums import CASE, ERROR, row
 from tests.conftest import Command, drawn_again, mpiexec
 from tests.platforms.gpu.opening import Open, nothing_set, opened
 from tools.stand_in.cuda import Machine
@@ -110,7 +111,7 @@ def test_several_ranks_types_and_starts_make_one_run_with_tables_and_a_figure(he
             assert (result.implementation, result.case.dtype.name) == ("narrow-bfloat16", "bfloat16")
             continue
         assert isinstance(result, SumBits)
-        assert result.reproducible
+        assert result.right
         compared = {RANKS, CALLS, RESTART, ALIGNED, MOVED, *[IN_PLACE][: result.implementation != "one-shot"]}
         assert set(result.compared) == compared, result.implementation
         assert result.calls >= measured.LEAST
@@ -156,7 +157,7 @@ def test_what_adds_nothing_and_options_without_bits_are_refused_in_a_line(here: 
     for words, said in (
         ("--bits --op broadcast", "broadcast"),
         ("--bits -d int8", "int8"),
-        ("--bits --redop max", "max"),
+        ("--bits --redop max", "leave --redop out"),
         ("--bits -g 0", "--ranks 0"),
         ("--bits -g 2..x", "--ranks 2..x"),
         ("--bits -g 2,4 -b 4 -e 8 -f 2 --op reducescatter", "-b or -f"),
@@ -180,7 +181,7 @@ def carried_out(opened: Open) -> Callable[..., Any]:
     """Carry the case out on two made-up GPUs, after a change of the platform."""
 
     def on(change: Callable[[Any], None] = lambda platform: None, graph: bool = True) -> SumBits:
-        sampling = Sampling(budget=0.05, graph=graph)
+        sampling = Sampling(budget=60, graph=graph)
         given = {"collectives": (COLLECTIVES["allreduce"],), "sizes": (4096,), "implementations": ("nccl",)}
         platform = opened(Machine(2), works=(Bits("normal"),), sampling=sampling, ranks=2, **given)
         change(platform)
@@ -213,12 +214,14 @@ def test_a_graph_that_gives_other_bits_is_named_with_the_first_element(carried_o
     (found,) = row.differences
     assert (found.what, found.where, found.index, found.got) == (GRAPH, "in a graph, rank 1", 7, "2.5")
     assert found.elements == 3
-    assert not row.reproducible
+    assert row.outcome is Outcome.WRONG
 
 
-def test_a_call_that_does_nothing_is_not_taken_for_the_one_before(
-    carried_out: Callable[..., SumBits], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("right", "where"), [(2, "call 3 of up to 50, rank 0"), (50, "call 51 or later, rank 0")])
+def test_a_call_that_does_nothing_is_found_by_no_other_difference(
+    carried_out: Callable[..., SumBits], monkeypatch: pytest.MonkeyPatch, right: int, where: str
 ) -> None:
+    """Neither by what the call before has left, nor as what was tried when it happened first."""
     nccl, calls = implementations()["nccl"], list[int]()
 
     def prepare(of: Case, platform: Any) -> Prepared:
@@ -226,14 +229,15 @@ def test_a_call_that_does_nothing_is_not_taken_for_the_one_before(
 
         def launch(count: int) -> None:
             calls.append(count)
-            if len(calls) < 3:
+            if len(calls) <= right:
                 prepared.launch(count)
 
         return replace(prepared, launch=launch)
 
     monkeypatch.setattr(measured, "implementations", lambda: {"nccl": replace(nccl, prepare=prepare)})
     row = carried_out(graph=False)
-    assert {found.what: found.where for found in row.differences}[CALLS] == "call 3 of 50, rank 0"
+    assert [(found.what, found.where) for found in row.differences] == [(CALLS, where)]
+    assert set(row.compared) == {RANKS, CALLS}
 
 
 # Rows.
@@ -278,7 +282,7 @@ def test_starts_are_one_row_with_what_differs_in_any_of_them_and_between_them() 
     (restart,) = (found for found in joined.differences if found.what == RESTART)
     assert (restart.index, restart.elements) == (1, 1)
     assert restart.where.startswith("start 3 of 3")
-    assert not joined.reproducible
+    assert "call 3 of 50, rank 1: element 7 is 1.0, not 2.0" in joined.wrong
     alone = row().joined([row()])
     assert (alone.compared, alone.differences) == ((RANKS, CALLS), ())
     elsewhere = row().joined([row(), row(digest="b")]).differences
@@ -313,6 +317,24 @@ def test_implementations_with_the_same_bits_are_a_group() -> None:
     }
 
 
+def test_sums_that_are_none_are_wrong_unless_a_wire_is_narrow() -> None:
+    far = ERROR._replace(of_bound=1e9, keeps="less")
+    assert row(error=far).outcome is Outcome.WRONG
+    assert row("narrow-e4m3", error=far).outcome is Outcome.OK
+    assert row("nccl@symmetric", error=ERROR._replace(of_bound=1e4)).right
+
+
+def test_irreproducible_sums_say_nothing_of_sizes_and_skipped_ones_are_named() -> None:
+    in_call = Difference(CALLS, "call 2 of up to 50, rank 1", 0, "1.0", "2.0", 1, 5)
+    other = row(nbytes=8192, bits=(7, *row(nbytes=8192).bits[1:]), differences=(in_call,), calls=2)
+    (line,) = next(iter(kinds([row(), other]).values()))
+    assert (line.same(CALLS), line.same(SIZE)) == ("differ", "same")
+    (alone,) = next(iter(kinds([row(), row(law="wide", calls=9)]).values()))
+    assert (alone.same(CALLS), alone.same(SIZE)) == ("9 same", None), "of one size nothing is known"
+    skipped = [Skipped(replace(CASE, nbytes=nbytes), "one-shot-ll", "cpu", "too large") for nbytes in (4096, 8192)]
+    assert list(tables([row(), *skipped]))[-1] == "in 2 cases not: one-shot-ll, too large"
+
+
 # Two runs.
 
 
@@ -320,11 +342,12 @@ def test_two_runs_tell_from_which_size_on_bits_are_others(here: Command, tmp_pat
     sizes = (4096, 65536, 1048576, 4194304)
     rows = [row("nccl", nbytes=nbytes, law=law) for nbytes in sizes for law in ("normal", "wide")]
     new = [replace(of, digest="b") if of.case.nbytes > 65536 and of.case.work == Bits("wide") else of for of in rows]
-    write_run(tmp_path / "base", *rows)
-    write_run(tmp_path / "new", *new)
+    twice = row("arrival", "c", differences=(Difference(RESTART, "start 2 of 2"),))
+    write_run(tmp_path / "base", *rows, twice)
+    write_run(tmp_path / "new", *new, replace(twice, digest="d"))
     done = here("compare", "base", "new", "--json", "answer.json")
     assert done.returncode == 0, done.stderr
-    assert "not compared" not in done.stdout
+    assert "arrival: wrong in BASE, wrong in NEW" in done.stdout.partition("not compared")[2]
     (comparison,) = json.loads((tmp_path / "answer.json").read_text())["comparisons"]
     assert comparison["bits"] == [
         "nccl (allreduce, float, sum, 4 ranks): other bits in NEW at 1 MiB to 4 MiB",
@@ -336,6 +359,7 @@ def test_other_commands_read_such_a_run_or_refuse_it_in_a_line(here: Command, tm
     write_run(tmp_path / "run", row(), row(nbytes=65536))
     for words in (("report", "run", "--out", "page.html"), ("runs", "."), ("plot", "run"), ("compare", "run", "run")):
         assert here(*words).returncode == 0, words
+    assert "the same bits in 50 calls" in (tmp_path / "page.html").read_text()
     for words in (("export", "run", "--to", "csv"), ("diagnose", "run"), ("fit", "run")):
         done = here(*words)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), words
