@@ -161,10 +161,9 @@ def _trial(
 
         # What differs from call to call differs elsewhere too, and that says nothing of where.
         if found[what] and what not in (rows.RANKS, rows.CALLS):
-            calls += 1
-            if again := _agreed(team, case, rows.CALLS, f"call {calls} or later, ", first, way.sums()):
+            found[rows.CALLS] = _agreed(team, case, rows.CALLS, f"call {calls + 1} or later, ", first, way.sums())
+            if found[rows.CALLS]:
                 del found[what]
-                found[rows.CALLS] = again
         if found.get(rows.CALLS):
             break
     return SumBits(

@@ -95,7 +95,7 @@ def tables(results: Sequence[Result]) -> Iterator[str]:
         sizes = sorted({row.case.nbytes for line in every for row in line.rows})
         yield from ("", f"{title}: errors", *lines([_NAME, *_ERRORS, *map(_errors, sizes)], every, names=1))
     skipped = by_key((row for row in results if isinstance(row, Skipped)), lambda row: (row.implementation, row.reason))
-    yield from (f"in {len(rows)} cases not: {name}, {reason}" for (name, reason), rows in skipped.items())
+    yield from (f"skipped in {len(rows)} cases: {name}, {reason}" for (name, reason), rows in skipped.items())
 
 
 _NAME = Column[Line]("", lambda line: line.name)

@@ -92,6 +92,13 @@ def nearest(parts: Sequence[Numbers]) -> Numbers:
     return reduce(np.add, parts)
 
 
+def _ulp(dtype: Datatype, numbers: Numbers) -> Numbers:
+    """Return how far numbers of the type are apart there; below the smallest normal one as far as at that."""
+    smallest = float(dtype.decode(np.ones(1, f"u{dtype.itemsize}").view(dtype.storage))[0])
+    spacing = np.ldexp(1.0, np.frexp(numbers)[1] - dtype.precision)
+    return np.where(numbers == 0, smallest, np.maximum(spacing, smallest))
+
+
 class ExactSums:
     """Sums of what ranks add, as they would be without rounding: of `terms` with shape (ranks, elements)."""
 
@@ -99,27 +106,24 @@ class ExactSums:
         numbers = [dtype.decode(row).astype(np.float64) for row in terms]
         self._dtype, self._ranks, self._parts = dtype, len(numbers), exact(numbers)
 
-        # Between two numbers of the type at the sum; below the smallest normal one these are as far apart as there.
-        total = nearest(self._parts)
-        smallest = float(dtype.decode(np.ones(1, f"u{dtype.itemsize}").view(dtype.storage))[0])
-        spacing = np.ldexp(1.0, np.frexp(total)[1] - dtype.precision)
-        self._ulps = np.where(total == 0, smallest, np.maximum(spacing, smallest))
-
         # Each of ranks - 1 additions loses up to half a unit of a partial sum, none of which is larger than all terms
         # together (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2).
         self._added = (len(numbers) - 1) * reduce(np.add, map(np.abs, numbers)) * _SLACK
 
     def error(self, got: Array) -> SumError:
         """Return how far sums, as storage values of shape (elements,), are off, and what that says."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            off = np.abs(nearest(with_term(self._parts, -self._dtype.decode(got).astype(np.float64))))
-        bound, wide = self._added * 2.0**-self._dtype.precision, _WIDE.get(self._dtype.name)
-        off = np.nan_to_num(off, nan=_ENDLESS, posinf=_ENDLESS)  # a result that is no number is no sum
-        ulps, of_bound = off / self._ulps, float(np.max(off / np.where(bound > 0, bound, 1.0)))
+        dtype, total = self._dtype, nearest(self._parts)
+        sums = np.nan_to_num(dtype.decode(got).astype(np.float64), nan=_ENDLESS, posinf=_ENDLESS, neginf=-_ENDLESS)
+        off = np.abs(nearest(with_term(self._parts, -sums)))
+        bound, wide = self._added * 2.0**-dtype.precision, _WIDE.get(dtype.name)
+        of_bound = float(np.max(off / np.where(bound > 0, bound, 1.0)))
+
+        # Where terms cancel to nothing, the exact sum has no unit in the last place, and the result has one.
+        ulps = off / _ulp(dtype, np.maximum(np.abs(total), np.abs(sums)))
 
         # Where a wider type keeps partial sums, these are rounded to this one once; of two ranks every sum is.
-        keeps = self._dtype.name if self._ranks > 2 and len(got) >= _TELLING else ""
-        if keeps and wide and np.all(off <= self._ulps / 2 + self._added * 2.0 ** -DATATYPES[wide].precision):
+        keeps = dtype.name if self._ranks > 2 and len(got) >= _TELLING else ""
+        if keeps and wide and np.all(off <= _ulp(dtype, total) / 2 + self._added * 2.0 ** -DATATYPES[wide].precision):
             keeps = wide
         return SumError(
             elements=len(got),

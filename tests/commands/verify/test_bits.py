@@ -332,7 +332,7 @@ def test_irreproducible_sums_say_nothing_of_sizes_and_skipped_ones_are_named() -
     (alone,) = next(iter(kinds([row(), row(law="wide", calls=9)]).values()))
     assert (alone.same(CALLS), alone.same(SIZE)) == ("9 same", None), "of one size nothing is known"
     skipped = [Skipped(replace(CASE, nbytes=nbytes), "one-shot-ll", "cpu", "too large") for nbytes in (4096, 8192)]
-    assert list(tables([row(), *skipped]))[-1] == "in 2 cases not: one-shot-ll, too large"
+    assert list(tables([row(), *skipped]))[-1] == "skipped in 2 cases: one-shot-ll, too large"
 
 
 # Two runs.
