@@ -35,7 +35,7 @@ class BitsRequest(SweepRequest):
     datatype: words.Datatypes = "float,bfloat16"
     budget: Annotated[
         words.Time, Opt("--budget", "With --bits: time for the calls of a row.", unit=TIME, most=words.LONGEST)
-    ] = "200ms"
+    ] = "100ms"
     timeout: words.Timeout = "60s"
     starts: Annotated[
         int | None,

@@ -89,7 +89,7 @@ def command(quiet: bool, bits: bool, as_json: Path | None, **options: Any) -> in
     The default checks float sums and takes half a minute (a minute if kernels must be compiled).  -d all --redop all
     checks all types and reductions, thousands of cases in minutes.
 
-    --bits adds random floats instead, for some minutes, by allreduce unless told otherwise, and stores a run.  It
+    --bits adds random floats instead, in a minute or two, by allreduce unless told otherwise, and stores a run.  It
     tells whether the bits of a sum are the same on all ranks, in repeated calls, in a CUDA graph, after a restart of
     the ranks, in place, in misaligned buffers, elsewhere in the array and in arrays of other sizes; whose sums have the
     same bits; and how far they are from exact ones.  It exits with 1 where the same call on the same values gives other
