@@ -25,7 +25,6 @@ from collbench.runfile.environment import Changes, describe
 from collbench.runfile.header import Header, Interleaved
 from collbench.runfile.schema import sweep_part
 from collbench.runfile.store import NAME, Reopened, Run, Writer
-from collbench.units import counted
 
 if TYPE_CHECKING:
     from collbench.measure.external_launcher import Joined
@@ -170,26 +169,6 @@ class Session:
                 raise
             if kind is None and self._writer:
                 self._writer.end(_now(), exit_status(self.results))
-
-
-def started_anew(
-    platform: str,
-    sweep: Sweep,
-    counts: Sequence[int],
-    starts: int,
-    launched: tuple[int, int] | None,
-    folder: Path | None,
-) -> Session:
-    """Return the session of a sweep by several numbers of ranks, each of which is started so often; or a launcher's."""
-    sweep = replace(sweep, sampling=replace(sweep.sampling, iters=starts))  # a round is a start
-    if launched:
-        return Session(platform, sweep, launched, folder)
-    arms = []
-    for count in counts:
-        part = replace(sweep, ranks=count)
-        ranks = [Supervisor(platform, part, folder=folder) for _ in range(starts)]
-        arms.append(Arm(ranks, part, counted(count, "rank")))
-    return Session(Interleaving(platform, arms, first=-1), sweep, None, folder)
 
 
 def _label(name: str, versions: Mapping[str, str]) -> str:

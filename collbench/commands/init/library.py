@@ -10,8 +10,9 @@ from collbench.cases import USUAL_STARTS
 from collbench.commands.init.rows import Init
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
-from collbench.measure.interleave import ROUNDS
-from collbench.measure.session import Session, started_anew
+from collbench.measure.interleave import ROUNDS, Arm, Interleaving
+from collbench.measure.session import Session
+from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform
 from collbench.requests import words
 from collbench.requests.declared import TIME, Opt, Request, takes
@@ -19,7 +20,7 @@ from collbench.requests.sessions import run_to_end
 from collbench.requests.sweeps import SweepRequest, measured_sweep
 from collbench.results import Result
 from collbench.runfile.store import Run
-from collbench.units import parse_numbers
+from collbench.units import counted, parse_numbers
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,13 @@ def init_session(request: InitRequest, folder: Path | None) -> Session:
     platform, sweep = measured_sweep(request_of_all, joined)
     name = next(name for name in libraries() if name in sweep.implementations)
     starts = sweep.starts or (USUAL_STARTS if find_platform(platform).process_per_rank else 1)
-    sweep = replace(sweep, implementations=(name,), works=(Init(),))
-    counts = counts or sorted({*parse_numbers(f"1..{sweep.ranks}"), sweep.ranks})
-    return started_anew(platform, sweep, counts, starts, joined, folder)
+    sampling = replace(sweep.sampling, iters=starts)  # a round is a start
+    sweep = replace(sweep, implementations=(name,), works=(Init(),), sampling=sampling)
+    if joined:
+        return Session(platform, sweep, joined, folder)
+    arms = []
+    for count in counts or sorted({*parse_numbers(f"1..{sweep.ranks}"), sweep.ranks}):
+        part = replace(sweep, ranks=count)
+        fresh = [Supervisor(platform, part, folder=folder) for _ in range(starts)]
+        arms.append(Arm(fresh, part, counted(count, "rank")))
+    return Session(Interleaving(platform, arms, first=-1), sweep, None, folder)

@@ -11,12 +11,14 @@ from collbench.commands.verify.sums import LAWS
 from collbench.datatypes import DATATYPES
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
-from collbench.measure.interleave import ROUNDS
-from collbench.measure.session import Session, started_anew
+from collbench.measure.interleave import ROUNDS, Arm, Interleaving
+from collbench.measure.session import Session
+from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform
 from collbench.requests import words
 from collbench.requests.declared import SIZE, TIME, Opt
 from collbench.requests.sweeps import SweepRequest, default_folder, measured_sweep
+from collbench.units import counted
 
 USUAL_RANKS = 4  # on a CPU: two have one order to add in only
 USUAL_STARTS = 2
@@ -55,11 +57,19 @@ def bits_session(request: BitsRequest, counts: Sequence[int]) -> Session:
     if not counts and not joined and find_platform(platform).process_per_rank:
         return bits_session(replace(request, on=platform), [USUAL_RANKS])
     _refuse_other_than_sums(sweep)
-    sweep = replace(sweep, works=tuple(map(Bits, LAWS)))
-    counts = counts or [sweep.ranks]
-    if len({len(list(replace(sweep, ranks=count).cases())) for count in counts}) > 1:
+    sampling = replace(sweep.sampling, iters=starts)  # a round is a start
+    sweep = replace(sweep, works=tuple(map(Bits, LAWS)), sampling=sampling)
+    folder = request.folder or default_folder(sweep)
+    if joined:
+        return Session(platform, sweep, joined, folder)
+    arms = []
+    for count in counts or [sweep.ranks]:
+        part = replace(sweep, ranks=count)
+        ranks = [Supervisor(platform, part, folder=folder) for _ in range(starts)]
+        arms.append(Arm(ranks, part, counted(count, "rank")))
+    if len({len(list(arm.sweep.cases())) for arm in arms}) > 1:
         raise UsageError("some of these sizes are one size for some of the numbers of ranks; give a larger -b or -f")
-    return started_anew(platform, sweep, counts, starts, joined, request.folder or default_folder(sweep))
+    return Session(Interleaving(platform, arms, first=-1), replace(sweep, ranks=part.ranks), None, folder)
 
 
 def _refuse_other_than_sums(sweep: Sweep) -> None:
