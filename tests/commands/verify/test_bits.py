@@ -330,6 +330,9 @@ def test_irreproducible_sums_say_nothing_of_sizes_and_skipped_ones_are_named() -
     (line,) = next(iter(kinds([row(), other]).values()))
     assert (line.same(CALLS), line.same(SIZE)) == ("differ", "same")
     (alone,) = next(iter(kinds([row(), row(law="wide", calls=9)]).values()))
+    errors = [row(nbytes=8192, error=ERROR._replace(median=median, most=16.0)) for median in (0.5, 1.0, 4.0)]
+    (several,) = next(iter(kinds([row(), *errors]).values()))
+    assert (several.errors(4096), several.errors(8192), several.errors(1)) == ("0.25 8", "1 16", None)
     assert (alone.same(CALLS), alone.same(SIZE)) == ("9 same", None), "of one size nothing is known"
     skipped = [Skipped(replace(CASE, nbytes=nbytes), "one-shot-ll", "cpu", "too large") for nbytes in (4096, 8192)]
     assert list(tables([row(), *skipped]))[-1] == "skipped in 2 cases: one-shot-ll, too large"
