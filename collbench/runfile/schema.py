@@ -58,6 +58,7 @@ def sweep_part(sweep: Sweep) -> SweepPart:
     fields = {name: value for name, value in plain(sweep).items() if value is not None}
     works = fields.pop("works")
     for work in filter(None, sweep.works):
+        assert f"{work.FIELD}s" in SweepPart.__struct_fields__, "a field that the header has not would be dropped"
         fields[f"{work.FIELD}s"] = works
     return SweepPart.from_json(fields)
 

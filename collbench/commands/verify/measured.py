@@ -17,7 +17,7 @@ from collbench.algorithms import Implementation, implementations
 from collbench.cases import Case, Sampling, Sweep
 from collbench.collectives import REDUCED
 from collbench.commands.verify import rows
-from collbench.commands.verify.rows import Difference, Places, SumBits
+from collbench.commands.verify.rows import BitDifference, Places, SumBits
 from collbench.commands.verify.sums import ExactSums, values
 from collbench.datatypes import Array
 from collbench.errors import Unsupported
@@ -41,9 +41,9 @@ _PROMPT: Mapping[int, np.generic] = {}
 
 def needs(sweep: Sweep, platform: str) -> Needs:
     """Return what implementations want of memory, with room for buffers that are misaligned."""
-    wanted = algorithms.needs(sweep.implementations, sweep.ranks, platform)
+    needed = algorithms.needs(sweep.implementations, sweep.ranks, platform)
     most = max(max(case.send_count, case.receive_count) * case.dtype.itemsize for case in sweep.cases())
-    return replace(wanted, buffers=max(wanted.buffers, most + LINE))
+    return replace(needed, buffers=max(needed.buffers, most + LINE))
 
 
 def measure(
@@ -147,7 +147,7 @@ def _trial(
     _, digests, bits, got = zip(*(parts[sent] for sent in sorted(parts)), strict=True)
 
     # What changed the bits first, by what was tried.
-    found: dict[str, Difference | None] = {}
+    found: dict[str, BitDifference | None] = {}
     calls, tries = 1, _tries(implementation, way, added, first, seconds, sampling)
     if len(parts) < len(by_rank):
         common = first
@@ -181,7 +181,7 @@ def _trial(
     )
 
 
-def _agreed(team: Team, case: Case, what: str, where: str, before: Held, sums: Held) -> Difference | None:
+def _agreed(team: Team, case: Case, what: str, where: str, before: Held, sums: Held) -> BitDifference | None:
     """*Collective*: return the difference of the first rank that has one."""
     pairs = ((rank, before[rank], sums[rank]) for rank in sums)
     mine = (rows.difference(what, f"{where}rank {rank}", case.dtype, *both) for rank, *both in pairs)
@@ -207,7 +207,7 @@ def _tries(
         yield rows.GRAPH, "in a graph, ", first, way.sums(graph=True)
     for what, where, other in (
         (rows.IN_PLACE, "in place, ", replace(case, in_place=True)),
-        (rows.ALIGNED, "misaligned by 1 element, ", replace(case, unalign=1)),
+        (rows.ALIGNMENT, "misaligned by 1 element, ", replace(case, unalign=1)),
     ):
         try:
             sums = _Way(implementation, other, platform, added).sums()
@@ -218,7 +218,7 @@ def _tries(
     moved = {rank: _moved(case, array, by) for rank, array in added.items()}
     sums = _Way(implementation, case, platform, moved).sums()
     expected = {rank: _moved(case, array, by) for rank, array in first.items()}
-    yield rows.MOVED, f"values moved by {by:,} elements, ", expected, sums
+    yield rows.POSITION, f"values moved by {by:,} elements, ", expected, sums
 
 
 def _moved(case: Case, array: Array, by: int) -> Array:

@@ -16,11 +16,11 @@ from collbench.results.base import Repeated
 from collbench.units import Count, counted
 
 RANKS, CALLS, RESTART, GRAPH = "ranks", "calls", "restart", "graph"
-IN_PLACE, ALIGNED, MOVED, SIZE = "in place", "aligned", "moved", "size"
+IN_PLACE, ALIGNMENT, POSITION, SIZE = "in place", "alignment", "position", "size"
 ALIKE = RANKS, CALLS, RESTART, GRAPH
 """What must have the same bits for a result to be reproducible."""
-COMPARED = *ALIKE, IN_PLACE, ALIGNED, MOVED, SIZE
-Size = Annotated[float, Meta(ge=0, le=1e300)]  # of an error
+COMPARED = *ALIKE, IN_PLACE, ALIGNMENT, POSITION, SIZE
+ErrorSize = Annotated[float, Meta(ge=0, le=1e300)]
 Places = NDArray[np.int64]
 _WILD = 2.0**-3  # of all terms together: sums that are farther off are none, unless a wire is narrow
 _OCTAVE = 8  # elements of each octave of which a row has the bits
@@ -41,11 +41,11 @@ class Bits(Work):
         return "bits", f"{self.law} values"
 
 
-class Difference(Record, frozen=True):
+class BitDifference(Record, frozen=True):
     """The first element that has other bits; `str` says what it was and is."""
 
     what: str  # of COMPARED
-    where: str  # what changed: `call 17 of 50, rank 3`
+    where: str  # what changed: `call 17 of up to 50, rank 3`
     index: Count = 0
     got: str = ""
     before: str = ""
@@ -63,10 +63,10 @@ class SumError(NamedTuple):
     """How far sums are from exact ones."""
 
     elements: int
-    median: Size  # in ULPs of the type
-    most: Size
-    of_bound: Size  # the largest, over what additions in the type may lose in any order
-    keeps: str  # the type that keeps partial sums, as the errors betray it; "less" than the type, "" if they do not
+    median: ErrorSize  # in ULPs of the type
+    most: ErrorSize
+    of_bound: ErrorSize  # the largest, over what additions in the type may lose in any order
+    accumulation: str  # the type of partial sums that errors betray, or "narrower" than the sum's; "" if they do not
 
 
 class SumBits(Repeated, frozen=True, tag="bits"):
@@ -78,7 +78,7 @@ class SumBits(Repeated, frozen=True, tag="bits"):
     calls: int  # that were made
     compared: tuple[str, ...]  # of COMPARED
     error: SumError
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[BitDifference, ...] = ()
 
     @property
     def wrong(self) -> str:
@@ -103,7 +103,7 @@ class SumBits(Repeated, frozen=True, tag="bits"):
         """Return the rows of all starts as one: the first, with what differs in any or between them."""
         first, *others = results
         compared = (*first.compared, *[RESTART][: len(others)])
-        found: dict[str, Difference] = {}
+        found: dict[str, BitDifference] = {}
         for number, row in enumerate(results, 1):
             other = first.against(row, RESTART, f"start {number} of {len(results)}")
             for each in (*row.differences, *filter(None, [other])):
@@ -111,7 +111,7 @@ class SumBits(Repeated, frozen=True, tag="bits"):
         calls = min(row.calls for row in results)
         return replace(first, calls=calls, compared=compared, differences=tuple(found.values()))
 
-    def against(self, other: Self, what: str, where: str) -> Difference | None:
+    def against(self, other: Self, what: str, where: str) -> BitDifference | None:
         """Return how the bits of another row differ, in the elements that both have; of one size, in any element."""
         dtype = self.case.dtype
         count = min(len(self.bits), len(other.bits))
@@ -120,19 +120,18 @@ class SumBits(Repeated, frozen=True, tag="bits"):
         if found:
             return replace(found, index=int(places(other.case.block)[found.index]))
         same = self.case.nbytes != other.case.nbytes or self.digest == other.digest
-        return None if same else Difference(what, where)
+        return None if same else BitDifference(what, where)
 
 
-def difference(what: str, where: str, dtype: Datatype, before: Array, got: Array) -> Difference | None:
+def difference(what: str, where: str, dtype: Datatype, before: Array, got: Array) -> BitDifference | None:
     """Return the first element with other bits than before, and how many there are; None where there is none."""
     words = f"i{dtype.itemsize}"
     (indices,) = np.nonzero(before.view(words) != got.view(words))
     if not len(indices):
         return None
     one, other = (str(dtype.decode(array[indices[:1]])[0]) for array in (got, before))
-    return Difference(
-        what, where, int(indices[0]), one, other, len(indices), _ulps(dtype, before[indices], got[indices])
-    )
+    apart = _ulps(dtype, before[indices], got[indices])
+    return BitDifference(what, where, int(indices[0]), one, other, len(indices), apart)
 
 
 def _ulps(dtype: Datatype, before: Array, got: Array) -> int:

@@ -7,22 +7,22 @@ from itertools import chain, count, groupby, pairwise
 from statistics import median
 from string import ascii_uppercase
 
-from collbench.commands.verify.rows import CALLS, COMPARED, SIZE, Difference, SumBits
+from collbench.commands.verify.rows import CALLS, COMPARED, SIZE, BitDifference, SumBits
 from collbench.present.columns import Column
 from collbench.present.terminal import lines, room, wrapped
 from collbench.results import Result, Skipped, by_key
 from collbench.units import format_size
 
 LEGEND = (
-    "moved: the same values elsewhere in the array; size: the same element of arrays of several sizes\n"
+    "position: the same values elsewhere in the array; size: the same element of arrays of several sizes\n"
     "A 6/9: in 6 of 9 sums the bits of group A; at a size: median and largest error in units in the last place (ULPs)\n"
     "of bound: the largest error over what additions in the type may lose in any order\n"
-    "sums in: the type that keeps partial sums, as errors betray it"
+    "accumulates in: the type of partial sums that errors betray; narrower: than the type of the sum"
 )
 
 
 @dataclass(frozen=True)
-class Line:
+class SumCurve:
     """All rows of an implementation of one kind of case: of several sizes and laws."""
 
     rows: Sequence[SumBits]
@@ -33,7 +33,7 @@ class Line:
         return self.rows[0].label
 
     @cached_property
-    def found(self) -> Sequence[tuple[SumBits, Difference]]:
+    def found(self) -> Sequence[tuple[SumBits, BitDifference]]:
         """What differs, each with its row; between sizes too, which no row shows alone."""
         found = [(row, difference) for row in self.rows for difference in row.differences]
         for of_law in by_key((row for row in self.rows if row.right), lambda row: row.case.work).values():
@@ -51,7 +51,7 @@ class Line:
             return "differ"
         return "same" if what != CALLS else f"{min(row.calls for row in self.rows)} same"
 
-    def alike(self, other: "Line") -> tuple[int, int]:
+    def alike(self, other: "SumCurve") -> tuple[int, int]:
         """Return in how many cases both have the same bits, and of how many that both have."""
         digests = {row.case: row.digest for row in other.rows}
         pairs = [row.digest == digests[row.case] for row in self.rows if row.case in digests]
@@ -70,16 +70,18 @@ class Line:
         return max(row.error.of_bound for row in self.rows)
 
     @property
-    def keeps(self) -> str:
-        """What keeps partial sums, by the rows that tell."""
-        return ", ".join(dict.fromkeys(row.error.keeps for row in self.rows if row.error.keeps))
+    def accumulation(self) -> str:
+        """The types of partial sums, by the rows that betray it."""
+        return ", ".join(dict.fromkeys(row.error.accumulation for row in self.rows if row.error.accumulation))
 
 
-def kinds(results: Sequence[Result]) -> dict[str, list[Line]]:
+def kinds(results: Sequence[Result]) -> dict[str, list[SumCurve]]:
     """Return the lines of each kind of case by its title, a line for each implementation."""
     rows = [row for row in results if isinstance(row, SumBits)]
     titles = by_key(rows, lambda row: replace(row.case.kind, work=None).title)
-    return {title: list(map(Line, by_key(of, lambda row: row.implementation).values())) for title, of in titles.items()}
+    return {
+        title: list(map(SumCurve, by_key(of, lambda row: row.implementation).values())) for title, of in titles.items()
+    }
 
 
 def tables(results: Sequence[Result]) -> Iterator[str]:
@@ -88,8 +90,7 @@ def tables(results: Sequence[Result]) -> Iterator[str]:
         looked = [_same(what) for what in COMPARED if any(line.same(what) for line in every)]
         yield from ("", f"{title}: what changes the bits", *lines([_NAME, *looked], every, names=1), *_examples(every))
         groups = dict(zip(chain(ascii_uppercase, map(str, count(27))), _groups(every), strict=False))
-        letter = {line.name: name for name, group in groups.items() for line in group}
-        bits = _letter(letter)
+        bits = _letter({line.name: name for name, group in groups.items() for line in group})
         shares = [_share(name, group[0], place) for place, (name, group) in enumerate(groups.items())]
         yield from ("", f"{title}: whose bits are the same", *lines([_NAME, bits, *shares], every, names=1))
         sizes = sorted({row.case.nbytes for line in every for row in line.rows})
@@ -98,33 +99,32 @@ def tables(results: Sequence[Result]) -> Iterator[str]:
     yield from (f"skipped in {len(rows)} cases: {name}, {reason}" for (name, reason), rows in skipped.items())
 
 
-_NAME = Column[Line]("", lambda line: line.name)
+_NAME = Column[SumCurve]("", lambda line: line.name)
 _ERRORS = (
-    Column[Line]("sums in", lambda line: line.keeps, form="<"),
-    Column[Line]("of bound", lambda line: line.of_bound, "{:.2g}".format, form=">"),
+    Column[SumCurve]("accumulates in", lambda line: line.accumulation, form="<"),
+    Column[SumCurve]("of bound", lambda line: line.of_bound, "{:.2g}".format, form=">"),
 )
 
 
-def _same(what: str) -> Column[Line]:
+def _same(what: str) -> Column[SumCurve]:
     return Column(what, lambda line: line.same(what), importance=40 - COMPARED.index(what), form="<")
 
 
-def _letter(of: Mapping[str, str]) -> Column[Line]:
+def _letter(of: Mapping[str, str]) -> Column[SumCurve]:
     return Column("bits", lambda line: of.get(line.name, ""), importance=20, form="<")
 
 
-def _share(name: str, first: Line, place: int) -> Column[Line]:
-    importance = max(1, 40 - place)
-    return Column(name, lambda line: line.alike(first), "{0[0]}/{0[1]}".format, importance, form=">")
+def _share(name: str, first: SumCurve, place: int) -> Column[SumCurve]:
+    return Column(name, lambda line: line.alike(first), "{0[0]}/{0[1]}".format, max(1, 40 - place), form=">")
 
 
-def _errors(nbytes: int) -> Column[Line]:
+def _errors(nbytes: int) -> Column[SumCurve]:
     return Column(format_size(nbytes), lambda line: line.errors(nbytes), importance=nbytes.bit_length(), form=">")
 
 
-def _groups(every: Sequence[Line]) -> list[list[Line]]:
+def _groups(every: Sequence[SumCurve]) -> list[list[SumCurve]]:
     """Return lines together that have the same bits in all cases that the first of them has too."""
-    groups: list[list[Line]] = []
+    groups: list[list[SumCurve]] = []
     for line in sorted(every, key=lambda line: -len(line.rows)):
         shared = ((group, *line.alike(group[0])) for group in groups)
         same = (group for group, alike, both in shared if alike == both > 0)
@@ -139,14 +139,14 @@ def _size(row: SumBits) -> str:
     return format_size(row.case.nbytes) + (f" by {row.note.picked}" if row.note.picked else "")
 
 
-def _examples(every: Sequence[Line]) -> Iterator[str]:
+def _examples(every: Sequence[SumCurve]) -> Iterator[str]:
     """Yield what differs first of each kind, once for implementations of which it is the same."""
     names: dict[str, list[str]] = {}
     for line in every:
         for what, found in groupby(line.found, key=lambda pair: pair[1].what):
             (row, first), *others = found
             more = f"; in {len(others) + 1} sums" if others else ""
-            text = f"{what}: {_size(row)}, {', '.join(row.case.title.split(', ')[-1:])}, {first}{more}"
+            text = f"{what}: {_size(row)}, {row.case.title.rpartition(', ')[2]}, {first}{more}"
             names.setdefault(text, []).append(line.name)
     for text, of in names.items():
         sentence = f"  {', '.join(of)}, {text}"

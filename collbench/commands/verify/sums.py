@@ -121,14 +121,15 @@ class ExactSums:
         # Where terms cancel to nothing, the exact sum has no unit in the last place, and the result has one.
         ulps = off / _ulp(dtype, np.maximum(np.abs(total), np.abs(sums)))
 
-        # Where a wider type keeps partial sums, these are rounded to this one once; of two ranks every sum is.
-        keeps = dtype.name if self._ranks > 2 and len(got) >= _TELLING else ""
-        if keeps and wide and np.all(off <= _ulp(dtype, total) / 2 + self._added * 2.0 ** -DATATYPES[wide].precision):
-            keeps = wide
+        # Partial sums of a wider type are rounded to this one once, at the end; of two ranks every sum is.
+        accumulation = dtype.name if self._ranks > 2 and len(got) >= _TELLING else ""
+        if accumulation and wide:
+            once = _ulp(dtype, total) / 2 + self._added * 2.0 ** -DATATYPES[wide].precision
+            accumulation = wide if np.all(off <= once) else accumulation
         return SumError(
             elements=len(got),
             median=float(np.median(ulps)),
             most=float(ulps.max()),
             of_bound=of_bound,
-            keeps=keeps if of_bound <= 1 else "less",
+            accumulation=accumulation if of_bound <= 1 else "narrower",
         )

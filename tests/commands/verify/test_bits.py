@@ -14,17 +14,17 @@ from collbench.cases import Case, Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.commands.verify import measured
 from collbench.commands.verify.rows import (
-    ALIGNED,
+    ALIGNMENT,
     ALIKE,
     CALLS,
     GRAPH,
     IN_PLACE,
-    MOVED,
+    POSITION,
     RANKS,
     RESTART,
     SIZE,
+    BitDifference,
     Bits,
-    Difference,
     SumBits,
     difference,
     places,
@@ -112,18 +112,18 @@ def test_several_ranks_types_and_starts_make_one_run_with_tables_and_a_figure(he
             continue
         assert isinstance(result, SumBits)
         assert result.right
-        compared = {RANKS, CALLS, RESTART, ALIGNED, MOVED, *[IN_PLACE][: result.implementation != "one-shot"]}
+        compared = {RANKS, CALLS, RESTART, ALIGNMENT, POSITION, *[IN_PLACE][: result.implementation != "one-shot"]}
         assert set(result.compared) == compared, result.implementation
         assert result.calls >= measured.LEAST
     lines = {title: {line.rows[0].implementation: line for line in of} for title, of in kinds(run.results).items()}
     three = lines["allreduce, bfloat16, sum, 3 ranks"]
-    assert (three["one-shot"].keeps, three["ring-flags"].keeps) == ("float", "bfloat16")
+    assert (three["one-shot"].accumulation, three["ring-flags"].accumulation) == ("float", "bfloat16")
     ring = lines["allreduce, float, sum, 3 ranks"]["ring-flags"]
-    assert (ring.same("moved"), ring.same("size"), ring.same("aligned")) == ("differ", "differ", "same")
-    assert three["one-shot"].same("moved") == three["one-shot"].same("size") == "same"
+    assert (ring.same(POSITION), ring.same(SIZE), ring.same(ALIGNMENT)) == ("differ", "differ", "same")
+    assert three["one-shot"].same(POSITION) == three["one-shot"].same(SIZE) == "same"
     two = lines["allreduce, float, sum, 2 ranks"]
     assert two["ring-flags"].alike(two["one-shot"]) == (6, 6), "of two terms there is one order"
-    assert two["narrow-bfloat16"].keeps == "less"
+    assert two["narrow-bfloat16"].accumulation == "narrower"
     assert drawn_again(here, tmp_path / "out") == ["errors.png"]
 
 
@@ -135,8 +135,8 @@ def test_sums_in_parts_or_of_one_rank_are_judged(here: Command, tmp_path: Path, 
     assert done.returncode == 0, done.stderr
     for result in read(tmp_path / "out").results:
         if isinstance(result, SumBits):
-            assert {CALLS, ALIGNED, MOVED} <= set(result.compared) <= {CALLS, IN_PLACE, ALIGNED, MOVED}
-            assert (result.error.keeps, result.error.elements > 8000) == ("half", True)
+            assert {CALLS, ALIGNMENT, POSITION} <= set(result.compared) <= {CALLS, IN_PLACE, ALIGNMENT, POSITION}
+            assert (result.error.accumulation, result.error.elements > 8000) == ("half", True)
             assert len(result.bits) == len(places(result.case.block))
 
 
@@ -148,7 +148,7 @@ def test_under_a_launcher_its_ranks_add_and_nothing_is_restarted(tmp_path: Path)
     assert [row.case.work for row in rows] == [Bits(law) for law in LAWS]
     for of in rows:
         assert isinstance(of, SumBits)
-        assert {RANKS, GRAPH} < set(of.compared) <= {*ALIKE, IN_PLACE, ALIGNED, MOVED} - {RESTART}
+        assert {RANKS, GRAPH} < set(of.compared) <= {*ALIKE, IN_PLACE, ALIGNMENT, POSITION} - {RESTART}
     assert done.stdout.count("what changes the bits") == 1
 
 
@@ -194,7 +194,7 @@ def carried_out(opened: Open) -> Callable[..., Any]:
 
 
 def test_graphs_are_compared_with_launches_where_there_are_any(carried_out: Callable[..., SumBits]) -> None:
-    assert set(carried_out().compared) == {RANKS, CALLS, GRAPH, IN_PLACE, ALIGNED, MOVED}
+    assert set(carried_out().compared) == {RANKS, CALLS, GRAPH, IN_PLACE, ALIGNMENT, POSITION}
     assert GRAPH not in carried_out(graph=False).compared
 
 
@@ -274,7 +274,7 @@ def test_elements_of_which_a_row_has_the_bits_are_the_same_in_every_size() -> No
 
 
 def test_starts_are_one_row_with_what_differs_in_any_of_them_and_between_them() -> None:
-    in_call = Difference(CALLS, "call 3 of 50, rank 1", 7, "1.0", "2.0", 1, 5)
+    in_call = BitDifference(CALLS, "call 3 of 50, rank 1", 7, "1.0", "2.0", 1, 5)
     other = replace(row(digest="b", differences=(in_call,)), bits=(1, 9, *row().bits[2:]))
     joined = row().joined([row(), row(), other])
     assert joined.compared == (RANKS, CALLS, RESTART)
@@ -318,14 +318,14 @@ def test_implementations_with_the_same_bits_are_a_group() -> None:
 
 
 def test_sums_that_are_none_are_wrong_unless_a_wire_is_narrow() -> None:
-    far = ERROR._replace(of_bound=1e9, keeps="less")
+    far = ERROR._replace(of_bound=1e9, accumulation="narrower")
     assert row(error=far).outcome is Outcome.WRONG
     assert row("narrow-e4m3", error=far).outcome is Outcome.OK
     assert row("nccl@symmetric", error=ERROR._replace(of_bound=1e4)).right
 
 
 def test_irreproducible_sums_say_nothing_of_sizes_and_skipped_ones_are_named() -> None:
-    in_call = Difference(CALLS, "call 2 of up to 50, rank 1", 0, "1.0", "2.0", 1, 5)
+    in_call = BitDifference(CALLS, "call 2 of up to 50, rank 1", 0, "1.0", "2.0", 1, 5)
     other = row(nbytes=8192, bits=(7, *row(nbytes=8192).bits[1:]), differences=(in_call,), calls=2)
     (line,) = next(iter(kinds([row(), other]).values()))
     assert (line.same(CALLS), line.same(SIZE)) == ("differ", "same")
@@ -345,7 +345,7 @@ def test_two_runs_tell_from_which_size_on_bits_are_others(here: Command, tmp_pat
     sizes = (4096, 65536, 1048576, 4194304)
     rows = [row("nccl", nbytes=nbytes, law=law) for nbytes in sizes for law in ("normal", "wide")]
     new = [replace(of, digest="b") if of.case.nbytes > 65536 and of.case.work == Bits("wide") else of for of in rows]
-    twice = row("arrival", "c", differences=(Difference(RESTART, "start 2 of 2"),))
+    twice = row("arrival", "c", differences=(BitDifference(RESTART, "start 2 of 2"),))
     write_run(tmp_path / "base", *rows, twice)
     write_run(tmp_path / "new", *new, replace(twice, digest="d"))
     done = here("compare", "base", "new", "--json", "answer.json")

@@ -54,22 +54,22 @@ def test_errors_betray_the_type_that_keeps_partial_sums(dtype: Datatype, law: st
     wider = {"float": "double", "half": "float", "bfloat16": "float"}
     for ranks in (3, 4, 8):
         error = added(dtype, dtype.name, ranks, law)
-        assert (error.keeps, error.elements) == (dtype.name, 4096)
+        assert (error.accumulation, error.elements) == (dtype.name, 4096)
         assert 0.1 < error.median < 2 < error.most
         assert 0.3 < error.of_bound <= 1
         if dtype.name in wider:
             once = added(dtype, wider[dtype.name], ranks, law)
-            assert once.keeps == wider[dtype.name]
+            assert once.accumulation == wider[dtype.name]
             assert once.median <= error.median
             assert once.of_bound < error.of_bound
-    assert added(dtype, dtype.name, 2, law).keeps == "", "one addition is rounded once in any type"
-    assert added(dtype, dtype.name, 3, law, count=63).keeps == "", "so few may all be right by chance"
+    assert added(dtype, dtype.name, 2, law).accumulation == "", "one addition is rounded once in any type"
+    assert added(dtype, dtype.name, 3, law, count=63).accumulation == "", "so few may all be right by chance"
 
 
 def test_what_is_off_by_more_than_additions_can_be_is_kept_in_less_than_the_type() -> None:
     dtype = DATATYPES["float"]
     for ranks in (2, 3):
-        assert added(dtype, "half", ranks).keeps == "less"
+        assert added(dtype, "half", ranks).accumulation == "narrower"
 
 
 def test_an_error_is_counted_in_units_in_the_last_place_of_the_exact_sum() -> None:
@@ -116,7 +116,7 @@ def test_a_result_that_is_no_number_is_as_far_off_as_can_be() -> None:
         got = terms.sum(axis=0)
         got[7] = nothing
         error = ExactSums(dtype, terms).error(got)
-        assert error.keeps == "less"
+        assert error.accumulation == "narrower"
         assert 1e90 < error.of_bound < 1e300
         assert 1e6 < error.most < 1e300
         assert error.median < 2
