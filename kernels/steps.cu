@@ -19,3 +19,12 @@ extern "C" __global__ void complete(PARAMETER(u64) target, PARAMETER(u64) count,
   INDEPENDENT
   for (u64 i = first; i < count; i += threads) ((T*)target)[i] = finish(((T*)target)[i], ranks);
 }
+
+// target[i] = source[i], a message that its sender stores into the memory of its receiver.
+extern "C" __global__ void put(PARAMETER(u64) target, PARAMETER(u64) source, PARAMETER(u64) count) {
+  const u64 packs = aligned((const T*)target, (const T*)source) ? count / Pack::LANES : 0;
+  const u64 first = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
+  INDEPENDENT
+  for (u64 i = first; i < packs; i += threads) ((Pack*)target)[i] = ((const Pack*)source)[i];
+  for (u64 i = packs * Pack::LANES + first; i < count; i += threads) ((T*)target)[i] = ((const T*)source)[i];
+}

@@ -1,6 +1,6 @@
 """What a verdict on measured times rests on: whether the results are right, and which sizes are far out of line."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Self
@@ -22,6 +22,33 @@ ALONE = 4.0
 """Times the upper end of its band beyond which a single size fails a check: of 6703 published healthy ones that the
 model has not seen, the farthest is at 1.8 times."""
 LISTED = 3  # exceptions or faults that are named; the others are counted
+
+
+class Status(Enum):
+    """The word of a verdict, the worst last: what is not known is no mere warning."""
+
+    OK = "OK"
+    WARN = "WARN"
+    UNKNOWN = "UNKNOWN"
+    FAIL = "FAIL"
+
+
+EXITS: Mapping[str, Mapping[Status, int]] = {
+    "plain": {Status.OK: 0, Status.WARN: 0, Status.FAIL: 3, Status.UNKNOWN: 4},
+    "nagios": {Status.OK: 0, Status.WARN: 1, Status.FAIL: 2, Status.UNKNOWN: 3},
+    "npd": {Status.OK: 0, Status.WARN: 0, Status.FAIL: 1, Status.UNKNOWN: 2},
+}
+"""Exit statuses: those of `compare --gate`, of Nagios' plugins, and of node-problem-detector's."""
+_NAGIOS = {Status.OK: "OK", Status.WARN: "WARNING", Status.FAIL: "CRITICAL", Status.UNKNOWN: "UNKNOWN"}
+_NPD_LENGTH = 80  # bytes of a message that node-problem-detector keeps
+
+
+def line_of(exits: str, status: Status, words: str) -> str:
+    """Return words, of an error too, as Nagios or node-problem-detector expects the first line of standard output."""
+    words = printable(words)
+    if exits == "nagios":  # to which performance data begins at a bar
+        return f"COLLBENCH {_NAGIOS[status]}: {words.replace('|', '/')}"
+    return f"collbench: {status.value} {words}".encode()[:_NPD_LENGTH].decode(errors="ignore")
 
 
 class Health(Enum):

@@ -138,6 +138,9 @@ class Launcher(Protocol):
     def fetch(self, rank: int, address: int, nbytes: int) -> Array:
         """Return the bytes at an address of a local rank, after all that was enqueued for it: shape (nbytes,)."""
 
+    def refuse_apart(self) -> None:
+        """Raise Unsupported where ranks cannot use each other's memory, with the reason."""
+
     def mark(self, rank: int) -> Any:
         """Return an event after everything enqueued on a local rank's stream; for `after`, in the same launch only.
 

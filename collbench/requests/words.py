@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 from collbench.platforms import platforms
+from collbench.errors import UsageError
 from collbench.requests.declared import NAMES, SIZE, TIME, Opt
+from collbench.units import QUANTITY
 
 Names = str | Sequence[str]
 """One name, several with commas or in a sequence, or "all"."""
@@ -19,6 +21,7 @@ Time = float | str
 
 MOST_RANKS = 2**30  # of a described system
 LONGEST = 1e7  # seconds: four months
+_SLOWEST = 1000.0  # times, of a rank
 
 
 def places() -> tuple[str, ...]:
@@ -74,3 +77,20 @@ Out = Annotated[
     ),
 ]
 RunsMachine = Annotated[str | None, OfMachine("What the machine is, a preset or FILE.toml.", "as the run file says")]
+
+
+def parse_slow(texts: Sequence[str], ranks: int, usual_factor: float) -> tuple[tuple[int, float], ...]:
+    """Return the rank and factor of `1` or `1:1.5`, a rank that computes so many times as much."""
+    slow: dict[int, float] = {}
+    for text in texts:
+        word, colon, factor = text.strip().partition(":")
+        if not word.isdecimal() or not int(word[:9]) < ranks:
+            raise UsageError(f"--slow-rank {text} is no rank of {ranks}; choose from 0 to {ranks - 1}, such as 0:1.5")
+        if int(word) in slow:
+            raise UsageError(f"--slow-rank {int(word)} is given twice; give each rank once")
+        match = QUANTITY.fullmatch(factor if colon else f"{usual_factor}")
+        number = float(match[1]) if match and not match[2] else 0.0
+        if not 1 <= number <= _SLOWEST:
+            raise UsageError(f"--slow-rank {text} is slow by no factor; give one from 1 to {_SLOWEST:g}, such as 0:1.5")
+        slow[int(word)] = number
+    return tuple(sorted(slow.items()))

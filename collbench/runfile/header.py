@@ -69,6 +69,8 @@ class SweepPart(Shown, Record, frozen=True, kw_only=True):
     jobs: tuple[Mapping[str, Any] | None, ...] = ()
     inits: tuple[Mapping[str, Any] | None, ...] = ()
     random_sums: tuple[Mapping[str, Any] | None, ...] = ()
+    scans: tuple[Mapping[str, Any] | None, ...] = ()
+    pairs: tuple[Mapping[str, Any] | None, ...] = ()
     asked: Mapping[str, Any] = field(default_factory=dict, name="requested")  # of which range the sizes were made
 
 

@@ -19,10 +19,21 @@ from typing import Any
 
 import click
 
-from collbench.cli.options import PATH, RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
+from collbench.cli.options import (
+    EXIT,
+    METRICS,
+    RENDEZVOUS_FOLDER,
+    STANDARD,
+    json_option,
+    junit_option,
+    option,
+    options_of,
+    try_output,
+)
 from collbench.cli.progress import waiting
 from collbench.commands.check import outputs as verdicts
-from collbench.commands.check.judge import CheckedCurve, CheckResult, Status
+from collbench.analysis.verdict import EXITS, Status, line_of
+from collbench.commands.check.judge import CheckedCurve, CheckResult
 from collbench.commands.check.library import CheckRequest, check
 from collbench.errors import CollbenchError, StorageError
 from collbench.host import signals
@@ -37,18 +48,11 @@ from collbench.units import significant
 _OPTIONS = [
     *options_of(CheckRequest),
     RENDEZVOUS_FOLDER,
-    option(
-        "--exit exits",
-        "Whom the exit status is for; in the order OK, WARN, FAIL, UNKNOWN: plain 0, 0, 3, 4; nagios 0, 1, 2, 3; "
-        "npd 0, 0, 1, 2.",
-        type=click.Choice(list(verdicts.EXITS)),
-        default="plain",
-        show_default=True,
-    ),
+    EXIT,
     option("-q --quiet", "Print the line of the verdict and no more.", is_flag=True),
     json_option("all of it"),
-    option("--junit", "Write a JUnit test case a size.", type=PATH, metavar="FILE.xml"),
-    option("--metrics", "Write metrics for node_exporter's text-file collector.", type=PATH, metavar="FILE.prom"),
+    junit_option("a size"),
+    METRICS,
 ]
 
 
@@ -74,8 +78,8 @@ def command(**options: Any) -> int:
             return signals.status(cause)
         except CollbenchError as error:
             if exits != "plain":  # its reader reads standard output, and would take 2 for a verdict
-                error.exit_status = verdicts.EXITS[exits][Status.UNKNOWN]
-                click.echo(verdicts.line_of(exits, Status.UNKNOWN, str(error)))
+                error.exit_status = EXITS[exits][Status.UNKNOWN]
+                click.echo(line_of(exits, Status.UNKNOWN, str(error)))
             raise
         if not result:  # the first process of the launcher has it
             return 0
@@ -86,7 +90,7 @@ def command(**options: Any) -> int:
     lost = _write(files, result)
     click.echo(verdicts.OUTPUTS["json"](result) if printed else verdicts.line(result, exits))
     # Statuses for monitoring speak of the machine alone.
-    return verdicts.EXITS[exits][result.status] or int(lost and exits == "plain")
+    return EXITS[exits][result.status] or int(lost and exits == "plain")
 
 
 def _try_paths(files: Mapping[str, Path], out: Path | None) -> None:

@@ -8,15 +8,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from itertools import zip_longest
 from statistics import fmean, harmonic_mean, median
 
 from collbench.analysis.diagnose import Diagnosis
-from collbench.analysis.verdict import ALONE, FAR, MANY, Correctness, Health, listed
+from collbench.analysis.verdict import ALONE, FAR, MANY, Correctness, Health, Status, listed
 from collbench.cases import Case
 from collbench.commands.check.expectations import Expectation, ExpectedTime
-from collbench.commands.check.sequential import (
+from collbench.analysis.sequential import (
     FEWEST,
     PRIOR_DEVIATION,
     PRIOR_OF_GPUS,
@@ -35,15 +34,6 @@ BANDWIDTH = 64 * 1024
 SHARED = 4
 """Involuntary context switches in a row, from which on another program runs on the ranks' cores: 1 on a quiet machine
 with two cores, 11 with a busy loop on one of them (docs/checking.md)."""
-
-
-class Status(Enum):
-    """The word of a verdict, the worst last: what is not known is no mere warning."""
-
-    OK = "OK"
-    WARN = "WARN"
-    UNKNOWN = "UNKNOWN"
-    FAIL = "FAIL"
 
 
 @dataclass(frozen=True)

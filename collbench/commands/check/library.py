@@ -13,20 +13,19 @@ from typing import Annotated
 from collbench.algorithms import implementations, libraries
 from collbench.analysis.diagnose import RunFacts, diagnose
 from collbench.analysis.machine import assumptions, placed, sized, spread
-from collbench.analysis.verdict import Correctness
+from collbench.analysis.verdict import Correctness, Status
 from collbench.collectives import find_collective
 from collbench.commands.check.expectations import CALIBRATED, Expectation, expect_run, first_of, read_floors
 from collbench.commands.check.judge import (
     CheckedCurve,
     CheckResult,
-    Status,
     by_case,
     judge_by_model,
     judge_rounds,
     shares_cores,
     unsure,
 )
-from collbench.commands.check.sequential import FEWEST, Decision, SequentialTest, usual_slower
+from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.errors import CollbenchError, UsageError
 from collbench.host.cache import state_folder
 from collbench.host.launcher import launched

@@ -17,24 +17,15 @@ from typing import Any
 from xml.etree import ElementTree
 
 from collbench.analysis.gate import junit_suite
-from collbench.commands.check.judge import BANDWIDTH, CheckedSize, CheckResult, Status
-from collbench.commands.check.sequential import Decision
+from collbench.analysis.verdict import EXITS, Status, line_of
+from collbench.commands.check.judge import BANDWIDTH, CheckedSize, CheckResult
+from collbench.analysis.sequential import Decision
 from collbench.errors import StorageError, writing
 from collbench.present.columns import Column, data, record
 from collbench.results.base import CaseResult
 from collbench.runfile.schema import case_fields
 from collbench.runfile.store import replace_whole
 from collbench.units import format_rate, format_seconds, format_size, printable, significant
-
-EXITS: Mapping[str, Mapping[Status, int]] = {
-    "plain": {Status.OK: 0, Status.WARN: 0, Status.FAIL: 3, Status.UNKNOWN: 4},
-    "nagios": {Status.OK: 0, Status.WARN: 1, Status.FAIL: 2, Status.UNKNOWN: 3},
-    "npd": {Status.OK: 0, Status.WARN: 0, Status.FAIL: 1, Status.UNKNOWN: 2},
-}
-"""Exit statuses: those of `compare --gate`, of Nagios' plugins, and of node-problem-detector's."""
-_NAGIOS = {Status.OK: "OK", Status.WARN: "WARNING", Status.FAIL: "CRITICAL", Status.UNKNOWN: "UNKNOWN"}
-_NPD_LENGTH = 80  # bytes of a message that node-problem-detector keeps
-
 
 def line(result: CheckResult, exits: str) -> str:
     """Return the line of a verdict as the program expects it that the exit status is for."""
@@ -47,14 +38,6 @@ def line(result: CheckResult, exits: str) -> str:
     # Neither the topology nor a list of collectives would leave room for the verdict.
     short = names if len(result.collectives) < 3 else f"{len(result.collectives)} collectives"
     return line_of(exits, result.status, f"{short}: {result.words}")
-
-
-def line_of(exits: str, status: Status, words: str) -> str:
-    """Return words, of an error too, as Nagios or node-problem-detector expects the first line of standard output."""
-    words = printable(words)
-    if exits == "nagios":  # to which performance data begins at a bar
-        return f"COLLBENCH {_NAGIOS[status]}: {words.replace('|', '/')}"
-    return f"collbench: {status.value} {words}".encode()[:_NPD_LENGTH].decode(errors="ignore")
 
 
 def _performance(result: CheckResult) -> list[str]:

@@ -57,7 +57,6 @@ TRIAL = f"a matrix product is timed; {RANKS}"
 _NODES = 512  # of a described system, at most by default
 _FLOPS = {"FLOP": 1.0, "KFLOP": 1e3, "MFLOP": 1e6, "GFLOP": 1e9, "TFLOP": 1e12, "PFLOP": 1e15}
 _LONGEST_WORK, _MOST_FLOPS = 1e4, 1e21  # of computing in a step
-_SLOWEST = 1000.0
 _MOST_COUNTS = 64  # numbers of ranks in one scaling
 _MOST_BUCKETS = 1024  # of a step
 SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # of a slow rank in steps and in training, if none is given
@@ -295,7 +294,7 @@ def stragglers_session(request: StepRequest, joined: tuple[int, int] | None) -> 
     most, steps = MOST_MOMENTS // sweep.ranks, request.steps
     if steps is not None and not SERIES <= steps <= most:
         raise UsageError(f"--steps {steps} is not possible with {sweep.ranks} ranks; choose from {SERIES} to {most}")
-    slow = parse_slow(request.slow_rank, sweep.ranks)
+    slow = parse_slow(request.slow_rank, sweep.ranks, SLOW_FACTOR)
     with announced_if_slow(TRIAL):
         step = replace(calibrated(work, platform, sweep, joined), slow=slow)
 
@@ -348,7 +347,7 @@ def _measured_sweep(
 
 def _measured_step(request: StepRequest, platform: str, sweep: Sweep) -> Step:
     """Return a step of a sweep's ranks; one is started to time a product."""
-    work, slow = parse_work(request.compute or "10ms"), parse_slow(request.slow_rank, sweep.ranks)
+    work, slow = parse_work(request.compute or "10ms"), parse_slow(request.slow_rank, sweep.ranks, SLOW_FACTOR)
     size = request.matrix or find_platform(platform).matrix
     with announced_if_slow(TRIAL):
         return replace(calibrated(work, platform, replace(sweep, ranks=1), sizes=(size,)), slow=slow)
@@ -400,23 +399,6 @@ def parse_ranks(text: str) -> tuple[int, ...]:
             "such as 1,2,4 or 8..4096"
         )
     return tuple(counts)
-
-
-def parse_slow(texts: Sequence[str], ranks: int, usual_factor: float = SLOW_FACTOR) -> tuple[tuple[int, float], ...]:
-    """Return the rank and factor of `1` or `1:1.5`, a rank that computes so many times as much."""
-    slow: dict[int, float] = {}
-    for text in texts:
-        word, colon, factor = text.strip().partition(":")
-        if not word.isdecimal() or not int(word[:9]) < ranks:
-            raise UsageError(f"--slow-rank {text} is no rank of {ranks}; choose from 0 to {ranks - 1}, such as 0:1.5")
-        if int(word) in slow:
-            raise UsageError(f"--slow-rank {int(word)} is given twice; give each rank once")
-        match = QUANTITY.fullmatch(factor if colon else f"{usual_factor}")
-        number = float(match[1]) if match and not match[2] else 0.0
-        if not 1 <= number <= _SLOWEST:
-            raise UsageError(f"--slow-rank {text} is slow by no factor; give one from 1 to {_SLOWEST:g}, such as 0:1.5")
-        slow[int(word)] = number
-    return tuple(sorted(slow.items()))
 
 
 def parse_buckets(text: str | None, nbytes: int) -> tuple[int, ...]:

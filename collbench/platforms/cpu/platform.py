@@ -15,7 +15,7 @@ import numpy as np
 
 from collbench.cases import PACK, Case, Sweep
 from collbench.datatypes import Array, Datatype, Reduction
-from collbench.errors import TimedOut
+from collbench.errors import TimedOut, Unsupported
 from collbench.platforms import compiler, tracelog
 from collbench.platforms.cost import cpus
 from collbench.platforms.cpu import memory as traffic
@@ -65,6 +65,11 @@ class CpuLauncher(Launcher):
     def bind_one(self, kernel: compiler.HostKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
         """Return one launch."""
         return partial(kernel.bind(*arguments), 1)
+
+    def refuse_apart(self) -> None:
+        """Raise Unsupported for ranks on several nodes."""
+        if self.memory.nodes > 1:
+            raise Unsupported("ranks of several nodes cannot copy into each other's memory")
 
     def copy(self, rank: int, target: int, source: int, nbytes: int) -> None:
         """Copy with memmove."""

@@ -70,9 +70,7 @@ class GpuLauncher(Launcher):
         """Return cooperative launches, one a device, on the stream of its first rank; Unsupported if they can't run."""
         if case.ranks > MAX_RANKS:
             raise Unsupported(f"hand-written kernels take at most {MAX_RANKS} ranks")
-        for (first, second), (works, reason) in self._probed.items():
-            if not works:
-                raise Unsupported(f"GPU {first} cannot use the memory of GPU {second}: {reason}")
+        self.refuse_apart()
 
         # CUDA promises that blocks which wait for each other all run only within one cooperative grid: one a device.
         launches = []
@@ -89,6 +87,12 @@ class GpuLauncher(Launcher):
                     function(grid, block, held, stream=rank_stream.use(), enable_cooperative_groups=True)
 
         return launch
+
+    def refuse_apart(self) -> None:
+        """Raise Unsupported for GPUs that cannot use each other's memory."""
+        for (first, second), (works, reason) in self._probed.items():
+            if not works:
+                raise Unsupported(f"GPU {first} cannot use the memory of GPU {second}: {reason}")
 
     def bind_one(
         self, kernel: GpuKernel, rank: int, count: int, *arguments: Any, on: Stream | None = None

@@ -11,7 +11,8 @@ import pytest
 
 import collbench
 from collbench.cases import Case, Sampling
-from collbench.commands.check.judge import CheckResult, Status
+from collbench.analysis.verdict import Status
+from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import GOOD_RUNS, OF_A_BASELINE, SURE
 from collbench.measure import interleave
 from collbench.measure.protocol import WorkerHello

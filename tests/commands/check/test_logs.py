@@ -8,8 +8,9 @@ import pytest
 
 import collbench
 from collbench.commands.check import outputs as verdicts
-from collbench.commands.check.judge import CheckResult, Status
-from collbench.commands.check.sequential import Decision
+from collbench.analysis.verdict import Status
+from collbench.commands.check.judge import CheckResult
+from collbench.analysis.sequential import Decision
 from tests.conftest import ROOT, Command
 
 REPORTS = ROOT / "tests" / "commands" / "formats" / "reports"

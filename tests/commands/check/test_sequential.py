@@ -8,9 +8,10 @@ from itertools import chain
 import pytest
 
 from collbench.commands.check.expectations import expect_run
-from collbench.commands.check.judge import Status, judge_rounds
+from collbench.analysis.verdict import Status
+from collbench.commands.check.judge import judge_rounds
 from collbench.commands.check.library import OF_A_BASELINE, SURE
-from collbench.commands.check.sequential import (
+from collbench.analysis.sequential import (
     FEWEST,
     Decision,
     SequentialTest,

@@ -1,0 +1,94 @@
+"""Which groups to measure next: of several ways to deal the members, the one that is expected to tell most.
+
+What a round tells is the mutual information between who is slow and which groups are: the entropy of the groups that
+are slow, over all hypotheses by their probability (group testing by expected information: R. Dorfman, 1943; M. Cuturi
+and others, Noisy Adaptive Group Testing using Bayesian Sequential Experimental Design, 2020).  All members are busy at
+once and a group's messages take as long however many it has, so the cost is the same and the entropy alone decides.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from collbench.commands.scan.posterior import Belief, Floats, Hypotheses, Integers
+
+_TRIES = 3  # draws of each way to deal
+_SUSPECTS, _LINKS = 500, 3  # that ways to deal look at, of each fault
+
+
+class Plan(NamedTuple):
+    """A round: disjoint groups, shape (groups, members); one way, only the first of each pair sends."""
+
+    groups: Integers
+    one_way: bool = False
+
+
+def choose(
+    hypotheses: Hypotheses, belief: Belief, size: int, random: np.random.Generator, out: Sequence[int] = ()
+) -> Plan:
+    """Return the round that tells most of the faults that are suspected and of one more, without the members `out`."""
+    plans = list(_plans(hypotheses, belief, size, random, out))
+    return max(plans, key=lambda plan: _information(hypotheses, belief, plan))
+
+
+def _information(hypotheses: Hypotheses, belief: Belief, plan: Plan) -> float:
+    """Return the entropy of which groups will be slow, in nats, summed over faults."""
+    of, by = hypotheses.slowed(plan.groups, plan.one_way)
+
+    # A signature for each hypothesis: the sum of numbers drawn for the groups that it slows.
+    drawn = np.random.default_rng(0).random(len(plan.groups))
+    signatures = np.bincount(by, drawn[of], len(hypotheses)).round(9)
+    entropy = 0.0
+    for numbers, chances in belief.masses:
+        seen, outcome = np.unique(np.append(signatures[numbers], 0.0), return_inverse=True)
+        shares = np.bincount(outcome, np.append(chances, max(0.0, 1 - chances.sum())), len(seen))
+        shares = shares[shares > 0]
+        entropy -= float((shares * np.log(shares)).sum())
+    return entropy
+
+
+def _plans(
+    hypotheses: Hypotheses, belief: Belief, size: int, random: np.random.Generator, out: Sequence[int]
+) -> Iterator[Plan]:
+    """Yield ways to deal the members: suspects apart, within levels, the ends of a link together, and one way."""
+    mass, links = np.zeros(hypotheses.count), {}
+    for numbers, chances in belief.masses:
+        for number, chance in list(zip(numbers.tolist(), chances.tolist(), strict=True))[:_SUSPECTS]:
+            members = hypotheses.of_member(number)
+            mass[members] += chance / len(members)
+            if hypotheses[number].kind == "link" and not set(members) & set(out):
+                links[tuple(members)] = max(chance, links.get(tuple(members), 0.0))
+    likeliest = sorted(links, key=lambda link: -links[link])[:_LINKS]
+    for _ in range(_TRIES):
+        order = np.lexsort((random.random(len(mass)), -mass))
+        order = order[~np.isin(order, out)]
+        spread = _dealt(order, size, random)
+        yield Plan(spread)
+        if size == 2:
+            turned = random.random(len(spread)) < 0.5
+            yield Plan(np.where(turned[:, None], spread[:, ::-1], spread), one_way=True)
+        for level in hypotheses.members.levels:
+            inside = [_dealt(part, size, random) for part in _parts(order, level.units)]
+            if sum(map(len, inside)):
+                yield Plan(np.concatenate(inside))
+        for link in likeliest:
+            others = _dealt(order[~np.isin(order, link)], size, random)
+            if size == 2:
+                for ends in (link, link[::-1]):
+                    yield Plan(np.concatenate([[ends], others]), one_way=True)
+                yield Plan(np.concatenate([[link], others]))
+
+
+def _parts(order: Integers, units: Sequence[str]) -> list[Integers]:
+    """Return the members of each unit, in their order."""
+    _, unit = np.unique(units, return_inverse=True)
+    by_unit = order[np.argsort(unit[order], kind="stable")]
+    return np.split(by_unit, np.flatnonzero(np.diff(unit[by_unit])) + 1)
+
+
+def _dealt(order: Integers, size: int, random: np.random.Generator) -> Integers:
+    """Return groups of members, the first of whom are apart, and the last of whom may be left over."""
+    count = len(order) // size
+    first, others = order[:count], random.permutation(order[count : count * size])
+    return np.column_stack([first, others.reshape(count, size - 1)])

@@ -1,0 +1,113 @@
+"""Name the slow rank, link, node or leaf of many, in rounds of disjoint groups that tell most.
+
+For example:
+  mpirun -n 4 collbench scan --on cpu
+  srun --ntasks-per-node 1 collbench scan --exclude-file slow-nodes.txt
+  collbench scan --on dgx-h100 --nodes 1024 --inject node=37:0.9,leaf=3:0.7
+"""
+
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import click
+
+from collbench.analysis.sequential import Decision
+from collbench.analysis.verdict import EXITS, Status, line_of
+from collbench.cli.options import (
+    EXIT,
+    METRICS,
+    PATH,
+    QUIET,
+    RENDEZVOUS_FOLDER,
+    STANDARD,
+    json_option,
+    junit_option,
+    made,
+    option,
+    options_of,
+    try_output,
+)
+from collbench.cli.progress import LiveTable
+from collbench.cli.running import run_session
+from collbench.commands.scan.library import ScanRequest, cost_in_words, scan_session, slower_of
+from collbench.commands.scan.outputs import OUTPUTS, advice, write
+from collbench.commands.scan.verdict import Verdict, judge
+from collbench.errors import CollbenchError, StorageError
+from collbench.requests.sweeps import new_folder
+from collbench.units import printable
+
+_OPTIONS = [
+    *options_of(ScanRequest),
+    RENDEZVOUS_FOLDER,
+    EXIT,
+    QUIET,
+    json_option("all of it"),
+    option("--exclude-file", "Write the hosts of who is accused, a line each.", type=PATH, metavar="FILE"),
+    junit_option("a member"),
+    METRICS,
+]
+
+
+@click.command(params=_OPTIONS)
+def command(**options: Any) -> int:
+    """Find out who of many ranks or nodes is slow: pairs exchange messages, all at once, and are dealt anew each round.
+
+    Whoever is slow is told from a slow link, node or leaf switch, in a logarithm of the rounds that all pairs would
+    take, with an interval of how much.  It ends once everybody is cleared or accused, after 20 to 60 rounds; the exit
+    status is 0 if nobody is slow, 3 if somebody is, 4 if that stays in doubt.
+    """
+    paths, exits = options | {"json": options["as_json"]}, options["exits"]
+    files = {name: paths[name] for name in OUTPUTS if paths[name] is not None}
+    with redirect_stdout(sys.stderr if STANDARD in files.values() else sys.stdout):
+        try:
+            verdict = _scanned(made(ScanRequest, options), files, options)
+        except CollbenchError as error:
+            if exits != "plain":  # its reader reads standard output, and would take 2 for a verdict
+                error.exit_status = EXITS[exits][Status.UNKNOWN]
+                click.echo(line_of(exits, Status.UNKNOWN, str(error)))
+            raise
+        if not isinstance(verdict, Verdict):
+            return verdict
+        if not options["quiet"] and exits == "plain":
+            click.echo("\n".join(_lines(verdict)))
+    lost = False
+    for name, path in files.items():
+        try:
+            write(name, path, verdict)
+        except StorageError as error:
+            click.echo(f"collbench: error: {error}", err=True)
+            lost = True
+    if STANDARD not in files.values():
+        line = printable(verdict.line) if exits == "plain" else line_of(exits, verdict.status, f"scan: {verdict.words}")
+        click.echo(line)
+    return EXITS[exits][verdict.status] or int(lost and exits == "plain")
+
+
+def _scanned(request: ScanRequest, files: dict[str, Path], options: dict[str, Any]) -> Verdict | int:
+    """Return the verdict, or the exit status of what has none: an interruption, or another process than the first."""
+    for name, path in files.items():
+        try_output(path, f"--{name.replace('_', '-')} FILE", options["out"])
+    where = socket.gethostname() if request.measured else Path(request.on).stem
+    session = scan_session(request, options["out"] or new_folder(["scan"], where))
+    if session.leader and not options["quiet"] and request.measured:
+        click.echo(cost_in_words(request, session.sweep.ranks), err=True)
+    interrupted = run_session(session, LiveTable(0), quiet=options["quiet"])
+    if interrupted or not session.leader:
+        return interrupted
+    if not options["quiet"]:
+        click.echo(f"run file: {session.path}")
+    return judge(session.results, slower_of(session))
+
+
+def _lines(verdict: Verdict) -> Iterator[str]:
+    """Yield what is to be said besides the line of the verdict."""
+    for finding in verdict.findings:
+        if finding.decision is Decision.AS_EXPECTED:
+            yield f"note: {finding}, which is less than --slower"
+    for finding in verdict.accused:
+        yield f"{finding}: {finding.suspicion.of_name():.2%} sure"
+        yield from (f"  {line}" for line in advice(finding, verdict))

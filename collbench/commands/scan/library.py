@@ -1,0 +1,164 @@
+"""`collbench.scan`: who of many members is slow, measured on ranks or tried on a described system."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+from collbench.algorithms import libraries
+from collbench.analysis.sequential import usual_slower
+from collbench.commands.scan.measured import REGION, SAMPLES
+from collbench.commands.scan.rows import Scan
+from collbench.commands.scan.verdict import LEAST_ROUNDS, MOST_ROUNDS, Verdict, judge
+from collbench.errors import UsageError
+from collbench.host.launcher import launched
+from collbench.measure.session import Session
+from collbench.requests import words
+from collbench.requests.declared import SHARE, SIZE, TIME, Opt, Request, takes
+from collbench.requests.sessions import run_to_end
+from collbench.requests.sweeps import SweepRequest, find_system, measured_sweep
+from collbench.results import Result
+from collbench.topology import files
+from collbench.units import parse_duration, parse_share
+
+SLOW_FACTOR = 2.0  # of a slow rank, if none is given
+
+
+@dataclass(frozen=True)
+class ScanRequest(Request):
+    """Whom to scan, with what messages, and for how long."""
+
+    on: Annotated[
+        str,
+        Opt(
+            "--on",
+            "Where the ranks live, or a described system to try a scan on.",
+            metavar=f"{'|'.join(words.places())}|SYSTEM|FILE.toml",
+            complete=files.names,
+        ),
+    ] = "auto"
+    _: KW_ONLY
+    ranks: words.Ranks = None
+    nodes: words.Nodes = None
+    inject: Annotated[
+        str,
+        Opt(
+            "--inject",
+            "Faults of a described system: speeds of node, leaf, link, send, receive, or with a share of the rounds.",
+            metavar="node=37:0.9,leaf=3:0.7,link=1-2:0.5,flaky=99:0.6@0.2",
+        ),
+    ] = ""
+    seed: Annotated[int, Opt("--seed", "Draws the noise of a described system.", metavar="N", least=0)] = 0
+    size: Annotated[words.Size, Opt("--size", "Bytes of a message.", unit=SIZE, least=1, most=2**31)] = "1M"
+    group: Annotated[int, Opt("--group", "Members of a group.", metavar="N", least=2, most=1023)] = 2
+    slower: Annotated[
+        float | str | None,
+        Opt("--slower", "How much slower than the others is too slow.", "10%, on a CPU 20%", unit=SHARE, above=0),
+    ] = None
+    slow_rank: Annotated[
+        Sequence[str],
+        Opt(
+            "--slow-rank",
+            f"Make a rank FACTOR times as slow, {SLOW_FACTOR:g} if not given; several times for several ranks.",
+            metavar="R[:FACTOR]",
+        ),
+    ] = ()
+    budget: Annotated[
+        words.Time, Opt("--budget", "No new round begins that would end after this time.", unit=TIME, above=0)
+    ] = "60s"
+    timeout: words.Timeout = "60s"
+    out: words.Out = None
+    each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every row as it arrives.")] = None
+
+    @property
+    def measured(self) -> bool:
+        """Whether ranks are measured, and no described system is tried."""
+        return self.on in words.places()
+
+
+@takes(ScanRequest)
+def scan(request: ScanRequest) -> Verdict:
+    """Name the slow rank, link, node or leaf, in rounds of disjoint groups that tell most, as `collbench scan` does.
+
+    Returns:
+        The verdict: `status`, `accused` with how much slower each is, `doubts`, and what it cost.
+
+    Raises:
+        UsageError: Something does not exist or cannot be.
+        PlatformError: The hardware cannot do it.
+        StorageError: The run can no longer be written.
+
+    >>> import collbench
+    >>> collbench.scan("dgx-h100", nodes=64, inject="node=37:0.8").accused[0].name
+    'node 37'
+
+    """
+    session = scan_session(request, Path(request.out) if request.out else None)
+    run = run_to_end(session, request.each)
+    return judge(run.results, slower_of(session))
+
+
+def scan_session(request: ScanRequest, folder: Path | None) -> Session:
+    """Return the session of a request: of ranks, with those of an outside launcher if there are any, or of a system."""
+    if not request.measured:
+        return _tried(request, folder)
+    if request.inject:
+        raise UsageError("--inject is for described systems; on ranks use --slow-rank, or leave it out")
+    joined = launched()
+    exchange = SweepRequest(
+        "sendrecv", on=request.on, ranks=request.ranks, nodes=request.nodes, impl="library", minbytes=request.size,
+        maxbytes=request.size, cudagraph=False, starts=None if joined else 1, budget=request.budget,
+        timeout=request.timeout,
+    )  # fmt: skip
+    platform, sweep = measured_sweep(exchange, joined)
+    _refuse_few(sweep.ranks, request)
+    slow = words.parse_slow(request.slow_rank, sweep.ranks, SLOW_FACTOR)
+    name = next(name for name in libraries() if name in sweep.implementations)
+    work = Scan(request.group, _share(request, platform), slow)
+    return Session(platform, replace(sweep, implementations=(name,), works=(work,), starts=1), joined, folder)
+
+
+def _tried(request: ScanRequest, folder: Path | None) -> Session:
+    from collbench.commands.scan.simulated import Simulated  # the model takes as long as all the rest
+
+    if request.slow_rank or launched():
+        raise UsageError(
+            f"--on {request.on} is a described system, of which nothing is measured; use --inject instead of "
+            "--slow-rank, and no launcher"
+        )
+    system = find_system(request.on, words.places())
+    system = system.of(request.nodes or system.nodes)
+    _refuse_few(system.nodes, request)
+    work = Scan(request.group, _share(request, "gpu"))
+    simulated = Simulated(system, work, request.size, request.inject, request.seed)
+    return Session(simulated, simulated.sweep, None, folder, modelled=True)
+
+
+def _refuse_few(members: int, request: ScanRequest) -> None:
+    if members < max(3, request.group):
+        raise UsageError(
+            f"{members} members are too few to tell who is slow in groups of {request.group}; give "
+            f"{max(3, request.group)} or more (--ranks, or --nodes of a described system)"
+        )
+
+
+def _share(request: ScanRequest, platform: str) -> float:
+    return usual_slower(platform) if request.slower is None else parse_share(request.slower, "--slower")
+
+
+def slower_of(session: Session) -> float:
+    """Return the share of the usual time that is too much in a session."""
+    work = session.sweep.works[0]
+    assert isinstance(work, Scan)
+    return work.slower
+
+
+def cost_in_words(request: ScanRequest, members: int) -> str:
+    """Return what a scan of ranks will cost, before it starts, and what measuring all pairs would."""
+    of_round = SAMPLES * REGION * members
+    most = min(MOST_ROUNDS * 10 * of_round, parse_duration(request.budget, "--budget") * members)
+    every = members - 1 + members % 2
+    return (
+        f"cost: {LEAST_ROUNDS} to {MOST_ROUNDS} rounds of {members} members, {LEAST_ROUNDS * of_round:.2g} rank-seconds "
+        f"or more, {most:.2g} at most; all pairs would be {every:,} rounds"
+    )

@@ -1,0 +1,133 @@
+"""The verdict of a scan for other programs: JSON, hosts to exclude, JUnit, metrics; and what to do about a fault."""
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from collbench.analysis.gate import junit_suite
+from collbench.analysis.verdict import EXITS
+from collbench.cli.options import STANDARD, write_text
+from collbench.commands.scan.verdict import Finding, Verdict
+from collbench.errors import StorageError, writing
+from collbench.runfile.store import replace_whole
+from collbench.units import printable, significant
+
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a name that a scheduler takes as a single node
+
+
+def hosts(finding: Finding, verdict: Verdict) -> list[str]:
+    """Return the hosts of who is accused; none of a link, a rail or a switch, which no single host is to blame for."""
+    kind, name, _ = finding.suspicion.likeliest
+    nodes = next((level.units for level in verdict.members.levels if level.kind == "node"), ())
+    if kind == "node":
+        return [name]
+    return [nodes[verdict.members.names.index(name)]] if kind == "member" and nodes else []
+
+
+def reason(finding: Finding) -> str:
+    """Return why a scheduler should drain the node, as `scontrol update ... Reason=` takes it."""
+    seen = finding.suspicion
+    return f"collbench scan: {significant(finding.slower, 3)}x slower in {seen.rounds} of {seen.seen} groups"
+
+
+def advice(finding: Finding, verdict: Verdict) -> Iterator[str]:
+    """Yield what to look at next, and how to drain the node."""
+    kind, name, _ = finding.suspicion.likeliest
+    if finding.suspicion.often < 1:
+        yield "it comes and goes: look for clocks that throttle, links that retrain (`nvidia-smi -q`, `ibstat`, `dmesg`)"
+    elif kind in ("link", "leaf", "spine", "rail"):
+        yield "look at cables and ports there (`ibdiagnet`, `nvidia-smi nvlink -e`), then scan again"
+    else:
+        yield f"look at {name}: clocks, other programs, cards and lanes, as `collbench diagnose` lists them"
+    for host in hosts(finding, verdict):
+        if _HOST.fullmatch(host):
+            yield f'drain: scontrol update NodeName={host} State=DRAIN Reason="{reason(finding)}"'
+
+
+def _excluded(verdict: Verdict) -> str:
+    names = sorted({host for finding in verdict.accused for host in hosts(finding, verdict)})
+    return "".join(f"{name}\n" for name in names if _HOST.fullmatch(name))
+
+
+def document(verdict: Verdict) -> dict[str, Any]:
+    """Return the verdict for JSON."""
+    findings = []
+    for finding in verdict.findings:
+        seen, (kind, name, way) = finding.suspicion, finding.suspicion.likeliest
+        findings.append(
+            {
+                "kind": kind, "name": name, "way": way, "accused": finding.accused, "probability": seen.of_name(),
+                "slower": finding.slower, "low": finding.low, "high": finding.high, "share_of_rounds": seen.often,
+                "hosts": hosts(finding, verdict), "reason": reason(finding), "advice": [*advice(finding, verdict)],
+            }
+        )  # fmt: skip
+    return {
+        "status": verdict.status.value,
+        "line": verdict.line,
+        "members": list(verdict.members.names),
+        "findings": findings,
+        "doubts": list(verdict.doubts),
+        "another_fault": verdict.one_more,
+        "rounds": verdict.rounds,
+        "seconds": verdict.seconds,
+        "rank_seconds": verdict.rank_seconds,
+    }
+
+
+def _junit(verdict: Verdict) -> str:
+    """Return JUnit's XML: the verdict, and each member, of which the accused failed."""
+    accused = {finding.name: str(finding) for finding in verdict.accused}
+    state = {0: "passed", 3: "failed"}.get(EXITS["plain"][verdict.status], "other")
+    tests = [("verdict", state, printable(verdict.line))]
+    for name in dict.fromkeys((*accused, *verdict.members.names)):
+        clear = "passed" if not verdict.doubts else "other"
+        tests.append((printable(name), "failed" if name in accused else clear, accused.get(name, "not accused")))
+    suite = junit_suite("collbench scan", "collbench.scan", tests)
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
+def _metrics(verdict: Verdict) -> str:
+    """Return metrics in Prometheus' text format."""
+    slower = {f'{{name="{_label(finding.name)}"}}': finding.slower for finding in verdict.accused}
+    families: Mapping[tuple[str, str], Mapping[str, float]] = {
+        ("scan_slower_ratio", "How many times slower who is accused is."): slower,
+        ("scan_status", "Verdict of the last scan: 0 OK, 1 WARN, 2 FAIL, 3 UNKNOWN."): {
+            "": EXITS["nagios"][verdict.status]
+        },
+        ("scan_rank_seconds", "What the last scan cost."): {"": verdict.rank_seconds},
+        ("scan_timestamp_seconds", "When the last scan ended."): {"": math.floor(time.time())},
+    }
+    lines: list[str] = []
+    for (name, meaning), samples in families.items():
+        lines += [f"# HELP collbench_{name} {meaning}", f"# TYPE collbench_{name} gauge"] if samples else []
+        lines += [f"collbench_{name}{labels} {value:.10g}" for labels, value in samples.items()]
+    return "\n".join(lines)
+
+
+def _label(name: str) -> str:
+    return printable(name).replace("\\", r"\\").replace('"', r"\"")
+
+
+OUTPUTS: Mapping[str, Callable[[Verdict], str]] = {
+    "json": lambda verdict: json.dumps(document(verdict), indent=2, allow_nan=False),
+    "exclude_file": _excluded,
+    "junit": _junit,
+    "metrics": _metrics,
+}
+"""What can be written into a file, by the name of its option."""
+
+
+def write(output: str, path: Path, verdict: Verdict) -> None:
+    """Write a verdict into a file, whole; StorageError if it cannot be written."""
+    text, option = OUTPUTS[output](verdict), f"--{output.replace('_', '-')} FILE"
+    if path == STANDARD or (path.exists() and not path.is_file()):
+        write_text(path, option, text)
+    else:
+        with writing(path, option, StorageError):
+            replace_whole(path, text.encode() if output == "exclude_file" else f"{text}\n".encode())

@@ -1,0 +1,88 @@
+"""Rows of run files: who takes part in a scan, and what the groups of each of its rounds took."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from collbench.cases import Work
+from collbench.records import Record
+from collbench.results.base import CaseResult
+from collbench.results.facts import Outcome
+from collbench.units import Count, Seconds, counted
+
+
+@dataclass(frozen=True)
+class Scan(Work):
+    """Groups of members exchange messages, chosen anew in every round."""
+
+    FIELD: ClassVar = "scan"
+    MODULE: ClassVar = "collbench.commands.scan.measured"
+
+    group: Annotated[int, Meta(ge=2, le=1023)] = 2  # members of a group
+    slower: float = 0.1  # share of the usual time that is too much
+    slow: tuple[tuple[Count, float], ...] = ()  # ranks that are made slower on purpose, and how many times
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What it does."""
+        return ("scan",)
+
+
+class Level(Record, frozen=True):
+    """What members are parts of: nodes, leaf switches, rails."""
+
+    kind: str
+    units: tuple[str, ...]  # of each member the name of its node, leaf, ...
+
+
+class Members(CaseResult, frozen=True, tag="members"):
+    """Who takes part, from the innermost level to the outermost."""
+
+    platform: str
+    names: tuple[str, ...] = ()
+    levels: tuple[Level, ...] = ()
+
+    @property
+    def right(self) -> bool:
+        """Whether there are any."""
+        return bool(self.names)
+
+    @property
+    def check(self) -> str:
+        """How many they are."""
+        return counted(len(self.names), "member")
+
+
+class Round(CaseResult, frozen=True, tag="round"):
+    """What groups took that were measured at once."""
+
+    platform: str
+    number: Count
+    groups: tuple[tuple[Count, ...], ...]  # of members, each of which sends to the next and the last to the first
+    seconds: tuple[Seconds, ...]  # of each group's slowest member, for a message
+    took: Seconds  # of all, with what starts and ends the round
+    one_way: bool = False  # only the first of a pair sends
+
+    @property
+    def right(self) -> bool:
+        """Whether groups were measured."""
+        return bool(self.groups)
+
+    @property
+    def contradiction(self) -> str:
+        """Groups without times, of several sizes, or of members twice."""
+        members = [member for group in self.groups for member in group]
+        sizes = {len(group) for group in self.groups}
+        whole = len(self.groups) == len(self.seconds) and len(sizes) <= 1 and sizes != {0}
+        return "" if whole and len(set(members)) == len(members) else "groups that are none"
+
+    @property
+    def check(self) -> str:
+        """How many groups there were."""
+        return counted(len(self.groups), "group")
+
+
+ROWS = (Members, Round)
+WORKS = (Scan,)

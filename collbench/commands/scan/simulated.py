@@ -1,0 +1,124 @@
+"""A scan of a described system's nodes: the same rounds and verdict, with times of the model and measured noise.
+
+The noise: nodes of a healthy cluster differ by 0.22 % (nine nodes, one H100 machine's operator); rounds of a pair of
+nodes by what starts of published sweeps of large messages do, of which one in 25 takes 12 % longer on average
+(docs/checking.md).
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from collbench.commands.scan.choice import Plan
+from collbench.commands.scan.posterior import Floats, Integers
+from collbench.commands.scan.rows import Level, Members, Round, Scan
+from collbench.commands.scan.scanner import Scanner
+from collbench.errors import UsageError
+from collbench.measure.predicted import NAME, Predicted, topology_record
+from collbench.model.predict import curve
+from collbench.requests.sweeps import SweepRequest, predicted_sweep
+from collbench.requests.words import Size
+from collbench.results import Result
+from collbench.topology.system import System
+
+NODES = 0.0022  # standard deviation of the logarithms of nodes' times
+START, ROUND = 0.003, 0.0015  # of what a start of a pair's messages, and a round, change
+STRAGGLERS, STRAGGLING = 0.04, 0.12  # share of the rounds of a pair that take longer, and by how much on average
+_FAULT = re.compile(r"(node|flaky|leaf|link|send|receive)=(\d+)(?:-(\d+))?:(0?\.\d+)(?:@(0?\.\d+|1))?")
+_SAMPLES = 9  # of a round
+
+
+@dataclass(frozen=True)
+class Injected:
+    """A fault that is made: of a kind, of a node or leaf or between two, so many times slower in a share of rounds."""
+
+    kind: str
+    of: int
+    to: int
+    slower: float
+    often: float
+
+    def slows(self, plan: Plan, leaves: Integers) -> np.ndarray:
+        """Return which groups it slows."""
+        groups = plan.groups
+        if self.kind == "leaf":
+            here = leaves[groups] == self.of
+            slow = here.any(axis=1) & ~here.all(axis=1)
+        elif self.kind == "link":
+            slow = (groups == self.of).any(axis=1) & (groups == self.to).any(axis=1)
+        elif plan.one_way and self.kind in ("send", "receive"):
+            slow = groups[:, int(self.kind == "receive")] == self.of
+        else:
+            slow = (groups == self.of).any(axis=1)
+        return np.asarray(slow)
+
+
+def faults_of(text: str, nodes: int, leaves: int) -> tuple[Injected, ...]:
+    """Return the faults of `node=37:0.9,leaf=3:0.7,flaky=99:0.6@0.2`: speeds, and in which share of the rounds."""
+    faults = []
+    for word in filter(None, text.replace(" ", "").split(",")):
+        match = _FAULT.fullmatch(word)
+        if not match or (match[1] == "link") != bool(match[3]):
+            raise UsageError(
+                f"--inject {word} is no fault; give KIND=NUMBER:SPEED[@SHARE] with a speed below 1, such as "
+                "node=37:0.9, leaf=3:0.7, link=1-2:0.5, send=4:0.8, receive=4:0.8 or flaky=99:0.6@0.2"
+            )
+        kind, most = match[1], leaves if match[1] == "leaf" else nodes
+        ends = [int(end) for end in (match[2], match[3] or "0")]
+        if max(ends) >= most or not float(match[4]):
+            raise UsageError(f"--inject {word}: choose from 0 to {most - 1}, and a speed above 0")
+        faults.append(Injected(kind, *ends, 1 / float(match[4]), float(match[5] or (0.2 if kind == "flaky" else 1))))
+    return tuple(faults)
+
+
+class Cluster:
+    """The nodes of a system, of which a round takes what the model says, times noise and faults."""
+
+    def __init__(self, system: System, work: Scan, size: Size, inject: str, seed: int) -> None:
+        request = SweepRequest("sendrecv", on=system.name, impl="nccl", minbytes=size, maxbytes=size)
+        pair, sweep = predicted_sweep(system.of(2), request)
+        case = next(sweep.cases())
+        self.seconds = curve(pair, [case])[0].seconds
+        self.sweep = replace(sweep, ranks=system.nodes, works=(work,))
+        self.case = replace(case, ranks=system.nodes, work=work)
+        self._random = np.random.default_rng(seed)
+        self._speeds = np.exp(self._random.normal(0, NODES, system.nodes))
+        radix = next((tier.radix for tier in system.tiers if tier.radix), system.nodes)
+        self._leaves = np.arange(system.nodes) // radix
+        names = tuple(f"node {node}" for node in range(system.nodes))
+        leaves = Level("leaf", tuple(f"leaf {leaf}" for leaf in self._leaves.tolist()))
+        levels = (Level("node", names), leaves)
+        self.members = Members(self.case, "nccl", platform=NAME, names=names, levels=levels)
+        self._faults = faults_of(inject, system.nodes, int(self._leaves[-1]) + 1)
+
+    def measure(self, plan: Plan, number: int) -> Round:
+        """Return a round."""
+        random, count = self._random, len(plan.groups)
+        logs: Floats = random.normal(0, START, count) + random.normal(0, ROUND, count)
+        logs += np.where(random.random(count) < STRAGGLERS, random.exponential(STRAGGLING, count), 0.0)
+        times = self.seconds * self._speeds[plan.groups].max(axis=1) * np.exp(logs)
+        for fault in self._faults:
+            if random.random() < fault.often:
+                times = np.where(fault.slows(plan, self._leaves), times * fault.slower, times)
+        groups = tuple(map(tuple, plan.groups.tolist()))
+        took = _SAMPLES * float(times.max())
+        return Round(self.case, "nccl", NAME, number, groups, tuple(times.tolist()), took, plan.one_way)
+
+    def rounds(self, scanner: Scanner) -> Iterator[Round]:
+        """Yield rounds until the scanner is sure."""
+        while plan := scanner.next():
+            scanner.add(self.measure(plan, len(scanner.rounds)))
+            yield scanner.rounds[-1]
+
+
+class Simulated(Predicted):
+    """A scan of a described system, where a Session expects ranks."""
+
+    def __init__(self, system: System, work: Scan, size: Size, inject: str, seed: int) -> None:
+        cluster = Cluster(system, work, size, inject, seed)
+        self.sweep = cluster.sweep
+        rows: list[Result] = [cluster.members]
+        rows += cluster.rounds(Scanner(cluster.members, work))
+        super().__init__(topology_record(system), rows)

@@ -1,0 +1,161 @@
+"""Messages between chosen ranks, and what each rank took for them: rounds of `collbench scan`, and of `pairs`.
+
+A library sends and receives; `copy` has the sender copy into its peer's memory by whatever copies fastest, `kernel` by
+a kernel's stores.  Times are of each rank by itself, since groups that are measured at once have nothing in common.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from collbench.algorithms import Implementation, implementations, libraries
+from collbench.cases import Case
+from collbench.collectives import Flight, exchange
+from collbench.platforms import compiler
+from collbench.platforms.interface import Platform, Prepared
+from collbench.platforms.layout import buffers
+from collbench.platforms.products import at
+
+IN_FLIGHT = 2  # messages of an operation: a single one that both ends send first would never arrive
+COPY, KERNEL = "copy", "kernel"
+To = Sequence[int | None]
+"""By rank the peer that it sends to, or None."""
+BySample = dict[int, list[float]]  # seconds of a message by rank, of those that send or receive
+
+
+class Exchanges:
+    """Exchanges of messages of a case's size, by a library or by `copy` or `kernel`.
+
+    Ranks in `slow` come late after every operation: by so many times less one of the seconds that an operation takes,
+    which the first call of `calibrate` finds out.
+    """
+
+    def __init__(self, case: Case, way: str, platform: Platform, slow: Mapping[int, float] | None = None) -> None:
+        self.case, self.way, self.platform, self._slow = case, way, platform, slow or {}
+        self._late: list[Callable[[], None]] = []
+        self._usual = 0.0  # seconds of a message, once they are known
+
+    def prepared(self, to: To, count: int = IN_FLIGHT, answered: bool = False) -> Prepared:
+        """*Collective*: return so many messages from each rank to its peer, and back once they are there if `answered`.
+
+        Unsupported if there is no such library, or no memory that both ranks can use.
+        """
+        platform = self.platform
+        if self.way in (COPY, KERNEL):
+            with platform.team.agreeing():
+                return self._copies(to, count)
+        flights = [Flight(lambda rank, ranks: to[rank], count)]
+        if answered:
+            back = {peer: rank for rank, peer in enumerate(to) if peer is not None}
+            flights.append(Flight(lambda rank, ranks: back.get(rank), count))
+        with platform.team.agreeing():
+            return self._library.prepare(replace(self.case, collective=exchange(tuple(flights))), platform)
+
+    @property
+    def _library(self) -> Implementation:
+        return implementations()[self.way]
+
+    def _copies(self, to: To, count: int) -> Prepared:
+        case, platform = self.case, self.platform
+        platform.launcher.refuse_apart()
+        each: list[Callable[[], object]] = []
+        for rank in platform.local:
+            if (peer := to[rank]) is None:
+                continue
+            source, target = buffers(platform.memory, case, rank)[0], buffers(platform.memory, case, peer)[1]
+            each.append(self._copy(rank, source, target))
+
+        def launch(launches: int) -> None:
+            for _ in range(launches * count):
+                for copy in each:
+                    copy()
+
+        return Prepared(launch)
+
+    def _copy(self, rank: int, source: int, target: int) -> Callable[[], object]:
+        case, launcher = self.case, self.platform.launcher
+        if self.way == COPY:
+            return lambda: launcher.copy(rank, target, source, case.nbytes)
+        put, packs = launcher.kernel("steps.cu", "put", case.dtype, case.redop), case.block
+        return launcher.bind_one(put, rank, packs, np.uint64(target), np.uint64(source), np.uint64(packs))
+
+    def seconds(self, prepared: Prepared, ranks: Sequence[int], launches: int, samples: int, messages: int) -> BySample:
+        """*Collective*: return the seconds of a message of each of these ranks, so many samples of so many launches."""
+        platform, mine = self.platform, [rank for rank in ranks if rank in self.platform.local]
+        moment = platform.clock.moment
+        platform.clock.set_clocks()
+        platform.launcher.synchronize()
+        times: BySample = {rank: [] for rank in mine}
+        moments = []
+        if not mine and platform.note.oversubscribed:
+            time.sleep(1.5 * samples * launches * messages * self._usual)  # else it would take a core from who is measured
+        with platform.team.agreeing(), platform.compute.stepping():
+            for _ in range(samples if mine else 0):
+                begun = {rank: moment(rank) for rank in mine}
+                self._launch(prepared, launches)
+                moments.append((begun, {rank: moment(rank) for rank in mine}))
+        platform.launcher.synchronize()
+        with platform.team.agreeing(), platform.compute.stepping():
+            platform.compute.refuse_given_up()
+        for begun, ended in moments:
+            for rank in mine:
+                times[rank].append((at(ended[rank]) - at(begun[rank])) / launches / messages)
+        everyone: BySample = {}
+        for of_process in platform.team.exchange(times):
+            everyone |= of_process
+        return everyone
+
+    def _launch(self, prepared: Prepared, launches: int) -> None:
+        if not self._late:
+            return prepared.launch(launches)
+        for _ in range(launches):
+            prepared.launch(1)
+            for late in self._late:
+                late()
+
+    def calibrate(self, to: To, region: float, messages: int = IN_FLIGHT) -> int:
+        """*Collective*: return how many operations a sample of so many seconds holds, and make slow ranks slow."""
+        if self.platform.note.oversubscribed:
+            to = [peer if rank < 2 else None for rank, peer in enumerate(to)]
+        ranks = sorted({end for rank, peer in enumerate(to) if peer is not None for end in (rank, peer)})
+        prepared = self.prepared(to)
+        launches, seconds = 1, math.inf
+        for _ in range(3):  # caches are cold first, and then the other ranks know how long to sleep
+            tried = self.seconds(prepared, ranks, launches, 5, messages)
+            self._usual = float(np.median([min(samples) for samples in tried.values()]))
+            seconds = self._usual * messages
+            launches = max(1, math.ceil(region / seconds))
+        for rank in [rank for rank in self._slow if rank in self.platform.local]:
+            self._late.append(self._lateness(rank, (self._slow[rank] - 1) * seconds))
+        return launches
+
+
+    def _lateness(self, rank: int, seconds: float) -> Callable[[], None]:
+        """Return what makes whatever comes next on a rank's queue late; on a CPU not by sleep, which takes longer."""
+        case, launcher = self.case, self.platform.launcher
+        if self.platform.compute.queued:
+            stall = launcher.kernel(compiler.JUDGE, "stall", case.dtype, case.redop)
+            return launcher.bind_one(stall, rank, 1, np.uint64(1e9 * seconds))
+
+        def spin() -> None:
+            end = time.perf_counter() + seconds
+            while time.perf_counter() < end:
+                pass
+
+        return spin
+
+
+def ways(platform: str) -> tuple[str, ...]:
+    """Return the ways to send messages on a platform, its library first."""
+    library = next(name for name in libraries() if platform in implementations()[name].platforms)
+    return library, COPY, KERNEL
+
+
+def quartile(samples: Sequence[float]) -> float:
+    """Return the lower quartile: what disturbs a machine only adds, and half of the samples may be disturbed."""
+    return float(np.quantile(samples, 0.25, method="inverted_cdf"))
+
+
