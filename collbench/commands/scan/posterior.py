@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 EVERY, SENDS, RECEIVES, WITHIN, ACROSS = "", "sends", "receives", "within", "across"
 """Of a fault: every group with it, those in which it sends or receives, those with two of its members, those that have
 members of it and others."""
-SLOWER = 0.8, 1.1, 1.5, 2.0, 3.0, 4.5, 7.0, 12.0, 24.0
+SLOWER = 0.8, 1.1, 1.5, 2.0, 2.7, 3.6, 4.8, 6.5, 9.0, 13.0, 24.0
 """How much slower faults are looked for: logarithms, over that of what is too slow."""
 OFTEN = 1.0, 0.5, 0.2  # shares of the rounds
 _WIDE = 0.12  # of the logarithm of a slowness, which lies between those above
@@ -213,10 +213,9 @@ class Posterior:
         for _ in range(3):  # what is usual depends on who is slow, and the other way round
             above, deviation = self._scaled(logs, shape, slowed if faults else None)
             hypotheses.set_links(self._suspected(above, deviation))
-            of, by = self._incidence()
-            found = _Faults(hypotheses, above, deviation, of, by, self._slower)
+            found = _Faults(hypotheses, (above, deviation), self._incidence(), slowed, self._slower)
             again = found.look()
-            slowed = found.touched(again)
+            slowed = found.slowed(again) > 0
             if again == faults:
                 break
             faults = again
@@ -269,29 +268,49 @@ class _Faults:
     """The search for faults, given what is usual."""
 
     def __init__(
-        self, hypotheses: Hypotheses, above: Floats, deviation: Floats, of: Integers, by: Integers, least: float
+        self,
+        hypotheses: Hypotheses,
+        scaled: tuple[Floats, Floats],  # times above the usual, and their deviations
+        slowed: tuple[Integers, Integers],  # groups, and the hypotheses that would slow them
+        explained: NDArray[np.bool_],  # groups that are slow because of what was found so far
+        least: float,  # of what is too slow
     ) -> None:
+        (above, deviation), (of, by) = scaled, slowed
         self._hypotheses, self._above, self._deviation, self._of, self._by = hypotheses, above, deviation, of, by
         self._prior = hypotheses.prior + np.log(_ONE_MORE)
         self._hit = above > _HIT * deviation
         self._profiles = [(slower * least, often) for often in OFTEN for slower in SLOWER]
-        usual, self._ratios = _normal(above, 0.0, deviation), []
-
         # How many stragglers there are is learned, and how slow.
-        stragglers = _SEEN_BEFORE + np.count_nonzero(self._hit)
-        alone = min(0.2, stragglers / (_SEEN_BEFORE / _STRAGGLERS + len(above)))
-        mean = (_SEEN_BEFORE * _STRAGGLING + above[self._hit].sum()) / stragglers
-        tail = np.exp(-np.abs(above) / mean) / mean
-        healthy = (1 - alone) * usual + alone * tail
-        for slower, often in self._profiles:
-            slow = (1 - alone) * _normal(above, slower, np.hypot(deviation, _WIDE * slower)) + alone * tail
-            self._ratios.append(np.log1p(often * (slow / healthy - 1 + 1e-12)))
+        alone = self._hit & ~explained
+        stragglers = _SEEN_BEFORE + np.count_nonzero(alone)
+        self._alone = min(0.2, stragglers / (_SEEN_BEFORE / _STRAGGLERS + len(above)))
+        self._straggling = (_SEEN_BEFORE * _STRAGGLING + above[alone].sum()) / stragglers
+        every = np.arange(len(above))
+        self._ratios = [self._ratio(profile, every, 0.0) for profile in self._profiles]
+        self._alone_scores = self._summed(self._ratios, of, by, len(hypotheses))
+
+    def _ratio(self, profile: tuple[float, float], groups: Integers, already: Floats | float) -> Floats:
+        """Return logarithms of how much likelier times of groups are with a fault of that profile than without it.
+
+        `already` is how much slower they are because of another fault, which hides one that is not slower than that: the
+        narrowest part of a way decides.
+        """
+        slower, often = profile
+        above, deviation = self._above[groups], self._deviation[groups]
+        more = np.maximum(slower, already)
+        ratio = self._density(above - more, np.hypot(deviation, _WIDE * slower)) / self._density(above - already, deviation)
+        return np.where(more > already, np.log1p(often * (ratio - 1 + 1e-12)), 0.0)
+
+    def _density(self, away: Floats, width: Floats) -> Floats:
+        """Return the density of times so far from what is usual for them, stragglers among them."""
+        density: Floats = np.exp(-((away / width) ** 2) / 2) / (width * np.sqrt(2 * np.pi))
+        return (1 - self._alone) * density + self._alone * np.exp(-np.abs(away) / self._straggling) / self._straggling
 
     def look(self) -> list[int]:
         """Return the numbers of all faults that are more probable than not, given those before."""
         faults: list[int] = []
         while len(faults) < _MOST:
-            scores = self._scores(self.touched(faults)) + self._prior
+            scores = self._scores(self.slowed(faults)) + self._prior
             best = int(np.argmax(scores))
             if np.logaddexp.reduce(scores) < 0 or best in faults:
                 break
@@ -301,31 +320,47 @@ class _Faults:
         for place in range(len(faults)):
             others = faults[:place] + faults[place + 1 :]
             if others:
-                faults[place] = int(np.argmax(self._scores(self.touched(others)) + self._prior))
+                faults[place] = int(np.argmax(self._scores(self.slowed(others)) + self._prior))
         return sorted(set(faults))
 
-    def touched(self, faults: Sequence[int]) -> NDArray[np.bool_]:
-        """Return which groups are slow because of one of these faults."""
-        touched = np.zeros(len(self._above), bool)
+    def slowed(self, faults: Sequence[int]) -> Floats:
+        """Return by how much groups are slow because of one of these faults, a logarithm each; 0 of the others."""
+        slowed = np.zeros(len(self._above))
         for fault in faults:
-            touched[self._of[self._by == fault]] = True
-        return touched & self._hit
+            groups = self._of[self._by == fault]
+            groups = groups[self._hit[groups]]
+            if len(groups):
+                slowed[groups] = np.maximum(slowed[groups], np.median(self._above[groups]))
+        return slowed
 
-    def _by_profile(self, explained: NDArray[np.bool_]) -> Floats:
-        """Return logarithms of likelihood ratios, shape (profiles, hypotheses); explained groups tell nothing.
+    def _scores(self, slowed: Floats) -> Floats:
+        """Return by hypothesis the logarithm of its likelihood ratio, where groups are as slow already.
 
-        What could only show in these is no other fault.
+        What could only show in these, and does not, is no other fault.
         """
-        known, count = ~explained[self._of], len(self._hypotheses)
-        of, by = self._of[known], self._by[known]
-        ratios = np.array([np.bincount(by, ratio[of], count) for ratio in self._ratios])
-        if explained.any():
-            hidden = (np.bincount(self._by[~known], minlength=count) > 0) & (np.bincount(by, minlength=count) == 0)
-            ratios[:, hidden] = -np.inf
-        return ratios
+        hidden = np.flatnonzero(slowed)
+        scores = self._alone_scores.copy()
+        if not len(hidden):
+            return scores
 
-    def _scores(self, explained: NDArray[np.bool_]) -> Floats:
-        by_profile = self._by_profile(explained)
+        # Only of those that would slow such a group another score is calculated.
+        concerned = np.unique(self._by[slowed[self._of] > 0])
+        place = np.full(len(scores), -1)
+        place[concerned] = np.arange(len(concerned))
+        mine = place[self._by] >= 0
+        of, by, given = self._of[mine], place[self._by[mine]], []
+        for profile, ratio in zip(self._profiles, self._ratios, strict=True):
+            given.append(ratio.copy())
+            given[-1][hidden] = self._ratio(profile, hidden, slowed[hidden])
+        found = self._summed(given, of, by, len(concerned))
+        seen = np.bincount(by, slowed[of] == 0, len(concerned))
+        found[(seen == 0) & (found <= 0)] = -np.inf
+        scores[concerned] = found
+        return scores
+
+    def _summed(self, ratios: Sequence[Floats], of: Integers, by: Integers, count: int) -> Floats:
+        """Return the scores of so many hypotheses, over all profiles."""
+        by_profile = np.array([np.bincount(by, ratio[of], count) for ratio in ratios])
         scores: Floats = np.logaddexp.reduce(by_profile, axis=0) - np.log(len(by_profile))
         return scores
 
@@ -333,28 +368,26 @@ class _Faults:
         """Return each fault given the others, and whether there is one more."""
         suspicions, masses = [], []
         for place, _ in enumerate(faults):
-            explained = self.touched([*faults[:place], *faults[place + 1 :]])
-            chances, none = self._chances(explained)
-            suspicions.append(self._suspicion(chances, none, explained))
+            slowed = self.slowed([*faults[:place], *faults[place + 1 :]])
+            chances, none = self._chances(slowed)
+            suspicions.append(self._suspicion(chances, none, slowed))
             masses.append(_most(chances))
-        chances, none = self._chances(self.touched(faults))
+        chances, none = self._chances(self.slowed(faults))
         return Belief(suspicions, 1 - none, [*masses, _most(chances)])
 
-    def _chances(self, explained: NDArray[np.bool_]) -> tuple[Floats, float]:
+    def _chances(self, slowed: Floats) -> tuple[Floats, float]:
         """Return the probability of each hypothesis for one fault, and that there is none."""
-        scores = self._scores(explained) + self._prior
+        scores = self._scores(slowed) + self._prior
         total = np.logaddexp(np.logaddexp.reduce(scores), np.log1p(-_ONE_MORE))
         return np.exp(scores - total), float(np.exp(np.log1p(-_ONE_MORE) - total))
 
-    def _suspicion(self, chances: Floats, none: float, explained: NDArray[np.bool_]) -> Suspicion:
+    def _suspicion(self, chances: Floats, none: float, slowed: Floats) -> Suspicion:
         order = np.argsort(-chances)[:50]
         best = int(order[0])
         mine = self._of[self._by == best]
-        mine = mine[~explained[mine]]
-        hits = mine[self._hit[mine]]
-        profile = int(np.argmax(np.array([ratio[mine].sum() for ratio in self._ratios])))
-        often = self._profiles[profile][1]
-        used = hits if often < 1 and len(hits) else mine
+        hits = mine[self._above[mine] - slowed[mine] > _HIT * self._deviation[mine]]
+        _, often = max(self._profiles, key=lambda profile: float(self._ratio(profile, mine, slowed[mine]).sum()))
+        used = hits if len(hits) and (often < 1 or slowed[mine].any()) else mine
         return Suspicion(
             hypotheses=[(self._hypotheses[int(number)], float(chances[number])) for number in order],
             none=none,
@@ -364,11 +397,6 @@ class _Faults:
             seen=len(mine),
             often=1.0 if often == 1 else len(hits) / len(mine),
         )
-
-
-def _normal(values: Floats, centre: float, deviation: Floats) -> Floats:
-    density: Floats = np.exp(-(((values - centre) / deviation) ** 2) / 2) / (deviation * np.sqrt(2 * np.pi))
-    return density
 
 
 def _most(chances: Floats) -> tuple[Integers, Floats]:

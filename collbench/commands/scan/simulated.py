@@ -98,10 +98,11 @@ class Cluster:
         random, count = self._random, len(plan.groups)
         logs: Floats = random.normal(0, START, count) + random.normal(0, ROUND, count)
         logs += np.where(random.random(count) < STRAGGLERS, random.exponential(STRAGGLING, count), 0.0)
-        times = self.seconds * self._speeds[plan.groups].max(axis=1) * np.exp(logs)
+        slower = np.ones(count)
         for fault in self._faults:
-            if random.random() < fault.often:
-                times = np.where(fault.slows(plan, self._leaves), times * fault.slower, times)
+            if random.random() < fault.often:  # the narrowest part of a way decides
+                slower = np.where(fault.slows(plan, self._leaves), np.maximum(slower, fault.slower), slower)
+        times = self.seconds * self._speeds[plan.groups].max(axis=1) * np.exp(logs) * slower
         groups = tuple(map(tuple, plan.groups.tolist()))
         took = _SAMPLES * float(times.max())
         return Round(self.case, "nccl", NAME, number, groups, tuple(times.tolist()), took, plan.one_way)
