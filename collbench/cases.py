@@ -28,6 +28,7 @@ class Work(ABC):
 
     FIELD: ClassVar[str]  # that has it in lines of cases; the sweep of a header has several in the plural, with an s
     MODULE: ClassVar[str]  # whose `measure` and `needs` carry it out; imported where it is needed
+    several: ClassVar[bool] = False  # whether an implementation has several results
 
     @property
     @abstractmethod

@@ -203,9 +203,7 @@ EXIT = option(
     show_default=True,
 )
 
-METRICS = option(
-    "--metrics", "Write metrics for node_exporter's text-file collector.", type=PATH, metavar="FILE.prom"
-)
+METRICS = option("--metrics", "Write metrics for node_exporter's text-file collector.", type=PATH, metavar="FILE.prom")
 
 
 def junit_option(of_each: str) -> click.Option:

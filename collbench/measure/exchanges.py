@@ -14,7 +14,9 @@ import numpy as np
 from collbench.algorithms import Implementation, implementations, libraries
 from collbench.cases import Case
 from collbench.collectives import Flight, exchange
+from collbench.errors import CaseFailed
 from collbench.platforms import compiler
+from collbench.platforms.checking import POISON
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers
 from collbench.platforms.products import at
@@ -35,8 +37,15 @@ class Exchanges:
 
     def __init__(self, case: Case, way: str, platform: Platform, slow: Mapping[int, float] | None = None) -> None:
         self.case, self.way, self.platform, self._slow = case, way, platform, slow or {}
+        self.answers = way not in (COPY, KERNEL)  # whether a message there and back waits for the other rank
         self._late: list[Callable[[], None]] = []
         self._usual = 0.0  # seconds of a message, once they are known
+        self._nothing = np.full(case.nbytes, POISON, np.uint8)
+        with platform.team.agreeing(), platform.compute.stepping():
+            for rank in platform.local:
+                send, received = buffers(platform.memory, case, rank)
+                platform.launcher.store(rank, send, np.full(case.nbytes, _mark(rank), np.uint8))
+                platform.launcher.store(rank, received, self._nothing)
 
     def prepared(self, to: To, count: int = IN_FLIGHT, answered: bool = False) -> Prepared:
         """*Collective*: return so many messages from each rank to its peer, and back once they are there if `answered`.
@@ -91,7 +100,9 @@ class Exchanges:
         times: BySample = {rank: [] for rank in mine}
         moments = []
         if not mine and platform.note.oversubscribed:
-            time.sleep(1.5 * samples * launches * messages * self._usual)  # else it would take a core from who is measured
+            time.sleep(
+                1.5 * samples * launches * messages * self._usual
+            )  # else it would take a core from who is measured
         with platform.team.agreeing(), platform.compute.stepping():
             for _ in range(samples if mine else 0):
                 begun = {rank: moment(rank) for rank in mine}
@@ -108,11 +119,22 @@ class Exchanges:
             everyone |= of_process
         return everyone
 
+    def refuse_wrong(self, to: To) -> None:
+        """*Collective*: raise CaseFailed if a rank does not hold what the last exchange sent it, and forget that."""
+        case, platform = self.case, self.platform
+        sources = {peer: rank for rank, peer in enumerate(to) if peer is not None}
+        with platform.team.agreeing(), platform.compute.stepping():
+            for rank in set(platform.local) & set(sources):
+                received = buffers(platform.memory, case, rank)[1]
+                got = platform.launcher.fetch(rank, received, case.nbytes)
+                platform.launcher.store(rank, received, self._nothing)
+                if (got != _mark(sources[rank])).any():
+                    raise CaseFailed(f"rank {rank} did not receive what rank {sources[rank]} sent, by {self.way}")
+
     def _launch(self, prepared: Prepared, launches: int) -> None:
-        if not self._late:
-            return prepared.launch(launches)
-        for _ in range(launches):
-            prepared.launch(1)
+        each = 1 if self._late else launches
+        for _ in range(launches // each):
+            prepared.launch(each)
             for late in self._late:
                 late()
 
@@ -132,7 +154,6 @@ class Exchanges:
             self._late.append(self._lateness(rank, (self._slow[rank] - 1) * seconds))
         return launches
 
-
     def _lateness(self, rank: int, seconds: float) -> Callable[[], None]:
         """Return what makes whatever comes next on a rank's queue late; on a CPU not by sleep, which takes longer."""
         case, launcher = self.case, self.platform.launcher
@@ -148,6 +169,11 @@ class Exchanges:
         return spin
 
 
+def _mark(rank: int) -> int:
+    """Return the byte that a rank's messages are full of."""
+    return 1 + rank % 120  # POISON is larger
+
+
 def ways(platform: str) -> tuple[str, ...]:
     """Return the ways to send messages on a platform, its library first."""
     library = next(name for name in libraries() if platform in implementations()[name].platforms)
@@ -157,5 +183,3 @@ def ways(platform: str) -> tuple[str, ...]:
 def quartile(samples: Sequence[float]) -> float:
     """Return the lower quartile: what disturbs a machine only adds, and half of the samples may be disturbed."""
     return float(np.quantile(samples, 0.25, method="inverted_cdf"))
-
-

@@ -400,6 +400,8 @@ class Supervisor:
             else:
                 waiting.append(name)
 
+        several = bool(case.work and case.work.several)
+
         # Each turn of the loop is a set of ranks: all results come from the first, unless it is lost.
         while waiting:
             if self._workers is None:
@@ -407,8 +409,13 @@ class Supervisor:
             assert self._workers
             try:
                 for result in self._workers.measure(case, waiting, sampling, launches or {}, self.tell):
-                    waiting.remove(result.implementation)
+                    if several:  # in their order, so those before are through
+                        del waiting[: waiting.index(result.implementation)]
+                    else:
+                        waiting.remove(result.implementation)
                     yield result
+                if several:
+                    waiting.clear()
                 if waiting:
                     raise WorkersLost(case, "the ranks left it out")
             except WorkersLost as loss:

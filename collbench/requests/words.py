@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from collbench.platforms import platforms
 from collbench.errors import UsageError
+from collbench.platforms import platforms
 from collbench.requests.declared import NAMES, SIZE, TIME, Opt
 from collbench.units import QUANTITY
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import click
 
+from collbench.analysis.verdict import EXITS, Status, line_of
 from collbench.cli.options import (
     EXIT,
     METRICS,
@@ -32,7 +33,6 @@ from collbench.cli.options import (
 )
 from collbench.cli.progress import waiting
 from collbench.commands.check import outputs as verdicts
-from collbench.analysis.verdict import EXITS, Status, line_of
 from collbench.commands.check.judge import CheckedCurve, CheckResult
 from collbench.commands.check.library import CheckRequest, check
 from collbench.errors import CollbenchError, StorageError

@@ -12,9 +12,6 @@ from itertools import zip_longest
 from statistics import fmean, harmonic_mean, median
 
 from collbench.analysis.diagnose import Diagnosis
-from collbench.analysis.verdict import ALONE, FAR, MANY, Correctness, Health, Status, listed
-from collbench.cases import Case
-from collbench.commands.check.expectations import Expectation, ExpectedTime
 from collbench.analysis.sequential import (
     FEWEST,
     PRIOR_DEVIATION,
@@ -24,6 +21,9 @@ from collbench.analysis.sequential import (
     deviations,
     median_variance,
 )
+from collbench.analysis.verdict import ALONE, FAR, MANY, Correctness, Health, Status, listed
+from collbench.cases import Case
+from collbench.commands.check.expectations import Expectation, ExpectedTime
 from collbench.notebook import Shown
 from collbench.results import Observed, Reported, Result, by_key
 from collbench.runfile.rounds import joined, scatter_in_words

@@ -13,6 +13,7 @@ from typing import Annotated
 from collbench.algorithms import implementations, libraries
 from collbench.analysis.diagnose import RunFacts, diagnose
 from collbench.analysis.machine import assumptions, placed, sized, spread
+from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness, Status
 from collbench.collectives import find_collective
 from collbench.commands.check.expectations import CALIBRATED, Expectation, expect_run, first_of, read_floors
@@ -25,7 +26,6 @@ from collbench.commands.check.judge import (
     shares_cores,
     unsure,
 )
-from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.errors import CollbenchError, UsageError
 from collbench.host.cache import state_folder
 from collbench.host.launcher import launched

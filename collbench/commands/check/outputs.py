@@ -17,15 +17,16 @@ from typing import Any
 from xml.etree import ElementTree
 
 from collbench.analysis.gate import junit_suite
+from collbench.analysis.sequential import Decision
 from collbench.analysis.verdict import EXITS, Status, line_of
 from collbench.commands.check.judge import BANDWIDTH, CheckedSize, CheckResult
-from collbench.analysis.sequential import Decision
 from collbench.errors import StorageError, writing
 from collbench.present.columns import Column, data, record
 from collbench.results.base import CaseResult
 from collbench.runfile.schema import case_fields
 from collbench.runfile.store import replace_whole
 from collbench.units import format_rate, format_seconds, format_size, printable, significant
+
 
 def line(result: CheckResult, exits: str) -> str:
     """Return the line of a verdict as the program expects it that the exit status is for."""

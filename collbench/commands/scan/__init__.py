@@ -1,0 +1,1 @@
+"""Who of many ranks or nodes is slow."""

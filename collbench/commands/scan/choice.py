@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collbench.commands.scan.posterior import Belief, Floats, Hypotheses, Integers
+from collbench.commands.scan.posterior import Belief, Hypotheses, Integers
 
 _TRIES = 3  # draws of each way to deal
 _SUSPECTS, _LINKS = 500, 3  # that ways to deal look at, of each fault

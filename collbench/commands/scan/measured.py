@@ -88,6 +88,7 @@ def _round(exchanges: Exchanges, plan: Plan, launches: int, begin: partial[None]
         busy = [rank for group in turn for rank in group]
         samples = _CROWDED if crowded else SAMPLES
         taken = exchanges.seconds(exchanges.prepared(to), busy, launches, samples, IN_FLIGHT)
+        exchanges.refuse_wrong(to)
         seconds += [max(quartile(taken[rank]) for rank in group) for group in turn]
     return tuple(seconds)
 

@@ -7,7 +7,7 @@ judged given the others, whose groups tell nothing more, and so is whether there
 iterated conditional modes: J. Besag, On the Statistical Analysis of Dirty Pictures, 1986).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -298,7 +298,9 @@ class _Faults:
         slower, often = profile
         above, deviation = self._above[groups], self._deviation[groups]
         more = np.maximum(slower, already)
-        ratio = self._density(above - more, np.hypot(deviation, _WIDE * slower)) / self._density(above - already, deviation)
+        ratio = self._density(above - more, np.hypot(deviation, _WIDE * slower)) / self._density(
+            above - already, deviation
+        )
         return np.where(more > already, np.log1p(often * (ratio - 1 + 1e-12)), 0.0)
 
     def _density(self, away: Floats, width: Floats) -> Floats:
@@ -404,5 +406,3 @@ def _most(chances: Floats) -> tuple[Integers, Floats]:
     order = np.argsort(-chances)
     needed = int(np.searchsorted(np.cumsum(chances[order]), 0.999 * chances.sum())) + 1
     return order[:needed], chances[order[:needed]]
-
-

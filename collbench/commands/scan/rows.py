@@ -1,6 +1,5 @@
 """Rows of run files: who takes part in a scan, and what the groups of each of its rounds took."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -9,7 +8,6 @@ from msgspec import Meta
 from collbench.cases import Work
 from collbench.records import Record
 from collbench.results.base import CaseResult
-from collbench.results.facts import Outcome
 from collbench.units import Count, Seconds, counted
 
 
@@ -19,6 +17,7 @@ class Scan(Work):
 
     FIELD: ClassVar = "scan"
     MODULE: ClassVar = "collbench.commands.scan.measured"
+    several: ClassVar = True
 
     group: Annotated[int, Meta(ge=2, le=1023)] = 2  # members of a group
     slower: float = 0.1  # share of the usual time that is too much

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from collbench.analysis.sequential import FEWEST, PRIOR_DEVIATION, PRIOR_OF_GPUS, Decision, SequentialTest, median_variance
+from collbench.analysis.sequential import (
+    FEWEST,
+    PRIOR_DEVIATION,
+    PRIOR_OF_GPUS,
+    Decision,
+    SequentialTest,
+    median_variance,
+)
 from collbench.analysis.verdict import Status
 from collbench.commands.scan.posterior import ACROSS, EVERY, RECEIVES, SENDS, Belief, Posterior, Suspicion
 from collbench.commands.scan.rows import Members, Round

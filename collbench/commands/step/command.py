@@ -45,7 +45,7 @@ from collbench.present.terminal import Table, lines
 from collbench.requests.declared import SIZE, Opt
 from collbench.requests.notices import RANKS, announced_if_slow
 from collbench.requests.sweeps import SweepRequest, default_folder, find_system, folder_name, measured_sweep, new_folder
-from collbench.requests.words import MOST_RANKS, Size
+from collbench.requests.words import MOST_RANKS, Size, parse_slow
 from collbench.results import Result, by_key
 from collbench.topology.system import System
 from collbench.units import QUANTITY, counted, duration, format_size, parse_numbers, parse_size

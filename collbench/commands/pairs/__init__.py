@@ -1,0 +1,1 @@
+"""Latency and bandwidth of every pair of ranks."""

@@ -1,0 +1,101 @@
+"""Measures every pair of ranks: in rounds of disjoint pairs at once, and each pair alone.
+
+Runs alike on every process of the run, as collbench/measure/sampling.py does.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from collbench import algorithms
+from collbench.cases import Case, Sampling, Sweep
+from collbench.commands.pairs.rows import BOTH_WAYS, LATENCY, ONE_WAY, Pair, PairTimes
+from collbench.errors import Unsupported
+from collbench.measure.exchanges import COPY, KERNEL, Exchanges
+from collbench.measure.sampling import Heartbeat
+from collbench.platforms.interface import Platform
+from collbench.platforms.layout import Needs
+from collbench.results import Result, Skipped
+
+LATENCY_BYTES = 8
+_REGION, _SAMPLES = 2e-3, 9
+_WINDOW = 16  # messages in flight of a bandwidth
+Pairs = Sequence[tuple[int, int]]
+
+
+def needs(sweep: Sweep, platform: str) -> Needs:
+    """Return what the libraries want of memory; copies and kernels need no more."""
+    names = tuple(name for name in sweep.implementations if name not in (COPY, KERNEL))
+    return algorithms.needs(names, sweep.ranks, platform)
+
+
+def matchings(ranks: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield rounds of disjoint pairs in which every pair comes once: the circle method (E. Lucas, 1883).
+
+    >>> list(matchings(4))
+    [[(0, 3), (1, 2)], [(0, 2), (3, 1)], [(0, 1), (2, 3)]]
+
+    """
+    around = [*range(ranks), *([-1] if ranks % 2 else [])]
+    for _ in range(len(around) - 1):
+        half = len(around) // 2
+        pairs = zip(around[:half], reversed(around[half:]), strict=True)
+        yield [pair for pair in pairs if -1 not in pair]
+        around[1:] = [around[-1], *around[1:-1]]
+
+
+def measure(
+    case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, heartbeat: Heartbeat, *_: object
+) -> Iterator[Result]:
+    """*Collective*: yield a result of each pair, pattern and implementation.
+
+    Raises:
+        CaseFailed: Messages failed or did not arrive; the platform must be opened anew.
+
+    """
+    work = case.work
+    assert isinstance(work, Pair)
+    patterns = (LATENCY,) if case.nbytes <= LATENCY_BYTES else (ONE_WAY, BOTH_WAYS)
+    for name in names:
+        heartbeat(name)
+        exchanges = Exchanges(case, name, platform)
+        try:
+            launches = {pattern: _launches(exchanges, pattern) for pattern in patterns}
+        except Unsupported as reason:
+            yield Skipped(case, name, platform.name, str(reason))
+            continue
+        for pairs in matchings(case.ranks):
+            turns = [pairs, *([pair] for pair in pairs if work.alone)]
+            for turn in turns[len(turns) == 2 and len(pairs) == 1 :]:
+                for pattern in patterns:
+                    heartbeat(name, f"{pattern}, {len(turn)} pairs at once")
+                    at_once = replace(work, pattern=pattern, at_once=turn is pairs and len(pairs) > 1)
+                    for way in (turn, [pair[::-1] for pair in turn])[: 1 + (pattern == ONE_WAY)]:
+                        taken = _taken(exchanges, way, pattern, launches[pattern])
+                        for (sender, receiver), samples in zip(way, taken, strict=True):
+                            of_pair = replace(at_once, sender=sender, receiver=receiver)
+                            row = replace(case, work=of_pair)
+                            yield PairTimes(row, name, platform=platform.name, seconds=samples, note=platform.note)
+
+
+def _taken(exchanges: Exchanges, pairs: Pairs, pattern: str, launches: int) -> list[tuple[float, ...]]:
+    """*Collective*: return the samples of each pair: of its slower rank."""
+    to: list[int | None] = [None] * exchanges.case.ranks
+    for first, second in pairs:
+        to[first] = second
+        if pattern == BOTH_WAYS:
+            to[second] = first
+    answered = pattern == LATENCY and exchanges.answers
+    count = 1 if pattern == LATENCY else _WINDOW
+    busy = [rank for pair in pairs for rank in pair]
+    taken = exchanges.seconds(exchanges.prepared(to, count, answered), busy, launches, _SAMPLES, count * (1 + answered))
+    exchanges.refuse_wrong(to)
+    return [tuple(map(max, zip(taken[first], taken[second], strict=True))) for first, second in pairs]
+
+
+def _launches(exchanges: Exchanges, pattern: str) -> int:
+    """*Collective*: return how many operations a sample holds, by the first pair."""
+    launches = 1
+    for _ in range(3):
+        samples = _taken(exchanges, [(0, 1)], pattern, launches)[0]
+        launches = max(1, round(_REGION / min(samples) / (2 if pattern == LATENCY else _WINDOW)))
+    return launches
