@@ -39,7 +39,7 @@ class Exchanges:
         self.case, self.way, self.platform, self._slow = case, way, platform, slow or {}
         self.answers = way not in (COPY, KERNEL)  # whether a message there and back waits for the other rank
         self._late: list[Callable[[], None]] = []
-        self._usual = 0.0  # seconds of a message, once they are known
+        self._sample = 0.0  # seconds of a sample, by the last ones
         self._nothing = np.full(case.nbytes, POISON, np.uint8)
         with platform.team.agreeing(), platform.compute.stepping():
             for rank in platform.local:
@@ -100,9 +100,7 @@ class Exchanges:
         times: BySample = {rank: [] for rank in mine}
         moments = []
         if not mine and platform.note.oversubscribed:
-            time.sleep(
-                1.5 * samples * launches * messages * self._usual
-            )  # else it would take a core from who is measured
+            time.sleep(1.5 * samples * self._sample)  # else it would take a core from who is measured
         with platform.team.agreeing(), platform.compute.stepping():
             for _ in range(samples if mine else 0):
                 begun = {rank: moment(rank) for rank in mine}
@@ -117,6 +115,7 @@ class Exchanges:
         everyone: BySample = {}
         for of_process in platform.team.exchange(times):
             everyone |= of_process
+        self._sample = launches * messages * float(np.median([max(each) for each in everyone.values()]))
         return everyone
 
     def refuse_wrong(self, to: To) -> None:
@@ -147,8 +146,7 @@ class Exchanges:
         launches, seconds = 1, math.inf
         for _ in range(3):  # caches are cold first, and then the other ranks know how long to sleep
             tried = self.seconds(prepared, ranks, launches, 5, messages)
-            self._usual = float(np.median([min(samples) for samples in tried.values()]))
-            seconds = self._usual * messages
+            seconds = messages * float(np.median([min(samples) for samples in tried.values()]))
             launches = max(1, math.ceil(region / seconds))
         for rank in [rank for rank in self._slow if rank in self.platform.local]:
             self._late.append(self._lateness(rank, (self._slow[rank] - 1) * seconds))

@@ -22,9 +22,10 @@ Integers = NDArray[np.int64]
 EVERY, SENDS, RECEIVES, WITHIN, ACROSS = "", "sends", "receives", "within", "across"
 """Of a fault: every group with it, those in which it sends or receives, those with two of its members, those that have
 members of it and others."""
-SLOWER = 0.8, 1.1, 1.5, 2.0, 2.7, 3.6, 4.8, 6.5, 9.0, 13.0, 24.0
+SLOWER = 1.0, 1.4, 1.9, 2.5, 3.3, 4.4, 6.0, 8.5, 12.0, 24.0
 """How much slower faults are looked for: logarithms, over that of what is too slow."""
-OFTEN = 1.0, 0.5, 0.2  # shares of the rounds
+OFTEN = {1.0: 1.0, 0.5: 2.0, 0.2: 2.0}
+"""Shares of the rounds, and from how much slower on: what is a little slower now and then is everywhere."""
 _WIDE = 0.12  # of the logarithm of a slowness, which lies between those above
 _STRAGGLERS, _STRAGGLING = 0.02, 0.2
 """Share of the times of groups that nothing explains, and the mean of their logarithms, before any were seen."""
@@ -279,7 +280,7 @@ class _Faults:
         self._hypotheses, self._above, self._deviation, self._of, self._by = hypotheses, above, deviation, of, by
         self._prior = hypotheses.prior + np.log(_ONE_MORE)
         self._hit = above > _HIT * deviation
-        self._profiles = [(slower * least, often) for often in OFTEN for slower in SLOWER]
+        self._profiles = [(slower * least, often) for often, first in OFTEN.items() for slower in SLOWER if slower >= first]
         # How many stragglers there are is learned, and how slow.
         alone = self._hit & ~explained
         stragglers = _SEEN_BEFORE + np.count_nonzero(alone)
