@@ -1,10 +1,10 @@
 """What to measure: a case, the work that may be part of it, how to sample it, and a sweep over many."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from msgspec import Meta
 
@@ -29,6 +29,11 @@ class Work(ABC):
     FIELD: ClassVar[str]  # that has it in lines of cases; the sweep of a header has several in the plural, with an s
     MODULE: ClassVar[str]  # whose `measure` and `needs` carry it out; imported where it is needed
     several: ClassVar[bool] = False  # whether an implementation has several results
+    resumable: ClassVar[bool] = False  # whether a run of it can go on
+
+    def resumed(self, results: Sequence[Any]) -> Self:
+        """Return the work that is left to do after these results of it."""
+        return self
 
     @property
     @abstractmethod

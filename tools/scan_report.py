@@ -66,15 +66,13 @@ def rates(name: str, outcomes: list[Outcome]) -> str:
     """A row of the table."""
     right, wrong = (100 * np.mean([getattr(one, word) for one in outcomes]) for word in ("right", "wrong"))
     soon = 100 * np.mean([one.right and one.named <= 20 for one in outcomes])
-    named, rounds = np.array([one.named for one in outcomes]), np.array([one.rounds for one in outcomes])
+    named, rounds = ([getattr(one, word) for one in outcomes] for word in ("named", "rounds"))
     cost = np.median([one.rank_seconds for one in outcomes])
-    return (
-        f"| {name} | {right:.1f} % | {soon:.1f} % | {wrong:.1f} % | {np.median(named):.0f}; {np.percentile(named, 99):.0f}"
-        f" | {np.median(rounds):.0f}; {np.percentile(rounds, 99):.0f} | {cost:.0f} |"
-    )
+    after, until = (f"{np.median(each):.0f}; {np.percentile(each, 99):.0f}" for each in (named, rounds))
+    return f"| {name} | {right:.1f} % | {soon:.1f} % | {wrong:.1f} % | {after} | {until} | {cost:.0f} |"
 
 
-# ---------------------------------------------------------------------------------------------------------------- rivals
+# --------------------------------------------------------------------------------------------------------------- rivals
 
 
 @dataclass(frozen=True)
@@ -161,6 +159,9 @@ def rivals(pool: ProcessPoolExecutor, seeds: int) -> Iterator[str]:
                 break
 
 
+_HEAD = "right | by round 20 | wrongly accused | named after rounds | rounds | rank-seconds |"
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -170,12 +171,12 @@ def main() -> None:
     only = options.only or ["rates", "groups", "rivals"]
     with ProcessPoolExecutor() as pool:
         if "rates" in only:
-            print("| slow is | right | by round 20 | wrongly accused | named after rounds | rounds | rank-seconds |")
+            print(f"| slow is | {_HEAD}")
             print("|---|---|---|---|---|---|---|")
             for name, inject in FAULTS.items():
                 print(rates(name, list(pool.map(partial(scanned, inject, 2), range(options.seeds)))), flush=True)
         if "groups" in only:
-            print("\n| members of a group | right | by round 20 | wrongly accused | named after rounds | rounds | rank-seconds |")
+            print(f"\n| members of a group | {_HEAD}")
             print("|---|---|---|---|---|---|---|")
             for group in (2, 4, 8, 16, 32):
                 outcomes = list(pool.map(partial(scanned, "node=37:0.9", group), range(options.seeds // 10)))

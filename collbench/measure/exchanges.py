@@ -144,9 +144,11 @@ class Exchanges:
         ranks = sorted({end for rank, peer in enumerate(to) if peer is not None for end in (rank, peer)})
         prepared = self.prepared(to)
         launches, seconds = 1, math.inf
-        for _ in range(3):  # caches are cold first, and then the other ranks know how long to sleep
+        for _ in range(
+            6
+        ):  # caches are cold first, then others know how long to sleep; and two may share a core for a while
             tried = self.seconds(prepared, ranks, launches, 5, messages)
-            seconds = messages * float(np.median([min(samples) for samples in tried.values()]))
+            seconds = min(seconds, messages * float(np.median([min(samples) for samples in tried.values()])))
             launches = max(1, math.ceil(region / seconds))
         for rank in [rank for rank in self._slow if rank in self.platform.local]:
             self._late.append(self._lateness(rank, (self._slow[rank] - 1) * seconds))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from collbench.algorithms import apart
-from collbench.cases import Case, Sampling, Sweep
+from collbench.cases import Case, Sampling, Sweep, Work
 from collbench.errors import RunFileError, UsageError
 from collbench.host import sanitize
 from collbench.platforms.cpu.mpi_libraries import short_name
@@ -31,7 +31,7 @@ def tasks(sweep: Sweep, existing: Sequence[Result] = ()) -> Iterator[tuple[Case,
 
     Each row has its share of the budget.
     """
-    done = {(result.case, result.implementation) for result in existing}
+    done = {(result.case, result.implementation) for result in existing if not _goes_on(result.case.work)}
     for case in sweep.cases():
         if names := tuple(name for name in sweep.implementations if (case, name) not in done):
             share = len(names) / len(sweep.implementations)
@@ -88,6 +88,7 @@ class ResumedRun:
             if row:
                 results.append(row)
         ended = type(status) is int and status < INTERRUPTED
+        sweep = replace(sweep, works=tuple(work and work.resumed(results) for work in sweep.works))
         return cls(path, header, sweep, tuple(retained), tuple(results), ended)
 
     @property
@@ -122,9 +123,13 @@ def _sweep(path: Path, header: Header) -> Sweep:
     except ValueError as error:
         raise RunFileError(f"{path}: its header has no whole sweep ({error}); {ANEW}") from None
     how = sweep.sampling
-    if any((*sweep.works, how.traced, how.check_only)):
-        raise UsageError(f"{path} is not of collbench sweep, whose runs alone can be resumed; run its command again")
+    if how.traced or how.check_only or any(work and not _goes_on(work) for work in sweep.works):
+        raise UsageError(f"{path} is not of collbench sweep or scan, whose runs can be resumed; run its command again")
     return sweep
+
+
+def _goes_on(work: Work | None) -> bool:
+    return bool(work and work.resumable)
 
 
 def _facts(header: Header) -> dict[str, str]:

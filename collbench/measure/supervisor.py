@@ -400,24 +400,14 @@ class Supervisor:
             else:
                 waiting.append(name)
 
-        several = bool(case.work and case.work.several)
-
         # Each turn of the loop is a set of ranks: all results come from the first, unless it is lost.
         while waiting:
             if self._workers is None:
                 self._start_again(waiting[0])
             assert self._workers
             try:
-                for result in self._workers.measure(case, waiting, sampling, launches or {}, self.tell):
-                    if several:  # in their order, so those before are through
-                        del waiting[: waiting.index(result.implementation)]
-                    else:
-                        waiting.remove(result.implementation)
-                    yield result
-                if several:
-                    waiting.clear()
-                if waiting:
-                    raise WorkersLost(case, "the ranks left it out")
+                results = self._workers.measure(case, waiting, sampling, launches or {}, self.tell)
+                yield from self._taken(waiting, case, results)
             except WorkersLost as loss:
                 messages = self._workers.messages
                 self._kill()
@@ -426,6 +416,18 @@ class Supervisor:
                 else:
                     notice = f"after the last result of {case.title}: {loss}; fresh ranks go on"
                     warnings.warn(notice, Notice, stacklevel=2)
+
+    def _taken(self, waiting: list[str], case: Case, results: Iterator[Result]) -> Iterator[Result]:
+        """Yield results, and take the implementations that are through from those that wait."""
+        several = bool(case.work and case.work.several)
+        for result in results:
+            place = waiting.index(result.implementation)
+            del waiting[0 if several else place : place + (not several)]  # of several more may come, and none of before
+            yield result
+        if several:
+            waiting.clear()
+        if waiting:
+            raise WorkersLost(case, "the ranks left it out")
 
     def _charge(self, loss: WorkersLost, waiting: list[str], messages: str) -> Failed:
         """Return the row of the implementation that cost the ranks, which waits no more."""

@@ -67,7 +67,7 @@ def lines(results: Sequence[Result]) -> Iterator[str]:
             yield f"{row.implementation}: {row.describe()}"
     far = list(outliers(results))
     for row, slower in far[:_NAMED]:
-        yield f"slow: {row.case.work.words[1]}, {row.label}, {row.pair.pattern}, {row.pair.when}: {slower:.2f}x the median"
+        yield f"slow: {', '.join(row.pair.words[1:])}, {row.label}: {slower:.2f}x the median"
     if len(far) > _NAMED:
         yield f"... and {len(far) - _NAMED} more (--json has all)"
 
@@ -88,7 +88,7 @@ def _matrix(rows: Sequence[PairTimes]) -> Iterator[str]:
     def column(receiver: int) -> Column[int]:
         return Column(str(receiver), lambda sender: cells.get((sender, receiver)), _number, form=f">{_WIDTH}")
 
-    table = Table([Column("from", str, form=">"), *map(column, ranks)])
+    table = Table[int]([Column("from", str, form=">"), *map(column, ranks)])
     yield table.heading()
     yield from map(table.row, ranks)
 

@@ -36,7 +36,8 @@ class PairsRequest(Request):
         Opt("--impl", "What sends: the library (mpi, nccl), copy, kernel.", "all", "NAME[,NAME]|library", NAMES),
     ] = "all"
     size: Annotated[
-        words.Size, Opt("--size", "Bytes of a message of the bandwidths.", unit=SIZE, least=LATENCY_BYTES + 1, most=2**31)
+        words.Size,
+        Opt("--size", "Bytes of a message of the bandwidths.", unit=SIZE, least=LATENCY_BYTES + 1, most=2**31),
     ] = "4M"
     alone: Annotated[
         int, Opt("--alone", "Measure each pair alone too where there are at most N ranks.", metavar="N", least=0)
@@ -87,7 +88,7 @@ def pairs_session(request: PairsRequest, folder: Path | None) -> Session:
 
 def _names(impl: words.Names, platform: str) -> tuple[str, ...]:
     known = ways(platform)
-    chosen = []
+    chosen: list[str] = []
     for name in split_names(impl):
         if name not in (*known, "all", "library"):
             raise unknown("--impl", name, (*known, "library", "all"))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collbench.commands.scan.posterior import Belief, Hypotheses, Integers
+from collbench.commands.scan.posterior import Belief, Floats, Hypotheses, Integers
 
 _TRIES = 3  # draws of each way to deal
 _SUSPECTS, _LINKS = 500, 3  # that ways to deal look at, of each fault
@@ -52,14 +52,7 @@ def _plans(
     hypotheses: Hypotheses, belief: Belief, size: int, random: np.random.Generator, out: Sequence[int]
 ) -> Iterator[Plan]:
     """Yield ways to deal the members: suspects apart, within levels, the ends of a link together, and one way."""
-    mass, links = np.zeros(hypotheses.count), {}
-    for numbers, chances in belief.masses:
-        for number, chance in list(zip(numbers.tolist(), chances.tolist(), strict=True))[:_SUSPECTS]:
-            members = hypotheses.of_member(number)
-            mass[members] += chance / len(members)
-            if hypotheses[number].kind == "link" and not set(members) & set(out):
-                links[tuple(members)] = max(chance, links.get(tuple(members), 0.0))
-    likeliest = sorted(links, key=lambda link: -links[link])[:_LINKS]
+    mass, links = _suspects(hypotheses, belief, out)
     for _ in range(_TRIES):
         order = np.lexsort((random.random(len(mass)), -mass))
         order = order[~np.isin(order, out)]
@@ -68,11 +61,11 @@ def _plans(
         if size == 2:
             turned = random.random(len(spread)) < 0.5
             yield Plan(np.where(turned[:, None], spread[:, ::-1], spread), one_way=True)
-        for level in hypotheses.members.levels:
-            inside = [_dealt(part, size, random) for part in _parts(order, level.units)]
+        for level in hypotheses.levels:
+            inside = [_dealt(part, size, random) for part in _parts(order, level)]
             if sum(map(len, inside)):
                 yield Plan(np.concatenate(inside))
-        for link in likeliest:
+        for link in links:
             others = _dealt(order[~np.isin(order, link)], size, random)
             if size == 2:
                 for ends in (link, link[::-1]):
@@ -80,9 +73,20 @@ def _plans(
                 yield Plan(np.concatenate([[link], others]))
 
 
-def _parts(order: Integers, units: Sequence[str]) -> list[Integers]:
+def _suspects(hypotheses: Hypotheses, belief: Belief, out: Sequence[int]) -> tuple[Floats, list[tuple[int, ...]]]:
+    """Return how suspect each member is, and the ends of the likeliest links."""
+    mass, links = np.zeros(hypotheses.count), dict[tuple[int, ...], float]()
+    for numbers, chances in belief.masses:
+        for number, chance in list(zip(numbers.tolist(), chances.tolist(), strict=True))[:_SUSPECTS]:
+            members = hypotheses.of_member(number)
+            mass[members] += chance / len(members)
+            if hypotheses[number].kind == "link" and not set(members) & set(out):
+                links[tuple(members)] = max(chance, links.get(tuple(members), 0.0))
+    return mass, sorted(links, key=lambda link: -links[link])[:_LINKS]
+
+
+def _parts(order: Integers, unit: Integers) -> list[Integers]:
     """Return the members of each unit, in their order."""
-    _, unit = np.unique(units, return_inverse=True)
     by_unit = order[np.argsort(unit[order], kind="stable")]
     return np.split(by_unit, np.flatnonzero(np.diff(unit[by_unit])) + 1)
 

@@ -92,7 +92,8 @@ def _scanned(request: ScanRequest, files: dict[str, Path], options: dict[str, An
     for name, path in files.items():
         try_output(path, f"--{name.replace('_', '-')} FILE", options["out"])
     where = socket.gethostname() if request.measured else Path(request.on).stem
-    session = scan_session(request, options["out"] or new_folder(["scan"], where))
+    new = None if request.resume else options["out"] or new_folder(["scan"], where)
+    session = scan_session(request, new)
     if session.leader and not options["quiet"] and request.measured:
         click.echo(cost_in_words(request, session.sweep.ranks), err=True)
     interrupted = run_session(session, LiveTable(0), quiet=options["quiet"])

@@ -7,19 +7,18 @@ from typing import Annotated
 
 from collbench.algorithms import libraries
 from collbench.analysis.sequential import usual_slower
-from collbench.commands.scan.measured import REGION, SAMPLES
 from collbench.commands.scan.rows import Scan
 from collbench.commands.scan.verdict import LEAST_ROUNDS, MOST_ROUNDS, Verdict, judge
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.requests import words
-from collbench.requests.declared import SHARE, SIZE, TIME, Opt, Request, takes
-from collbench.requests.sessions import run_to_end
+from collbench.requests.declared import SHARE, SIZE, TIME, Opt, Request, declared, takes
+from collbench.requests.sessions import resuming_session, run_to_end
 from collbench.requests.sweeps import SweepRequest, find_system, measured_sweep
 from collbench.results import Result
 from collbench.topology import files
-from collbench.units import parse_duration, parse_share
+from collbench.units import format_list, parse_duration, parse_share
 
 SLOW_FACTOR = 2.0  # of a slow rank, if none is given
 
@@ -66,6 +65,9 @@ class ScanRequest(Request):
     budget: Annotated[
         words.Time, Opt("--budget", "No new round begins that would end after this time.", unit=TIME, above=0)
     ] = "60s"
+    resume: Annotated[
+        Path | str | None, Opt("--resume", "Go on with a scan that was interrupted, into its run file.", metavar="RUN")
+    ] = None
     timeout: words.Timeout = "60s"
     out: words.Out = None
     each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every row as it arrives.")] = None
@@ -100,6 +102,8 @@ def scan(request: ScanRequest) -> Verdict:
 
 def scan_session(request: ScanRequest, folder: Path | None) -> Session:
     """Return the session of a request: of ranks, with those of an outside launcher if there are any, or of a system."""
+    if request.resume is not None:
+        return _resumed(request)
     if not request.measured:
         return _tried(request, folder)
     if request.inject:
@@ -116,6 +120,16 @@ def scan_session(request: ScanRequest, folder: Path | None) -> Session:
     name = next(name for name in libraries() if name in sweep.implementations)
     work = Scan(request.group, _share(request, platform), slow)
     return Session(platform, replace(sweep, implementations=(name,), works=(work,), starts=1), joined, folder)
+
+
+def _resumed(request: ScanRequest) -> Session:
+    given = [word.opt.name for word in declared(ScanRequest).values() if not word.usual(getattr(request, word.name))]
+    if others := sorted(set(given) - {"--resume"}):
+        raise UsageError(f"--resume goes on as the run began; leave {format_list(others)} out")
+    session = resuming_session(Path(request.resume or ""))
+    if not session or not isinstance(session.sweep.works[0], Scan):
+        raise UsageError(f"--resume {request.resume} is of no scan; `collbench sweep --resume` goes on with a sweep")
+    return session
 
 
 def _tried(request: ScanRequest, folder: Path | None) -> Session:
@@ -154,11 +168,10 @@ def slower_of(session: Session) -> float:
 
 
 def cost_in_words(request: ScanRequest, members: int) -> str:
-    """Return what a scan of ranks will cost, before it starts, and what measuring all pairs would."""
-    of_round = SAMPLES * REGION * members
-    most = min(MOST_ROUNDS * 10 * of_round, parse_duration(request.budget, "--budget") * members)
+    """Return what a scan of ranks may cost, before it starts, and what measuring all pairs would."""
+    most = members * parse_duration(request.budget, "--budget")
     every = members - 1 + members % 2
     return (
-        f"cost: {LEAST_ROUNDS} to {MOST_ROUNDS} rounds of {members} members, {LEAST_ROUNDS * of_round:.2g} rank-seconds "
-        f"or more, {most:.2g} at most; all pairs would be {every:,} rounds"
+        f"cost: at most {most:,.0f} rank-seconds (--budget), in {LEAST_ROUNDS} to {MOST_ROUNDS} rounds of {members} "
+        f"members; all pairs would be {every:,} rounds"
     )

@@ -6,6 +6,7 @@ Runs alike on every process of the run; only the first one thinks, since all mus
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from collbench import algorithms
@@ -42,8 +43,10 @@ def measure(
     work, team = case.work, platform.team
     assert isinstance(work, Scan)
     heartbeat(names[0], "finding out who takes part")
+    case = replace(case, work=replace(work, before=()))
     row = members_of(platform, case, names[0])
-    yield row
+    if not work.before:
+        yield row
     heartbeat(names[0], "first messages")
     pairs: To = [rank ^ 1 if rank ^ 1 < case.ranks else None for rank in range(case.ranks)]
     exchanges = Exchanges(case, names[0], platform, dict(work.slow))
@@ -52,7 +55,12 @@ def measure(
     except Unsupported:
         exchanges = Exchanges(case, COPY, platform, dict(work.slow))
         launches = exchanges.calibrate(pairs, REGION)
-    scanner = Scanner(row, work) if team.leader else None
+    scanner = None
+    if team.leader:
+        so_far = []
+        for number, (groups, seconds, one_way, took) in enumerate(work.before):
+            so_far.append(Round(case, exchanges.way, platform.name, number, groups, seconds, took, one_way))
+        scanner = Scanner(row, work, so_far)
     begun, longest = time.perf_counter(), 0.0
     while True:
         plan = None
@@ -96,7 +104,7 @@ def _round(exchanges: Exchanges, plan: Plan, launches: int, begin: partial[None]
 def members_of(platform: Platform, case: Case, implementation: str) -> Members:
     """*Collective*: return the ranks by name, and their nodes, switches and rails as far as the launcher says them."""
     path = os.environ.get("SLURM_TOPOLOGY_ADDR", "").split(".")[:-1]  # of switches, the topmost first
-    where = {}
+    where: dict[int, tuple[str, ...]] = {}
     for of_process in platform.team.exchange({rank: (node_name()[0], *reversed(path)) for rank in platform.local}):
         where |= of_process
     places = [where[rank] for rank in range(case.ranks)]

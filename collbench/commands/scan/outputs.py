@@ -39,7 +39,7 @@ def advice(finding: Finding, verdict: Verdict) -> Iterator[str]:
     """Yield what to look at next, and how to drain the node."""
     kind, name, _ = finding.suspicion.likeliest
     if finding.suspicion.often < 1:
-        yield "it comes and goes: look for clocks that throttle, links that retrain (`nvidia-smi -q`, `ibstat`, `dmesg`)"
+        yield "it comes and goes: look for throttled clocks, links that retrain (`nvidia-smi -q`, `ibstat`, `dmesg`)"
     elif kind in ("link", "leaf", "spine", "rail"):
         yield "look at cables and ports there (`ibdiagnet`, `nvidia-smi nvlink -e`), then scan again"
     else:

@@ -94,6 +94,11 @@ class Hypotheses:
         self._prior = np.log(np.concatenate(shares))
         self._links: Integers = np.zeros(0, np.int64)
 
+    @property
+    def levels(self) -> list[Integers]:
+        """The number of each member's node, leaf or rail, of levels that tell some members from others."""
+        return [units for _, _, units, _, _ in self._levels]
+
     def set_links(self, codes: Integers) -> None:
         """Look at links between these members too, sender * members + receiver; of the others nothing is known."""
         lower, upper = np.divmod(codes, self.count)
@@ -280,7 +285,9 @@ class _Faults:
         self._hypotheses, self._above, self._deviation, self._of, self._by = hypotheses, above, deviation, of, by
         self._prior = hypotheses.prior + np.log(_ONE_MORE)
         self._hit = above > _HIT * deviation
-        self._profiles = [(slower * least, often) for often, first in OFTEN.items() for slower in SLOWER if slower >= first]
+        self._profiles = [
+            (slower * least, often) for often, first in OFTEN.items() for slower in SLOWER if slower >= first
+        ]
         # How many stragglers there are is learned, and how slow.
         alone = self._hit & ~explained
         stragglers = _SEEN_BEFORE + np.count_nonzero(alone)
@@ -293,7 +300,7 @@ class _Faults:
     def _ratio(self, profile: tuple[float, float], groups: Integers, already: Floats | float) -> Floats:
         """Return logarithms of how much likelier times of groups are with a fault of that profile than without it.
 
-        `already` is how much slower they are because of another fault, which hides one that is not slower than that: the
+        `already` is how much slower they are because of another fault, which hides one that is not slower than it: the
         narrowest part of a way decides.
         """
         slower, often = profile
@@ -302,12 +309,14 @@ class _Faults:
         ratio = self._density(above - more, np.hypot(deviation, _WIDE * slower)) / self._density(
             above - already, deviation
         )
-        return np.where(more > already, np.log1p(often * (ratio - 1 + 1e-12)), 0.0)
+        likelier: Floats = np.where(more > already, np.log1p(often * (ratio - 1 + 1e-12)), 0.0)
+        return likelier
 
     def _density(self, away: Floats, width: Floats) -> Floats:
         """Return the density of times so far from what is usual for them, stragglers among them."""
         density: Floats = np.exp(-((away / width) ** 2) / 2) / (width * np.sqrt(2 * np.pi))
-        return (1 - self._alone) * density + self._alone * np.exp(-np.abs(away) / self._straggling) / self._straggling
+        tail: Floats = np.exp(-np.abs(away) / self._straggling) / self._straggling
+        return np.asarray((1 - self._alone) * density + self._alone * tail)
 
     def look(self) -> list[int]:
         """Return the numbers of all faults that are more probable than not, given those before."""

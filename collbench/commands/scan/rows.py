@@ -1,7 +1,8 @@
 """Rows of run files: who takes part in a scan, and what the groups of each of its rounds took."""
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Self
 
 from msgspec import Meta
 
@@ -9,6 +10,8 @@ from collbench.cases import Work
 from collbench.records import Record
 from collbench.results.base import CaseResult
 from collbench.units import Count, Seconds, counted
+
+Groups = tuple[tuple[Count, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -18,10 +21,19 @@ class Scan(Work):
     FIELD: ClassVar = "scan"
     MODULE: ClassVar = "collbench.commands.scan.measured"
     several: ClassVar = True
+    resumable: ClassVar = True
 
     group: Annotated[int, Meta(ge=2, le=1023)] = 2  # members of a group
     slower: float = 0.1  # share of the usual time that is too much
     slow: tuple[tuple[Count, float], ...] = ()  # ranks that are made slower on purpose, and how many times
+
+    # Groups, their seconds, whether one way, seconds of the round: of a scan that goes on, the rounds so far.
+    before: tuple[tuple[Groups, tuple[Seconds, ...], bool, Seconds], ...] = field(default=(), compare=False)
+
+    def resumed(self, results: Sequence[Any]) -> Self:
+        """Return the scan that goes on after these rounds."""
+        rounds = [row for row in results if isinstance(row, Round)]
+        return replace(self, before=tuple((row.groups, row.seconds, row.one_way, row.took) for row in rounds))
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -59,7 +71,7 @@ class Round(CaseResult, frozen=True, tag="round"):
 
     platform: str
     number: Count
-    groups: tuple[tuple[Count, ...], ...]  # of members, each of which sends to the next and the last to the first
+    groups: Groups  # of members, each of which sends to the next and the last to the first
     seconds: tuple[Seconds, ...]  # of each group's slowest member, for a message
     took: Seconds  # of all, with what starts and ends the round
     one_way: bool = False  # only the first of a pair sends

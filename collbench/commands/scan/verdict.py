@@ -1,4 +1,4 @@
-"""The verdict of a scan: who is accused, with how much, who is in doubt, and when another round would change nothing."""
+"""The verdict of a scan: who is accused, who is in doubt, and when another round would change nothing."""
 
 import math
 from collections.abc import Sequence
