@@ -35,6 +35,7 @@ QUICK = {  # what makes commands that measure short
     "lesson": "results/cpu-2-ranks results/cpu-2-ranks-explained",
     "step stragglers": "--steps 40 --budget 0.2 --compute 50us",
     "sweep": "-e 64 -n 7 --impl mpi --no-plot",
+    "pairs": "--impl mpi --size 64K",
     "verify": "--impl mpi --op reduce",
 }
 MODEL = "layers = 4\nhidden = 256\nheads = 4\nvocabulary = 1000\n"

@@ -20,6 +20,7 @@ from collbench.platforms.checking import POISON
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers
 from collbench.platforms.products import at
+from collbench.platforms.scheduling import RunQueue
 
 IN_FLIGHT = 2  # messages of an operation: a single one that both ends send first would never arrive
 COPY, KERNEL = "copy", "kernel"
@@ -92,7 +93,10 @@ class Exchanges:
         return launcher.bind_one(put, rank, packs, np.uint64(target), np.uint64(source), np.uint64(packs))
 
     def seconds(self, prepared: Prepared, ranks: Sequence[int], launches: int, samples: int, messages: int) -> BySample:
-        """*Collective*: return the seconds of a message of each of these ranks, so many samples of so many launches."""
+        """*Collective*: return the seconds of a message of each of these ranks, so many samples of so many launches.
+
+        NaN stands for a sample in which the rank had to wait for its core.
+        """
         platform, mine = self.platform, [rank for rank in ranks if rank in self.platform.local]
         moment = platform.clock.moment
         platform.clock.set_clocks()
@@ -103,19 +107,24 @@ class Exchanges:
             time.sleep(1.5 * samples * self._sample)  # else it would take a core from who is measured
         with platform.team.agreeing(), platform.compute.stepping():
             for _ in range(samples if mine else 0):
-                begun = {rank: moment(rank) for rank in mine}
-                self._launch(prepared, launches)
-                moments.append((begun, {rank: moment(rank) for rank in mine}))
+                with RunQueue() as waited:
+                    begun = {rank: moment(rank) for rank in mine}
+                    self._launch(prepared, launches)
+                    ended = {rank: moment(rank) for rank in mine}
+                moments.append((begun, ended, waited.spoiled and not platform.compute.queued))
         platform.launcher.synchronize()
         with platform.team.agreeing(), platform.compute.stepping():
             platform.compute.refuse_given_up()
-        for begun, ended in moments:
+        lasted = [0.0]
+        for begun, ended, spoiled in moments:
             for rank in mine:
-                times[rank].append((at(ended[rank]) - at(begun[rank])) / launches / messages)
+                lasted.append(at(ended[rank]) - at(begun[rank]))
+                times[rank].append(math.nan if spoiled else lasted[-1] / launches / messages)
         everyone: BySample = {}
-        for of_process in platform.team.exchange(times):
+        self._sample = 0.0
+        for of_process, usual in platform.team.exchange((times, float(np.median(lasted)))):
             everyone |= of_process
-        self._sample = launches * messages * float(np.median([max(each) for each in everyone.values()]))
+            self._sample = max(self._sample, usual)
         return everyone
 
     def refuse_wrong(self, to: To) -> None:
@@ -148,10 +157,10 @@ class Exchanges:
             6
         ):  # caches are cold first, then others know how long to sleep; and two may share a core for a while
             tried = self.seconds(prepared, ranks, launches, 5, messages)
-            seconds = min(seconds, messages * float(np.median([min(samples) for samples in tried.values()])))
-            launches = max(1, math.ceil(region / seconds))
+            seconds = min([seconds, *(messages * each for each in together(tried, ranks[:2]))])
+            launches = max(1, math.ceil(region / min(seconds, self._sample)))
         for rank in [rank for rank in self._slow if rank in self.platform.local]:
-            self._late.append(self._lateness(rank, (self._slow[rank] - 1) * seconds))
+            self._late.append(self._lateness(rank, (self._slow[rank] - 1) * min(seconds, region)))
         return launches
 
     def _lateness(self, rank: int, seconds: float) -> Callable[[], None]:
@@ -178,6 +187,12 @@ def ways(platform: str) -> tuple[str, ...]:
     """Return the ways to send messages on a platform, its library first."""
     library = next(name for name in libraries() if platform in implementations()[name].platforms)
     return library, COPY, KERNEL
+
+
+def together(taken: BySample, group: Sequence[int]) -> list[float]:
+    """Return the samples of a group's slowest member, without those in which one of them had no core."""
+    slowest = np.max([taken[rank] for rank in group], axis=0)  # NaN where any is
+    return [float(seconds) for seconds in slowest if seconds == seconds]
 
 
 def quartile(samples: Sequence[float]) -> float:

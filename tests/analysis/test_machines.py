@@ -9,9 +9,9 @@ import pytest
 import collbench
 from collbench.analysis.machine import machine, placed, sized, stated_nodes
 from collbench.analysis.roofline import roofline
+from collbench.analysis.sequential import Decision
 from collbench.analysis.verdict import Status
 from collbench.commands.check.judge import CheckResult
-from collbench.analysis.sequential import Decision
 from collbench.commands.diagnose.library import Diagnosed
 from collbench.commands.formats.nccl_tests_write import devices
 from collbench.commands.report.analysed import SafeRun, analysed

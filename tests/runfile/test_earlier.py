@@ -21,7 +21,7 @@ from tests.conftest import ROOT, measurement
 from tests.runfile.test_schema import FAILURES
 from tests.runfile.test_store import RESULTS
 
-SINCE = {"init", "bits"}  # kinds of rows that came after the files of earlier formats
+SINCE = {"init", "bits", "members", "round", "pair"}  # kinds of rows that came after the files of earlier formats
 OLD, LATER_OLD = (Path(__file__).with_name("data") / f"format_{number}.jsonl" for number in (1, 2))
 WHOLE: dict[str, Any] = {
     "collbench": "0.1",

@@ -3,6 +3,7 @@
 Runs alike on every process of the run, as collbench/measure/sampling.py does.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from collbench import algorithms
 from collbench.cases import Case, Sampling, Sweep
 from collbench.commands.pairs.rows import BOTH_WAYS, LATENCY, ONE_WAY, Pair, PairTimes
 from collbench.errors import Unsupported
-from collbench.measure.exchanges import COPY, KERNEL, Exchanges
+from collbench.measure.exchanges import COPY, KERNEL, Exchanges, together
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
@@ -72,9 +73,11 @@ def measure(
                     for way in (turn, [pair[::-1] for pair in turn])[: 1 + (pattern == ONE_WAY)]:
                         taken = _taken(exchanges, way, pattern, launches[pattern])
                         for (sender, receiver), samples in zip(way, taken, strict=True):
-                            of_pair = replace(at_once, sender=sender, receiver=receiver)
-                            row = replace(case, work=of_pair)
-                            yield PairTimes(row, name, platform=platform.name, seconds=samples, note=platform.note)
+                            of = replace(case, work=replace(at_once, sender=sender, receiver=receiver))
+                            if samples:
+                                yield PairTimes(of, name, platform=platform.name, seconds=samples, note=platform.note)
+                            else:
+                                yield Skipped(of, name, platform.name, "other programs had the cores of its ranks")
 
 
 def _taken(exchanges: Exchanges, pairs: Pairs, pattern: str, launches: int) -> list[tuple[float, ...]]:
@@ -89,13 +92,13 @@ def _taken(exchanges: Exchanges, pairs: Pairs, pattern: str, launches: int) -> l
     busy = [rank for pair in pairs for rank in pair]
     taken = exchanges.seconds(exchanges.prepared(to, count, answered), busy, launches, _SAMPLES, count * (1 + answered))
     exchanges.refuse_wrong(to)
-    return [tuple(map(max, zip(taken[first], taken[second], strict=True))) for first, second in pairs]
+    return [tuple(together(taken, pair)) for pair in pairs]
 
 
 def _launches(exchanges: Exchanges, pattern: str) -> int:
     """*Collective*: return how many operations a sample holds, by the first pair."""
     launches = 1
     for _ in range(3):
-        samples = _taken(exchanges, [(0, 1)], pattern, launches)[0]
-        launches = max(1, round(_REGION / min(samples) / (2 if pattern == LATENCY else _WINDOW)))
+        samples = _taken(exchanges, [(0, 1)], pattern, launches)[0] or (math.inf,)
+        launches = max(launches, round(_REGION / min(samples) / (2 if pattern == LATENCY else _WINDOW)))
     return launches

@@ -15,7 +15,7 @@ from collbench.commands.scan.choice import Plan
 from collbench.commands.scan.rows import Level, Members, Round, Scan
 from collbench.commands.scan.scanner import Scanner
 from collbench.errors import Unsupported
-from collbench.measure.exchanges import COPY, IN_FLIGHT, Exchanges, To, quartile
+from collbench.measure.exchanges import COPY, IN_FLIGHT, Exchanges, To, quartile, together
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
@@ -24,6 +24,7 @@ from collbench.results import Result
 
 REGION, SAMPLES = 1e-3, 9  # seconds of a sample, and samples of a group in a round
 _CROWDED = 25  # samples where ranks take turns on a core
+_FEWEST = 3  # samples of a group that counts
 
 
 def needs(sweep: Sweep, platform: str) -> Needs:
@@ -71,9 +72,9 @@ def measure(
             return
         number = len(scanner.rounds) if scanner else 0
         since = time.perf_counter()
-        seconds = _round(exchanges, plan, launches, partial(heartbeat, names[0], f"round {number + 1}"))
+        times = _round(exchanges, plan, launches, partial(heartbeat, names[0], f"round {number + 1}"))
         (number, took), *_rest = team.exchange((number, time.perf_counter() - since))
-        groups = tuple(tuple(group) for group in plan.groups.tolist())
+        groups, seconds = tuple(times), tuple(times.values())
         measured = Round(case, exchanges.way, platform.name, number, groups, seconds, took, plan.one_way)
         if scanner:
             scanner.add(measured)
@@ -81,12 +82,12 @@ def measure(
         yield measured
 
 
-def _round(exchanges: Exchanges, plan: Plan, launches: int, begin: partial[None]) -> tuple[float, ...]:
-    """*Collective*: return the seconds of each group of a round."""
+def _round(exchanges: Exchanges, plan: Plan, launches: int, begin: partial[None]) -> dict[tuple[int, ...], float]:
+    """*Collective*: return the seconds of each group of a round, but of those whose ranks had to wait for a core."""
     # Ranks that take turns on a core would wait for each other: then a group has the cores alone.
     crowded = exchanges.platform.note.oversubscribed
     turns = [[group] for group in plan.groups.tolist()] if crowded else [plan.groups.tolist()]
-    seconds = []
+    seconds: dict[tuple[int, ...], float] = {}
     for turn in turns:
         begin()
         to: list[int | None] = [None] * exchanges.case.ranks
@@ -97,8 +98,11 @@ def _round(exchanges: Exchanges, plan: Plan, launches: int, begin: partial[None]
         samples = _CROWDED if crowded else SAMPLES
         taken = exchanges.seconds(exchanges.prepared(to), busy, launches, samples, IN_FLIGHT)
         exchanges.refuse_wrong(to)
-        seconds += [max(quartile(taken[rank]) for rank in group) for group in turn]
-    return tuple(seconds)
+        for group in turn:
+            samples_of = together(taken, group)
+            if len(samples_of) >= _FEWEST:
+                seconds[tuple(group)] = quartile(samples_of)
+    return seconds
 
 
 def members_of(platform: Platform, case: Case, implementation: str) -> Members:

@@ -199,6 +199,8 @@ class Posterior:
 
     def add(self, measured: Round) -> None:
         """Take a round."""
+        if not measured.groups:
+            return
         groups = np.array(measured.groups, np.int64)
         self._rounds.append((groups, measured.one_way))
         self._logs.append(np.log(measured.seconds))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from collbench.commands.check.expectations import expect_run, read_floors
-from collbench.analysis.verdict import Status
-from collbench.commands.check.judge import judge_rounds
 from collbench.analysis.sequential import Decision, SequentialTest
+from collbench.analysis.verdict import Status
+from collbench.commands.check.expectations import expect_run, read_floors
+from collbench.commands.check.judge import judge_rounds
 from collbench.results import Measurement
 from tests.conftest import measurement
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import collbench
-from collbench.cases import Case, Sampling
 from collbench.analysis.verdict import Status
+from collbench.cases import Case, Sampling
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import GOOD_RUNS, OF_A_BASELINE, SURE
 from collbench.measure import interleave

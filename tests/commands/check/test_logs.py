@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import collbench
-from collbench.commands.check import outputs as verdicts
-from collbench.analysis.verdict import Status
-from collbench.commands.check.judge import CheckResult
 from collbench.analysis.sequential import Decision
+from collbench.analysis.verdict import Status
+from collbench.commands.check import outputs as verdicts
+from collbench.commands.check.judge import CheckResult
 from tests.conftest import ROOT, Command
 
 REPORTS = ROOT / "tests" / "commands" / "formats" / "reports"

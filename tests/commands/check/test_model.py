@@ -9,11 +9,10 @@ import pytest
 
 import collbench
 from collbench.analysis.diagnose import RunFacts, diagnose
-from collbench.analysis.verdict import Health
-from collbench.commands.check import outputs as verdicts
-from collbench.analysis.verdict import Status
-from collbench.commands.check.judge import CheckResult
 from collbench.analysis.sequential import Decision
+from collbench.analysis.verdict import Health, Status
+from collbench.commands.check import outputs as verdicts
+from collbench.commands.check.judge import CheckResult
 from collbench.model.predict import curve as predicted
 from collbench.results import Measurement
 from collbench.runfile.header import Header

@@ -15,11 +15,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from collbench.commands.check import outputs as verdicts
+from collbench.analysis.sequential import Decision
 from collbench.analysis.verdict import Status
+from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckedCurve, CheckedSize, CheckResult
 from collbench.commands.check.library import check
-from collbench.analysis.sequential import Decision
 from collbench.datatypes import DATATYPES
 from collbench.errors import StorageError
 from collbench.model.predict import curve as predicted

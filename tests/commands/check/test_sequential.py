@@ -7,10 +7,6 @@ from itertools import chain
 
 import pytest
 
-from collbench.commands.check.expectations import expect_run
-from collbench.analysis.verdict import Status
-from collbench.commands.check.judge import judge_rounds
-from collbench.commands.check.library import OF_A_BASELINE, SURE
 from collbench.analysis.sequential import (
     FEWEST,
     Decision,
@@ -19,6 +15,10 @@ from collbench.analysis.sequential import (
     median_variance,
     usual_slower,
 )
+from collbench.analysis.verdict import Status
+from collbench.commands.check.expectations import expect_run
+from collbench.commands.check.judge import judge_rounds
+from collbench.commands.check.library import OF_A_BASELINE, SURE
 from collbench.results import Measurement
 from tests.conftest import measurement
 

@@ -1,0 +1,134 @@
+"""`collbench pairs`: every pair once, real ranks, made-up GPUs, matrices, outliers, comparison."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import collbench as library
+from collbench.cases import Sampling
+from collbench.collectives import COLLECTIVES
+from collbench.commands.pairs import measured
+from collbench.commands.pairs.command import lines
+from collbench.commands.pairs.library import matrices, outliers
+from collbench.commands.pairs.rows import BOTH_WAYS, LATENCY, ONE_WAY, PATTERNS, Pair, PairTimes
+from collbench.results import Skipped
+from collbench.runfile.schema import to_result
+from collbench.runfile.store import read
+from tests.commands.conftest import write_run
+from tests.commands.pairs.made_up_pairs import CASE, EVERY, ROWS, row
+from tests.conftest import Command, case
+from tests.platforms.gpu.opening import Open, nothing_set, opened
+from tools.stand_in.cuda import Machine
+
+__all__ = ["nothing_set", "opened"]
+
+
+def test_rounds_are_of_disjoint_pairs_and_have_every_pair_once() -> None:
+    for ranks in range(2, 12):
+        rounds = list(measured.matchings(ranks))
+        assert len(rounds) == ranks - 1 + ranks % 2
+        for pairs in rounds:
+            assert len({end for pair in pairs for end in pair}) == 2 * len(pairs) == ranks - ranks % 2
+        met = Counter(tuple(sorted(pair)) for pairs in rounds for pair in pairs)
+        assert met == Counter(combinations(range(ranks), 2))
+
+
+def test_real_ranks_have_every_pattern_of_every_pair_alone_and_at_once(here: Command, tmp_path: Path) -> None:
+    done = here(
+        "pairs", "--on", "cpu", "--ranks", "4", "--size", "64K", "--impl", "mpi,copy", "--out", "out", "--json", "j"
+    )
+    assert done.returncode == 0, done.stderr
+    results = read(tmp_path / "out").results
+    for (name, nbytes, pattern, _), rows in matrices(results).items():
+        assert name.startswith(("mpi", "copy"))
+        assert nbytes == (8 if pattern == LATENCY else 65536)
+        assert len(rows) == (12 if pattern == ONE_WAY else 6)
+        assert all(1e-9 < seconds < 1 for of in rows for seconds in of.times)
+    assert len(matrices(results)) == 2 * 2 * len(PATTERNS)
+    assert [to_result(line) for line in json.loads((tmp_path / "j").read_text())] == list(results)
+    assert (tmp_path / "out" / "pairs.png").stat().st_size > 10_000
+    assert re.search(r"^mpi.*, one way, at once, 64 KiB: GB/s\nfrom +0 +1 +2 +3$", done.stdout, re.MULTILINE)
+
+
+def test_the_function_of_the_library_returns_the_run_and_stores_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = library.pairs(2, on="cpu", impl="library", size="16K")
+    assert [(of.pair.pattern, of.pair.at_once) for of in run.results if isinstance(of, PairTimes)] == [
+        (pattern, False) for pattern in (LATENCY, ONE_WAY, ONE_WAY, BOTH_WAYS)
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+def test_made_up_gpus_send_by_nccl_by_copies_and_by_kernels(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "_REGION", 1e-5)
+    for machine, skipped in (({}, []), ({"nccl": None}, ["nccl"])):
+        sweep = {"collectives": (COLLECTIVES["sendrecv"],), "sizes": (4096,), "implementations": ("nccl",), "ranks": 3}
+        platform = opened(Machine(3, **machine), works=(Pair(),), sampling=Sampling(timeout=5.0), **sweep)
+        names = ["nccl", "copy", "kernel"]
+        of = case("sendrecv", 4096, ranks=3, work=Pair())
+        results = list(measured.measure(of, names, platform, Sampling(), lambda *_: None))
+        assert [each.implementation for each in results if isinstance(each, Skipped)] == skipped
+        met = Counter((each.implementation, each.pair.pattern) for each in results if isinstance(each, PairTimes))
+        assert met == {
+            (name, pattern): 6 if pattern == ONE_WAY else 3
+            for name in names
+            for pattern in (ONE_WAY, BOTH_WAYS)
+            if name not in skipped
+        }
+
+
+def test_matrices_and_outliers_are_of_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    at_once = [row(*pair, seconds=2e-4, at_once=True) for pair in EVERY]
+    text = "\n".join(lines([*ROWS, *at_once]))
+    assert "mpi, one way, alone, 1 MiB: GB/s\nfrom      0      1      2\n0          10.5   10.5" in text
+    assert "2   3.50   10.5" in text
+    assert "at once 2.00x the time of each pair alone" in text
+    assert "slow: rank 2 > rank 0, one way, alone, mpi: 3.00x the median" in text
+    assert [(far.row.pair.sender, far.row.pair.receiver, far.slower) for far in outliers(ROWS)] == [
+        (2, 0, pytest.approx(3.0))
+    ]
+    assert not list(outliers(at_once))
+
+
+def test_compare_names_the_pair_that_became_slower(here: Command, tmp_path: Path) -> None:
+    before = [row(*pair, seconds=1e-4) for pair in EVERY]
+    for name, rows in (("base", before), ("new", ROWS)):
+        topology = {"name": "3 ranks", "platform": "cpu", "ranks": 3}
+        write_run(tmp_path / name, *rows, topology=topology)
+    done = here("compare", "base", "new")
+    assert done.returncode == 0, done.stderr
+    slower = [part for part in done.stdout.split("\n\n") if " slower" in part and "rank" in part]
+    assert len(slower) == 1
+    assert "rank 2 > rank 0, one way" in slower[0]
+
+
+def test_what_cannot_be_is_refused_in_a_line(here: Command) -> None:
+    for words, said in (
+        ("--on cpu --ranks 1", "--ranks 1 has no pairs"),
+        ("--on cpu --impl ring", "unknown --impl 'ring'; choose from: mpi, copy, kernel"),
+        ("--on cpu --size 8", "--size 8 is impossible"),
+        ("--on dgx-h100", "unknown --on 'dgx-h100'"),
+    ):
+        done = here("pairs", *words.split())
+        assert done.returncode == 2, words
+        assert said in done.stderr, done.stderr
+
+
+def test_pairs_are_named_in_titles() -> None:
+    assert Pair(2, 0, ONE_WAY).words == ("pairs", "rank 2 > rank 0", "one way", "alone")
+    assert Pair(2, 0, BOTH_WAYS, at_once=True).words[1:] == ("rank 2 - rank 0", "both ways", "at once")
+    assert CASE.title.endswith("pairs")
+
+
+def test_a_run_is_drawn_again_from_its_file(here: Callable[..., Any], tmp_path: Path) -> None:
+    write_run(tmp_path / "run", *ROWS)
+    assert here("plot", "run").returncode == 0
+    assert (tmp_path / "run" / "pairs.png").exists()
