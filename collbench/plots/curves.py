@@ -30,7 +30,7 @@ from collbench.plots.panels import (
     panels,
     told_apart,
 )
-from collbench.plots.views import SAMPLES, VIEWS, Limit, View, chosen, limit, named
+from collbench.plots.views import VIEWS, Limit, View, chosen, limit
 from collbench.present.figures import GREY, MUTED, Axes, Figure, Look, Style, letters_of, looks, new_figure, style
 from collbench.results import Measurement, Prediction, Reported
 from collbench.runfile.store import Run
@@ -90,10 +90,6 @@ def _of_row(
                 cells.append([_curves(cells[0][0].panel, other)])
             name = f"overlay-{view.name}" if request.overlay else view.name
             yield name, _figure(combination, cells, chosen_looks, request.style)
-    if SAMPLES in named(request.views):
-        from collbench.plots import samples  # here: few ask for it
-
-        yield from samples.figures(row, known, say)
 
 
 def _curves(panel: Panel, view: View) -> PanelCurves:

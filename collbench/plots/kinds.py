@@ -22,7 +22,7 @@ from collbench.runfile.store import Run, why_none
 class PlotRequest(NamedTuple):
     """What to draw of the runs, and how."""
 
-    views: Sequence[str] = ("bandwidth", "latency")  # names of views.VIEWS, "samples" or "all"
+    views: Sequence[str] = ("bandwidth", "latency")  # names of views.VIEWS, or "all"
     style: Style = SCREEN
     overlay: bool = False  # all topologies of a figure in one panel
     implementations: Collection[str] = ()  # only these; empty: all

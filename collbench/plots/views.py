@@ -126,8 +126,6 @@ VIEWS: tuple[View, ...] = (
         scale="linear",
     ),
 )
-SAMPLES = "samples"
-"""The view that is no quantity against size: every sample of every row (samples.py draws it)."""
 
 
 def named(names: Iterable[str]) -> list[str]:
@@ -137,7 +135,7 @@ def named(names: Iterable[str]) -> list[str]:
         UsageError: One of them is no view.
 
     """
-    known, requested = [*(view.name for view in VIEWS), SAMPLES], list(names)
+    known, requested = [view.name for view in VIEWS], list(names)
     for name in requested:
         if name not in (*known, "all"):
             raise unknown("--view", name, ("all", *known))

@@ -65,6 +65,8 @@ _FEW = ("--op", "allreduce,allgather", "-b", "240", "-e", "16K", "-f", "60", "-n
 _ALL = ("--op", "allreduce,broadcast,allgather", "--impl", "all", *SIZES)
 _PATHS = ("--op", "allreduce,allgather,alltoall", "--impl", "library,paths", "-b", "8", "-e", "16M", "-f", "32")
 _INIT = ("collbench", "init", "--on", "gpu", "--ranks", "1,2,4,8", "--out", "{folder}/run")
+_SCAN = ("collbench", "scan", "--on", "gpu", "--ranks", "4", "--out", "{folder}/run")
+_EVERY_PAIR = ("collbench", "pairs", "--on", "gpu", "--ranks", "4", "--out", "{folder}/run")
 _BITS = ("collbench", "verify", "--bits", "--ranks", "2,4", "--impl", "library,paths,ladder", "--out", "{folder}/run")
 _PAIRS = ("--op", "pingpong,bandwidth,bidirectional,multipair", "--impl", "nccl", *SIZES)
 _CHECK = ("collbench", "check", "--budget", "40s")
@@ -81,6 +83,8 @@ STAGES = (
     *(_sweep(f"paths-{n}", "NCCL's fast paths or why not, and what ran", "--ranks", str(n), *_PATHS) for n in (2, 4)),
     Stage("init", "what communicators of 1 to 8 ranks take to start", _INIT, 120),
     Stage("bits", "whether sums have the same bits, launched and in graphs, and how far off they are", _BITS, 150),
+    Stage("scan", "that none of four equal ranks is accused", _SCAN, 120),
+    Stage("pairs", "every pair of four ranks, by NCCL, copies and kernels", _EVERY_PAIR, 120),
     Stage("kernels", "every kernel compiles for this GPU; fills the cache", ("compile_all",), 120, tests=True),  # 54 s
     _right("verify", "`collbench verify` of all types and reductions has nothing to complain of", *_VERIFY),
     Stage("targets", "the speed targets, as shares of their bounds", ("bench",), 90),

@@ -35,8 +35,8 @@ class DrawRequest(Request):
         Names,
         Opt(
             "--view",
-            "What stands along y: bandwidth, latency, ratio (the library's time over this row's), bound (the share of "
-            "what the line rate allows); or samples (every sample, around the median of its row).",
+            "What stands along y: bandwidth, latency, ratio (the library's time over this row's), or bound (the "
+            "share of what the line rate allows).",
             "bandwidth, in a folder latency too",
             unit=NAMES,
         ),
