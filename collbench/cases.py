@@ -31,8 +31,8 @@ class Work(ABC):
     several: ClassVar[bool] = False  # whether an implementation has several results
     resumable: ClassVar[bool] = False  # whether a run of it can go on
 
-    def resumed(self, results: Sequence[Any]) -> Self:
-        """Return the work that is left to do after these results of it."""
+    def resumed(self, results: Sequence[Any], lost: int | None = None) -> Self:
+        """Return the work that is left to do after these results of it, and without a rank that was lost."""
         return self
 
     @property

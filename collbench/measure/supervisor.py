@@ -54,6 +54,8 @@ LOCAL_ONLY = {
 What the user has set of the same library stays.  A process without MPI gets none of them: NCCL's plugins read some.
 """
 
+# MPICH's gforker has a line for each rank, of which the others were ended by itself.
+_FIRST_ENDED = re.compile(r"^\[\d+\](\d+):.*signaled with (?!Interrupt|Terminated)", re.MULTILINE)
 _EXIT_BY_SIGNAL = re.compile(
     r"EXIT STRING: .+? \(signal (\d+)\)|^\[\d+\]\d+:Return code = \d+, signaled with (.+)$", re.MULTILINE
 )
@@ -141,6 +143,7 @@ class WorkersLost(Exception):
         self.case, self.reason = case, reason
         self.implementation = implementation  # that cost them
         self.error = error  # the class of what the ranks raised; TimedOut if they hang
+        self.rank: int | None = None  # whose process ended first, where the launcher says so
 
 
 class Workers:
@@ -243,7 +246,9 @@ class Workers:
                     yield result
                 self._seen = self._heartbeat.read()[0], time.monotonic()
         except protocol.Closed:
-            raise WorkersLost(case, self._last_words(), self._heartbeat.read()[1]) from None
+            loss = WorkersLost(case, self._last_words(), self._heartbeat.read()[1])
+            loss.rank = self._killed()
+            raise loss from None
 
     def _look_for_progress(self, case: Case, tell: Tell) -> None:
         """Tell what silent ranks are at; WorkersLost if for too long nothing new is begun, Closed if they ended."""
@@ -262,13 +267,22 @@ class Workers:
             reasons = no_progress(timeout, phase), protocol.ask(self._server)
             raise WorkersLost(case, "; ".join(filter(None, reasons)), name, TimedOut.__name__)
 
+    def _killed(self) -> int | None:
+        """Return the rank whose process the launcher names as the one that failed."""
+        printed = self._log.read_text(encoding="utf-8", errors="replace")
+        if first := _FIRST_ENDED.search(printed):
+            return int(first[1])
+        ranks = enumerate(self._pids)
+        return next((rank for rank, process in ranks if re.search(rf"\bPID {process}\b", printed)), None)
+
     def _last_words(self) -> str:
         """Return why the ranks ended, from what they and the launcher printed."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)  # the launcher says how a rank ended once all others have
         printed = self._log.read_text(encoding="utf-8", errors="replace")
         if killed := signal_of(printed):
-            reasons = [f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"]
+            which = "a rank" if (rank := self._killed()) is None else f"rank {rank}"
+            reasons = [f"{which} was ended by signal {killed} ({signal.strsignal(killed)})"]
             if killed in _WITHOUT_ROOM:
                 reasons.append(small_shared_memory(free(Path("/dev/shm"))))
             return "; ".join(filter(None, reasons))
@@ -400,6 +414,8 @@ class Supervisor:
             else:
                 waiting.append(name)
 
+        so_far: list[Result] = []
+
         # Each turn of the loop is a set of ranks: all results come from the first, unless it is lost.
         while waiting:
             if self._workers is None:
@@ -407,12 +423,17 @@ class Supervisor:
             assert self._workers
             try:
                 results = self._workers.measure(case, waiting, sampling, launches or {}, self.tell)
-                yield from self._taken(waiting, case, results)
+                for result in self._taken(waiting, case, results):
+                    so_far.append(result)
+                    yield result
             except WorkersLost as loss:
                 messages = self._workers.messages
                 self._kill()
                 if waiting:
                     yield self._charge(loss, waiting, messages)
+                    if loss.rank is not None and case.work and case.work.resumable:  # the others go on
+                        case, waiting = replace(case, work=case.work.resumed(so_far, loss.rank)), [loss.implementation]
+                        so_far = []
                 else:
                     notice = f"after the last result of {case.title}: {loss}; fresh ranks go on"
                     warnings.warn(notice, Notice, stacklevel=2)

@@ -109,6 +109,8 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     for finding in verdict.findings:
         if finding.decision is Decision.AS_EXPECTED:
             yield f"note: {finding}, which is less than --slower"
+    if verdict.empty:
+        yield f"note: other programs had the cores in {verdict.empty} of {verdict.rounds} rounds; end them, and scan again"
     for finding in verdict.accused:
         yield f"{finding}: {finding.suspicion.of_name():.2%} sure"
         yield from (f"  {line}" for line in advice(finding, verdict))

@@ -44,9 +44,9 @@ def measure(
     work, team = case.work, platform.team
     assert isinstance(work, Scan)
     heartbeat(names[0], "finding out who takes part")
-    case = replace(case, work=replace(work, before=()))
+    case = replace(case, work=replace(work, before=(), lost=()))
     row = members_of(platform, case, names[0])
-    if not work.before:
+    if not work.before and not work.lost:
         yield row
     heartbeat(names[0], "first messages")
     pairs: To = [rank ^ 1 if rank ^ 1 < case.ranks else None for rank in range(case.ranks)]

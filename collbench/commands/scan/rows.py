@@ -30,10 +30,13 @@ class Scan(Work):
     # Groups, their seconds, whether one way, seconds of the round: of a scan that goes on, the rounds so far.
     before: tuple[tuple[Groups, tuple[Seconds, ...], bool, Seconds], ...] = field(default=(), compare=False)
 
-    def resumed(self, results: Sequence[Any]) -> Self:
-        """Return the scan that goes on after these rounds."""
-        rounds = [row for row in results if isinstance(row, Round)]
-        return replace(self, before=tuple((row.groups, row.seconds, row.one_way, row.took) for row in rounds))
+    lost: tuple[Count, ...] = field(default=(), compare=False)  # ranks that died, without which it goes on
+
+    def resumed(self, results: Sequence[Any], lost: int | None = None) -> Self:
+        """Return the scan that goes on after these rounds, without a rank that was lost."""
+        rounds = [(row.groups, row.seconds, row.one_way, row.took) for row in results if isinstance(row, Round)]
+        without = self.lost if lost is None else (*self.lost, lost)
+        return replace(self, before=(*self.before, *rounds), lost=without)
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ class Scanner:
         # Whoever is accused for sure would only slow the others of its group.
         names = self.members.names
         accused = {finding.name for finding in verdict.accused if finding.decided}
-        out = [place for place, name in enumerate(names) if name in accused]
+        out = [place for place, name in enumerate(names) if name in accused or place in self.work.lost]
         size = self.work.group
         if len(names) - len(out) < size:
             return None

@@ -81,7 +81,8 @@ class Verdict(Shown):
     rounds: int
     seconds: float  # of all rounds together
     one_more: float  # probability of a fault besides those that were found
-    lost: str = ""  # why the scan ended before it was sure
+    lost: str = ""  # who died, or what ended the scan before it was sure
+    empty: int = 0  # rounds of which no group counted, since other programs had the cores
 
     @property
     def accused(self) -> list[Finding]:
@@ -97,8 +98,8 @@ class Verdict(Shown):
 
     @property
     def status(self) -> Status:
-        """FAIL where somebody is accused, UNKNOWN where somebody is in doubt or rounds are too few."""
-        if self.accused:
+        """FAIL where somebody is accused or lost, UNKNOWN where somebody is in doubt or rounds are too few."""
+        if self.accused or self.lost:
             return Status.FAIL
         return Status.OK if self.sure and not self.doubts else Status.UNKNOWN
 
@@ -149,8 +150,8 @@ def judged(members: Members, belief: Belief, rounds: Sequence[Round], slower: fl
                 choices[name] = choices.get(name, 0.0) + chance
             likely = [f"{name} ({chance:.0%})" for name, chance in choices.items() if chance >= _DOUBTFUL]
             doubts.append(f"{' or '.join(likely[:4])}, {significant(finding.slower, 3)}x slower")
-    took = sum(each.took for each in rounds)
-    return Verdict(members, findings, tuple(doubts), len(rounds), took, belief.one_more, lost)
+    took, empty = sum(each.took for each in rounds), sum(not each.groups for each in rounds)
+    return Verdict(members, findings, tuple(doubts), len(rounds), took, belief.one_more, lost, empty)
 
 
 def posterior_of(members: Members, slower: float) -> Posterior:
