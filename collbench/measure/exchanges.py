@@ -24,6 +24,7 @@ from collbench.platforms.scheduling import RunQueue
 
 IN_FLIGHT = 2  # messages of an operation: a single one that both ends send first would never arrive
 COPY, KERNEL = "copy", "kernel"
+_OFF_CORE = 0.1  # share of a sample in which a rank had no core, from which on it does not count
 To = Sequence[int | None]
 """By rank the peer that it sends to, or None."""
 BySample = dict[int, list[float]]  # seconds of a message by rank, of those that send or receive
@@ -111,7 +112,7 @@ class Exchanges:
                     begun = {rank: moment(rank) for rank in mine}
                     self._launch(prepared, launches)
                     ended = {rank: moment(rank) for rank in mine}
-                moments.append((begun, ended, waited.spoiled and not platform.compute.queued))
+                moments.append((begun, ended, waited.off_core > _OFF_CORE and not platform.compute.queued))
         platform.launcher.synchronize()
         with platform.team.agreeing(), platform.compute.stepping():
             platform.compute.refuse_given_up()

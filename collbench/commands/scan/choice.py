@@ -35,12 +35,14 @@ def choose(
 def _information(hypotheses: Hypotheses, belief: Belief, plan: Plan) -> float:
     """Return the entropy of which groups will be slow, in nats, summed over faults."""
     of, by = hypotheses.slowed(plan.groups, plan.one_way)
-
-    # A signature for each hypothesis: the sum of numbers drawn for the groups that it slows.
-    drawn = np.random.default_rng(0).random(len(plan.groups))
-    signatures = np.bincount(by, drawn[of], len(hypotheses)).round(9)
+    known = [int(numbers[0]) for numbers, _ in belief.masses[:-1]]
     entropy = 0.0
-    for numbers, chances in belief.masses:
+    for place, (numbers, chances) in enumerate(belief.masses):
+        # A signature for each hypothesis: the sum of numbers drawn for the groups that it slows.  What another fault
+        # slows already shows nothing.
+        drawn = np.random.default_rng(0).random(len(plan.groups))
+        drawn[of[np.isin(by, known[:place] + known[place + 1 :])]] = 0.0
+        signatures = np.bincount(by, drawn[of], len(hypotheses)).round(9)
         seen, outcome = np.unique(np.append(signatures[numbers], 0.0), return_inverse=True)
         shares = np.bincount(outcome, np.append(chances, max(0.0, 1 - chances.sum())), len(seen))
         shares = shares[shares > 0]
@@ -56,21 +58,25 @@ def _plans(
     for _ in range(_TRIES):
         order = np.lexsort((random.random(len(mass)), -mass))
         order = order[~np.isin(order, out)]
-        spread = _dealt(order, size, random)
-        yield Plan(spread)
-        if size == 2:
-            turned = random.random(len(spread)) < 0.5
-            yield Plan(np.where(turned[:, None], spread[:, ::-1], spread), one_way=True)
+        yield from _ways(_dealt(order, size, random), random)
         for level in hypotheses.levels:
             inside = [_dealt(part, size, random) for part in _parts(order, level)]
             if sum(map(len, inside)):
-                yield Plan(np.concatenate(inside))
+                yield from _ways(np.concatenate(inside), random)
         for link in links:
             others = _dealt(order[~np.isin(order, link)], size, random)
             if size == 2:
                 for ends in (link, link[::-1]):
                     yield Plan(np.concatenate([[ends], others]), one_way=True)
                 yield Plan(np.concatenate([[link], others]))
+
+
+def _ways(groups: Integers, random: np.random.Generator) -> Iterator[Plan]:
+    """Yield the round of these groups; of pairs one too in which either end sends."""
+    yield Plan(groups)
+    if groups.shape[1] == 2:
+        turned = random.random(len(groups)) < 0.5
+        yield Plan(np.where(turned[:, None], groups[:, ::-1], groups), one_way=True)
 
 
 def _suspects(hypotheses: Hypotheses, belief: Belief, out: Sequence[int]) -> tuple[Floats, list[tuple[int, ...]]]:

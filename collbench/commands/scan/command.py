@@ -99,7 +99,7 @@ def _scanned(request: ScanRequest, files: dict[str, Path], options: dict[str, An
     interrupted = run_session(session, LiveTable(0), quiet=options["quiet"])
     if interrupted or not session.leader:
         return interrupted
-    if not options["quiet"]:
+    if not options["quiet"] and options["exits"] == "plain":
         click.echo(f"run file: {session.path}")
     return judge(session.results, slower_of(session))
 
@@ -110,7 +110,7 @@ def _lines(verdict: Verdict) -> Iterator[str]:
         if finding.decision is Decision.AS_EXPECTED:
             yield f"note: {finding}, which is less than --slower"
     if verdict.empty:
-        yield f"note: other programs had the cores in {verdict.empty} of {verdict.rounds} rounds; end them, and scan again"
+        yield f"note: other programs had the cores in {verdict.empty} of {verdict.rounds} rounds: end them, scan again"
     for finding in verdict.accused:
         yield f"{finding}: {finding.suspicion.of_name():.2%} sure"
         yield from (f"  {line}" for line in advice(finding, verdict))

@@ -32,6 +32,7 @@ _STRAGGLERS, _STRAGGLING = 0.02, 0.2
 _SEEN_BEFORE = 5.0  # stragglers that these count as
 _ONE_MORE = 0.1  # how probable it is that there is another fault
 _MOST = 16  # faults that are looked for
+_EVERY_LINK = 16  # members up to which every link is looked at, and so measured; else those that were slow
 _HIT = 3.5  # standard deviations above which a time may be due to a fault
 _LEAST = 0.25  # of the logarithm of what is too slow: what members differ by at least, which is of no interest
 
@@ -93,6 +94,8 @@ class Hypotheses:
             shares.append(np.full(first - sum(map(len, shares)), 0.1 / len(names)))
         self._prior = np.log(np.concatenate(shares))
         self._links: Integers = np.zeros(0, np.int64)
+        few = np.arange(self.count**2 if self.count <= _EVERY_LINK else 0)
+        self._always = few[few // max(1, self.count) != few % max(1, self.count)]
 
     @property
     def levels(self) -> list[Integers]:
@@ -100,14 +103,14 @@ class Hypotheses:
         return [units for _, _, units, _, _ in self._levels]
 
     def set_links(self, codes: Integers) -> None:
-        """Look at links between these members too, sender * members + receiver; of the others nothing is known."""
-        lower, upper = np.divmod(codes, self.count)
+        """Look at these links, sender * members + receiver, and among few members at every other."""
+        lower, upper = np.divmod(np.concatenate([codes, self._always]), self.count)
         self._links = np.unique(np.minimum(lower, upper) * self.count + np.maximum(lower, upper))
 
     @property
     def prior(self) -> Floats:
         """Logarithms of how probable each is, of one fault."""
-        link = 0.2 / max(1, self.count * (self.count - 1))
+        link = 0.1 / max(1, self.count * (self.count - 1))
         return np.concatenate([self._prior, np.log(np.repeat([link, link / 4, link / 4], len(self._links)))])
 
     def __len__(self) -> int:

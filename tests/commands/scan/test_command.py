@@ -28,7 +28,7 @@ from tools.stand_in.cuda import Machine
 
 __all__ = ["nothing_set", "opened"]
 
-SYSTEM = ("scan", "--on", "dgx-h100", "--nodes", "64")
+SYSTEM = ("scan", "--on", "dgx-h100", "--nodes", "128")
 CASE = case("sendrecv", 4096, ranks=4, work=Scan())
 
 
