@@ -96,7 +96,7 @@ class Exchanges:
     def seconds(self, prepared: Prepared, ranks: Sequence[int], launches: int, samples: int, messages: int) -> BySample:
         """*Collective*: return the seconds of a message of each of these ranks, so many samples of so many launches.
 
-        NaN stands for a sample in which the rank had to wait for its core.
+        Those in which the rank had to wait for its core are negative.
         """
         platform, mine = self.platform, [rank for rank in ranks if rank in self.platform.local]
         moment = platform.clock.moment
@@ -120,7 +120,7 @@ class Exchanges:
         for begun, ended, spoiled in moments:
             for rank in mine:
                 lasted.append(at(ended[rank]) - at(begun[rank]))
-                times[rank].append(math.nan if spoiled else lasted[-1] / launches / messages)
+                times[rank].append((-1 if spoiled else 1) * lasted[-1] / launches / messages)
         everyone: BySample = {}
         self._sample = 0.0
         for of_process, usual in platform.team.exchange((times, float(np.median(lasted)))):
@@ -158,10 +158,11 @@ class Exchanges:
             6
         ):  # caches are cold first, then others know how long to sleep; and two may share a core for a while
             tried = self.seconds(prepared, ranks, launches, 5, messages)
-            seconds = min([seconds, *(messages * each for each in together(tried, ranks[:2]))])
-            launches = max(1, math.ceil(region / min(seconds, self._sample)))
+            every, good = together(tried, ranks[:2])
+            seconds = min(seconds, messages * min(good or every))
+            launches = max(1, math.ceil(region / seconds))
         for rank in [rank for rank in self._slow if rank in self.platform.local]:
-            self._late.append(self._lateness(rank, (self._slow[rank] - 1) * min(seconds, region)))
+            self._late.append(self._lateness(rank, (self._slow[rank] - 1) * seconds))
         return launches
 
     def _lateness(self, rank: int, seconds: float) -> Callable[[], None]:
@@ -190,10 +191,11 @@ def ways(platform: str) -> tuple[str, ...]:
     return library, COPY, KERNEL
 
 
-def together(taken: BySample, group: Sequence[int]) -> list[float]:
-    """Return the samples of a group's slowest member, without those in which one of them had no core."""
-    slowest = np.max([taken[rank] for rank in group], axis=0)  # NaN where any is
-    return [float(seconds) for seconds in slowest if seconds == seconds]
+def together(taken: BySample, group: Sequence[int]) -> tuple[list[float], list[float]]:
+    """Return the samples of a group's slowest member; and of these the ones in which each member had its core."""
+    samples = np.array([taken[rank] for rank in group])
+    slowest, good = np.abs(samples).max(axis=0), (samples > 0).all(axis=0)
+    return slowest.tolist(), slowest[good].tolist()
 
 
 def quartile(samples: Sequence[float]) -> float:

@@ -3,9 +3,9 @@
 Runs alike on every process of the run, as collbench/measure/sampling.py does.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from collbench import algorithms
 from collbench.cases import Case, Sampling, Sweep
@@ -16,10 +16,13 @@ from collbench.measure.sampling import Heartbeat
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
 from collbench.results import Result, Skipped
+from collbench.results.facts import Scheduling
+from collbench.units import counted
 
 LATENCY_BYTES = 8
 _REGION, _SAMPLES = 2e-3, 9
 _WINDOW = 16  # messages in flight of a bandwidth
+_FEWEST = 3  # samples that stand for a pair
 Pairs = Sequence[tuple[int, int]]
 
 
@@ -64,24 +67,35 @@ def measure(
         except Unsupported as reason:
             yield Skipped(case, name, platform.name, str(reason))
             continue
-        for pairs in matchings(case.ranks):
-            turns = [pairs, *([pair] for pair in pairs if work.alone)]
-            for turn in turns[len(turns) == 2 and len(pairs) == 1 :]:
-                for pattern in patterns:
-                    heartbeat(name, f"{pattern}, {len(turn)} pairs at once")
-                    at_once = replace(work, pattern=pattern, at_once=turn is pairs and len(pairs) > 1)
-                    for way in (turn, [pair[::-1] for pair in turn])[: 1 + (pattern == ONE_WAY)]:
-                        taken = _taken(exchanges, way, pattern, launches[pattern])
-                        for (sender, receiver), samples in zip(way, taken, strict=True):
-                            of = replace(case, work=replace(at_once, sender=sender, receiver=receiver))
-                            if samples:
-                                yield PairTimes(of, name, platform=platform.name, seconds=samples, note=platform.note)
-                            else:
-                                yield Skipped(of, name, platform.name, "other programs had the cores of its ranks")
+        for turn, at_once in _turns(case.ranks, work.alone):
+            for pattern in patterns:
+                heartbeat(name, f"{pattern}, {counted(len(turn), 'pair')} at once")
+                of = replace(work, pattern=pattern, at_once=at_once)
+                yield from _rows(exchanges, of, turn, launches[pattern])
+                if pattern == ONE_WAY:
+                    yield from _rows(exchanges, of, [pair[::-1] for pair in turn], launches[pattern])
 
 
-def _taken(exchanges: Exchanges, pairs: Pairs, pattern: str, launches: int) -> list[tuple[float, ...]]:
-    """*Collective*: return the samples of each pair: of its slower rank."""
+def _turns(ranks: int, alone: bool) -> Iterator[tuple[Pairs, bool]]:
+    """Yield what is measured together, and whether that is several pairs at once."""
+    for pairs in matchings(ranks):
+        if len(pairs) > 1:
+            yield pairs, True
+        if alone or len(pairs) == 1:
+            yield from (([pair], False) for pair in pairs)
+
+
+def _rows(exchanges: Exchanges, of: Pair, pairs: Pairs, launches: int) -> Iterator[PairTimes]:
+    """*Collective*: yield a row of each pair."""
+    platform, note, way = exchanges.platform.name, exchanges.platform.note, exchanges.way
+    taken = _taken(exchanges, pairs, of.pattern, launches)
+    for (sender, receiver), (samples, scheduling) in zip(pairs, taken, strict=True):
+        case = replace(exchanges.case, work=replace(of, sender=sender, receiver=receiver))
+        yield PairTimes(case, way, platform=platform, note=note, seconds=samples, scheduling=scheduling)
+
+
+def _taken(exchanges: Exchanges, pairs: Pairs, pattern: str, launches: int) -> list[tuple[tuple[float, ...], Any]]:
+    """*Collective*: return the samples of each pair, of its slower rank, and whether its ranks had their cores."""
     to: list[int | None] = [None] * exchanges.case.ranks
     for first, second in pairs:
         to[first] = second
@@ -92,13 +106,21 @@ def _taken(exchanges: Exchanges, pairs: Pairs, pattern: str, launches: int) -> l
     busy = [rank for pair in pairs for rank in pair]
     taken = exchanges.seconds(exchanges.prepared(to, count, answered), busy, launches, _SAMPLES, count * (1 + answered))
     exchanges.refuse_wrong(to)
-    return [tuple(together(taken, pair)) for pair in pairs]
+    found = []
+    for pair in pairs:
+        every, good = together(taken, pair)
+        off_core = 1 - len(good) / len(every)
+
+        # As many as nobody disturbed, or all with what did.
+        chosen = good if len(good) >= _FEWEST else every
+        found.append((tuple(chosen), Scheduling(off_core) if chosen is every and off_core else None))
+    return found
 
 
 def _launches(exchanges: Exchanges, pattern: str) -> int:
     """*Collective*: return how many operations a sample holds, by the first pair."""
     launches = 1
     for _ in range(3):
-        samples = _taken(exchanges, [(0, 1)], pattern, launches)[0] or (math.inf,)
+        samples, _ = _taken(exchanges, [(0, 1)], pattern, launches)[0]
         launches = max(launches, round(_REGION / min(samples) / (2 if pattern == LATENCY else _WINDOW)))
     return launches

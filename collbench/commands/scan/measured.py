@@ -99,9 +99,9 @@ def _round(exchanges: Exchanges, plan: Plan, launches: int, begin: partial[None]
         taken = exchanges.seconds(exchanges.prepared(to), busy, launches, samples, IN_FLIGHT)
         exchanges.refuse_wrong(to)
         for group in turn:
-            samples_of = together(taken, group)
-            if len(samples_of) >= _FEWEST:
-                seconds[tuple(group)] = quartile(samples_of)
+            _, good = together(taken, group)
+            if len(good) >= _FEWEST:
+                seconds[tuple(group)] = quartile(good)
     return seconds
 
 

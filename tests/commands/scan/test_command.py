@@ -87,7 +87,7 @@ def test_words_that_do_not_go_together_are_refused_in_a_line(here: Command, tmp_
         ("--on cpu --ranks 4 --slow-rank 4", "--slow-rank 4 is no rank of 4"),
         ("--on nowhere", "unknown --on 'nowhere'"),
         ("--resume sweep --ranks 4", "leave --ranks out"),
-        ("--resume sweep", "scan"),
+        ("--resume sweep", "no whole sweep"),
         ("--group 1", "--group 1 is impossible"),
     ):
         done = here("scan", *words.split())
@@ -99,7 +99,7 @@ def test_words_that_do_not_go_together_are_refused_in_a_line(here: Command, tmp_
 # Real ranks on CPUs.
 
 
-@pytest.mark.full
+@pytest.mark.machine
 def test_a_rank_that_is_made_slow_is_named_and_the_run_goes_on_where_it_was_cut(here: Command, tmp_path: Path) -> None:
     done = here("scan", "--on", "cpu", "--ranks", "4", "--slow-rank", "2:3", "--out", "out")
     assert done.returncode == 3, done.stdout
@@ -138,7 +138,7 @@ def test_gpus_exchange_by_nccl_and_without_it_by_copies(
     gpus: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measured, "REGION", 1e-5)
-    for way, machine in (("nccl", {}), (exchanges.COPY, {"nccl": None})):
+    for way, machine in (("nccl", {}), (exchanges.COPY, {"has_nccl": False})):
         results = measured.measure(CASE, ["nccl"], gpus(**machine), Sampling(budget=10.0), lambda *_: None)
         members, first, second = (next(results) for _ in range(3))
         assert isinstance(members, Members)

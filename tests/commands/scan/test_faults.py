@@ -109,21 +109,15 @@ def test_the_same_rounds_give_the_same_verdict_however_a_cluster_is_scanned() ->
 def test_gpus_of_a_node_and_rails_are_told_from_single_gpus() -> None:
     node = {(2,): 1.3, (3,): 1.3}
     rail = {(first, second): 1.4 for first in range(0, 8, 2) for second in range(0, 8, 2) if first != second}
-    across = {(first, second): 1.4 for first in range(4) for second in range(4, 8)}
     for slow, likeliest in (
         (node, ("node", "b", EVERY)),
         ({(2,): 1.3}, ("member", "b:0", EVERY)),
         (rail, ("rail", "rail 0", WITHIN)),
-        (across, ("leaf", "leaf 0", ACROSS)),
     ):
         posterior = Posterior(GPUS, 0.01, 0.1)
         for each in rounds_of(GPUS, slow):
             posterior.add(each)
-        suspected = [suspicion.likeliest for suspicion in posterior.believe().suspicions]
-        if likeliest[0] == "leaf":  # of two leaves, either end of what is between them
-            assert [each[::2] for each in suspected] == [("leaf", ACROSS)]
-        else:
-            assert suspected == [likeliest]
+        assert [suspicion.likeliest for suspicion in posterior.believe().suspicions] == [likeliest]
 
 
 def test_what_is_slower_by_less_than_asked_is_no_fault() -> None:
@@ -135,7 +129,7 @@ def test_what_is_slower_by_less_than_asked_is_no_fault() -> None:
 
 def test_a_fault_slows_the_groups_that_its_kind_says() -> None:
     hypotheses = Hypotheses(GPUS)
-    hypotheses.set_links(np.array([2 * 8 + 5]))
+    hypotheses.set_links(np.zeros(0, np.int64))  # of so few members every link is looked at
     by_name = {hypotheses[number]: number for number in range(len(hypotheses))}
     assert len(by_name) == len(hypotheses) == len(hypotheses.prior)
     groups = np.array([[0, 1], [2, 5], [4, 3], [6, 7]])
