@@ -37,6 +37,8 @@ OTHERS = {  # parameters that are no option of the command, by function
     "diagnose": {"run"},
     "import_": {"files"},
     "init": {"each"},
+    "pairs": {"each"},
+    "scan": {"each", "resume"},
     "plot": {"runs", "views", "impl", "lines", "say"},  # names in a sequence, and a number
     "predict": {"system", "what_if"},
     "read": {"path"},
@@ -46,7 +48,7 @@ OTHERS = {  # parameters that are no option of the command, by function
 }
 
 WORDS = dict.fromkeys(("diagnose", "import_", "plot", "report"), ("a",)) | dict.fromkeys(
-    ("check", "init", "sweep", "train"), ()
+    ("check", "init", "pairs", "scan", "sweep", "train"), ()
 )
 WORDS |= {"compare": ("a", "b"), "predict": ("dgx-h100",)}
 
@@ -172,8 +174,10 @@ def returned() -> Mapping[str, object]:
         "diagnose": collbench.diagnose(run, "dgx-h100"),
         "import_": [run, cut],
         "init": collbench.init(2, on="cpu", starts=1, budget="10ms"),
+        "pairs": collbench.pairs(2, on="cpu", impl="mpi", size="16K"),
         "predict": collbench.predict("dgx-h100"),
         "read": collbench.read(ROOT / "results" / "cpu-2-ranks"),
+        "scan": collbench.scan("dgx-h100", nodes=16, inject="node=3:0.6"),
         "sweep": collbench.sweep(on="dgx-a100", impl="nccl", op="all"),
         "train": collbench.train("gpt3-175b", "dgx-a100", gpus=64, price=2.5),
     }

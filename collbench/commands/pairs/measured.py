@@ -5,7 +5,6 @@ Runs alike on every process of the run, as collbench/measure/sampling.py does.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from collbench import algorithms
 from collbench.cases import Case, Sampling, Sweep
@@ -94,7 +93,9 @@ def _rows(exchanges: Exchanges, of: Pair, pairs: Pairs, launches: int) -> Iterat
         yield PairTimes(case, way, platform=platform, note=note, seconds=samples, scheduling=scheduling)
 
 
-def _taken(exchanges: Exchanges, pairs: Pairs, pattern: str, launches: int) -> list[tuple[tuple[float, ...], Any]]:
+def _taken(
+    exchanges: Exchanges, pairs: Pairs, pattern: str, launches: int
+) -> list[tuple[tuple[float, ...], Scheduling | None]]:
     """*Collective*: return the samples of each pair, of its slower rank, and whether its ranks had their cores."""
     to: list[int | None] = [None] * exchanges.case.ranks
     for first, second in pairs:
@@ -106,14 +107,16 @@ def _taken(exchanges: Exchanges, pairs: Pairs, pattern: str, launches: int) -> l
     busy = [rank for pair in pairs for rank in pair]
     taken = exchanges.seconds(exchanges.prepared(to, count, answered), busy, launches, _SAMPLES, count * (1 + answered))
     exchanges.refuse_wrong(to)
-    found = []
+    found: list[tuple[tuple[float, ...], Scheduling | None]] = []
     for pair in pairs:
         every, good = together(taken, pair)
-        off_core = 1 - len(good) / len(every)
+        if len(good) >= _FEWEST:
+            found.append((tuple(good), None))
+            continue
 
-        # As many as nobody disturbed, or all with what did.
-        chosen = good if len(good) >= _FEWEST else every
-        found.append((tuple(chosen), Scheduling(off_core) if chosen is every and off_core else None))
+        # Where ranks outnumber cores, waiting for one is what is measured.
+        crowded = exchanges.platform.note.oversubscribed
+        found.append((tuple(every), None if crowded else Scheduling(1 - len(good) / len(every))))
     return found
 
 

@@ -62,7 +62,7 @@ def document(verdict: Verdict) -> dict[str, Any]:
         findings.append(
             {
                 "kind": kind, "name": name, "way": way, "accused": finding.accused, "probability": seen.of_name(),
-                "slower": finding.slower, "low": finding.low, "high": finding.high, "share_of_rounds": seen.often,
+                "slower": finding.slower, "low": finding.least, "high": finding.most, "share_of_rounds": seen.often,
                 "hosts": hosts(finding, verdict), "reason": reason(finding), "advice": [*advice(finding, verdict)],
             }
         )  # fmt: skip

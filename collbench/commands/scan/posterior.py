@@ -8,7 +8,6 @@ iterated conditional modes: J. Besag, On the Statistical Analysis of Dirty Pictu
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -45,8 +44,7 @@ class Hypothesis(NamedTuple):
     way: str = EVERY
 
 
-@dataclass(frozen=True)
-class Suspicion:
+class Suspicion(NamedTuple):
     """One fault, given the others: how probable each hypothesis is, the likeliest first."""
 
     hypotheses: Sequence[tuple[Hypothesis, float]]

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from collbench.analysis.sequential import (
     FEWEST,
@@ -36,14 +35,16 @@ _WORDS = {
 }
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class Finding(Shown):
     """A fault, or what may be one."""
 
+    SHOWN = ("name", "slower", "least", "most", "decision", "accused")
     suspicion: Suspicion
     decision: Decision  # whether it is slower by as much as is too much
     slower: float  # times
-    low: float  # 95 % interval of that
-    high: float
+    least: float  # 95 % interval of that
+    most: float
 
     @property
     def accused(self) -> bool:
@@ -64,7 +65,7 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         seen = self.suspicion
-        much = f"{significant(self.slower, 3)}x slower ({significant(self.low, 3)}x to {significant(self.high, 3)}x)"
+        much = f"{significant(self.slower, 3)}x slower ({significant(self.least, 3)}x to {significant(self.most, 3)}x)"
         way = _WORDS.get(seen.likeliest.way, "") if seen.hypotheses[0][1] >= KIND_SURE else ""
         often = f", in {seen.rounds} of {counted(seen.seen, 'group')}" if seen.often < 1 else ""
         return f"{self.name} is {much}{way}{often}"
@@ -75,6 +76,7 @@ class Verdict(Shown):
     """What a scan found out."""
 
     SHOWN = ("status", "words")
+    TABLE = "findings"
     members: Members
     findings: tuple[Finding, ...]
     doubts: tuple[str, ...]  # in words

@@ -72,7 +72,7 @@ def test_each_kind_of_fault_is_told_from_the_others() -> None:
         assert list(found(verdict)) == [name], verdict.line
         (finding,) = verdict.accused
         assert finding.suspicion.likeliest == (kind, name, way)
-        assert finding.low < slower < finding.high
+        assert finding.least < slower < finding.most
         assert finding.slower == pytest.approx(slower, rel=0.03)
         assert (finding.suspicion.often < 1) == inject.startswith("flaky")
         assert verdict.status is Status.FAIL
