@@ -332,6 +332,7 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "topo": ("{file}", "{file} --json", "{file} -o system.svg"),
         "predict": ("{file} -b 8 -e 64 --no-plot --out predicted",),
         "sweep": ("--on {file} -b 8 -e 64 --no-plot --out predicted",),
+        "scan": ("--on {file} --nodes 8 --inject node=3:0.5 --out tried",),
         "step": ("scale --on {file} --ranks 1,2 --out predicted", "overlap --on {file} --ranks 2 --out predicted"),
         "train": (
             "--on {file} --gpus 2 --batch 8 --model gpt2-small --out planned",

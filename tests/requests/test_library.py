@@ -167,6 +167,7 @@ def returned() -> Mapping[str, object]:
     log, trimmed = (DATA / f"nccl_tests_{name}.txt" for name in ("2_19", "trimmed_ranks"))
     with warnings.catch_warnings(action="ignore"):
         (run,), (cut,) = collbench.import_(log), collbench.import_(trimmed)
+        pairs = collbench.pairs(2, on="cpu", impl="mpi", size="16K")
     folder = ROOT / "results" / "cpu-ab-slowed-ring"
     return {
         "check": collbench.check(run=run, on="dgx-h100"),
@@ -174,7 +175,7 @@ def returned() -> Mapping[str, object]:
         "diagnose": collbench.diagnose(run, "dgx-h100"),
         "import_": [run, cut],
         "init": collbench.init(2, on="cpu", starts=1, budget="10ms"),
-        "pairs": collbench.pairs(2, on="cpu", impl="mpi", size="16K"),
+        "pairs": pairs,
         "predict": collbench.predict("dgx-h100"),
         "read": collbench.read(ROOT / "results" / "cpu-2-ranks"),
         "scan": collbench.scan("dgx-h100", nodes=16, inject="node=3:0.6"),

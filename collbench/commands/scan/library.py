@@ -91,7 +91,8 @@ def scan(request: ScanRequest) -> Verdict:
         StorageError: The run can no longer be written.
 
     >>> import collbench
-    >>> collbench.scan("dgx-h100", nodes=64, inject="node=37:0.8").accused[0].name
+    >>> verdict = collbench.scan("dgx-h100", nodes=64, inject="node=37:0.8")
+    >>> verdict.accused[0].name
     'node 37'
 
     """

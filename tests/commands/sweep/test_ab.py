@@ -105,7 +105,7 @@ def test_a_killed_rank_costs_its_setting_one_row(start: Start, tmp_path: Path) -
     go(tmp_path)
     output, _ = process.communicate(timeout=90)
     assert process.returncode == 1
-    assert re.search(r"A mpi.* \S+ [num]s .*\n.* B mpi.* FAILED: a rank was ended by signal 9", output)
+    assert re.search(r"A mpi.* \S+ [num]s .*\n.* B mpi.* FAILED: rank \d was ended by signal 9", output)
     base, other = both(tmp_path, "as-is", "X=1")
     assert base.complete
     assert other.complete

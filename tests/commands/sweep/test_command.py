@@ -212,7 +212,7 @@ def test_a_killed_rank_costs_one_row(start: Start, tmp_path: Path) -> None:
     go(tmp_path)
     output, _ = process.communicate(timeout=250)
     assert process.returncode == 1
-    assert "was ended by signal 9" in output
+    assert "FAILED: rank 1 was ended by signal 9" in output
     run = read(tmp_path / "out")
     assert run.complete
     assert [type(result) for result in run.results].count(Failed) == 1
