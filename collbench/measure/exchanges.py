@@ -154,9 +154,9 @@ class Exchanges:
         ranks = sorted({end for rank, peer in enumerate(to) if peer is not None for end in (rank, peer)})
         prepared = self.prepared(to)
         launches, seconds = 1, math.inf
-        for _ in range(
-            6
-        ):  # caches are cold first, then others know how long to sleep; and two may share a core for a while
+
+        # Caches are cold first, and then others know how long to sleep; two ranks may share a core for a while.
+        for _ in range(6):
             tried = self.seconds(prepared, ranks, launches, 5, messages)
             every, good = together(tried, ranks[:2])
             seconds = min(seconds, messages * min(good or every))

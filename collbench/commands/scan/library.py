@@ -136,10 +136,10 @@ def _resumed(request: ScanRequest) -> Session:
 def _tried(request: ScanRequest, folder: Path | None) -> Session:
     from collbench.commands.scan.simulated import Simulated  # the model takes as long as all the rest
 
-    if request.slow_rank or launched():
+    if request.slow_rank or request.ranks or launched():
         raise UsageError(
             f"--on {request.on} is a described system, of which nothing is measured; use --inject instead of "
-            "--slow-rank, and no launcher"
+            "--slow-rank, --nodes instead of --ranks, and no launcher"
         )
     system = find_system(request.on, words.places())
     system = system.of(request.nodes or system.nodes)

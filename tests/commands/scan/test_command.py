@@ -83,6 +83,7 @@ def test_words_that_do_not_go_together_are_refused_in_a_line(here: Command, tmp_
         ("--on cpu --inject node=1:0.5", "--inject is for described systems"),
         ("--on dgx-h100 --nodes 8 --slow-rank 1", "use --inject instead"),
         ("--on dgx-h100 --nodes 2", "2 members are too few"),
+        ("--on dgx-h100 --ranks 64", "--nodes instead of --ranks"),
         ("--on cpu --ranks 2", "2 members are too few"),
         ("--on cpu --ranks 4 --slow-rank 4", "--slow-rank 4 is no rank of 4"),
         ("--on nowhere", "unknown --on 'nowhere'"),
