@@ -133,7 +133,7 @@ DIES = """
     whole, calls = CpuProducts.enqueue, []
     def enqueue(self, rank, count):
         calls.append(1)
-        if len(calls) == 9 and not os.path.exists(os.environ["DIED"]):
+        if len(calls) == 4 and not os.path.exists(os.environ["DIED"]):
             open(os.environ["DIED"], "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
         whole(self, rank, count)
