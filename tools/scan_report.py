@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collbench.commands.scan.choice import Plan
+from collbench.commands.scan.choice import RoundPlan
 from collbench.commands.scan.rows import Scan
 from collbench.commands.scan.scanner import Scanner
 from collbench.commands.scan.simulated import Cluster
@@ -33,7 +33,7 @@ NAMES = {"node": "node", "flaky": "node", "send": "node", "leaf": "leaf"}
 Drawn = np.ndarray
 
 
-class Outcome(NamedTuple):
+class ScanOutcome(NamedTuple):
     """Of one scan."""
 
     right: bool  # all that is slow was accused, and nobody else
@@ -49,7 +49,7 @@ def wanted(inject: str) -> set[str]:
     return {f"{NAMES[kind]} {number}" for kind, _, number in words}
 
 
-def scanned(inject: str, group: int, seed: int) -> Outcome:
+def scanned(inject: str, group: int, seed: int) -> ScanOutcome:
     """A scan of a cluster."""
     work = Scan(group)
     cluster = Cluster(find_system(SYSTEM).of(NODES), work, SIZE, inject, seed)
@@ -59,10 +59,10 @@ def scanned(inject: str, group: int, seed: int) -> Outcome:
             named = each.number + 2
     verdict = scanner.verdict
     accused = {finding.name for finding in verdict.accused}
-    return Outcome(accused == slow, bool(accused - slow), max(1, named), verdict.rounds, verdict.rank_seconds)
+    return ScanOutcome(accused == slow, bool(accused - slow), max(1, named), verdict.rounds, verdict.rank_seconds)
 
 
-def rates(name: str, outcomes: list[Outcome]) -> str:
+def rates(name: str, outcomes: list[ScanOutcome]) -> str:
     """A row of the table."""
     right, wrong = (100 * np.mean([getattr(one, word) for one in outcomes]) for word in ("right", "wrong"))
     soon = 100 * np.mean([one.right and one.named <= 20 for one in outcomes])
@@ -91,7 +91,7 @@ def _pairs(cluster: Cluster, rounds: int, every: bool) -> tuple[Drawn, float]:
     for number in range(rounds):
         order = random.permutation(NODES) if not every else around
         groups = np.column_stack([order[: NODES // 2], order[NODES // 2 :][::-1]])
-        measured = cluster.measure(Plan(groups), number)
+        measured = cluster.measure(RoundPlan(groups), number)
         times[number, groups] = np.array(measured.seconds)[:, None]
         cost += measured.took * NODES
         around = np.concatenate([around[:1], around[-1:], around[1:-1]])
@@ -102,12 +102,12 @@ def _two_passes(cluster: Cluster, rounds: int) -> tuple[Drawn, float]:
     """Neighbours as pairs; the slowest pairs' nodes are then measured with nodes of fast pairs, as often."""
     groups = np.arange(NODES).reshape(-1, 2)
     figure, cost = np.zeros(NODES), 0.0
-    first = np.median([cluster.measure(Plan(groups), number).seconds for number in range(rounds)], axis=0)
+    first = np.median([cluster.measure(RoundPlan(groups), number).seconds for number in range(rounds)], axis=0)
     cost += rounds * 9 * float(np.max(first)) * NODES
     order = np.argsort(-first)
     suspects, known = groups[order[:16]].ravel(), groups[order[-32:]].ravel()[:32]
     again = np.column_stack([suspects, known])
-    second = np.median([cluster.measure(Plan(again), number).seconds for number in range(rounds)], axis=0)
+    second = np.median([cluster.measure(RoundPlan(again), number).seconds for number in range(rounds)], axis=0)
     figure[groups] = np.median(first)
     figure[suspects] = second
     return figure, cost + rounds * 9 * float(np.max(second)) * len(again) * 2
@@ -121,7 +121,7 @@ def _bisection(cluster: Cluster, rounds: int) -> tuple[Drawn, float]:
         times = []
         for half in halves:
             group = half if len(half) > 1 else np.append(half, (half[0] + 1) % NODES)
-            taken = [cluster.measure(Plan(group[None]), number) for number in range(rounds)]
+            taken = [cluster.measure(RoundPlan(group[None]), number) for number in range(rounds)]
             times.append(np.median([one.seconds[0] for one in taken]))
             cost += sum(one.took for one in taken) * len(group)
         suspects = halves[int(times[1] > times[0])]

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 from collbench.analysis.sequential import TO_DEVIATION, usual_slower
 from collbench.commands.pairs.measured import LATENCY_BYTES
-from collbench.commands.pairs.rows import LATENCY, Pair, PairTimes
+from collbench.commands.pairs.rows import LATENCY, PairMessages, PairTimes
 from collbench.errors import UsageError, unknown
 from collbench.host.launcher import launched
 from collbench.measure.exchanges import ways
@@ -82,7 +82,9 @@ def pairs_session(request: PairsRequest, folder: Path | None) -> Session:
     names = _names(request.impl, platform)
     alone = sweep.ranks <= request.alone  # which takes as many times as there are pairs
     sizes = LATENCY_BYTES, largest
-    sweep = replace(sweep, implementations=names, sizes=sizes, requested=None, works=(Pair(alone=alone),), starts=1)
+    sweep = replace(
+        sweep, implementations=names, sizes=sizes, requested=None, works=(PairMessages(alone=alone),), starts=1
+    )
     return Session(platform, sweep, joined, folder)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from collbench import algorithms
 from collbench.cases import Case, Sampling, Sweep
-from collbench.commands.pairs.rows import BOTH_WAYS, LATENCY, ONE_WAY, Pair, PairTimes
+from collbench.commands.pairs.rows import BOTH_WAYS, LATENCY, ONE_WAY, PairMessages, PairTimes
 from collbench.errors import Unsupported
 from collbench.measure.exchanges import COPY, KERNEL, Exchanges, together
 from collbench.measure.sampling import Heartbeat
@@ -56,7 +56,7 @@ def measure(
 
     """
     work = case.work
-    assert isinstance(work, Pair)
+    assert isinstance(work, PairMessages)
     patterns = (LATENCY,) if case.nbytes <= LATENCY_BYTES else (ONE_WAY, BOTH_WAYS)
     for name in names:
         heartbeat(name)
@@ -84,7 +84,7 @@ def _turns(ranks: int, alone: bool) -> Iterator[tuple[Pairs, bool]]:
             yield from (([pair], False) for pair in pairs)
 
 
-def _rows(exchanges: Exchanges, of: Pair, pairs: Pairs, launches: int) -> Iterator[PairTimes]:
+def _rows(exchanges: Exchanges, of: PairMessages, pairs: Pairs, launches: int) -> Iterator[PairTimes]:
     """*Collective*: yield a row of each pair."""
     platform, note, way = exchanges.platform.name, exchanges.platform.note, exchanges.way
     taken = _taken(exchanges, pairs, of.pattern, launches)

@@ -17,7 +17,7 @@ PATTERNS = LATENCY, ONE_WAY, BOTH_WAYS
 
 
 @dataclass(frozen=True)
-class Pair(Work):
+class PairMessages(Work):
     """Messages between two ranks; of a run that has not begun, of all pairs."""
 
     FIELD: ClassVar = "pair"
@@ -50,9 +50,9 @@ class PairTimes(Sampled, frozen=True, tag="pair"):
     seconds: Annotated[tuple[Seconds, ...], Meta(min_length=1)]
 
     @property
-    def pair(self) -> Pair:
+    def pair(self) -> PairMessages:
         """Whose messages they are."""
-        assert isinstance(self.case.work, Pair)
+        assert isinstance(self.case.work, PairMessages)
         return self.case.work
 
     @property
@@ -76,4 +76,4 @@ class PairTimes(Sampled, frozen=True, tag="pair"):
 
 
 ROWS = (PairTimes,)
-WORKS = (Pair,)
+WORKS = (PairMessages,)

@@ -17,7 +17,7 @@ _TRIES = 3  # draws of each way to deal
 _SUSPECTS, _LINKS = 500, 3  # that ways to deal look at, of each fault
 
 
-class Plan(NamedTuple):
+class RoundPlan(NamedTuple):
     """A round: disjoint groups, shape (groups, members); one way, only the first of each pair sends."""
 
     groups: Integers
@@ -26,13 +26,13 @@ class Plan(NamedTuple):
 
 def choose(
     hypotheses: Hypotheses, belief: Belief, size: int, random: np.random.Generator, out: Sequence[int] = ()
-) -> Plan:
+) -> RoundPlan:
     """Return the round that tells most of the faults that are suspected and of one more, without the members `out`."""
     plans = list(_plans(hypotheses, belief, size, random, out))
     return max(plans, key=lambda plan: _information(hypotheses, belief, plan))
 
 
-def _information(hypotheses: Hypotheses, belief: Belief, plan: Plan) -> float:
+def _information(hypotheses: Hypotheses, belief: Belief, plan: RoundPlan) -> float:
     """Return the entropy of which groups will be slow, in nats, summed over faults."""
     of, by = hypotheses.slowed(plan.groups, plan.one_way)
     known = [int(numbers[0]) for numbers, _ in belief.masses[:-1]]
@@ -52,7 +52,7 @@ def _information(hypotheses: Hypotheses, belief: Belief, plan: Plan) -> float:
 
 def _plans(
     hypotheses: Hypotheses, belief: Belief, size: int, random: np.random.Generator, out: Sequence[int]
-) -> Iterator[Plan]:
+) -> Iterator[RoundPlan]:
     """Yield ways to deal the members: suspects apart, within levels, the ends of a link together, and one way."""
     mass, links = _suspects(hypotheses, belief, out)
     for _ in range(_TRIES):
@@ -67,16 +67,16 @@ def _plans(
             others = _dealt(order[~np.isin(order, link)], size, random)
             if size == 2:
                 for ends in (link, link[::-1]):
-                    yield Plan(np.concatenate([[ends], others]), one_way=True)
-                yield Plan(np.concatenate([[link], others]))
+                    yield RoundPlan(np.concatenate([[ends], others]), one_way=True)
+                yield RoundPlan(np.concatenate([[link], others]))
 
 
-def _ways(groups: Integers, random: np.random.Generator) -> Iterator[Plan]:
+def _ways(groups: Integers, random: np.random.Generator) -> Iterator[RoundPlan]:
     """Yield the round of these groups; of pairs one too in which either end sends."""
-    yield Plan(groups)
+    yield RoundPlan(groups)
     if groups.shape[1] == 2:
         turned = random.random(len(groups)) < 0.5
-        yield Plan(np.where(turned[:, None], groups[:, ::-1], groups), one_way=True)
+        yield RoundPlan(np.where(turned[:, None], groups[:, ::-1], groups), one_way=True)
 
 
 def _suspects(hypotheses: Hypotheses, belief: Belief, out: Sequence[int]) -> tuple[Floats, list[tuple[int, ...]]]:

@@ -35,7 +35,7 @@ from collbench.cli.progress import LiveTable
 from collbench.cli.running import run_session
 from collbench.commands.scan.library import ScanRequest, cost_in_words, scan_session, slower_of
 from collbench.commands.scan.outputs import OUTPUTS, advice, write
-from collbench.commands.scan.verdict import Verdict, judge
+from collbench.commands.scan.verdict import ScanVerdict, judge
 from collbench.errors import CollbenchError, StorageError
 from collbench.requests.sweeps import new_folder
 from collbench.units import printable
@@ -70,7 +70,7 @@ def command(**options: Any) -> int:
                 error.exit_status = EXITS[exits][Status.UNKNOWN]
                 click.echo(line_of(exits, Status.UNKNOWN, str(error)))
             raise
-        if not isinstance(verdict, Verdict):
+        if not isinstance(verdict, ScanVerdict):
             return verdict
         if not options["quiet"] and exits == "plain":
             click.echo("\n".join(_lines(verdict)))
@@ -87,7 +87,7 @@ def command(**options: Any) -> int:
     return EXITS[exits][verdict.status] or int(lost and exits == "plain")
 
 
-def _scanned(request: ScanRequest, files: dict[str, Path], options: dict[str, Any]) -> Verdict | int:
+def _scanned(request: ScanRequest, files: dict[str, Path], options: dict[str, Any]) -> ScanVerdict | int:
     """Return the verdict, or the exit status of what has none: an interruption, or another process than the first."""
     for name, path in files.items():
         try_output(path, f"--{name.replace('_', '-')} FILE", options["out"])
@@ -104,7 +104,7 @@ def _scanned(request: ScanRequest, files: dict[str, Path], options: dict[str, An
     return judge(session.results, slower_of(session))
 
 
-def _lines(verdict: Verdict) -> Iterator[str]:
+def _lines(verdict: ScanVerdict) -> Iterator[str]:
     """Yield what is to be said besides the line of the verdict."""
     for finding in verdict.findings:
         if finding.decision is Decision.AS_EXPECTED:

@@ -8,7 +8,7 @@ from typing import Annotated
 from collbench.algorithms import libraries
 from collbench.analysis.sequential import usual_slower
 from collbench.commands.scan.rows import Scan
-from collbench.commands.scan.verdict import LEAST_ROUNDS, MOST_ROUNDS, Verdict, judge
+from collbench.commands.scan.verdict import LEAST_ROUNDS, MOST_ROUNDS, ScanVerdict, judge
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
@@ -79,7 +79,7 @@ class ScanRequest(Request):
 
 
 @takes(ScanRequest)
-def scan(request: ScanRequest) -> Verdict:
+def scan(request: ScanRequest) -> ScanVerdict:
     """Name the slow rank, link, node or leaf, in rounds of disjoint groups that tell most, as `collbench scan` does.
 
     Returns:

@@ -11,8 +11,8 @@ from functools import partial
 
 from collbench import algorithms
 from collbench.cases import Case, Sampling, Sweep
-from collbench.commands.scan.choice import Plan
-from collbench.commands.scan.rows import Level, Members, Round, Scan
+from collbench.commands.scan.choice import RoundPlan
+from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
 from collbench.commands.scan.scanner import Scanner
 from collbench.errors import Unsupported
 from collbench.measure.exchanges import COPY, IN_FLIGHT, Exchanges, To, quartile, together
@@ -82,7 +82,7 @@ def measure(
         yield measured
 
 
-def _round(exchanges: Exchanges, plan: Plan, launches: int, begin: partial[None]) -> dict[tuple[int, ...], float]:
+def _round(exchanges: Exchanges, plan: RoundPlan, launches: int, begin: partial[None]) -> dict[tuple[int, ...], float]:
     """*Collective*: return the seconds of each group of a round, but of those whose ranks had to wait for a core."""
     # Ranks that take turns on a core would wait for each other: then a group has the cores alone.
     crowded = exchanges.platform.note.oversubscribed
@@ -119,10 +119,10 @@ def members_of(platform: Platform, case: Case, implementation: str) -> Members:
         names = nodes
     elif len(set(nodes)) > 1:
         names = [f"{node}:{place}" for node, place in zip(nodes, within, strict=True)]
-    levels = [Level("node", tuple(nodes))]
+    levels = [MemberLevel("node", tuple(nodes))]
     if max(within) and len(set(nodes)) > 1:
-        levels.append(Level("rail", tuple(f"rail {place}" for place in within)))
+        levels.append(MemberLevel("rail", tuple(f"rail {place}" for place in within)))
     for height, kind in enumerate(("leaf", "spine"), 1):
         if all(len(place) > height for place in places):
-            levels.append(Level(kind, tuple(place[height] for place in places)))
+            levels.append(MemberLevel(kind, tuple(place[height] for place in places)))
     return Members(case, implementation, platform=platform.name, names=tuple(names), levels=tuple(levels))

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from collbench.analysis.gate import junit_suite
 from collbench.analysis.verdict import EXITS
 from collbench.cli.options import STANDARD, write_text
-from collbench.commands.scan.verdict import Finding, Verdict
+from collbench.commands.scan.verdict import ScanFinding, ScanVerdict
 from collbench.errors import StorageError, writing
 from collbench.runfile.store import replace_whole
 from collbench.units import printable, significant
@@ -20,7 +20,7 @@ from collbench.units import printable, significant
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a name that a scheduler takes as a single node
 
 
-def hosts(finding: Finding, verdict: Verdict) -> list[str]:
+def hosts(finding: ScanFinding, verdict: ScanVerdict) -> list[str]:
     """Return the hosts of who is accused; none of a link, a rail or a switch, which no single host is to blame for."""
     kind, name, _ = finding.suspicion.likeliest
     nodes = next((level.units for level in verdict.members.levels if level.kind == "node"), ())
@@ -29,13 +29,13 @@ def hosts(finding: Finding, verdict: Verdict) -> list[str]:
     return [nodes[verdict.members.names.index(name)]] if kind == "member" and nodes else []
 
 
-def reason(finding: Finding) -> str:
+def reason(finding: ScanFinding) -> str:
     """Return why a scheduler should drain the node, as `scontrol update ... Reason=` takes it."""
     seen = finding.suspicion
     return f"collbench scan: {significant(finding.slower, 3)}x slower in {seen.rounds} of {seen.seen} groups"
 
 
-def advice(finding: Finding, verdict: Verdict) -> Iterator[str]:
+def advice(finding: ScanFinding, verdict: ScanVerdict) -> Iterator[str]:
     """Yield what to look at next, and how to drain the node."""
     kind, name, _ = finding.suspicion.likeliest
     if finding.suspicion.often < 1:
@@ -49,12 +49,12 @@ def advice(finding: Finding, verdict: Verdict) -> Iterator[str]:
             yield f'drain: scontrol update NodeName={host} State=DRAIN Reason="{reason(finding)}"'
 
 
-def _excluded(verdict: Verdict) -> str:
+def _excluded(verdict: ScanVerdict) -> str:
     names = sorted({host for finding in verdict.accused for host in hosts(finding, verdict)})
     return "".join(f"{name}\n" for name in names if _HOST.fullmatch(name))
 
 
-def document(verdict: Verdict) -> dict[str, Any]:
+def document(verdict: ScanVerdict) -> dict[str, Any]:
     """Return the verdict for JSON."""
     findings = []
     for finding in verdict.findings:
@@ -79,7 +79,7 @@ def document(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _junit(verdict: Verdict) -> str:
+def _junit(verdict: ScanVerdict) -> str:
     """Return JUnit's XML: the verdict, and each member, of which the accused failed."""
     accused = {finding.name: str(finding) for finding in verdict.accused}
     state = {0: "passed", 3: "failed"}.get(EXITS["plain"][verdict.status], "other")
@@ -92,7 +92,7 @@ def _junit(verdict: Verdict) -> str:
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
 
 
-def _metrics(verdict: Verdict) -> str:
+def _metrics(verdict: ScanVerdict) -> str:
     """Return metrics in Prometheus' text format."""
     slower = {f'{{name="{_label(finding.name)}"}}': finding.slower for finding in verdict.accused}
     families: Mapping[tuple[str, str], Mapping[str, float]] = {
@@ -114,7 +114,7 @@ def _label(name: str) -> str:
     return printable(name).replace("\\", r"\\").replace('"', r"\"")
 
 
-OUTPUTS: Mapping[str, Callable[[Verdict], str]] = {
+OUTPUTS: Mapping[str, Callable[[ScanVerdict], str]] = {
     "json": lambda verdict: json.dumps(document(verdict), indent=2, allow_nan=False),
     "exclude_file": _excluded,
     "junit": _junit,
@@ -123,7 +123,7 @@ OUTPUTS: Mapping[str, Callable[[Verdict], str]] = {
 """What can be written into a file, by the name of its option."""
 
 
-def write(output: str, path: Path, verdict: Verdict) -> None:
+def write(output: str, path: Path, verdict: ScanVerdict) -> None:
     """Write a verdict into a file, whole; StorageError if it cannot be written."""
     text, option = OUTPUTS[output](verdict), f"--{output.replace('_', '-')} FILE"
     if path == STANDARD or (path.exists() and not path.is_file()):

@@ -36,7 +36,7 @@ _HIT = 3.5  # standard deviations above which a time may be due to a fault
 _LEAST = 0.25  # of the logarithm of what is too slow: what members differ by at least, which is of no interest
 
 
-class Hypothesis(NamedTuple):
+class Fault(NamedTuple):
     """A fault that may be there: of what kind, of whom by name, and which groups it slows."""
 
     kind: str  # member, link, or that of a level: node, leaf, ...
@@ -47,7 +47,7 @@ class Hypothesis(NamedTuple):
 class Suspicion(NamedTuple):
     """One fault, given the others: how probable each hypothesis is, the likeliest first."""
 
-    hypotheses: Sequence[tuple[Hypothesis, float]]
+    hypotheses: Sequence[tuple[Fault, float]]
     none: float  # probability that there is none
     slower: float  # logarithm of how much slower the groups of the likeliest are
     deviation: float  # standard deviation of a time
@@ -56,7 +56,7 @@ class Suspicion(NamedTuple):
     often: float  # share of the rounds, 1 of a lasting fault
 
     @property
-    def likeliest(self) -> Hypothesis:
+    def likeliest(self) -> Fault:
         """The likeliest hypothesis."""
         return self.hypotheses[0][0]
 
@@ -114,17 +114,17 @@ class Hypotheses:
     def __len__(self) -> int:
         return len(self._prior) + 3 * len(self._links)
 
-    def __getitem__(self, number: int) -> Hypothesis:
+    def __getitem__(self, number: int) -> Fault:
         names = self.members.names
         if number < 3 * self.count:
-            return Hypothesis("member", names[number % self.count], (EVERY, SENDS, RECEIVES)[number // self.count])
+            return Fault("member", names[number % self.count], (EVERY, SENDS, RECEIVES)[number // self.count])
         if number >= len(self._prior):
             way, place = divmod(number - len(self._prior), len(self._links))
             pair = [names[end] for end in divmod(int(self._links[place]), self.count)]
-            return Hypothesis("link", (" - ", " > ", " > ")[way].join(pair[::-1] if way == 2 else pair))
+            return Fault("link", (" - ", " > ", " > ")[way].join(pair[::-1] if way == 2 else pair))
         kind, units, _, first, rail = next(level for level in reversed(self._levels) if level[3] <= number)
         way, place = divmod(number - first, len(units))
-        return Hypothesis(kind, units[place], WITHIN if rail else (EVERY, ACROSS)[way])
+        return Fault(kind, units[place], WITHIN if rail else (EVERY, ACROSS)[way])
 
     def of_member(self, number: int) -> list[int]:
         """Return the members that a hypothesis is of."""

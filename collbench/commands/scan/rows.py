@@ -44,7 +44,7 @@ class Scan(Work):
         return ("scan",)
 
 
-class Level(Record, frozen=True):
+class MemberLevel(Record, frozen=True):
     """What members are parts of: nodes, leaf switches, rails."""
 
     kind: str
@@ -56,7 +56,7 @@ class Members(CaseResult, frozen=True, tag="members"):
 
     platform: str
     names: tuple[str, ...] = ()
-    levels: tuple[Level, ...] = ()
+    levels: tuple[MemberLevel, ...] = ()
 
     @property
     def right(self) -> bool:

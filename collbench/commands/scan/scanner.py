@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from collbench.commands.scan.choice import Plan, choose
+from collbench.commands.scan.choice import RoundPlan, choose
 from collbench.commands.scan.posterior import Belief
 from collbench.commands.scan.rows import Members, Round, Scan
-from collbench.commands.scan.verdict import MOST_ROUNDS, Verdict, judged, posterior_of
+from collbench.commands.scan.verdict import MOST_ROUNDS, ScanVerdict, judged, posterior_of
 
 
 class Scanner:
@@ -27,11 +27,11 @@ class Scanner:
         self._belief = self._posterior.believe()
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ScanVerdict:
         """What is known so far."""
         return judged(self.members, self._belief, self.rounds, self.work.slower)
 
-    def next(self) -> Plan | None:
+    def next(self) -> RoundPlan | None:
         """Return the next round; None once another would change nothing, or after MOST_ROUNDS."""
         verdict = self.verdict
         if verdict.sure or len(self.rounds) >= MOST_ROUNDS:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from collbench.commands.scan.choice import Plan
+from collbench.commands.scan.choice import RoundPlan
 from collbench.commands.scan.posterior import Floats, Integers
-from collbench.commands.scan.rows import Level, Members, Round, Scan
+from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
 from collbench.commands.scan.scanner import Scanner
 from collbench.errors import UsageError
 from collbench.measure.predicted import NAME, Predicted, topology_record
@@ -40,7 +40,7 @@ class Injected:
     slower: float
     often: float
 
-    def slows(self, plan: Plan, leaves: Integers) -> np.ndarray:
+    def slows(self, plan: RoundPlan, leaves: Integers) -> np.ndarray:
         """Return which groups it slows."""
         groups = plan.groups
         if self.kind == "leaf":
@@ -89,12 +89,12 @@ class Cluster:
         radix = next((tier.radix for tier in system.tiers if tier.radix), system.nodes)
         self._leaves = np.arange(system.nodes) // radix
         names = tuple(f"node {node}" for node in range(system.nodes))
-        leaves = Level("leaf", tuple(f"leaf {leaf}" for leaf in self._leaves.tolist()))
-        levels = (Level("node", names), leaves)
+        leaves = MemberLevel("leaf", tuple(f"leaf {leaf}" for leaf in self._leaves.tolist()))
+        levels = (MemberLevel("node", names), leaves)
         self.members = Members(self.case, "nccl", platform=NAME, names=names, levels=levels)
         self._faults = faults_of(inject, system.nodes, int(self._leaves[-1]) + 1)
 
-    def measure(self, plan: Plan, number: int) -> Round:
+    def measure(self, plan: RoundPlan, number: int) -> Round:
         """Return a round."""
         random, count = self._random, len(plan.groups)
         logs: Floats = random.normal(0, START, count) + random.normal(0, ROUND, count)

@@ -36,7 +36,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Finding(Shown):
+class ScanFinding(Shown):
     """A fault, or what may be one."""
 
     SHOWN = ("name", "slower", "least", "most", "decision", "accused")
@@ -72,13 +72,13 @@ class Finding(Shown):
 
 
 @dataclass(frozen=True)
-class Verdict(Shown):
+class ScanVerdict(Shown):
     """What a scan found out."""
 
     SHOWN = ("status", "words")
     TABLE = "findings"
     members: Members
-    findings: tuple[Finding, ...]
+    findings: tuple[ScanFinding, ...]
     doubts: tuple[str, ...]  # in words
     rounds: int
     seconds: float  # of all rounds together
@@ -87,7 +87,7 @@ class Verdict(Shown):
     empty: int = 0  # rounds of which no group counted, since other programs had the cores
 
     @property
-    def accused(self) -> list[Finding]:
+    def accused(self) -> list[ScanFinding]:
         """The faults, the slowest first."""
         return sorted((finding for finding in self.findings if finding.accused), key=lambda finding: -finding.slower)
 
@@ -130,7 +130,7 @@ class Verdict(Shown):
         return f"collbench: {self.status.value} scan: {self.words}"
 
 
-def finding_of(suspicion: Suspicion, members: int, slower: float) -> Finding:
+def finding_of(suspicion: Suspicion, members: int, slower: float) -> ScanFinding:
     """Return whether what is suspected is too slow, by Wald's test, with an interval."""
     rounds = suspicion.rounds if suspicion.often < 1 else suspicion.seen
     variance = median_variance(suspicion.deviation, max(1, rounds))
@@ -138,10 +138,10 @@ def finding_of(suspicion: Suspicion, members: int, slower: float) -> Finding:
     if rounds < FEWEST:
         decision = Decision.UNDECIDED
     half = _QUANTILE * math.sqrt(variance)
-    return Finding(suspicion, decision, *(math.exp(suspicion.slower + side) for side in (0.0, -half, half)))
+    return ScanFinding(suspicion, decision, *(math.exp(suspicion.slower + side) for side in (0.0, -half, half)))
 
 
-def judged(members: Members, belief: Belief, rounds: Sequence[Round], slower: float, lost: str = "") -> Verdict:
+def judged(members: Members, belief: Belief, rounds: Sequence[Round], slower: float, lost: str = "") -> ScanVerdict:
     """Return the verdict of a belief after these rounds."""
     findings = tuple(finding_of(suspicion, len(members.names), slower) for suspicion in belief.suspicions)
     doubts = []
@@ -153,7 +153,7 @@ def judged(members: Members, belief: Belief, rounds: Sequence[Round], slower: fl
             likely = [f"{name} ({chance:.0%})" for name, chance in choices.items() if chance >= _DOUBTFUL]
             doubts.append(f"{' or '.join(likely[:4])}, {significant(finding.slower, 3)}x slower")
     took, empty = sum(each.took for each in rounds), sum(not each.groups for each in rounds)
-    return Verdict(members, findings, tuple(doubts), len(rounds), took, belief.one_more, lost, empty)
+    return ScanVerdict(members, findings, tuple(doubts), len(rounds), took, belief.one_more, lost, empty)
 
 
 def posterior_of(members: Members, slower: float) -> Posterior:
@@ -161,7 +161,7 @@ def posterior_of(members: Members, slower: float) -> Posterior:
     return Posterior(members, PRIOR_DEVIATION if members.platform == "cpu" else PRIOR_OF_GPUS, slower)
 
 
-def judge(results: Sequence[Result], slower: float) -> Verdict:
+def judge(results: Sequence[Result], slower: float) -> ScanVerdict:
     """Return the verdict of the rows of a scan."""
     members = next((row for row in results if isinstance(row, Members)), None)
     rounds = [row for row in results if isinstance(row, Round)]

@@ -16,7 +16,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.commands.pairs import measured
 from collbench.commands.pairs.command import lines
 from collbench.commands.pairs.library import matrices, outliers
-from collbench.commands.pairs.rows import BOTH_WAYS, LATENCY, ONE_WAY, PATTERNS, Pair, PairTimes
+from collbench.commands.pairs.rows import BOTH_WAYS, LATENCY, ONE_WAY, PATTERNS, PairMessages, PairTimes
 from collbench.results import Skipped
 from collbench.runfile.schema import to_result
 from collbench.runfile.store import read
@@ -72,9 +72,9 @@ def test_made_up_gpus_send_by_nccl_by_copies_and_by_kernels(opened: Open, monkey
     monkeypatch.setattr(measured, "_REGION", 1e-5)
     for machine, skipped in (({}, []), ({"has_nccl": False}, ["nccl"])):
         sweep = {"collectives": (COLLECTIVES["sendrecv"],), "sizes": (4096,), "implementations": ("nccl",), "ranks": 3}
-        platform = opened(Machine(3, **machine), works=(Pair(),), sampling=Sampling(timeout=5.0), **sweep)
+        platform = opened(Machine(3, **machine), works=(PairMessages(),), sampling=Sampling(timeout=5.0), **sweep)
         names = ["nccl", "copy", "kernel"]
-        of = case("sendrecv", 4096, ranks=3, work=Pair())
+        of = case("sendrecv", 4096, ranks=3, work=PairMessages())
         results = list(measured.measure(of, names, platform, Sampling(), lambda *_: None))
         assert [each.implementation for each in results if isinstance(each, Skipped)] == skipped
         met = Counter((each.implementation, each.pair.pattern) for each in results if isinstance(each, PairTimes))
@@ -124,8 +124,8 @@ def test_what_cannot_be_is_refused_in_a_line(here: Command) -> None:
 
 
 def test_pairs_are_named_in_titles() -> None:
-    assert Pair(2, 0, ONE_WAY).words == ("pairs", "rank 2 > rank 0", "one way", "alone")
-    assert Pair(2, 0, BOTH_WAYS, at_once=True).words[1:] == ("rank 2 - rank 0", "both ways", "at once")
+    assert PairMessages(2, 0, ONE_WAY).words == ("pairs", "rank 2 > rank 0", "one way", "alone")
+    assert PairMessages(2, 0, BOTH_WAYS, at_once=True).words[1:] == ("rank 2 - rank 0", "both ways", "at once")
     assert CASE.title.endswith("pairs")
 
 

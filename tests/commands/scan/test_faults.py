@@ -8,12 +8,12 @@ import pytest
 
 from collbench.analysis.sequential import Decision
 from collbench.analysis.verdict import Status
-from collbench.commands.scan.choice import Plan, choose
+from collbench.commands.scan.choice import RoundPlan, choose
 from collbench.commands.scan.posterior import ACROSS, EVERY, RECEIVES, SENDS, WITHIN, Hypotheses, Posterior
-from collbench.commands.scan.rows import Level, Members, Round, Scan
+from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
 from collbench.commands.scan.scanner import Scanner
 from collbench.commands.scan.simulated import Cluster, faults_of
-from collbench.commands.scan.verdict import MOST_ROUNDS, Finding, Verdict
+from collbench.commands.scan.verdict import MOST_ROUNDS, ScanFinding, ScanVerdict
 from collbench.errors import UsageError
 from collbench.requests.sweeps import find_system
 from tests.conftest import case
@@ -26,14 +26,14 @@ GPUS = Members(
     platform="gpu",
     names=tuple(f"{node}:{place % 2}" for place, node in enumerate(NODES)),
     levels=(
-        Level("node", NODES),
-        Level("rail", ("rail 0", "rail 1") * 4),
-        Level("leaf", ("leaf 0",) * 4 + ("leaf 1",) * 4),
+        MemberLevel("node", NODES),
+        MemberLevel("rail", ("rail 0", "rail 1") * 4),
+        MemberLevel("leaf", ("leaf 0",) * 4 + ("leaf 1",) * 4),
     ),
 )
 
 
-def scanned(inject: str, nodes: int = 128, seed: int = 0, group: int = 2) -> Verdict:
+def scanned(inject: str, nodes: int = 128, seed: int = 0, group: int = 2) -> ScanVerdict:
     """What a scan of a described system finds."""
     work = Scan(group)
     cluster = Cluster(find_system("dgx-h100").of(nodes), work, "1M", inject, seed)
@@ -43,7 +43,7 @@ def scanned(inject: str, nodes: int = 128, seed: int = 0, group: int = 2) -> Ver
     return scanner.verdict
 
 
-def found(verdict: Verdict) -> dict[str, Finding]:
+def found(verdict: ScanVerdict) -> dict[str, ScanFinding]:
     """Who is accused."""
     return {finding.name: finding for finding in verdict.accused}
 
@@ -198,7 +198,7 @@ def test_groups_without_times_or_with_a_member_twice_are_no_round() -> None:
 
 def test_plans_of_one_way_have_senders_first() -> None:
     hypotheses = Hypotheses(GPUS)
-    of, by = hypotheses.slowed(Plan(np.array([[4, 0]]), one_way=True).groups, True)
+    of, by = hypotheses.slowed(RoundPlan(np.array([[4, 0]]), one_way=True).groups, True)
     names = {hypotheses[number] for number in by.tolist()}
     assert ("member", "c:0", SENDS) in names
     assert ("member", "a:0", SENDS) not in names
