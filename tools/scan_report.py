@@ -120,7 +120,7 @@ def _bisection(cluster: Cluster, rounds: int) -> tuple[Drawn, float]:
         halves = np.array_split(suspects, 2)
         times = []
         for half in halves:
-            group = half if len(half) > 1 else np.append(half, (half[0] + 1) % NODES)
+            group = half if len(half) > 1 else np.append(half, (half[0] + NODES // 2) % NODES)
             taken = [cluster.measure(RoundPlan(group[None]), number) for number in range(rounds)]
             times.append(np.median([one.seconds[0] for one in taken]))
             cost += sum(one.took for one in taken) * len(group)
@@ -131,10 +131,10 @@ def _bisection(cluster: Cluster, rounds: int) -> tuple[Drawn, float]:
 
 
 RIVALS = {
-    "all pairs (nvloom, ClusterKit)": (partial(_pairs, every=True), (NODES - 1,)),
-    "random pairs, the median (Primus, cvs)": (partial(_pairs, every=False), (1, 3, 5, 7, 9, 13, 19)),
-    "pairs, then suspects with good ones (CHS, ncclscout, GCM)": (_two_passes, (1, 3, 5, 7, 9)),
-    "bisection by hand": (_bisection, (1, 3, 5, 9, 15)),
+    "all pairs (ClusterKit, nvloom, gcm, cvs)": (partial(_pairs, every=True), (NODES - 1,)),
+    "random pairs, the median (nvloom)": (partial(_pairs, every=False), (1, 3, 5, 7, 9, 13, 19)),
+    "pairs, then suspects with good ones (cluster-health-scanner, ncclscout)": (_two_passes, (1, 3, 5, 7, 9)),
+    "bisection (cvs; by hand)": (_bisection, (1, 3, 5, 9, 15)),
 }
 
 
