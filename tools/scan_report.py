@@ -2,7 +2,7 @@
 
 `python -m tools.scan_report --seeds 1000` draws so many clusters of 1,024 nodes of each kind, by the noise of
 collbench/commands/scan/simulated.py; an hour on two cores.  Rivals are drawn with the same noise, as what they do with
-pairs: whoever's figure is above a limit is accused, and the limit is what one healthy cluster in a hundred exceeds.
+pairs: whoever's figure is above a limit is called slow, and the limit is what one healthy cluster in a hundred exceeds.
 """
 
 import argparse
@@ -36,8 +36,8 @@ Drawn = np.ndarray
 class ScanOutcome(NamedTuple):
     """Of one scan."""
 
-    right: bool  # all that is slow was accused, and nobody else
-    wrong: bool  # somebody was accused who is not
+    right: bool  # all that is slow was named, and nobody else
+    wrong: bool  # somebody was named who is not
     named: int  # rounds until all that is slow was
     rounds: int
     rank_seconds: float
@@ -55,11 +55,11 @@ def scanned(inject: str, group: int, seed: int) -> ScanOutcome:
     cluster = Cluster(find_system(SYSTEM).of(NODES), work, SIZE, inject, seed)
     scanner, slow, named = Scanner(cluster.members, work), wanted(inject), 0
     for each in cluster.rounds(scanner):
-        if {finding.name for finding in scanner.verdict.accused} != slow:
+        if {finding.name for finding in scanner.verdict.faulty} != slow:
             named = each.number + 2
     verdict = scanner.verdict
-    accused = {finding.name for finding in verdict.accused}
-    return ScanOutcome(accused == slow, bool(accused - slow), max(1, named), verdict.rounds, verdict.rank_seconds)
+    found = {finding.name for finding in verdict.faulty}
+    return ScanOutcome(found == slow, bool(found - slow), max(1, named), verdict.rounds, verdict.rank_seconds)
 
 
 def rates(name: str, outcomes: list[ScanOutcome]) -> str:
@@ -159,7 +159,7 @@ def rivals(pool: ProcessPoolExecutor, seeds: int) -> Iterator[str]:
                 break
 
 
-_HEAD = "right | by round 20 | wrongly accused | named after rounds | rounds | rank-seconds |"
+_HEAD = "right | by round 20 | wrongly named | named after rounds | rounds | rank-seconds |"
 
 
 def main() -> None:

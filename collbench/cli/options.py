@@ -194,23 +194,6 @@ RENDEZVOUS_FOLDER = option(
 QUIET = option("-q --quiet", "Print the rows and where the run file is, and nothing else.", is_flag=True)
 
 
-EXIT = option(
-    "--exit exits",
-    "Whom the exit status is for; in the order OK, WARN, FAIL, UNKNOWN: plain 0, 0, 3, 4; nagios 0, 1, 2, 3; "
-    "npd 0, 0, 1, 2.",
-    type=click.Choice(["plain", "nagios", "npd"]),
-    default="plain",
-    show_default=True,
-)
-
-METRICS = option("--metrics", "Write metrics for node_exporter's text-file collector.", type=PATH, metavar="FILE.prom")
-
-
-def junit_option(of_each: str) -> click.Option:
-    """Return the option that writes JUnit's XML, with a test case of each so and so."""
-    return option("--junit", f"Write a JUnit test case {of_each}.", type=PATH, metavar="FILE.xml")
-
-
 def given() -> dict[str, str]:
     """Return the options that the command line has, each with its longest spelling."""
     context = click.get_current_context()

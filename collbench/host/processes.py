@@ -26,6 +26,17 @@ _POLL = 0.2  # seconds between two looks at a process, where the kernel does not
 _ENDING = 2.0  # seconds for killed processes to be gone
 
 
+def is_stuck(pid: int) -> bool:
+    """Return whether a process is stopped, or waits in the kernel for a device: states T and D of proc(5)."""
+    try:
+        return (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+            in "TD"
+        )
+    except (OSError, IndexError):
+        return False
+
+
 def is_alive(process: "int | psutil.Process") -> bool:
     """Return whether a process lives; a zombie, whose status nobody has collected yet, does not."""
     import psutil

@@ -169,6 +169,9 @@ class Joined(Ranks):
                 ended.append(str(rank))
         if ended:
             return f"rank{'s' * (len(ended) > 1)} {', '.join(ended)} ended"
+        for rank, (node, pid) in enumerate(self._pids):
+            if node == node_name() and processes.is_stuck(pid):
+                return f"rank {rank} is stopped or waits for a device"
         return self._platform.waits() if self._platform else ""
 
     def _beat(self, name: str, phase: str = "") -> None:

@@ -264,8 +264,12 @@ class Workers:
         if beats != before:
             self._seen = beats, time.monotonic()
         elif time.monotonic() - since > timeout:
-            reasons = no_progress(timeout, phase), protocol.ask(self._server)
-            raise WorkersLost(case, "; ".join(filter(None, reasons)), name, TimedOut.__name__)
+            stuck = [rank for rank, process in enumerate(self._pids) if processes.is_stuck(process)]
+            who = f"rank {', '.join(map(str, stuck))} is stopped or waits for a device" if stuck else ""
+            reasons = no_progress(timeout, phase), who, protocol.ask(self._server)
+            loss = WorkersLost(case, "; ".join(filter(None, reasons)), name, TimedOut.__name__)
+            loss.rank = stuck[0] if len(stuck) == 1 else None
+            raise loss
 
     def _killed(self) -> int | None:
         """Return the rank whose process the launcher names as the one that failed."""
@@ -407,14 +411,12 @@ class Supervisor:
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
     ) -> Iterator[Result]:
         """Yield a result of each implementation; `launches` as for sampling.measure.  RanksLost if none can be had."""
-        waiting = []
+        waiting, so_far = list[str](), list[Result]()
         for name in names:
             if reason := self._hopeless(name):
                 yield Skipped(case, name, self.platform, reason)
             else:
                 waiting.append(name)
-
-        so_far: list[Result] = []
 
         # Each turn of the loop is a set of ranks: all results come from the first, unless it is lost.
         while waiting:
@@ -442,8 +444,10 @@ class Supervisor:
         """Yield results, and take the implementations that are through from those that wait."""
         several = bool(case.work and case.work.several)
         for result in results:
-            place = waiting.index(result.implementation)
-            del waiting[0 if several else place : place + (not several)]  # of several more may come, and none of before
+            if several:  # more may come of this one, and nothing of those before it
+                del waiting[: waiting.index(result.implementation)]
+            else:
+                waiting.remove(result.implementation)
             yield result
         if several:
             waiting.clear()

@@ -97,3 +97,14 @@ def test_memory_that_mpi_left_is_removed_if_nobody_has_it() -> None:
     finally:
         for name in names.values():
             name.unlink(missing_ok=True)
+
+
+def test_a_process_that_is_stopped_is_stuck_until_it_goes_on() -> None:
+    with subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(100)"]) as process:
+        assert not processes.is_stuck(process.pid)
+        process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: processes.is_stuck(process.pid))
+        process.send_signal(signal.SIGCONT)
+        wait_for(lambda: not processes.is_stuck(process.pid))
+        process.kill()
+    assert not processes.is_stuck(process.pid)

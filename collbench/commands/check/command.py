@@ -20,18 +20,9 @@ from typing import Any
 import click
 
 from collbench.analysis.verdict import EXITS, Status, line_of
-from collbench.cli.options import (
-    EXIT,
-    METRICS,
-    RENDEZVOUS_FOLDER,
-    STANDARD,
-    json_option,
-    junit_option,
-    option,
-    options_of,
-    try_output,
-)
+from collbench.cli.options import RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
 from collbench.cli.progress import waiting
+from collbench.cli.verdicts import EXIT, METRICS, junit_option
 from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckedCurve, CheckResult
 from collbench.commands.check.library import CheckRequest, check

@@ -19,12 +19,11 @@ from xml.etree import ElementTree
 from collbench.analysis.gate import junit_suite
 from collbench.analysis.sequential import Decision
 from collbench.analysis.verdict import EXITS, Status, line_of
+from collbench.cli.verdicts import braced, gauges, write_verdict
 from collbench.commands.check.judge import BANDWIDTH, CheckedSize, CheckResult
-from collbench.errors import StorageError, writing
 from collbench.present.columns import Column, data, record
 from collbench.results.base import CaseResult
 from collbench.runfile.schema import case_fields
-from collbench.runfile.store import replace_whole
 from collbench.units import format_rate, format_seconds, format_size, printable, significant
 
 
@@ -152,7 +151,7 @@ def metrics(result: CheckResult) -> str:
             sizes[labels] = min(sizes.get(labels, size), size, key=lambda each: each.busbw(each.seconds))
     measured = {labels: size.busbw(size.seconds) / 1e9 for labels, size in sizes.items()}
     expected = {labels: size.busbw(size.expected) / 1e9 for labels, size in sizes.items() if size.expected > 0}
-    node = _braced({"node": socket.gethostname()})
+    node = braced({"node": socket.gethostname()})
     lasted = {node: result.seconds} if math.isfinite(result.seconds) else {}
     wrong = {} if result.no_verdict else {node: len(result.correctness.faults)}
     families: Mapping[tuple[str, str], Mapping[str, float]] = {
@@ -165,11 +164,7 @@ def metrics(result: CheckResult) -> str:
         ("check_timestamp_seconds", "When the last check ended, or began if it has no verdict."): {node: time.time()},
         ("check_duration_seconds", "How long the last check took."): lasted,
     }
-    lines: list[str] = []
-    for (name, meaning), samples in families.items():
-        lines += [f"# HELP collbench_{name} {meaning}", f"# TYPE collbench_{name} gauge"] if samples else []
-        lines += [f"collbench_{name}{labels} {value:.10g}" for labels, value in samples.items()]
-    return "\n".join(lines)
+    return gauges(families)
 
 
 def _labels(size: CheckedSize, result: CheckResult) -> str:
@@ -183,7 +178,7 @@ def _labels(size: CheckedSize, result: CheckResult) -> str:
         "message_size": message_size(case.nbytes),
         "implementation": size.row.implementation,
     }
-    return _braced(pairs)
+    return braced(pairs)
 
 
 def message_size(nbytes: int) -> str:
@@ -197,12 +192,6 @@ def message_size(nbytes: int) -> str:
     while size >= 1024 and unit < 4:
         size, unit = size / 1024, unit + 1
     return f"{math.floor(size)}-{math.floor(size) + 1}{('B', 'KB', 'MB', 'GB', 'TB')[unit]}"
-
-
-def _braced(labels: Mapping[str, str]) -> str:
-    r"""Return labels as text; of the signs that the format escapes, printable text has no newline."""
-    quoted = {name: printable(value).replace("\\", r"\\").replace('"', r"\"") for name, value in labels.items()}
-    return "{" + ",".join(f'{name}="{value}"' for name, value in quoted.items()) + "}"
 
 
 # ---------------------------------------------------------------------------------------------------------------- files
@@ -220,10 +209,4 @@ def write(output: str, path: Path, result: CheckResult) -> None:
     regular = path.is_file() or not path.exists()
     if result.no_verdict and not regular:  # a pipe holds no earlier verdict
         return
-    text = f"{OUTPUTS[output](result)}\n"
-    with writing(path, f"--{output} FILE", StorageError):
-        path.parent.mkdir(parents=True, exist_ok=True)  # the folder of --out is made at the end
-        if output == "metrics" and regular and not path.is_symlink():  # node_exporter reads it at any time
-            replace_whole(path, text.encode())
-        else:
-            path.write_text(text, encoding="utf-8")
+    write_verdict(output, path, OUTPUTS[output](result))

@@ -1,6 +1,5 @@
 """What `collbench runs --fleet` prints of a folder of nodes, and the files that it writes."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from collbench.cli.options import STANDARD, write_json
+from collbench.cli.verdicts import host_lines
 from collbench.commands.runs.fleet import FEWEST, SLOWER, AlikeNodes, Outlier, changes, groups, outdated
 from collbench.commands.runs.fleet_files import FAIL, STATUSES, FleetCurve, FleetNode, read_fleet
 from collbench.errors import StorageError, writing
@@ -23,7 +23,6 @@ from collbench.units import counted, format_duration, format_rate, format_second
 
 _LISTED = 60  # lines of a kind, or names, that are printed; JSON has all
 _UNLIKE = 0.5  # spread between nodes from which on none could stand out
-_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a name that a scheduler takes as a single node
 _COLUMNS = (
     *FleetCurve._fields,
     *("size_bytes", "time_seconds", "bus_bandwidth_bytes_per_second"),
@@ -88,11 +87,7 @@ def _fields(alike: Iterable[AlikeNodes]) -> list[dict[str, Any]]:
 
 def _excluded(rows: Sequence[dict[str, Any]]) -> str:
     """Return the names of the nodes that are slow or failed, a line each, as schedulers take them."""
-    names = sorted({row["node"] for row in rows if row["slow_outlier"] or row["status"] == FAIL})
-    unfit = [name for name in names if not _HOST.fullmatch(name)]
-    if unfit:
-        click.echo(f"not excluded, since no host is called that: {', '.join(unfit[:_LISTED])}", err=True)
-    return "".join(f"{name}\n" for name in names if name not in unfit)
+    return host_lines(row["node"] for row in rows if row["slow_outlier"] or row["status"] == FAIL)
 
 
 class FleetLine(NamedTuple):

@@ -18,14 +18,11 @@ import click
 from collbench.analysis.sequential import Decision
 from collbench.analysis.verdict import EXITS, Status, line_of
 from collbench.cli.options import (
-    EXIT,
-    METRICS,
     PATH,
     QUIET,
     RENDEZVOUS_FOLDER,
     STANDARD,
     json_option,
-    junit_option,
     made,
     option,
     options_of,
@@ -33,8 +30,9 @@ from collbench.cli.options import (
 )
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import run_session
+from collbench.cli.verdicts import EXIT, METRICS, junit_option, write_verdict
 from collbench.commands.scan.library import ScanRequest, cost_in_words, scan_session, slower_of
-from collbench.commands.scan.outputs import OUTPUTS, advice, write
+from collbench.commands.scan.outputs import OUTPUTS, advice
 from collbench.commands.scan.verdict import ScanVerdict, judge
 from collbench.errors import CollbenchError, StorageError
 from collbench.requests.sweeps import new_folder
@@ -46,7 +44,7 @@ _OPTIONS = [
     EXIT,
     QUIET,
     json_option("all of it"),
-    option("--exclude-file", "Write the hosts of who is accused, a line each.", type=PATH, metavar="FILE"),
+    option("--exclude-file", "Write the hosts of slow nodes, a line each.", type=PATH, metavar="FILE"),
     junit_option("a member"),
     METRICS,
 ]
@@ -56,9 +54,9 @@ _OPTIONS = [
 def command(**options: Any) -> int:
     """Find out who of many ranks or nodes is slow: pairs exchange messages, all at once, and are dealt anew each round.
 
-    Whoever is slow is told from a slow link, node or leaf switch, in a logarithm of the rounds that all pairs would
-    take, with an interval of how much.  It ends once everybody is cleared or accused, after 20 to 60 rounds; the exit
-    status is 0 if nobody is slow, 3 if somebody is, 4 if that stays in doubt.
+    A slow rank is told from a slow link, node or leaf switch, in a logarithm of the rounds that all pairs would take,
+    with an interval of how much.  It ends once everybody is cleared or found slow, after 20 to 60 rounds.  The exit
+    status is 0 if nobody is slow, 3 if somebody is, 4 if somebody is suspected.
     """
     paths, exits = options | {"json": options["as_json"]}, options["exits"]
     files = {name: paths[name] for name in OUTPUTS if paths[name] is not None}
@@ -77,7 +75,7 @@ def command(**options: Any) -> int:
     lost = False
     for name, path in files.items():
         try:
-            write(name, path, verdict)
+            write_verdict(name, path, OUTPUTS[name](verdict))
         except StorageError as error:
             click.echo(f"collbench: error: {error}", err=True)
             lost = True
@@ -96,6 +94,10 @@ def _scanned(request: ScanRequest, files: dict[str, Path], options: dict[str, An
     session = scan_session(request, new)
     if session.leader and not options["quiet"] and request.measured:
         click.echo(cost_in_words(request, session.sweep.ranks), err=True)
+    if session.leader:  # the files of a scan that dies keep no earlier verdict
+        for path in files.values():
+            if path.is_file():
+                path.unlink()
     interrupted = run_session(session, LiveTable(0), quiet=options["quiet"])
     if interrupted or not session.leader:
         return interrupted
@@ -109,8 +111,8 @@ def _lines(verdict: ScanVerdict) -> Iterator[str]:
     for finding in verdict.findings:
         if finding.decision is Decision.AS_EXPECTED:
             yield f"note: {finding}, which is less than --slower"
-    if verdict.empty:
+    if 2 * verdict.empty > verdict.rounds:
         yield f"note: other programs had the cores in {verdict.empty} of {verdict.rounds} rounds: end them, scan again"
-    for finding in verdict.accused:
+    for finding in verdict.faulty:
         yield f"{finding}: {finding.suspicion.of_name():.2%} sure"
         yield from (f"  {line}" for line in advice(finding, verdict))

@@ -83,7 +83,7 @@ def scan(request: ScanRequest) -> ScanVerdict:
     """Name the slow rank, link, node or leaf, in rounds of disjoint groups that tell most, as `collbench scan` does.
 
     Returns:
-        The verdict: `status`, `accused` with how much slower each is, `doubts`, and what it cost.
+        The verdict: `status`, `faulty` with how much slower each is, `suspects`, and what it cost.
 
     Raises:
         UsageError: Something does not exist or cannot be.
@@ -92,7 +92,7 @@ def scan(request: ScanRequest) -> ScanVerdict:
 
     >>> import collbench
     >>> verdict = collbench.scan("dgx-h100", nodes=64, inject="node=37:0.8")
-    >>> verdict.accused[0].name
+    >>> verdict.faulty[0].name
     'node 37'
 
     """

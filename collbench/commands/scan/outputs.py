@@ -2,26 +2,20 @@
 
 import json
 import math
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from collbench.analysis.gate import junit_suite
 from collbench.analysis.verdict import EXITS
-from collbench.cli.options import STANDARD, write_text
+from collbench.cli.verdicts import braced, gauges, host_lines
 from collbench.commands.scan.verdict import ScanFinding, ScanVerdict
-from collbench.errors import StorageError, writing
-from collbench.runfile.store import replace_whole
 from collbench.units import printable, significant
-
-_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a name that a scheduler takes as a single node
 
 
 def hosts(finding: ScanFinding, verdict: ScanVerdict) -> list[str]:
-    """Return the hosts of who is accused; none of a link, a rail or a switch, which no single host is to blame for."""
+    """Return the hosts of a fault; none of a link, a rail or a switch, which no single host is to blame for."""
     kind, name, _ = finding.suspicion.likeliest
     nodes = next((level.units for level in verdict.members.levels if level.kind == "node"), ())
     if kind == "node":
@@ -45,13 +39,11 @@ def advice(finding: ScanFinding, verdict: ScanVerdict) -> Iterator[str]:
     else:
         yield f"look at {name}: clocks, other programs, cards and lanes, as `collbench diagnose` lists them"
     for host in hosts(finding, verdict):
-        if _HOST.fullmatch(host):
-            yield f'drain: scontrol update NodeName={host} State=DRAIN Reason="{reason(finding)}"'
+        yield f'drain: scontrol update NodeName={host} State=DRAIN Reason="{reason(finding)}"'
 
 
 def _excluded(verdict: ScanVerdict) -> str:
-    names = sorted({host for finding in verdict.accused for host in hosts(finding, verdict)})
-    return "".join(f"{name}\n" for name in names if _HOST.fullmatch(name))
+    return host_lines(host for finding in verdict.faulty for host in hosts(finding, verdict)).removesuffix("\n")
 
 
 def document(verdict: ScanVerdict) -> dict[str, Any]:
@@ -61,7 +53,7 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
         seen, (kind, name, way) = finding.suspicion, finding.suspicion.likeliest
         findings.append(
             {
-                "kind": kind, "name": name, "way": way, "accused": finding.accused, "probability": seen.of_name(),
+                "kind": kind, "name": name, "way": way, "sure": finding.sure, "probability": seen.of_name(),
                 "slower": finding.slower, "low": finding.least, "high": finding.most, "share_of_rounds": seen.often,
                 "hosts": hosts(finding, verdict), "reason": reason(finding), "advice": [*advice(finding, verdict)],
             }
@@ -71,7 +63,7 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
         "line": verdict.line,
         "members": list(verdict.members.names),
         "findings": findings,
-        "doubts": list(verdict.doubts),
+        "suspects": list(verdict.suspects),
         "another_fault": verdict.one_more,
         "rounds": verdict.rounds,
         "seconds": verdict.seconds,
@@ -80,13 +72,13 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
 
 
 def _junit(verdict: ScanVerdict) -> str:
-    """Return JUnit's XML: the verdict, and each member, of which the accused failed."""
-    accused = {finding.name: str(finding) for finding in verdict.accused}
+    """Return JUnit's XML: the verdict, and each member, of which the slow ones failed."""
+    slow = {finding.name: str(finding) for finding in verdict.faulty}
     state = {0: "passed", 3: "failed"}.get(EXITS["plain"][verdict.status], "other")
     tests = [("verdict", state, printable(verdict.line))]
-    for name in dict.fromkeys((*accused, *verdict.members.names)):
-        clear = "passed" if not verdict.doubts else "other"
-        tests.append((printable(name), "failed" if name in accused else clear, accused.get(name, "not accused")))
+    for name in dict.fromkeys((*slow, *verdict.members.names)):
+        clear = "passed" if not verdict.suspects else "other"
+        tests.append((printable(name), "failed" if name in slow else clear, slow.get(name, "not slow")))
     suite = junit_suite("collbench scan", "collbench.scan", tests)
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
@@ -94,24 +86,16 @@ def _junit(verdict: ScanVerdict) -> str:
 
 def _metrics(verdict: ScanVerdict) -> str:
     """Return metrics in Prometheus' text format."""
-    slower = {f'{{name="{_label(finding.name)}"}}': finding.slower for finding in verdict.accused}
+    slower = {braced({"name": finding.name}): finding.slower for finding in verdict.faulty}
     families: Mapping[tuple[str, str], Mapping[str, float]] = {
-        ("scan_slower_ratio", "How many times slower who is accused is."): slower,
+        ("scan_slower_ratio", "How many times slower a slow member, link or switch is."): slower,
         ("scan_status", "Verdict of the last scan: 0 OK, 1 WARN, 2 FAIL, 3 UNKNOWN."): {
             "": EXITS["nagios"][verdict.status]
         },
         ("scan_rank_seconds", "What the last scan cost."): {"": verdict.rank_seconds},
         ("scan_timestamp_seconds", "When the last scan ended."): {"": math.floor(time.time())},
     }
-    lines: list[str] = []
-    for (name, meaning), samples in families.items():
-        lines += [f"# HELP collbench_{name} {meaning}", f"# TYPE collbench_{name} gauge"] if samples else []
-        lines += [f"collbench_{name}{labels} {value:.10g}" for labels, value in samples.items()]
-    return "\n".join(lines)
-
-
-def _label(name: str) -> str:
-    return printable(name).replace("\\", r"\\").replace('"', r"\"")
+    return gauges(families)
 
 
 OUTPUTS: Mapping[str, Callable[[ScanVerdict], str]] = {
@@ -121,13 +105,3 @@ OUTPUTS: Mapping[str, Callable[[ScanVerdict], str]] = {
     "metrics": _metrics,
 }
 """What can be written into a file, by the name of its option."""
-
-
-def write(output: str, path: Path, verdict: ScanVerdict) -> None:
-    """Write a verdict into a file, whole; StorageError if it cannot be written."""
-    text, option = OUTPUTS[output](verdict), f"--{output.replace('_', '-')} FILE"
-    if path == STANDARD or (path.exists() and not path.is_file()):
-        write_text(path, option, text)
-    else:
-        with writing(path, option, StorageError):
-            replace_whole(path, text.encode() if output == "exclude_file" else f"{text}\n".encode())

@@ -37,10 +37,10 @@ class Scanner:
         if verdict.sure or len(self.rounds) >= MOST_ROUNDS:
             return None
 
-        # Whoever is accused for sure would only slow the others of its group.
+        # A slow member would only slow the others of its group.
         names = self.members.names
-        accused = {finding.name for finding in verdict.accused if finding.decided}
-        out = [place for place, name in enumerate(names) if name in accused or place in self.work.lost]
+        slow = {finding.name for finding in verdict.faulty if finding.decided}
+        out = [place for place, name in enumerate(names) if name in slow or place in self.work.lost]
         size = self.work.group
         if len(names) - len(out) < size:
             return None

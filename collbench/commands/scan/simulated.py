@@ -90,8 +90,7 @@ class Cluster:
         self._leaves = np.arange(system.nodes) // radix
         names = tuple(f"node {node}" for node in range(system.nodes))
         leaves = MemberLevel("leaf", tuple(f"leaf {leaf}" for leaf in self._leaves.tolist()))
-        levels = (MemberLevel("node", names), leaves)
-        self.members = Members(self.case, "nccl", platform=NAME, names=names, levels=levels)
+        self.members = Members(self.case, "nccl", platform=NAME, names=names, levels=(leaves,))
         self._faults = faults_of(inject, system.nodes, int(self._leaves[-1]) + 1)
 
     def measure(self, plan: RoundPlan, number: int) -> Round:

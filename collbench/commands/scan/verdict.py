@@ -1,4 +1,4 @@
-"""The verdict of a scan: who is accused, who is in doubt, and when another round would change nothing."""
+"""The verdict of a scan: who is slow, who is suspected, and when another round would change nothing."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ ONE_MORE = 0.0015  # probability of another fault below which nothing more is lo
 LEAST_ROUNDS = 20
 """A fault of one round in five shows in one of so many with 98.8 %, in two with 93 %."""
 MOST_ROUNDS = 60
-_DOUBTFUL = 0.02  # probability from which on somebody is in doubt
+_SUSPECT = 0.02  # probability from which on somebody is named as a suspect
 _QUANTILE = 1.96  # of a 95 % interval
 _WORDS = {
     EVERY: "",
@@ -39,7 +39,7 @@ _WORDS = {
 class ScanFinding(Shown):
     """A fault, or what may be one."""
 
-    SHOWN = ("name", "slower", "least", "most", "decision", "accused")
+    SHOWN = ("name", "slower", "least", "most", "decision", "sure")
     suspicion: Suspicion
     decision: Decision  # whether it is slower by as much as is too much
     slower: float  # times
@@ -47,7 +47,7 @@ class ScanFinding(Shown):
     most: float
 
     @property
-    def accused(self) -> bool:
+    def sure(self) -> bool:
         """Whether it is sure who has it, and that it is slow."""
         return self.decision is Decision.SLOW and self.suspicion.of_name() >= SURE
 
@@ -79,7 +79,7 @@ class ScanVerdict(Shown):
     TABLE = "findings"
     members: Members
     findings: tuple[ScanFinding, ...]
-    doubts: tuple[str, ...]  # in words
+    suspects: tuple[str, ...]  # in words
     rounds: int
     seconds: float  # of all rounds together
     one_more: float  # probability of a fault besides those that were found
@@ -87,9 +87,9 @@ class ScanVerdict(Shown):
     empty: int = 0  # rounds of which no group counted, since other programs had the cores
 
     @property
-    def accused(self) -> list[ScanFinding]:
+    def faulty(self) -> list[ScanFinding]:
         """The faults, the slowest first."""
-        return sorted((finding for finding in self.findings if finding.accused), key=lambda finding: -finding.slower)
+        return sorted((finding for finding in self.findings if finding.sure), key=lambda finding: -finding.slower)
 
     @property
     def sure(self) -> bool:
@@ -100,10 +100,10 @@ class ScanVerdict(Shown):
 
     @property
     def status(self) -> Status:
-        """FAIL where somebody is accused or lost, UNKNOWN where somebody is in doubt or rounds are too few."""
-        if self.accused or self.lost:
+        """FAIL where somebody is slow or lost, UNKNOWN where somebody is suspected or rounds are too few."""
+        if self.faulty or self.lost:
             return Status.FAIL
-        return Status.OK if self.sure and not self.doubts else Status.UNKNOWN
+        return Status.OK if self.sure and not self.suspects else Status.UNKNOWN
 
     @property
     def rank_seconds(self) -> float:
@@ -113,13 +113,13 @@ class ScanVerdict(Shown):
     @property
     def words(self) -> str:
         """Who is slow, who may be, and by how many rounds that is known."""
-        parts = [str(finding) for finding in self.accused]
-        parts += [f"in doubt: {doubt}" for doubt in self.doubts]
+        parts = [str(finding) for finding in self.faulty]
+        parts += [f"suspected: {suspect}" for suspect in self.suspects]
         if self.lost:
             parts.append(self.lost)
         if not parts:
             parts.append(f"none of {counted(len(self.members.names), 'member')} is slow")
-        if self.status is Status.UNKNOWN and not self.doubts:
+        if self.status is Status.UNKNOWN and not self.suspects:
             parts[-1] += f", so far: another fault has a probability of {significant(self.one_more, 2)}"
         cost = f"{counted(self.rounds, 'round')}, {significant(self.rank_seconds, 3)} rank-seconds"
         return f"{'; '.join(parts)} ({cost})"
@@ -144,16 +144,16 @@ def finding_of(suspicion: Suspicion, members: int, slower: float) -> ScanFinding
 def judged(members: Members, belief: Belief, rounds: Sequence[Round], slower: float, lost: str = "") -> ScanVerdict:
     """Return the verdict of a belief after these rounds."""
     findings = tuple(finding_of(suspicion, len(members.names), slower) for suspicion in belief.suspicions)
-    doubts = []
+    suspects = []
     for finding in findings:
-        if not finding.accused and finding.decision is not Decision.AS_EXPECTED:
+        if not finding.sure and finding.decision is not Decision.AS_EXPECTED:
             choices: dict[str, float] = {}
             for (_, name, _), chance in finding.suspicion.hypotheses:
                 choices[name] = choices.get(name, 0.0) + chance
-            likely = [f"{name} ({chance:.0%})" for name, chance in choices.items() if chance >= _DOUBTFUL]
-            doubts.append(f"{' or '.join(likely[:4])}, {significant(finding.slower, 3)}x slower")
+            likely = [f"{name} ({chance:.0%})" for name, chance in choices.items() if chance >= _SUSPECT]
+            suspects.append(f"{' or '.join(likely[:4])}, {significant(finding.slower, 3)}x slower")
     took, empty = sum(each.took for each in rounds), sum(not each.groups for each in rounds)
-    return ScanVerdict(members, findings, tuple(doubts), len(rounds), took, belief.one_more, lost, empty)
+    return ScanVerdict(members, findings, tuple(suspects), len(rounds), took, belief.one_more, lost, empty)
 
 
 def posterior_of(members: Members, slower: float) -> Posterior:

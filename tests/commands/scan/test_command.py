@@ -11,7 +11,7 @@ import pytest
 import collbench as library
 from collbench.analysis.verdict import EXITS, Status
 from collbench.cases import Sampling
-from collbench.cli.options import EXIT
+from collbench.cli.verdicts import EXIT
 from collbench.collectives import COLLECTIVES
 from collbench.commands.scan import measured
 from collbench.commands.scan.library import ScanRequest, scan_session
@@ -71,7 +71,7 @@ def test_the_function_of_the_library_returns_the_verdict(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     seen: list[Any] = []
     verdict = library.scan("dgx-h100", nodes=64, inject="node=9:0.7", each=seen.append)
-    assert [finding.name for finding in verdict.accused] == ["node 9"]
+    assert [finding.name for finding in verdict.faulty] == ["node 9"]
     assert [type(row) for row in seen] == [Members, *[Round] * verdict.rounds]
     assert [to_result(to_line(row)) for row in seen] == seen
     assert not list(tmp_path.iterdir())

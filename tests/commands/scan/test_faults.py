@@ -44,8 +44,8 @@ def scanned(inject: str, nodes: int = 128, seed: int = 0, group: int = 2) -> Sca
 
 
 def found(verdict: ScanVerdict) -> dict[str, ScanFinding]:
-    """Who is accused."""
-    return {finding.name: finding for finding in verdict.accused}
+    """Who is slow."""
+    return {finding.name: finding for finding in verdict.faulty}
 
 
 def rounds_of(members: Members, slow: dict[tuple[int, ...], float], count: int = 40) -> Iterator[Round]:
@@ -70,7 +70,7 @@ def test_each_kind_of_fault_is_told_from_the_others() -> None:
     ):
         verdict = scanned(inject)
         assert list(found(verdict)) == [name], verdict.line
-        (finding,) = verdict.accused
+        (finding,) = verdict.faulty
         assert finding.suspicion.likeliest == (kind, name, way)
         assert finding.least < slower < finding.most
         assert finding.slower == pytest.approx(slower, rel=0.03)
@@ -81,7 +81,7 @@ def test_each_kind_of_fault_is_told_from_the_others() -> None:
 def test_a_slow_link_is_told_from_its_ends() -> None:
     """Among few: of many members a pair is hardly ever chosen twice."""
     verdict = scanned("link=3-5:0.6", nodes=8)
-    (finding,) = verdict.accused
+    (finding,) = verdict.faulty
     assert finding.suspicion.likeliest == ("link", "node 3 - node 5", EVERY)
 
 
@@ -91,11 +91,11 @@ def test_any_number_of_faults_is_found_and_one_behind_another_too() -> None:
     assert set(found(scanned("leaf=0:0.7,node=5:0.5"))) == {"leaf 0", "node 5"}
 
 
-def test_nobody_is_accused_of_noise() -> None:
+def test_noise_is_no_fault() -> None:
     for seed in range(10):
         verdict = scanned("", nodes=64, seed=seed)
-        assert not verdict.accused, verdict.line
-        assert not verdict.doubts
+        assert not verdict.faulty, verdict.line
+        assert not verdict.suspects
         assert verdict.status in (Status.OK, Status.UNKNOWN)
         assert verdict.one_more < 0.05
 
@@ -164,7 +164,7 @@ def test_rounds_are_of_disjoint_groups_with_suspects_apart() -> None:
         assert sorted(slow) not in [sorted(group) for group in plan.groups.tolist()]
 
 
-def test_whoever_is_accused_for_sure_is_left_out_of_further_rounds() -> None:
+def test_a_slow_member_is_left_out_of_further_rounds() -> None:
     cluster = Cluster(find_system("dgx-h100").of(16), Scan(), "1M", "node=5:0.6", 0)
     scanner = Scanner(cluster.members, Scan())
     last = [each.groups for each in cluster.rounds(scanner)][-1]
@@ -175,7 +175,7 @@ def test_whoever_is_accused_for_sure_is_left_out_of_further_rounds() -> None:
 def test_findings_are_decided_by_the_same_test_as_those_of_check() -> None:
     few = Scanner(GPUS, Scan(), list(rounds_of(GPUS, {(2,): 1.5}, 2))).verdict
     assert [finding.decision for finding in few.findings] == [Decision.UNDECIDED]
-    assert few.doubts
+    assert few.suspects
     assert few.status is Status.UNKNOWN
     many = Scanner(GPUS, Scan(), list(rounds_of(GPUS, {(2,): 1.5}, 30))).verdict
     assert [finding.decision for finding in many.findings] == [Decision.SLOW]
