@@ -91,6 +91,10 @@ def kappa(system: System, algorithm: str, protocol: str, constants: Constants = 
         return constants[f"kappa_low{_net_place(system)}"] if system.nodes > 1 else 0.0
     if algorithm == "tree" and _net_place(system) == "_slingshot":
         return constants["kappa_tree_slingshot"]
+    if algorithm == "nvls" and system.is_rack:
+        return constants["kappa_rack"]
+    if algorithm == "collnet":
+        return constants["kappa_nvlstree"]
     if algorithm in ("nvls", "nvlstree", "tree"):
         return constants[f"kappa_{algorithm}"]
     return constants["kappa_ring" + ("_net" if system.nodes > 1 else place(system))]

@@ -76,6 +76,7 @@ class Release:
     slower_side_rates: bool = False  # trees and PAT are rated by the slower of node and network
     nvls_steps_count: bool = False  # NVLS's all-gather and reduce-scatter are rated by the steps of a ring
     p2p_parts: bool = True  # messages to a peer have more channels as they grow; otherwise all at once
+    nvlstree_reaches: float = 1.0  # of its rate over more than two nodes of Blackwell: below 1 where it has a fault
     domain_plateau: bool = False  # Blackwell's one-node all-gather and reduce-scatter have the ring's plateau too
 
 

@@ -99,7 +99,7 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
         latency=each(lambda option: _latency(system, option, schedule, constants)),
         network=np.where(EAGER * shares > SIZES, eager, later) + chosen.risen,
         fill=each(lambda option: _fill(system, option, schedule, constants)),
-        full=constants["full"] if system.nodes > 1 else ENDLESS,
+        full=constants["full"] if system.nodes > 1 or system.is_rack else ENDLESS,
         rate=rates,
         limit=each(lambda option: limit(system, collective, option.algorithm)),
         sliced=each(lambda option: _sliced(system, option, schedule, constants)),
@@ -233,7 +233,8 @@ def limit(system: System, collective: str, algorithm: str = "ring") -> float:
         sent = 1 + 1 / gpus
     fastest = system.pace / sent if gpus > 1 else np.inf
     if system.nodes > 1 and system.nics:
-        fastest = min(fastest, system.nics.rate * system.nics.per_node / schedule.sent(system.nodes))
+        leaving = 1.0 if algorithm == "collnet" else schedule.sent(system.nodes)
+        fastest = min(fastest, system.nics.rate * system.nics.per_node / leaving)
     return float(fastest)
 
 
@@ -289,14 +290,16 @@ def _rate_between_nodes(system: System, collective: str, option: Option, constan
 
 def _port_rate(system: System, collective: str, option: Option, constants: Constants) -> float:
     """Bytes/s of the array that a GPU's port carries of an algorithm."""
-    if option.algorithm == "nvlstree":
+    if option.algorithm == "nvlstree" or (option.algorithm == "collnet" and system.adds):
         return _nvls_rate(system, constants)
     if system.gpus == 1 and system.fabric != "pcie":
         return np.inf
     sent = schedule_of(collective).sent(system.ranks)
-    if option.algorithm == "tree":
+    if option.algorithm in ("tree", "collnet"):
         sent = 2 * (system.gpus - 1) / system.gpus if system.gpus > 1 else _forked(system)
-    return _slowest_link(system, constants) * _rack_factor(system, constants) / sent
+    # NCCL's figure for an NVLink is what one node's rings reach; with other nodes they were seen to carry more.
+    reached = constants["eta_port"] if system.fabric == "nvswitch" else 1.0
+    return _slowest_link(system, constants) * reached * _rack_factor(system, constants) / sent
 
 
 def _cards(system: System, constants: Constants) -> float:
@@ -315,15 +318,20 @@ def _cards_rate(system: System, collective: str, option: Option, constants: Cons
     """Bytes/s of the array that all cards of a node carry."""
     assert system.nics
     together = _cards(system, constants)
-    # A rack's channels are few, and leave it through a card each.
+    # A rack's channels are few, and leave it through the cards of a GPU each.
     if system.is_rack:
-        together *= min(1.0, constants["cards_rack"] / system.nics.per_node)
+        together *= min(1.0, constants["gpus_rack"] / system.gpus)
     # LL's packets are written to the host's memory at once, whether or not cards read the GPUs' memory.
     if not system.nics.gdr and option.protocol == "simple":
         staged = system.pcie_rate * constants["eta_stage"] * min(system.gpus, system.nics.per_node)
         together = min(together, staged)
+    # Switches of the network add, so a node sends the array once and gets the sum once.
+    if option.algorithm == "collnet":
+        return together * constants["eta_sharp"]
     if option.algorithm in ("tree", "nvlstree"):
-        return together / _forked(system)
+        reached = release(system.nccl).nvlstree_reaches if capability(system.arch) >= 100 else 1.0
+        slowed = option.algorithm == "nvlstree" and system.nodes > 2
+        return together / _forked(system) * (reached if slowed else 1.0)
     return together / schedule_of(collective).sent(system.ranks)
 
 
@@ -412,7 +420,8 @@ def _direct_terms(system: System, kind: str, constants: Constants) -> Terms:
         filling = constants["first"]
         reached = min(_direct_outside(system, constants), reached)
         eager, later = alpha_net(system, 1, constants)
-    post = constants["post_slingshot" if transport(system) == "slingshot" else "post_net"]
+    kinds = {"slingshot": "_slingshot"}
+    post = constants["post" + kinds.get(transport(system), "_net_new" if place(system) == "_new" else "_net")]
     kappa_direct = constants["kappa_direct" if to_all else "kappa_pair"]
     return Terms(
         issue=issue(system, np.zeros_like(SIZES), constants) + driven(system) * constants["post"] * peers,

@@ -140,7 +140,7 @@ def table(system: System, collective: str) -> tuple[Option, ...]:
     if system.ranks < 2:
         raise Unsupported("NCCL has no cost table for one GPU")
     tuner = _Tuner(system, collective)
-    cells = [*tuner.trees(), *tuner.rings(), *tuner.nvls(), *tuner.pat()]
+    cells = [*tuner.trees(), *tuner.rings(), *tuner.collnet(), *tuner.nvls(), *tuner.pat()]
     return tuple(option for option in cells if option.rate > 0)
 
 
@@ -272,6 +272,15 @@ class _Tuner:
         if self.nodes > 1 and release.nvlstree_chain:
             return within if self.nodes == 2 else between, 0.7 * self.nodes / (2 * (self.nodes - 1))
         return min(within, between / (2 if self.nodes > 2 else 1)), NVLS_SHARE
+
+    def collnet(self) -> list[Option]:
+        """Return sums in the switches between nodes, where cards have SHARP and NCCL is set to use it."""
+        cards = self.system.nics
+        if not (self.both_ways and self.nodes > 1 and cards and cards.sharp):
+            return []
+        latency = 0.0, self.inside["nvlstree"][SIMPLE], 2 * self._net("nvlstree", SIMPLE), 2, 0.0
+        busbw = cards.rate * cards.per_node / 1e9
+        return [self._option("collnet", "simple", self.graphs.ring.channels, busbw, 1.0, latency)]
 
     def pat(self) -> list[Option]:
         """Return PAT, a tree for each rank, where nodes have one GPU."""

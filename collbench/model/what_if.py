@@ -137,6 +137,7 @@ WHAT_IFS = {
     "nic.per_node": WhatIf("nic.per_node=N", "so many network cards in a node", _card),
     "nic.rate": WhatIf("nic.rate=GB/s", "of each, in one direction (400 Gb/s are 50)", _card),
     "nic.transport": WhatIf("nic.transport=NAME", "other cards, as roce or tcp", _card),
+    "sharp": WhatIf("sharp=0|1", "whether InfiniBand's switches add (SHARP), and NCCL uses it", _card),
     "nic.gdr": WhatIf("nic.gdr=true|false", "whether cards reach the GPUs' memory", _card),
     "rail": WhatIf("rail", "each NIC of a node on switches of its own rail", _first_tier),
     "fat-tree": WhatIf("fat-tree", "all NICs of a node on one switch", _first_tier),

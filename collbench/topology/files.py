@@ -112,6 +112,7 @@ class NicTable(FileTable):
     rate: CardRate
     transport: Transport
     gdr: bool = True
+    sharp: bool = False
 
 
 class TierTable(Tier, frozen=True, forbid_unknown_fields=True):

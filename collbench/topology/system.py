@@ -42,7 +42,7 @@ UpTo1024 = Annotated[int, Meta(ge=1, le=1024)]
 Ratio = Annotated[float, Meta(ge=1, le=1000, examples=["2.0 for twice as much from below as goes up"])]
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 PROTOCOLS: tuple[str, ...] = get_args(Protocol)
-BOARD = 16  # GPUs behind the NVSwitches of one board or two
+BOARD, NVLS_BOARD = 16, 8  # GPUs behind the NVSwitches of one board or two, and of those that add
 MOST_NODES = 1_000_000
 UNDER_SWITCHES = ("through one PCIe switch", "through several PCIe switches")
 ALONE = "The model knows one rank per GPU, so there is nothing to compare with"
@@ -71,6 +71,7 @@ class Nics(Record, frozen=True):
     rate: float  # of each
     transport: str  # a Transport
     gdr: bool = True  # whether cards read and write the GPUs' memory (GPUDirect RDMA); else all goes through the host's
+    sharp: bool = False  # whether switches between the nodes add (SHARP), and NCCL is set to use it (CollNet)
 
 
 class Tier(Record, frozen=True):
@@ -170,8 +171,8 @@ class System(Shown):
 
     @property
     def is_rack(self) -> bool:
-        """Whether its NVLinks join the GPUs of a rack."""
-        return self.gpus > BOARD
+        """Whether its NVLinks join more GPUs than a board has."""
+        return self.gpus > (NVLS_BOARD if self.multicast else BOARD)
 
     @property
     def sharing(self) -> int:

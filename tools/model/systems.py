@@ -6,7 +6,7 @@ groups sweeps of one machine: a machine is left out as a whole.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -40,8 +40,30 @@ A3_HIGH = replace(H100, algorithm="ring", protocol="simple")  # as Google's guid
 P5 = replace(H100, cpu="amd")
 H800 = replace(_nvswitch("sm90", 164.8, launch="single-process"), nccl="2.21")
 B200 = _nvswitch("sm100", 721.8)
+TOGETHER = replace(B200, nccl="2.28", launch="single-process")
+
+
+def _ring(system: System) -> System:
+    return replace(system, algorithm="ring", nvls=False)
+
+
+def _sharp(system: System) -> System:
+    assert system.nics
+    return replace(system, algorithm="collnet", nvls=False, nics=replace(system.nics, sharp=True))
+
+
+TOGETHER_RUNS: dict[str, Callable[[System], System]] = {
+    "allgather": _ring,
+    "allreduce_togetherA0711": lambda system: replace(system, nccl="2.30"),
+    "allreduce_togetherA_nvlsdefault": lambda system: system,
+    "allreduce_togetherA_ring0509": _ring,
+    "allreduce_togetherA_collnet": _sharp,
+}
+P6_B300 = _over(replace(B200, arch="sm103", pcie_generation=6), 2, 16, 50, "efa")
 POLARIS = System("polaris", "sm80", 4, "mesh", 240 * G, cpu="amd", nccl="2.18")
 NVL72 = _nvswitch("sm100", 721.8, 72, cpu="arm", nccl="2.26")
+GB300 = replace(NVL72, arch="sm103", gpus=64, pcie_generation=6, nccl="2.28")
+PARTITIONS = _over(replace(NVL72, gpus=8, nvls=False, nccl="2.27"), 3, 8, 50, "ib")
 V100_CUBE = System("DGX-1V", "sm70", 8, "hybrid-cube", 120 * G, nccl="2.0")
 ALPS = System("Alps", "sm90", 4, "mesh", 370.8 * G, cpu="arm", nccl="2.23")
 SOPHIA = _over(A100, 2, 8, 25, "ib")
@@ -75,14 +97,25 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "b200_16gpu_2n_allreduce_lambda": ("lambda-b200", _over(replace(B200, nccl="2.26"), 2, 8, 50, "ib")),
     "b200_16gpu_2n": ("gke-a4", _over(B200, 2, 8, 50, "roce")),
     "b200sxm_8gpu_1n_allreduce_gke": ("gke-a4", B200),
+    **{
+        f"b200sxm_{8 * nodes}gpu_{nodes}n_{run}": ("together-b200", how(_over(TOGETHER, nodes, 8, 50, "ib")))
+        for nodes in (4, 8, 16, 32, 48, 60, 64)
+        for run, how in TOGETHER_RUNS.items()
+    },
     "b200sxm_32gpu_4n": ("p6-b200", _over(replace(B200, launch="torch", nccl="2.27"), 4, 8, 50, "efa")),
-    "b300_16gpu_2n": ("p6-b300", _over(replace(B200, arch="sm103", pcie_generation=6), 2, 16, 50, "efa")),
+    "b300_16gpu_2n": ("p6-b300", P6_B300),
+    **{f"b300sxm_{8 * nodes}gpu": ("p6-b300", replace(P6_B300, nodes=nodes)) for nodes in (4, 8, 16, 32)},
     "b200sxm_8gpu_1n_allreduce_stas00": ("p6-b200", replace(B200, launch="torch", nccl="2.27")),
     "g4dn_2gpu": ("g4dn", _over(_pcie("sm75", 1, 12, True, nccl="2.21"), 2, 1, 12.5, "efa", gdr=False)),
     "gb10_2gpu_2n": ("spark", _over(System("GB10", "sm120", 1, "pcie", 24 * G, cpu="arm"), 2, 1, 25, "roce")),
     "gb200_72gpu": ("coreweave-gb200", NVL72),
     "gb200_1440gpu": ("coreweave-gb200", _over(NVL72, 20, 72, 50, "ib")),
     "gb200_8gpu_2n": ("oci-gb200", replace(NVL72, gpus=8)),
+    "gb200_24gpu_6n_allreduce_nccl1801_ring": ("nccl1801", replace(PARTITIONS, algorithm="ring")),
+    "gb200_24gpu_6n_allreduce_nccl1801_tree": ("nccl1801", replace(PARTITIONS, algorithm="tree")),
+    "gb200_64gpu": ("oke-gb200", replace(NVL72, gpus=64, nccl="2.29")),
+    "gb300_64gpu": ("oci-gb300", GB300),
+    "gb300_128gpu": ("oci-gb300", _over(GB300, 2, 128, 50, "roce")),
     "gh200_4gpu": ("alps", ALPS),
     **{f"gh200_{4 * n}gpu": ("alps", _over(ALPS, n, 4, 25, "slingshot")) for n in (2, 4, 8, 16, 32, 64, 128, 256, 512)},
     "h100nvl_4gpu_2n": ("h100nvl", _over(H100_PAIR, 2, 1, 25, "slingshot")),
@@ -93,7 +126,13 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "h100sxm_16gpu_2n_allreduce_oci": ("oci-h100", _over(replace(H100, nccl="2.23"), 2, 16, 25, "roce")),
     "h100sxm_16gpu_2n_allreduce_p5_aws": ("p5", _over(P5, 2, 32, 12.5, "efa")),
     "h100sxm_16gpu_2n_allreduce_p5_keitaw": ("p5-keitaw", _over(replace(P5, nccl="2.22"), 2, 32, 12.5, "efa")),
+    "h100sxm_1024gpu": (
+        "nccltests322",
+        _over(replace(H100, algorithm="ring", protocol="ll128", nvls=False), 128, 8, 50, "roce"),
+    ),
+    "h100sxm_128gpu": ("nccl1469", _over(replace(H100, nccl="2.20"), 16, 8, 50, "ib")),
     "h100sxm_20gpu": ("xxrjun", _over(replace(H100, gpus=2), 10, 2, 50, "ib")),
+    "h100sxm_32gpu_4n_allreduce_oci": ("oci-h100", _over(replace(H100, nccl="2.19"), 4, 16, 25, "roce")),
     "h100sxm_32gpu_4n": ("xe9680", _over(replace(H100, nccl="2.26"), 4, 8, 50, "ib")),
     "h100sxm_64gpu_8n": ("gj-aion", _over(replace(H100, nccl="2.26"), 8, 8, 50, "ib")),
     "h100sxm_4gpu_1n": ("xxrjun", replace(H100, gpus=4)),
@@ -131,7 +170,7 @@ OPERATORS = {
     "coreweave": ("coreweave-a100", "coreweave-gb200"),
     "google": ("a3high", "a3mega-gcp", "a3mega-ztan", "gke-a4"),
     "microsoft": ("ndv4", "ncrh", "superbench"),
-    "oracle": ("oci-a100", "oci-h100", "oci-gb200"),
+    "oracle": ("oci-a100", "oci-h100", "oci-gb200", "oke-gb200", "oci-gb300"),
     "stas00": ("stas-a100", "stas-h200"),
     "nvidia": ("nvidia-a100", "nvidia-h100", "nvidia-b200", "nvidia-gb200", "nvidia-rtx-pro-6000", "nvidia-l40s"),
 }
