@@ -134,9 +134,12 @@ def _steps(system: System, option: Option, schedule: NcclSchedule, constants: Co
 
 
 def _sliced(system: System, option: Option, schedule: NcclSchedule, constants: Constants) -> float:
-    """Seconds of steps whose latency the transfer hides: with Simple half a chunk moves while the other half waits."""
-    hides = option.protocol == "simple" and _is_ring_of_a_node(system, option)
-    return _steps(system, option, schedule, constants) if hides else 0.0
+    """Seconds of a ring's steps whose latency the transfer hides: half a chunk moves while the other half waits."""
+    if _is_ring_of_a_node(system, option):
+        return _steps(system, option, schedule, constants) if option.protocol == "simple" else 0.0
+    if option.algorithm != "ring" or not schedule.rounds:
+        return 0.0
+    return option.inside + option.inter * _depth(system, option, schedule)
 
 
 def _lane(system: System, option: Option, schedule: NcclSchedule, constants: Constants) -> float:
@@ -283,8 +286,8 @@ def _rate_between_nodes(system: System, collective: str, option: Option, constan
         reached = constants["eta_net_slingshot_old" if system.arch in OLD else "eta_net_slingshot"]
         if option.protocol == "ll":
             reached *= constants["eta_ll_slingshot"]
-    if option.protocol == "simple":
-        return together * reached
+    if option.protocol == "simple" or (option.algorithm, option.protocol) == ("ring", "ll128"):
+        return together * reached * PACKED[option.protocol]
     return min(together * reached * PACKED[option.protocol], option.rate * constants["eta_low_net"])
 
 
