@@ -7,18 +7,35 @@ machine is left out of the fit.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from collbench.model.equation import Floats
-from collbench.topology.products import ARCHITECTURES, capability
+from collbench.topology.products import ARCHITECTURES, capability, is_amd
 from collbench.topology.system import System
 
 Constants = Mapping[str, float]  # seconds, and factors without unit, by name; their meaning is in constants.toml
 CONSTANTS: Constants = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
-OLD = tuple(arch for arch, gpus in ARCHITECTURES.items() if gpus.nvlinks and capability(arch) < 90)
+OLD = tuple(arch for arch, gpus in ARCHITECTURES.items() if gpus.nvlinks and capability(arch) < 90 and not is_amd(arch))
 """Architectures before Hopper, of those with NVLink."""
+
+
+class AmdConstants(Mapping[str, float]):
+    """The constants of AMD's GPUs, which have `_xgmi` behind their names, and NVIDIA's of all that AMD's lack."""
+
+    def __init__(self, constants: Constants) -> None:
+        self._constants = constants
+
+    def __getitem__(self, name: str) -> float:
+        own = f"{name.removesuffix('_old')}_xgmi"
+        return self._constants[own if own in self._constants else name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._constants)
+
+    def __len__(self) -> int:
+        return len(self._constants)
 
 
 EAGER = 4096  # bytes from which on Slingshot's messages wait for their receiver (a published figure, not fitted)

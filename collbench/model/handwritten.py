@@ -15,7 +15,7 @@ from collbench.cases import Case
 from collbench.errors import Unsupported
 from collbench.model.constants import issue
 from collbench.platforms.cost import COSTS, REACHED, Hardware, gpus
-from collbench.topology.products import ARCHITECTURES
+from collbench.topology.products import ARCHITECTURES, is_amd
 from collbench.topology.system import System
 
 
@@ -83,6 +83,8 @@ def _estimate(system: System, case: Case, name: str) -> HandwrittenTime:
     implementation = modelled()[name]
     if system.nodes > 1:
         raise Unsupported(f"{name} reaches the GPUs of one node; {system.name} has {system.nodes} here")
+    if is_amd(system.arch):
+        raise Unsupported(f"{name} is written in CUDA, which GPUs of {system.name} do not run")
     if not system.p2p and system.gpus > 1:
         raise Unsupported(f"{name} writes to other GPUs' memory, which those of {system.name} do not allow")
     if implementation.multicast and not system.multicast:

@@ -19,6 +19,7 @@ from collbench.model.constants import (
     CONSTANTS,
     EAGER,
     OLD,
+    AmdConstants,
     Constants,
     alpha_net,
     driven,
@@ -35,7 +36,7 @@ from collbench.model.nccl_channels import meets_a_bridge
 from collbench.model.nccl_releases import release
 from collbench.model.nccl_tuner import MICROSECOND, SIMPLE, Option, options
 from collbench.model.schedule import NcclSchedule, schedule_of
-from collbench.topology.products import capability
+from collbench.topology.products import capability, is_amd
 from collbench.topology.system import System
 
 PACKED = {"simple": 1.0, "ll128": 120 / 128, "ll": 0.5}  # fraction of the bytes on a link that are data, by protocol
@@ -77,6 +78,7 @@ def terms(system: System, collective: str) -> Terms:
 
 def terms_by(constants: Constants, system: System, collective: str) -> Terms:
     """Return the terms with other constants than those of the package."""
+    constants = AmdConstants(constants) if is_amd(system.arch) else constants
     if system.ranks == 1:
         return _one_rank(system, constants)
     schedule = schedule_of(collective)
@@ -134,12 +136,9 @@ def _steps(system: System, option: Option, schedule: NcclSchedule, constants: Co
 
 
 def _sliced(system: System, option: Option, schedule: NcclSchedule, constants: Constants) -> float:
-    """Seconds of a ring's steps whose latency the transfer hides: half a chunk moves while the other half waits."""
-    if _is_ring_of_a_node(system, option):
-        return _steps(system, option, schedule, constants) if option.protocol == "simple" else 0.0
-    if option.algorithm != "ring" or not schedule.rounds:
-        return 0.0
-    return option.inside + option.inter * _depth(system, option, schedule)
+    """Seconds of steps whose latency the transfer hides: with Simple half a chunk moves while the other half waits."""
+    hides = option.protocol == "simple" and _is_ring_of_a_node(system, option)
+    return _steps(system, option, schedule, constants) if hides else 0.0
 
 
 def _lane(system: System, option: Option, schedule: NcclSchedule, constants: Constants) -> float:
@@ -220,6 +219,8 @@ def rate(system: System, collective: str, option: Option, constants: Constants =
     if system.meets_over_pcie:
         return _pcie_rate(system, collective, option, constants)
     reached = constants["eta_ring"]
+    if is_amd(system.arch) and option.algorithm == "ring":
+        return system.pace / schedule_of(collective).sent(system.ranks) * PACKED[option.protocol] * reached
     if option.algorithm == "tree":
         reached = constants["eta_tree"]
     elif option.protocol != "simple" and capability(system.arch) < 90:
@@ -301,7 +302,7 @@ def _port_rate(system: System, collective: str, option: Option, constants: Const
     if option.algorithm in ("tree", "collnet"):
         sent = 2 * (system.gpus - 1) / system.gpus if system.gpus > 1 else _forked(system)
     # NCCL's figure for an NVLink is what one node's rings reach; with other nodes they were seen to carry more.
-    reached = constants["eta_port"] if system.fabric == "nvswitch" else 1.0
+    reached = 1.0 if system.meets_over_pcie else constants["eta_port"]
     return _slowest_link(system, constants) * reached * _rack_factor(system, constants) / sent
 
 

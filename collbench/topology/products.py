@@ -61,9 +61,14 @@ def socket_rate(cpu: str, pcie_generation: int) -> float:
     return SOCKET_RATE_INTEL_5 if cpu == "intel" and pcie_generation >= 5 else SOCKET_RATES[cpu]
 
 
+def is_amd(arch: str) -> bool:
+    """Return whether GPUs are AMD's, joined by xGMI, whose library is RCCL: "gfx942" and the like."""
+    return arch.startswith("gfx")
+
+
 def capability(arch: str) -> int:
-    """Return 90 for "sm90": a compute capability without its point."""
-    return int(arch.removeprefix("sm"))
+    """Return 90 for "sm90": a compute capability without its point; of AMD's GPUs that of Ampere, like RCCL's table."""
+    return 80 if is_amd(arch) else int(arch.removeprefix("sm"))
 
 
 GIB = 2**30
@@ -102,7 +107,7 @@ def product_named(name: str) -> Product | None:
 
 def usual_product(arch: str) -> Product:
     """Return the usual product of an architecture, or of the newest before it that has one."""
-    for older in sorted(ARCHITECTURES, key=capability, reverse=True):
+    for older in (arch, *sorted(ARCHITECTURES, key=capability, reverse=True)):
         usual = ARCHITECTURES[older].usual
         product = product_named(usual) if usual else None
         if product and capability(older) <= capability(arch):

@@ -14,6 +14,7 @@ from collbench.model.constants import Constants
 from collbench.model.equation import DEFAULT, Calibration, Floats, calibrate, soft
 from collbench.model.error_bands import kind_of, regime, smoothed
 from collbench.model.nccl_terms import terms_by
+from collbench.topology.products import is_amd
 from tools.model.systems import Published, published
 
 PROBES = (8, 32 << 10, 1 << 20, 16 << 20, 1 << 30)
@@ -86,7 +87,19 @@ class _Recorded(dict[str, float]):
 
 
 def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: int = 30) -> Constants:
-    """Constants that fit the sweeps; what none speaks for stays near the prior."""
+    """Constants that fit the sweeps; what none speaks for stays near the prior.
+
+    AMD's come after NVIDIA's, on which they have no influence.
+    """
+    known = {name: (start or {}).get(name, value) for name, (value, _) in PRIOR.items()}
+    for amd in (False, True):
+        names = [name for name in PRIOR if name.endswith("_xgmi") == amd]
+        known |= _fitted([sweep for sweep in sweeps if is_amd(sweep.system.arch) == amd], known, names, rounds)
+    return known
+
+
+def _fitted(sweeps: Sequence[Published], start: Constants, names: Sequence[str], rounds: int) -> Constants:
+    """The constants of these names that fit the sweeps best, with all others as they are."""
     from scipy import optimize
 
     machines: dict[str, int] = {}
@@ -94,8 +107,7 @@ def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: 
     for sweep in sweeps:
         machines[sweep.machine] = machines.get(sweep.machine, 0) + len(sweep.rows)
         kinds.setdefault(sweep.machine, set()).add((sweep.collective, sweep.system.ranks))
-    names = list(PRIOR)
-    centre, spread = np.array([(math.log(value), far) for value, far in PRIOR.values()]).T
+    centre, spread = np.array([(math.log(value), far) for value, far in map(PRIOR.__getitem__, names)]).T
     starts = np.cumsum([len(names), *(len(sweep.rows) for sweep in sweeps)])
 
     def of_sweep(sweep: Published, known: Constants) -> Floats:
@@ -103,23 +115,23 @@ def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: 
         return np.asarray(soft(logs_of(sweep, known) / NOISE) * weight)
 
     def residuals(logs: Floats) -> Floats:
-        known = dict(zip(names, np.exp(logs).tolist(), strict=True))
+        known = {**start, **dict(zip(names, np.exp(logs).tolist(), strict=True))}
         return np.concatenate([(logs - centre) / spread, *(of_sweep(sweep, known) for sweep in sweeps)])
 
     def slopes(logs: Floats) -> Floats:
         """Each sweep depends on few of the constants: those that its terms read."""
-        known = dict(zip(names, np.exp(logs).tolist(), strict=True))
+        known = {**start, **dict(zip(names, np.exp(logs).tolist(), strict=True))}
         found = np.zeros((starts[-1], len(names)))
         found[: len(names)] = np.diag(1 / spread)
         for sweep, begin, end in zip(sweeps, starts[:-1], starts[1:], strict=True):
             recorded = _Recorded(known)
             here = of_sweep(sweep, recorded)
-            for name in recorded.read:
+            for name in recorded.read.intersection(names):
                 moved = of_sweep(sweep, known | {name: known[name] * math.exp(STEP)})
                 found[begin:end, names.index(name)] = (moved - here) / STEP
         return found
 
-    first = np.array([math.log((start or {}).get(name, PRIOR[name][0])) for name in names])
+    first = np.array([math.log(start[name]) for name in names])
     best = optimize.least_squares(residuals, first, slopes, method="trf", ftol=1e-5, xtol=1e-5, max_nfev=rounds)
     return dict(zip(names, np.exp(best.x).tolist(), strict=True))
 

@@ -64,6 +64,9 @@ POLARIS = System("polaris", "sm80", 4, "mesh", 240 * G, cpu="amd", nccl="2.18")
 NVL72 = _nvswitch("sm100", 721.8, 72, cpu="arm", nccl="2.26")
 GB300 = replace(NVL72, arch="sm103", gpus=64, pcie_generation=6, nccl="2.28")
 PARTITIONS = _over(replace(NVL72, gpus=8, nvls=False, nccl="2.27"), 3, 8, 50, "ib")
+MI300X = System("MI300X", "gfx942", 8, "mesh", 336 * G, cpu="amd", nvlinks=7, nccl="2.22")
+MI355X = replace(MI300X, name="MI355X", arch="gfx950", gpu_rate=420 * G, nccl="2.27")
+G8_MI300X, G8_MI355X = (replace(system, launch="single-process") for system in (MI300X, MI355X))
 V100_CUBE = System("DGX-1V", "sm70", 8, "hybrid-cube", 120 * G, nccl="2.0")
 ALPS = System("Alps", "sm90", 4, "mesh", 370.8 * G, cpu="arm", nccl="2.23")
 SOPHIA = _over(A100, 2, 8, 25, "ib")
@@ -144,6 +147,22 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "h800sxm_8gpu": ("h800", H800),
     "l40s_2gpu_2n": ("l40s", _over(replace(L40S, gpus=1, nccl="2.27", algorithm="ring"), 2, 1, 50, "tcp")),
     "l40s_4gpu_2n": ("l40s", _over(replace(L40S, nccl="2.27", algorithm="ring"), 2, 1, 50, "tcp")),
+    "mi300x_8gpu_1n_allreduce_aac8": ("aac8", MI300X),
+    "mi300x_8gpu_1n_allreduce_rocmblog": ("rocmblog", MI300X),
+    "mi300x_8gpu_1n_allreduce_amdvalidation": ("amdvalidation", G8_MI300X),
+    "mi300x_8gpu_1n_allreduce_azure": ("nd-mi300x", G8_MI300X),
+    "mi300x_16gpu_2n_allreduce_oci": ("oci-mi300x", _over(MI300X, 2, 8, 50, "roce")),
+    "mi300x_16gpu_2n_allreduce_aac10": ("aac10", _over(MI300X, 2, 8, 50, "roce")),
+    "mi300x_16gpu_2n_allreduce_ainic": ("ainic", _over(MI300X, 2, 8, 50, "roce")),
+    **{
+        f"mi325x_{8 * n}gpu": ("aac11", _over(replace(MI300X, algorithm="ring"), n, 8, 50, "roce"))
+        for n in (1, 2, 4, 8)
+    },
+    **{f"mi355x_8gpu_1n_{op}_aliyun": ("aliyun-mi355x", G8_MI355X) for op in ("allreduce", "alltoall")},
+    **{f"mi355x_8gpu_1n_{op}_oci": ("oci-mi355x", G8_MI355X) for op in ("allreduce", "alltoall")},
+    "mi355x_8gpu": ("orcd", replace(G8_MI355X, nccl="2.30")),
+    "mi355x_16gpu_2n_allreduce_aac14": ("aac14", _over(MI355X, 2, 8, 50, "roce")),
+    "mi355x_16gpu": ("aliyun-mi355x", _over(MI355X, 2, 8, 50, "roce")),
     "rtx2080ti_2gpu_1n_allreduce_ncrh": ("ncrh", RTX2080TI),
     "rtx2080ti_2gpu": ("autodl", replace(RTX2080TI, switches=((0, 1),))),
     "rtx2080ti_8gpu": ("jungpu", replace(RTX2080TI, gpus=8, per_socket=4, switches=PAIRS)),
@@ -165,12 +184,13 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "v100sxm3_dgx2": ("wohlbier", replace(V100_SWITCH, gpus=12)),
 }
 OPERATORS = {
+    "amd": ("aac8", "aac10", "aac11", "aac14", "rocmblog", "amdvalidation", "ainic"),
     "amazon": ("p4d", "p4de", "p5", "p5-keitaw", "p6-b200", "p6-b300", "p3dn", "g4dn", "g7e", "awsbatch"),
     "argonne": ("polaris", "polaris-tcp", "sophia"),
     "coreweave": ("coreweave-a100", "coreweave-gb200"),
     "google": ("a3high", "a3mega-gcp", "a3mega-ztan", "gke-a4"),
-    "microsoft": ("ndv4", "ncrh", "superbench"),
-    "oracle": ("oci-a100", "oci-h100", "oci-gb200", "oke-gb200", "oci-gb300"),
+    "microsoft": ("ndv4", "ncrh", "superbench", "nd-mi300x"),
+    "oracle": ("oci-a100", "oci-h100", "oci-gb200", "oke-gb200", "oci-gb300", "oci-mi300x", "oci-mi355x"),
     "stas00": ("stas-a100", "stas-h200"),
     "nvidia": ("nvidia-a100", "nvidia-h100", "nvidia-b200", "nvidia-gb200", "nvidia-rtx-pro-6000", "nvidia-l40s"),
 }
@@ -186,7 +206,7 @@ NVIDIA: dict[str, tuple[str, System]] = {
 """Systems of one_node_nvidia.json: machine, system."""
 SICK = ("l40s",)
 """Those that are slower than their hardware: 14 times at 8 ranks, though not at 2."""
-UNDESCRIBED = ("mi300x", "unknown_32gpu")  # another vendor's library; a source that does not name its hardware
+UNDESCRIBED = ("unknown_32gpu",)  # whose source does not name its hardware
 
 
 @dataclass(frozen=True)
