@@ -28,7 +28,7 @@ from collbench.analysis.verdict import FAR, MANY, Correctness, Exceptional, Heal
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.model.equation import Floats
-from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, regime, smoothed
+from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, hidden, regime, smoothed
 from collbench.model.predict import COPIES, curve
 from collbench.notebook import Shown
 from collbench.platforms.gpu import nccl
@@ -223,6 +223,7 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
             health, remark, few = Health.SLOW, listed(far, len(rows)), True
         elif health is Health.SLOW and far and MANY * len(far) < len(rows):
             remark += f"; most of all {listed(far, len(rows))}"
+        limit *= hidden(used, rows[0].case.collective.name) if family(name) == "nccl" else 1.0
         diagnosis = Diagnosis(name, rows, expected, health, remark, off=compared.off(compared.healthy), limit=limit)
 
     # It was held against as few nodes as the ranks fill; on more it may be right.

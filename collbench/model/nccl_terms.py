@@ -324,7 +324,8 @@ def _cards_rate(system: System, collective: str, option: Option, constants: Cons
     together = _cards(system, constants)
     # A rack's channels are few, and leave it through the cards of a GPU each.
     if system.is_rack:
-        together *= min(1.0, constants["gpus_rack"] / system.gpus)
+        gpus = constants["gpus_rack"] * (2 if system.nodes == 2 else 1)
+        together *= min(1.0, gpus / system.gpus)
     # LL's packets are written to the host's memory at once, whether or not cards read the GPUs' memory.
     if not system.nics.gdr and option.protocol == "simple":
         staged = system.pcie_rate * constants["eta_stage"] * min(system.gpus, system.nics.per_node)

@@ -5,19 +5,24 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from collbench.model.error_bands import SMALL
-from collbench.topology.products import capability
+from collbench.model.constants import transport
+from collbench.topology.products import capability, is_amd
 from tools.model.accuracy import Errors
 from tools.model.spread import unseen
 from tools.model.systems import Published
 
 
-def _over(kinds: Sequence[str]) -> Callable[[Published], bool]:
-    """Nodes that meet over one of these transports."""
-    return lambda sweep: sweep.system.nics is not None and sweep.system.nics.transport in kinds
+def _over(kinds: Sequence[str], least: int = 2) -> Callable[[Published], bool]:
+    """So many nodes of NVIDIA's GPUs at least, that meet over one of these transports."""
+    return lambda sweep: sweep.system.nodes >= least and transport(sweep.system) in kinds and not amd(sweep)
+
+
+def amd(sweep: Published) -> bool:
+    return is_amd(sweep.system.arch)
 
 
 def links(sweep: Published) -> bool:
-    return sweep.system.nodes == 1 and not sweep.system.meets_over_pcie
+    return sweep.system.nodes == 1 and not sweep.system.meets_over_pcie and not amd(sweep)
 
 
 CLASSES: dict[str, Callable[[Published], bool]] = {
@@ -28,7 +33,9 @@ CLASSES: dict[str, Callable[[Published], bool]] = {
     "RoCE": _over(("roce",)),
     "EFA": _over(("efa",)),
     "TCP, TCPX": _over(("tcp", "tcpx")),
+    "4 nodes and more": _over(("ib", "roce", "efa"), 4),
     "Slingshot": _over(("slingshot",)),
+    "AMD": amd,
     "all but Slingshot": lambda sweep: not CLASSES["Slingshot"](sweep),
     "all": lambda sweep: True,
 }

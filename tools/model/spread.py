@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from collbench.model.equation import Floats
-from collbench.model.error_bands import BANDS, WIDER, beyond
+from collbench.model.error_bands import BANDS, MANY, WIDER, beyond
 from tools.model.accuracy import Errors
 
 Table = dict[str, list[tuple[float, float]]]
@@ -28,13 +28,16 @@ FEW = 0.3
 NVLINK = ("one node", "one node, before Hopper", "one node, Blackwell")
 NVLS = "one node, NVLS"
 IN_A_NODE = (*NVLINK, NVLS, "PCIe", "straight, one node")
-BETWEEN_NODES = ("InfiniBand", "RoCE", "Slingshot", "TCP", "racks", "straight, nodes")
+BETWEEN_NODES = (MANY, "InfiniBand", "RoCE", "Slingshot", "TCP", "racks", "straight, nodes")
 FAMILIES = {
     **dict.fromkeys(IN_A_NODE, IN_A_NODE),
     **dict.fromkeys(BETWEEN_NODES, BETWEEN_NODES),
     "InfiniBand": ("InfiniBand",),  # of which there are enough, and which are better known than the others
     "EFA": ("InfiniBand", "RoCE", "EFA"),  # cards with one latency and few surprises, unlike the rest between nodes
+    MANY: (MANY, "InfiniBand", "RoCE", "EFA"),
     **dict.fromkeys(NVLINK, (*NVLINK, NVLS)),
+    "AMD, one node": (*IN_A_NODE, "AMD, one node"),
+    "AMD, nodes": (*BETWEEN_NODES, "AMD, nodes"),
     NVLS: (NVLS,),  # sums in switches, of which one generation is off as little as another
 }
 
@@ -127,3 +130,16 @@ def _spread(found: Sequence[Errors], size: int) -> tuple[float, float, int]:
     weights = _alike(machines)
     middle = float(np.clip(_weighted(logs, weights, 0.5), -MOST, MOST))
     return middle, _weighted(np.abs(logs - middle), weights, 0.9) / NINE_OF_TEN, len(set(machines))
+
+
+RARE = (MANY, "racks", "straight, nodes")
+"""Kinds that few have published."""
+
+
+def fastest(every: Sequence[Errors]) -> dict[str, float]:
+    """The least median of measured over predicted times above 64 MiB of a sweep of each rare kind."""
+    ratios: dict[str, list[float]] = {name: [1.0] for name in RARE}
+    for one in every:
+        if one.kind in ratios and np.any(one.regimes == 2):
+            ratios[one.kind].append(float(np.exp(np.median(one.logs[one.regimes == 2]))))
+    return {name: round(min(found), 2) for name, found in ratios.items()}

@@ -63,6 +63,8 @@ P6_B300 = _over(replace(B200, arch="sm103", pcie_generation=6), 2, 16, 50, "efa"
 POLARIS = System("polaris", "sm80", 4, "mesh", 240 * G, cpu="amd", nccl="2.18")
 NVL72 = _nvswitch("sm100", 721.8, 72, cpu="arm", nccl="2.26")
 GB300 = replace(NVL72, arch="sm103", gpus=64, pcie_generation=6, nccl="2.28")
+GJ_AION = _over(replace(H100, nccl="2.26"), 2, 8, 50, "ib")
+CRE = ("allreduce", "allgather", "alltoall")
 PARTITIONS = _over(replace(NVL72, gpus=8, nvls=False, nccl="2.27"), 3, 8, 50, "ib")
 MI300X = System("MI300X", "gfx942", 8, "mesh", 336 * G, cpu="amd", nvlinks=7, nccl="2.22")
 MI355X = replace(MI300X, name="MI355X", arch="gfx950", gpu_rate=420 * G, nccl="2.27")
@@ -116,6 +118,12 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "gb200_8gpu_2n": ("oci-gb200", replace(NVL72, gpus=8)),
     "gb200_24gpu_6n_allreduce_nccl1801_ring": ("nccl1801", replace(PARTITIONS, algorithm="ring")),
     "gb200_24gpu_6n_allreduce_nccl1801_tree": ("nccl1801", replace(PARTITIONS, algorithm="tree")),
+    "gb200_128gpu": ("oke-gb200", _over(replace(NVL72, gpus=64, nccl="2.29"), 2, 64, 50, "roce")),
+    "gb200_144gpu": ("coreweave-gb200", _over(NVL72, 2, 72, 50, "ib")),
+    **{f"gb200_16gpu_4n_{op}_nvcre_aws_mnnvl": ("cre-gb200", replace(NVL72, gpus=16)) for op in CRE},
+    **{f"gb200_16gpu_4n_{op}_nvcre_aws_no": ("cre-gb200", _over(replace(NVL72, gpus=4), 4, 4, 50, "efa")) for op in CRE},
+    **{f"gb300_32gpu_8n_{op}_nvcre_aws_mnnvl": ("cre-gb300", replace(GB300, gpus=32)) for op in CRE},
+    **{f"gb300_32gpu_8n_{op}_nvcre_aws_no": ("cre-gb300", _over(replace(GB300, gpus=4), 8, 4, 100, "roce")) for op in CRE},
     "gb200_64gpu": ("oke-gb200", replace(NVL72, gpus=64, nccl="2.29")),
     "gb300_64gpu": ("oci-gb300", GB300),
     "gb300_128gpu": ("oci-gb300", _over(GB300, 2, 128, 50, "roce")),
@@ -125,6 +133,7 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "h100sxm_16gpu_2n_allgather_a3high": ("a3high", _over(A3_HIGH, 2, 4, 25, "tcpx")),
     "h100sxm_16gpu_2n_allgather_a3mega": ("a3mega-gcp", _over(H100, 2, 8, 25, "tcpx")),
     "h100sxm_16gpu_2n_allreduce_a3mega": ("a3mega-ztan", _over(H100, 2, 8, 25, "tcpx")),
+    "h100sxm_16gpu_2n_allreduce_nccltests309gj": ("gj-aion", replace(GJ_AION, algorithm="ring")),
     "h100sxm_16gpu_2n_allreduce_nccltests309": ("xe9680", _over(replace(H100, nccl="2.26"), 2, 8, 50, "ib")),
     "h100sxm_16gpu_2n_allreduce_oci": ("oci-h100", _over(replace(H100, nccl="2.23"), 2, 16, 25, "roce")),
     "h100sxm_16gpu_2n_allreduce_p5_aws": ("p5", _over(P5, 2, 32, 12.5, "efa")),
@@ -133,11 +142,14 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
         "nccltests322",
         _over(replace(H100, algorithm="ring", protocol="ll128", nvls=False), 128, 8, 50, "roce"),
     ),
+    "h100sxm_32gpu_4n_allreduce_nccltests309gj": ("gj-aion", replace(GJ_AION, nodes=4)),
+    "h100sxm_64gpu_8n_allreduce_nccltests309gj_min": ("gj-aion", replace(GJ_AION, nodes=8)),
+    "h100sxm_96gpu": ("coreweave-h100", _over(H100, 12, 8, 50, "ib")),
     "h100sxm_128gpu": ("nccl1469", _over(replace(H100, nccl="2.20"), 16, 8, 50, "ib")),
     "h100sxm_20gpu": ("xxrjun", _over(replace(H100, gpus=2), 10, 2, 50, "ib")),
     "h100sxm_32gpu_4n_allreduce_oci": ("oci-h100", _over(replace(H100, nccl="2.19"), 4, 16, 25, "roce")),
     "h100sxm_32gpu_4n": ("xe9680", _over(replace(H100, nccl="2.26"), 4, 8, 50, "ib")),
-    "h100sxm_64gpu_8n": ("gj-aion", _over(replace(H100, nccl="2.26"), 8, 8, 50, "ib")),
+    "h100sxm_64gpu_8n": ("gj-aion", replace(GJ_AION, nodes=8)),
     "h100sxm_4gpu_1n": ("xxrjun", replace(H100, gpus=4)),
     "h100sxm_8gpu_1n_allreduce_awsbatch": ("awsbatch", P5),
     "h100sxm_8gpu_1n": ("xxrjun", H100),
@@ -185,14 +197,14 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
 }
 OPERATORS = {
     "amd": ("aac8", "aac10", "aac11", "aac14", "rocmblog", "amdvalidation", "ainic"),
-    "amazon": ("p4d", "p4de", "p5", "p5-keitaw", "p6-b200", "p6-b300", "p3dn", "g4dn", "g7e", "awsbatch"),
+    "amazon": ("p4d", "p4de", "p5", "p5-keitaw", "p6-b200", "p6-b300", "p3dn", "g4dn", "g7e", "awsbatch", "cre-gb200"),
     "argonne": ("polaris", "polaris-tcp", "sophia"),
-    "coreweave": ("coreweave-a100", "coreweave-gb200"),
+    "coreweave": ("coreweave-a100", "coreweave-gb200", "coreweave-h100"),
     "google": ("a3high", "a3mega-gcp", "a3mega-ztan", "gke-a4"),
     "microsoft": ("ndv4", "ncrh", "superbench", "nd-mi300x"),
     "oracle": ("oci-a100", "oci-h100", "oci-gb200", "oke-gb200", "oci-gb300", "oci-mi300x", "oci-mi355x"),
     "stas00": ("stas-a100", "stas-h200"),
-    "nvidia": ("nvidia-a100", "nvidia-h100", "nvidia-b200", "nvidia-gb200", "nvidia-rtx-pro-6000", "nvidia-l40s"),
+    "nvidia": ("cre-gb300", "nvidia-a100", "nvidia-h100", "nvidia-b200", "nvidia-gb200", "nvidia-rtx-pro-6000", "nvidia-l40s"),
 }
 """Whose clusters are built, set up and measured alike: machines by operator; all others are their own."""
 NVIDIA: dict[str, tuple[str, System]] = {
