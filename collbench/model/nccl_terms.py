@@ -282,7 +282,7 @@ def _rate_between_nodes(system: System, collective: str, option: Option, constan
     port = _port_rate(system, collective, option, constants)
     cards = _cards_rate(system, collective, option, constants)
     together = float(_slower(np.array(port), np.array(cards)))
-    reached = constants["eta_net"]
+    reached = constants["eta_net_tcp" if transport(system) in ("tcp", "tcpx") else "eta_net"]
     if transport(system) == "slingshot":
         reached = constants["eta_net_slingshot_old" if system.arch in OLD else "eta_net_slingshot"]
         if option.protocol == "ll":
