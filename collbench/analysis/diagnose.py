@@ -21,7 +21,7 @@ import numpy as np
 from collbench.algorithms import is_path
 from collbench.analysis.curve_fit import NOISY
 from collbench.analysis.hypotheses import HYPOTHESES, PINNED, Hypothesis, Variables
-from collbench.analysis.machine import remarks
+from collbench.analysis.machine import assumed, possible, remarks, unsaid
 from collbench.analysis.ran import unlike_table
 from collbench.analysis.roofline import link_roofline
 from collbench.analysis.verdict import FAR, MANY, Correctness, Exceptional, Health, but_for, exceptions, listed
@@ -58,6 +58,7 @@ HARDLY = math.log(10**6)  # by which a reason may be less likely than the first
 SCATTERING = (320 + 2) / (22 + 1)  # likelihood ratio of times that scatter by NOISY: of 320 healthy curves, 22 do
 UNSET, OFTEN = 0.02, 3.0  # likelihood ratios: of a setting that is not among those shown, and of one that many have
 LISTED = 3  # reasons
+WHOLE_LOAD = 16  # bytes that a thread of NCCL loads at a time
 LEVEL = 1.005  # times as far from the times as another reason, that no reader sees
 LARGER = 1.5  # times that large messages take with too few cores for the ranks
 OVERFULL = 1.05
@@ -75,6 +76,7 @@ class RunFacts:
     no_system: str = "the machine is not known to the model"  # or why else there is no system to compare with
     log: Variables = field(default_factory=dict)  # what NCCL logged: its transports, and how many channels
     unplaced: str = ""  # why it is not known over how many nodes the ranks are spread
+    unsaid: tuple[str, ...] = ()  # what a log does not say of its run: fields of System
 
     @classmethod
     def of(cls, run: Run, no_system: str) -> Self:
@@ -91,7 +93,7 @@ class RunFacts:
             agreed = set.intersection(*map(set, (str(log.get(name, "")).split(", ") for log in logs)))
             if agreed - {""}:
                 facts[name] = ", ".join(sorted(agreed))
-        return cls(variables, remarks(run), no_system, facts)
+        return cls(variables, remarks(run), no_system, facts, unsaid=unsaid(run))
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,9 @@ class Diagnosis(Shown):
     remark: str = ""  # why it is unknown, or where it is slow
     reasons: tuple[Reason, ...] = ()  # the likeliest first
     off: float = 1.0  # a typical ratio of measured to expected times, or its inverse
-    limit: float = 0.0  # times slower than its kind that it would have to be to be called slow; 0: nothing to say
+    limit: float = 0.0  # times slower than expected up to which it might not be called slow; 0: nothing to say
+    assumed: str = ""  # of its run, which the log does not say
+    together: bool = False  # whether all sizes together are slow, so that reasons are looked for
     correctness: Correctness = field(default_factory=Correctness)  # of all its rows
 
     @property
@@ -189,14 +193,50 @@ class Diagnosis(Shown):
         """What could not have been seen, of a curve that was judged; empty for any other."""
         if self.speed not in (Health.AS_EXPECTED, Health.FASTER):
             return ""
-        return f"This diagnosis would not notice a machine up to {self.limit:.1f}x too slow."
+        assumed = f" ({self.assumed})" if self.assumed else ""
+        return f"This diagnosis would not notice a machine up to {self.limit:.1f}x too slow{assumed}."
 
 
 def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
     """Compare results of one implementation at all sizes with a system; return the verdict, and reasons if it is slow.
 
-    The system is None if the machine is not known; `expect` predicts cases on a system by an implementation.
+    The system is None if the machine is not known; `expect` predicts cases on a system by an implementation.  Where a
+    log does not say how its run was started, or by which release, the curve is slow only if it is so by all of them.
     """
+    systems: Sequence[System | None] = (system,)
+    if system and rows[0].case.ranks > 1 and family(rows[0].implementation) == "nccl":
+        systems = possible(system, facts.unsaid)
+    judged = [_judge(rows, each, facts, expect) for each in systems]
+    place = min(range(len(judged)), key=lambda index: _severity(judged[index]))
+    diagnosis, chosen = judged[place], systems[place]
+    if chosen and len(systems) > 1 and diagnosis.limit:
+        widest = _widest(diagnosis, judged)
+        diagnosis = replace(diagnosis, limit=widest, assumed=assumed(chosen, facts.unsaid))
+    if not (chosen and diagnosis.speed is Health.SLOW and diagnosis.together):
+        return diagnosis
+    compared = ComparedCurve(diagnosis.measured, diagnosis.expected, chosen.part(rows[0].case.ranks))
+    return replace(diagnosis, reasons=tuple(explain(compared, facts, expect)))
+
+
+def _severity(diagnosis: Diagnosis) -> tuple[int, float]:
+    """Return how bad a verdict is, to choose the mildest; the first of those that are all as expected, or all slow."""
+    order = (Health.AS_EXPECTED, Health.FASTER, Health.UNKNOWN, Health.SLOW)
+    far = len(diagnosis.exceptions)
+    place = order.index(diagnosis.speed)
+    return (place, 0.0 if diagnosis.speed is Health.SLOW or place + far == 0 else far + diagnosis.off)
+
+
+def _widest(diagnosis: Diagnosis, others: Iterable[Diagnosis]) -> float:
+    """Return the slowness, over what *diagnosis* expects, that one of the others would not notice."""
+    limits = []
+    for other in others:
+        ratios = [b.seconds / a.seconds for a, b in zip(diagnosis.expected, other.expected, strict=False)]
+        limits.append(other.limit * median(ratios or [0.0]))
+    return max(limits)
+
+
+def _judge(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect) -> Diagnosis:
+    """Return the verdict without reasons."""
     rows = tuple(sorted((row.worst for row in rows), key=lambda row: row.case.nbytes))
     name = rows[0].implementation
     if system is None:
@@ -208,30 +248,43 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
         expected = tuple(expect(used, [row.case for row in rows], name if is_path(name) else family(name)))
     except CollbenchError as error:
         return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
-    refuted = "" if name.startswith(COPIES) else _more_than_links_carry(used, rows)
+    refuted = "" if name.startswith(COPIES) else _more_than_links_carry(used, rows) or _narrow_shares(rows)
     if refuted:
         return Diagnosis(name, rows, expected, Health.UNKNOWN, refuted)
-    few = len(rows) < FEWEST or name.startswith(COPIES)
-    compared = ComparedCurve(rows, expected, used)
-    if few:
+    if len(rows) < FEWEST or name.startswith(COPIES):
         diagnosis = _held_against_bands(Diagnosis(name, rows, expected, Health.AS_EXPECTED))
     else:
-        health, remark, limit = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(used))
-        far = exceptions(rows, expected)
-        if health is not Health.SLOW and MANY * len(far) >= len(rows):
-            # No reason has such times, so none is looked for.
-            health, remark, few = Health.SLOW, listed(far, len(rows)), True
-        elif health is Health.SLOW and far and MANY * len(far) < len(rows):
-            remark += f"; most of all {listed(far, len(rows))}"
-        limit *= hidden(used, rows[0].case.collective.name) if family(name) == "nccl" else 1.0
-        diagnosis = Diagnosis(name, rows, expected, health, remark, off=compared.off(compared.healthy), limit=limit)
+        diagnosis = _held_together(ComparedCurve(rows, expected, used))
 
     # It was held against as few nodes as the ranks fill; on more it may be right.
     if facts.unplaced and (diagnosis.speed is Health.SLOW or diagnosis.exceptions):
         return replace(diagnosis, speed=Health.UNKNOWN, remark=facts.unplaced, limit=0.0)
-    if diagnosis.speed is not Health.SLOW or few:
-        return diagnosis
-    return replace(diagnosis, reasons=tuple(explain(compared, facts, expect)))
+    return diagnosis
+
+
+def _held_together(compared: "ComparedCurve") -> Diagnosis:
+    """Judge all sizes of a curve together, and by those that are far above their bands."""
+    rows, expected, first = compared.rows, compared.expected, compared.rows[0]
+    health, remark, limit = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(compared.system))
+    far, together = exceptions(rows, expected), health is Health.SLOW
+    if not together and MANY * len(far) >= len(rows):
+        # No reason has such times, so none is looked for.
+        health, remark = Health.SLOW, listed(far, len(rows))
+    elif together and far and MANY * len(far) < len(rows):
+        remark += f"; most of all {listed(far, len(rows))}"
+    limit *= hidden(compared.system, first.case.collective.name) if family(first.implementation) == "nccl" else 1.0
+    off = compared.off(compared.healthy)
+    return Diagnosis(
+        first.implementation, tuple(rows), tuple(expected), health, remark, off=off, limit=limit, together=together
+    )
+
+
+def _narrow_shares(rows: Sequence[Observed]) -> str:
+    """Say why times are not judged where ranks' shares of most sizes are not whole loads of 16 bytes."""
+    shares = [row.case.nbytes // row.case.ranks % WHOLE_LOAD for row in rows if row.case.collective.sharded]
+    if 2 * sum(map(bool, shares)) <= len(rows):
+        return ""
+    return "ranks' shares are no multiples of 16 bytes, so NCCL loads less at a time, which is not modelled"
 
 
 def _held_against_bands(few: Diagnosis) -> Diagnosis:

@@ -1,11 +1,12 @@
 """Which system a run was measured on: as the user names it, or as it was discovered."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from collbench.analysis.matching import unread
 from collbench.errors import UsageError
+from collbench.model.nccl_releases import releases_for
 from collbench.platforms import platforms
 from collbench.runfile.store import Run
 from collbench.topology import files
@@ -124,6 +125,37 @@ def as_it_ran(system: System, run: Run) -> System:
     driven = [test.sweep.get("gpus") for test in run.header.imported.tests]
     several = any(isinstance(gpus, int) and gpus > 1 for gpus in driven)
     return replace(system, launch="single-process") if several else system
+
+
+LAUNCHES = {"process-per-gpu": "a process for each GPU", "single-process": "one process for all GPUs of a node"}
+"""How a test may have been started that does not say it."""
+
+
+def unsaid(run: Run) -> tuple[str, ...]:
+    """Return the fields of System that a foreign log of NCCL leaves open: how its ranks were started, its release."""
+    tests, version = run.header.imported.tests, str(run.header.environment.versions.get("nccl", ""))
+    if not tests or any(test.tool.startswith("osu") for test in tests):
+        return ()
+    open_fields = [] if any("gpus" in test.sweep for test in tests) else ["launch"]
+    return tuple(open_fields if re.match(r"\d+\.\d+", version) else [*open_fields, "nccl"])
+
+
+def possible(system: System, fields: Collection[str]) -> list[System]:
+    """Return what the system may have been, the likeliest first; what its description says is believed."""
+    launches = [system.launch]
+    if "launch" in fields and system.launch == System.launch and system.gpus > 1:
+        launches = list(LAUNCHES)
+    versions = [system.nccl]
+    if "nccl" in fields and system.nccl == System.nccl:
+        versions += [version for version in releases_for(system.arch) if version != system.nccl]
+    return [replace(system, launch=launch, nccl=version) for launch in launches for version in versions]
+
+
+def assumed(system: System, fields: Collection[str]) -> str:
+    """Return `assumed: a process for each GPU, NCCL 2.29`: what a log does not say and a verdict rests on."""
+    words = [LAUNCHES.get(system.launch, system.launch)] if "launch" in fields else []
+    words += [f"NCCL {system.nccl}"] if "nccl" in fields else []
+    return f"assumed: {', '.join(words)}"
 
 
 def discovered(run: Run) -> Topology | None:

@@ -47,6 +47,8 @@ def traffic(system: System, case: Case, algorithm: str) -> LinkRoofline:
     if nodes > 1 and system.nics:
         if schedule and schedule.leaving:
             factor = schedule.leaving(ranks, system.gpus)
+        elif algorithm == "collnet":
+            factor = 1.0
         elif algorithm in ("tree", "nvlstree"):
             factor = 2 * (nodes - 1) / nodes
         return LinkRoofline(factor, system.nics.rate * system.nics.per_node, "a node's network cards")

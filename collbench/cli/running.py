@@ -76,7 +76,7 @@ def _what_is_left(sessions: Sequence[Session]) -> str:
 
 def _about(session: Session) -> list[str]:
     """Return what the ranks run on, how often they were started, their cores, and what nobody could see of them."""
-    lines, placed = [session.topology], []
+    lines, placed = [launched_in_words(session)], []
     if session.header.sweep.starts > 1:
         placed.append(f"started {session.header.sweep.starts} times")
     if session.cores:
@@ -88,6 +88,19 @@ def _about(session: Session) -> list[str]:
     if rounded := session.sweep.rounded():
         lines.append(f"sizes: {rounded}")
     return lines
+
+
+LAUNCHES = {"graph": "replayed from a CUDA graph", "torch": "launched one by one from PyTorch"}
+"""How the operations of a described system start; all others are launched one by one."""
+
+
+def launched_in_words(session: Session) -> str:
+    """Return what the ranks run on; of a described system also how operations start there, and that switches add."""
+    system = session.header.topology.system
+    if not session.modelled or not system:
+        return session.topology
+    adds = "; switches between the nodes add (SHARP)" if system.nics and system.nics.sharp and system.nodes > 1 else ""
+    return f"{session.topology}; operations {LAUNCHES.get(system.launch, 'launched one by one')}{adds}"
 
 
 def finish(sessions: Sequence[Session]) -> int:

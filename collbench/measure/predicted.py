@@ -11,7 +11,7 @@ from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
 from collbench.measure.protocol import Ranks, WorkerHello
 from collbench.model.predict import network_curve
-from collbench.model.what_if import with_other_cards
+from collbench.model.what_if import changed
 from collbench.results import Result
 from collbench.results.collectives import Skipped
 from collbench.runfile.header import TopologyPart
@@ -54,7 +54,7 @@ class Modelled(Predicted):
             curves = [_curve(system, sizes, name, what_ifs) for name in sweep.implementations]
             for of_case in zip(*curves, strict=True):
                 results += of_case
-        super().__init__(topology_record(with_other_cards(system, what_ifs), what_ifs), results)
+        super().__init__(topology_record(changed(system, what_ifs), what_ifs), results)
 
 
 def _curve(system: System, cases: Sequence[Case], name: str, what_ifs: tuple[str, ...]) -> Sequence[Result]:

@@ -76,7 +76,7 @@ class Release:
     slower_side_rates: bool = False  # trees and PAT are rated by the slower of node and network
     nvls_steps_count: bool = False  # NVLS's all-gather and reduce-scatter are rated by the steps of a ring
     p2p_parts: bool = True  # messages to a peer have more channels as they grow; otherwise all at once
-    nvlstree_reaches: float = 1.0  # of its rate over more than two nodes of Blackwell: below 1 where it has a fault
+    nvlstree_reaches: float = 1.0  # of the rate over more than two nodes whose cards are fast: below 1 by a fault
     domain_plateau: bool = False  # Blackwell's one-node all-gather and reduce-scatter have the ring's plateau too
 
 
@@ -92,9 +92,8 @@ def _whole(version: str) -> dict[str, Any]:
     return whole
 
 
-def _numbers(version: str) -> tuple[int, int]:
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:3]))
 
 
 RELEASES = {_numbers(version): msgspec.convert(_whole(version), Release) for version in sorted(_TABLES, key=_numbers)}
@@ -110,10 +109,20 @@ def release(version: str) -> Release:
     return RELEASES[max(known for known in RELEASES if known <= max(numbers, min(RELEASES)))]
 
 
+def releases_for(arch: str) -> list[str]:
+    """Return the minor releases with a record of their own that know a GPU of "sm90" and the like, the newest first."""
+    minor = [numbers for numbers in RELEASES if len(numbers) == 2]
+    known = [numbers for numbers in minor if known_generation(arch, RELEASES[numbers]) == _generation(arch)]
+    return [".".join(map(str, numbers)) for numbers in sorted(known, reverse=True)]
+
+
+def _generation(arch: str) -> str:
+    return GENERATIONS[sum(capability(arch) >= first for first in (80, 90, 100))]
+
+
 def known_generation(arch: str, release: Release) -> str:
     """Return the generation that a release takes a GPU of "sm90" and the like for, by compute capability as in NCCL.
 
     GPUs that came later are taken for the newest that the release knows.
     """
-    generation = GENERATIONS[sum(capability(arch) >= first for first in (80, 90, 100))]
-    return min(generation, release.newest, key=GENERATIONS.index)
+    return min(_generation(arch), release.newest, key=GENERATIONS.index)

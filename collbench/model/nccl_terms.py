@@ -34,7 +34,7 @@ from collbench.model.equation import ENDLESS, SIZES, Floats, Terms
 from collbench.model.handwritten import copied
 from collbench.model.nccl_channels import meets_a_bridge
 from collbench.model.nccl_releases import release
-from collbench.model.nccl_tuner import MICROSECOND, SIMPLE, Option, options
+from collbench.model.nccl_tuner import FAST_CARD, MICROSECOND, SIMPLE, Option, options
 from collbench.model.schedule import NcclSchedule, schedule_of
 from collbench.topology.products import capability, is_amd
 from collbench.topology.system import System
@@ -334,9 +334,8 @@ def _cards_rate(system: System, collective: str, option: Option, constants: Cons
     if option.algorithm == "collnet":
         return together * constants["eta_sharp"]
     if option.algorithm in ("tree", "nvlstree"):
-        reached = release(system.nccl).nvlstree_reaches if capability(system.arch) >= 100 else 1.0
-        slowed = option.algorithm == "nvlstree" and system.nodes > 2
-        return together / _forked(system) * (reached if slowed else 1.0)
+        faulty = option.algorithm == "nvlstree" and system.nodes > 2 and together / system.gpus >= FAST_CARD
+        return together / _forked(system) * (release(system.nccl).nvlstree_reaches if faulty else 1.0)
     return together / schedule_of(collective).sent(system.ranks)
 
 

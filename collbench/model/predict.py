@@ -17,7 +17,7 @@ from collbench.errors import Unsupported, unknown
 from collbench.model import handwritten, nccl_terms
 from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Floats, calibration_of
 from collbench.model.error_bands import ESTIMATED, HANDWRITTEN, band
-from collbench.model.what_if import Effect, effect, pattern_of, slowed, with_other_cards
+from collbench.model.what_if import Effect, changed, effect, pattern_of, slowed
 from collbench.results import Note, Prediction
 from collbench.topology.system import ALGORITHMS, PROTOCOLS, System
 
@@ -86,11 +86,13 @@ def _adding(system: System, case: Case) -> System:
 
 
 def _handwritten(system: System, case: Case, name: str) -> Prediction:
-    seconds, least, implementation = handwritten.estimate(system, case, name)
+    seconds, kernel, least, host, implementation = handwritten.estimate(system, case, name)
     bound = not handwritten.is_published(system, implementation)
     low, high = ESTIMATED if bound else HANDWRITTEN
     note = Note(picked=implementation if name == "auto" else "", bound=bound)
-    return Prediction(case, name, seconds, max(least, low * seconds), high * seconds, note=note)
+    # How fast a host launches them is not known, but none makes them faster than a graph.
+    slowest = handwritten.behind(handwritten.SLOW_HOST * host, high * kernel)
+    return Prediction(case, name, seconds, max(least, low * kernel), slowest, note=note)
 
 
 def network_curve(
@@ -101,7 +103,7 @@ def network_curve(
     Where the network slows the transfers, the library's choice stays what it is: it knows the NICs and nothing behind
     them.  More bytes never take less time.  Unsupported as of `curve`, UsageError as of `what_if.effect`.
     """
-    system = with_other_cards(system, what_ifs)
+    system = changed(system, what_ifs)
     predictions = curve(system, cases, implementation)
     effects = [network_effect(system, cases[0].collective.name, plain.algorithm, what_ifs) for plain in predictions]
     if all(effect.factor == 1 for effect in effects):

@@ -1,4 +1,4 @@
-"""The words of `--what-if`: other cards, and what failed links, fewer switches or static routing leave of their rate.
+"""The words of `--what-if`: other cards and nodes, and what failed links, fewer switches or static routing leave of their rate.
 
     effect(system, "ring", ["link-down=leaf3:spine1", "ecmp=4"]).factor
 
@@ -6,6 +6,7 @@ The factor is the slowest transfer's share of the rate that its NICs alone would
 a system whose NICs are as slow as that transfer, for which the equation holds.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,9 +14,11 @@ from collbench.errors import UsageError, unknown
 from collbench.model.network import Fault, Scenario, Slowest, drawings, median_drawing, solve
 from collbench.model.schedule import schedule_of
 from collbench.topology import files
+from collbench.topology.products import TRAYS
 from collbench.topology.system import System, Tier
 
 TREES = ("tree", "nvlstree", "collnet", "collnetchain", "collnetdirect", "pat")  # algorithms that send along trees
+TRAY = 4  # GPUs of a host of GB200's and GB300's racks
 _WHOLE = 0.995  # a share above this counts as the whole rate
 _BEYOND = 1.25  # of what a slot carries, the most that cards may have: those sold have up to 1.04
 
@@ -50,9 +53,10 @@ def slowed(system: System, factor: float) -> System:
     return replace(system, nics=replace(system.nics, rate=system.nics.rate * factor))
 
 
-def with_other_cards(system: System, what_ifs: Sequence[str]) -> System:
-    """Return the system with the network cards that the what-ifs give it, and all else as it was."""
-    return replace(system, nics=scenario(system, what_ifs).system.nics) if what_ifs else system
+def changed(system: System, what_ifs: Sequence[str]) -> System:
+    """Return the system with the nodes and network cards that the what-ifs give it, and all else as it was."""
+    scenario(system, what_ifs)  # raises if one of them is impossible
+    return scenario(system, [text for text in what_ifs if WHAT_IFS[text.partition("=")[0]].node]).system
 
 
 def pattern_of(collective: str, algorithm: str = "ring") -> str:
@@ -90,6 +94,7 @@ class WhatIf:
     meaning: str
     apply: Callable[[Scenario, str, str], Scenario]
     optional: bool = False  # whether the word may stand without a value
+    node: bool = False  # whether it changes the nodes or their cards, and not what is between them
 
 
 def _fault(now: Scenario, word: str, link: str) -> Scenario:
@@ -127,6 +132,24 @@ def _card(now: Scenario, word: str, value: str) -> Scenario:
     return replace(now, system=files.with_cards(now.system, word.removeprefix("nic."), value))
 
 
+def _nvlinks_between_hosts(now: Scenario, word: str, value: str) -> Scenario:
+    """Return the rack as nodes of one tray each, where its NVLinks do not leave a tray (NCCL_MNNVL_ENABLE=0)."""
+    system, cards = now.system, now.system.nics
+    trays = system.gpus // TRAY
+    if value not in ("0", "1") or not (re.search(TRAYS, system.gpu) and cards):
+        raise UsageError(f"mnnvl={value} is impossible on {system.name}; write mnnvl=0 for racks of GB200 or GB300")
+    if value == "1" or system.gpus <= TRAY:
+        return now
+    if system.gpus % TRAY or cards.per_node % trays:
+        raise UsageError(f"mnnvl=0 needs whole trays; {system.gpus} GPUs are not; give a multiple of {TRAY}")
+    first, *above = (*system.tiers, None)
+    tiers = (replace(first, radix=first.radix * trays), *filter(None, above)) if first else ()
+    nics = replace(cards, per_node=cards.per_node // trays)
+    per_socket = min(TRAY, system.per_socket)
+    tray = replace(system, gpus=TRAY, nodes=system.nodes * trays, nics=nics, per_socket=per_socket, tiers=tiers)
+    return replace(now, system=tray)
+
+
 WHAT_IFS = {
     "link-down": WhatIf("link-down=leaf3:spine1|nic:NODE.NIC", "a link fails", _fault),
     "link-half": WhatIf("link-half=leaf3:spine1|nic:NODE.NIC", "a link runs at half its rate", _fault),
@@ -134,11 +157,12 @@ WHAT_IFS = {
     "ecmp": WhatIf("ecmp[=QUEUE_PAIRS]", "each queue pair keeps to one hashed path", _routing, optional=True),
     "adaptive": WhatIf("adaptive", "switches spread traffic over all paths", _routing),
     "in-order": WhatIf("in-order", "nodes in the order of the network; else in random order", _in_order),
-    "nic.per_node": WhatIf("nic.per_node=N", "so many network cards in a node", _card),
-    "nic.rate": WhatIf("nic.rate=GB/s", "of each, in one direction (400 Gb/s are 50)", _card),
-    "nic.transport": WhatIf("nic.transport=NAME", "other cards, as roce or tcp", _card),
-    "sharp": WhatIf("sharp=0|1", "whether InfiniBand's switches add (SHARP), and NCCL uses it", _card),
-    "nic.gdr": WhatIf("nic.gdr=true|false", "whether cards reach the GPUs' memory", _card),
+    "nic.per_node": WhatIf("nic.per_node=N", "so many network cards in a node", _card, node=True),
+    "nic.rate": WhatIf("nic.rate=GB/s", "of each, in one direction (400 Gb/s are 50)", _card, node=True),
+    "nic.transport": WhatIf("nic.transport=NAME", "other cards, as roce or tcp", _card, node=True),
+    "nic.gdr": WhatIf("nic.gdr=true|false", "whether cards reach the GPUs' memory", _card, node=True),
+    "sharp": WhatIf("sharp=0|1", "whether InfiniBand's switches add (SHARP), and NCCL uses it", _card, node=True),
+    "mnnvl": WhatIf("mnnvl=0|1", "whether NVLinks join the hosts of a rack", _nvlinks_between_hosts, node=True),
     "rail": WhatIf("rail", "each NIC of a node on switches of its own rail", _first_tier),
     "fat-tree": WhatIf("fat-tree", "all NICs of a node on one switch", _first_tier),
 }

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from collbench.topology.discovered import Gpu, Host, Link, LinkKind, Socket, Topology, caveats
-from collbench.topology.products import ARCHITECTURES
+from collbench.topology.products import ARCHITECTURES, is_amd
 from collbench.topology.system import System, Tier
 from collbench.units import counted, format_rate, format_size
 
@@ -186,6 +186,13 @@ FABRICS = {
     "nvlink-pairs": "NVLink, in pairs",
     "pcie": "PCIe",
 }
+
+
+def _fabric(system: System) -> str:
+    words = FABRICS[system.fabric]
+    return words.replace("NVLink", "xGMI") if is_amd(system.arch) else words
+
+
 TRANSPORTS = {
     "ib": "InfiniBand",
     "roce": "RoCE",
@@ -268,7 +275,7 @@ def nic_words(system: System) -> str:
 
 def fabric(system: System) -> str:
     """Return what joins a node's GPUs in a few words: `NVSwitch, 370.8 GB/s, NVLS`."""
-    words = [FABRICS[system.fabric], f"{_rate(system.gpu_rate)} GB/s"]
+    words = [_fabric(system), f"{_rate(system.gpu_rate)} GB/s"]
     if system.adds:
         words.append("NVLS")
     if not system.p2p:
@@ -278,7 +285,7 @@ def fabric(system: System) -> str:
 
 def fabric_words(system: System) -> str:
     """Return what joins a node's GPUs, and how fast."""
-    words = [FABRICS[system.fabric]]
+    words = [_fabric(system)]
     refused = "peer access refused: through the memory of the host"
     if system.fabric == "pcie":
         if system.pcie_generation:

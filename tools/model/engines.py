@@ -32,7 +32,7 @@ from collbench.algorithms import implementations
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.model.handwritten import hardware, host
+from collbench.model.handwritten import behind, hardware, host
 from collbench.platforms.cost import Hardware
 from collbench.topology.files import load
 from collbench.topology.system import System
@@ -193,7 +193,7 @@ def predicted(row: Published, links: Hardware | None = None, read: float | None 
     issued = host(system) * HOSTS.get(engine, 1.0)
     copies += row.launch == "eager" and not copies  # into memory that others may read, by a copy engine
     copying = copies * (links.launch + 2 * row.nbytes / links.memory)
-    return max(issued, links.seconds(cost, row.nbytes) + copying)
+    return behind(issued, links.seconds(cost, row.nbytes) + copying)
 
 
 def off(row: Published) -> float:

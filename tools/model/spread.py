@@ -34,7 +34,7 @@ FAMILIES = {
     **dict.fromkeys(BETWEEN_NODES, BETWEEN_NODES),
     "InfiniBand": ("InfiniBand",),  # of which there are enough, and which are better known than the others
     "EFA": ("InfiniBand", "RoCE", "EFA"),  # cards with one latency and few surprises, unlike the rest between nodes
-    MANY: (MANY, "InfiniBand", "RoCE", "EFA"),
+    MANY: (MANY,),
     **dict.fromkeys(NVLINK, (*NVLINK, NVLS)),
     "AMD, one node": (*IN_A_NODE, "AMD, one node"),
     "AMD, nodes": (*BETWEEN_NODES, "AMD, nodes"),

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Annotated
 
 from collbench.algorithms import implementations, libraries
-from collbench.analysis.diagnose import RunFacts, diagnose
+from collbench.analysis.diagnose import Diagnosis, RunFacts, diagnose
 from collbench.analysis.machine import assumptions, placed, sized, spread
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness, Status
 from collbench.collectives import find_collective
 from collbench.commands.check.expectations import CALIBRATED, Expectation, expect_run, first_of, read_floors
 from collbench.commands.check.judge import (
-    CheckedCurve,
     CheckResult,
     by_case,
     judge_by_model,
@@ -272,7 +271,9 @@ def _verdict(
         name = f"the model of {system.name}, {where}" if system else ""
         remarks = list(assumptions(run, system, where, request.nodes))
         facts = replace(RunFacts.of(run, why), unplaced=why if system else "")
-        curves = _judge_by_model(rows, system, nodes, facts)
+        diagnoses = _diagnoses(rows, system, nodes, facts)
+        remarks += dict.fromkeys(one.assumed for one in diagnoses if one.assumed)
+        curves = list(map(judge_by_model, diagnoses))
     return CheckResult(
         where=header.topology.name,
         compared=name,
@@ -296,15 +297,13 @@ def other_release(expected: Expectation, header: Header) -> Iterator[str]:
         yield f"the baseline was measured with NCCL {format_list(others)}, this with {release}"
 
 
-def _judge_by_model(
-    rows: Sequence[Observed], system: System | None, nodes: int | None, facts: RunFacts
-) -> list[CheckedCurve]:
+def _diagnoses(rows: Sequence[Observed], system: System | None, nodes: int | None, facts: RunFacts) -> list[Diagnosis]:
     every = [joined(same) for same in by_case(rows).values()]
-    judged = []
+    diagnoses = []
     for curve in by_key(every, lambda row: row.curve).values():
         part = sized(system, curve[0].case.ranks, nodes) if system else None
-        judged.append(judge_by_model(diagnose(curve, part, facts)))
-    return judged
+        diagnoses.append(diagnose(curve, part, facts))
+    return diagnoses
 
 
 def _sure(result: CheckResult, expected: Expectation | None, baseline: Path | None) -> bool:

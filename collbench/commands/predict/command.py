@@ -15,7 +15,7 @@ from collbench.cli import interconnects
 from collbench.cli.options import QUIET, completed, csv_option, json_option, made, option, options_of
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import remarks, row
-from collbench.cli.running import Outputs
+from collbench.cli.running import Outputs, launched_in_words
 from collbench.cli.sweeping import PLOT, print_end, show_prediction
 from collbench.errors import UsageError
 from collbench.present.columns import Column
@@ -98,7 +98,7 @@ def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], o
     """Predict and print the request with and without changes of the network, and what they do to it."""
     from collbench.measure.predicted import Modelled
     from collbench.model.predict import network_effect
-    from collbench.model.what_if import pattern_of
+    from collbench.model.what_if import changed, pattern_of
 
     part, sweep = predicted_sweep(system, request)
     session = predicting_session(
@@ -108,7 +108,7 @@ def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], o
         pairs = list(zip(unchanged.run(), session.run(), strict=True))
     if not session.leader:
         return 0
-    click.echo(session.topology, err=True)
+    click.echo(launched_in_words(session), err=True)
     answer = _answer(pairs, what_ifs)
     click.echo(f"answer: {answer}")
     table = LiveTable()
@@ -121,7 +121,7 @@ def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], o
     # Algorithms that make the same pattern between nodes are slowed by the same links, and share a line.
     reasons = {}
     for collective, algorithm in sorted(algorithms):
-        effect = network_effect(part, collective, algorithm, what_ifs)
+        effect = network_effect(changed(part, what_ifs), collective, algorithm, what_ifs)
         reasons[pattern_of(collective, algorithm)] = effect.explanation
     for pattern, reason in reasons.items():
         click.echo(f"{pattern}: {reason}")

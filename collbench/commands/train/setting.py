@@ -10,9 +10,10 @@ import numpy as np
 from collbench.commands.train.curves import Curves
 from collbench.commands.train.job import GRADIENTS, OPTIMISERS, STACKS, TrainingJob
 from collbench.commands.train.layouts import CODES, RECOMPUTE, SCHEDULES, SHARDINGS, data_stride, node_replicas
+from collbench.errors import UsageError
 from collbench.model.steps import CONTENTION, slowest
 from collbench.notebook import Shown
-from collbench.topology.products import GIB, Product, capability
+from collbench.topology.products import GIB, Product, capability, is_amd
 from collbench.topology.system import System, product_of
 
 
@@ -67,7 +68,9 @@ OLDER = "megatron-2021"
 
 
 def machine_of(system: System) -> GpuMachine:
-    """Return the machine of a described system."""
+    """Return the machine of a described system; UsageError for AMD's GPUs, of which no training run was fitted."""
+    if is_amd(system.arch):
+        raise UsageError(f"nothing is known of training on {system.name}; choose a system of NVIDIA's GPUs")
     stack = OLDER if capability(system.arch) <= capability("sm80") else "modern"
     return GpuMachine(system.name, product_of(system), constants_of(system.arch), system.pcie_rate, stack)
 
