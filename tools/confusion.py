@@ -11,8 +11,9 @@ from statistics import median
 
 import numpy as np
 
-from collbench.analysis.diagnose import FEWEST, Diagnosis, RunFacts, diagnose, judge
+from collbench.analysis.diagnose import FEWEST, Diagnosis, diagnose, judge
 from collbench.analysis.hypotheses import HYPOTHESES, Hypothesis
+from collbench.analysis.machine import RunFacts
 from collbench.analysis.verdict import Health
 from collbench.cases import Case
 from collbench.errors import CollbenchError

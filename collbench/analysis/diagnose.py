@@ -10,18 +10,18 @@ own errors, as they go together on the machine that a hypothesis describes, and 
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from statistics import fmean, median
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from collbench.algorithms import is_path
 from collbench.analysis.curve_fit import NOISY
-from collbench.analysis.hypotheses import HYPOTHESES, PINNED, Hypothesis, Variables
-from collbench.analysis.machine import assumed, possible, remarks, unsaid
+from collbench.analysis.hypotheses import HYPOTHESES, PINNED, Hypothesis
+from collbench.analysis.machine import RunFacts, assumed, possible
 from collbench.analysis.ran import unlike_table
 from collbench.analysis.roofline import link_roofline
 from collbench.analysis.verdict import FAR, MANY, Correctness, Exceptional, Health, but_for, exceptions, listed
@@ -31,10 +31,8 @@ from collbench.model.equation import Floats
 from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, hidden, regime, smoothed
 from collbench.model.predict import COPIES, curve
 from collbench.notebook import Shown
-from collbench.platforms.gpu import nccl
 from collbench.results import Observed, Prediction, family
 from collbench.runfile.rounds import scatter_in_words
-from collbench.runfile.store import Run
 from collbench.topology.system import System
 from collbench.units import format_rate, format_size
 
@@ -65,35 +63,6 @@ OVERFULL = 1.05
 """Share of a link's rate that nothing exceeds: times are printed with three digits or more, and rates are rounded."""
 
 Expect = Callable[[System, Sequence[Case], str], list[Prediction]]
-
-
-@dataclass(frozen=True)
-class RunFacts:
-    """What a run's header says that bears on the reasons."""
-
-    variables: Variables
-    caveats: tuple[str, ...] = ()
-    no_system: str = "the machine is not known to the model"  # or why else there is no system to compare with
-    log: Variables = field(default_factory=dict)  # what NCCL logged: its transports, and how many channels
-    unplaced: str = ""  # why it is not known over how many nodes the ranks are spread
-    unsaid: tuple[str, ...] = ()  # what a log does not say of its run: fields of System
-
-    @classmethod
-    def of(cls, run: Run, no_system: str) -> Self:
-        """Return the facts of a run; what collbench itself sets where ranks share a GPU speaks for no reason."""
-        variables = dict(run.header.environment.variables)
-        for name in nccl.sharing(1, 1) if run.header.topology.shared else ():
-            variables.pop(name, None)
-        layouts = (test.layout.get("log") for test in run.header.imported.tests)
-        logs = [log for log in layouts if isinstance(log, Mapping)]
-
-        # What all logs of a run say is a fact.
-        facts: dict[str, str] = {}
-        for name in logs[0] if logs else ():
-            agreed = set.intersection(*map(set, (str(log.get(name, "")).split(", ") for log in logs)))
-            if agreed - {""}:
-                facts[name] = ", ".join(sorted(agreed))
-        return cls(variables, remarks(run), no_system, facts, unsaid=unsaid(run))
 
 
 @dataclass(frozen=True)
@@ -325,6 +294,7 @@ def _more_than_links_carry(system: System, rows: Sequence[Observed]) -> str:
             line = f"{share:.0%} of their {format_rate(limit.line)} GB/s"
             fullest, words = share, f"at {format_size(row.case.nbytes)} {limit.where} would carry {line}"
     fix = "the ranks ran on another machine, or on other nodes of it; name it with --on and --nodes"
+    fix += "; or [nic] sharp = true" * (system.nodes > 1 and rows[0].case.collective.name == "allreduce")
     return f"{words}: {fix}" if words else ""
 
 

@@ -1,16 +1,20 @@
 """Which system a run was measured on: as the user names it, or as it was discovered."""
 
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
 
+from collbench.analysis.hypotheses import Variables
 from collbench.analysis.matching import unread
 from collbench.errors import UsageError
 from collbench.model.nccl_releases import releases_for
 from collbench.platforms import platforms
+from collbench.platforms.gpu import nccl
 from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.discovered import Topology, caveats
+from collbench.topology.render import LAUNCHES
 from collbench.topology.system import ALONE, System, as_system, launched_in_graph
 from collbench.units import counted, printable
 
@@ -127,10 +131,6 @@ def as_it_ran(system: System, run: Run) -> System:
     return replace(system, launch="single-process") if several else system
 
 
-LAUNCHES = {"process-per-gpu": "a process for each GPU", "single-process": "one process for all GPUs of a node"}
-"""How a test may have been started that does not say it."""
-
-
 def unsaid(run: Run) -> tuple[str, ...]:
     """Return the fields of System that a foreign log of NCCL leaves open: how its ranks were started, its release."""
     tests, version = run.header.imported.tests, str(run.header.environment.versions.get("nccl", ""))
@@ -144,7 +144,7 @@ def possible(system: System, fields: Collection[str]) -> list[System]:
     """Return what the system may have been, the likeliest first; what its description says is believed."""
     launches = [system.launch]
     if "launch" in fields and system.launch == System.launch and system.gpus > 1:
-        launches = list(LAUNCHES)
+        launches = ["process-per-gpu", "single-process"]
     versions = [system.nccl]
     if "nccl" in fields and system.nccl == System.nccl:
         versions += [version for version in releases_for(system.arch) if version != system.nccl]
@@ -153,7 +153,7 @@ def possible(system: System, fields: Collection[str]) -> list[System]:
 
 def assumed(system: System, fields: Collection[str]) -> str:
     """Return `assumed: a process for each GPU, NCCL 2.29`: what a log does not say and a verdict rests on."""
-    words = [LAUNCHES.get(system.launch, system.launch)] if "launch" in fields else []
+    words = [LAUNCHES[system.launch]] if "launch" in fields else []
     words += [f"NCCL {system.nccl}"] if "nccl" in fields else []
     return f"assumed: {', '.join(words)}"
 
@@ -216,3 +216,32 @@ def remarks(run: Run) -> tuple[str, ...]:
     if run.header.sweep.spin == "busy" and kind and kind.spins:
         found += ("--spin busy: waiting ranks keep their cores, which the awaited ones may need",)
     return found
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a run's header says that bears on the reasons."""
+
+    variables: Variables
+    caveats: tuple[str, ...] = ()
+    no_system: str = "the machine is not known to the model"  # or why else there is no system to compare with
+    log: Variables = field(default_factory=dict)  # what NCCL logged: its transports, and how many channels
+    unplaced: str = ""  # why it is not known over how many nodes the ranks are spread
+    unsaid: tuple[str, ...] = ()  # what a log does not say of its run: fields of System
+
+    @classmethod
+    def of(cls, run: Run, no_system: str) -> Self:
+        """Return the facts of a run; what collbench itself sets where ranks share a GPU speaks for no reason."""
+        variables = dict(run.header.environment.variables)
+        for name in nccl.sharing(1, 1) if run.header.topology.shared else ():
+            variables.pop(name, None)
+        layouts = (test.layout.get("log") for test in run.header.imported.tests)
+        logs = [log for log in layouts if isinstance(log, Mapping)]
+
+        # What all logs of a run say is a fact.
+        facts: dict[str, str] = {}
+        for name in logs[0] if logs else ():
+            agreed = set.intersection(*map(set, (str(log.get(name, "")).split(", ") for log in logs)))
+            if agreed - {""}:
+                facts[name] = ", ".join(sorted(agreed))
+        return cls(variables, remarks(run), no_system, facts, unsaid=unsaid(run))

@@ -47,8 +47,8 @@ def traffic(system: System, case: Case, algorithm: str) -> LinkRoofline:
     if nodes > 1 and system.nics:
         if schedule and schedule.leaving:
             factor = schedule.leaving(ranks, system.gpus)
-        elif algorithm == "collnet":
-            factor = 1.0
+        elif algorithm == "collnet" and schedule and schedule.both_ways:
+            factor = 1.0  # SHARP: the array leaves a node once
         elif algorithm in ("tree", "nvlstree"):
             factor = 2 * (nodes - 1) / nodes
         return LinkRoofline(factor, system.nics.rate * system.nics.per_node, "a node's network cards")
@@ -139,7 +139,8 @@ def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | Me
 
 def link_roofline(system: System, case: Case) -> LinkRoofline:
     """Return what the links of a system allow at most, by the algorithm that sends least over the busiest one."""
-    algorithms = ("ring", "tree", "nvls") if system.adds else ("ring", "tree")
+    sharp = system.nics is not None and system.nics.sharp
+    algorithms = ("ring", "tree", *["nvls"] * system.adds, *["collnet"] * sharp)
     loads = [traffic(system, case, algorithm) for algorithm in algorithms]
     return min(loads, key=lambda load: load.per_byte / load.line)
 

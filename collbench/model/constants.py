@@ -7,7 +7,7 @@ machine is left out of the fit.
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from collbench.model.equation import Floats
@@ -21,21 +21,10 @@ OLD = tuple(arch for arch, gpus in ARCHITECTURES.items() if gpus.nvlinks and cap
 """Architectures before Hopper, of those with NVLink."""
 
 
-class AmdConstants(Mapping[str, float]):
-    """The constants of AMD's GPUs, which have `_xgmi` behind their names, and NVIDIA's of all that AMD's lack."""
-
-    def __init__(self, constants: Constants) -> None:
-        self._constants = constants
-
-    def __getitem__(self, name: str) -> float:
-        own = f"{name.removesuffix('_old')}_xgmi"
-        return self._constants[own if own in self._constants else name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._constants)
-
-    def __len__(self) -> int:
-        return len(self._constants)
+def amd_constants(constants: Constants) -> Constants:
+    """Return the constants of AMD's GPUs, with `_xgmi` behind their names, and NVIDIA's of all that AMD's lack."""
+    own = {name.removesuffix("_xgmi"): value for name, value in constants.items() if name.endswith("_xgmi")}
+    return {**constants, **own, **{f"{name}_old": value for name, value in own.items()}}
 
 
 EAGER = 4096  # bytes from which on Slingshot's messages wait for their receiver (a published figure, not fitted)

@@ -19,9 +19,9 @@ from collbench.model.constants import (
     CONSTANTS,
     EAGER,
     OLD,
-    AmdConstants,
     Constants,
     alpha_net,
+    amd_constants,
     driven,
     issue,
     kappa,
@@ -78,7 +78,7 @@ def terms(system: System, collective: str) -> Terms:
 
 def terms_by(constants: Constants, system: System, collective: str) -> Terms:
     """Return the terms with other constants than those of the package."""
-    constants = AmdConstants(constants) if is_amd(system.arch) else constants
+    constants = amd_constants(constants) if is_amd(system.arch) else constants
     if system.ranks == 1:
         return _one_rank(system, constants)
     schedule = schedule_of(collective)

@@ -1,4 +1,4 @@
-"""The words of `--what-if`: other cards and nodes, and what failed links, fewer switches or static routing leave of their rate.
+"""The words of `--what-if`: other nodes and cards; what failed links, fewer switches, static routing leave of a rate.
 
     effect(system, "ring", ["link-down=leaf3:spine1", "ecmp=4"]).factor
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from collbench.analysis.compare import Comparison, compare
-from collbench.analysis.diagnose import Diagnosis, RunFacts, diagnose
+from collbench.analysis.diagnose import Diagnosis, diagnose
+from collbench.analysis.machine import RunFacts
 from collbench.analysis.verdict import Health
 from collbench.model.predict import curve
 from collbench.plots import curves

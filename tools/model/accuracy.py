@@ -126,7 +126,8 @@ def _fitted(sweeps: Sequence[Published], start: Constants, names: Sequence[str],
         for sweep, begin, end in zip(sweeps, starts[:-1], starts[1:], strict=True):
             recorded = _Recorded(known)
             here = of_sweep(sweep, recorded)
-            for name in recorded.read.intersection(names):
+            read = set(names) if is_amd(sweep.system.arch) else recorded.read.intersection(names)
+            for name in sorted(read):
                 moved = of_sweep(sweep, known | {name: known[name] * math.exp(STEP)})
                 found[begin:end, names.index(name)] = (moved - here) / STEP
         return found

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated
 
 from collbench.algorithms import implementations, libraries
-from collbench.analysis.diagnose import Diagnosis, RunFacts, diagnose
-from collbench.analysis.machine import assumptions, placed, sized, spread
+from collbench.analysis.diagnose import Diagnosis, diagnose
+from collbench.analysis.machine import RunFacts, assumptions, placed, sized, spread
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness, Status
 from collbench.collectives import find_collective

@@ -3,10 +3,10 @@
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated
 
-from collbench.analysis.diagnose import Diagnosis, RunFacts
+from collbench.analysis.diagnose import Diagnosis
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.fit import measured
-from collbench.analysis.machine import placed, sized
+from collbench.analysis.machine import RunFacts, placed, sized
 from collbench.analysis.matching import unread
 from collbench.analysis.verdict import Correctness, Health, status
 from collbench.errors import UsageError

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from collbench.analysis.curve_fit import CurveFit, curve_remarks
-from collbench.analysis.diagnose import Diagnosis, RunFacts, diagnose, settings
+from collbench.analysis.diagnose import Diagnosis, diagnose, settings
 from collbench.analysis.fit import FittedCurve, curves, measured
-from collbench.analysis.machine import assumptions, machine, sized, spread, stated_nodes, trimmed
+from collbench.analysis.machine import RunFacts, assumptions, machine, sized, spread, stated_nodes, trimmed
 from collbench.analysis.verdict import Correctness, Health, but_for
 from collbench.errors import CollbenchError
 from collbench.host.sanitize import text

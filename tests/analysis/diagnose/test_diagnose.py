@@ -9,17 +9,9 @@ import numpy as np
 import pytest
 
 from collbench.analysis.curve_fit import curve_remarks
-from collbench.analysis.diagnose import (
-    FREEDOM,
-    Diagnosis,
-    Reason,
-    RunFacts,
-    diagnose,
-    judge,
-    likely_reasons,
-    log_likelihood,
-)
+from collbench.analysis.diagnose import FREEDOM, Diagnosis, Reason, diagnose, judge, likely_reasons, log_likelihood
 from collbench.analysis.hypotheses import HYPOTHESES
+from collbench.analysis.machine import RunFacts
 from collbench.analysis.roofline import traffic, traffic_in_words
 from collbench.analysis.verdict import Health
 from collbench.model.error_bands import ErrorModel, error_levels, error_model

@@ -10,8 +10,9 @@ import pytest
 
 import collbench
 from collbench.analysis.curve_fit import Unfit, curve_remarks, fit
-from collbench.analysis.diagnose import Diagnosis, RunFacts, diagnose, settings
+from collbench.analysis.diagnose import Diagnosis, diagnose, settings
 from collbench.analysis.hypotheses import HYPOTHESES
+from collbench.analysis.machine import RunFacts
 from collbench.analysis.verdict import Health
 from collbench.model.predict import curve
 from collbench.runfile.header import Header

@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 import collbench
-from collbench.analysis.diagnose import RunFacts, diagnose
+from collbench.analysis.diagnose import diagnose
+from collbench.analysis.machine import RunFacts
 from collbench.analysis.sequential import Decision
 from collbench.analysis.verdict import Health, Status
 from collbench.commands.check import outputs as verdicts
