@@ -153,7 +153,7 @@ def collbench(tmp_path: Path, environment: dict[str, str]) -> Command:
 
 def carried_out(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """`collbench ...` in that folder, to its end."""
-    needs_command(*arguments[:1] or ("help",))
+    needs_command(*arguments[:1] or ("list",))
     return subprocess.run(
         [sys.executable, "-m", "collbench", *arguments],
         cwd=folder,
@@ -170,7 +170,7 @@ def here(tmp_path: Path, environment: dict[str, str]) -> Command:
     """The same with the command in this process, and its ranks in theirs: without an interpreter's start."""
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        needs_command(*arguments[:1] or ("help",))
+        needs_command(*arguments[:1] or ("list",))
         status, output, errors = 0, io.StringIO(), io.StringIO()
         handlers = {number: signal.getsignal(number) for number in ENDING}  # the command sets its own
         with pytest.MonkeyPatch.context() as patch:
@@ -195,7 +195,7 @@ def start(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[...,
     started = []
 
     def run(*arguments: str, **variables: str) -> subprocess.Popen[str]:
-        needs_command(*arguments[:1] or ("help",))
+        needs_command(*arguments[:1] or ("list",))
         process = subprocess.Popen(
             [sys.executable, "-u", "-m", "collbench", *arguments],
             cwd=tmp_path,

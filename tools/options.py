@@ -10,7 +10,7 @@ from tools import ROOT
 PAGE = ROOT / "docs" / "options.md"
 HEAD = """# Options
 
-Written by `python -m tools.options` from the commands; `collbench help COMMAND` shows the same, with examples. An
+Written by `python -m tools.options` from the commands; `collbench COMMAND --help` shows the same, with examples. An
 option means the same in every command that has it. TIME is written as `500ms`, `5s`, `2min` or `12h` (a number alone is
 seconds), SHARE as `5%` or `0.05`, SIZE in bytes or as `64K`, `1.5G`. What stands in an earlier table of this page
 in the same words is named below a table, and not said again. Elsewhere stand [variables of the

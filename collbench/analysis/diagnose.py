@@ -179,8 +179,7 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     place = min(range(len(judged)), key=lambda index: _severity(judged[index]))
     diagnosis, chosen = judged[place], systems[place]
     if chosen and len(systems) > 1 and diagnosis.limit:
-        widest = _widest(diagnosis, judged)
-        diagnosis = replace(diagnosis, limit=widest, assumed=assumed(chosen, facts.unsaid))
+        diagnosis = replace(diagnosis, limit=_widest(diagnosis, judged), assumed=assumed(chosen, facts.unsaid))
     if not (chosen and diagnosis.speed is Health.SLOW and diagnosis.together):
         return diagnosis
     compared = ComparedCurve(diagnosis.measured, diagnosis.expected, chosen.part(rows[0].case.ranks))
@@ -189,9 +188,8 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
 
 def _severity(diagnosis: Diagnosis) -> tuple[int, float]:
     """Return how bad a verdict is, to choose the mildest; the first of those that are all as expected, or all slow."""
-    order = (Health.AS_EXPECTED, Health.FASTER, Health.UNKNOWN, Health.SLOW)
+    place = (Health.AS_EXPECTED, Health.FASTER, Health.UNKNOWN, Health.SLOW).index(diagnosis.speed)
     far = len(diagnosis.exceptions)
-    place = order.index(diagnosis.speed)
     return (place, 0.0 if diagnosis.speed is Health.SLOW or place + far == 0 else far + diagnosis.off)
 
 

@@ -153,9 +153,8 @@ def possible(system: System, fields: Collection[str]) -> list[System]:
 
 def assumed(system: System, fields: Collection[str]) -> str:
     """Return `assumed: a process for each GPU, NCCL 2.29`: what a log does not say and a verdict rests on."""
-    words = [LAUNCHES[system.launch]] if "launch" in fields else []
-    words += [f"NCCL {system.nccl}"] if "nccl" in fields else []
-    return f"assumed: {', '.join(words)}"
+    words = {"launch": LAUNCHES[system.launch], "nccl": f"NCCL {system.nccl}"}
+    return f"assumed: {', '.join(words[name] for name in fields)}"
 
 
 def discovered(run: Run) -> Topology | None:

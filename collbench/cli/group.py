@@ -91,5 +91,5 @@ def group() -> None:
     """Find out how fast your GPUs talk to each other, whether that number is right, and where the time goes.
 
     Start with `collbench sweep`, an all-reduce on all GPUs, or without any on two cores.  `collbench verify` checks a
-    new machine, `collbench predict dgx-h100` needs none, and `collbench help COMMAND` has examples.
+    new machine, `collbench predict dgx-h100` needs none, and `collbench COMMAND --help` has examples.
     """

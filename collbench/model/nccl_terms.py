@@ -302,7 +302,7 @@ def _port_rate(system: System, collective: str, option: Option, constants: Const
     if option.algorithm in ("tree", "collnet"):
         sent = 2 * (system.gpus - 1) / system.gpus if system.gpus > 1 else _forked(system)
     # NCCL's figure for an NVLink is what one node's rings reach; with other nodes they were seen to carry more.
-    reached = 1.0 if system.meets_over_pcie else constants["eta_port"]
+    reached = 1.0 if system.meets_over_pcie else constants["eta_port_old" if system.arch in OLD else "eta_port"]
     return _slowest_link(system, constants) * reached * _rack_factor(system, constants) / sent
 
 

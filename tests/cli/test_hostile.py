@@ -21,7 +21,7 @@ from tools.hostile_files import ARGUMENTS, COMMANDS, FILE, GOOD, HOSTILE, THINGS
 
 SHARES = [60, pytest.param(int(os.environ.get("HOSTILE_PARTS", "20")), marks=pytest.mark.full)]
 WIDEST = 6000  # characters of a line for people
-WITHOUT_FILES = {"exercise", "explain", "help", "init", "list", "pairs", "verify"}
+WITHOUT_FILES = {"exercise", "explain", "init", "list", "pairs", "verify"}
 
 pytestmark = pytest.mark.filterwarnings("default")
 

@@ -102,7 +102,7 @@ def unseen(every: Sequence[Errors]) -> Iterator[tuple[Errors, Floats]]:
         yield from ((found, inside(found, table)) for found in every if found.sweep.operator == operator)
 
 
-FLOOR, USUAL = 0.06, 0.25
+FLOOR, USUAL = 0.06, 0.2
 """Of a spread between machines: the least, and what one machine more would have."""
 MOST = 0.1
 """Of a median, as a logarithm."""

@@ -1,1 +1,0 @@
-"""The help of a command, or the list of all."""
