@@ -324,7 +324,7 @@ class Stretch(NamedTuple):
 def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> CurveVerdict:
     """Judge the logarithms of measured over expected times, by ascending size in bytes."""
     stretches = list(_stretches(sizes, smoothed(logs) - errors.mean, errors.covariance))
-    limit = float(np.exp(SLOW * min(stretch.spread for stretch in stretches)))
+    limit = float(np.exp(SLOW * min(stretch.spread for stretch in stretches) + max(0.0, errors.mean.max())))
     for health, end, bound, most in ((Health.SLOW, max, SLOW, "at most"), (Health.FASTER, min, -FAST, "at least")):
         far = end(stretches, key=lambda stretch: stretch.off / stretch.spread)
         if far.off / bound > far.spread:

@@ -107,15 +107,18 @@ def test_a_rung_is_a_bound_exactly_where_nothing_is_published_of_such_gpus_joine
 
 
 def test_a_host_hides_short_operations_but_for_those_in_a_graph() -> None:
-    """A choice is made by what kernels take, not by what the host does."""
+    """A choice is made by what kernels take, not by what a framework's host does; the least is that of a graph."""
     sizes = [1 << power for power in range(4, 29)]
     times, picked = {}, {}
     for launch in ("graph", "process-per-gpu", "single-process", "torch"):
         found = curve(replace(A100, launch=launch), [case(8, nbytes) for nbytes in sizes], "auto")
         times[launch], picked[launch] = [row.seconds for row in found], [row.note.picked for row in found]
         floor = host(replace(A100, launch=launch))
-        assert times[launch] == [max(floor, seconds) for seconds in times["graph"]], launch
+        for seconds, kernel, row in zip(times[launch], times["graph"], found, strict=True):
+            assert max(floor, kernel) <= seconds <= floor + kernel, (launch, row)
+            assert row.low < kernel, (launch, row)
         assert picked[launch] == picked["graph"], launch
-    assert times["graph"][0] < times["single-process"][0] < times["torch"][0]
+    assert times["graph"][0] < times["process-per-gpu"][0] == times["torch"][0]
+    assert times["torch"][-1] == pytest.approx(times["graph"][-1], rel=0.01)
     hosts = [host(replace(load(name), launch="torch")) for name in ("dgx-h100", "dgx-a100", "gb200-nvl72")]
     assert hosts == sorted(set(hosts))

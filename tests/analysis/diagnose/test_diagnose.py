@@ -11,12 +11,14 @@ import pytest
 from collbench.analysis.curve_fit import curve_remarks
 from collbench.analysis.diagnose import FREEDOM, Diagnosis, Reason, diagnose, judge, likely_reasons, log_likelihood
 from collbench.analysis.hypotheses import HYPOTHESES
-from collbench.analysis.machine import RunFacts
+from collbench.analysis.machine import RunFacts, unsaid
 from collbench.analysis.roofline import traffic, traffic_in_words
 from collbench.analysis.verdict import Health
-from collbench.model.error_bands import ErrorModel, error_levels, error_model
+from collbench.model.error_bands import FASTEST, ErrorModel, error_levels, error_model, kind_of
 from collbench.model.predict import curve
 from collbench.results import Measurement
+from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart
+from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.system import Nics, System
 from tests.conftest import ROOT, case
@@ -336,3 +338,64 @@ def test_the_cause_is_among_the_first_two_and_the_page_says_what_is_found(unseen
     assert among >= 0.7 * slow
     page = (ROOT / "docs" / "analysis.md").read_text()
     assert "\n".join(confusion.verdicts(unseen)) in page, "run `make model-report`"
+
+
+OPEN = RunFacts({}, unsaid=("launch", "nccl"))
+
+
+def test_a_log_that_does_not_say_launch_or_release_is_slow_only_by_all_of_them() -> None:
+    """One process for eight A100 takes several times as long for small messages as a process for each."""
+    a100 = files.load("dgx-a100")
+    by_one = measured_on(replace(a100, launch="single-process"), SIZES[:18])
+    assert diagnose(by_one, a100, QUIET).verdict is Health.SLOW
+    found = diagnose(by_one, a100, OPEN)
+    assert found.verdict is Health.AS_EXPECTED
+    assert "one process for all GPUs of a node" in found.assumed
+    assert found.assumed in found.resolution
+    slow = diagnose(measured_on(replace(a100, launch="single-process"), SIZES[:18], times=3), a100, OPEN)
+    assert (slow.verdict, bool(slow.reasons)) == (Health.SLOW, True)
+    usual = diagnose(measured_on(a100), a100, OPEN)
+    assert usual.assumed == f"assumed: a process for each GPU, NCCL {System.nccl}"
+    assert usual.limit > diagnose(measured_on(a100), a100, QUIET).limit
+    assert not diagnose(measured_on(a100), a100, QUIET).assumed
+
+
+def test_what_a_foreign_log_leaves_open_is_what_it_does_not_say() -> None:
+    def of(version: str = "", tool: str = "nccl-tests", **sweep: int) -> tuple[str, ...]:
+        environment = Environment(versions={"nccl": version} if version else {})
+        header = Header(environment=environment, imported=ImportedPart(tests=(ForeignTest(tool=tool, sweep=sweep),)))
+        return unsaid(Run(ROOT, header, (), True))
+
+    assert of() == ("launch", "nccl")
+    assert of("2.27.3", gpus=1) == ()
+    assert of("2.27.3") == ("launch",)
+    assert of(gpus=8) == ("nccl",)
+    assert of(tool="osu") == ()
+    assert unsaid(Run(ROOT, Header(), (), True)) == ()
+
+
+def test_what_is_printed_as_noticeable_is_noticed_on_the_fastest_machine_of_a_kind_that_few_have_published() -> None:
+    racks, trees = files.load("gb200-nvl72").of(2), H100.of(4)
+    kinds = set()
+    for system, collective in ((trees, "allreduce"), (racks, "allreduce"), (trees, "alltoall")):
+        cases = [case(collective, nbytes, ranks=system.ranks) for nbytes in SIZES[24:]]
+        fast = [FASTEST[kind_of(system, collective)] * expected.seconds for expected in curve(system, cases)]
+
+        def judged(times: float) -> Diagnosis:
+            rows = [(one.nbytes, times * seconds) for one, seconds in zip(cases, fast, strict=True)]  # noqa: B023
+            return diagnose(rows_of(rows, collective, system.ranks), system, QUIET)  # noqa: B023
+
+        healthy_one = judged(1.0)
+        assert healthy_one.verdict is Health.AS_EXPECTED
+        assert judged(1.02 * healthy_one.limit).verdict is Health.SLOW, (system.title, collective)
+        kinds.add(kind_of(system, collective))
+    assert kinds == set(FASTEST)
+    assert diagnose(measured_on(trees), trees, QUIET).limit < 1.5
+
+
+def test_shares_that_are_no_whole_loads_are_not_judged() -> None:
+    """NCCL loads 4 or 8 bytes at a time where a rank's share is no multiple of 16: half the rate."""
+    system = H100.part(6)
+    for more, expected in ((0, Health.SLOW), (6 * 4, Health.UNKNOWN)):
+        rows = [((96 << 20) * times + more, 1.0) for times in (1, 2, 3, 4)]
+        assert diagnose(rows_of(rows, "allgather", 6), system, QUIET).speed is expected, more

@@ -18,7 +18,8 @@ from tests.conftest import case
 TIERS = (Tier("leaf", 32), Tier("spine", 0, paths=16))
 SYSTEM = System("eight", "sm90", 8, "nvswitch", 370e9, nics=Nics(8, 50e9, "ib"), tiers=TIERS, nodes=256)
 VALUES = {"link-down": "=leaf3:spine1", "link-half": "=nic:3.2", "oversubscription": "=4"}
-VALUES |= {"nic.per_node": "=4", "nic.rate": "=25", "nic.transport": "=tcp", "nic.gdr": "=false"}
+VALUES |= {"nic.per_node": "=4", "nic.rate": "=25", "nic.transport": "=tcp", "nic.gdr": "=false", "sharp": "=1"}
+RACKS = replace(load("gb200-nvl72"), nodes=2)
 
 
 def factor(system: System, *what_ifs: str, pattern: str = "ring") -> float:
@@ -28,7 +29,8 @@ def factor(system: System, *what_ifs: str, pattern: str = "ring") -> float:
 def test_every_what_if_has_an_effect_between_nothing_and_all() -> None:
     for word in WHAT_IFS:
         for pattern in PATTERNS:
-            found = effect(replace(SYSTEM, nodes=64), pattern, [word + VALUES.get(word, "")])
+            system = RACKS if word == "mnnvl" else replace(SYSTEM, nodes=64)
+            found = effect(system, pattern, [word + VALUES.get(word, "=0" if word == "mnnvl" else "")])
             assert 0 < found.factor <= 1, (word, pattern)
             assert "\n" not in found.explanation, (word, pattern)
 
@@ -146,7 +148,7 @@ def test_a_narrow_network_slows_in_bounds_and_never_less_for_more_bytes() -> Non
 def test_cards_are_changed_by_the_keys_of_a_system_s_file() -> None:
     """Every key of [nic] is one; slower or fewer cards last longer, and a value that cannot be is named."""
     system = load("dgx-h100").of(4)
-    assert WHAT_IFS.keys() >= {f"nic.{key}" for key in NicTable.__struct_fields__}
+    assert WHAT_IFS.keys() >= {"sharp"} | {f"nic.{key}" for key in NicTable.__struct_fields__ if key != "sharp"}
     large = [replace(case(), nbytes=2**33, ranks=32)]
     (before,) = network_curve(system, large)
     for what_if, least in (
@@ -171,3 +173,16 @@ def test_cards_are_changed_by_the_keys_of_a_system_s_file() -> None:
             network_curve(system, large, what_ifs=(what_if,))
     with pytest.raises(UsageError, match="has no network cards"):
         scenario(replace(system, nics=None), ["nic.rate=25"])
+
+
+def test_nvlinks_between_hosts_are_those_of_racks_of_whole_trays() -> None:
+    trays = scenario(RACKS, ["mnnvl=0"]).system
+    assert (trays.nodes, trays.gpus, trays.ranks) == (36, 4, RACKS.ranks)
+    assert trays.nics
+    assert RACKS.nics
+    assert trays.nics.per_node * trays.nodes == RACKS.nics.per_node * RACKS.nodes
+    assert trays.tiers[0].radix == 18 * RACKS.tiers[0].radix
+    assert scenario(trays, ["mnnvl=0"]).system == trays
+    for system, text in ((SYSTEM, "mnnvl=0"), (RACKS, "mnnvl=2"), (RACKS.part(6), "mnnvl=0")):
+        with pytest.raises(UsageError, match="mnnvl"):
+            scenario(system, [text])
