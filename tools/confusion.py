@@ -11,7 +11,7 @@ from statistics import median
 
 import numpy as np
 
-from collbench.analysis.diagnose import FEWEST, Diagnosis, diagnose, judge
+from collbench.analysis.diagnose import FEWEST, Diagnosis, diagnose, judge, narrow_shares
 from collbench.analysis.hypotheses import HYPOTHESES, Hypothesis
 from collbench.analysis.machine import RunFacts
 from collbench.analysis.verdict import Health
@@ -85,10 +85,12 @@ class Trial:
 
     def judged(self, factors: Floats) -> Diagnosis:
         """With its times multiplied, by one factor a size."""
-        times = (self.found.measured * factors).tolist()
-        rows = [(int(nbytes), seconds) for nbytes, seconds in zip(self.found.nbytes, times, strict=True)]
-        named = measured(rows, self.found.sweep.collective, self.system.ranks)
-        return diagnose(named, self.system, QUIET, expecting(self.known))
+        return diagnose(self.rows(self.found.measured * factors), self.system, QUIET, expecting(self.known))
+
+    def rows(self, seconds: Floats) -> list[Measurement]:
+        """Of its sizes, with these times."""
+        rows = [(int(nbytes), time) for nbytes, time in zip(self.found.nbytes, seconds.tolist(), strict=True)]
+        return measured(rows, self.found.sweep.collective, self.system.ranks)
 
     def effect(self, changed: System) -> Floats | None:
         """What a change of the system makes of every time; None where it would hardly be seen."""
@@ -109,7 +111,7 @@ def trials() -> list[Trial]:
         known_of = levels([one for one in every if one.sweep.operator != operator])
         mine = [one for one in every if one.sweep.operator == operator and len(one.nbytes) >= FEWEST]
         found += [Trial(one, known, widened(tuple(known_of[one.kind]), one.sweep.system)) for one in mine]
-    return found
+    return [trial for trial in found if not narrow_shares(trial.rows(trial.found.measured))]
 
 
 def verdicts(every: Sequence[Trial]) -> Iterator[str]:

@@ -215,7 +215,7 @@ def _judge(rows: Sequence[Observed], system: System | None, facts: RunFacts, exp
         expected = tuple(expect(used, [row.case for row in rows], name if is_path(name) else family(name)))
     except CollbenchError as error:
         return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
-    refuted = "" if name.startswith(COPIES) else _more_than_links_carry(used, rows) or _narrow_shares(rows)
+    refuted = "" if name.startswith(COPIES) else _more_than_links_carry(used, rows) or narrow_shares(rows)
     if refuted:
         return Diagnosis(name, rows, expected, Health.UNKNOWN, refuted)
     if len(rows) < FEWEST or name.startswith(COPIES):
@@ -246,8 +246,8 @@ def _held_together(compared: "ComparedCurve") -> Diagnosis:
     )
 
 
-def _narrow_shares(rows: Sequence[Observed]) -> str:
-    """Say why times are not judged where ranks' shares of most sizes are not whole loads of 16 bytes."""
+def narrow_shares(rows: Sequence[Observed]) -> str:
+    """Return why times are not judged where ranks' shares of most sizes are no whole loads; empty elsewhere."""
     shares = [row.case.nbytes // row.case.ranks % WHOLE_LOAD for row in rows if row.case.collective.sharded]
     if 2 * sum(map(bool, shares)) <= len(rows):
         return ""
