@@ -27,7 +27,8 @@ gpu = { arch = "sm70", name = "V100", tflops = 112, fp8_tflops = 113, memory = 3
 scale = { nodes = 7 }
 host = { launch = "torch" }
 nccl = { version = "2.27.3", nvls = false, algo = "tree", proto = "ll" }
-nic = { per_node = 2, rate = 3.5, transport = "efa", gdr = false }
+nic = { per_node = 2, rate = 3.5, transport = "efa", gdr = false
+sharp = true }
 calibration = { file = "sub/fit.json" }
 tier = [
   { name = "leaf", radix = 5, oversubscription = 2, routing = "ecmp", paths = 3, qps = 4 },
@@ -109,7 +110,7 @@ def test_every_key_arrives(tmp_path):
     (tmp_path / "every.toml").write_text(EVERY_KEY)
     found = files.load(str(tmp_path / "every.toml"))
     assert found == System(
-        "Everything", "sm70", 8, "hybrid-cube", 119e9, p2p=False, cpu="power", nics=Nics(2, 3.5e9, "efa", gdr=False),
+        "Everything", "sm70", 8, "hybrid-cube", 119e9, p2p=False, cpu="power", nics=Nics(2, 3.5e9, "efa", False, True),
         tiers=(Tier("leaf", 5, 2, "ecmp", 3, 4), Tier("core", 0, 1, "adaptive", 1, 1)), nodes=7, launch="torch",
         nccl="2.27.3", calibration=str(tmp_path / "sub/fit.json"), gpu="V100", flops=112e12, flops_fp8=113e12,
         memory=31.5 * 2**30, memory_rate=850e9, nvlinks=6, spec_rate=151.5e9, pcie_generation=2, pcie_lanes=8,
@@ -187,7 +188,7 @@ def test_no_key_takes_a_table():
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(UsageError, match=r"unknown system 'dgx'; choose from: alps-gh200, .*FILE\.toml"):
+    with pytest.raises(UsageError, match=r"unknown system 'dgx'; choose from: a40-nvlink, alps-gh200, .*FILE\.toml"):
         files.load("dgx")
     path = tmp_path / "broken.toml"
     for content in (None, b"name = ", b"\xff\xfe"):
@@ -204,7 +205,7 @@ NAMES = (  # as NVIDIA's driver says them
     "NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 4090", "NVIDIA L40", "NVIDIA L40S", "NVIDIA L4", "NVIDIA H100 NVL",
     "NVIDIA H100 PCIe", "NVIDIA H100 80GB HBM3", "NVIDIA H800", "NVIDIA H200", "NVIDIA GH200 480GB", "NVIDIA H20",
     "NVIDIA B200", "NVIDIA GB200", "NVIDIA GB300", "NVIDIA B300 SXM6 AC", "NVIDIA GB10", "NVIDIA GeForce RTX 5090",
-    "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+    "NVIDIA RTX PRO 6000 Blackwell Server Edition", "AMD Instinct MI300X", "AMD Instinct MI325X", "AMD Instinct MI355X",
 )  # fmt: skip
 
 

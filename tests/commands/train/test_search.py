@@ -35,7 +35,7 @@ from collbench.commands.train.setting import FITTED, PlanSetting, choices, const
 from collbench.errors import UsageError
 from collbench.model.steps import CONTENTION
 from collbench.topology.files import load
-from collbench.topology.products import ARCHITECTURES
+from collbench.topology.products import ARCHITECTURES, is_amd
 from collbench.topology.system import System
 from tests.commands.train.layouts_on_lines import (
     CONSTANTS,
@@ -115,7 +115,7 @@ def test_a_band_is_of_what_is_unsure() -> None:
 
 def test_constants_are_of_the_newest_generation_that_is_known() -> None:
     assert all(fitted.generation == generation for generation, fitted in FITTED.items())
-    for arch in ARCHITECTURES:
+    for arch in filter(lambda arch: not is_amd(arch), ARCHITECTURES):
         older = [one for one in FITTED if one <= int(arch[2:])] or [min(FITTED)]
         assert constants_of(arch) == FITTED[max(older)], arch
         assert 0 < constants_of(arch).products < 1, arch
