@@ -27,8 +27,7 @@ gpu = { arch = "sm70", name = "V100", tflops = 112, fp8_tflops = 113, memory = 3
 scale = { nodes = 7 }
 host = { launch = "torch" }
 nccl = { version = "2.27.3", nvls = false, algo = "tree", proto = "ll" }
-nic = { per_node = 2, rate = 3.5, transport = "efa", gdr = false
-sharp = true }
+nic = { per_node = 2, rate = 3.5, transport = "efa", gdr = false, sharp = true }
 calibration = { file = "sub/fit.json" }
 tier = [
   { name = "leaf", radix = 5, oversubscription = 2, routing = "ecmp", paths = 3, qps = 4 },
