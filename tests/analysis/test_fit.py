@@ -131,7 +131,7 @@ def test_every_published_sweep_has_a_fit_and_the_error_of_pieces_is_bounded() ->
         assert (np.diff(seconds) >= -1e-9 * seconds[1:]).all()
         assert 1 <= len(found.pieces) <= len(found.sizes) / 3
         assert found.errors[0] < 0.40  # the median of the sizes
-        assert found.errors[1] < 1.05  # one in ten
+        assert found.errors[1] < 1.15  # one in ten
     jumping = [found for found in pieces if len(found.sizes) >= FEWEST]
     off = np.concatenate([np.abs(found.residuals) for found in jumping])
     left_out = np.concatenate([np.expm1(np.abs(found.left_out)) for found in jumping])

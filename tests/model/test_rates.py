@@ -33,7 +33,7 @@ def test_ports_and_cards_together_carry_less_than_the_slower_of_both() -> None:
     for share in (0.25, 1, 4):
         system = with_nics(H100.of(4), rate=share * H100.gpu_rate)
         sent = 31 / 32
-        slower = min(H100.gpu_rate, share * H100.gpu_rate * 8) / sent
+        slower = min(CONSTANTS["eta_port"] * H100.gpu_rate, share * H100.gpu_rate * 8) / sent
         reached[share] = rate(system, "allgather", option) / slower / CONSTANTS["eta_net"]
     assert all(0.5 ** (1 / 6) - 0.01 <= part <= 1.0 for part in reached.values())
     assert reached[4] > 0.99

@@ -11,7 +11,7 @@ from collbench.model.nccl_tuner import Option, options, table
 from collbench.topology.system import Nics, System
 from tests.model.nccl.test_table import ALONE, DGX_A100, DGX_B200, DGX_H100, GB, NVL72, PAIRS
 
-KEPT = [f"{major}.{minor}" for major, minor in RELEASES]
+KEPT = [".".join(map(str, numbers)) for numbers in RELEASES]
 
 
 def cell(system: System, version: str, algorithm: str, protocol: str, collective: str = "allreduce") -> Option | None:
@@ -44,7 +44,7 @@ def since(**values: float) -> dict[str, float]:
     """One value for every release kept, from those at which it changes (`v2_21=25`); 0: there is no such cell."""
     firsts = {(2, int(name.removeprefix("v2_"))): value for name, value in values.items()}
     held = {kept: firsts[max(first for first in firsts if first <= kept)] for kept in RELEASES}
-    return {f"{major}.{minor}": pytest.approx(value) for (major, minor), value in held.items() if value}
+    return {".".join(map(str, kept)): pytest.approx(value) for kept, value in held.items() if value}
 
 
 def test_trees_and_sums_in_the_switch_wait_as_each_release_says() -> None:
@@ -124,7 +124,7 @@ def test_ll128_is_for_gpus_that_a_release_was_tested_on() -> None:
     for arch, first in (("sm70", 18), ("sm80", 18), ("sm90", 18), ("sm100", 25), ("sm86", 27), ("sm103", 27)):
         box = System("box", arch, 4, "nvswitch", 240e9)
         found = [version for version in KEPT if cell(box, version, "ring", "ll128")]
-        assert found == [f"{major}.{minor}" for major, minor in RELEASES if minor >= first], arch
+        assert found == [version for version in KEPT if int(version.split(".")[1]) >= first], arch
         asked = replace(box, nccl="2.18", protocol="ll128")
         assert {option.protocol for option in options(asked, "allreduce")} == {"ll128"}, arch
 

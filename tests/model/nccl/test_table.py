@@ -308,5 +308,8 @@ def test_a_version_between_two_kept_ones_is_the_older_of_them() -> None:
     assert release("3.0") is release("2.31")
     with pytest.raises(UsageError, match=r"'new'.*2\.29"):
         release("new")
-    for system, (major, minor) in product(SYSTEMS, RELEASES):
-        assert select(replace(system, nccl=f"{major}.{minor}"), 2**20).rate > 0, (system.title, minor)
+    assert release("2.29.9") is release("2.29.7") is not release("2.29")
+    assert release("2.30.2") is release("2.30.0") is not release("2.30")
+    for system, numbers in product(SYSTEMS, RELEASES):
+        version = ".".join(map(str, numbers))
+        assert select(replace(system, nccl=version), 2**20).rate > 0, (system.title, version)
