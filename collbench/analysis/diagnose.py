@@ -56,7 +56,6 @@ HARDLY = math.log(10**6)  # by which a reason may be less likely than the first
 SCATTERING = (320 + 2) / (22 + 1)  # likelihood ratio of times that scatter by NOISY: of 320 healthy curves, 22 do
 UNSET, OFTEN = 0.02, 3.0  # likelihood ratios: of a setting that is not among those shown, and of one that many have
 LISTED = 3  # reasons
-WHOLE_LOAD = 16  # bytes that a thread of NCCL loads at a time
 LEVEL = 1.005  # times as far from the times as another reason, that no reader sees
 LARGER = 1.5  # times that large messages take with too few cores for the ranks
 OVERFULL = 1.05
@@ -173,7 +172,7 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     log does not say how its run was started, or by which release, the curve is slow only if it is so by all of them.
     """
     systems: Sequence[System | None] = (system,)
-    if system and rows[0].case.ranks > 1 and family(rows[0].implementation) == "nccl":
+    if system and rows[0].case.ranks > 1 and _modelled(rows[0].implementation) == "nccl":
         systems = possible(system, facts.unsaid)
     judged = [_judge(rows, each, facts, expect) for each in systems]
     place = min(range(len(judged)), key=lambda index: _severity(judged[index]))
@@ -186,19 +185,23 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     return replace(diagnosis, reasons=tuple(explain(compared, facts, expect)))
 
 
+def _modelled(name: str) -> str:
+    """Return what the model calls an implementation: RCCL, on AMD's GPUs, is its NCCL."""
+    return family(name).replace("rccl", "nccl")
+
+
 def _severity(diagnosis: Diagnosis) -> tuple[int, float]:
     """Return how bad a verdict is, to choose the mildest; the first of those that are all as expected, or all slow."""
-    place = (Health.AS_EXPECTED, Health.FASTER, Health.UNKNOWN, Health.SLOW).index(diagnosis.speed)
-    far = len(diagnosis.exceptions)
+    place, far = list(Health)[::-1].index(diagnosis.speed), len(diagnosis.exceptions)
     return (place, 0.0 if diagnosis.speed is Health.SLOW or place + far == 0 else far + diagnosis.off)
 
 
 def _widest(diagnosis: Diagnosis, others: Iterable[Diagnosis]) -> float:
     """Return the slowness, over what *diagnosis* expects, that one of the others would not notice."""
-    limits = []
+    limits = [0.0]
     for other in others:
         ratios = [b.seconds / a.seconds for a, b in zip(diagnosis.expected, other.expected, strict=False)]
-        limits.append(other.limit * median(ratios or [0.0]))
+        limits += [other.limit * median(ratios)] if ratios else []
     return max(limits)
 
 
@@ -212,7 +215,7 @@ def _judge(rows: Sequence[Observed], system: System | None, facts: RunFacts, exp
         return Diagnosis(name, rows, (), Health.UNKNOWN, "one rank moves nothing in place")
     used = system.part(rows[0].case.ranks)
     try:
-        expected = tuple(expect(used, [row.case for row in rows], name if is_path(name) else family(name)))
+        expected = tuple(expect(used, [row.case for row in rows], name if is_path(name) else _modelled(name)))
     except CollbenchError as error:
         return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
     refuted = "" if name.startswith(COPIES) else _more_than_links_carry(used, rows) or narrow_shares(rows)
@@ -234,21 +237,18 @@ def _held_together(compared: "ComparedCurve") -> Diagnosis:
     rows, expected, first = compared.rows, compared.expected, compared.rows[0]
     health, remark, limit = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(compared.system))
     far, together = exceptions(rows, expected), health is Health.SLOW
-    if not together and MANY * len(far) >= len(rows):
-        # No reason has such times, so none is looked for.
+    if not together and MANY * len(far) >= len(rows):  # no reason has such times
         health, remark = Health.SLOW, listed(far, len(rows))
     elif together and far and MANY * len(far) < len(rows):
         remark += f"; most of all {listed(far, len(rows))}"
-    limit *= hidden(compared.system, first.case.collective.name) if family(first.implementation) == "nccl" else 1.0
-    off = compared.off(compared.healthy)
-    return Diagnosis(
-        first.implementation, tuple(rows), tuple(expected), health, remark, off=off, limit=limit, together=together
-    )
+    limit *= hidden(compared.system, first.case.collective.name) if _modelled(first.implementation) == "nccl" else 1.0
+    diagnosis = Diagnosis(first.implementation, tuple(rows), tuple(expected), health, remark, limit=limit)
+    return replace(diagnosis, off=compared.off(compared.healthy), together=together)
 
 
 def narrow_shares(rows: Sequence[Observed]) -> str:
     """Return why times are not judged where ranks' shares of most sizes are no whole loads; empty elsewhere."""
-    shares = [row.case.nbytes // row.case.ranks % WHOLE_LOAD for row in rows if row.case.collective.sharded]
+    shares = [row.case.nbytes // row.case.ranks % 16 for row in rows if row.case.collective.sharded]
     if 2 * sum(map(bool, shares)) <= len(rows):
         return ""
     return "ranks' shares are no multiples of 16 bytes, so NCCL loads less at a time, which is not modelled"
@@ -375,7 +375,9 @@ class ComparedCurve:
     def errors(self, system: System) -> ErrorModel:
         """Return how far the model may be off on a machine, at the sizes of the curve."""
         first = self.rows[0]
-        return error_model(self.sizes, error_levels(system, first.case.collective.name, family(first.implementation)))
+        return error_model(
+            self.sizes, error_levels(system, first.case.collective.name, _modelled(first.implementation))
+        )
 
     def off(self, seconds: Sequence[float]) -> float:
         """Return how far the measured times are from others, as a typical ratio.
@@ -488,7 +490,9 @@ def _variants(
         yield from _shaped(hypothesis.shape, compared, usual_errors)
     for changed in hypothesis.changed(compared.system):
         try:
-            predictions = expect(changed, [row.case for row in compared.rows], family(compared.rows[0].implementation))
+            predictions = expect(
+                changed, [row.case for row in compared.rows], _modelled(compared.rows[0].implementation)
+            )
         except CollbenchError:
             continue
         seconds = [prediction.seconds for prediction in predictions]

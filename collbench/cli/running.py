@@ -90,8 +90,7 @@ def _about(session: Session) -> list[str]:
     return lines
 
 
-LAUNCHES = {"graph": "replayed from a CUDA graph", "torch": "launched one by one from PyTorch"}
-"""How the operations of a described system start; all others are launched one by one."""
+LAUNCHES = {"graph": "replayed from a CUDA graph", "torch": "launched one by one from PyTorch"}  # others: one by one
 
 
 def launched_in_words(session: Session) -> str:

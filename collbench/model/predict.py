@@ -54,9 +54,7 @@ def curve(
     if implementation not in ("auto", *modelled, *implementations()):
         raise unknown("implementation", implementation, ("nccl", "auto", *modelled))
     if implementation not in ("auto", *modelled):
-        raise Unsupported(
-            f"{implementation} has no model; nccl and the hand-written implementations of the package have"
-        )
+        raise Unsupported(f"{implementation} has no model; nccl and the package's own implementations have")
     return [_handwritten(part, case, implementation) for case in cases]
 
 

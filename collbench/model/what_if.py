@@ -142,11 +142,9 @@ def _nvlinks_between_hosts(now: Scenario, word: str, value: str) -> Scenario:
         return now
     if system.gpus % TRAY or cards.per_node % trays:
         raise UsageError(f"mnnvl=0 needs whole trays; {system.gpus} GPUs are not; give a multiple of {TRAY}")
-    first, *above = (*system.tiers, None)
-    tiers = (replace(first, radix=first.radix * trays), *filter(None, above)) if first else ()
-    nics = replace(cards, per_node=cards.per_node // trays)
-    per_socket = min(TRAY, system.per_socket)
-    tray = replace(system, gpus=TRAY, nodes=system.nodes * trays, nics=nics, per_socket=per_socket, tiers=tiers)
+    tiers = *(replace(tier, radix=tier.radix * trays) for tier in system.tiers[:1]), *system.tiers[1:]
+    nics, sockets = replace(cards, per_node=cards.per_node // trays), min(TRAY, system.per_socket)
+    tray = replace(system, gpus=TRAY, nodes=system.nodes * trays, nics=nics, per_socket=sockets, tiers=tiers)
     return replace(now, system=tray)
 
 

@@ -399,3 +399,10 @@ def test_shares_that_are_no_whole_loads_are_not_judged() -> None:
     for more, expected in ((0, Health.SLOW), (6 * 4, Health.UNKNOWN)):
         rows = [((96 << 20) * times + more, 1.0) for times in (1, 2, 3, 4)]
         assert diagnose(rows_of(rows, "allgather", 6), system, QUIET).speed is expected, more
+
+
+def test_rccl_is_what_the_model_knows_of_amd_s_gpus() -> None:
+    system = files.load("mi300x")
+    for times, expected in ((1.0, Health.AS_EXPECTED), (2.5, Health.SLOW)):
+        rows = [replace(row, implementation="rccl") for row in measured_on(system, times=times)]
+        assert diagnose(rows, system, QUIET).verdict is expected, times
