@@ -23,7 +23,7 @@ from collbench.analysis.interconnects import (
     tables,
 )
 from collbench.cli.options import STANDARD, given, made, print_answer
-from collbench.cli.running import say_where
+from collbench.cli.running import launched_in_words, say_where
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.present.terminal import lines
@@ -62,7 +62,7 @@ def side_by_side(
         if session.path and STANDARD not in (options["as_json"], options["as_csv"]):
             say_where(session, options["plot"])
         skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if row.reason]
-        every.append(Interconnect(name, session.topology, tuple(timed(results)), tuple(dict.fromkeys(skipped))))
+        every.append(Interconnect(name, launched_in_words(session), tuple(timed(results)), tuple(dict.fromkeys(skipped))))
     compared = tables(every, _selected(request))
     reasons = left_out(every, compared)
     if not compared:
