@@ -43,7 +43,7 @@ MORE = {
     "predict dgx-h100 --nodes 64 -b 64M -f 16 --what-if oversubscription=4 --no-plot": "64 MiB",
     "list": "ring-flags",
     f"compare {AB}/as-is {AB}/COLLBENCH_KERNELS=my-kernels": "8 MiB",
-    "help list": "Usage",
+    "list --help": "Usage",
     "topo dgx-h100": "DGX",
 }
 
