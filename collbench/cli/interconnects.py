@@ -62,8 +62,8 @@ def side_by_side(
         if session.path and STANDARD not in (options["as_json"], options["as_csv"]):
             say_where(session, options["plot"])
         skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if row.reason]
-        title, rows = launched_in_words(session), tuple(timed(results))
-        every.append(Interconnect(name, title, rows, tuple(dict.fromkeys(skipped))))
+        title, times = launched_in_words(session), tuple(timed(results))
+        every.append(Interconnect(name, title, times, tuple(dict.fromkeys(skipped))))
     compared = tables(every, _selected(request))
     reasons = left_out(every, compared)
     if not compared:
