@@ -181,7 +181,7 @@ def probes(sweep: Published) -> list[int]:
 
 
 def left_out(
-    sweeps: Sequence[Published], every: Constants, group: Callable[[Published], str], rounds: int = 4
+    sweeps: Sequence[Published], every: Constants, group: Callable[[Published], str], rounds: int = 8
 ) -> dict[str, Constants]:
     """For every group of sweeps the constants that the others give, looked for from those that all give."""
     groups = sorted({group(sweep) for sweep in sweeps})
