@@ -90,7 +90,7 @@ def _about(session: Session) -> list[str]:
     return lines
 
 
-LAUNCHES = {"graph": "replayed from a CUDA graph", "torch": "launched one by one from PyTorch"}  # others: one by one
+LAUNCHED = {"graph": "replayed from a CUDA graph", "torch": "launched one by one from PyTorch"}  # others: one by one
 
 
 def launched_in_words(session: Session) -> str:
@@ -99,7 +99,7 @@ def launched_in_words(session: Session) -> str:
     if not session.modelled or not system:
         return session.topology
     adds = "; switches between the nodes add (SHARP)" if system.nics and system.nics.sharp and system.nodes > 1 else ""
-    return f"{session.topology}; operations {LAUNCHES.get(system.launch, 'launched one by one')}{adds}"
+    return f"{session.topology}; operations {LAUNCHED.get(system.launch, 'launched one by one')}{adds}"
 
 
 def finish(sessions: Sequence[Session]) -> int:

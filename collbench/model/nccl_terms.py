@@ -424,8 +424,8 @@ def _direct_terms(system: System, kind: str, constants: Constants) -> Terms:
         filling = constants["first"]
         reached = min(_direct_outside(system, constants), reached)
         eager, later = alpha_net(system, 1, constants)
-    kinds = {"slingshot": "_slingshot"}
-    post = constants["post" + kinds.get(transport(system), "_net_new" if place(system) == "_new" else "_net")]
+    posted = "post_net_new" if place(system) == "_new" else "post_net"
+    post = constants["post_slingshot" if transport(system) == "slingshot" else posted]
     kappa_direct = constants["kappa_direct" if to_all else "kappa_pair"]
     return Terms(
         issue=issue(system, np.zeros_like(SIZES), constants) + driven(system) * constants["post"] * peers,

@@ -131,7 +131,9 @@ def test_every_published_sweep_has_a_fit_and_the_error_of_pieces_is_bounded() ->
         assert (np.diff(seconds) >= -1e-9 * seconds[1:]).all()
         assert 1 <= len(found.pieces) <= len(found.sizes) / 3
         assert found.errors[0] < 0.40  # the median of the sizes
-        assert found.errors[1] < 1.15  # one in ten
+    *ninths, worst = sorted(found.errors[1] for found in pieces)  # one size in ten is further off
+    assert ninths[-1] < 1.05
+    assert worst < 1.15  # over four nodes of Alps with GDRCopy off: small messages are slow
     jumping = [found for found in pieces if len(found.sizes) >= FEWEST]
     off = np.concatenate([np.abs(found.residuals) for found in jumping])
     left_out = np.concatenate([np.expm1(np.abs(found.left_out)) for found in jumping])

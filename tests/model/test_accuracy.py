@@ -116,7 +116,7 @@ def test_the_constants_are_the_fit_to_all_machines_and_to_all_but_one(left_out: 
     known = held_out()[left_out] if left_out else CONSTANTS
     again = fitted([sweep for sweep in healthy() if sweep.operator != left_out], known, rounds=2)
     for name, value in again.items():
-        assert known[name] == pytest.approx(value, rel=0.05), name  # a few rounds more move it so far
+        assert known[name] == pytest.approx(value, rel=0.03), name
 
 
 @pytest.mark.full
