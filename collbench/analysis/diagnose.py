@@ -27,6 +27,7 @@ from collbench.analysis.roofline import link_roofline
 from collbench.analysis.verdict import FAR, MANY, Correctness, Exceptional, Health, but_for, exceptions, listed
 from collbench.cases import Case
 from collbench.errors import CollbenchError
+from collbench.model.constants import transport
 from collbench.model.equation import Floats
 from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, hidden, regime, smoothed
 from collbench.model.predict import COPIES, curve
@@ -172,7 +173,7 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     log does not say how its run was started, or by which release, the curve is slow only if it is so by all of them.
     """
     systems: Sequence[System | None] = (system,)
-    if system and rows[0].case.ranks > 1 and _modelled(rows[0].implementation) == "nccl":
+    if system and rows[0].case.ranks > 1 and _called(rows[0].implementation) == "nccl":
         systems = possible(system, facts.unsaid)
     judged = [_judge(rows, each, facts, expect) for each in systems]
     place = min(range(len(judged)), key=lambda index: _severity(judged[index]))
@@ -185,7 +186,7 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     return replace(diagnosis, reasons=tuple(explain(compared, facts, expect)))
 
 
-def _modelled(name: str) -> str:
+def _called(name: str) -> str:
     """Return what the model calls an implementation: RCCL, on AMD's GPUs, is its NCCL."""
     return family(name).replace("rccl", "nccl")
 
@@ -215,7 +216,7 @@ def _judge(rows: Sequence[Observed], system: System | None, facts: RunFacts, exp
         return Diagnosis(name, rows, (), Health.UNKNOWN, "one rank moves nothing in place")
     used = system.part(rows[0].case.ranks)
     try:
-        expected = tuple(expect(used, [row.case for row in rows], name if is_path(name) else _modelled(name)))
+        expected = tuple(expect(used, [row.case for row in rows], name if is_path(name) else _called(name)))
     except CollbenchError as error:
         return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
     refuted = "" if name.startswith(COPIES) else _more_than_links_carry(used, rows) or narrow_shares(rows)
@@ -241,7 +242,7 @@ def _held_together(compared: "ComparedCurve") -> Diagnosis:
         health, remark = Health.SLOW, listed(far, len(rows))
     elif together and far and MANY * len(far) < len(rows):
         remark += f"; most of all {listed(far, len(rows))}"
-    limit *= hidden(compared.system, first.case.collective.name) if _modelled(first.implementation) == "nccl" else 1.0
+    limit *= hidden(compared.system, first.case.collective.name) if _called(first.implementation) == "nccl" else 1.0
     diagnosis = Diagnosis(first.implementation, tuple(rows), tuple(expected), health, remark, limit=limit)
     return replace(diagnosis, off=compared.off(compared.healthy), together=together)
 
@@ -292,7 +293,8 @@ def _more_than_links_carry(system: System, rows: Sequence[Observed]) -> str:
             line = f"{share:.0%} of their {format_rate(limit.line)} GB/s"
             fullest, words = share, f"at {format_size(row.case.nbytes)} {limit.where} would carry {line}"
     fix = "the ranks ran on another machine, or on other nodes of it; name it with --on and --nodes"
-    fix += "; or [nic] sharp = true" * (system.nodes > 1 and rows[0].case.collective.name == "allreduce")
+    if system.nodes > 1 and transport(system) == "ib" and rows[0].case.collective.name == "allreduce":
+        fix += "; or [nic] sharp = true"
     return f"{words}: {fix}" if words else ""
 
 
@@ -375,9 +377,7 @@ class ComparedCurve:
     def errors(self, system: System) -> ErrorModel:
         """Return how far the model may be off on a machine, at the sizes of the curve."""
         first = self.rows[0]
-        return error_model(
-            self.sizes, error_levels(system, first.case.collective.name, _modelled(first.implementation))
-        )
+        return error_model(self.sizes, error_levels(system, first.case.collective.name, _called(first.implementation)))
 
     def off(self, seconds: Sequence[float]) -> float:
         """Return how far the measured times are from others, as a typical ratio.
@@ -490,9 +490,7 @@ def _variants(
         yield from _shaped(hypothesis.shape, compared, usual_errors)
     for changed in hypothesis.changed(compared.system):
         try:
-            predictions = expect(
-                changed, [row.case for row in compared.rows], _modelled(compared.rows[0].implementation)
-            )
+            predictions = expect(changed, [row.case for row in compared.rows], _called(compared.rows[0].implementation))
         except CollbenchError:
             continue
         seconds = [prediction.seconds for prediction in predictions]

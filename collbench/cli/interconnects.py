@@ -61,9 +61,8 @@ def side_by_side(
             results = list(session.run())
         if session.path and STANDARD not in (options["as_json"], options["as_csv"]):
             say_where(session, options["plot"])
-        skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if row.reason]
-        title, times = launched_in_words(session), tuple(timed(results))
-        every.append(Interconnect(name, title, times, tuple(dict.fromkeys(skipped))))
+        skipped = dict.fromkeys(f"{row.implementation} skipped: {row.reason}" for row in results if row.reason)
+        every.append(Interconnect(name, launched_in_words(session), tuple(timed(results)), tuple(skipped)))
     compared = tables(every, _selected(request))
     reasons = left_out(every, compared)
     if not compared:

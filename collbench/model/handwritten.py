@@ -58,12 +58,11 @@ SLOW_HOST = 1.75
 
 
 class HandwrittenTime(NamedTuple):
-    """What an implementation should take, its kernels in a graph, its busiest resource, and its host; in seconds."""
+    """What an implementation should take, its kernels in a graph, and its busiest resource alone; in seconds."""
 
     seconds: float
     kernel: float
     least: float
-    host: float
     implementation: str
 
 
@@ -84,7 +83,7 @@ def estimate(system: System, case: Case, name: str) -> HandwrittenTime:
     if not times:
         raise reason
     best = min(times, key=lambda time: time.seconds)
-    return best._replace(seconds=behind(best.host, best.kernel))
+    return best._replace(seconds=behind(host(system), best.kernel))
 
 
 def _estimate(system: System, case: Case, name: str) -> HandwrittenTime:
@@ -105,4 +104,4 @@ def _estimate(system: System, case: Case, name: str) -> HandwrittenTime:
         links = replace(links, link=system.to_next)
     cost = implementation.cost(case)
     seconds = links.seconds(cost, case.nbytes)
-    return HandwrittenTime(seconds, seconds, links.floor(cost, case.nbytes), host(system), name)
+    return HandwrittenTime(seconds, seconds, links.floor(cost, case.nbytes), name)

@@ -84,12 +84,12 @@ def _adding(system: System, case: Case) -> System:
 
 
 def _handwritten(system: System, case: Case, name: str) -> Prediction:
-    seconds, kernel, least, host, implementation = handwritten.estimate(system, case, name)
+    seconds, kernel, least, implementation = handwritten.estimate(system, case, name)
     bound = not handwritten.is_published(system, implementation)
     low, high = ESTIMATED if bound else HANDWRITTEN
     note = Note(picked=implementation if name == "auto" else "", bound=bound)
     # How fast a host launches them is not known, but none makes them faster than a graph.
-    slowest = handwritten.behind(handwritten.SLOW_HOST * host, high * kernel)
+    slowest = handwritten.behind(handwritten.SLOW_HOST * handwritten.host(system), high * kernel)
     return Prediction(case, name, seconds, max(least, low * kernel), slowest, note=note)
 
 

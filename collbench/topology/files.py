@@ -251,8 +251,8 @@ def _node_problems(described: Description) -> Iterator[str]:
 
 def _problems(described: Description) -> Iterator[str]:
     nic, tiers, calibration = described.nic, described.tier, described.calibration
-    if nic and nic.per_node > MOST_NICS * described.node.gpus:
-        yield f"[nic] per_node = {nic.per_node} is impossible; at most {MOST_NICS} for each GPU"
+    if nic:
+        yield from _nic_problems(nic, described.node.gpus)
     if calibration.file and calibration != CalibrationTable(file=calibration.file):
         yield "[calibration] file stands for the factors of another file; give it or factors"
     if tiers and not nic:
@@ -304,6 +304,13 @@ def _allowed(table: type[Struct], key: str) -> str:
     return words + (f", such as {meta.examples[0]}" if meta.examples else "")
 
 
+def _nic_problems(nic: NicTable, gpus: int) -> Iterator[str]:
+    if nic.per_node > MOST_NICS * gpus:
+        yield f"[nic] per_node = {nic.per_node} is impossible; at most {MOST_NICS} for each GPU"
+    if nic.sharp and nic.transport != "ib":
+        yield f'[nic] sharp = true is impossible over {nic.transport}; SHARP needs InfiniBand: transport = "ib"'
+
+
 def with_cards(system: System, key: str, text: str) -> System:
     """Return the system with another value of a key of [nic]; UsageError with the values that there may be."""
     if not system.nics:
@@ -313,8 +320,8 @@ def with_cards(system: System, key: str, text: str) -> System:
         nic = msgspec.convert(keys, NicTable, strict=False)
     except msgspec.ValidationError:
         raise UsageError(f"nic.{key}={text} is impossible; it must be {_allowed(NicTable, key)}") from None
-    if nic.per_node > MOST_NICS * system.gpus:
-        raise UsageError(f"nic.per_node={text} is impossible; at most {MOST_NICS} for each of {system.gpus} GPUs")
+    for problem in _nic_problems(nic, system.gpus):
+        raise UsageError(problem)
     return replace(system, nics=Nics(**nic.values()))
 
 

@@ -186,13 +186,6 @@ FABRICS = {
     "nvlink-pairs": "NVLink, in pairs",
     "pcie": "PCIe",
 }
-
-
-def _fabric(system: System) -> str:
-    words = FABRICS[system.fabric]
-    return words.replace("NVLink", "xGMI") if is_amd(system.arch) else words
-
-
 TRANSPORTS = {
     "ib": "InfiniBand",
     "roce": "RoCE",
@@ -271,6 +264,11 @@ def nic_words(system: System) -> str:
     if not nics.gdr:
         words.append("through the memory of the host")
     return "; ".join(words)
+
+
+def _fabric(system: System) -> str:
+    words = FABRICS[system.fabric]
+    return words.replace("NVLink", "xGMI") if is_amd(system.arch) else words
 
 
 def fabric(system: System) -> str:

@@ -27,7 +27,7 @@ gpu = { arch = "sm70", name = "V100", tflops = 112, fp8_tflops = 113, memory = 3
 scale = { nodes = 7 }
 host = { launch = "torch" }
 nccl = { version = "2.27.3", nvls = false, algo = "tree", proto = "ll" }
-nic = { per_node = 2, rate = 3.5, transport = "efa", gdr = false, sharp = true }
+nic = { per_node = 2, rate = 3.5, transport = "ib", gdr = false, sharp = true }
 calibration = { file = "sub/fit.json" }
 tier = [
   { name = "leaf", radix = 5, oversubscription = 2, routing = "ecmp", paths = 3, qps = 4 },
@@ -109,7 +109,7 @@ def test_every_key_arrives(tmp_path):
     (tmp_path / "every.toml").write_text(EVERY_KEY)
     found = files.load(str(tmp_path / "every.toml"))
     assert found == System(
-        "Everything", "sm70", 8, "hybrid-cube", 119e9, p2p=False, cpu="power", nics=Nics(2, 3.5e9, "efa", False, True),
+        "Everything", "sm70", 8, "hybrid-cube", 119e9, p2p=False, cpu="power", nics=Nics(2, 3.5e9, "ib", False, True),
         tiers=(Tier("leaf", 5, 2, "ecmp", 3, 4), Tier("core", 0, 1, "adaptive", 1, 1)), nodes=7, launch="torch",
         nccl="2.27.3", calibration=str(tmp_path / "sub/fit.json"), gpu="V100", flops=112e12, flops_fp8=113e12,
         memory=31.5 * 2**30, memory_rate=850e9, nvlinks=6, spec_rate=151.5e9, pcie_generation=2, pcie_lanes=8,
@@ -146,6 +146,7 @@ IMPOSSIBLE = (
     ({"node": {"gpu_bw": 370.8e9}}, r"gpu_bw must be a number from 0.001 to 5000 in GB/s of one direction"),
     ({"node": {"gpu_bw": float("nan")}}, r"gpu_bw must be a number"),
     ({"nic": {"per_node": 33}}, r"per_node = 33 is impossible; at most 4 for each GPU"),
+    ({"nic": {"sharp": True, "transport": "efa"}}, r"sharp = true is impossible over efa; SHARP needs InfiniBand"),
     ({"nic": {"transport": "pigeon"}}, r"transport must be one of: ib, roce, slingshot, efa, tcpx, tcp"),
     ({"nic": {"gdr": "no"}}, r"\[nic\] gdr must be true or false"),
     ({"nic": 8}, r"nic must be a table; write \[nic\]"),

@@ -123,14 +123,9 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "gb200_128gpu": ("oke-gb200", _over(replace(NVL72, gpus=64, nccl="2.29"), 2, 64, 50, "roce")),
     "gb200_144gpu": ("coreweave-gb200", _over(NVL72, 2, 72, 50, "ib")),
     **{f"gb200_16gpu_4n_{op}_nvcre_aws_mnnvl": ("cre-gb200", replace(NVL72, gpus=16)) for op in CRE},
-    **{
-        f"gb200_16gpu_4n_{op}_nvcre_aws_no": ("cre-gb200", _over(replace(NVL72, gpus=4), 4, 4, 50, "efa")) for op in CRE
-    },
+    **{f"gb200_16gpu_4n_{op}_nvcre_aws_no": ("cre-gb200", TRAYS_GB200) for op in CRE},
     **{f"gb300_32gpu_8n_{op}_nvcre_aws_mnnvl": ("cre-gb300", replace(GB300, gpus=32)) for op in CRE},
-    **{
-        f"gb300_32gpu_8n_{op}_nvcre_aws_no": ("cre-gb300", _over(replace(GB300, gpus=4), 8, 4, 100, "roce"))
-        for op in CRE
-    },
+    **{f"gb300_32gpu_8n_{op}_nvcre_aws_no": ("cre-gb300", TRAYS_GB300) for op in CRE},
     "gb200_64gpu": ("oke-gb200", replace(NVL72, gpus=64, nccl="2.29")),
     "gb300_64gpu": ("oci-gb300", GB300),
     "gb300_128gpu": ("oci-gb300", _over(GB300, 2, 128, 50, "roce")),

@@ -166,11 +166,14 @@ def test_cards_are_changed_by_the_keys_of_a_system_s_file() -> None:
         ("nic.per_node=0", "it must be a whole number from 1"),
         ("nic.per_node=33", "at most 4 for each"),
         ("nic.transport=pigeon", "must be one of: ib, roce"),
+        ("sharp=maybe", "must be true or false"),
         ("nic.rate=100", "100 GB/s of cards for a GPU, whose PCIe slot carries 48; give fewer or slower"),
         ("nic.per_node=16", "100 GB/s of cards for a GPU"),
     ):
         with pytest.raises(UsageError, match=message):
             network_curve(system, large, what_ifs=(what_if,))
+    with pytest.raises(UsageError, match="SHARP needs InfiniBand"):
+        network_curve(system, large, what_ifs=("nic.transport=roce", "sharp=1"))
     with pytest.raises(UsageError, match="has no network cards"):
         scenario(replace(system, nics=None), ["nic.rate=25"])
 
