@@ -21,23 +21,30 @@ import numpy as np
 from collbench.algorithms import is_path
 from collbench.analysis.curve_fit import NOISY
 from collbench.analysis.hypotheses import HYPOTHESES, PINNED, Hypothesis
+from collbench.analysis.judgement import LISTED, UNSEEN, Correctness, Judgement, Sight, Word
 from collbench.analysis.machine import RunFacts, assumed, possible
 from collbench.analysis.ran import unlike_table
 from collbench.analysis.roofline import link_roofline
-from collbench.analysis.verdict import FAR, MANY, Correctness, Exceptional, Health, but_for, exceptions, listed
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.model.constants import transport
 from collbench.model.equation import Floats
-from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, hidden, regime, smoothed
+from collbench.model.error_bands import HIDES, SMALL, ErrorModel, error_levels, error_model, regime, smoothed
 from collbench.model.predict import COPIES, curve
 from collbench.notebook import Shown
 from collbench.results import Observed, Prediction, family
 from collbench.runfile.rounds import scatter_in_words
+from collbench.stats import Estimate
 from collbench.topology.system import System
 from collbench.units import format_rate, format_size
 
-FEWEST = 3  # sizes that a verdict needs, and a stretch
+FEWEST = 3  # sizes that a stretch needs
+FAR = 1.25
+"""Times the upper end of its band beyond which a size is slow: one in ten is outside, but not so far.
+
+Of published healthy machines that the model has not seen, few sizes are, each where the library's tuning jumps
+(docs/analysis.md).
+"""
 SLOW, FAST = 2.8, 3.5
 """Standard deviations from which on a curve is slow, or faster than modelled.
 
@@ -56,11 +63,12 @@ NEARER = 0.9  # of the distance to the expected times, the most that may be left
 HARDLY = math.log(10**6)  # by which a reason may be less likely than the first
 SCATTERING = (320 + 2) / (22 + 1)  # likelihood ratio of times that scatter by NOISY: of 320 healthy curves, 22 do
 UNSET, OFTEN = 0.02, 3.0  # likelihood ratios: of a setting that is not among those shown, and of one that many have
-LISTED = 3  # reasons
 LEVEL = 1.005  # times as far from the times as another reason, that no reader sees
 LARGER = 1.5  # times that large messages take with too few cores for the ranks
 OVERFULL = 1.05
 """Share of a link's rate that nothing exceeds: times are printed with three digits or more, and rates are rounded."""
+
+_LARGE_SIZES = " above 64 MiB"
 
 Expect = Callable[[System, Sequence[Case], str], list[Prediction]]
 
@@ -75,21 +83,38 @@ class Reason:
     facts: tuple[str, ...]
 
 
+class SlowSize(NamedTuple):
+    """A size that is slower than its limit."""
+
+    nbytes: int
+    ratio: float  # measured over expected seconds
+
+    def __str__(self) -> str:
+        return f"{format_size(self.nbytes)} {self.ratio:.1f}x slow"
+
+
+def listed(slow: Sequence[SlowSize], sizes: int) -> str:
+    """Return `2 of 30 sizes: 1 MiB 13.4x slow, 4 MiB 2.1x slow`."""
+    more = [f"{len(slow) - LISTED} more"] if len(slow) > LISTED else []
+    return f"{len(slow)} of {sizes} sizes: {', '.join([*map(str, slow[:LISTED]), *more])}"
+
+
 @dataclass(frozen=True)
 class Diagnosis(Shown):
     """A curve: measured and expected, side by side."""
 
-    SHOWN = ("title", "implementation", "verdict", "remark", "measured", "expected", "reasons")
+    SHOWN = ("title", "implementation", "word", "remark", "measured", "expected", "reasons")
     implementation: str
     measured: tuple[Observed, ...]  # by size
     expected: tuple[Prediction, ...]  # as many, or none
-    speed: Health  # by its times alone
+    speed: Word  # by its times alone
     remark: str = ""  # why it is unknown, or where it is slow
     reasons: tuple[Reason, ...] = ()  # the likeliest first
     off: float = 1.0  # a typical ratio of measured to expected times, or its inverse
-    limit: float = 0.0  # times slower than expected up to which it might not be called slow; 0: nothing to say
+    limit: float = math.nan  # of large messages: a ratio beyond which they are slow
+    sight: Sight = UNSEEN
     assumed: str = ""  # of its run, which the log does not say
-    together: bool = False  # whether all sizes together are slow, so that reasons are looked for
+    together: bool = False  # whether sizes are slow together, so that reasons are looked for
     correctness: Correctness = field(default_factory=Correctness)  # of all its rows
 
     @property
@@ -98,30 +123,49 @@ class Diagnosis(Shown):
         return self.measured[0].case.title
 
     @property
-    def verdict(self) -> Health:
-        """Wrong if a row is; else what its times say."""
-        return Health.WRONG if self.correctness.faults else self.speed
+    def name(self) -> str:
+        """What was measured, and by which implementation."""
+        return f"{self.title}, {self.implementation}"
+
+    @property
+    def word(self) -> Word:
+        """WRONG if a row is; else what its times say."""
+        return Word.WRONG if self.correctness.faults else self.speed
+
+    @property
+    def judged(self) -> bool:
+        """Whether its times were held against anything that could be right."""
+        return not math.isnan(self.limit)
 
     @property
     def choices(self) -> list[str]:
-        """What NCCL took where its own table says something else, whatever the verdict."""
+        """What NCCL took where its own table says something else, whatever the word."""
         return unlike_table(self.measured, self.expected)
 
     @property
-    def exceptions(self) -> tuple[Exceptional, ...]:
-        """Sizes far above their bands, of a curve that is not slow as a whole."""
-        judged = self.speed in (Health.AS_EXPECTED, Health.FASTER)
-        return exceptions(self.measured, self.expected) if judged else ()
+    def slow_sizes(self) -> list[SlowSize]:
+        """Sizes beyond their limits, the slowest first."""
+        return slow_sizes(self.measured, self.expected) if self.judged else []
+
+    @property
+    def sizes(self) -> list[Judgement]:
+        """A judgement of every size."""
+        found = []
+        for row, other in zip_longest(self.measured, self.expected):
+            what = f"{row.case.title}, {format_size(row.case.nbytes)}, {row.implementation}"
+            found.append(
+                _judged_size(what, row, other) if self.judged else Judgement(what, "", Word.UNKNOWN, "not judged")
+            )
+        return found
 
     @property
     def headline(self) -> str:
-        """The verdict in words: what is wrong before what is slow, and its exceptions."""
-        speed = self.speed.value + but_for(self.exceptions, len(self.measured))
-        speed += f": {self.remark}" if self.remark else ""
+        """The word and why, what is wrong before what is slow."""
+        speed = self.speed.value + (f": {self.remark}" if self.remark else "")
         scatter = scatter_in_words(self.measured)
         speed += f"; {scatter}, the slowest are judged" if scatter else ""
-        if self.verdict is Health.WRONG:
-            return f"{self.verdict.value}: {self.correctness.in_words(named=False)}; speed: {speed}"
+        if self.word is Word.WRONG:
+            return f"{self.word.value}: {self.correctness.in_words(named=False)}; speed: {speed}"
         return speed
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -149,7 +193,7 @@ class Diagnosis(Shown):
     @property
     def unexplained(self) -> str:
         """What to say of a slow curve without a reason; empty for any other."""
-        if self.speed is not Health.SLOW or self.reasons:
+        if self.speed is not Word.SLOW or self.reasons:
             return ""
         if self.implementation.startswith(COPIES):
             return "see `nvidia-smi nvlink --status` for links that are down, and `nvidia-smi topo -p2p r` for paths"
@@ -159,11 +203,10 @@ class Diagnosis(Shown):
 
     @property
     def resolution(self) -> str:
-        """What could not have been seen, of a curve that was judged; empty for any other."""
-        if self.speed not in (Health.AS_EXPECTED, Health.FASTER):
+        """What would be seen, of a curve that is not slow; empty for any other."""
+        if self.speed not in (Word.FAST, Word.OK):
             return ""
-        assumed = f" ({self.assumed})" if self.assumed else ""
-        return f"This diagnosis would not notice a machine up to {self.limit:.1f}x too slow{assumed}."
+        return str(self.sight) + (f" ({self.assumed})" if self.assumed else "")
 
 
 def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
@@ -175,12 +218,14 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     systems: Sequence[System | None] = (system,)
     if system and rows[0].case.ranks > 1 and _called(rows[0].implementation) == "nccl":
         systems = possible(system, facts.unsaid)
-    judged = [_judge(rows, each, facts, expect) for each in systems]
-    place = min(range(len(judged)), key=lambda index: _severity(judged[index]))
-    diagnosis, chosen = judged[place], systems[place]
-    if chosen and len(systems) > 1 and diagnosis.limit:
-        diagnosis = replace(diagnosis, limit=_widest(diagnosis, judged), assumed=assumed(chosen, facts.unsaid))
-    if not (chosen and diagnosis.speed is Health.SLOW and diagnosis.together):
+    every = [_judge(rows, each, facts, expect) for each in systems]
+    place = min(range(len(every)), key=lambda index: _severity(every[index]))
+    diagnosis, chosen = every[place], systems[place]
+    if chosen and len(systems) > 1 and diagnosis.judged:
+        diagnosis = replace(diagnosis, sight=_narrowest(diagnosis, every), assumed=assumed(chosen, facts.unsaid))
+    if diagnosis.speed in (Word.OK, Word.FAST) and not diagnosis.sight.enough:
+        diagnosis = replace(diagnosis, speed=Word.UNKNOWN, remark=f"{diagnosis.sight}; give --reference or --nodes")
+    if not (chosen and diagnosis.speed is Word.SLOW and diagnosis.together):
         return diagnosis
     compared = ComparedCurve(diagnosis.measured, diagnosis.expected, chosen.part(rows[0].case.ranks))
     return replace(diagnosis, reasons=tuple(explain(compared, facts, expect)))
@@ -192,59 +237,114 @@ def _called(name: str) -> str:
 
 
 def _severity(diagnosis: Diagnosis) -> tuple[int, float]:
-    """Return how bad a verdict is, to choose the mildest; the first of those that are all as expected, or all slow."""
-    place, far = list(Health)[::-1].index(diagnosis.speed), len(diagnosis.exceptions)
-    return (place, 0.0 if diagnosis.speed is Health.SLOW or place + far == 0 else far + diagnosis.off)
+    """Return how bad a word is, to choose the mildest; the first of those that are all OK, or all slow."""
+    mild = diagnosis.speed in (Word.OK, Word.SLOW)
+    return ([*Word][::-1].index(diagnosis.speed), 0.0 if mild else diagnosis.off)
 
 
-def _widest(diagnosis: Diagnosis, others: Iterable[Diagnosis]) -> float:
-    """Return the slowness, over what *diagnosis* expects, that one of the others would not notice."""
-    limits = [0.0]
+def _narrowest(diagnosis: Diagnosis, others: Iterable[Diagnosis]) -> Sight:
+    """Return what all the others would see too, as slowdowns of what *diagnosis* expects."""
+    sights = []
     for other in others:
-        ratios = [b.seconds / a.seconds for a, b in zip(diagnosis.expected, other.expected, strict=False)]
-        limits += [other.limit * median(ratios)] if ratios else []
-    return max(limits)
+        if other.judged:
+            longer = [b.seconds / a.seconds for a, b in zip(diagnosis.expected, other.expected, strict=True)]
+            sights.append(_sight(other.measured, other.expected, other.limit, longer))
+    return Sight.of_all(sights)
 
 
 def _judge(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect) -> Diagnosis:
-    """Return the verdict without reasons."""
+    """Return the word without reasons."""
     rows = tuple(sorted((row.worst for row in rows), key=lambda row: row.case.nbytes))
     name = rows[0].implementation
     if system is None:
-        return Diagnosis(name, rows, (), Health.UNKNOWN, facts.no_system)
+        return Diagnosis(name, rows, (), Word.UNKNOWN, facts.no_system)
     if rows[0].case.ranks == 1 and rows[0].case.in_place:
-        return Diagnosis(name, rows, (), Health.UNKNOWN, "one rank moves nothing in place")
+        return Diagnosis(name, rows, (), Word.UNKNOWN, "one rank moves nothing in place")
     used = system.part(rows[0].case.ranks)
     try:
         expected = tuple(expect(used, [row.case for row in rows], name if is_path(name) else _called(name)))
     except CollbenchError as error:
-        return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
+        return Diagnosis(name, rows, (), Word.UNKNOWN, f"nothing to compare with: {error}")
     refuted = "" if name.startswith(COPIES) else _more_than_links_carry(used, rows) or narrow_shares(rows)
     if refuted:
-        return Diagnosis(name, rows, expected, Health.UNKNOWN, refuted)
-    if len(rows) < FEWEST or name.startswith(COPIES):
-        diagnosis = _held_against_bands(Diagnosis(name, rows, expected, Health.AS_EXPECTED))
-    else:
-        diagnosis = _held_together(ComparedCurve(rows, expected, used))
+        return Diagnosis(name, rows, expected, Word.UNKNOWN, refuted)
+    diagnosis = _held_together(ComparedCurve(rows, expected, used))
 
     # It was held against as few nodes as the ranks fill; on more it may be right.
-    if facts.unplaced and (diagnosis.speed is Health.SLOW or diagnosis.exceptions):
-        return replace(diagnosis, speed=Health.UNKNOWN, remark=facts.unplaced, limit=0.0)
+    if facts.unplaced and diagnosis.speed is Word.SLOW:
+        return replace(diagnosis, speed=Word.UNKNOWN, remark=facts.unplaced, limit=math.nan)
     return diagnosis
 
 
 def _held_together(compared: "ComparedCurve") -> Diagnosis:
-    """Judge all sizes of a curve together, and by those that are far above their bands."""
-    rows, expected, first = compared.rows, compared.expected, compared.rows[0]
-    health, remark, limit = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(compared.system))
-    far, together = exceptions(rows, expected), health is Health.SLOW
-    if not together and MANY * len(far) >= len(rows):  # no reason has such times
-        health, remark = Health.SLOW, listed(far, len(rows))
-    elif together and far and MANY * len(far) < len(rows):
-        remark += f"; most of all {listed(far, len(rows))}"
-    limit *= hidden(compared.system, first.case.collective.name) if _called(first.implementation) == "nccl" else 1.0
-    diagnosis = Diagnosis(first.implementation, tuple(rows), tuple(expected), health, remark, limit=limit)
-    return replace(diagnosis, off=compared.off(compared.healthy), together=together)
+    """Judge the sizes of a curve together, where there are enough, and each by its own limit."""
+    rows, expected = compared.rows, compared.expected
+    slow = slow_sizes(rows, expected)
+    found = CurveVerdict(Word.OK, "", math.nan)
+    if len(rows) >= FEWEST and not rows[0].implementation.startswith(COPIES):
+        found = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(compared.system))
+    word, remark, limit = found
+    together = word is Word.SLOW
+    if together and slow:
+        remark += f"; most of all {listed(slow, len(rows))}"
+    elif slow:
+        word, remark = Word.SLOW, listed(slow, len(rows))
+    elif len(rows) < FEWEST and any(_far_below(row, other) for row, other in zip(rows, expected, strict=True)):
+        word, remark = Word.FAST, f"{min(compared.ratios):.2f}x the expected time"
+    if math.isnan(limit):
+        limit = limit_of(rows[-1], expected[-1])
+    diagnosis = Diagnosis(rows[0].implementation, tuple(rows), tuple(expected), word, remark, limit=limit)
+    off = compared.off(compared.healthy)
+    return replace(diagnosis, off=off, together=together, sight=_sight(rows, expected, limit, [1.0] * len(rows)))
+
+
+def limit_of(row: Observed, expected: Prediction) -> float:
+    """Return the ratio of measured over expected time beyond which a size is slow.
+
+    A row of copies between GPUs is the slowest of all pairs, so there the band alone decides.
+    """
+    far = 1.0 if row.implementation.startswith(COPIES) else FAR
+    return far * expected.band[1] / expected.seconds
+
+
+def slow_sizes(rows: Sequence[Observed], expected: Sequence[Prediction]) -> list[SlowSize]:
+    """Return the sizes of a curve that are slower than their limits, the slowest first."""
+    slow = []
+    for row, other in zip(rows, expected, strict=True):
+        ratio = row.typical / other.seconds
+        if ratio > limit_of(row, other):
+            slow.append(SlowSize(row.case.nbytes, ratio))
+    return sorted(slow, key=lambda size: -size.ratio)
+
+
+def _far_below(row: Observed, expected: Prediction) -> bool:
+    return row.typical < expected.band[0] / FAR
+
+
+def _judged_size(what: str, row: Observed, expected: Prediction) -> Judgement:
+    low, high = (end / expected.seconds for end in expected.band)
+    ratio, limit = row.typical / expected.seconds, limit_of(row, expected)
+    word, reason = Word.OK, "below its band" if ratio < low else "above its band" if ratio > high else ""
+    if ratio > limit:
+        word, reason = Word.SLOW, ""
+    elif _far_below(row, expected):
+        word, reason = Word.FAST, ""
+    return Judgement(what, "", word, reason, Estimate(ratio, ratio / high, ratio / low), (low, high), limit)
+
+
+def _sight(rows: Sequence[Observed], expected: Sequence[Prediction], limit: float, longer: Sequence[float]) -> Sight:
+    """Return the sight of a curve, given the limit of its large messages.
+
+    `longer` is how many times longer than elsewhere its sizes are expected to take: by so much is less seen there.
+    """
+    of_curve, of_size = HIDES
+    singles = []
+    for row, other, times in zip(rows, expected, longer, strict=True):
+        singles.append((row.case.nbytes, of_size * limit_of(row, other) * times))
+    large = [times for row, times in zip(rows, longer, strict=True) if regime(row.case.nbytes) == 2]
+    if len(large) < FEWEST:
+        return Sight.of(singles[-1][1], singles)
+    return Sight.of(of_curve * limit * median(large), singles)
 
 
 def narrow_shares(rows: Sequence[Observed]) -> str:
@@ -253,29 +353,6 @@ def narrow_shares(rows: Sequence[Observed]) -> str:
     if 2 * sum(map(bool, shares)) <= len(rows):
         return ""
     return "ranks' shares are no multiples of 16 bytes, so NCCL loads less at a time, which is not modelled"
-
-
-def _held_against_bands(few: Diagnosis) -> Diagnosis:
-    """Judge few sizes, or copies between two GPUs, by their bands: the slowest speaks for all, or else the fastest.
-
-    Beyond a band by FAR it is slow or faster, and just outside it tells nothing.  A row of copies is the slowest of all
-    pairs of GPUs, so there the band alone decides.
-    """
-    far = 1.0 if few.implementation.startswith(COPIES) else FAR
-    pairs = list(zip(few.measured, few.expected, strict=True))
-    row, other = max(pairs, key=lambda pair: pair[0].typical / pair[1].high)
-    if row.typical <= other.high:
-        row, other = min(pairs, key=lambda pair: pair[0].typical / pair[1].low)
-    off, low, high = (seconds / other.seconds for seconds in (row.typical, other.low, other.high))
-    judged = replace(few, off=off, limit=far * high)
-    if low <= off <= high:
-        return judged
-    size = format_size(row.case.nbytes)
-    remark = f"{size} takes {off:.2f}x the expected time, healthy ones {low:.2f} to {high:.2f}x"
-    remark = "; ".join(filter(None, (remark, str(row.note.brief))))
-    if low / far <= off <= far * high:
-        return replace(judged, speed=Health.UNKNOWN, remark=f"{remark}; measure {FEWEST} sizes or more")
-    return replace(judged, speed=Health.SLOW if off > high else Health.FASTER, remark=remark)
 
 
 def _more_than_links_carry(system: System, rows: Sequence[Observed]) -> str:
@@ -308,11 +385,11 @@ def settings(facts: RunFacts) -> list[str]:
 
 
 class CurveVerdict(NamedTuple):
-    """The health of a curve with its reason in words, and what could have been seen."""
+    """The word for a curve with its reason, and the limit of its large messages."""
 
-    health: Health
+    word: Word
     remark: str
-    limit: float  # times slower than others of its kind that a curve must be to be called slow, where least is needed
+    limit: float  # NaN: fewer than three sizes are large
 
 
 class Stretch(NamedTuple):
@@ -326,20 +403,22 @@ class Stretch(NamedTuple):
 def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> CurveVerdict:
     """Judge the logarithms of measured over expected times, by ascending size in bytes."""
     stretches = list(_stretches(sizes, smoothed(logs) - errors.mean, errors.covariance))
-    limit = float(np.exp(SLOW * min(stretch.spread for stretch in stretches) + max(0.0, errors.mean.max())))
-    for health, end, bound, most in ((Health.SLOW, max, SLOW, "at most"), (Health.FASTER, min, -FAST, "at least")):
+    limit = math.nan
+    if stretches[-1].where == _LARGE_SIZES:
+        limit = math.exp(SLOW * stretches[-1].spread + float(errors.mean[-1]))
+    for word, end, bound, most in ((Word.SLOW, max, SLOW, "at most"), (Word.FAST, min, -FAST, "at least")):
         far = end(stretches, key=lambda stretch: stretch.off / stretch.spread)
         if far.off / bound > far.spread:
             usual = f"healthy ones take {most} {np.exp(bound * far.spread):.2f}x"
             remark = f"{np.exp(far.off):.2f}x the usual time of such machines{far.where}; {usual}"
-            return CurveVerdict(health, remark, limit)
-    return CurveVerdict(Health.AS_EXPECTED, "", limit)
+            return CurveVerdict(word, remark, limit)
+    return CurveVerdict(Word.OK, "", limit)
 
 
 def _stretches(sizes: Sequence[int], off: Floats, covariance: Floats) -> Iterator[Stretch]:
     """Yield all sizes, and those of latency, of neither, and of bandwidth by themselves."""
     kinds = np.array([regime(size) for size in sizes])
-    parts = {" below 64 KiB": kinds == 0, " from 64 KiB to 64 MiB": kinds == 1, " above 64 MiB": kinds == 2}
+    parts = {" below 64 KiB": kinds == 0, " from 64 KiB to 64 MiB": kinds == 1, _LARGE_SIZES: kinds == 2}
     for where, chosen in {"": kinds >= 0, **parts}.items():
         if chosen.sum() >= FEWEST:
             # The mean of the sizes, with more weight on those that the model knows better.
@@ -369,6 +448,11 @@ class ComparedCurve:
     def healthy(self) -> list[float]:
         """Expected seconds."""
         return [prediction.seconds for prediction in self.expected]
+
+    @property
+    def ratios(self) -> list[float]:
+        """Measured over expected times."""
+        return [row.typical / other for row, other in zip(self.rows, self.healthy, strict=True)]
 
     def logs(self, seconds: Sequence[float]) -> Floats:
         """Return the logarithms of measured over other times."""

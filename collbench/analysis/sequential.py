@@ -13,9 +13,10 @@ with what repeats usually scatter by (a moderated variance: G. Smyth, 2004).  Ho
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from statistics import NormalDist, fmean, median
 from typing import Self
+
+from collbench.analysis.judgement import Word
 
 PRIOR_DEVIATION = 0.03
 PRIOR_OF_GPUS = 0.015
@@ -24,6 +25,7 @@ PRIOR_ROUNDS = 4.0  # that the other sizes and the prior count as, added to thos
 FEWEST = 3  # rounds before which nothing is decided, unless there can only be a single one
 MEDIAN = math.pi / 2  # variance of a median over that of a mean, of many normal values
 TO_DEVIATION = 1 / NormalDist().inv_cdf(0.75)  # from the median distance to the standard deviation
+HIDDEN = NormalDist().inv_cdf(0.98)  # standard deviations that one machine in fifty is better than its expectation
 
 
 def usual_slower(platform: str) -> float:
@@ -32,16 +34,6 @@ def usual_slower(platform: str) -> float:
     Rounds of a CPU scatter by 5 % where those of GPUs scatter by 1 %, and a minute is too short to tell 10 %.
     """
     return 0.2 if platform == "cpu" else 0.1
-
-
-class Decision(Enum):
-    """What is known of one size."""
-
-    AS_EXPECTED = "as expected"
-    FASTER = "faster than expected"
-    SLOW = "slow"
-    UNDECIDED = "undecided"
-    NOT_COMPARED = "not compared"  # nothing is expected of it
 
 
 @dataclass(frozen=True)
@@ -72,8 +64,16 @@ class SequentialTest:
         """
         return error * math.sqrt(2 * max(map(abs, self.bounds)))
 
-    def decide(self, centre: float, variance: float, error: float = 0.0) -> Decision:
-        """Decide from the median of logarithms of measured over expected times.
+    def _distance(self, error: float) -> float:
+        return max(math.log1p(self.slower), self.resolution(error))
+
+    def limit(self, variance: float, error: float = 0.0) -> float:
+        """Return the ratio of measured over expected time beyond which `decide` says SLOW."""
+        distance = self._distance(error)
+        return math.exp(self.start + distance / 2 + self.bounds[1] * (variance + error**2) / distance)
+
+    def decide(self, centre: float, variance: float, error: float = 0.0) -> Word:
+        """Decide from the median of logarithms of measured over expected times: OK, SLOW, or UNKNOWN as yet.
 
         Args:
             centre: The median.
@@ -81,12 +81,17 @@ class SequentialTest:
             error: Standard deviation of what the expectation is off by, in every round alike.
 
         """
-        distance = max(math.log1p(self.slower), self.resolution(error))
+        distance = self._distance(error)
         ratio = distance / (variance + error**2) * (centre - self.start - distance / 2)
         least, most = self.bounds
         if ratio <= least:
-            return Decision.AS_EXPECTED
-        return Decision.SLOW if ratio >= most else Decision.UNDECIDED
+            return Word.OK
+        return Word.SLOW if ratio >= most else Word.UNKNOWN
+
+
+def sight(limit: float, variance: float, error: float) -> float:
+    """Return the slowdown that all but one in fifty machines with such a limit cannot hide."""
+    return limit * math.exp(HIDDEN * math.sqrt(variance + error**2))
 
 
 def median_variance(deviation: float, *rounds: float) -> float:

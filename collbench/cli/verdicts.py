@@ -1,11 +1,18 @@
-"""What verdicts of `check` and `scan` say to other programs: options, metrics, names of hosts, files."""
+"""What judgements say to other programs: a line, JSON, JUnit's XML, metrics, exit statuses, names of hosts, files.
+
+Sources: Nagios plugin API and Monitoring Plugins guidelines (exit statuses, performance data); node-problem-detector
+docs/custom_plugin_monitor.md; Prometheus text format 0.0.4 and node_exporter's collector/textfile.go.
+"""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import click
 
+from collbench.analysis.judgement import EXITS, Judgement, Word
 from collbench.cli.options import PATH, STANDARD, option, write_text
 from collbench.errors import StorageError, writing
 from collbench.runfile.store import replace_whole
@@ -13,12 +20,18 @@ from collbench.units import printable
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a name that a scheduler takes as a single node
 _LISTED = 60  # names that are printed
+_NAGIOS = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
+_NPD_LENGTH = 80  # bytes of a message that node-problem-detector keeps
+SCHEMA = 2
+"""Of JSON documents with a judgement.  2: `word` of one list, `host`, `limit`, `sight`; 1 had no number: `status`."""
+STATUS_METRIC = "0 OK, 1 FAST, 2 SLOW or WRONG, 3 UNKNOWN"
+"""What the value of a metric that has a judgement's word stands for: Nagios' statuses."""
 
 EXIT = option(
     "--exit exits",
-    "Whom the exit status is for; in the order OK, WARN, FAIL, UNKNOWN: plain 0, 0, 3, 4; nagios 0, 1, 2, 3; "
+    "Whom the exit status is for; in the order OK, FAST, SLOW or WRONG, UNKNOWN: plain 0, 0, 3, 4; nagios 0, 1, 2, 3; "
     "npd 0, 0, 1, 2.",
-    type=click.Choice(["plain", "nagios", "npd"]),
+    type=click.Choice([*EXITS]),
     default="plain",
     show_default=True,
 )
@@ -29,6 +42,49 @@ METRICS = option("--metrics", "Write metrics for node_exporter's text-file colle
 def junit_option(of_each: str) -> click.Option:
     """Return the option that writes JUnit's XML, with a test case of each so and so."""
     return option("--junit", f"Write a JUnit test case {of_each}.", type=PATH, metavar="FILE.xml")
+
+
+def line_of(exits: str, word: Word, words: str) -> str:
+    """Return the line of a judgement, or of an error, for the program that reads it (a key of EXITS)."""
+    words = printable(words)
+    if exits == "nagios":  # to which performance data begins at a bar
+        state = _NAGIOS[EXITS[exits][word]]
+        why = "" if state == word.value else f"{word.value} "
+        return f"COLLBENCH {state}: {why}{words.replace('|', '/')}"
+    line = f"collbench: {word.value} {words}"
+    return line.encode()[:_NPD_LENGTH].decode(errors="ignore") if exits == "npd" else line
+
+
+def head_of(judgement: Judgement, host: str) -> dict[str, Any]:
+    """Return the first fields of every JSON document with a judgement; `host` is the judged one, or where this runs."""
+    return {"schema": SCHEMA, "host": host} | judgement.fields()
+
+
+def junit_suite(label: str, program: str, tests: Iterable[Judgement]) -> ElementTree.Element:
+    """Return a suite with a test for each judgement: what is bad fails, and what was not judged is skipped."""
+    suite = ElementTree.Element("testsuite", name=printable(label))
+    counts = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
+    for judgement in tests:
+        case = ElementTree.SubElement(suite, "testcase", name=printable(judgement.what), classname=program)
+        counts["tests"] += 1
+        if judgement.word.bad or judgement.word is Word.UNKNOWN:
+            kind, counted = ("failure", "failures") if judgement.word.bad else ("skipped", "skipped")
+            ElementTree.SubElement(case, kind, message=printable(judgement.says))
+            counts[counted] += 1
+        else:
+            ElementTree.SubElement(case, "system-out").text = printable(judgement.says)
+    suite.attrib |= {name: str(count) for name, count in counts.items()}
+    return suite
+
+
+def junit(suites: Sequence[ElementTree.Element]) -> str:
+    """Return suites as text: a single one as it is, several in one root."""
+    root = suites[0]
+    if len(suites) > 1:
+        root = ElementTree.Element("testsuites", name="collbench")
+        root.extend(suites)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
 
 
 def gauges(families: Mapping[tuple[str, str], Mapping[str, float]]) -> str:

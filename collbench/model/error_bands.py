@@ -48,10 +48,10 @@ ESTIMATED_LEVELS: Levels = ((0.0, 0.42),) * 3  # the same as standard deviations
 
 KINDS = TRANSPORTS | {"tcpx": "TCP"}  # row of the tables by transport between nodes
 MANY = "more than two nodes"  # the row of InfiniBand, RoCE and EFA there
-FASTEST: Mapping[str, float] = _TABLES["fastest"]
-"""Kinds that few have published: the least that machines of a strange operator took of the predicted time, above LARGE.
+HIDES: Pair = (_TABLES["hides"]["curve"], _TABLES["hides"]["size"])
+"""Times its limit that a slowdown must be to be seen in all but one of fifty machines: of a curve, and of one size.
 
-A machine so much faster than predicted hides as much slowness, so what a verdict would notice is that much larger.
+Some machines are faster than predicted, and hide as much.
 """
 KNOWN = {"slingshot": 32}
 FEW = 64
@@ -95,11 +95,6 @@ def band(system: System, collective: str, nbytes: int, calibrated: bool = False)
     """Return the factors on a predicted time between which nine of ten measurements should lie."""
     low, high = (CALIBRATED_BANDS if calibrated else BANDS)[kind_of(system, collective)][regime(nbytes)]
     return low, high if calibrated else high * (1 + WIDER) ** beyond(system)
-
-
-def hidden(system: System, collective: str) -> float:
-    """Return how many times too slow a machine may be and take the predicted time, if it was built for less."""
-    return 1.0 if system.calibration else 1 / FASTEST.get(kind_of(system, collective), 1.0)
 
 
 class ErrorModel(NamedTuple):

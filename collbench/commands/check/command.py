@@ -7,7 +7,6 @@ For example:
   collbench check --exit nagios --metrics /var/lib/node_exporter/collbench.prom
 """
 
-import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
@@ -19,10 +18,10 @@ from typing import Any
 
 import click
 
-from collbench.analysis.verdict import EXITS, Status, line_of
+from collbench.analysis.judgement import EXITS, Word
 from collbench.cli.options import RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
 from collbench.cli.progress import waiting
-from collbench.cli.verdicts import EXIT, METRICS, junit_option
+from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of
 from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckedCurve, CheckResult
 from collbench.commands.check.library import CheckRequest, check
@@ -34,7 +33,6 @@ from collbench.present.terminal import Table
 from collbench.requests.declared import declared
 from collbench.requests.notices import is_leader
 from collbench.runfile.store import Writer
-from collbench.units import significant
 
 _OPTIONS = [
     *options_of(CheckRequest),
@@ -69,8 +67,8 @@ def command(**options: Any) -> int:
             return signals.status(cause)
         except CollbenchError as error:
             if exits != "plain":  # its reader reads standard output, and would take 2 for a verdict
-                error.exit_status = EXITS[exits][Status.UNKNOWN]
-                click.echo(line_of(exits, Status.UNKNOWN, str(error)))
+                error.exit_status = EXITS[exits][Word.UNKNOWN]
+                click.echo(line_of(exits, Word.UNKNOWN, str(error)))
             raise
         if not result:  # the first process of the launcher has it
             return 0
@@ -81,7 +79,7 @@ def command(**options: Any) -> int:
     lost = _write(files, result)
     click.echo(verdicts.OUTPUTS["json"](result) if printed else verdicts.line(result, exits))
     # Statuses for monitoring speak of the machine alone.
-    return EXITS[exits][result.status] or int(lost and exits == "plain")
+    return EXITS[exits][result.word] or int(lost and exits == "plain")
 
 
 def _try_paths(files: Mapping[str, Path], out: Path | None) -> None:
@@ -96,7 +94,8 @@ def _try_paths(files: Mapping[str, Path], out: Path | None) -> None:
 def _replacing_the_last_verdict(files: Mapping[str, Path], op: str) -> Iterator[None]:
     """Write that the check has started, and if it fails, why: the files of one that dies keep no earlier OK."""
     why = f"started at {datetime.now().astimezone():%F %T %z}, no verdict"
-    begun = CheckResult(gethostname(), "", (op,), (), rounds=0, no_verdict=why)
+    host = gethostname()
+    begun = CheckResult(host, "", (op,), (), host=host, rounds=0, no_verdict=why)
     _write(files, begun)
     try:
         yield
@@ -142,9 +141,8 @@ def _curve(curve: CheckedCurve) -> Iterator[str]:
     yield table.heading()
     yield from map(table.row, curve.sizes)
     if curve.remark:
-        yield f"{curve.status.value}: {curve.remark}"
+        yield f"{curve.word.value}: {curve.remark}"
     for number, (why, fix) in enumerate(curve.reasons, 1):
         yield from (f"  {number}. {why}", f"     {fix}")
-    if not math.isnan(curve.resolution):
-        slower = significant(curve.resolution, 3 if curve.resolution < 2 else 2)
-        yield f"This check would not notice a machine up to {slower}x too slow."
+    if curve.word in (Word.FAST, Word.OK):
+        yield str(curve.sight)

@@ -1,7 +1,7 @@
-"""The verdict of a check: whether everything was right, and as fast as expected, in one word and one line.
+"""The judgement of a check: whether everything was right, and as fast as expected, in one word and one line.
 
 Rows of several rounds are held against an expectation by a sequential test (`judge_rounds`), or against the model of
-their system by the verdict of `diagnose` (`judge_by_model`), which knows how far the model may be off.
+their system by `diagnose` (`judge_by_model`), which knows how far the model may be off.
 """
 
 import math
@@ -12,21 +12,23 @@ from itertools import zip_longest
 from statistics import fmean, harmonic_mean, median
 
 from collbench.analysis.diagnose import Diagnosis
+from collbench.analysis.judgement import LISTED, UNSEEN, Correctness, Judgement, Sight, Word, not_judged, overall, times
 from collbench.analysis.sequential import (
     FEWEST,
     PRIOR_DEVIATION,
     PRIOR_OF_GPUS,
-    Decision,
     SequentialTest,
     deviations,
     median_variance,
+    sight,
 )
-from collbench.analysis.verdict import ALONE, FAR, MANY, Correctness, Health, Status, listed
 from collbench.cases import Case
 from collbench.commands.check.expectations import Expectation, ExpectedTime
+from collbench.model.error_bands import SMALL, regime
 from collbench.notebook import Shown
 from collbench.results import Observed, Reported, Result, by_key
 from collbench.runfile.rounds import joined, scatter_in_words
+from collbench.stats import Estimate
 from collbench.units import counted, format_rate, format_seconds, format_size
 
 BANDWIDTH = 64 * 1024
@@ -34,18 +36,32 @@ BANDWIDTH = 64 * 1024
 SHARED = 4
 """Involuntary context switches in a row, from which on another program runs on the ranks' cores: 1 on a quiet machine
 with two cores, 11 with a busy loop on one of them (docs/checking.md)."""
+ONCE, ONCE_SMALL = 1.5, 2.6
+"""Limits of a size that was measured once; of small messages between nodes one in eight is off by 10 % or more."""
+UNDECIDED, DISTURBED, NOT_COMPARED = "undecided", "disturbed", "not compared"
+"""Why a size is UNKNOWN: more rounds are needed, other programs ran in all, or nothing is expected of it."""
+_QUANTILE, _USUAL = 1.96, 1.645  # standard deviations of a 95 % interval, and within which nine of ten lie
 
 
 @dataclass(frozen=True)
 class CheckedSize(Shown):
-    """A case by an implementation: its rounds joined, what was expected, and what is known of both."""
+    """A case by an implementation: its rounds joined, what was expected, and what is said of both."""
 
-    SHOWN = ("row.case.title", "row.implementation", "figure", "decision", "rounds")
+    SHOWN = ("row.case.title", "row.implementation", "figure", "word", "rounds")
     row: Observed
     expected: float  # seconds; NaN where nothing is expected
-    decision: Decision
+    judgement: Judgement
     rounds: int  # that were held against the expectation
-    off: float = math.nan  # measured over expected time, the median of the rounds
+
+    @property
+    def word(self) -> Word:
+        """What is said of it."""
+        return self.judgement.word
+
+    @property
+    def off(self) -> float:
+        """Measured over expected time, the median of the rounds; NaN where nothing is expected."""
+        return self.judgement.ratio.value
 
     @property
     def seconds(self) -> float:
@@ -80,10 +96,11 @@ class CheckedCurve(Shown):
     """All sizes of a collective by an implementation."""
 
     sizes: tuple[CheckedSize, ...]
-    status: Status
+    word: Word
     remark: str = ""  # why it is not OK
     reasons: tuple[tuple[str, str], ...] = ()  # the likeliest first, each with what to do
-    resolution: float = math.nan  # times slower than expected, up to which nothing is known
+    sight: Sight = UNSEEN
+    blind: bool = False  # whether it is UNKNOWN for want of sight alone
 
     @property
     def implementation(self) -> str:
@@ -91,10 +108,15 @@ class CheckedCurve(Shown):
         return self.sizes[0].row.implementation
 
     @property
+    def name(self) -> str:
+        """What it is of, but for the size."""
+        return f"{self.sizes[0].row.case.title}, {self.implementation}"
+
+    @property
     def telling(self) -> CheckedSize:
         """The size to speak of: the slowest that is too slow, or the largest of which something is expected."""
-        slow = [size for size in self.sizes if size.decision is Decision.SLOW]
-        if slow or self.status is Status.FAIL:
+        slow = [size for size in self.sizes if size.word is Word.SLOW]
+        if slow or self.word is Word.SLOW:
             return max(slow or self.sizes, key=lambda size: size.off)
         compared = [size for size in self.sizes if not math.isnan(size.expected)]
         return (compared or list(self.sizes))[-1]
@@ -102,30 +124,40 @@ class CheckedCurve(Shown):
 
 @dataclass(frozen=True)
 class CheckResult(Shown):
-    """The verdict of a check, and all that it rests on."""
+    """The judgement of a check, and all that it rests on."""
 
-    SHOWN = ("status", "words")
+    SHOWN = ("word", "words")
     TABLE = "sizes"
     where: str  # the topology: `8 x NVIDIA H100 80GB HBM3, NVSwitch`
     compared: str  # what times were held against: `the model of DGX H100`; empty for nothing
     collectives: tuple[str, ...]
     curves: tuple[CheckedCurve, ...]
     correctness: Correctness = field(default_factory=Correctness)  # of all sizes, in all rounds
+    host: str = "unknown"  # that was checked
     disturbed: int = 0  # rows that were not counted, since their ranks were off their cores
     rows: int = 0  # that were measured
     nodes: int = 1  # 0: not known
     rounds: int = 1
     seconds: float = math.nan  # that it took
     hint: str = ""  # what to do for a better answer
-    remarks: tuple[str, ...] = ()  # what makes the verdict less sure
+    remarks: tuple[str, ...] = ()  # what makes the judgement less sure
+    first: bool = False  # whether a CPU was held against nothing but its own speed
     no_verdict: str = ""  # why there is none: the check has only started, or ended with an error
 
     @property
-    def status(self) -> Status:
-        """The worst status; FAIL where anything is wrong or failed, UNKNOWN where nothing was measured."""
-        if self.correctness.faults:
-            return Status.FAIL
-        return max((curve.status for curve in self.curves), key=list(Status).index, default=Status.UNKNOWN)
+    def word(self) -> Word:
+        """WRONG where anything is wrong or failed; else the worst of the curves that could be judged."""
+        return Word.WRONG if self.correctness.faults else overall(curve.word for curve in self.curves)
+
+    @property
+    def judgement(self) -> Judgement:
+        """The judgement of all curves, as of its most telling size."""
+        what, telling = f"{','.join(self.collectives)} {self.where}", self.telling
+        words = self.word, self.words
+        if not telling:
+            return Judgement(what, self.compared, *words)
+        size = telling.telling.judgement
+        return Judgement(what, self.compared, *words, size.ratio, size.usual, size.limit)
 
     @property
     def sizes(self) -> list[CheckedSize]:
@@ -133,41 +165,58 @@ class CheckResult(Shown):
         return [size for curve in self.curves for size in curve.sizes]
 
     @property
+    def sight(self) -> Sight:
+        """What would be noticed at every curve that was judged."""
+        return Sight.of_all(curve.sight for curve in self.curves if curve.word is not Word.UNKNOWN)
+
+    @property
     def line(self) -> str:
-        """The verdict in one line."""
-        return f"collbench: {self.status.value} {','.join(self.collectives)} {self.where}: {self.words}"
+        """The judgement in one line."""
+        return f"collbench: {self.word.value} {self.judgement.what}: {self.words}"
 
     @property
     def words(self) -> str:
-        """The figure that tells most, the counts of sizes, and the remarks."""
-        return "; ".join((self.no_verdict or self._figures, *self.remarks))
+        """The figure that tells most, the counts of sizes, what would be noticed, and the remarks."""
+        parts = [self.no_verdict or self._figures]
+        if self.word in (Word.FAST, Word.OK):
+            parts.append(
+                f"first check: would notice only {times(self.sight.single)}" if self.first else str(self.sight)
+            )
+        if self.word is not Word.UNKNOWN:
+            parts += not_judged((curve.name, curve.word) for curve in self.curves)
+        return "; ".join(filter(None, (*parts, *self.remarks)))
+
+    @property
+    def telling(self) -> CheckedCurve | None:
+        """The curve to speak of: the slowest of those with the worst word; None where nothing was measured."""
+        alike = [curve for curve in self.curves if curve.word is self.word] or self.curves
+        return max(alike, key=lambda curve: (not math.isnan(curve.telling.off), curve.telling.off), default=None)
 
     @property
     def _figures(self) -> str:
         if self.correctness.faults:
             return self.correctness.in_words()
-        slowest = [curve for curve in self.curves if curve.status is self.status]
-        worst = max(slowest, key=lambda curve: (not math.isnan(curve.telling.off), curve.telling.off), default=None)
+        worst = self.telling
         if not worst:
             return "nothing was measured"
         if math.isnan(worst.telling.expected):
             return f"{self.correctness.in_words()}, nothing to compare them with: {worst.remark}"
         name = f"{worst.telling.row.case.collective.name} " if len(self.collectives) > 1 else ""
-        return f"{name}{worst.telling.figure}, {self.counts}"
+        why = f"; {worst.remark}" if worst.word is Word.UNKNOWN else ""
+        return f"{name}{worst.telling.figure}, {self.counts}{why}"
 
     @property
     def counts(self) -> str:
-        """How many rows were right, and how many as expected."""
-        counts = Counter(size.decision for size in self.sizes)
+        """How many rows were right, and what is said of the sizes."""
         right = self.correctness.in_words()
         if scatter := scatter_in_words(size.row for size in self.sizes):
             right += f" ({scatter}, the slowest are judged)"
-        if self.status is Status.FAIL and not counts[Decision.SLOW]:
+        if self.word is Word.SLOW and all(size.word is not Word.SLOW for size in self.sizes):
             return f"{right}, slow as a whole"
-        if counts[Decision.AS_EXPECTED] == len(self.sizes):
+        counts = Counter(size.judgement.kind for size in self.sizes)
+        if set(counts) == {"as expected"}:
             return f"{right} and as expected"
-        words = [f"{counts[decision]} {decision.value}" for decision in Decision if counts[decision]]
-        return ", ".join([right, *words])
+        return ", ".join([right, *(f"{count} {said}" for said, count in counts.most_common())])
 
 
 def shares_cores(results: Iterable[Result]) -> bool:
@@ -178,13 +227,14 @@ def shares_cores(results: Iterable[Result]) -> bool:
 
 def unsure(curve: CheckedCurve) -> CheckedCurve:
     """Return the curve of ranks that shared their cores: slow it may be, but for a reason that is not the machine's."""
-    if curve.status not in (Status.FAIL, Status.WARN):
+    if curve.word is not Word.SLOW:
         return curve
     sizes = []
     for size in curve.sizes:
-        sizes.append(replace(size, decision=Decision.UNDECIDED) if size.decision is Decision.SLOW else size)
+        slow = size.word is Word.SLOW
+        sizes.append(replace(size, judgement=replace(size.judgement, word=Word.UNKNOWN)) if slow else size)
     remark = "another program ran on the cores of the ranks; end it, and check again"
-    return replace(curve, sizes=tuple(sizes), status=Status.UNKNOWN, remark=remark)
+    return replace(curve, sizes=tuple(sizes), word=Word.UNKNOWN, remark=remark)
 
 
 def by_case(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
@@ -193,7 +243,9 @@ def by_case(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
     return by_key(right, lambda row: (row.case, row.implementation))
 
 
-def judge_rounds(rows: Iterable[Observed], expectation: Expectation, test: SequentialTest) -> list[CheckedCurve]:
+def judge_rounds(
+    rows: Iterable[Observed], expectation: Expectation, test: SequentialTest, nodes: int = 1
+) -> list[CheckedCurve]:
     """Hold the rounds of every case, of any implementation, against what is expected, and return the curves.
 
     The test's `sizes` are set here: false alarms are shared by all sizes.
@@ -203,17 +255,20 @@ def judge_rounds(rows: Iterable[Observed], expectation: Expectation, test: Seque
     curves = []
     for keys in by_key(cases, lambda key: (key[0].kind, key[1])).values():
         ordered = sorted(keys, key=lambda key: key[0].nbytes)
-        curves.append(_judge_curve([cases[key] for key in ordered], expectation, test))
+        curves.append(_judge_curve([cases[key] for key in ordered], expectation, test, nodes))
     return curves
 
 
-def _judge_curve(cases: Sequence[Sequence[Observed]], expectation: Expectation, test: SequentialTest) -> CheckedCurve:
+def _judge_curve(
+    cases: Sequence[Sequence[Observed]], expectation: Expectation, test: SequentialTest, nodes: int
+) -> CheckedCurve:
     """Judge a curve, given the rounds of each of its sizes."""
     evidence = [_held(rows, expectation) for rows in cases]
     compared = [pair for pair in evidence if pair]
     if not compared:
-        return CheckedCurve(tuple(map(_not_compared, cases)), Status.UNKNOWN, _why_nothing(cases, expectation.name))
-    test = test.about(compared[0][1].near)
+        return CheckedCurve(tuple(map(_not_compared, cases)), Word.UNKNOWN, _why_nothing(cases, expectation.name))
+    near = compared[0][1].near
+    test = test.about(near)
 
     # What rounds of one size scatter by is known better from all sizes together.
     on_cpu = all(rows[0].platform == "cpu" for rows in cases)
@@ -221,21 +276,41 @@ def _judge_curve(cases: Sequence[Sequence[Observed]], expectation: Expectation, 
     variances = []
     for deviation, (logs, expected) in zip(scatter, compared, strict=True):
         variances.append(median_variance(deviation, len(logs), expected.rounds))
-    sizes, left = [], iter(variances)
+    sizes, singles, left = [], [], iter(variances)
     for rows, pair in zip(cases, evidence, strict=True):
-        sizes.append(_judge_size(joined(rows), *pair, next(left), test) if pair else _not_compared(rows))
+        if not pair:
+            sizes.append(_not_compared(rows))
+            continue
+        variance = next(left)
+        size = _judge_size(joined(rows), *pair, variance, test, nodes)
+        limit = size.judgement.limit
+        # A floor is no machine's usual time: a machine may become slower by as much as it is better.
+        seen = limit / size.off if near else sight(limit, variance, pair[1].error)
+        singles.append((size.row.case.nbytes, seen))
+        sizes.append(size)
 
     # All sizes as one: their mean.
     error = max(expected.error for _, expected in compared)
-    whole = test.decide(fmean(median(logs) for logs, _ in compared), fmean(variances) / len(variances), error)
+    whole = _decide(fmean(median(logs) for logs, _ in compared), fmean(variances) / len(variances), error, test, near)
     resolution = math.exp(max(math.log1p(test.slower) + test.start, test.resolution(error)))
-    return CheckedCurve(tuple(sizes), *_status(sizes, whole, resolution), resolution=resolution)
+    word, remark = _word(sizes, whole, resolution)
+    large = [seen for nbytes, seen in singles if regime(nbytes) == 2] or [singles[-1][1]]
+    seen = Sight.of(min(large), singles)
+    blind = word in (Word.OK, Word.FAST) and not (seen.enough or near or expectation.first)
+    if blind:
+        word, remark = Word.UNKNOWN, f"{seen}; give a --reference with more rounds"
+    return CheckedCurve(tuple(sizes), word, remark, sight=seen, blind=blind)
 
 
 def _not_compared(rows: Sequence[Observed]) -> CheckedSize:
     """Return what is said of a case of which nothing is expected, or of which every round was disturbed."""
     row = joined(rows)
-    return CheckedSize(row, math.nan, Decision.UNDECIDED if row.disturbed else Decision.NOT_COMPARED, 0)
+    reason = DISTURBED if row.disturbed else NOT_COMPARED
+    return CheckedSize(row, math.nan, Judgement(_what(row), "", Word.UNKNOWN, reason), 0)
+
+
+def _what(row: Observed) -> str:
+    return f"{row.case.title}, {format_size(row.case.nbytes)}, {row.implementation}"
 
 
 def _why_nothing(cases: Sequence[Sequence[Observed]], expected: str) -> str:
@@ -271,79 +346,57 @@ def _held(rows: Sequence[Observed], expectation: Expectation) -> tuple[list[floa
 
 
 def _judge_size(
-    row: Observed, logs: Sequence[float], expected: ExpectedTime, variance: float, test: SequentialTest
+    row: Observed, logs: Sequence[float], expected: ExpectedTime, variance: float, test: SequentialTest, nodes: int
 ) -> CheckedSize:
-    centre = median(logs)
-    decision = test.decide(centre, variance, expected.error)
-    # Below a floor is as it should be, a single figure too; below the time of a good run is something else.
-    if expected.near:
-        decision = Decision.AS_EXPECTED if centre <= 0 and len(logs) < FEWEST else decision
-    elif test.decide(-centre, variance, expected.error) is Decision.SLOW:
-        decision = Decision.FASTER
-    return CheckedSize(row, expected.seconds, decision, len(logs), math.exp(centre))
+    """Judge a size by the logarithms of measured over expected times of its rounds."""
+    centre, limit = median(logs), test.limit(variance, expected.error)
+    if len(logs) < FEWEST and not expected.near:
+        # A single figure may be an outlier, and tells little of what rounds scatter by.
+        limit = max(limit, ONCE_SMALL if nodes > 1 and row.case.nbytes < SMALL else ONCE)
+        far = abs(centre) > math.log(limit)
+        word = Word.OK if not far else Word.SLOW if centre > 0 else Word.FAST
+    elif len(logs) < FEWEST and centre <= 0:  # below a floor is as it should be, a single figure too
+        word = Word.OK
+    else:
+        word = _decide(centre, variance, expected.error, test, expected.near)
+    spread = math.sqrt(variance + expected.error**2)
+    ratio = Estimate(*(math.exp(centre + side * _QUANTILE * spread) for side in (0, -1, 1)))
+    usual = math.exp(-_USUAL * spread), math.exp(_USUAL * spread)
+    judgement = Judgement(_what(row), "", word, UNDECIDED if word is Word.UNKNOWN else "", ratio, usual, limit)
+    return CheckedSize(row, expected.seconds, judgement, len(logs))
 
 
-def _status(sizes: Sequence[CheckedSize], whole: Decision, resolution: float) -> tuple[Status, str]:
-    """Return the status of a curve, and why it is not OK."""
-    slow = [size for size in sizes if size.decision is Decision.SLOW]
-    undecided = [size for size in sizes if size.decision is Decision.UNDECIDED]
+def _decide(centre: float, variance: float, error: float, test: SequentialTest, near: float) -> Word:
+    """Return the word by both tests, slow and fast; below a floor is as it should be."""
+    if not near and test.decide(-centre, variance, error) is Word.SLOW:
+        return Word.FAST
+    return test.decide(centre, variance, error)
+
+
+def _word(sizes: Sequence[CheckedSize], whole: Word, resolution: float) -> tuple[Word, str]:
+    """Return the word for a curve, and why it is not OK."""
+    slow = [size for size in sizes if size.word is Word.SLOW]
     if slow:
-        # A size that was measured once may be an outlier, as one in eight of small messages between nodes is.
-        once = all(size.rounds < FEWEST for size in slow)
-        named = ", ".join(f"{format_size(size.row.case.nbytes)} {size.off:.2f}x" for size in slow[:3])
-        more = f" and {len(slow) - 3} more" if len(slow) > 3 else ""
-        alone = once and MANY * len(slow) < len(sizes) and whole is not Decision.SLOW
-        remark = f"{len(slow)} of {counted(len(sizes), 'size')} slower than expected: {named}{more}"
-        return Status.WARN if alone else Status.FAIL, remark
-    if whole is Decision.SLOW:
-        return Status.FAIL, "all sizes together are slower than expected"
+        named = ", ".join(f"{format_size(size.row.case.nbytes)} {size.off:.2f}x" for size in slow[:LISTED])
+        more = f" and {len(slow) - LISTED} more" if len(slow) > LISTED else ""
+        return Word.SLOW, f"{len(slow)} of {counted(len(sizes), 'size')} slower than expected: {named}{more}"
+    if whole is Word.SLOW:
+        return Word.SLOW, "all sizes together are slower than expected"
 
     # Undecided sizes are no matter unless they seem slow, or nothing is known of them (NaN).
+    undecided = [size for size in sizes if size.judgement.reason in (UNDECIDED, DISTURBED)]
     leaning = [size for size in undecided if not size.off < resolution]
-    if leaning or (undecided and whole is Decision.UNDECIDED):
+    if leaning or (undecided and whole is Word.UNKNOWN):
         count = f"{len(undecided)} of {counted(len(sizes), 'size')} undecided"
-        return Status.UNKNOWN, f"{count}: they may be {resolution:.2f}x slower than expected, or not"
-    return Status.OK, ""
-
-
-_BY_SPEED = {
-    Health.SLOW: Status.FAIL,
-    Health.UNKNOWN: Status.UNKNOWN,
-    Health.FASTER: Status.WARN,  # the model, or the system's name, is wrong
-    Health.AS_EXPECTED: Status.OK,
-}
+        return Word.UNKNOWN, f"{count}: they may be {resolution:.2f}x slower than expected, or not"
+    return (Word.FAST, "all sizes together are faster than expected") if whole is Word.FAST else (Word.OK, "")
 
 
 def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
     """Return the curve that `diagnose` held against the model of its system."""
-    status, remark, far = _BY_SPEED[diagnosis.speed], diagnosis.remark, diagnosis.exceptions
     sizes = []
-    for row, expected in zip_longest(diagnosis.measured, diagnosis.expected):
-        if not expected:
-            sizes.append(CheckedSize(row, math.nan, Decision.NOT_COMPARED, 0))
-        else:
-            decision = _by_band(row.typical, expected.band, diagnosis)
-            sizes.append(CheckedSize(row, expected.seconds, decision, 1, row.typical / expected.seconds))
-
-    # The verdict is on all sizes together: single ones, or many that are a little slow, may make it worse.
-    above = sum(size.decision in (Decision.UNDECIDED, Decision.SLOW) for size in sizes)
-    if any(size.beyond > ALONE for size in far):
-        status, remark = Status.FAIL, diagnosis.headline
-    elif status in (Status.OK, Status.WARN) and 2 * above > len(sizes):
-        named = listed(far, len(sizes)) if far else "none"
-        status, remark = Status.UNKNOWN, f"{above} of {counted(len(sizes), 'size')} above their bands; by far: {named}"
-    elif far:
-        status, remark = Status.WARN, diagnosis.headline
-    return CheckedCurve(tuple(sizes), status, remark, tuple(diagnosis.likely()), diagnosis.limit or math.nan)
-
-
-def _by_band(seconds: float, band: tuple[float, float], diagnosis: Diagnosis) -> Decision:
-    """Return what is said of one size: as expected inside its band, and slow above it if the whole curve is."""
-    low, high = band
-    if diagnosis.limit <= 0:  # it is not known what the ranks ran on
-        return Decision.UNDECIDED
-    if seconds > high * (1.0 if diagnosis.speed is Health.SLOW else FAR):
-        return Decision.SLOW
-    if seconds > high:
-        return Decision.UNDECIDED
-    return Decision.FASTER if seconds < low else Decision.AS_EXPECTED
+    for row, expected, judgement in zip_longest(diagnosis.measured, diagnosis.expected, diagnosis.sizes):
+        sizes.append(CheckedSize(row, expected.seconds if expected else math.nan, judgement, 1))
+    blind = diagnosis.speed is Word.UNKNOWN and diagnosis.judged
+    reasons = tuple(diagnosis.likely())
+    return CheckedCurve(tuple(sizes), diagnosis.speed, diagnosis.remark, reasons, diagnosis.sight, blind)

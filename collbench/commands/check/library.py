@@ -12,12 +12,14 @@ from typing import Annotated
 
 from collbench.algorithms import implementations, libraries
 from collbench.analysis.diagnose import Diagnosis, diagnose
+from collbench.analysis.judgement import Correctness, Word
 from collbench.analysis.machine import RunFacts, assumptions, placed, sized, spread
-from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
-from collbench.analysis.verdict import Correctness, Status
+from collbench.analysis.sequential import FEWEST, SequentialTest, usual_slower
 from collbench.collectives import find_collective
 from collbench.commands.check.expectations import CALIBRATED, Expectation, expect_run, first_of, read_floors
 from collbench.commands.check.judge import (
+    DISTURBED,
+    UNDECIDED,
     CheckResult,
     by_case,
     judge_by_model,
@@ -39,7 +41,7 @@ from collbench.results.base import Observed
 from collbench.runfile.header import Header
 from collbench.runfile.listing import list_runs
 from collbench.runfile.rounds import joined, scatter_in_words
-from collbench.runfile.store import Run, read, why_none, write
+from collbench.runfile.store import NAME, Run, read, why_none, write
 from collbench.topology import files
 from collbench.topology.system import System
 from collbench.units import counted, format_list, parse_duration, parse_share
@@ -49,7 +51,7 @@ GOOD_RUNS = 3
 """Runs of a baseline.  The first good ones count: were each good run the measure of the next, a machine could grow
 slower by a little every day, and no check would see it."""
 OF_A_BASELINE = 15  # rounds of a run that later checks are compared with
-DISTURBED = 4  # of a run of a baseline at most one row in so many was disturbed
+MOST_DISTURBED = 4  # of a run of a baseline at most one row in so many was disturbed
 CASE = 0.1  # seconds of a round for a case
 ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU: larger ones leave time for a few rounds only
 SYSTEM = "SYSTEM|FILE.toml"
@@ -72,7 +74,7 @@ class CheckRequest(Request):
     run: Annotated[Run | Path | str | None, Opt("--run", "A run to judge instead of measuring.", metavar="RUN")] = None
     reference: Annotated[
         Path | str | None,
-        Opt("--reference", "A run that was right, or floors, to compare with.", metavar="RUN|FILE.toml"),
+        Opt("--reference", "A run that was right, a folder of such, or floors.", metavar="RUN|FOLDER|FILE.toml"),
     ] = None
     on: Annotated[
         str | None,
@@ -136,7 +138,7 @@ def check(request: CheckRequest) -> CheckResult | None:
     speed.
 
     Returns:
-        The verdict: `status`, `line`, and `curves` with all sizes; None on all but the first process of a launcher.
+        The judgement: `word`, `line`, and `curves` with all sizes; None on all but the first process of a launcher.
 
     Raises:
         UsageError: Something does not exist or cannot be.
@@ -144,7 +146,7 @@ def check(request: CheckRequest) -> CheckResult | None:
 
     >>> import collbench
     >>> result = collbench.check(run="results/cpu-2-ranks", reference="results/cpu-2-ranks", slower=0.3)
-    >>> result.status.value
+    >>> result.word.value
     'OK'
 
     """
@@ -168,25 +170,38 @@ def default_implementations(op: Names) -> str:
 
 
 def read_reference(path: Path) -> Expectation:
-    """Return floors, or a run that was right."""
+    """Return floors, or what a run that was right has, or all runs in a folder."""
     if path.suffix == ".toml":
         return read_floors(path)
-    run = read(path)
-    rows = [row for row in observed(run.cases if run.header.imported.tests else run.results) if row.right]
+    folder = path.is_dir() and not (path / NAME).exists()
+    runs = [read(entry.path) for entry in list_runs(path) if entry.whole] if folder else [read(path)]
+    rows: list[Observed] = []
+    for run in runs:
+        rows += (row for row in observed(run.cases if run.header.imported.tests else run.results) if row.right)
     if not rows:
         raise UsageError(
             f"--reference {path} has no right row with a time; give a run that was right, or floors in TOML"
         )
     scatter = scatter_in_words(rows)
-    return expect_run(f"the run {path}{f' ({scatter})' if scatter else ''}", rows, [run])
+    what = f"{counted(len(runs), 'run')} in" if folder else "the run"
+    return expect_run(f"{what} {path}{f' ({scatter})' if scatter else ''}", rows, runs)
 
 
 def _judge_run(request: CheckRequest, run: Run, expected: Expectation | None) -> CheckResult:
-    """Judge a run that was measured before, each size by its slowest round."""
+    """Judge a run that was measured before: as its measurement was, or of a log each size by its slowest round."""
     rows = run.cases if run.header.imported.tests else run.results
     slowest = tuple(row.worst if isinstance(row, Observed) else row for row in rows)
-    result = _verdict(request, replace(run, results=slowest), expected)
+    run = replace(run, results=slowest)
+    result = _verdict(request, run, expected)
+    if not (expected or request.on) and _is_left_open(result):
+        expected, _ = _of_this_machine(run)
+        result = _verdict(request, run, expected) if expected else result
     return result if result.curves or result.correctness.faults else replace(result, no_verdict=why_none([run]))
+
+
+def _is_left_open(result: CheckResult) -> bool:
+    """Return whether no model knows the machine, or none well enough to see much."""
+    return not result.compared or all(curve.blind for curve in result.curves)
 
 
 def _measure(request: CheckRequest, expected: Expectation | None) -> CheckResult | None:
@@ -208,9 +223,10 @@ def _measure(request: CheckRequest, expected: Expectation | None) -> CheckResult
         spent = time.monotonic() - begun
         more = rounds < FEWEST or spent * (1 + 1 / rounds) < request.seconds
         if session.leader:
-            if rounds == 1 and not expected and not request.on and not placed(run, None, request.nodes)[0]:
-                expected, baseline = _of_this_machine(run.header)
             result = _verdict(request, run, expected, rounds, spent)
+            if rounds == 1 and not (expected or request.on) and _is_left_open(result):
+                expected, baseline = _of_this_machine(run)
+                result = _verdict(request, run, expected, rounds, spent) if expected else result
             more = more and not _sure(result, expected, baseline)
         more = bool(everyone(launched()).broadcast(more))
     if not run or not result:  # the first process of the launcher has them
@@ -237,33 +253,36 @@ def baseline_folder(header: Header) -> Path:
     return state_folder(UsageError) / "checks" / f"{words[:60]}-{digest}"
 
 
-def _of_this_machine(header: Header) -> tuple[Expectation, Path | None]:
+def _of_this_machine(run: Run) -> tuple[Expectation | None, Path | None]:
     """Return what is expected where no system is like the machine, and where this run is stored if it is a good one.
 
-    Expected is what the runs of the machine's baseline took, and on a CPU without those what its own speed comes to.
-    The first good runs are stored, and no more.
+    Expected is what the other runs of the machine's baseline took, and on a CPU without those what its own speed comes
+    to; None where nothing is known.  The first good runs are stored, and no more.
     """
+    header = run.header
     folder = baseline_folder(header)
-    earlier = [read(entry.path) for entry in list_runs(folder) if entry.whole]
+    stored = [read(entry.path) for entry in list_runs(folder) if entry.whole]
+    earlier = [other for other in stored if other.results != run.results]
 
     # On a GPU no barrier is timed with the rows that would tell what they should take.
-    costs = [CALIBRATED] if header.topology.platform == "cpu" else []
-    name = costs[0].name if costs else ""
+    expected = CALIBRATED if header.topology.platform == "cpu" else None
     if earlier:
         name = f"{counted(len(earlier), 'earlier good run')} of this machine ({folder})"
-    rows = [row for run in earlier for row in observed(run.results)]
-    return first_of(name, (expect_run(name, rows, earlier), *costs)), folder if len(earlier) < GOOD_RUNS else None
+        rows = [row for other in earlier for row in observed(other.results)]
+        known = expect_run(name, rows, earlier)
+        expected = first_of(name, (known, expected)) if expected else known
+    return expected, folder if len(stored) < GOOD_RUNS else None
 
 
 def _verdict(
     request: CheckRequest, run: Run, expected: Expectation | None, rounds: int = 1, seconds: float = math.nan
 ) -> CheckResult:
-    """Return the verdict of all rows so far: against what is expected, or else against the model of their system."""
+    """Return the judgement of all rows so far: against what is expected, or else against the model of their system."""
     header, nodes = run.header, request.nodes
     rows = [row for row in run.results if isinstance(row, Observed) and row.right and not row.case.work]
     if expected:
         test = SequentialTest(request.share or usual_slower(header.topology.platform))
-        name, curves = expected.name, judge_rounds(rows, expected, test)
+        name, curves = expected.name, judge_rounds(rows, expected, test, nodes or header.topology.nodes)
         remarks = [*other_release(expected, header), *assumptions(run)]
     else:
         system, nodes, why = placed(run, request.on, nodes)
@@ -281,11 +300,13 @@ def _verdict(
         collectives=tuple(dict.fromkeys(row.case.collective.name for row in run.results)),
         curves=tuple(map(unsure, curves) if shares_cores(run.results) else curves),
         correctness=Correctness.of(run.cases),
+        host=header.environment.host,
         nodes=nodes or header.topology.nodes,
         disturbed=sum(row.disturbed for row in run.results),
         rows=len(run.results),
         rounds=rounds,
         seconds=seconds,
+        first=bool(expected and expected.first),
     )
 
 
@@ -312,21 +333,21 @@ def _sure(result: CheckResult, expected: Expectation | None, baseline: Path | No
         return True
     if result.rounds < FEWEST:
         return False
-    if not expected:  # the model is less sure than three rounds
+    if not (expected or baseline):  # the model is less sure than three rounds
         return True
-    if result.status is Status.FAIL:
+    if result.word is Word.SLOW:
         return result.rounds >= SURE
     if baseline and result.rounds < OF_A_BASELINE:
         return False
-    return all(size.decision is not Decision.UNDECIDED for size in result.sizes)
+    return all(size.judgement.reason not in (UNDECIDED, DISTURBED) for size in result.sizes)
 
 
 def _stored(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
     """Store a good run with the baseline, and return the verdict, which says so."""
-    unknown = all(math.isnan(size.expected) for size in result.sizes)
-    if not result.sizes or result.correctness.faults or not (unknown or result.status is Status.OK):
+    untold = all(curve.blind or not curve.sight.known for curve in result.curves)
+    if not result.sizes or result.correctness.faults or not (untold or result.word in (Word.FAST, Word.OK)):
         return result
-    if shares_cores(run.results) or DISTURBED * result.disturbed > result.rows:
+    if shares_cores(run.results) or MOST_DISTURBED * result.disturbed > result.rows:
         hint = "not stored for the next check: other programs disturbed it; check again on a quiet machine"
         return replace(result, hint=hint)
     try:

@@ -1,8 +1,6 @@
-"""The verdict of a check for other programs: exit statuses, the lines of monitoring, JSON, JUnit, metrics.
+"""The judgement of a check for other programs: performance data, JSON, JUnit, metrics.
 
-Sources: Nagios plugin API and Monitoring Plugins guidelines (exit statuses, performance data); node-problem-detector
-docs/custom_plugin_monitor.md; Prometheus text format 0.0.4 and node_exporter's collector/textfile.go; NCCL
-plugins/profiler/inspector/inspector_prom.cc for names and labels of metrics.
+Source of names and labels of metrics: NCCL plugins/profiler/inspector/inspector_prom.cc.
 """
 
 import json
@@ -11,44 +9,39 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
-from collbench.analysis.gate import junit_suite
-from collbench.analysis.sequential import Decision
-from collbench.analysis.verdict import EXITS, Status, line_of
-from collbench.cli.verdicts import braced, gauges, write_verdict
+from collbench.analysis.judgement import EXITS, Judgement, Word, number
+from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, junit, junit_suite, line_of, write_verdict
 from collbench.commands.check.judge import BANDWIDTH, CheckedSize, CheckResult
 from collbench.present.columns import Column, data, record
 from collbench.results.base import CaseResult
 from collbench.runfile.schema import case_fields
-from collbench.units import format_rate, format_seconds, format_size, printable, significant
+from collbench.units import format_rate, format_seconds, format_size, significant
 
 
 def line(result: CheckResult, exits: str) -> str:
     """Return the line of a verdict as the program expects it that the exit status is for."""
-    if exits == "plain":
-        return printable(result.line)
     names = ",".join(result.collectives)
-    if exits == "nagios":
-        printed = line_of(exits, result.status, f"{names} {result.where}: {result.words}")
-        return " | ".join(filter(None, (printed, " ".join(_performance(result)))))
-    # Neither the topology nor a list of collectives would leave room for the verdict.
-    short = names if len(result.collectives) < 3 else f"{len(result.collectives)} collectives"
-    return line_of(exits, result.status, f"{short}: {result.words}")
+    if exits == "npd":  # neither the topology nor a list of collectives would leave room for the verdict
+        short = names if len(result.collectives) < 3 else f"{len(result.collectives)} collectives"
+        return line_of(exits, result.word, f"{short}: {result.words}")
+    printed = line_of(exits, result.word, f"{names} {result.where}: {result.words}")
+    performance = _performance(result) if exits == "nagios" else ()
+    return " | ".join(filter(None, (printed, " ".join(performance))))
 
 
 def _performance(result: CheckResult) -> list[str]:
     """Return Nagios' performance data; a range is what raises no alarm: `430:` is 430 or more, `50` is 50 or less."""
     items: dict[str, str] = {}
-    pairs = [(size, curve.resolution) for curve in result.curves for size in curve.sizes]
     # Sizes of one label follow each other by their times, so that the slowest stays.
-    for size, resolution in sorted(pairs, key=lambda pair: pair[0].seconds):
+    for size in sorted(result.sizes, key=lambda size: size.seconds):
         name = f"{size.row.case.collective.name}_{format_size(size.row.case.nbytes)}_{size.row.implementation}"
         label = re.sub(r"[^A-Za-z0-9_.-]", "", name)
-        seconds, longest = size.seconds, size.expected * resolution
+        seconds, longest = size.seconds, size.expected * size.judgement.limit
         value, limit, unit, colon = 1e6 * seconds, 1e6 * longest, "us", ""
         if size.row.busbw and size.row.case.nbytes >= BANDWIDTH:
             label += "_GBps"
@@ -62,17 +55,13 @@ def _performance(result: CheckResult) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------ documents
 
 
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 SIZES: tuple[Column[CheckedSize], ...] = (
     Column("size", lambda size: size.row.case.nbytes, format_size, form=">9"),
     Column("time", lambda size: size.seconds, format_seconds, form=">9", key="seconds"),
-    Column("expected", lambda size: _number(size.expected), format_seconds, 2, ">9", "expected_seconds"),
-    Column("ratio", lambda size: _number(size.off), "{:.2f}x".format, form=">7", key="ratio"),
+    Column("expected", lambda size: number(size.expected), format_seconds, 2, ">9", "expected_seconds"),
+    Column("ratio", lambda size: number(size.off), "{:.2f}x".format, form=">7", key="ratio"),
     Column("busbw", lambda size: size.busbw(size.seconds), format_rate, 1, ">8", "busbw"),
-    Column("", lambda size: size.decision.value, key="verdict"),
+    Column("", lambda size: size.judgement.says, key="says"),
     data("rounds", lambda size: size.rounds),
 )
 """The columns of a curve's sizes; where ranks share a GPU there is no bus between them."""
@@ -82,19 +71,18 @@ def document(result: CheckResult) -> dict[str, Any]:
     """Return the verdict and all that it rests on, for JSON."""
     curves = []
     for curve in result.curves:
-        fields = {"implementation": curve.implementation, "status": curve.status.value, "remark": curve.remark}
+        fields = {"implementation": curve.implementation, "word": curve.word.value, "remark": curve.remark}
         reasons = [{"why": why, "fix": fix} for why, fix in curve.reasons]
-        sizes = [_row_fields(size.row) | record(SIZES, size) for size in curve.sizes]
-        curves.append(fields | {"resolution": _number(curve.resolution), "reasons": reasons, "sizes": sizes})
-    return {
-        "status": result.status.value,
+        sizes = [_row_fields(size.row) | size.judgement.fields() | record(SIZES, size) for size in curve.sizes]
+        curves.append(fields | {"sight": curve.sight.fields(), "reasons": reasons, "sizes": sizes})
+    return head_of(result.judgement, result.host) | {
+        "sight": result.sight.fields(),
         "line": result.line,
         "no_verdict": result.no_verdict,
         "where": result.where,
-        "compared_with": result.compared,
         "remarks": list(result.remarks),
         "rounds": result.rounds,
-        "seconds": _number(result.seconds),
+        "seconds": number(result.seconds),
         "disturbed": result.disturbed,
         "wrong_or_failed": [_row_fields(row) | {"problem": row.problem} for row in result.correctness.faults],
         "curves": curves,
@@ -105,30 +93,16 @@ def _row_fields(row: CaseResult) -> dict[str, Any]:
     return case_fields(row.case) | {"implementation": row.implementation}
 
 
-def junit(result: CheckResult) -> str:
-    """Return JUnit's XML: a wrong size fails, and a slow one if the check does; others are skipped."""
-    suite = junit_suite(f"collbench check: {result.where}", "collbench.check", list(_tests(result)))
-    ElementTree.indent(suite)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
-
-
-def _tests(result: CheckResult) -> Iterator[tuple[str, str, str]]:
-    """Yield the verdict and then each size as a test: name, `passed`, `failed` or `other`, what to say of it.
-
-    The verdict may be FAIL by all sizes together, and UNKNOWN without any size.
-    """
-    whole = {Status.FAIL: "failed", Status.UNKNOWN: "other"}.get(result.status, "passed")
-    yield "verdict", whole, printable(result.line)
-    slow = "failed" if result.status is Status.FAIL else "other"
-    states = {Decision.AS_EXPECTED: "passed", Decision.FASTER: "passed", Decision.SLOW: slow}
-    for row in result.correctness.faults:
-        yield _name(row), "failed", printable(row.problem)
-    for size in result.sizes:
-        yield _name(size.row), states.get(size.decision, "other"), f"{size.figure}, {size.decision.value}"
+def _junit(result: CheckResult) -> str:
+    """Return JUnit's XML: the judgement of all, and of each size."""
+    tests = [replace(result.judgement, what="verdict", reason=result.line)]
+    tests += [Judgement(_name(row), "", Word.WRONG, row.problem) for row in result.correctness.faults]
+    tests += [replace(size.judgement, reason=f"{size.figure}, {size.judgement.kind}") for size in result.sizes]
+    return junit([junit_suite(f"collbench check: {result.where}", "collbench.check", tests)])
 
 
 def _name(row: CaseResult) -> str:
-    return printable(f"{row.case.title}, {format_size(row.case.nbytes)}, {row.implementation}")
+    return f"{row.case.title}, {format_size(row.case.nbytes)}, {row.implementation}"
 
 
 # -------------------------------------------------------------------------------------------------------------- metrics
@@ -154,12 +128,17 @@ def metrics(result: CheckResult) -> str:
     node = braced({"node": socket.gethostname()})
     lasted = {node: result.seconds} if math.isfinite(result.seconds) else {}
     wrong = {} if result.no_verdict else {node: len(result.correctness.faults)}
+    limits = {labels: size.judgement.limit for labels, size in sizes.items() if size.expected > 0}
+    sights = {}
+    for kind, least in result.sight.fields().items():
+        if least:
+            sights[braced({"node": socket.gethostname(), "sizes": kind})] = least
     families: Mapping[tuple[str, str], Mapping[str, float]] = {
         ("bus_bandwidth_gbs", "Bus bandwidth in GB/s."): measured,
         ("expected_bus_bandwidth_gbs", "Bus bandwidth in GB/s that is expected here."): expected,
-        ("check_status", "Verdict of the last check: 0 OK, 1 WARN, 2 FAIL, 3 UNKNOWN."): {
-            node: EXITS["nagios"][result.status]
-        },
+        ("slowdown_limit_ratio", "Times the expected time beyond which a size is called slow."): limits,
+        ("check_sight_ratio", "Slowdown that the last check would have noticed."): sights,
+        ("check_status", f"Verdict of the last check: {STATUS_METRIC}."): {node: EXITS["nagios"][result.word]},
         ("check_wrong_sizes", "Sizes with a wrong result, or none."): wrong,
         ("check_timestamp_seconds", "When the last check ended, or began if it has no verdict."): {node: time.time()},
         ("check_duration_seconds", "How long the last check took."): lasted,
@@ -198,7 +177,7 @@ def message_size(nbytes: int) -> str:
 
 OUTPUTS: Mapping[str, Callable[[CheckResult], str]] = {
     "json": lambda result: json.dumps(document(result), indent=2, allow_nan=False),
-    "junit": junit,
+    "junit": _junit,
     "metrics": metrics,
 }
 """What can be written into a file, by the name of its option."""

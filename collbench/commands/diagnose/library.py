@@ -6,9 +6,9 @@ from typing import Annotated
 from collbench.analysis.diagnose import Diagnosis
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.fit import measured
+from collbench.analysis.judgement import Correctness, Word, overall
 from collbench.analysis.machine import RunFacts, placed, sized
 from collbench.analysis.matching import unread
-from collbench.analysis.verdict import Correctness, Health, status
 from collbench.errors import UsageError
 from collbench.notebook import Shown
 from collbench.requests.declared import Opt, Request, takes
@@ -23,10 +23,11 @@ from collbench.topology.system import System
 class Diagnosed(Shown):
     """The curves of a run, each held against what the model expects of its machine."""
 
-    SHOWN = ("verdict", "diagnoses", "correctness")
+    SHOWN = ("word", "diagnoses", "correctness")
     TABLE = "diagnoses"
     facts: RunFacts  # what else is known of the machine, and was set
     cut_off: str  # a sentence on a run that stops before its end, or has lines that could not be read, else ""
+    host: str
     curves: tuple[tuple[Diagnosis, System | None], ...]  # with the machine of as many ranks; None if it is not known
     correctness: Correctness  # of all rows, also of what has no curve since no row is right
 
@@ -36,18 +37,9 @@ class Diagnosed(Shown):
         return [diagnosis for diagnosis, _ in self.curves]
 
     @property
-    def verdict(self) -> Health:
-        """The worst of all curves; wrong if any row is."""
-        found = {diagnosis.verdict for diagnosis in self.diagnoses}
-        if self.correctness.faults:
-            found.add(Health.WRONG)
-        return next(health for health in Health if health in found)
-
-    @property
-    def status(self) -> int:
-        """The exit status of `diagnose --gate`: 0 passed, 3 slow or wrong, 4 unknown, or with exceptions."""
-        verdicts = [(diagnosis.verdict, bool(diagnosis.exceptions)) for diagnosis in self.diagnoses]
-        return status([*verdicts, (self.verdict, bool(self.cut_off))])
+    def word(self) -> Word:
+        """WRONG if any row is; else the worst of the curves that could be judged."""
+        return Word.WRONG if self.correctness.faults else overall(diagnosis.word for diagnosis in self.diagnoses)
 
 
 @dataclass(frozen=True)
@@ -62,11 +54,11 @@ class DiagnoseRequest(Request):
 
 @takes(DiagnoseRequest)
 def diagnose(request: DiagnoseRequest) -> Diagnosed:
-    """Hold every curve of a run against the model: wrong, slow, unknown, faster than modelled, or as expected; and why.
+    """Hold every curve of a run against the model, and say what may be the reason where it is slow.
 
     Returns:
-        Of each curve `verdict` is one word, `measured` and `expected` have seconds by size, `exceptions` are sizes far
-        above their bands, and `likely()` yields reasons, best explained first, each with what to do.  `correctness`
+        Of each curve `word` is the answer, `measured` and `expected` have seconds by size, `sizes` are the judgements
+        of all sizes, and `likely()` yields reasons, best explained first, each with what to do.  `correctness`
         counts what is right and names what is not, of a curve and of the run.
 
     Raises:
@@ -74,8 +66,8 @@ def diagnose(request: DiagnoseRequest) -> Diagnosed:
 
     >>> import collbench
     >>> diagnosis, machine = collbench.diagnose("results/cpu-2-ranks").curves[0]
-    >>> diagnosis.implementation, diagnosis.verdict.value
-    ('mpi', 'unknown')
+    >>> diagnosis.implementation, diagnosis.word.value
+    ('mpi', 'UNKNOWN')
 
     """
     whole_run = as_run(request.run)
@@ -94,4 +86,4 @@ def diagnose(request: DiagnoseRequest) -> Diagnosed:
         diagnosis = diagnose_curve(rows, part, facts)
         diagnosed.append((replace(diagnosis, correctness=Correctness.of(every[key])), part))
     lost = f"the run was {whole_run.cut_off}" if whole_run.cut_off else unread(whole_run)
-    return Diagnosed(facts, lost, tuple(diagnosed), correctness)
+    return Diagnosed(facts, lost, whole_run.header.environment.host, tuple(diagnosed), correctness)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from collbench.analysis.curve_fit import CurveFit, curve_remarks
 from collbench.analysis.diagnose import Diagnosis, diagnose, settings
 from collbench.analysis.fit import FittedCurve, curves, measured
+from collbench.analysis.judgement import Correctness, Word
 from collbench.analysis.machine import RunFacts, assumptions, machine, sized, spread, stated_nodes, trimmed
-from collbench.analysis.verdict import Correctness, Health, but_for
 from collbench.errors import CollbenchError
 from collbench.host.sanitize import text
 from collbench.results import Observed, Result, by_key
@@ -206,15 +206,13 @@ def _verdict(
         remark = safe_text(str(error))
     except (ArithmeticError, ValueError) as error:  # sizes and times that no machine has
         remark = f"its numbers cannot be calculated with ({type(error).__name__})"
-    unknown = Diagnosis(rows[0].implementation, tuple(rows), (), Health.UNKNOWN, remark, correctness=correctness)
+    unknown = Diagnosis(rows[0].implementation, tuple(rows), (), Word.UNKNOWN, remark, correctness=correctness)
     return CurveVerdict(unknown, "", (remark,))
 
 
 def _because(diagnosis: Diagnosis, fit: CurveFit | None) -> Iterator[str]:
     if diagnosis.correctness.faults:
         yield diagnosis.correctness.in_words(named=False)
-    if diagnosis.exceptions:
-        yield but_for(diagnosis.exceptions, len(diagnosis.measured)).strip()
     if diagnosis.remark:
         yield diagnosis.remark
     yield from diagnosis.choices

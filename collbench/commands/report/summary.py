@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
 from collbench.analysis import crossover
-from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
+from collbench.analysis.judgement import Correctness, Word, not_judged, overall
 from collbench.analysis.matching import unread
-from collbench.analysis.verdict import Correctness, Health, status
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.commands.report.sections import by_run, listed
 from collbench.plots.sections import PagePart, Section, section_of
@@ -21,7 +20,6 @@ from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
 
 FIRST = 6  # sentences of a command's part in the verdict; later ones stay with their tables
-_WORDS = {PASSED: "PASS", REGRESSION: "FAIL", INCONCLUSIVE: "UNKNOWN"}
 
 
 # ---- title and status
@@ -31,7 +29,7 @@ class Claim(NamedTuple):
     """Whether a run passed in one respect: its word is a class of report.css, too."""
 
     subject: str  # Results or Speed
-    word: str  # PASS, FAIL or UNKNOWN
+    word: str  # of the list of judgement.Word
     sentence: str
 
 
@@ -81,9 +79,9 @@ def _claims(run: AnalysedRun) -> list[Claim]:
     lost = [reason for reason in (run.run.cut_off, unread(run.run)) if reason]
     if run.odd:
         lost.append(f"{len(run.odd)} not usable, without a time")
-    word = "UNKNOWN" if correctness.unchecked or lost else "PASS"
+    word = Word.UNKNOWN if correctness.unchecked or lost else Word.OK
     sentence = safe_text("; ".join([correctness.in_words(), *lost]), 600)
-    return [Claim("Results", "FAIL" if correctness.faults else word, sentence), _speed(run)]
+    return [Claim("Results", (Word.WRONG if correctness.faults else word).value, sentence), _speed(run)]
 
 
 def _speed(run: AnalysedRun) -> Claim:
@@ -93,26 +91,21 @@ def _speed(run: AnalysedRun) -> Claim:
         none = "no time of these rows can be held against the model"
         return Claim("Speed", "UNKNOWN", f"not judged: {run.why_not if curves else none}")
 
-    # The sentence is of the curve that is off most among those that are worst.
-    worst = min((curve.diagnosis.speed for curve in curves), key=[*Health].index)
-    alike = [curve for curve in curves if curve.diagnosis.speed is worst]
-    telling = max(alike, key=lambda curve: (bool(curve.diagnosis.exceptions), curve.diagnosis.off))
+    # The sentence is of the curve that is off most among those with the worst word.
+    word = overall(curve.diagnosis.speed for curve in curves)
+    alike = [curve for curve in curves if curve.diagnosis.speed is word]
+    telling = max(alike, key=lambda curve: curve.diagnosis.off)
     diagnosis = telling.diagnosis
     words = replace(diagnosis, correctness=Correctness()).headline
-    if worst is Health.AS_EXPECTED:
-        pairs = zip(diagnosis.measured, diagnosis.expected, strict=True)
-        ratio = geometric_mean([row.typical / other.seconds for row, other in pairs])
-        words += f", typically {ratio:.2f}x the expected time"
+    if word is Word.OK:
+        ratio = geometric_mean([size.ratio.value for size in diagnosis.sizes])
+        words += f": typically {ratio:.2f}x the expected time; {diagnosis.sight}"
     count = f", in {len(alike)} of {run.measured} curves" if run.measured > 1 else ""
     against = f", against {telling.against}" if telling.against else ""
     words += f" ({diagnosis.implementation}, {diagnosis.title}{against}{count})"
-    words = "; ".join([words, *run.assumed])
-
-    # Curves that were not judged leave it open whether the run is as fast as expected.
-    healths = [(curve.diagnosis.speed, bool(curve.diagnosis.exceptions)) for curve in curves]
-    if run.measured > len(curves):
-        healths.append((Health.UNKNOWN, False))
-    return Claim("Speed", _WORDS[status(healths)], safe_text(words, 600))
+    unknown = not_judged((curve.diagnosis.name, curve.diagnosis.speed) for curve in curves)
+    words = "; ".join([words, *(unknown if word is not Word.UNKNOWN else ()), *run.assumed])
+    return Claim("Speed", word.value, safe_text(words, 600))
 
 
 # ---- the verdict

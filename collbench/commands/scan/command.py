@@ -15,8 +15,7 @@ from typing import Any
 
 import click
 
-from collbench.analysis.sequential import Decision
-from collbench.analysis.verdict import EXITS, Status, line_of
+from collbench.analysis.judgement import EXITS, Word
 from collbench.cli.options import (
     PATH,
     QUIET,
@@ -30,13 +29,12 @@ from collbench.cli.options import (
 )
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import run_session
-from collbench.cli.verdicts import EXIT, METRICS, junit_option, write_verdict
+from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of, write_verdict
 from collbench.commands.scan.library import ScanRequest, cost_in_words, scan_session, slower_of
 from collbench.commands.scan.outputs import OUTPUTS, advice
 from collbench.commands.scan.verdict import ScanVerdict, judge
 from collbench.errors import CollbenchError, StorageError
 from collbench.requests.sweeps import new_folder
-from collbench.units import printable
 
 _OPTIONS = [
     *options_of(ScanRequest),
@@ -65,8 +63,8 @@ def command(**options: Any) -> int:
             verdict = _scanned(made(ScanRequest, options), files, options)
         except CollbenchError as error:
             if exits != "plain":  # its reader reads standard output, and would take 2 for a verdict
-                error.exit_status = EXITS[exits][Status.UNKNOWN]
-                click.echo(line_of(exits, Status.UNKNOWN, str(error)))
+                error.exit_status = EXITS[exits][Word.UNKNOWN]
+                click.echo(line_of(exits, Word.UNKNOWN, str(error)))
             raise
         if not isinstance(verdict, ScanVerdict):
             return verdict
@@ -80,9 +78,8 @@ def command(**options: Any) -> int:
             click.echo(f"collbench: error: {error}", err=True)
             lost = True
     if STANDARD not in files.values():
-        line = printable(verdict.line) if exits == "plain" else line_of(exits, verdict.status, f"scan: {verdict.words}")
-        click.echo(line)
-    return EXITS[exits][verdict.status] or int(lost and exits == "plain")
+        click.echo(line_of(exits, verdict.word, f"scan: {verdict.words}"))
+    return EXITS[exits][verdict.word] or int(lost and exits == "plain")
 
 
 def _scanned(request: ScanRequest, files: dict[str, Path], options: dict[str, Any]) -> ScanVerdict | int:
@@ -109,7 +106,7 @@ def _scanned(request: ScanRequest, files: dict[str, Path], options: dict[str, An
 def _lines(verdict: ScanVerdict) -> Iterator[str]:
     """Yield what is to be said besides the line of the verdict."""
     for finding in verdict.findings:
-        if finding.decision is Decision.AS_EXPECTED:
+        if finding.word is Word.OK:
             yield f"note: {finding}, which is less than --slower"
     if 2 * verdict.empty > verdict.rounds:
         yield f"note: other programs had the cores in {verdict.empty} of {verdict.rounds} rounds: end them, scan again"

@@ -83,7 +83,7 @@ def scan(request: ScanRequest) -> ScanVerdict:
     """Name the slow rank, link, node or leaf, in rounds of disjoint groups that tell most, as `collbench scan` does.
 
     Returns:
-        The verdict: `status`, `faulty` with how much slower each is, `suspects`, and what it cost.
+        The verdict: `word`, `faulty` with how much slower each is, `suspects`, and what it cost.
 
     Raises:
         UsageError: Something does not exist or cannot be.

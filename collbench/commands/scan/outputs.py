@@ -4,14 +4,13 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from socket import gethostname
 from typing import Any
-from xml.etree import ElementTree
 
-from collbench.analysis.gate import junit_suite
-from collbench.analysis.verdict import EXITS
-from collbench.cli.verdicts import braced, gauges, host_lines
+from collbench.analysis.judgement import EXITS, Judgement, Word
+from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, host_lines, junit, junit_suite
 from collbench.commands.scan.verdict import ScanFinding, ScanVerdict
-from collbench.units import printable, significant
+from collbench.units import significant
 
 
 def hosts(finding: ScanFinding, verdict: ScanVerdict) -> list[str]:
@@ -54,12 +53,11 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
         findings.append(
             {
                 "kind": kind, "name": name, "way": way, "sure": finding.sure, "probability": seen.of_name(),
-                "slower": finding.slower, "low": finding.least, "high": finding.most, "share_of_rounds": seen.often,
-                "hosts": hosts(finding, verdict), "reason": reason(finding), "advice": [*advice(finding, verdict)],
-            }
+                "share_of_rounds": seen.often,
+                "hosts": hosts(finding, verdict), "drain": reason(finding), "advice": [*advice(finding, verdict)],
+            } | finding.judgement.fields()
         )  # fmt: skip
-    return {
-        "status": verdict.status.value,
+    return head_of(verdict.judgement, gethostname()) | {
         "line": verdict.line,
         "members": list(verdict.members.names),
         "findings": findings,
@@ -73,15 +71,12 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
 
 def _junit(verdict: ScanVerdict) -> str:
     """Return JUnit's XML: the verdict, and each member, of which the slow ones failed."""
-    slow = {finding.name: str(finding) for finding in verdict.faulty}
-    state = {0: "passed", 3: "failed"}.get(EXITS["plain"][verdict.status], "other")
-    tests = [("verdict", state, printable(verdict.line))]
+    slow = {finding.name: finding.judgement for finding in verdict.faulty}
+    clear = Word.UNKNOWN if verdict.suspects or verdict.word is Word.UNKNOWN else Word.OK
+    tests = [Judgement("verdict", "", verdict.word, verdict.line)]
     for name in dict.fromkeys((*slow, *verdict.members.names)):
-        clear = "passed" if not verdict.suspects else "other"
-        tests.append((printable(name), "failed" if name in slow else clear, slow.get(name, "not slow")))
-    suite = junit_suite("collbench scan", "collbench.scan", tests)
-    ElementTree.indent(suite)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+        tests.append(slow.get(name, Judgement(name, "", clear, "not slow" if clear is Word.OK else "not cleared")))
+    return junit([junit_suite("collbench scan", "collbench.scan", tests)])
 
 
 def _metrics(verdict: ScanVerdict) -> str:
@@ -89,9 +84,7 @@ def _metrics(verdict: ScanVerdict) -> str:
     slower = {braced({"name": finding.name}): finding.slower for finding in verdict.faulty}
     families: Mapping[tuple[str, str], Mapping[str, float]] = {
         ("scan_slower_ratio", "How many times slower a slow member, link or switch is."): slower,
-        ("scan_status", "Verdict of the last scan: 0 OK, 1 WARN, 2 FAIL, 3 UNKNOWN."): {
-            "": EXITS["nagios"][verdict.status]
-        },
+        ("scan_status", f"Verdict of the last scan: {STATUS_METRIC}."): {"": EXITS["nagios"][verdict.word]},
         ("scan_rank_seconds", "What the last scan cost."): {"": verdict.rank_seconds},
         ("scan_timestamp_seconds", "When the last scan ended."): {"": math.floor(time.time())},
     }

@@ -4,19 +4,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from collbench.analysis.judgement import Judgement, Word
 from collbench.analysis.sequential import (
     FEWEST,
     PRIOR_DEVIATION,
     PRIOR_OF_GPUS,
-    Decision,
     SequentialTest,
     median_variance,
 )
-from collbench.analysis.verdict import Status
 from collbench.commands.scan.posterior import ACROSS, EVERY, RECEIVES, SENDS, Belief, Posterior, Suspicion
 from collbench.commands.scan.rows import Members, Round
 from collbench.notebook import Shown
 from collbench.results import Result
+from collbench.stats import Estimate
 from collbench.units import counted, significant
 
 SURE = 0.99  # probability of who has a fault
@@ -39,9 +39,9 @@ _WORDS = {
 class ScanFinding(Shown):
     """A fault, or what may be one."""
 
-    SHOWN = ("name", "slower", "least", "most", "decision", "sure")
+    SHOWN = ("name", "slower", "least", "most", "word", "sure")
     suspicion: Suspicion
-    decision: Decision  # whether it is slower by as much as is too much
+    word: Word  # whether it is slower by as much as is too much
     slower: float  # times
     least: float  # 95 % interval of that
     most: float
@@ -49,19 +49,25 @@ class ScanFinding(Shown):
     @property
     def sure(self) -> bool:
         """Whether it is sure who has it, and that it is slow."""
-        return self.decision is Decision.SLOW and self.suspicion.of_name() >= SURE
+        return self.word is Word.SLOW and self.suspicion.of_name() >= SURE
 
     @property
     def decided(self) -> bool:
         """Whether another round would change nothing."""
         sure = self.suspicion.of_name() >= SURE and self.suspicion.hypotheses[0][1] >= KIND_SURE
-        return sure and self.decision is not Decision.UNDECIDED
+        return sure and self.word is not Word.UNKNOWN
 
     @property
     def name(self) -> str:
         """Who it is, with the kind where the name does not say it: `leaf 3`, `rank 2`."""
         kind, name, _ = self.suspicion.likeliest
         return name if kind == "member" or name.startswith(kind) else f"{kind} {name}"
+
+    @property
+    def judgement(self) -> Judgement:
+        """The judgement of who has it."""
+        ratio = Estimate(self.slower, self.least, self.most)
+        return Judgement(self.name, "the other members", self.word if self.sure else Word.UNKNOWN, str(self), ratio)
 
     def __str__(self) -> str:
         seen = self.suspicion
@@ -75,7 +81,7 @@ class ScanFinding(Shown):
 class ScanVerdict(Shown):
     """What a scan found out."""
 
-    SHOWN = ("status", "words")
+    SHOWN = ("word", "words")
     TABLE = "findings"
     members: Members
     findings: tuple[ScanFinding, ...]
@@ -99,11 +105,18 @@ class ScanVerdict(Shown):
         return all(finding.decided for finding in self.findings)
 
     @property
-    def status(self) -> Status:
-        """FAIL where somebody is slow or lost, UNKNOWN where somebody is suspected or rounds are too few."""
-        if self.faulty or self.lost:
-            return Status.FAIL
-        return Status.OK if self.sure and not self.suspects else Status.UNKNOWN
+    def word(self) -> Word:
+        """WRONG where somebody is lost, SLOW where somebody is slow, UNKNOWN where rounds are too few to say."""
+        if self.lost:
+            return Word.WRONG
+        if self.faulty:
+            return Word.SLOW
+        return Word.OK if self.sure and not self.suspects else Word.UNKNOWN
+
+    @property
+    def judgement(self) -> Judgement:
+        """The judgement of all members."""
+        return Judgement("scan", "each other", self.word, self.words)
 
     @property
     def rank_seconds(self) -> float:
@@ -119,7 +132,7 @@ class ScanVerdict(Shown):
             parts.append(self.lost)
         if not parts:
             parts.append(f"none of {counted(len(self.members.names), 'member')} is slow")
-        if self.status is Status.UNKNOWN and not self.suspects:
+        if self.word is Word.UNKNOWN and not self.suspects:
             parts[-1] += f", so far: another fault has a probability of {significant(self.one_more, 2)}"
         cost = f"{counted(self.rounds, 'round')}, {significant(self.rank_seconds, 3)} rank-seconds"
         return f"{'; '.join(parts)} ({cost})"
@@ -127,18 +140,18 @@ class ScanVerdict(Shown):
     @property
     def line(self) -> str:
         """The verdict in one line."""
-        return f"collbench: {self.status.value} scan: {self.words}"
+        return f"collbench: {self.word.value} scan: {self.words}"
 
 
 def finding_of(suspicion: Suspicion, members: int, slower: float) -> ScanFinding:
     """Return whether what is suspected is too slow, by Wald's test, with an interval."""
     rounds = suspicion.rounds if suspicion.often < 1 else suspicion.seen
     variance = median_variance(suspicion.deviation, max(1, rounds))
-    decision = SequentialTest(slower, sizes=members).decide(suspicion.slower, variance)
+    word = SequentialTest(slower, sizes=members).decide(suspicion.slower, variance)
     if rounds < FEWEST:
-        decision = Decision.UNDECIDED
+        word = Word.UNKNOWN
     half = _QUANTILE * math.sqrt(variance)
-    return ScanFinding(suspicion, decision, *(math.exp(suspicion.slower + side) for side in (0.0, -half, half)))
+    return ScanFinding(suspicion, word, *(math.exp(suspicion.slower + side) for side in (0.0, -half, half)))
 
 
 def judged(members: Members, belief: Belief, rounds: Sequence[Round], slower: float, lost: str = "") -> ScanVerdict:
@@ -146,7 +159,7 @@ def judged(members: Members, belief: Belief, rounds: Sequence[Round], slower: fl
     findings = tuple(finding_of(suspicion, len(members.names), slower) for suspicion in belief.suspicions)
     suspects = []
     for finding in findings:
-        if not finding.sure and finding.decision is not Decision.AS_EXPECTED:
+        if not finding.sure and finding.word is not Word.OK:
             choices: dict[str, float] = {}
             for (_, name, _), chance in finding.suspicion.hypotheses:
                 choices[name] = choices.get(name, 0.0) + chance

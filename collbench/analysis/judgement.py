@@ -1,0 +1,225 @@
+"""One judgement for whatever is judged: a word, what it rests on, and what could not be seen.
+
+A row, a curve, a pair, a rank, a node and a run are judged alike.  cli/verdicts.py has the writers for other programs.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple, Self
+
+from collbench.model.error_bands import regime
+from collbench.notebook import Shown
+from collbench.results import Outcome, Reported, Result
+from collbench.stats import Estimate
+from collbench.units import format_size, printable, significant
+
+LISTED = 3  # faults that are named; the others are counted
+WIDE = 2.0  # times: a row with a higher limit is not called as expected
+BLIND = 2.4  # times: with a higher sight of large messages nothing is called OK
+
+
+class Word(Enum):
+    """The answer to "is it right?", the worst first."""
+
+    WRONG = "WRONG"  # a result is wrong, or missing because a case failed; no time makes up for it
+    SLOW = "SLOW"
+    UNKNOWN = "UNKNOWN"
+    FAST = "FAST"  # faster than expected: the expectation, or the name of the system, is wrong
+    OK = "OK"
+
+    @property
+    def bad(self) -> bool:
+        """Whether the machine is to blame."""
+        return self in (Word.WRONG, Word.SLOW)
+
+
+EXITS: Mapping[str, Mapping[Word, int]] = {
+    "plain": {Word.WRONG: 3, Word.SLOW: 3, Word.UNKNOWN: 4, Word.FAST: 0, Word.OK: 0},
+    "nagios": {Word.WRONG: 2, Word.SLOW: 2, Word.UNKNOWN: 3, Word.FAST: 1, Word.OK: 0},
+    "npd": {Word.WRONG: 1, Word.SLOW: 1, Word.UNKNOWN: 2, Word.FAST: 0, Word.OK: 0},
+}
+"""Exit statuses: of all commands; of Nagios' plugins, which metrics use too; of node-problem-detector's."""
+
+
+def worst(words: Iterable[Word]) -> Word:
+    """Return the worst of the words; UNKNOWN of none."""
+    return min(words, key=list(Word).index, default=Word.UNKNOWN)
+
+
+def overall(words: Iterable[Word]) -> Word:
+    """Return the word for several curves: the worst of those that could be judged, and UNKNOWN if none could."""
+    return worst(word for word in words if word is not Word.UNKNOWN)
+
+
+def not_judged(curves: Iterable[tuple[str, Word]]) -> list[str]:
+    """Return which curves, each with its word, could not be judged: `alltoall, float, 8 ranks, nccl not judged`."""
+    unknown = [name for name, word in curves if word is Word.UNKNOWN]
+    more = [f"{len(unknown) - LISTED} more"] if len(unknown) > LISTED else []
+    return [f"{' and '.join([*unknown[:LISTED], *more])} not judged"] if unknown else []
+
+
+class Sight(NamedTuple):
+    """The slowdowns, in times, that a judgement would notice in all but one of fifty machines; NaN: no such sizes."""
+
+    large: float = math.nan  # of the sizes above 64 MiB together, or of the largest size
+    singles: tuple[float, float, float] = (math.nan,) * 3  # of any one size: below 64 KiB, between, above 64 MiB
+
+    @classmethod
+    def of(cls, large: float, sizes: Iterable[tuple[int, float]]) -> Self:
+        """Return the sight of a curve: of its large messages, and of each of its sizes in bytes."""
+        singles = [math.nan] * 3
+        for nbytes, least in sizes:
+            singles[regime(nbytes)] = _largest((singles[regime(nbytes)], least))
+        return cls(large, (singles[0], singles[1], singles[2]))
+
+    @classmethod
+    def of_all(cls, sights: Iterable["Sight"]) -> Self:
+        """Return what several judgements would all notice."""
+        every = list(sights)
+        singles = [_largest(each) for each in zip(*(sight.singles for sight in every), strict=True)]
+        return cls(_largest(sight.large for sight in every), (singles[0], singles[1], singles[2])) if every else cls()
+
+    @property
+    def single(self) -> float:
+        """The slowdown of a single size that would be noticed, whichever it is."""
+        return _largest(self.singles)
+
+    @property
+    def known(self) -> bool:
+        """Whether anything was held against anything."""
+        return not math.isnan(self.single)
+
+    @property
+    def enough(self) -> bool:
+        """Whether it suffices to call a curve OK."""
+        return self.large <= BLIND
+
+    def __str__(self) -> str:
+        small, middle, alone = self.singles
+        parts = []
+        if not math.isnan(alone):
+            single = f" ({times(alone)} at one size)" if alone > self.large else ""
+            parts.append(f"{times(self.large)} above 64 MiB{single}")
+        if not math.isnan(small):
+            parts.append(f"{times(small)} below 64 KiB")
+        if not math.isnan(middle):
+            parts.append(f"{times(middle)} {'between' if len(parts) > 1 else 'from 64 KiB on'}")
+        return f"would notice {', '.join(parts)}" if parts else ""
+
+    def fields(self) -> dict[str, float | None]:
+        """Return both numbers for JSON."""
+        return {name: number(getattr(self, name)) for name in ("large", "single")}
+
+
+def _largest(values: Iterable[float]) -> float:
+    return max((value for value in values if not math.isnan(value)), default=math.nan)
+
+
+UNSEEN = Sight()
+
+
+def times(ratio: float) -> str:
+    """Return a ratio as text: `1.6x`, `12x`."""
+    return f"{significant(ratio, 3 if ratio < 1.1 else 2)}x"
+
+
+def number(value: float) -> float | None:
+    """Return a number for JSON, which knows neither NaN nor infinity."""
+    return value if math.isfinite(value) else None
+
+
+NO_RATIO = Estimate(math.nan, math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Judgement(Shown):
+    """What is said of a row, a curve, a pair, a rank, a node or a run."""
+
+    SHOWN = ("what", "word", "reason", "limit")
+    what: str
+    against: str  # a model, a reference, earlier runs, floors, or its peers; empty: nothing
+    word: Word
+    reason: str = ""
+    ratio: Estimate = NO_RATIO  # measured over expected time
+    usual: tuple[float, float] = (math.nan, math.nan)  # ratios between which nine of ten healthy ones lie
+    limit: float = math.nan  # the ratio beyond which it is called slow
+
+    @property
+    def kind(self) -> str:
+        """What is counted as the same among many."""
+        if self.word is Word.OK and not self.reason:
+            return "as expected" if not self.limit > WIDE else "within wide bands"
+        return self.word.value if self.word.bad or self.word is Word.FAST else self.reason
+
+    @property
+    def says(self) -> str:
+        """The word for people: of a row within a wide band not that it is as expected."""
+        if self.word is not Word.OK:
+            return f"{self.word.value}{f': {self.reason}' if self.reason else ''}"
+        return self.reason or (f"within a band of {times(self.limit)}" if self.limit > WIDE else "as expected")
+
+    def fields(self) -> dict[str, Any]:
+        """Return the judgement for JSON."""
+        low, high = self.usual
+        words = {"what": self.what, "against": self.against, "word": self.word.value, "reason": self.reason}
+        usual = None if math.isnan(high) else [low, high]
+        return words | self.ratio.fields("ratio") | {"usual": usual, "limit": number(self.limit)}
+
+
+@dataclass(frozen=True)
+class Correctness(Shown):
+    """What became of the rows of a curve or of a run."""
+
+    right: int = 0  # with a time, and nothing known to be wrong
+    unchecked: int = 0  # of these, reported by a tool that did not check
+    disturbed: int = 0  # of these, with times that say more of the machine, which are not judged
+    faults: tuple[Result, ...] = ()  # wrong or failed
+    untried: int = 0  # skipped by an implementation that has faults
+
+    @classmethod
+    def of(cls, results: Iterable[Result]) -> Self:
+        """Count results; those that an implementation cannot do by its nature, and predictions, are not counted."""
+        right, faults, skipped = [], [], []
+        for result in results:
+            if result.outcome.bad:
+                faults.append(result)
+            elif result.outcome is Outcome.SKIPPED:
+                skipped.append(result.implementation)
+            elif result.outcome is not Outcome.PREDICTED:
+                right.append(result)
+        broken = {fault.implementation for fault in faults}
+        return cls(
+            right=len(right),
+            unchecked=sum(isinstance(result, Reported) and result.wrong_elements is None for result in right),
+            disturbed=sum(result.outcome is Outcome.DISTURBED for result in right),
+            faults=tuple(faults),
+            untried=sum(name in broken for name in skipped),
+        )
+
+    @property
+    def total(self) -> int:
+        """Rows that should be right."""
+        return self.right + len(self.faults) + self.untried
+
+    def in_words(self, named: bool = True) -> str:
+        """Return `28 of 30 rows right; WRONG: 1 MiB, ring-flags: rank 1, ...`; `named` with the implementations."""
+        words = [f"{self.right - self.unchecked} of {self.total} rows right"]
+        if self.unchecked == self.total > 0:
+            words = [f"{self.total} rows, none of them checked"]
+        elif self.unchecked:
+            words.append(f"{self.unchecked} not checked")
+        if self.disturbed:
+            words.append(f"{self.disturbed} disturbed by other programs and not judged")
+        words += [_fault(fault, named) for fault in self.faults[:LISTED]]
+        if len(self.faults) > LISTED:
+            words.append(f"and {len(self.faults) - LISTED} more wrong or failed")
+        if self.untried:
+            words.append(f"{self.untried} not tried after that")
+        return "; ".join(words)
+
+
+def _fault(fault: Result, named: bool) -> str:
+    name = (fault.case.collective.name, fault.implementation) if named else ()
+    return printable(f"{' '.join((format_size(fault.case.nbytes), *name))}: {fault.problem}")
