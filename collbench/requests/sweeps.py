@@ -37,6 +37,7 @@ MOST_STARTS = 100
 MOST_SAMPLES = 10**7
 MOST_UNALIGN = 511  # elements of eight bytes: less than the guard before a buffer
 SMALLEST_DEFAULT = 2**20  # bytes: if memory is too short even for a default sweep to this size, that is an error
+FURTHEST = 8  # times the largest size of a range that other sizes may be, so that they fit where it does
 LARGEST_PREDICTED = 8 * 2**30  # bytes: where published sweeps end; nothing has to fit in memory
 
 
@@ -69,6 +70,7 @@ class SweepRequest(Request):
     maxbytes: words.Largest = None
     stepfactor: words.Factor = 4.0
     stepbytes: words.SizeStep = None
+    also: Annotated[Sequence[int], Opt("", "More sizes in bytes, up to eight times the largest.")] = ()
     iters: Annotated[
         int | None,
         Opt("-n --iters", "Number of samples, instead of as many as are needed.", least=1, most=MOST_SAMPLES),
@@ -188,9 +190,10 @@ class SweepRequest(Request):
         collectives, dtypes, redops = self._kinds
         first, last, step = self._sizes
         sizes = SizeRange(first, max(first, last or largest), 0.0 if step else self.stepfactor, step)
+        more = (size for size in self.also if size <= FURTHEST * sizes.last)
         return Sweep(
             collectives=collectives,
-            sizes=sizes.sizes,
+            sizes=tuple(sorted({*sizes.sizes, *more})),
             dtypes=dtypes,
             redops=redops,
             ranks=ranks,

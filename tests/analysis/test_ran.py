@@ -7,8 +7,8 @@ from typing import Any
 
 from collbench.analysis.compare import Comparison, compare
 from collbench.analysis.diagnose import Diagnosis, diagnose
+from collbench.analysis.judgement import Word
 from collbench.analysis.machine import RunFacts
-from collbench.analysis.verdict import Health
 from collbench.model.predict import curve
 from collbench.plots import curves
 from collbench.results import Measurement
@@ -76,7 +76,7 @@ def diagnosed(methods: Mapping[int, str], times: float = 1.0, name: str = "nccl"
 
 def test_what_nccls_table_does_not_say_is_named_whatever_the_verdict() -> None:
     assert TABLE[128 * KIB] == TABLE[512 * KIB] != "tree/ll"
-    for times, health in ((1.0, Health.AS_EXPECTED), (30.0, Health.SLOW)):
+    for times, health in ((1.0, Word.OK), (30.0, Word.SLOW)):
         found = diagnosed({128 * KIB: "tree/ll", 512 * KIB: "tree/ll"}, times)
         said = f"NCCL took tree/ll where its table says {TABLE[128 * KIB]}, at 128 KiB to 512 KiB"
         assert (found.verdict, found.choices, diagnosed({}, times).choices) == (health, [said], [])
@@ -86,9 +86,9 @@ def test_what_nccls_table_does_not_say_is_named_whatever_the_verdict() -> None:
 def test_a_fast_path_is_not_held_against_the_table_of_plain_nccl() -> None:
     for name in ("nccl@symmetric", "nccl@registered"):
         found = diagnosed({}, 0.5, name)
-        assert (found.verdict, found.choices) == (Health.UNKNOWN, [])
+        assert (found.verdict, found.choices) == (Word.UNKNOWN, [])
         assert f"{name} has no model" in found.remark
-    assert diagnosed({}, name="nccl@iters 100").verdict is Health.AS_EXPECTED, "of a log with several settings"
+    assert diagnosed({}, name="nccl@iters 100").verdict is Word.OK, "of a log with several settings"
 
 
 def test_a_curve_stays_one_where_its_method_changes_and_names_of_paths_stay_apart() -> None:

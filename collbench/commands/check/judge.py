@@ -295,11 +295,11 @@ def _judge_curve(
     resolution = math.exp(max(math.log1p(test.slower) + test.start, test.resolution(error)))
     word, remark = _word(sizes, whole, resolution)
     large = [seen for nbytes, seen in singles if regime(nbytes) == 2] or [singles[-1][1]]
-    seen = Sight.of(min(large), singles)
-    blind = word in (Word.OK, Word.FAST) and not (seen.enough or near or expectation.first)
+    whole_sight = Sight.of(min(large), singles)
+    blind = word in (Word.OK, Word.FAST) and not (whole_sight.enough or near or expectation.first)
     if blind:
-        word, remark = Word.UNKNOWN, f"{seen}; give a --reference with more rounds"
-    return CheckedCurve(tuple(sizes), word, remark, sight=seen, blind=blind)
+        word, remark = Word.UNKNOWN, f"{whole_sight}; give a --reference with more rounds"
+    return CheckedCurve(tuple(sizes), word, remark, sight=whole_sight, blind=blind)
 
 
 def _not_compared(rows: Sequence[Observed]) -> CheckedSize:

@@ -53,6 +53,8 @@ slower by a little every day, and no check would see it."""
 OF_A_BASELINE = 15  # rounds of a run that later checks are compared with
 MOST_DISTURBED = 4  # of a run of a baseline at most one row in so many was disturbed
 CASE = 0.1  # seconds of a round for a case
+LARGER = (128 << 20, 256 << 20, 512 << 20, 1 << 30)
+LONGEST = 0.1  # seconds of an operation up to which these bytes are measured besides on GPUs
 ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU: larger ones leave time for a few rounds only
 SYSTEM = "SYSTEM|FILE.toml"
 OF_A_RUN = ("run", "reference", "on", "nodes", "slower")  # words of a check that measures nothing
@@ -115,8 +117,13 @@ class CheckRequest(Request):
         return None if self.slower is None else parse_share(self.slower, "--slower")
 
     @property
-    def sweep(self) -> SweepRequest:
-        """What a round measures."""
+    def usual_sizes(self) -> bool:
+        """Whether no size was named."""
+        words = declared(CheckRequest)
+        return all(words[name].usual(getattr(self, name)) for name in ("minbytes", "maxbytes", "stepfactor"))
+
+    def sweep(self, also: Sequence[int] = ()) -> SweepRequest:
+        """Return what a round measures, with more sizes in bytes."""
         return SweepRequest(
             self.op,
             impl=self.impl or default_implementations(self.op),
@@ -124,6 +131,7 @@ class CheckRequest(Request):
             minbytes=self.minbytes,
             maxbytes=self.maxbytes or (ON_CACHES if on_auto() == "cpu" else None),
             stepfactor=self.stepfactor,
+            also=also,
             budget=CASE,
             starts=1,
         )
@@ -195,7 +203,8 @@ def _judge_run(request: CheckRequest, run: Run, expected: Expectation | None) ->
     result = _verdict(request, run, expected)
     if not (expected or request.on) and _is_left_open(result):
         expected, _ = _of_this_machine(run)
-        result = _verdict(request, run, expected) if expected else result
+        other = _verdict(request, run, expected) if expected else result
+        result = other if other.sight.known or other.word.bad else result
     return result if result.curves or result.correctness.faults else replace(result, no_verdict=why_none([run]))
 
 
@@ -206,13 +215,14 @@ def _is_left_open(result: CheckResult) -> bool:
 
 def _measure(request: CheckRequest, expected: Expectation | None) -> CheckResult | None:
     """Measure rounds, each with ranks that are started anew, until the verdict is sure or the budget is spent."""
-    begun, sweep = time.monotonic(), request.sweep
+    begun = time.monotonic()
     run: Run | None = None
     baseline: Path | None = None
     result: CheckResult | None = None
     rounds, more = 0, True
+    also: list[int] = []
     while more:
-        session = measuring_session(sweep).session
+        session = measuring_session(request.sweep(also)).session
         with started(session):
             header = run.header if run else session.header
             earlier = run.results if run else ()
@@ -228,7 +238,8 @@ def _measure(request: CheckRequest, expected: Expectation | None) -> CheckResult
                 expected, baseline = _of_this_machine(run)
                 result = _verdict(request, run, expected, rounds, spent) if expected else result
             more = more and not _sure(result, expected, baseline)
-        more = bool(everyone(launched()).broadcast(more))
+            also = _larger(run) if request.usual_sizes else []
+        more, also = everyone(launched()).broadcast((more, also))
     if not run or not result:  # the first process of the launcher has them
         return None
     if baseline:
@@ -239,6 +250,15 @@ def _measure(request: CheckRequest, expected: Expectation | None) -> CheckResult
         except CollbenchError as error:  # the verdict is not lost with it
             return replace(result, hint=f"not stored: {error}")
     return result
+
+
+def _larger(run: Run) -> list[int]:
+    """Return sizes to measure besides on GPUs, of which the model knows most, unless that takes too long."""
+    rows = [row for row in observed(run.results) if row.platform == "gpu" and row.case.nbytes <= LARGER[0]]
+    if not rows:
+        return []
+    slowest = max(rows, key=lambda row: (row.case.nbytes, row.typical))
+    return [size for size in LARGER if size / slowest.case.nbytes * slowest.typical < LONGEST]
 
 
 def baseline_folder(header: Header) -> Path:

@@ -15,8 +15,9 @@ import click
 
 from collbench.analysis import roofline
 from collbench.analysis.curve_fit import curve_remarks
-from collbench.analysis.diagnose import Diagnosis, settings
+from collbench.analysis.diagnose import Diagnosis
 from collbench.analysis.judgement import EXITS, Correctness, Judgement, Sight, Word, not_judged
+from collbench.analysis.reasons import settings
 from collbench.cli.options import RUN, json_option, option, options_of, print_answer
 from collbench.cli.verdicts import head_of, line_of
 from collbench.commands.diagnose.library import Diagnosed, DiagnoseRequest, diagnose

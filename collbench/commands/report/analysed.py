@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from collbench.analysis.curve_fit import CurveFit, curve_remarks
-from collbench.analysis.diagnose import Diagnosis, diagnose, settings
+from collbench.analysis.diagnose import Diagnosis, diagnose
 from collbench.analysis.fit import FittedCurve, curves, measured
 from collbench.analysis.judgement import Correctness, Word
 from collbench.analysis.machine import RunFacts, assumptions, machine, sized, spread, stated_nodes, trimmed
+from collbench.analysis.reasons import settings
 from collbench.errors import CollbenchError
 from collbench.host.sanitize import text
 from collbench.results import Observed, Result, by_key

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from collbench.analysis.curve_fit import curve_remarks
-from collbench.analysis.diagnose import FREEDOM, Diagnosis, Reason, diagnose, judge, likely_reasons, log_likelihood
+from collbench.analysis.diagnose import Diagnosis, diagnose, judge
 from collbench.analysis.hypotheses import HYPOTHESES
+from collbench.analysis.judgement import Word
 from collbench.analysis.machine import RunFacts, unsaid
 from collbench.analysis.roofline import traffic, traffic_in_words
-from collbench.analysis.verdict import Health
 from collbench.model.error_bands import FASTEST, ErrorModel, error_levels, error_model, kind_of
 from collbench.model.predict import curve
 from collbench.results import Measurement
@@ -59,12 +59,12 @@ def test_a_machine_that_is_as_modelled_is_as_expected() -> None:
         system = files.load(name)
         for part in (system, system.of(4)) if system.nics else (system,):
             found = diagnose(measured_on(part), part, QUIET)
-            assert (found.verdict, found.reasons) == (Health.AS_EXPECTED, ()), part.title
+            assert (found.verdict, found.reasons) == (Word.OK, ()), part.title
     rows = measured_on(H100)
-    assert diagnose(rows, H100, RunFacts({"NCCL_P2P_DISABLE": "1"})).verdict is Health.AS_EXPECTED
+    assert diagnose(rows, H100, RunFacts({"NCCL_P2P_DISABLE": "1"})).verdict is Word.OK
     for place in (0, 14, 15):
         rows[place] = replace(rows[place], seconds=(rows[place].typical * 8,))
-    assert diagnose(rows, H100, QUIET).verdict is Health.AS_EXPECTED
+    assert diagnose(rows, H100, QUIET).verdict is Word.OK
 
 
 def shared_memory(system: System) -> System:
@@ -89,7 +89,7 @@ def test_a_degraded_machine_is_slow_for_the_right_reason() -> None:
     for reason, system, degraded in DEGRADED:
         found = diagnose(measured_on(degraded), system, QUIET)
         place = reason, system.title
-        assert found.verdict is Health.SLOW, place
+        assert found.verdict is Word.SLOW, place
         assert found.reasons[0].hypothesis.name.startswith(reason), place
         assert found.reasons[0].off < 1.1, place
         assert all(reason.off < found.off for reason in found.reasons), place
@@ -131,7 +131,7 @@ def test_a_rare_reason_weighs_less_and_one_with_several_variants_no_more(monkeyp
 def test_a_constant_more_is_bound_by_launches_and_scatter_is_a_busy_gpu() -> None:
     rows = [replace(row, seconds=(row.typical + 100e-6,)) for row in measured_on(H100)]
     found = diagnose(rows, H100, QUIET)
-    assert found.verdict is Health.SLOW
+    assert found.verdict is Word.SLOW
     assert "constant time more" in found.reasons[0].hypothesis.name
     expected = curve(H100, [case(nbytes=nbytes, ranks=8) for nbytes in SIZES])
     start = expected[0].seconds
@@ -142,7 +142,7 @@ def test_a_constant_more_is_bound_by_launches_and_scatter_is_a_busy_gpu() -> Non
 
     assert "busy with something else" in slowed([3, 4.5, 2, 3.2, 2.5, 5]).reasons[0].hypothesis.name
     steady = slowed([3])
-    assert steady.verdict is Health.SLOW
+    assert steady.verdict is Word.SLOW
     assert not any("busy" in reason.hypothesis.name for reason in steady.reasons)
 
 
@@ -168,12 +168,12 @@ def test_one_or_two_sizes_are_judged_by_their_bands(sizes: int) -> None:
     # At 8 KiB and 16 KiB no link is full.
     expected = curve(H100, [case(nbytes=nbytes, ranks=8) for nbytes in SIZES[10 : 10 + sizes]])
     for health, odd in (
-        (Health.AS_EXPECTED, expected[-1].seconds),
-        (Health.UNKNOWN, 1.1 * expected[-1].high),
-        (Health.UNKNOWN, expected[-1].low / 1.1),
-        (Health.SLOW, 1.3 * expected[-1].high),
-        (Health.SLOW, 26 * expected[-1].seconds),
-        (Health.FASTER, expected[-1].low / 1.3),
+        (Word.OK, expected[-1].seconds),
+        (Word.UNKNOWN, 1.1 * expected[-1].high),
+        (Word.UNKNOWN, expected[-1].low / 1.1),
+        (Word.SLOW, 1.3 * expected[-1].high),
+        (Word.SLOW, 26 * expected[-1].seconds),
+        (Word.FAST, expected[-1].low / 1.3),
     ):
         seconds = [*(other.seconds for other in expected[:-1]), odd]
         rows = rows_of(list(zip(SIZES[10:], seconds, strict=False)), "allreduce", 8)
@@ -183,30 +183,30 @@ def test_one_or_two_sizes_are_judged_by_their_bands(sizes: int) -> None:
 def test_ranks_on_an_unknown_number_of_nodes_are_never_slow() -> None:
     unplaced = replace(QUIET, unplaced="the list of ranks is trimmed")
     for times, sizes in ((30.0, SIZES), (30.0, SIZES[-1:])):
-        assert diagnose(measured_on(H100, sizes, times), H100, QUIET).verdict is Health.SLOW
+        assert diagnose(measured_on(H100, sizes, times), H100, QUIET).verdict is Word.SLOW
         found = diagnose(measured_on(H100, sizes, times), H100, unplaced)
-        assert (found.verdict, found.reasons, "trimmed" in found.remark) == (Health.UNKNOWN, (), True)
-    assert diagnose(measured_on(H100), H100, unplaced).verdict is Health.AS_EXPECTED
+        assert (found.verdict, found.reasons, "trimmed" in found.remark) == (Word.UNKNOWN, (), True)
+    assert diagnose(measured_on(H100), H100, unplaced).verdict is Word.OK
 
 
 def test_a_link_that_would_carry_more_than_it_can_refutes_the_system() -> None:
     slow_cards = network(H100.of(4), rate=5e9)
     found = diagnose(measured_on(H100.of(4)), slow_cards, QUIET)
-    assert (found.verdict, found.reasons) == (Health.UNKNOWN, ())
+    assert (found.verdict, found.reasons) == (Word.UNKNOWN, ())
     assert "network cards" in found.remark
     assert "network cards" not in diagnose(measured_on(slow_cards), slow_cards, QUIET).remark
-    assert diagnose(measured_on(H100), H100, QUIET).verdict is Health.AS_EXPECTED
+    assert diagnose(measured_on(H100), H100, QUIET).verdict is Word.OK
 
 
 def test_unknown_faster_and_slow_without_a_reason_are_answers() -> None:
     rows = measured_on(H100)
     assert diagnose(rows, None, RunFacts({}, (), "no header")).remark == "no header"
     foreign = diagnose([replace(row, implementation="mpi") for row in rows], H100, QUIET)
-    assert foreign.verdict is Health.UNKNOWN
+    assert foreign.verdict is Word.UNKNOWN
     assert "mpi has no model" in foreign.remark
-    assert diagnose(measured_on(H100, SIZES[:16], times=0.3), H100, QUIET).verdict is Health.FASTER
+    assert diagnose(measured_on(H100, SIZES[:16], times=0.3), H100, QUIET).verdict is Word.FAST
     found = diagnose(measured_on(H100, times=30), H100, QUIET)
-    assert (found.verdict, found.reasons) == (Health.SLOW, ())
+    assert (found.verdict, found.reasons) == (Word.SLOW, ())
 
 
 def test_a_curve_without_a_model_has_remarks_on_what_is_beyond_noise_only() -> None:
@@ -254,7 +254,7 @@ def test_a_curve_is_slow_from_the_limit_on_that_is_told_and_less_is_known_of_rar
     assert f"up to {diagnosis.limit:.1f}x too slow" in diagnosis.resolution
     sizes, none = [row.case.nbytes for row in rows], np.zeros(len(rows))
     errors = error_model(sizes, error_levels(H100, "allreduce"))
-    for by, health in ((0.97, Health.AS_EXPECTED), (1.03, Health.SLOW)):
+    for by, health in ((0.97, Word.OK), (1.03, Word.SLOW)):
         assert judge(sizes, none + errors.mean + np.log(by * diagnosis.limit), errors).health is health, by
     few, many = ([2**power for power in range(27, 34, step)] for step in (3, 1))
     assert limit(many, H100) == pytest.approx(limit(few, H100), rel=0.05)
@@ -284,7 +284,7 @@ def diagnosed(quality: str) -> dict[str, Diagnosis]:
 
 
 def slow(found: dict[str, Diagnosis]) -> list[str]:
-    return [name for name, finding in found.items() if finding.verdict is Health.SLOW]
+    return [name for name, finding in found.items() if finding.verdict is Word.SLOW]
 
 
 def test_published_sweeps_that_are_degraded_are_slow_for_the_reason_that_their_sources_tell() -> None:
@@ -318,14 +318,14 @@ def test_of_machines_that_no_spread_has_seen_few_are_accused_and_most_are_when_s
     unseen: list[confusion.Trial],
 ) -> None:
     verdicts = [trial.health() for trial in unseen]
-    assert verdicts.count(Health.SLOW) <= 0.08 * len(unseen)
+    assert verdicts.count(Word.SLOW) <= 0.08 * len(unseen)
     # Nearly all Blackwell is one operator's: without it, its newest NCCL is faster than modelled.
     blackwell = [CLASSES["one node, Blackwell"](trial.found.sweep) for trial in unseen]
     for within, most in ((True, 0.21), (False, 0.02)):
         some = [verdict for verdict, new in zip(verdicts, blackwell, strict=True) if new is within]
-        assert some.count(Health.FASTER) <= most * len(some), within
+        assert some.count(Word.FAST) <= most * len(some), within
     for by, least in ((1.5, 0.8), (2.0, 0.92), (3.0, 0.98)):
-        assert sum(trial.health(by) is Health.SLOW for trial in unseen) >= least * len(unseen), by
+        assert sum(trial.health(by) is Word.SLOW for trial in unseen) >= least * len(unseen), by
 
 
 @pytest.mark.full
@@ -347,13 +347,13 @@ def test_a_log_that_does_not_say_launch_or_release_is_slow_only_by_all_of_them()
     """One process for eight A100 takes several times as long for small messages as a process for each."""
     a100 = files.load("dgx-a100")
     by_one = measured_on(replace(a100, launch="single-process"), SIZES[:18])
-    assert diagnose(by_one, a100, QUIET).verdict is Health.SLOW
+    assert diagnose(by_one, a100, QUIET).verdict is Word.SLOW
     found = diagnose(by_one, a100, OPEN)
-    assert found.verdict is Health.AS_EXPECTED
+    assert found.verdict is Word.OK
     assert "one process for all GPUs of a node" in found.assumed
     assert found.assumed in found.resolution
     slow = diagnose(measured_on(replace(a100, launch="single-process"), SIZES[:18], times=3), a100, OPEN)
-    assert (slow.verdict, bool(slow.reasons)) == (Health.SLOW, True)
+    assert (slow.verdict, bool(slow.reasons)) == (Word.SLOW, True)
     usual = diagnose(measured_on(a100), a100, OPEN)
     assert usual.assumed == f"assumed: a process for each GPU, NCCL {System.nccl}"
     assert usual.limit > diagnose(measured_on(a100), a100, QUIET).limit
@@ -386,8 +386,8 @@ def test_what_is_printed_as_noticeable_is_noticed_on_the_fastest_machine_of_a_ki
             return diagnose(rows_of(rows, collective, system.ranks), system, QUIET)  # noqa: B023
 
         healthy_one = judged(1.0)
-        assert healthy_one.verdict is Health.AS_EXPECTED
-        assert judged(1.02 * healthy_one.limit).verdict is Health.SLOW, (system.title, collective)
+        assert healthy_one.verdict is Word.OK
+        assert judged(1.02 * healthy_one.limit).verdict is Word.SLOW, (system.title, collective)
         kinds.add(kind_of(system, collective))
     assert kinds == set(FASTEST)
     assert diagnose(measured_on(trees), trees, QUIET).limit < 1.5
@@ -396,13 +396,13 @@ def test_what_is_printed_as_noticeable_is_noticed_on_the_fastest_machine_of_a_ki
 def test_shares_that_are_no_whole_loads_are_not_judged() -> None:
     """NCCL loads 4 or 8 bytes at a time where a rank's share is no multiple of 16: half the rate."""
     system = H100.part(6)
-    for more, expected in ((0, Health.SLOW), (6 * 4, Health.UNKNOWN)):
+    for more, expected in ((0, Word.SLOW), (6 * 4, Word.UNKNOWN)):
         rows = [((96 << 20) * times + more, 1.0) for times in (1, 2, 3, 4)]
         assert diagnose(rows_of(rows, "allgather", 6), system, QUIET).speed is expected, more
 
 
 def test_rccl_is_what_the_model_knows_of_amd_s_gpus() -> None:
     system = files.load("mi300x")
-    for times, expected in ((1.0, Health.AS_EXPECTED), (2.5, Health.SLOW)):
+    for times, expected in ((1.0, Word.OK), (2.5, Word.SLOW)):
         rows = [replace(row, implementation="rccl") for row in measured_on(system, times=times)]
         assert diagnose(rows, system, QUIET).verdict is expected, times

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from collbench.analysis.verdict import Correctness, Health, but_for, exceptions, status
+from collbench.analysis.judgement import Correctness, Word, but_for, exceptions, status
 from collbench.results import Failed, Measurement, Mismatch, Prediction, Reported, Skipped
 from tests.conftest import case
 
@@ -42,8 +42,8 @@ def test_a_size_just_above_its_band_is_chance_and_one_far_above_is_named() -> No
 
 
 def test_only_verdicts_without_exceptions_pass() -> None:
-    good, slow, unknown = (Health.AS_EXPECTED, False), (Health.SLOW, False), (Health.UNKNOWN, False)
-    assert status([good, (Health.FASTER, False)]) == 0
-    assert status([unknown, good, slow]) == status([(Health.WRONG, False)]) == 3
-    for verdicts in ([good, unknown], [(Health.AS_EXPECTED, True)], []):
+    good, slow, unknown = (Word.OK, False), (Word.SLOW, False), (Word.UNKNOWN, False)
+    assert status([good, (Word.FAST, False)]) == 0
+    assert status([unknown, good, slow]) == status([(Word.WRONG, False)]) == 3
+    for verdicts in ([good, unknown], [(Word.OK, True)], []):
         assert status(verdicts) == 4, verdicts

@@ -15,8 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from collbench.analysis.sequential import Decision
-from collbench.analysis.verdict import Status
+from collbench.analysis.judgement import Word
 from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckedCurve, CheckedSize, CheckResult
 from collbench.commands.check.library import check
@@ -39,7 +38,7 @@ def size(
 ) -> CheckedSize:
     """A size that takes so long, and `share` times what was expected."""
     row = measurement(name, (seconds,) * 7, nbytes=nbytes, ranks=8, dtype=DATATYPES[dtype])
-    decision = Decision.SLOW if share > 1.1 else Decision.UNDECIDED if math.isnan(share) else Decision.AS_EXPECTED
+    decision = Word.SLOW if share > 1.1 else Word.UNKNOWN if math.isnan(share) else Word.OK
     return CheckedSize(row, seconds / share, decision, 3, share)
 
 
@@ -58,16 +57,16 @@ def test_a_size_is_called_as_expected_inside_its_band_only_in_every_output(times
     assert result
     inside = expected[0].low <= seconds[0] <= expected[0].high
     (odd,) = (checked for checked in result.sizes if checked.row.case.nbytes == 8 * GIB)
-    assert (odd.decision is Decision.AS_EXPECTED) == inside
-    assert (odd.decision is Decision.SLOW) == (times == 26)
-    assert (result.status is Status.OK) == inside or (sizes > 2 and times < 2)
+    assert (odd.word is Word.OK) == inside
+    assert (odd.word is Word.SLOW) == (times == 26)
+    assert (result.status is Word.OK) == inside or (sizes > 2 and times < 2)
     assert ("right and as expected" in result.line) == inside
     whole, *tests = ElementTree.fromstring(verdicts.junit(result)).iter("testcase")
     (case_of_odd,) = (test for test in tests if ", 8 GiB," in test.attrib["name"])
     (record,) = (each for each in verdicts.document(result)["curves"][0]["sizes"] if each["nbytes"] == 8 * GIB)
     assert (record["verdict"] == "as expected") == inside
     assert (case_of_odd.find("failure") is not None) == (times == 26)
-    assert (whole.find("failure") is not None) == (result.status is Status.FAIL)
+    assert (whole.find("failure") is not None) == (result.status is Word.SLOW)
 
 
 def test_ranks_that_share_a_gpu_are_told_the_bandwidth_of_the_array() -> None:
@@ -78,7 +77,7 @@ def test_ranks_that_share_a_gpu_are_told_the_bandwidth_of_the_array() -> None:
 
 
 def verdict(
-    *sizes: CheckedSize, status: Status = Status.OK, where: str = "8 x H100", ops: str = "allreduce"
+    *sizes: CheckedSize, status: Word = Word.OK, where: str = "8 x H100", ops: str = "allreduce"
 ) -> CheckResult:
     """The verdict on a curve of these sizes, or on nothing."""
     curves = (CheckedCurve(sizes, status, resolution=1.1),) if sizes else ()
@@ -94,16 +93,16 @@ def wrong(where: str = "8 x H100", name: str = "nccl") -> CheckResult:
 
 
 EVERY = (  # kinds of verdicts
-    verdict(size(8, 1e-5), size(GIB), status=Status.OK),
-    verdict(size(GIB), size(MIB, 3e-5, 1.4), status=Status.WARN),
-    verdict(size(8, 2e-5, 2.0), size(GIB, 8e-3, 2.0), status=Status.FAIL),
-    verdict(size(8, 1e-5, 1.05), size(GIB, 4e-3, 1.05), status=Status.FAIL),  # all sizes together
-    verdict(size(GIB), size(GIB, dtype="half"), status=Status.OK),
-    verdict(size(GIB, share=math.nan), status=Status.UNKNOWN),
+    verdict(size(8, 1e-5), size(GIB), status=Word.OK),
+    verdict(size(GIB), size(MIB, 3e-5, 1.4), status=Word.WARN),
+    verdict(size(8, 2e-5, 2.0), size(GIB, 8e-3, 2.0), status=Word.SLOW),
+    verdict(size(8, 1e-5, 1.05), size(GIB, 4e-3, 1.05), status=Word.SLOW),  # all sizes together
+    verdict(size(GIB), size(GIB, dtype="half"), status=Word.OK),
+    verdict(size(GIB, share=math.nan), status=Word.UNKNOWN),
     verdict(),
     wrong(),
     wrong(HOSTILE, HOSTILE),
-    verdict(size(name=HOSTILE), size(name=HOSTILE + HOSTILE), status=Status.FAIL, where=HOSTILE),
+    verdict(size(name=HOSTILE), size(name=HOSTILE + HOSTILE), status=Word.SLOW, where=HOSTILE),
 )
 
 
@@ -117,7 +116,7 @@ PERFORMANCE = re.compile(r"[A-Za-z0-9_.-]+=[0-9.]+(us)?(;;[0-9.]+:?)?")  # numbe
 
 
 def test_nagios_reads_one_line_whose_ranges_alarm_where_something_is_slow() -> None:
-    words = {Status.OK: "OK", Status.WARN: "WARNING", Status.FAIL: "CRITICAL", Status.UNKNOWN: "UNKNOWN"}
+    words = {Word.OK: "OK", Word.WARN: "WARNING", Word.SLOW: "CRITICAL", Word.UNKNOWN: "UNKNOWN"}
     for result in EVERY:
         line = verdicts.line(result, "nagios")
         said, _, data = line.partition(" | ")
@@ -144,7 +143,7 @@ def test_figures_of_a_label_are_those_of_its_slowest_curve() -> None:
     in_place = replace(half.row, case=replace(half.row.case, in_place=True))
     for slow in (replace(half, row=in_place), size(GIB, 8e-3, 2.0, dtype="half"), size(GIB + MIB, 8e-3, 2.0)):
         for pair in ((fine, slow), (slow, fine)):
-            curves = tuple(CheckedCurve((one,), Status.OK, resolution=1.1) for one in pair)
+            curves = tuple(CheckedCurve((one,), Word.OK, resolution=1.1) for one in pair)
             result = replace(verdict(fine), curves=curves)
             data = verdicts.line(result, "nagios").partition(" | ")[2].split()
             figures = [item.partition("=")[2].partition(";;") for item in data]
@@ -161,13 +160,13 @@ def test_node_problem_detector_reads_the_verdict_in_80_bytes() -> None:
         assert line.startswith(f"collbench: {result.status.value} ")
         assert line.isprintable()
     for where in ("é" * 200, "", "OK", "FAIL", "collbench"):
-        slow = verdict(size(share=2.0), status=Status.FAIL, where=where)
+        slow = verdict(size(share=2.0), status=Word.SLOW, where=where)
         line = verdicts.line(slow, "npd")
         assert line.startswith("collbench: FAIL allreduce: 469.8 of 939.5 GB/s expected at 1 GiB (50 %)"), line
-    many = verdict(size(share=2.0), status=Status.FAIL, ops="allreduce,allgather,reducescatter,broadcast,alltoall")
+    many = verdict(size(share=2.0), status=Word.SLOW, ops="allreduce,allgather,reducescatter,broadcast,alltoall")
     assert "469.8 of 939.5 GB/s" in verdicts.line(many, "npd")
     assert "FAIL 5 collectives: " in verdicts.line(many, "npd")
-    assert verdicts.line_of("npd", Status.UNKNOWN, "é" * 80) == "collbench: UNKNOWN " + "é" * 30
+    assert verdicts.line_of("npd", Word.UNKNOWN, "é" * 80) == "collbench: UNKNOWN " + "é" * 30
 
 
 def test_continuous_integration_fails_where_the_verdict_does() -> None:
@@ -180,8 +179,8 @@ def test_continuous_integration_fails_where_the_verdict_does() -> None:
         assert (suite.get("failures"), suite.get("skipped")) == (str(failed), str(skipped))
         assert all(case.get("name") for case in cases)
         first = cases[0]
-        assert (first.find("failure") is not None) is (result.status is Status.FAIL)
-        assert (first.find("skipped") is not None) is (result.status is Status.UNKNOWN)
+        assert (first.find("failure") is not None) is (result.status is Word.SLOW)
+        assert (first.find("skipped") is not None) is (result.status is Word.UNKNOWN)
 
 
 def test_json_holds_numbers_that_agree_and_no_nan() -> None:

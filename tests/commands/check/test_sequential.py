@@ -7,15 +7,14 @@ from itertools import chain
 
 import pytest
 
+from collbench.analysis.judgement import Word
 from collbench.analysis.sequential import (
     FEWEST,
-    Decision,
     SequentialTest,
     deviations,
     median_variance,
     usual_slower,
 )
-from collbench.analysis.verdict import Status
 from collbench.commands.check.expectations import expect_run
 from collbench.commands.check.judge import judge_rounds
 from collbench.commands.check.library import OF_A_BASELINE, SURE
@@ -28,13 +27,13 @@ TEST = SequentialTest(slower=0.1)
 def test_a_size_is_slow_or_as_expected_once_its_median_is_known_well_enough() -> None:
     sure, unsure = 0.01**2, 0.2**2
     expected = {
-        (0.0, sure): Decision.AS_EXPECTED,
-        (-0.5, sure): Decision.AS_EXPECTED,
-        (math.log(1.1), sure): Decision.SLOW,
-        (math.log(2.0), sure): Decision.SLOW,
-        (math.log1p(0.1) / 2, sure): Decision.UNDECIDED,
-        (0.0, unsure): Decision.UNDECIDED,
-        (math.log(1.1), unsure): Decision.UNDECIDED,
+        (0.0, sure): Word.OK,
+        (-0.5, sure): Word.OK,
+        (math.log(1.1), sure): Word.SLOW,
+        (math.log(2.0), sure): Word.SLOW,
+        (math.log1p(0.1) / 2, sure): Word.UNKNOWN,
+        (0.0, unsure): Word.UNKNOWN,
+        (math.log(1.1), unsure): Word.UNKNOWN,
     }
     for (centre, variance), decision in expected.items():
         assert TEST.decide(centre, variance) is decision, (centre, variance)
@@ -42,17 +41,17 @@ def test_a_size_is_slow_or_as_expected_once_its_median_is_known_well_enough() ->
 
 def test_more_sizes_make_it_harder_to_call_any_of_them_slow() -> None:
     centre, variance = math.log(1.1), 0.031**2
-    assert TEST.decide(centre, variance) is Decision.SLOW
-    assert SequentialTest(slower=0.1, sizes=100).decide(centre, variance) is Decision.UNDECIDED
+    assert TEST.decide(centre, variance) is Word.SLOW
+    assert SequentialTest(slower=0.1, sizes=100).decide(centre, variance) is Word.UNKNOWN
 
 
 def test_an_expectation_with_an_error_tells_what_is_beyond_its_resolution_only() -> None:
     error = 0.4
     resolution = TEST.resolution(error)
     assert 2.5 < math.exp(resolution) < 6
-    assert TEST.decide(math.log(1.05), 0.0, error) is Decision.AS_EXPECTED
-    assert TEST.decide(1.01 * resolution, 1e-6, error) is Decision.SLOW
-    assert TEST.decide(resolution / 2, 1e-6, error) is Decision.UNDECIDED
+    assert TEST.decide(math.log(1.05), 0.0, error) is Word.OK
+    assert TEST.decide(1.01 * resolution, 1e-6, error) is Word.SLOW
+    assert TEST.decide(resolution / 2, 1e-6, error) is Word.UNKNOWN
 
 
 def test_rounds_that_were_disturbed_do_not_make_a_size_noisy() -> None:
@@ -100,7 +99,7 @@ def drawn(machine: str, slower: dict[str, float], rounds: int, draw: random.Rand
     return run
 
 
-def checked(machine: str, slower: dict[str, float], draw: random.Random) -> Status:
+def checked(machine: str, slower: dict[str, float], draw: random.Random) -> Word:
     """The verdict of a check, which goes on until it is sure, against an earlier run of the same machine."""
     most = NOISE[machine][2]
     test = SequentialTest(usual_slower("cpu" if machine == "cpu" else "gpu"))
@@ -108,8 +107,8 @@ def checked(machine: str, slower: dict[str, float], draw: random.Random) -> Stat
     run = drawn(machine, slower, most, draw)
     for count in range(FEWEST, most + 1):
         curve = judge_rounds(chain(*run[:count]), expectation, test)[0]
-        undecided = any(size.decision is Decision.UNDECIDED for size in curve.sizes)
-        if count >= SURE if curve.status is Status.FAIL else not undecided:
+        undecided = any(size.word is Word.UNKNOWN for size in curve.sizes)
+        if count >= SURE if curve.status is Word.SLOW else not undecided:
             break
     return curve.status
 
@@ -117,6 +116,6 @@ def checked(machine: str, slower: dict[str, float], draw: random.Random) -> Stat
 def test_checks_with_the_noise_of_published_repeats_are_hardly_ever_wrong() -> None:
     for machine in NOISE:
         draw = random.Random(1)
-        assert [checked(machine, {}, draw) for _ in range(20)].count(Status.FAIL) <= 1, machine
-        assert {checked(machine, {SMALL: 1.3, LARGE: 1.3}, draw) for _ in range(5)} == {Status.FAIL}, machine
-        assert Status.OK not in {checked(machine, {LARGE: 1.2}, draw) for _ in range(10)}, machine
+        assert [checked(machine, {}, draw) for _ in range(20)].count(Word.SLOW) <= 1, machine
+        assert {checked(machine, {SMALL: 1.3, LARGE: 1.3}, draw) for _ in range(5)} == {Word.SLOW}, machine
+        assert Word.OK not in {checked(machine, {LARGE: 1.2}, draw) for _ in range(10)}, machine
