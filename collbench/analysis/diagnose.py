@@ -122,9 +122,9 @@ class Diagnosis(Shown):
         found = []
         for row, other in zip_longest(self.measured, self.expected):
             what = f"{row.case.title}, {format_size(row.case.nbytes)}, {row.implementation}"
-            found.append(
-                _judged_size(what, row, other) if self.judged else Judgement(what, "", Word.UNKNOWN, "not judged")
-            )
+            size = _judged_size(what, row, other) if other else Judgement(what, "", Word.UNKNOWN)
+            unknown = replace(size, word=Word.UNKNOWN, reason="not judged", limit=math.nan)
+            found.append(size if self.judged else unknown)
         return found
 
     @property
@@ -301,14 +301,14 @@ def _sight(rows: Sequence[Observed], expected: Sequence[Prediction], limit: floa
 
     `longer` is how many times longer than elsewhere its sizes are expected to take: by so much is less seen there.
     """
-    of_curve, of_size = HIDES
     singles = []
     for row, other, times in zip(rows, expected, longer, strict=True):
-        singles.append((row.case.nbytes, of_size * limit_of(row, other) * times))
+        hides = HIDES["sizes"][regime(row.case.nbytes)]
+        singles.append((row.case.nbytes, hides * limit_of(row, other) * times))
     large = [times for row, times in zip(rows, longer, strict=True) if regime(row.case.nbytes) == 2]
     if len(large) < FEWEST:
         return Sight.of(singles[-1][1], singles)
-    return Sight.of(of_curve * limit * median(large), singles)
+    return Sight.of(HIDES["curve"][0] * limit * median(large), singles)
 
 
 def narrow_shares(rows: Sequence[Observed]) -> str:

@@ -48,7 +48,7 @@ ESTIMATED_LEVELS: Levels = ((0.0, 0.42),) * 3  # the same as standard deviations
 
 KINDS = TRANSPORTS | {"tcpx": "TCP"}  # row of the tables by transport between nodes
 MANY = "more than two nodes"  # the row of InfiniBand, RoCE and EFA there
-HIDES: Pair = (_TABLES["hides"]["curve"], _TABLES["hides"]["size"])
+HIDES: Mapping[str, Sequence[float]] = _TABLES["hides"]
 """Times its limit that a slowdown must be to be seen in all but one of fifty machines: of a curve, and of one size.
 
 Some machines are faster than predicted, and hide as much.

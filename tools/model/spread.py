@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from collbench.analysis.reasons import FEWEST
 from collbench.model.equation import Floats
-from collbench.model.error_bands import BANDS, MANY, WIDER, beyond
+from collbench.model.error_bands import BANDS, MANY, WIDER, beyond, smoothed
 from tools.model.accuracy import Errors
 
 Table = dict[str, list[tuple[float, float]]]
@@ -132,14 +133,23 @@ def _spread(found: Sequence[Errors], size: int) -> tuple[float, float, int]:
     return middle, _weighted(np.abs(logs - middle), weights, 0.9) / NINE_OF_TEN, len(set(machines))
 
 
-RARE = (MANY, "racks", "straight, nodes")
-"""Kinds that few have published."""
+SEEN = 0.98
+"""Of the curves and sizes, those in which a slowdown is to be seen."""
 
 
-def fastest(every: Sequence[Errors]) -> dict[str, float]:
-    """The least median of measured over predicted times above 64 MiB of a sweep of each rare kind."""
-    ratios: dict[str, list[float]] = {name: [1.0] for name in RARE}
+def hides(every: Sequence[Errors]) -> dict[str, list[float]]:
+    """How many times its limit a slowdown must be to be seen in nearly all: above 64 MiB, and at single sizes.
+
+    Three numbers for sizes: below 64 KiB, between, and above 64 MiB.  What is not seen is faster than predicted.
+    """
+    curves, slower = [], math.log(2)
     for one in every:
-        if one.kind in ratios and np.any(one.regimes == 2):
-            ratios[one.kind].append(float(np.exp(np.median(one.logs[one.regimes == 2]))))
-    return {name: round(min(found), 2) for name, found in ratios.items()}
+        large = one.regimes == 2
+        if np.sum(large) >= FEWEST:
+            curves.append(slower - smoothed(one.logs + slower * large)[large].mean())
+    sizes = [np.concatenate([-one.logs[one.regimes == place] for one in every]) for place in range(3)]
+    return {"curve": [_seen(np.array(curves))], "sizes": [_seen(logs) for logs in sizes]}
+
+
+def _seen(logs: Floats) -> float:
+    return round(float(np.exp(np.quantile(logs, SEEN))), 2)

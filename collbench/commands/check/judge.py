@@ -66,7 +66,7 @@ class CheckedSize(Shown):
     @property
     def seconds(self) -> float:
         """The measured time: what was held against the expectation, or that of all rounds where nothing is expected."""
-        return self.row.typical if math.isnan(self.expected) else self.expected * self.off
+        return self.row.typical if math.isnan(self.off) else self.expected * self.off
 
     def busbw(self, seconds: float) -> float:
         """Return the bus bandwidth in bytes per second if the operation took so long."""
