@@ -30,7 +30,7 @@ from collbench.results import Observed, Prediction
 from collbench.runfile.rounds import scatter_in_words
 from collbench.stats import Estimate
 from collbench.topology.system import System
-from collbench.units import format_rate, format_size
+from collbench.units import counted, format_rate, format_size
 
 FAR = 1.25
 """Times the upper end of its band beyond which a size is slow: one in ten is outside, but not so far.
@@ -65,7 +65,7 @@ class SlowSize(NamedTuple):
 def listed(slow: Sequence[SlowSize], sizes: int) -> str:
     """Return `2 of 30 sizes: 1 MiB 13.4x slow, 4 MiB 2.1x slow`."""
     more = [f"{len(slow) - LISTED} more"] if len(slow) > LISTED else []
-    return f"{len(slow)} of {sizes} sizes: {', '.join([*map(str, slow[:LISTED]), *more])}"
+    return f"{len(slow)} of {counted(sizes, 'size')}: {', '.join([*map(str, slow[:LISTED]), *more])}"
 
 
 @dataclass(frozen=True)
@@ -222,8 +222,8 @@ def _judge(rows: Sequence[Observed], system: System | None, facts: RunFacts, exp
     name = rows[0].implementation
     if system is None:
         return Diagnosis(name, rows, (), Word.UNKNOWN, facts.no_system)
-    if rows[0].case.ranks == 1 and rows[0].case.in_place:
-        return Diagnosis(name, rows, (), Word.UNKNOWN, "one rank moves nothing in place")
+    if rows[0].case.ranks == 1:
+        return Diagnosis(name, rows, (), Word.UNKNOWN, "one rank alone: nothing went over a link")
     used = system.part(rows[0].case.ranks)
     try:
         expected = tuple(expect(used, [row.case for row in rows], name if is_path(name) else called(name)))
