@@ -142,6 +142,17 @@ def print_answer(
         write_text(as_csv, "--csv FILE", csv_text(columns, records))
 
 
+UNMEASURED = "nothing was measured"
+
+
+def print_basis(model: str, assumed: Sequence[str] = ()) -> None:
+    """Print the first lines of an answer: the described system, if a model of it answers, and what was assumed."""
+    if model:
+        click.echo(f"model of {model}: {UNMEASURED}")
+    if assumed:
+        click.echo(f"assumed: {', '.join(assumed)}")
+
+
 # --------------------------------------------------------------------------------------------------- names and numbers
 
 

@@ -22,6 +22,7 @@ from collbench.cli.options import (
     QUIET,
     RENDEZVOUS_FOLDER,
     STANDARD,
+    UNMEASURED,
     json_option,
     made,
     option,
@@ -32,7 +33,7 @@ from collbench.cli.progress import LiveTable
 from collbench.cli.running import run_session
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, write_verdict
 from collbench.commands.scan.library import ScanRequest, cost_in_words, scan_session, slower_of
-from collbench.commands.scan.outputs import OUTPUTS, advice
+from collbench.commands.scan.outputs import OUTPUTS, advice, measured
 from collbench.commands.scan.verdict import ScanVerdict, judge
 from collbench.errors import CollbenchError, StorageError
 from collbench.requests.sweeps import new_folder
@@ -80,8 +81,8 @@ def command(**options: Any) -> int:
             click.echo(f"collbench: error: {error}", err=True)
             lost = True
     if STANDARD not in files.values():
-        line = printable(verdict.line) if exits == "plain" else line_of(exits, verdict.status, f"scan: {verdict.words}")
-        click.echo(line)
+        words = f"scan: {verdict.words}" if measured(verdict) else f"scan: {UNMEASURED}; {verdict.words}"
+        click.echo(printable(verdict.line) if exits == "plain" else line_of(exits, verdict.status, words))
     return EXITS[exits][verdict.status] or int(lost and exits == "plain")
 
 
@@ -98,7 +99,8 @@ def _scanned(request: ScanRequest, files: dict[str, Path], options: dict[str, An
         for path in files.values():
             if path.is_file():
                 path.unlink()
-    interrupted = run_session(session, LiveTable(0), quiet=options["quiet"])
+    with redirect_stdout(sys.stdout if options["exits"] == "plain" else sys.stderr):  # whose line bears the mark
+        interrupted = run_session(session, LiveTable(0), quiet=options["quiet"])
     if interrupted or not session.leader:
         return interrupted
     if not options["quiet"] and options["exits"] == "plain":

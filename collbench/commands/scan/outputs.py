@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 from collbench.analysis.gate import junit_suite
 from collbench.analysis.verdict import EXITS
+from collbench.cli.options import UNMEASURED
 from collbench.cli.verdicts import braced, gauges, host_lines
 from collbench.commands.scan.verdict import ScanFinding, ScanVerdict
 from collbench.units import printable, significant
@@ -46,6 +47,11 @@ def _excluded(verdict: ScanVerdict) -> str:
     return host_lines(host for finding in verdict.faulty for host in hosts(finding, verdict)).removesuffix("\n")
 
 
+def measured(verdict: ScanVerdict) -> bool:
+    """Return whether ranks were measured, and not a model of a described system."""
+    return verdict.members.platform != "model"  # collbench.measure.predicted.NAME, which takes a while to import
+
+
 def document(verdict: ScanVerdict) -> dict[str, Any]:
     """Return the verdict for JSON."""
     findings = []
@@ -59,6 +65,7 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
             }
         )  # fmt: skip
     return {
+        "measured": measured(verdict),
         "status": verdict.status.value,
         "line": verdict.line,
         "members": list(verdict.members.names),
@@ -72,13 +79,15 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
 
 
 def _junit(verdict: ScanVerdict) -> str:
-    """Return JUnit's XML: the verdict, and each member, of which the slow ones failed."""
+    """Return JUnit's XML: the verdict, and each member, of which the slow ones failed; all are skipped if simulated."""
     slow = {finding.name: str(finding) for finding in verdict.faulty}
     state = {0: "passed", 3: "failed"}.get(EXITS["plain"][verdict.status], "other")
     tests = [("verdict", state, printable(verdict.line))]
     for name in dict.fromkeys((*slow, *verdict.members.names)):
         clear = "passed" if not verdict.suspects else "other"
         tests.append((printable(name), "failed" if name in slow else clear, slow.get(name, "not slow")))
+    if not measured(verdict):
+        tests = [(name, "other", f"{UNMEASURED}; {words}") for name, _, words in tests]
     suite = junit_suite("collbench scan", "collbench.scan", tests)
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
@@ -86,14 +95,16 @@ def _junit(verdict: ScanVerdict) -> str:
 
 def _metrics(verdict: ScanVerdict) -> str:
     """Return metrics in Prometheus' text format."""
-    slower = {braced({"name": finding.name}): finding.slower for finding in verdict.faulty}
+    mark = {} if measured(verdict) else {"measured": "false"}
+    alone = braced(mark) if mark else ""
+    slower = {braced({"name": finding.name} | mark): finding.slower for finding in verdict.faulty}
     families: Mapping[tuple[str, str], Mapping[str, float]] = {
         ("scan_slower_ratio", "How many times slower a slow member, link or switch is."): slower,
         ("scan_status", "Verdict of the last scan: 0 OK, 1 WARN, 2 FAIL, 3 UNKNOWN."): {
-            "": EXITS["nagios"][verdict.status]
+            alone: EXITS["nagios"][verdict.status]
         },
-        ("scan_rank_seconds", "What the last scan cost."): {"": verdict.rank_seconds},
-        ("scan_timestamp_seconds", "When the last scan ended."): {"": math.floor(time.time())},
+        ("scan_rank_seconds", "What the last scan cost."): {alone: verdict.rank_seconds},
+        ("scan_timestamp_seconds", "When the last scan ended."): {alone: math.floor(time.time())},
     }
     return gauges(families)
 
