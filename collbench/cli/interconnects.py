@@ -66,9 +66,6 @@ def side_by_side(
     if not compared:
         raise UsageError(f"nothing to compare: {'; '.join(reasons)}")
     if is_leader(launched()):
-        for line in (ranks_in_words, *(f"left out: {reason}" for reason in reasons)):
-            click.echo(line, err=True)
-        rows = [record for table in compared for record in table.records()]
 
         def answer() -> None:
             print_basis(format_list(each.name for each in every))
@@ -76,6 +73,9 @@ def side_by_side(
                 say_where(session, options["plot"])
             show(compared, what_ifs)
 
+        for line in (ranks_in_words, *(f"left out: {reason}" for reason in reasons)):
+            click.echo(line, err=True)
+        rows = [record for table in compared for record in table.records()]
         document = {"measured": False, "tables": as_json(compared)}
         print_answer(answer, options["as_json"], document, options["as_csv"], list(rows[0]), rows)
     return 0

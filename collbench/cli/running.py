@@ -171,8 +171,7 @@ class Outputs:
         if session.leader and self.json:
             from collbench.runfile.flat import document
 
-            assumed = {"assumed": software(session)} if session.modelled else {}
-            text = document(session.header, session.results, **assumed, **more)
+            text = document(session.header, session.results, assumed=software(session), **more)
             if self.json == STANDARD:
                 click.echo(text, file=self.standard)
             else:

@@ -99,7 +99,7 @@ def _scanned(request: ScanRequest, files: dict[str, Path], options: dict[str, An
         for path in files.values():
             if path.is_file():
                 path.unlink()
-    with redirect_stdout(sys.stdout if options["exits"] == "plain" else sys.stderr):  # whose line bears the mark
+    with redirect_stdout(sys.stdout if options["exits"] == "plain" else sys.stderr):  # others read one line
         interrupted = run_session(session, LiveTable(0), quiet=options["quiet"])
     if interrupted or not session.leader:
         return interrupted

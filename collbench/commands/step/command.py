@@ -192,10 +192,9 @@ def _answer(session: Session, lines: Sequence[str]) -> list[str]:
 def _assumed(session: Session) -> list[str]:
     """Return how much a step computes and sends, as far as the user did not say it."""
     work = session.sweep.works[0]
-    if not isinstance(work, Step):
-        return []
+    assert work
     amounts = {"compute": f"{work.words[0]} a step", "gradients": f"{format_size(session.sweep.sizes[0])} of gradients"}
-    return [amounts[name] for name in amounts if name not in given()]
+    return [amounts[name] for name in amounts if isinstance(work, Step) and name not in given()]
 
 
 def _run(
