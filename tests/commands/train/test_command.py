@@ -129,7 +129,7 @@ def test_the_first_line_answers_as_the_first_row_does_and_rows_stand_in_the_orde
     """By the step, and of steps within 1 % of the fastest of them by memory."""
     done = here("train", *SMALL, "--price", "2", "--compare-interconnects", "dgx-a100", "--out", "out")
     assert done.returncode == 0, done.stderr
-    answer, blank, *lines = done.stdout.splitlines()
+    answer, blank, *lines = done.stdout.splitlines()[2:]
     rows = [re.match(r" *\d+  (\S.*?) +([\d.]+) s .* ([\d.]+)%  .* ([\d.]+) GiB$", line) for line in lines]
     shown = [(row[1], float(row[2]), float(row[4])) for row in rows if row]
     assert len(shown) == 10
