@@ -22,8 +22,8 @@ from collbench.analysis.interconnects import (
     short_names,
     tables,
 )
-from collbench.cli.options import STANDARD, given, made, print_answer
-from collbench.cli.running import launched_in_words, say_where
+from collbench.cli.options import given, made, print_answer, print_basis
+from collbench.cli.running import say_where, software
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.present.terminal import lines
@@ -32,7 +32,7 @@ from collbench.requests.sessions import predicting_session
 from collbench.requests.sweeps import SweepRequest, find_system
 from collbench.results import timed
 from collbench.topology.system import System, launched_in_graph
-from collbench.units import counted, printable
+from collbench.units import counted, format_list, printable
 
 LEGEND = (
     "vs: above 1 is faster, ~ bands or intervals overlap; *: fastest, ?: perhaps fastest; by: over the next\n"
@@ -46,12 +46,10 @@ def side_by_side(
     """Predict every system, and print them as a table for each kind of case; the exit status."""
     if len(set(names)) < len(names):
         raise UsageError(f"{','.join(names)} names a system twice; name each once")
-    systems = [find_system(name) for name in names]
-    if graph:
-        systems = [launched_in_graph(system) for system in systems]
+    systems = [launched_in_graph(system) if graph else system for system in map(find_system, names)]
     request = made(SweepRequest, options, on=",".join(names))
     ranks, ranks_in_words = _ranks(systems, request)
-    every = []
+    every, sessions = [], []
     for name, system in zip(short_names(names), systems, strict=True):
         if ranks:
             request = replace(request, ranks=ranks, nodes=math.ceil(ranks / system.gpus))
@@ -59,20 +57,27 @@ def side_by_side(
             request = replace(request, out=options["out"] / name.replace("/", "-"))
         with predicting_session(system, request, what_ifs=what_ifs) as session:
             results = list(session.run())
-        if session.path and STANDARD not in (options["as_json"], options["as_csv"]):
-            say_where(session, options["plot"])
+        sessions.append(session)
         skipped = dict.fromkeys(f"{row.implementation} skipped: {row.reason}" for row in results if row.reason)
-        every.append(Interconnect(name, launched_in_words(session), tuple(timed(results)), tuple(skipped)))
+        title = f"{session.topology}; {', '.join(software(session))}"
+        every.append(Interconnect(name, title, tuple(timed(results)), tuple(skipped)))
     compared = tables(every, _selected(request))
     reasons = left_out(every, compared)
     if not compared:
         raise UsageError(f"nothing to compare: {'; '.join(reasons)}")
     if is_leader(launched()):
+
+        def answer() -> None:
+            print_basis(format_list(each.name for each in every))
+            for session in filter(lambda session: session.path, sessions):
+                say_where(session, options["plot"])
+            show(compared, what_ifs)
+
         for line in (ranks_in_words, *(f"left out: {reason}" for reason in reasons)):
             click.echo(line, err=True)
         rows = [record for table in compared for record in table.records()]
-        written = options["as_json"], {"tables": as_json(compared)}, options["as_csv"], list(rows[0]), rows
-        print_answer(lambda: show(compared, what_ifs), *written)
+        document = {"measured": False, "tables": as_json(compared)}
+        print_answer(answer, options["as_json"], document, options["as_csv"], list(rows[0]), rows)
     return 0
 
 

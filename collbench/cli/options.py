@@ -93,6 +93,7 @@ def _no_reduction(context: click.Context, parameter: click.Parameter, folder: Pa
 # ----------------------------------------------------------------------------------------------------------------- JSON
 
 STANDARD = Path("-")  # standard output
+UNMEASURED = "nothing was measured"
 
 
 def json_option(what: str) -> click.Option:
@@ -140,6 +141,14 @@ def print_answer(
     write_json(as_json, document, allow_nan=False)
     if as_csv:
         write_text(as_csv, "--csv FILE", csv_text(columns, records))
+
+
+def print_basis(model: str, assumed: Sequence[str] = ()) -> None:
+    """Print the first lines of an answer: the described system, if a model of it answers, and what was assumed."""
+    if model:
+        click.echo(f"model of {model}: {UNMEASURED}")
+    if assumed:
+        click.echo(f"assumed: {', '.join(assumed)}")
 
 
 # --------------------------------------------------------------------------------------------------- names and numbers

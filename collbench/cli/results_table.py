@@ -20,7 +20,7 @@ REPORTED_LEGEND = (
     "time: {figures}; as the log reports; collbench has not checked the results\n"
     "algbw, busbw: GB/s, 1e9 bytes/s, computed from size and time"
 )
-EXPECTED_LEGEND = "time: by a model; algbw, busbw: GB/s; vs: the other's time over this row's, above 1 is faster"
+EXPECTED_LEGEND = "algbw, busbw: GB/s; vs: the other's time over this row's, above 1 is faster"
 EXPLAIN_LEGEND = (
     "time: median of one operation; parts: shares of an operation of median length, averaged over ranks\n"
     "waited: for another rank or the host; moved: bytes; added: and moved; published: barriers, fences, flags;\n"

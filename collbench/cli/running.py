@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import click
 
 from collbench.cli._process import obeys
-from collbench.cli.options import STANDARD, try_output, write_text
+from collbench.cli.options import STANDARD, print_basis, try_output, write_text
 from collbench.cli.progress import LiveTable, waiting
 from collbench.errors import StorageError, UsageError
 from collbench.host import signals
@@ -31,13 +31,17 @@ def refuse_launcher(command: str, more: str = "") -> None:
 
 
 def run_session(
-    session: Session | PairedSession, table: LiveTable, remarks: Iterable[str] = (), quiet: bool = False
+    session: Session | PairedSession,
+    table: LiveTable,
+    remarks: Iterable[str] = (),
+    quiet: bool = False,
+    assumed: Sequence[str] = (),
 ) -> int:
     """Run the session to its end or until Ctrl-C, and add each of its results to the table; of a pair, pairs.
 
     Returns 0, or the exit status of an interruption, after which nothing more is to be printed.  The session has not
     been entered yet; of a launcher's processes only the first one uses the table.  Remarks are lines for stderr, once
-    the ranks are there; with `quiet` nothing is said of where the session runs, and there is no progress.
+    the ranks are there; with `quiet` nothing is said of where the session runs or what is assumed, and no progress.
     """
     parts = [session] if isinstance(session, Session) else session.sessions
     first = parts[0]
@@ -46,6 +50,8 @@ def run_session(
             silent = quiet or first.modelled or not obeys(sys.stderr)
             with announced_if_slow(RANKS) if silent else waiting(f"starting {counted(first.sweep.ranks, 'rank')}"):
                 stack.enter_context(session)
+            if first.leader:
+                print_basis(first.topology if first.modelled else "", [] if quiet else [*assumed, *software(first)])
             if first.leader and not quiet:
                 for line in (*_about(first), *remarks):
                     click.echo(line, err=True)
@@ -76,7 +82,7 @@ def _what_is_left(sessions: Sequence[Session]) -> str:
 
 def _about(session: Session) -> list[str]:
     """Return what the ranks run on, how often they were started, their cores, and what nobody could see of them."""
-    lines, placed = [launched_in_words(session)], []
+    lines, placed = [] if session.modelled else [session.topology], []
     if session.header.sweep.starts > 1:
         placed.append(f"started {session.header.sweep.starts} times")
     if session.cores:
@@ -93,13 +99,15 @@ def _about(session: Session) -> list[str]:
 LAUNCHED = {"graph": "replayed from a CUDA graph", "torch": "launched one by one from PyTorch"}  # others: one by one
 
 
-def launched_in_words(session: Session) -> str:
-    """Return what the ranks run on; of a described system also how operations start there, and that switches add."""
+def software(session: Session) -> list[str]:
+    """Return what a prediction assumes: how operations start, NCCL's release, and that switches add."""
     system = session.header.topology.system
     if not session.modelled or not system:
-        return session.topology
-    adds = "; switches between the nodes add (SHARP)" if system.nics and system.nics.sharp and system.nodes > 1 else ""
-    return f"{session.topology}; operations {LAUNCHED.get(system.launch, 'launched one by one')}{adds}"
+        return []
+    assumed = [f"operations {LAUNCHED.get(system.launch, 'launched one by one')}", f"NCCL {system.nccl}"]
+    if system.nics and system.nics.sharp and system.nodes > 1:
+        assumed.append("switches between the nodes add (SHARP)")
+    return assumed
 
 
 def finish(sessions: Sequence[Session]) -> int:
@@ -163,7 +171,7 @@ class Outputs:
         if session.leader and self.json:
             from collbench.runfile.flat import document
 
-            text = document(session.header, session.results, **more)
+            text = document(session.header, session.results, assumed=software(session), **more)
             if self.json == STANDARD:
                 click.echo(text, file=self.standard)
             else:

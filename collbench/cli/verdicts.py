@@ -55,9 +55,9 @@ def line_of(exits: str, word: Word, words: str) -> str:
     return line.encode()[:_NPD_LENGTH].decode(errors="ignore") if exits == "npd" else line
 
 
-def head_of(judgement: Judgement, host: str) -> dict[str, Any]:
+def head_of(judgement: Judgement, host: str, measured: bool = True) -> dict[str, Any]:
     """Return the first fields of every JSON document with a judgement; `host` is the judged one, or where this runs."""
-    return {"schema": SCHEMA, "host": host} | judgement.fields()
+    return {"schema": SCHEMA, "host": host, "measured": measured} | judgement.fields()
 
 
 def junit_suite(label: str, program: str, tests: Iterable[Judgement]) -> ElementTree.Element:

@@ -58,5 +58,6 @@ def _numbers(result: Result) -> dict[str, Any]:
 
 
 def document(header: Header, results: Iterable[Result], **more: Any) -> str:
-    """Return a JSON object with the run's header and its rows, and more before them."""
-    return json.dumps({**more, "header": header.to_json(), "results": [record(row) for row in results]}, indent=1)
+    """Return a JSON object with the run's header and its rows, and before them whether it was measured, and more."""
+    facts = {"measured": not header.topology.model, **more, "header": header.to_json()}
+    return json.dumps(facts | {"results": [record(row) for row in results]}, indent=1)

@@ -30,7 +30,7 @@ def test_several_systems_have_as_many_ranks_as_all_can_have_and_a_verdict(here: 
     for name in THREE.split(","):
         assert len(re.findall(rf"^.* {name} +[\d.]+ [num]?s", done.stdout, re.MULTILINE)) == 4
     assert re.search(
-        r"^answer: should be fastest: likely dgx-h100 or hgx-h200 \(not distinguishable\) .*, by [\d.]+x .. [\d.]+x;",
+        r"\nanswer: should be fastest: likely dgx-h100 or hgx-h200 \(not distinguishable\) .*, by [\d.]+x .. [\d.]+x;",
         done.stdout,
     )
     assert done.stdout.count("2 nodes of 8 GPUs") == 3

@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from collbench.cli import interconnects
-from collbench.cli.options import QUIET, completed, csv_option, json_option, made, option, options_of
+from collbench.cli.options import QUIET, completed, csv_option, json_option, made, option, options_of, print_basis
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import remarks, row
-from collbench.cli.running import Outputs, launched_in_words
+from collbench.cli.running import Outputs, software
 from collbench.cli.sweeping import PLOT, print_end, show_prediction
 from collbench.errors import UsageError
 from collbench.present.columns import Column
@@ -108,7 +108,7 @@ def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], o
         pairs = list(zip(unchanged.run(), session.run(), strict=True))
     if not session.leader:
         return 0
-    click.echo(launched_in_words(session), err=True)
+    print_basis(session.topology, [] if outputs.quiet else software(session))
     answer = _answer(pairs, what_ifs)
     click.echo(f"answer: {answer}")
     table = LiveTable()

@@ -21,6 +21,7 @@ from collbench.cli.options import (
     QUIET,
     RENDEZVOUS_FOLDER,
     STANDARD,
+    UNMEASURED,
     json_option,
     made,
     option,
@@ -31,7 +32,7 @@ from collbench.cli.progress import LiveTable
 from collbench.cli.running import run_session
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of, write_verdict
 from collbench.commands.scan.library import ScanRequest, cost_in_words, scan_session, slower_of
-from collbench.commands.scan.outputs import OUTPUTS, advice
+from collbench.commands.scan.outputs import OUTPUTS, advice, measured
 from collbench.commands.scan.verdict import ScanVerdict, judge
 from collbench.errors import CollbenchError, StorageError
 from collbench.requests.sweeps import new_folder
@@ -78,7 +79,8 @@ def command(**options: Any) -> int:
             click.echo(f"collbench: error: {error}", err=True)
             lost = True
     if STANDARD not in files.values():
-        click.echo(line_of(exits, verdict.word, f"scan: {verdict.words}"))
+        words = f"scan: {verdict.words}" if measured(verdict) else f"scan: {UNMEASURED}; {verdict.words}"
+        click.echo(line_of(exits, verdict.word, words))
     return EXITS[exits][verdict.word] or int(lost and exits == "plain")
 
 
@@ -95,7 +97,8 @@ def _scanned(request: ScanRequest, files: dict[str, Path], options: dict[str, An
         for path in files.values():
             if path.is_file():
                 path.unlink()
-    interrupted = run_session(session, LiveTable(0), quiet=options["quiet"])
+    with redirect_stdout(sys.stdout if options["exits"] == "plain" else sys.stderr):  # others read one line
+        interrupted = run_session(session, LiveTable(0), quiet=options["quiet"])
     if interrupted or not session.leader:
         return interrupted
     if not options["quiet"] and options["exits"] == "plain":

@@ -4,10 +4,12 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from socket import gethostname
 from typing import Any
 
 from collbench.analysis.judgement import EXITS, Judgement, Word
+from collbench.cli.options import UNMEASURED
 from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, host_lines, junit, junit_suite
 from collbench.commands.scan.verdict import ScanFinding, ScanVerdict
 from collbench.units import significant
@@ -45,6 +47,11 @@ def _excluded(verdict: ScanVerdict) -> str:
     return host_lines(host for finding in verdict.faulty for host in hosts(finding, verdict)).removesuffix("\n")
 
 
+def measured(verdict: ScanVerdict) -> bool:
+    """Return whether ranks were measured, and not a model of a described system."""
+    return verdict.members.platform != "model"  # collbench.measure.predicted.NAME, which takes a while to import
+
+
 def document(verdict: ScanVerdict) -> dict[str, Any]:
     """Return the verdict for JSON."""
     findings = []
@@ -57,7 +64,7 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
                 "hosts": hosts(finding, verdict), "drain": reason(finding), "advice": [*advice(finding, verdict)],
             } | finding.judgement.fields()
         )  # fmt: skip
-    return head_of(verdict.judgement, gethostname()) | {
+    return head_of(verdict.judgement, gethostname(), measured(verdict)) | {
         "line": verdict.line,
         "members": list(verdict.members.names),
         "findings": findings,
@@ -70,23 +77,27 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
 
 
 def _junit(verdict: ScanVerdict) -> str:
-    """Return JUnit's XML: the verdict, and each member, of which the slow ones failed."""
+    """Return JUnit's XML: the verdict, and each member, of which the slow ones failed; all are skipped if simulated."""
     slow = {finding.name: finding.judgement for finding in verdict.faulty}
     clear = Word.UNKNOWN if verdict.suspects or verdict.word is Word.UNKNOWN else Word.OK
     tests = [Judgement("verdict", "", verdict.word, verdict.line)]
     for name in dict.fromkeys((*slow, *verdict.members.names)):
         tests.append(slow.get(name, Judgement(name, "", clear, "not slow" if clear is Word.OK else "not cleared")))
+    if not measured(verdict):
+        tests = [replace(test, word=Word.UNKNOWN, reason=f"{UNMEASURED}; {test.says}") for test in tests]
     return junit([junit_suite("collbench scan", "collbench.scan", tests)])
 
 
 def _metrics(verdict: ScanVerdict) -> str:
     """Return metrics in Prometheus' text format."""
-    slower = {braced({"name": finding.name}): finding.slower for finding in verdict.faulty}
+    mark = {} if measured(verdict) else {"measured": "false"}
+    alone = braced(mark) if mark else ""
+    slower = {braced({"name": finding.name} | mark): finding.slower for finding in verdict.faulty}
     families: Mapping[tuple[str, str], Mapping[str, float]] = {
         ("scan_slower_ratio", "How many times slower a slow member, link or switch is."): slower,
-        ("scan_status", f"Verdict of the last scan: {STATUS_METRIC}."): {"": EXITS["nagios"][verdict.word]},
-        ("scan_rank_seconds", "What the last scan cost."): {"": verdict.rank_seconds},
-        ("scan_timestamp_seconds", "When the last scan ended."): {"": math.floor(time.time())},
+        ("scan_status", f"Verdict of the last scan: {STATUS_METRIC}."): {alone: EXITS["nagios"][verdict.word]},
+        ("scan_rank_seconds", "What the last scan cost."): {alone: verdict.rank_seconds},
+        ("scan_timestamp_seconds", "When the last scan ended."): {alone: math.floor(time.time())},
     }
     return gauges(families)
 

@@ -25,10 +25,7 @@ from collbench.present.terminal import lines
 from collbench.results import Result
 from collbench.units import format_range, format_seconds, format_size
 
-PREDICTED = (
-    "predicted, nothing was measured\n"
-    "nine in ten: where nine of ten measured steps should lie; likewise the numbers in ()"
-)
+PREDICTED = "nine in ten: where nine of ten measured steps should lie; likewise the numbers in ()"
 MOST_LATE = 8
 """Ranks of a table of late ranks: those that cost most."""
 _NAME = 16  # characters of an implementation's name

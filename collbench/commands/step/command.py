@@ -18,7 +18,7 @@ import click
 
 from collbench.algorithms import choose, implementations, needs
 from collbench.cases import Sweep
-from collbench.cli.options import ANYWHERE, HERE, RENDEZVOUS_FOLDER, made, options_of
+from collbench.cli.options import ANYWHERE, HERE, RENDEZVOUS_FOLDER, given, made, options_of
 from collbench.cli.progress import LiveTable, ResultTable
 from collbench.cli.running import finish, refuse_launcher, run_session, say_where
 from collbench.commands.step import columns as step_tables
@@ -189,6 +189,14 @@ def _answer(session: Session, lines: Sequence[str]) -> list[str]:
     return ["; ".join(filter(None, (f"answer: {first}", unsure))), *others]
 
 
+def _assumed(session: Session) -> list[str]:
+    """Return how much a step computes and sends, as far as the user did not say it."""
+    work = session.sweep.works[0]
+    assert work
+    amounts = {"compute": f"{work.words[0]} a step", "gradients": f"{format_size(session.sweep.sizes[0])} of gradients"}
+    return [amounts[name] for name in amounts if isinstance(work, Step) and name not in given()]
+
+
 def _run(
     session: Session,
     table: StepTable,
@@ -201,7 +209,7 @@ def _run(
     With a total, rows are shown as they arrive, and the answer stands last.
     """
     live = ResultTable(table.title, Table(table.columns, PROBLEM), StepResult, total) if total else LiveTable()
-    interrupted = run_session(session, live)
+    interrupted = run_session(session, live, assumed=_assumed(session))
     results = session.results
     if session.leader and not total:
         click.echo("\n".join(_answer(session, findings(results))))

@@ -86,5 +86,5 @@ def _without_effect() -> list[str]:
     """Return a line for the options of measuring that the command line has, which are of no use to a prediction."""
     both = ("on", *declared(PredictRequest), *OUTPUT)
     if unused := ", ".join(word for name, word in given().items() if name not in both):
-        return [f"nothing is measured, so without effect: {unused}"]
+        return [f"without effect on a described system: {unused}"]
     return []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from collbench.cli.options import PICTURE, STANDARD, completed, json_option, option, out_option, write_json
+from collbench.cli.options import PICTURE, STANDARD, completed, json_option, option, out_option, print_basis, write_json
 from collbench.errors import PlatformError, UsageError
 from collbench.platforms import find_platform, platforms
 from collbench.requests.sweeps import find_system
@@ -65,9 +65,10 @@ def command(
             described = described.of(nodes)
         if ranks:
             described = described.part(ranks)
-        record, lines = asdict(described), system_lines(described, width)
+        record, lines = {"measured": False} | asdict(described), system_lines(described, width)
     write_json(as_json, record)
     if as_json != STANDARD:
+        print_basis(described.title if name not in here and described else "")
         click.echo("\n".join(lines))
     if out and described:
         from collbench.plots.system import draw  # Matplotlib takes long to import

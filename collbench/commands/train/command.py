@@ -5,15 +5,17 @@ For example:
   collbench train --model llama3-8b --on dgx-h100 --gpus 64 --batch 512 --price 2.5
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import click
 
-from collbench.cli.options import folder_option, options_of
-from collbench.cli.running import say_where
+from collbench.cli.options import folder_option, given, options_of, print_basis
+from collbench.cli.running import say_where, software
 from collbench.commands.train import plans as analysis
 from collbench.commands.train.library import TrainingPlan, TrainRequest, train
 from collbench.commands.train.rows import PlannedStep, words
@@ -45,10 +47,29 @@ def command(**options: Any) -> int:
     asked, taken = plan.request.model.lower(), plan.plan.setting.job.model.name
     if asked in taken and asked != taken:
         click.echo(f"collbench: --model {asked} is taken for {taken}", err=True)
+    system = plan.plan.setting.curves.system
+    place = replace(system, nodes=math.ceil(plan.plan.setting.job.gpus / system.gpus))
+    print_basis(place.title, [*_assumed(plan), *software(session)])
     click.echo("\n".join(_lines(plan)))
-    click.echo(f"\n{LEGEND.format(' but the anchor' if plan.anchor else '')}", err=True)
+    click.echo(f"\n{LEGEND}", err=True)
     say_where(session)
     return 0
+
+
+def _assumed(planned: TrainingPlan) -> list[str]:
+    """Return what the plan is made for, as far as the user did not say it."""
+    job = planned.plan.setting.job
+    words = {
+        "model": job.model.name,
+        "gpus": counted(job.gpus, "GPU"),
+        "batch": f"{counted(job.batch, 'sample')} a step",
+        "precision": job.precision,
+        "optimiser": job.optimiser,
+    }
+    if planned.priced:
+        usual = "as published" if job.model.trained else "20 for each parameter at work"
+        words["tokens"] = f"{planned.priced[0].total:.3g} tokens ({usual})"
+    return [words[name] for name in words if name not in given()]
 
 
 def _lines(planned: TrainingPlan) -> Iterator[str]:
@@ -75,9 +96,6 @@ def _lines(planned: TrainingPlan) -> Iterator[str]:
     if planned.priced:
         row = _priced(planned)
         yield f"\na run of {row.total:.3g} tokens at {row.price:g} {row.currency} a GPU-hour"
-        if not planned.request.tokens:
-            usual = "as published" if plan.setting.job.model.trained else "20 for each parameter at work"
-            yield f"(tokens: {usual}; --tokens sets them)"
         yield from costs(planned.priced, planned.deadline)
         yield analysis.restarts_in_words(row)
 
@@ -106,7 +124,7 @@ def _priced(planned: TrainingPlan) -> PlannedStep:
 
 
 LEGEND = (
-    "nothing here is measured{}; step: the likely time; nine in ten: where nine of ten measured steps should lie\n"
+    "step: the likely time; nine in ten: where nine of ten measured steps should lie\n"
     "Fastest first; layouts within 1 % of each other: the one that needs less memory first.\n"
     "MFU: share of the data sheet's FLOP/s, recomputing not counted; sent: communication that nothing hides"
 )

@@ -67,5 +67,5 @@ def test_what_cannot_be_is_refused_and_a_prediction_knows_nothing_of_it(here: Co
     for word in ("-1", "512", "half"):
         assert here(*ONE, "-u", word).returncode == 2
     done = here("sweep", "--on", "dgx-h100", "-e", "64", "-u", "4", "--no-plot", "-o", "o")
-    assert "without effect: --unalign" in done.stderr
+    assert "without effect on a described system: --unalign" in done.stderr
     assert {row.case.unalign for row in read(tmp_path / "o").results} == {0}

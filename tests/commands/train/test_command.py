@@ -35,7 +35,6 @@ def test_the_published_layout_is_among_the_best_three(here: Command, tmp_path: P
     assert row.low < row.typical < row.high
     assert row.typical < 1.05 * min(one.typical for one in best)
     assert re.search(r"^[123]  tp8 pp16 dp8 .* 31\.\d s", done.stdout, re.M), done.stdout
-    assert "nothing here is measured" in done.stderr
     assert drawn_again(here, tmp_path / "out") == ["layouts.png"]
 
 
@@ -91,7 +90,7 @@ def test_a_deadline_picks_the_cheapest_size(here: Command, tmp_path: Path) -> No
     assert re.search(r"^ +16 +[\d,]+ days \([\d,]+ \.\. [\d,]+\) +[\d.]+ M EUR \([\d.]+ [kM] \.\. ", done.stdout, re.M)
     assert re.search(r"^restarts: about [\d.]+ failures on 384 GPUs", done.stdout, re.M)
     assert "cheapest in time" not in done.stdout
-    answer = done.stdout.splitlines()[0]
+    answer = done.stdout.splitlines()[2]
     assert "; none of 1 to 384 GPUs (--scale tries others) is done in 60 min: the quickest, " in answer
     quickest = min(planned(tmp_path / "none", "cost"), key=lambda row: row.seconds)
     assert f"the quickest, {quickest.gpus:,} GPUs as {quickest.implementation}: " in answer
@@ -130,7 +129,7 @@ def test_the_first_line_answers_as_the_first_row_does_and_rows_stand_in_the_orde
     """By the step, and of steps within 1 % of the fastest of them by memory."""
     done = here("train", *SMALL, "--price", "2", "--compare-interconnects", "dgx-a100", "--out", "out")
     assert done.returncode == 0, done.stderr
-    answer, blank, *lines = done.stdout.splitlines()
+    answer, blank, *lines = done.stdout.splitlines()[2:]
     rows = [re.match(r" *\d+  (\S.*?) +([\d.]+) s .* ([\d.]+)%  .* ([\d.]+) GiB$", line) for line in lines]
     shown = [(row[1], float(row[2]), float(row[4])) for row in rows if row]
     assert len(shown) == 10
