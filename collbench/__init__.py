@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collbench.commands.check.diagnose import diagnose as diagnose
     from collbench.commands.check.library import check as check
     from collbench.commands.compare.library import compare as compare
-    from collbench.commands.diagnose.library import diagnose as diagnose
     from collbench.commands.formats.importing import import_ as import_
     from collbench.commands.init.library import init as init
     from collbench.commands.plot.library import plot as plot

@@ -23,13 +23,11 @@ from collbench.cli.options import RENDEZVOUS_FOLDER, STANDARD, json_option, opti
 from collbench.cli.progress import waiting
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of
 from collbench.commands.check import outputs as verdicts
-from collbench.commands.check.judge import CheckedCurve, CheckResult
+from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import CheckRequest, check
 from collbench.errors import CollbenchError, StorageError
 from collbench.host import signals
 from collbench.host.launcher import launched
-from collbench.measure.disturbance import left_out_in_words
-from collbench.present.terminal import Table
 from collbench.requests.declared import declared
 from collbench.requests.notices import is_leader
 from collbench.runfile.store import Writer
@@ -73,7 +71,7 @@ def command(**options: Any) -> int:
         if not result:  # the first process of the launcher has it
             return 0
         if not options["quiet"] and exits == "plain":
-            click.echo("\n".join(_lines(result)))
+            click.echo("\n".join(verdicts.lines(result)))
         elif result.hint.startswith("not stored"):
             click.echo(result.hint, err=True)
     lost = _write(files, result)
@@ -115,34 +113,3 @@ def _write(files: Mapping[str, Path], result: CheckResult) -> bool:
             click.echo(f"collbench: error: {error}", err=True)
             lost = True
     return lost
-
-
-def _lines(result: CheckResult) -> Iterator[str]:
-    """Yield the verdict at length: correctness first."""
-    yield result.correctness.in_words()
-    why = "; ".join(dict.fromkeys(curve.remark for curve in result.curves)) or result.no_verdict
-    yield f"compared with {result.compared or f'nothing: {why}'}"
-    yield from (f"note: {remark}" for remark in result.remarks)
-    for curve in result.curves:
-        yield ""
-        yield from _curve(curve if result.compared else replace(curve, remark=""))
-    yield ""
-    if result.disturbed:
-        yield left_out_in_words(result.disturbed, result.rows)
-    if result.hint:
-        yield result.hint
-
-
-def _curve(curve: CheckedCurve) -> Iterator[str]:
-    case = curve.sizes[0].row.case
-    yield f"{case.title}, {curve.implementation}"
-    shared = curve.sizes[0].row.note.shared  # then there is no bus between the ranks
-    table = Table(column for column in verdicts.SIZES if not (shared and column.name == "busbw"))
-    yield table.heading()
-    yield from map(table.row, curve.sizes)
-    if curve.remark:
-        yield f"{curve.word.value}: {curve.remark}"
-    for number, (why, fix) in enumerate(curve.reasons, 1):
-        yield from (f"  {number}. {why}", f"     {fix}")
-    if curve.word in (Word.FAST, Word.OK):
-        yield str(curve.sight)

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from statistics import fmean, harmonic_mean, median
 
+from collbench.analysis.curve_fit import curve_remarks
 from collbench.analysis.diagnose import Diagnosis
 from collbench.analysis.judgement import LISTED, UNSEEN, Correctness, Judgement, Sight, Word, not_judged, overall, times
+from collbench.analysis.roofline import traffic_in_words
 from collbench.analysis.sequential import (
     FEWEST,
     PRIOR_DEVIATION,
@@ -29,6 +31,7 @@ from collbench.notebook import Shown
 from collbench.results import Observed, Reported, Result, by_key
 from collbench.runfile.rounds import joined, scatter_in_words
 from collbench.stats import Estimate
+from collbench.topology.system import System
 from collbench.units import counted, format_rate, format_seconds, format_size
 
 BANDWIDTH = 64 * 1024
@@ -98,6 +101,9 @@ class CheckedCurve(Shown):
     sizes: tuple[CheckedSize, ...]
     word: Word
     remark: str = ""  # why it is not OK
+    against: str = ""  # the described system of as many ranks
+    told: tuple[str, ...] = ()  # what NCCL chose, what went over the links, what the times say without a model
+    likely: tuple[str, ...] = ()  # the first reason's name, and those that fit the times as well
     reasons: tuple[tuple[str, str], ...] = ()  # the likeliest first, each with what to do
     sight: Sight = UNSEEN
     blind: bool = False  # whether it is UNKNOWN for want of sight alone
@@ -141,6 +147,7 @@ class CheckResult(Shown):
     seconds: float = math.nan  # that it took
     hint: str = ""  # what to do for a better answer
     remarks: tuple[str, ...] = ()  # what makes the judgement less sure
+    notes: tuple[str, ...] = ()  # what else is known of the machine, and was set
     first: bool = False  # whether a CPU was held against nothing but its own speed
     no_verdict: str = ""  # why there is none: the check has only started, or ended with an error
 
@@ -203,6 +210,7 @@ class CheckResult(Shown):
             return f"{self.correctness.in_words()}, nothing to compare them with: {worst.remark}"
         name = f"{worst.telling.row.case.collective.name} " if len(self.collectives) > 1 else ""
         why = f"; {worst.remark}" if worst.word is Word.UNKNOWN else ""
+        why = f"; likely: {', or '.join(worst.likely)}" if worst.likely else why
         return f"{name}{worst.telling.figure}, {self.counts}{why}"
 
     @property
@@ -392,11 +400,26 @@ def _word(sizes: Sequence[CheckedSize], whole: Word, resolution: float) -> tuple
     return (Word.FAST, "all sizes together are faster than expected") if whole is Word.FAST else (Word.OK, "")
 
 
-def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
+def judge_by_model(diagnosis: Diagnosis, system: System | None) -> CheckedCurve:
     """Return the curve that `diagnose` held against the model of its system."""
     sizes = []
     for row, expected, judgement in zip_longest(diagnosis.measured, diagnosis.expected, diagnosis.sizes):
         sizes.append(CheckedSize(row, expected.seconds if expected else math.nan, judgement, 1))
-    blind = diagnosis.speed is Word.UNKNOWN and diagnosis.judged
-    reasons = tuple(diagnosis.likely())
-    return CheckedCurve(tuple(sizes), diagnosis.speed, diagnosis.remark, reasons, diagnosis.sight, blind)
+    told = [*diagnosis.choices]
+    if system and diagnosis.judged:
+        told += traffic_in_words(system, diagnosis.measured[-1], diagnosis.expected[-1])
+    if diagnosis.unexplained:
+        told.append(diagnosis.unexplained)
+    if not diagnosis.expected:
+        told += curve_remarks(diagnosis.measured)
+    return CheckedCurve(
+        tuple(sizes),
+        diagnosis.speed,
+        diagnosis.remark,
+        against=system.title if system else "",
+        told=tuple(told),
+        likely=tuple(diagnosis.likeliest),
+        reasons=tuple(diagnosis.likely()),
+        sight=diagnosis.sight,
+        blind=diagnosis.speed is Word.UNKNOWN and diagnosis.judged,
+    )

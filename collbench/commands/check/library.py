@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Annotated
 
 from collbench.algorithms import implementations, libraries
-from collbench.analysis.diagnose import Diagnosis, diagnose
+from collbench.analysis.diagnose import diagnose
 from collbench.analysis.judgement import Correctness, Word
 from collbench.analysis.machine import RunFacts, assumptions, placed, sized, spread
+from collbench.analysis.reasons import settings
 from collbench.analysis.sequential import FEWEST, SequentialTest, usual_slower
 from collbench.collectives import find_collective
 from collbench.commands.check.expectations import CALIBRATED, Expectation, expect_run, first_of, read_floors
@@ -43,7 +44,6 @@ from collbench.runfile.listing import list_runs
 from collbench.runfile.rounds import joined, scatter_in_words
 from collbench.runfile.store import NAME, Run, read, why_none, write
 from collbench.topology import files
-from collbench.topology.system import System
 from collbench.units import counted, format_list, parse_duration, parse_share
 
 SURE = 6  # rounds before which nothing is called slow: what disturbs a machine for a moment is over by then
@@ -161,7 +161,7 @@ def check(request: CheckRequest) -> CheckResult | None:
     expected = read_reference(Path(request.reference)) if request.reference and is_leader(launched()) else None
     if request.run is None:
         return _measure(request, expected)
-    return _judge_run(request, request.run if isinstance(request.run, Run) else read(Path(request.run)), expected)
+    return judge_run(request, request.run if isinstance(request.run, Run) else read(Path(request.run)), expected)
 
 
 def default_implementations(op: Names) -> str:
@@ -195,7 +195,7 @@ def read_reference(path: Path) -> Expectation:
     return expect_run(f"{what} {path}{f' ({scatter})' if scatter else ''}", rows, runs)
 
 
-def _judge_run(request: CheckRequest, run: Run, expected: Expectation | None) -> CheckResult:
+def judge_run(request: CheckRequest, run: Run, expected: Expectation | None) -> CheckResult:
     """Judge a run that was measured before: as its measurement was, or of a log each size by its slowest round."""
     rows = run.cases if run.header.imported.tests else run.results
     slowest = tuple(row.worst if isinstance(row, Observed) else row for row in rows)
@@ -300,6 +300,7 @@ def _verdict(
     """Return the judgement of all rows so far: against what is expected, or else against the model of their system."""
     header, nodes = run.header, request.nodes
     rows = [row for row in run.results if isinstance(row, Observed) and row.right and not row.case.work]
+    notes: list[str] = []
     if expected:
         test = SequentialTest(request.share or usual_slower(header.topology.platform))
         name, curves = expected.name, judge_rounds(rows, expected, test, nodes or header.topology.nodes)
@@ -310,13 +311,18 @@ def _verdict(
         name = f"the model of {system.name}, {where}" if system else ""
         remarks = list(assumptions(run, system, where, request.nodes))
         facts = replace(RunFacts.of(run, why), unplaced=why if system else "")
-        diagnoses = _diagnoses(rows, system, nodes, facts)
-        remarks += dict.fromkeys(one.assumed for one in diagnoses if one.assumed)
-        curves = list(map(judge_by_model, diagnoses))
+        notes += [*facts.caveats, *(f"{setting} was set" for setting in settings(facts))]
+        curves = []
+        for rounds_of_curve in by_key(map(joined, by_case(rows).values()), lambda row: row.curve).values():
+            part = sized(system, rounds_of_curve[0].case.ranks, nodes) if system else None
+            diagnosis = diagnose(rounds_of_curve, part, facts)
+            remarks += [diagnosis.assumed] if diagnosis.assumed and diagnosis.assumed not in remarks else []
+            curves.append(judge_by_model(diagnosis, part))
     return CheckResult(
         where=header.topology.name,
         compared=name,
         remarks=tuple(remarks),
+        notes=tuple(notes),
         collectives=tuple(dict.fromkeys(row.case.collective.name for row in run.results)),
         curves=tuple(map(unsure, curves) if shares_cores(run.results) else curves),
         correctness=Correctness.of(run.cases),
@@ -336,15 +342,6 @@ def other_release(expected: Expectation, header: Header) -> Iterator[str]:
     others = [other for other in expected.releases if other != release]
     if release and others:
         yield f"the baseline was measured with NCCL {format_list(others)}, this with {release}"
-
-
-def _diagnoses(rows: Sequence[Observed], system: System | None, nodes: int | None, facts: RunFacts) -> list[Diagnosis]:
-    every = [joined(same) for same in by_case(rows).values()]
-    diagnoses = []
-    for curve in by_key(every, lambda row: row.curve).values():
-        part = sized(system, curve[0].case.ranks, nodes) if system else None
-        diagnoses.append(diagnose(curve, part, facts))
-    return diagnoses
 
 
 def _sure(result: CheckResult, expected: Expectation | None, baseline: Path | None) -> bool:

@@ -9,18 +9,51 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from collbench.analysis.judgement import EXITS, Judgement, Word, number
 from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, junit, junit_suite, line_of, write_verdict
-from collbench.commands.check.judge import BANDWIDTH, CheckedSize, CheckResult
+from collbench.commands.check.judge import BANDWIDTH, CheckedCurve, CheckedSize, CheckResult
+from collbench.measure.disturbance import left_out_in_words
 from collbench.present.columns import Column, data, record
+from collbench.present.terminal import Table
 from collbench.results.base import CaseResult
 from collbench.runfile.schema import case_fields
-from collbench.units import format_rate, format_seconds, format_size, significant
+from collbench.units import format_range, format_rate, format_seconds, format_size, significant
+
+
+def lines(result: CheckResult) -> Iterator[str]:
+    """Yield the judgement at length: correctness first."""
+    yield result.correctness.in_words()
+    why = "; ".join(dict.fromkeys(curve.remark for curve in result.curves)) or result.no_verdict
+    yield f"compared with {result.compared or f'nothing: {why}'}"
+    yield from (f"note: {remark}" for remark in (*result.remarks, *result.notes))
+    for curve in result.curves:
+        yield ""
+        yield from _curve_lines(curve if result.compared else replace(curve, remark=""))
+    yield ""
+    if result.disturbed:
+        yield left_out_in_words(result.disturbed, result.rows)
+    if result.hint:
+        yield result.hint
+
+
+def _curve_lines(curve: CheckedCurve) -> Iterator[str]:
+    yield curve.name + (f", as {curve.against}" if curve.against else "")
+    shared = curve.sizes[0].row.note.shared  # then there is no bus between the ranks
+    table = Table(column for column in SIZES if not (shared and column.name == "busbw"))
+    yield table.heading()
+    yield from map(table.row, curve.sizes)
+    if curve.remark:
+        yield f"{curve.word.value}: {curve.remark}"
+    if curve.word in (Word.FAST, Word.OK):
+        yield str(curve.sight)
+    yield from (f"  {words}" for words in curve.told)
+    for place, (why, fix) in enumerate(curve.reasons, 1):
+        yield from (f"  {place}. {'Likely' if place == 1 else 'Or'}: {why}", f"     {fix}")
 
 
 def line(result: CheckResult, exits: str) -> str:
@@ -55,10 +88,16 @@ def _performance(result: CheckResult) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------ documents
 
 
+def _band(size: CheckedSize) -> str:
+    low, high = (size.expected * ratio for ratio in size.judgement.usual)
+    return "" if math.isnan(high) else format_range(low, high, format_seconds)
+
+
 SIZES: tuple[Column[CheckedSize], ...] = (
     Column("size", lambda size: size.row.case.nbytes, format_size, form=">9"),
     Column("time", lambda size: size.seconds, format_seconds, form=">9", key="seconds"),
     Column("expected", lambda size: number(size.expected), format_seconds, 2, ">9", "expected_seconds"),
+    Column("band", _band, importance=3, form=">19"),
     Column("ratio", lambda size: number(size.off), "{:.2f}x".format, form=">7", key="ratio"),
     Column("busbw", lambda size: size.busbw(size.seconds), format_rate, 1, ">8", "busbw"),
     Column("", lambda size: size.judgement.says, key="says"),
@@ -71,7 +110,8 @@ def document(result: CheckResult) -> dict[str, Any]:
     """Return the verdict and all that it rests on, for JSON."""
     curves = []
     for curve in result.curves:
-        fields = {"implementation": curve.implementation, "word": curve.word.value, "remark": curve.remark}
+        fields: dict[str, Any] = {"implementation": curve.implementation, "word": curve.word.value}
+        fields |= {"remark": curve.remark, "against": curve.against, "told": list(curve.told)}
         reasons = [{"why": why, "fix": fix} for why, fix in curve.reasons]
         sizes = [_row_fields(size.row) | size.judgement.fields() | record(SIZES, size) for size in curve.sizes]
         curves.append(fields | {"sight": curve.sight.fields(), "reasons": reasons, "sizes": sizes})
@@ -81,6 +121,7 @@ def document(result: CheckResult) -> dict[str, Any]:
         "no_verdict": result.no_verdict,
         "where": result.where,
         "remarks": list(result.remarks),
+        "notes": list(result.notes),
         "rounds": result.rounds,
         "seconds": number(result.seconds),
         "disturbed": result.disturbed,

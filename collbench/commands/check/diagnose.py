@@ -1,0 +1,75 @@
+"""Say why a run is slow: held against the model of the machine, with the likely reason.
+
+For example:
+  collbench diagnose results/runs/...
+  collbench diagnose run.jsonl --on dgx-h100
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from collbench.analysis.judgement import EXITS
+from collbench.cli.options import RUN, json_option, option, options_of, print_answer
+from collbench.commands.check import outputs
+from collbench.commands.check.judge import CheckResult
+from collbench.commands.check.library import CheckRequest, judge_run
+from collbench.requests.declared import Opt, Request, takes
+from collbench.requests.runs import RunOrPath, as_run
+from collbench.requests.words import RunsMachine, RunsNodes
+
+
+@dataclass(frozen=True)
+class DiagnoseRequest(Request):
+    """A run, and what machine it is of."""
+
+    run: Annotated[RunOrPath, Opt("", "A run or its path.")]
+    on: RunsMachine = None
+    _: KW_ONLY
+    nodes: RunsNodes = None
+
+
+@takes(DiagnoseRequest)
+def diagnose(request: DiagnoseRequest) -> CheckResult:
+    """Hold every curve of a run against the model, and say what may be the reason where it is slow.
+
+    Returns:
+        The judgement, as of `check`: `word`, `line`, and `curves` with all sizes, each curve with its `reasons`, best
+        explained first, and what to do.
+
+    Raises:
+        UsageError: The system does not exist.
+
+    >>> import collbench
+    >>> curve = collbench.diagnose("results/cpu-2-ranks").curves[0]
+    >>> curve.implementation, curve.word.value
+    ('mpi', 'UNKNOWN')
+
+    """
+    return judge_run(CheckRequest(on=request.on, nodes=request.nodes), as_run(request.run), None)
+
+
+@click.command(
+    "diagnose",
+    params=[
+        RUN,
+        *options_of(DiagnoseRequest),
+        json_option("all of it"),
+        option("--gate gated", "Exit with 3 if WRONG or SLOW, 4 if UNKNOWN.", is_flag=True),
+    ],
+)
+def command(run: Path, on: str | None, nodes: int | None, as_json: Path | None, gated: bool) -> int:
+    """Judge a run as `collbench check --run` does; without --gate the exit status is 0.
+
+    RUN is a run file or the folder that holds it.  Where a curve is slow, the likely reasons follow, best explained
+    first.  Each reason is a changed machine; the line says how well its times fit.
+    """
+    result = diagnose(run, on, nodes=nodes)
+
+    def show() -> None:
+        click.echo("\n".join((result.line, *outputs.lines(result))).rstrip())
+
+    print_answer(show, as_json, outputs.document(result))
+    return EXITS["plain"][result.word] if gated else 0
