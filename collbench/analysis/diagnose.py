@@ -288,7 +288,7 @@ def _far_below(row: Observed, expected: Prediction) -> bool:
 def _judged_size(what: str, row: Observed, expected: Prediction) -> Judgement:
     low, high = (end / expected.seconds for end in expected.band)
     ratio, limit = row.typical / expected.seconds, limit_of(row, expected)
-    word, reason = Word.OK, "below its band" if ratio < low else "above its band" if ratio > high else ""
+    word, reason = Word.OK, "below the band" if ratio < low else "above the band" if ratio > high else ""
     if ratio > limit:
         word, reason = Word.SLOW, ""
     elif _far_below(row, expected):
