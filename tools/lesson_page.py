@@ -174,7 +174,7 @@ def _end(lesson: Content) -> str:
         "## Now you\n\n`collbench exercise` has ten puzzles: kernels with a hole, and a judge that names the first "
         "wrong element and catches races.\n\n[Why the kernels are right](kernels.md) · "
         "[what textbooks count](model.md#what-textbooks-count) · [when hand-written kernels win on "
-        "GPUs](model.md#when-hand-written-kernels-win) · [which MPI, and called from "
-        "where](measuring.md#which-mpi-and-called-from-where) · [the second lesson: training steps](lesson-scaling.md)"
+        "GPUs](model.md#when-hand-written-kernels-win) · [which "
+        "MPI](measuring.md#which-mpi) · [the second lesson: training steps](lesson-scaling.md)"
         f"\n\n## Sources\n\n{sources}"
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from collbench.algorithms import choose, implementations
+from collbench.algorithms import choose, find, implementations
 from collbench.commands.lesson import ASSETS
 from collbench.commands.lesson.content import MODEL, LessonMachine
 from collbench.commands.lesson.elsewhere import COMMITTED, allreduce, constants
@@ -75,10 +75,10 @@ def predicted(described: Described) -> LessonMachine:
 
 
 def measured(name: str, run: str, explained: str) -> LessonMachine:
-    """Return what was measured in a run, without the choice among rungs, and shares of time of another run."""
+    """Return what was measured in a run, of implementations that exist but for `auto`, and shares of another run."""
     found = read(ROOT / "results" / run)
     name, ranks = name.format(found.header.topology.ranks), found.header.topology.ranks
-    rows = [row for row in found.results if row.implementation != "auto"]
+    rows = [row for row in found.results if row.implementation != "auto" and find(row.implementation)]
     place = _place(name, f"measured on {name}", ranks, Numbers.of(rows), f"results/{run}")
     shares: dict[str, dict[int, dict[str, float]]] = {}
     known = Numbers.of(read(ROOT / "results" / explained).results).shares if explained else {}
