@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.commands.lesson import elsewhere, screens, table, traces
+from collbench.commands.lesson import elsewhere, screens, table
 from collbench.commands.lesson.content import HERE, Content, Event
 from collbench.commands.lesson.numbers import Numbers, titles
 from collbench.commands.lesson.sentences import Voice, question
@@ -48,7 +48,7 @@ def test_every_rung_has_a_screen_in_the_order_of_the_ladder() -> None:
     assert shown == [name for name in ladder if name not in ALONE]
     traced = {screen["name"] for screen in lesson().screens if screen["trace"]}
     assert traced == {name for name in shown if "cpu" in implementations()[name].platforms}
-    assert traced == set(traces.PROTOCOLS["rungs"])
+    assert traced == set(screens.PROTOCOLS["rungs"])
 
 
 def test_every_number_of_the_texts_is_known() -> None:
@@ -154,7 +154,7 @@ def test_a_question_about_a_bound_is_answered_by_the_side_on_which_the_number_is
 def test_events_are_all_spans_of_the_operation() -> None:
     rows = [row for row in EXPLAINED.results if isinstance(row, Explanation) and row.tracks]
     for row in rows:
-        trace = traces.trace(row, {})
+        trace = screens.trace(row, {})
         assert trace
         for track in row.tracks:
             events = [event for event in trace.events if event.rank == track.rank]
@@ -182,15 +182,15 @@ def test_no_wait_ends_before_what_it_waits_for_has_begun() -> None:
 
 def pieces(name: str, rank: int, ranks: int) -> list[Event]:
     """What a rank moves and adds in an operation of that protocol."""
-    stages = traces.PROTOCOLS[traces.PROTOCOLS["rungs"][name]]
+    stages = screens.PROTOCOLS[screens.PROTOCOLS["rungs"][name]]
     phases = [part["phase"] for stage in stages for part in parts(stage, ranks)]
     spans = [Span(phase, float(at), 1.0) for at, phase in enumerate(phases)]
-    found = traces.meanings(spans, stages, rank, ranks)
+    found = screens.meanings(spans, stages, rank, ranks)
     assert all("phase" in part for _, part, _ in found)
     events = []
     for span, part, before in found:
         if span.phase in (MOVED, "added"):
-            chunk = traces.chunk_of(part, before, rank, ranks)
+            chunk = screens.chunk_of(part, before, rank, ranks)
             events.append(Event(rank, span.phase, 0, 0, "", part.get("from", ()), part.get("to", ()), chunk))
     return events
 
@@ -234,9 +234,9 @@ def test_a_trace_that_fits_no_protocol_has_no_peers() -> None:
         for row in EXPLAINED.results
         if isinstance(row, Explanation) and (row.implementation, row.case.nbytes) == ("ring-flags", 2**27)
     )
-    trace = traces.trace(row, {})
+    trace = screens.trace(row, {})
     assert trace
-    assert {event.words for event in trace.events} == set(traces.PROTOCOLS["unknown"].values())
+    assert {event.words for event in trace.events} == set(screens.PROTOCOLS["unknown"].values())
     assert not any(event.sources or event.targets for event in trace.events)
 
 
