@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from collbench.commands.lesson import breaks, elsewhere, screens
 from collbench.commands.lesson.content import Code, Content, Part
-from collbench.commands.lesson.sentences import Voice
+from collbench.commands.lesson.screens import Voice
 from collbench.results import PARTS
 from collbench.runfile.store import read
 from collbench.units import format_rate, format_seconds, format_size

@@ -15,8 +15,7 @@ from collbench.commands.lesson.content import MODEL, LessonMachine
 from collbench.commands.lesson.elsewhere import COMMITTED, allreduce, constants
 from collbench.commands.lesson.numbers import Numbers
 from collbench.errors import Unsupported
-from collbench.model.predict import network_curve
-from collbench.model.steps import on_ranks
+from collbench.model.predict import network_curve, on_ranks
 from collbench.results import Prediction
 from collbench.runfile.store import read
 from collbench.topology import files

@@ -15,9 +15,8 @@ from collbench.analysis.machine import machine
 from collbench.cases import Sweep
 from collbench.collectives import find_collective
 from collbench.commands.train.curves import HIGH, LOW, TYPICAL, Curve, GpuGroup, ModelCurves, TabulatedCurve
-from collbench.commands.train.job import MOST_GPUS, STACKS, TrainingJob
 from collbench.commands.train.layouts import parse_layout
-from collbench.commands.train.models import Model, load_model, parse_count, usual_tokens
+from collbench.commands.train.models import MOST_GPUS, STACKS, Model, TrainingJob, load_model, parse_count, usual_tokens
 from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.search import OnSystem, Plan, best_on, plan_on
 from collbench.commands.train.sensitivity import anchored, parse_anchor

@@ -12,7 +12,7 @@ from collbench.algorithms import implementations
 from collbench.commands.lesson import elsewhere, screens, table
 from collbench.commands.lesson.content import HERE, Content, Event
 from collbench.commands.lesson.numbers import Numbers, titles
-from collbench.commands.lesson.sentences import Voice, question
+from collbench.commands.lesson.screens import Voice, question
 from collbench.errors import UsageError
 from collbench.results import Explanation
 from collbench.results.collectives import MOVED, WAITED, Span

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from collbench.commands.train import memory, step
 from collbench.commands.train.curves import TYPICAL, Array, Curve, GpuGroup, Network
-from collbench.commands.train.job import TrainingJob
 from collbench.commands.train.layouts import RECOMPUTE, SCHEDULES, SHARDINGS, Layout, coded
-from collbench.commands.train.models import Model
+from collbench.commands.train.models import Model, TrainingJob
 from collbench.commands.train.search import TERMS, evaluate
 from collbench.commands.train.setting import FITTED, Constants, PlanSetting, choices, inputs, machine_of
 from collbench.topology.files import load
