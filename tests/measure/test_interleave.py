@@ -16,7 +16,7 @@ from collbench.measure import interleave
 from collbench.measure.interleave import LEAST, ROUNDS, Arm, Interleaving, MultiLibrary, library_suffixes, order, shares
 from collbench.measure.protocol import WorkerHello
 from collbench.platforms.cpu.mpi_libraries import KINDS, Library
-from collbench.platforms.gpu.nccl.libraries import NcclLibrary
+from collbench.platforms.gpu.nccl import NcclLibrary
 from collbench.results import Result
 from collbench.results.collectives import Failed, Measurement, Skipped
 from collbench.results.facts import Mismatch, family, labelled
