@@ -5,7 +5,7 @@ Numbers of runs are links to their run, whose titles tools/lesson.py holds again
 
 from collections.abc import Iterator, Sequence
 
-from collbench.commands.lesson import breaks, elsewhere, screens
+from collbench.commands.lesson import breaks, numbers, screens
 from collbench.commands.lesson.content import Code, Content, Part
 from collbench.commands.lesson.screens import Voice
 from collbench.results import PARTS
@@ -40,7 +40,7 @@ class Linked(Voice):
         """Return what a title says; the name of an implementation stays a word."""
         said, (kind, _, rest) = super().value(title), title.partition(":")
         place, _, there = rest.partition(":")
-        if kind == "m" and (run := elsewhere.places()[place].run):
+        if kind == "m" and (run := numbers.places()[place].run):
             return f'[{said}](../{run} "{there}")'
         words = {*self.facts, *self.numbers.names}
         if title in words or title.startswith(("p:", "m:", "best at")):

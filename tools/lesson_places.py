@@ -12,8 +12,7 @@ import msgspec
 from collbench.algorithms import choose, find, implementations
 from collbench.commands.lesson import ASSETS
 from collbench.commands.lesson.content import MODEL, LessonMachine
-from collbench.commands.lesson.elsewhere import COMMITTED, allreduce, constants
-from collbench.commands.lesson.numbers import Numbers
+from collbench.commands.lesson.numbers import COMMITTED, Numbers, allreduce, constants_of
 from collbench.errors import Unsupported
 from collbench.model.predict import network_curve, on_ranks
 from collbench.results import Prediction
@@ -91,7 +90,7 @@ def _place(name: str, source: str, ranks: int, says: Numbers, run: str = "") -> 
     curves = {}
     for implementation, times in says.curves().items():
         curves[implementation] = {size: _short(seconds) for size, seconds in times.items()}
-    return LessonMachine(name, source, ranks, *map(_short, constants(says) or ()), says.library, curves, run)
+    return LessonMachine(name, source, ranks, *map(_short, constants_of(says) or ()), says.library, curves, run)
 
 
 def _short(number: float) -> float:

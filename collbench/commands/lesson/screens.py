@@ -16,9 +16,20 @@ from typing import Any
 import msgspec
 
 from collbench.algorithms import implementations, is_library
-from collbench.commands.lesson import asset, elsewhere, table
+from collbench.commands.lesson import asset, table
 from collbench.commands.lesson.content import HERE, Code, Content, Event, Formula, LessonMachine, Part, Trace
-from collbench.commands.lesson.numbers import Numbers, filled, fitted, judged, titles
+from collbench.commands.lesson.numbers import (
+    COMMITTED,
+    Numbers,
+    constants_of,
+    filled,
+    fitted,
+    judged,
+    numbers_at,
+    places,
+    published,
+    titles,
+)
 from collbench.errors import UsageError
 from collbench.platforms.compiler import own_folder
 from collbench.presence import PACKAGE
@@ -57,10 +68,10 @@ class Voice:
         """Return what stands for a title in braces; KeyError if nothing is known of it."""
         kind, _, rest = title.partition(":")
         if kind == "p":
-            return elsewhere.published()[rest]["value"]
+            return published()[rest]["value"]
         if kind == "m":
             place, _, rest = rest.partition(":")
-            return elsewhere.numbers(place).value(rest)
+            return numbers_at(place).value(rest)
         return {**self.facts, **self.numbers.names}.get(title) or self.numbers.value(title)
 
     def sentence(self, sentence: str | Mapping[str, Any], answer: int = 0) -> str:
@@ -82,9 +93,9 @@ Voices = Sequence[Voice]
 
 def voices_of(here: Voice) -> Voices:
     """Return the voice of the reader's machine, and that of the committed run for what it does not know."""
-    place = elsewhere.places()[elsewhere.COMMITTED]
+    place = places()[COMMITTED]
     facts = {"here": f"on {place.name}", "Here": f"On {place.name}", "ranks": str(place.ranks)}
-    return here, Voice(elsewhere.numbers(elsewhere.COMMITTED), {**here.facts, **facts}, place.source, marked=True)
+    return here, Voice(numbers_at(COMMITTED), {**here.facts, **facts}, place.source, marked=True)
 
 
 def rendered(voices: Voices, text: Text, answer: int = 0) -> str:
@@ -131,8 +142,8 @@ def _answer(answer: Any, choices: Sequence[str], voice: Voice) -> tuple[tuple[st
     if isinstance(answer, int):
         return tuple(choices), answer, COUNTED, {}
     place = answer.get("place")
-    numbers = elsewhere.numbers(place) if place else voice.numbers
-    source = elsewhere.places()[place].source if place else voice.source
+    numbers = numbers_at(place) if place else voice.numbers
+    source = places()[place].source if place else voice.source
     if "fastest" in answer:
         nbytes = parse_size(answer["fastest"])
         first, second = sorted(choices, key=lambda name: numbers.seconds(name, nbytes))[:2]
@@ -229,10 +240,10 @@ def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voic
     first = next((run for run, numbers in known if numbers.timed or numbers.disturbed), None)
     if not first:
         raise UsageError(f"{', '.join(str(run.path) for run in runs)}: no all-reduce that was measured; {MEASURE}")
-    machine, committed = first.header.topology.name, elsewhere.places()[elsewhere.COMMITTED]
+    machine, committed = first.header.topology.name, places()[COMMITTED]
     ranks = first.results[0].case.ranks
     voices = voices_of(voice(here, {"machine": machine, "ranks": str(ranks), "here": "here", "Here": "Here"}))
-    constants = elsewhere.constants(here)
+    constants = constants_of(here)
     latency, bandwidth = constants or (committed.latency, committed.bandwidth)
     name = "this machine" if constants else f"this machine, step and link as on {committed.name}"
     disturbed, measured = sum(result.disturbed for result in results), sum(not result.problem for result in results)
@@ -250,7 +261,7 @@ def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voic
         machine=machine,
         measured=LessonMachine(name, HERE, ranks, latency, bandwidth, next(libraries, "none"), here.curves()),
         constants_of="here" if constants else f"on {committed.name}",
-        places=tuple(elsewhere.places().values()),
+        places=tuple(places().values()),
         questions=tuple(question(voices, each)[0] for each in texts["question"]),
         screens=tuple(screen(voices, each, constants) for each in texts["screen"]),
         losing=tuple(_reasons(voices, texts["losing"])),
@@ -275,9 +286,9 @@ def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Par
 
 def _sources(texts: Any) -> Iterator[tuple[str, str]]:
     """Yield what was published, and where: of each number that the texts quote, and of the table."""
-    yield "NCCL and the kernels of inference engines", elsewhere.published()["launch"]["source"]
+    yield "NCCL and the kernels of inference engines", published()["launch"]["source"]
     for key in sorted({title[2:] for title in titles(str(texts)) if title.startswith("p:")}):
-        quoted = elsewhere.published()[key]
+        quoted = published()[key]
         yield f"{quoted['value']}: {quoted['what']}", quoted["source"]
 
 

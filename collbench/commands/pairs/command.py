@@ -38,7 +38,6 @@ from collbench.units import format_size, parse_size, significant
 
 _WIDTH, _MOST = 6, 200  # characters of a number, and of a line where there is no terminal
 _NAMED = 10  # outliers that are named
-
 _FAR = 4  # standard deviations from the others
 
 

@@ -34,7 +34,6 @@ from collbench.runfile.header import TopologyPart
 from collbench.topology.discover_cpu import discover
 
 _UNROLLED = (2, 4, 8)  # ranks that direct.cu is compiled for; for others its loops over the ranks stay loops
-
 _SCHEDULED = np.dtype([("off_core", np.float64), ("switches", np.uint64), ("cores", np.uint64, 2)])
 """`struct Scheduled` of kernels/host/library.cpp."""
 

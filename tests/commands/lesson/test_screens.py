@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.commands.lesson import elsewhere, screens, table
+from collbench.commands.lesson import numbers, screens, table
 from collbench.commands.lesson.content import HERE, Content, Event
 from collbench.commands.lesson.numbers import Numbers, titles
 from collbench.commands.lesson.screens import Voice, question
@@ -55,10 +55,10 @@ def test_every_number_of_the_texts_is_known() -> None:
     for text in strings(table("lesson")):
         for title in titles(text):
             if title.startswith("p:"):
-                assert title[2:] in elsewhere.published()
+                assert title[2:] in numbers.published()
             elif title.startswith("m:"):
                 place, _, rest = title[2:].partition(":")
-                assert elsewhere.numbers(place).value(rest)
+                assert numbers.numbers_at(place).value(rest)
     for screen in lesson().screens:
         said = (screen["idea"], screen["number"], screen["number_says"], screen["ask"], screen["because"])
         assert all(said), screen["name"]
@@ -72,8 +72,8 @@ def test_what_a_run_lacks_is_of_the_committed_run() -> None:
     unexplained = lesson("cpu-2-ranks")
     flags = next(screen for screen in unexplained.screens if screen["name"] == "ring-flags")
     assert flags["trace"] is None
-    assert flags["source"] == elsewhere.places()[elsewhere.COMMITTED].source
-    assert elsewhere.places()[elsewhere.COMMITTED].name in flags["ask"]
+    assert flags["source"] == numbers.places()[numbers.COMMITTED].source
+    assert numbers.places()[numbers.COMMITTED].name in flags["ask"]
     with pytest.raises(UsageError, match="collbench lesson"):
         screens.content([EXPLAINED])
 
@@ -88,7 +88,7 @@ def test_answers_are_of_the_runs_or_of_the_place_that_is_asked_about() -> None:
         assert question["choices"] == tuple(text["choices"])  # on these cores each has a choice that is near
         if isinstance(answer, dict):
             place = answer.get("place")
-            assert question["source"] == (elsewhere.places()[place].source if place else HERE), text["name"]
+            assert question["source"] == (numbers.places()[place].source if place else HERE), text["name"]
 
 
 def test_the_lines_that_changed_are_a_difference() -> None:

@@ -172,8 +172,7 @@ SITE = """
 import os
 if "COLLBENCH_LINK" in os.environ and os.environ.get("PMI_RANK") == "1":
     import numpy as np
-    from collbench.commands.step.strategies.trainer import first_weights
-    from collbench.commands.step.strategies.trainer import Training
+    from collbench.commands.step.strategies.trainer import Training, first_weights
     learn = Training.gradient
     def changed(self, weights, step, result):
         if step != 2:
