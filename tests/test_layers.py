@@ -17,10 +17,7 @@ HEAVY = {  # library: modules, or packages, that may import it
     "cupy": ("platforms.gpu.cuda",),
     "jinja2": ("present.page", "commands.report", "commands.lesson.page"),
     "matplotlib": ("plots", "commands", "present.figures"),
-    "mpi4py": (
-        *("platforms.cpu", "platforms.mpi_processes", "measure.launcher_watchdog"),
-        *("algorithms.mpi", "algorithms.mpi_python"),
-    ),
+    "mpi4py": ("platforms.cpu", "platforms.mpi_processes", "measure.launcher_watchdog", "algorithms.mpi"),
     "scipy": ("stats", "model", "analysis", "commands"),
 }
 SPEAKING = {

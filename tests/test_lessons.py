@@ -1,7 +1,7 @@
 """The lessons say what the committed runs say, in numbers and in words."""
 
 from collbench.analysis.wires import tradeoffs
-from collbench.commands.lesson import elsewhere
+from collbench.commands.lesson import numbers
 from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.stragglers import Finding, straggler_rows, straggler_test
@@ -23,7 +23,7 @@ def test_the_texts_of_the_lessons_are_what_the_page_says_of_the_committed_runs()
 def test_the_package_brings_the_times_of_other_machines_and_the_chapters_on_training_steps() -> None:
     """Its page has no results/ to look into."""
     assert lesson_places.ASSET.read_text(encoding="utf-8") == lesson_places.written(), "python -m tools.lesson"
-    assert elsewhere.places()["one-h100"].source == "measured on one H100 shared by 4 ranks"
+    assert numbers.places()["one-h100"].source == "measured on one H100 shared by 4 ranks"
     assert lesson_chapters.ASSET.read_text(encoding="utf-8") == lesson_chapters.written(), "python -m tools.lesson"
 
 

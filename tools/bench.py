@@ -25,21 +25,19 @@ from collbench.platforms import open_platform
 from collbench.platforms.layout import Needs, buffers
 from collbench.platforms.mpi_processes import MpiProcesses
 world = MpiProcesses.of_world()
-names = "mpi", "mpi-python"
-sweep = Sweep((COLLECTIVES["allreduce"],), (8,), (DATATYPES["float"],), (REDUCTIONS["sum"],), world.size, names)
+sweep = Sweep((COLLECTIVES["allreduce"],), (8,), (DATATYPES["float"],), (REDUCTIONS["sum"],), world.size, ("mpi",))
 platform, (case,) = open_platform(sweep, Needs(), "cpu", world), sweep.cases()
-rows = {name: implementations()[name].prepare(case, platform) for name in names}
+operation = implementations()["mpi"].prepare(case, platform)
 loop = ctypes.CDLL(sys.argv[1]).loop
 loop.restype, loop.argtypes = ctypes.c_double, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
 places = buffers(platform.memory, case, world.rank)
-ways = {name: lambda name=name: platform.clock.time(rows[name], 500) for name in names}
-ways["C"] = lambda: loop(*places, 2, 500)
+ways = {"mpi": lambda: platform.clock.time(operation, 500), "C": lambda: loop(*places, 2, 500)}
 times = {name: [] for name in ways}
 for turn in range(201):
     for name in list(ways)[:: 1 if turn % 2 else -1]:
         times[name].append(ways[name]())
 if world.leader:
-    print(*(statistics.median(times[name]) * 1e6 for name in ("mpi", "mpi-python", "C")))
+    print(*(statistics.median(times[name]) * 1e6 for name in ways))
 platform.close()
 """
 STEPS = """
@@ -140,9 +138,8 @@ def _harness() -> None:
         subprocess.run(built, check=True)
         command = [*library.command(2), sys.executable, "-c", BESIDE, str(program)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-    row, python, loop = map(float, done.stdout.split()[-3:])
+    row, loop = map(float, done.stdout.split()[-2:])
     _line("mpi at 8 B over a C loop", f"{row / loop:.3f} ({row:.3f} us, {loop:.3f} us)", "0.95 to 1.05")
-    _line("mpi-python at 8 B over it", f"{python / loop:.3f} ({python:.3f} us)", "what Python adds")
 
 
 def _steps() -> None:
@@ -158,7 +155,7 @@ def _steps() -> None:
 def _rings() -> None:
     """The library's time over each rung's, all in one interleaved sweep."""
     times = _sweep("--ranks", "2", "-b", "4", "-f", "4", "-e", "64M", "--budget", "2")
-    rungs = sorted({name for _, name in times} - {"mpi", "mpi-python"})
+    rungs = sorted({name for _, name in times} - {"mpi"})
     for size in sorted({size for size, _ in times}):
         speedups = {name: times[size, "mpi"] / times[size, name] for name in rungs if (size, name) in times}
         if size <= 4096 or size >= 2**20:

@@ -15,9 +15,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from collbench.cli.results_table import row
-from collbench.commands.formats.exported import select
 from collbench.commands.formats.imported import Hints, grouped, remarks
-from collbench.commands.formats.registry import read_tests, written
+from collbench.commands.formats.registry import read_tests, select, written
 from collbench.commands.formats.source import decode
 from collbench.errors import CollbenchError
 from collbench.plots.panels import panels

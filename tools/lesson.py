@@ -14,7 +14,7 @@ from pathlib import Path
 
 from collbench.algorithms import implementations, is_library
 from collbench.cases import Case
-from collbench.commands.lesson.numbers import Numbers, ratio
+from collbench.commands.lesson.numbers import Numbers, hand_written, ratio
 from collbench.results import family
 from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size
@@ -68,15 +68,15 @@ def textbook() -> str:
 
 
 def several_libraries() -> str:
-    """Every MPI library from the compiled loop and from Python, the best rung, and how much faster that is."""
+    """Every MPI library, the best rung, and how much faster that is."""
     sizes = " | ".join(map(format_size, LIBRARY_SIZES))
     lines = [f"| | {sizes} |", "|---|" + "---|" * len(LIBRARY_SIZES)]
     measured = numbers(LIBRARIES).timed
-    own = dict.fromkeys(name for name, _ in measured if family(name) in ("mpi", "mpi-python"))
+    own = dict.fromkeys(name for name, _ in measured if family(name) == "mpi")
     for name in own:
         rows = [measured[name, size] for size in LIBRARY_SIZES]
         lines.append(f"| {rows[0].label} | {' | '.join(format_seconds(row.typical) for row in rows)} |")
-    rungs = [_fastest(size, lambda name: name not in own and name != "auto") for size in LIBRARY_SIZES]
+    rungs = [_fastest(size, hand_written) for size in LIBRARY_SIZES]
     mpis = [_fastest(size, is_library) for size in LIBRARY_SIZES]
     lines.append(f"| the best rung | {' | '.join(f'{rung}, {format_seconds(took)}' for rung, took in rungs)} |")
     factors = (f"{ratio(slow / fast)}" for (_, slow), (_, fast) in zip(mpis, rungs, strict=True))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from collbench.cli.options import made
-from collbench.commands.lesson import ASSETS, elsewhere
+from collbench.commands.lesson import ASSETS, numbers
 from collbench.commands.lesson.content import MODEL, Part
 from collbench.commands.lesson.numbers import nearest
 from collbench.commands.step import command as step
@@ -50,7 +50,7 @@ def chapter(text: Part) -> Part:
     run = read(MEASURED) if text["name"] == "asynchronous" else predicted(text["command"])
     facts, topology = FACTS[text["name"]](run, text), run.header.topology
     said = {key: text[key].format_map(facts.numbers) for key in ("idea", "ask", "because")}
-    source = f"{MODEL}: {topology.name}" if topology.model else elsewhere.places()[elsewhere.COMMITTED].source
+    source = f"{MODEL}: {topology.name}" if topology.model else numbers.places()[numbers.COMMITTED].source
     return {**{key: text[key] for key in _SHOWN}, **said, "answer": facts.answer, "source": source}
 
 

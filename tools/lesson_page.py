@@ -5,9 +5,9 @@ Numbers of runs are links to their run, whose titles tools/lesson.py holds again
 
 from collections.abc import Iterator, Sequence
 
-from collbench.commands.lesson import breaks, elsewhere, screens
+from collbench.commands.lesson import breaks, numbers, screens
 from collbench.commands.lesson.content import Code, Content, Part
-from collbench.commands.lesson.sentences import Voice
+from collbench.commands.lesson.screens import Voice
 from collbench.results import PARTS
 from collbench.runfile.store import read
 from collbench.units import format_rate, format_seconds, format_size
@@ -40,7 +40,7 @@ class Linked(Voice):
         """Return what a title says; the name of an implementation stays a word."""
         said, (kind, _, rest) = super().value(title), title.partition(":")
         place, _, there = rest.partition(":")
-        if kind == "m" and (run := elsewhere.places()[place].run):
+        if kind == "m" and (run := numbers.places()[place].run):
             return f'[{said}](../{run} "{there}")'
         words = {*self.facts, *self.numbers.names}
         if title in words or title.startswith(("p:", "m:", "best at")):
@@ -174,7 +174,7 @@ def _end(lesson: Content) -> str:
         "## Now you\n\n`collbench exercise` has ten puzzles: kernels with a hole, and a judge that names the first "
         "wrong element and catches races.\n\n[Why the kernels are right](kernels.md) · "
         "[what textbooks count](model.md#what-textbooks-count) · [when hand-written kernels win on "
-        "GPUs](model.md#when-hand-written-kernels-win) · [which MPI, and called from "
-        "where](measuring.md#which-mpi-and-called-from-where) · [the second lesson: training steps](lesson-scaling.md)"
+        "GPUs](model.md#when-hand-written-kernels-win) · [which "
+        "MPI](measuring.md#which-mpi) · [the second lesson: training steps](lesson-scaling.md)"
         f"\n\n## Sources\n\n{sources}"
     )

@@ -9,14 +9,12 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from collbench.algorithms import choose, implementations
+from collbench.algorithms import choose, find, implementations
 from collbench.commands.lesson import ASSETS
 from collbench.commands.lesson.content import MODEL, LessonMachine
-from collbench.commands.lesson.elsewhere import COMMITTED, allreduce, constants
-from collbench.commands.lesson.numbers import Numbers
+from collbench.commands.lesson.numbers import COMMITTED, Numbers, allreduce, constants_of
 from collbench.errors import Unsupported
-from collbench.model.predict import network_curve
-from collbench.model.steps import on_ranks
+from collbench.model.predict import network_curve, on_ranks
 from collbench.results import Prediction
 from collbench.runfile.store import read
 from collbench.topology import files
@@ -75,10 +73,10 @@ def predicted(described: Described) -> LessonMachine:
 
 
 def measured(name: str, run: str, explained: str) -> LessonMachine:
-    """Return what was measured in a run, without the choice among rungs, and shares of time of another run."""
+    """Return what was measured in a run, of implementations that exist but for `auto`, and shares of another run."""
     found = read(ROOT / "results" / run)
     name, ranks = name.format(found.header.topology.ranks), found.header.topology.ranks
-    rows = [row for row in found.results if row.implementation != "auto"]
+    rows = [row for row in found.results if row.implementation != "auto" and find(row.implementation)]
     place = _place(name, f"measured on {name}", ranks, Numbers.of(rows), f"results/{run}")
     shares: dict[str, dict[int, dict[str, float]]] = {}
     known = Numbers.of(read(ROOT / "results" / explained).results).shares if explained else {}
@@ -92,7 +90,7 @@ def _place(name: str, source: str, ranks: int, says: Numbers, run: str = "") -> 
     curves = {}
     for implementation, times in says.curves().items():
         curves[implementation] = {size: _short(seconds) for size, seconds in times.items()}
-    return LessonMachine(name, source, ranks, *map(_short, constants(says) or ()), says.library, curves, run)
+    return LessonMachine(name, source, ranks, *map(_short, constants_of(says) or ()), says.library, curves, run)
 
 
 def _short(number: float) -> float:

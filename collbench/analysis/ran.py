@@ -50,7 +50,7 @@ def libraries_called(pairs: Sequence[Pair]) -> list[str]:
         if base and new and base != new:
             remarks.append(f"{name} calls {base} in BASE and {new} in NEW: two libraries are compared")
         elif base != new:
-            old = "the run is old, and called it from Python, as mpi-python does now"
+            old = "the run is old, and called it from Python"
             remarks.append(f"{silent} does not say which library {name} calls: {old}")
     return list(dict.fromkeys(remarks))
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from collbench.algorithms import Implementation, implementations, libraries
+from collbench.algorithms import implementations, libraries
 from collbench.cases import Case
 from collbench.collectives import Flight, exchange
 from collbench.errors import CaseFailed
@@ -63,11 +63,8 @@ class Exchanges:
             back = {peer: rank for rank, peer in enumerate(to) if peer is not None}
             flights.append(Flight(lambda rank, ranks: back.get(rank), count))
         with platform.team.agreeing():
-            return self._library.prepare(replace(self.case, collective=exchange(tuple(flights))), platform)
-
-    @property
-    def _library(self) -> Implementation:
-        return implementations()[self.way]
+            case = replace(self.case, collective=exchange(tuple(flights)))
+            return implementations()[self.way].prepare(case, platform)
 
     def _copies(self, to: To, count: int) -> Prepared:
         case, platform = self.case, self.platform

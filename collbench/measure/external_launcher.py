@@ -29,8 +29,7 @@ from collbench.platforms.processes import Team, node_name
 from collbench.platforms.socket_processes import Rendezvous, SocketProcesses, usual_rendezvous
 from collbench.results import Result
 from collbench.results.collectives import Failed
-from collbench.runfile.environment import variables
-from collbench.runfile.header import SweepPart
+from collbench.runfile.header import SweepPart, variables
 from collbench.runfile.schema import sweep_part, to_sweep
 
 _LEAST = 10.0  # seconds for all to come, however short the time-out: interpreters start more or less slowly

@@ -29,7 +29,7 @@ from collbench.stats import Pool
 from collbench.units import counted, format_seconds
 
 if TYPE_CHECKING:
-    from collbench.platforms.gpu.nccl.libraries import NcclLibrary
+    from collbench.platforms.gpu.nccl import NcclLibrary
 
     RankLibrary: TypeAlias = Library | NcclLibrary
 

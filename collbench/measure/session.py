@@ -21,8 +21,7 @@ from collbench.measure.supervisor import Supervisor
 from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.results import Outcome, Result
 from collbench.results.facts import labelled
-from collbench.runfile.environment import Changes, describe
-from collbench.runfile.header import Header, Interleaved
+from collbench.runfile.header import Changes, Header, Interleaved, environment_of
 from collbench.runfile.schema import sweep_part
 from collbench.runfile.store import NAME, Reopened, Run, Writer
 
@@ -92,7 +91,7 @@ class Session:
                 command=("collbench", *sys.argv[1:]),
                 started=_now(),
                 processes=self.sweep.ranks if self._joined else 0,
-                environment=describe(hello.versions, hello.variables),
+                environment=environment_of(hello.versions, hello.variables),
                 topology=hello.topology,
                 sweep=sweep_part(replace(self.sweep, starts=hello.starts)),
                 interleaved=hello.interleaved,

@@ -30,8 +30,7 @@ from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.platforms.processes import Alone, Team
 from collbench.records import convert
 from collbench.results import Result
-from collbench.runfile.environment import variables
-from collbench.runfile.header import SweepPart
+from collbench.runfile.header import SweepPart, variables
 from collbench.runfile.schema import to_case, to_line, to_sweep
 
 _TIDYING = threading.Event()  # once the supervisor is gone: a thread tidies up, and then ends this process

@@ -7,6 +7,8 @@ them (`network_curve`).
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from math import ceil
+from statistics import NormalDist
 
 import numpy as np
 
@@ -32,6 +34,12 @@ Published by nvbandwidth, of one direction or half the sum of both: 370 to 397 G
 """
 GRID = np.unique(np.rint(SIZES)).astype(np.int64)
 """Bytes at which a slowed curve is evaluated: integers, so that it is the same whichever sizes are asked for."""
+
+NOISE = 0.0022
+"""Standard deviation of computing times over their mean, from node to node of a healthy cluster of nine nodes."""
+
+CONTENTION = 0.075
+"""How much longer computing takes while a GPU communicates: Calculon's `processor_usage` lies between 0.02 and 0.15."""
 
 
 def curve(
@@ -147,3 +155,17 @@ def network_effect(system: System, collective: str, algorithm: str, what_ifs: tu
     if system.nodes < 2 and not what_ifs:
         return Effect(1.0, "")
     return _effect(system, pattern_of(collective, algorithm), what_ifs)
+
+
+def on_ranks(system: System, ranks: int) -> System:
+    """Return as much of the system, or as many of its nodes, as so many ranks need; UsageError for parts of nodes."""
+    return system.of(ceil(ranks / system.gpus)).part(ranks)
+
+
+def slowest(ranks: int, noise: float) -> float:
+    """Return by how much the slowest of so many ranks is expected to compute longer than the mean, over the mean.
+
+    Of n independent, normally distributed times the longest is expected PHI^-1((n - 3/8) / (n + 1/4)) standard
+    deviations above the mean (G. Blom, 1958).
+    """
+    return noise * NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)) if ranks > 1 else 0.0

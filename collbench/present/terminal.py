@@ -93,7 +93,8 @@ class Table(Generic[Row]):
             return shown
 
         # Columns of one importance go together, the least important first, until the last column has its room.
-        for importance in _levels(self.columns):
+        levels = {column.importance for column in self.columns} - {ALWAYS}
+        for importance in sorted(levels):
             needed = WORD if importance >= USEFUL else WORDS
             if self.columns[shown[-1]].form:
                 needed = len(self._last(cells, shown))
@@ -104,11 +105,6 @@ class Table(Generic[Row]):
 
     def _last(self, cells: Sequence[str], shown: Sequence[int]) -> str:
         return f"{cells[shown[-1]]:{self.columns[shown[-1]].form}}"
-
-
-def _levels(columns: Iterable[Column[Any]]) -> list[int]:
-    """Return the importances of columns that may be left out, the first to go first."""
-    return sorted({column.importance for column in columns} - {ALWAYS})
 
 
 def left_out_in_words(*tables: Table[Any]) -> str:

@@ -129,9 +129,9 @@ def _libraries(request: SweepRequest, joined: Launched) -> Sequence[Any]:
         return [mpi_libraries.find(name) for name in named]
 
     # Imported here, since only ranks on GPUs need it.
-    from collbench.platforms.gpu.nccl import libraries
+    from collbench.platforms.gpu import nccl
 
-    return [libraries.find(name) for name in named]
+    return [nccl.find(name) for name in named]
 
 
 def predicting_session(

@@ -1,6 +1,6 @@
 """The run file: JSON Lines, a header and then a line a result, each on disk before the next case starts.
 
-earlier.py has the history of the format number.
+schema.py has the history of the format number.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from collbench.records import encoded
 from collbench.results import Outcome, Result
 from collbench.runfile.header import Header
 from collbench.runfile.rounds import one_of_each
-from collbench.runfile.schema import to_line, to_result
+from collbench.runfile.schema import to_line, to_result, upgraded
 from collbench.units import counted
 
 FORMAT = 3
@@ -357,11 +357,7 @@ def read_header(path: Path) -> Header:
 
 def _of_today(line: dict[str, Any], version: int) -> dict[str, Any]:
     """Return a line of a file of that format as one of today's; ValueError where it is none."""
-    if version == FORMAT:
-        return line
-    from collbench.runfile.earlier import upgraded  # here: few files are that old
-
-    return upgraded(line)
+    return line if version == FORMAT else upgraded(line)
 
 
 def parse_header(path: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, int]:

@@ -221,11 +221,6 @@ def test_of_several_mpi_libraries_the_fastest_at_each_size_is_the_opponent() -> 
     assert in_words(contest).startswith("ring beats the fastest mpi up to")
     fastest = [library_of(rows, ["mpi"], row) for row in ring]
     assert [row.implementation for row in fastest if row] == ["mpi@openmpi", "mpi", "mpi@openmpi"]
-    python = curve("mpi-python", {8: 3e-6, 1024: 5e-6, 65536: 39e-6})
-    contest = against_mpi({8: 1e-6, 1024: 2e-6, 65536: 80e-6}, *python)
-    assert (contest.library, contest.challenger) == ("mpi", "ring")
-    assert {row.implementation for row in rivals([*MPI, *python, *curve("mpi-python@intel", {8: 1e-9})])} == {"mpi"}
-    assert library_of(python, ["mpi"], measurement("ring", nbytes=8)) is None
 
 
 def test_rivals_are_those_with_a_time_that_no_other_of_them_explains() -> None:

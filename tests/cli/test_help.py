@@ -115,9 +115,9 @@ def test_a_shell_completes_commands_options_and_names() -> None:
         asked = {"_COLLBENCH_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
         done = CliRunner().invoke(group, [], env=asked, prog_name="collbench")  # type: ignore[arg-type]
         assert [line.partition(",")[2] for line in done.output.split()] == [offered], words
-    complete = completed(lambda: ["mpi", "mpi-python", "auto"])
+    complete = completed(lambda: ["mpi", "two-shot", "auto"])
     context = click.Context(click.Command("any"))
-    assert complete(context, click.Option(["--impl"]), "mpi,") == ["mpi,mpi-python", "mpi,auto"]
+    assert complete(context, click.Option(["--impl"]), "mpi,") == ["mpi,two-shot", "mpi,auto"]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import os, time
 from pathlib import Path
 
 if "COLLBENCH_LINK" in os.environ and os.environ.get("PMI_RANK") == "1":
-    from collbench.platforms.cpu.clock import CpuClock
+    from collbench.platforms.cpu.platform import CpuClock
 
     files = [Path(name) for name in os.environ["HELD_BY"].split(os.pathsep)]
     timed = CpuClock.time

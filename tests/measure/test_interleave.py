@@ -16,7 +16,7 @@ from collbench.measure import interleave
 from collbench.measure.interleave import LEAST, ROUNDS, Arm, Interleaving, MultiLibrary, library_suffixes, order, shares
 from collbench.measure.protocol import WorkerHello
 from collbench.platforms.cpu.mpi_libraries import KINDS, Library
-from collbench.platforms.gpu.nccl.libraries import NcclLibrary
+from collbench.platforms.gpu.nccl import NcclLibrary
 from collbench.results import Result
 from collbench.results.collectives import Failed, Measurement, Skipped
 from collbench.results.facts import Mismatch, family, labelled
@@ -225,7 +225,7 @@ def test_ranks_that_cannot_start_end_those_that_did_and_the_error_names_the_sett
     assert log == ["start a", "end a"]
 
 
-CALLS = ("mpi", "mpi-python", "two-shot")
+CALLS = ("mpi", "two-shot")
 SAID = {"mpich": "MPICH Version: 5.0.2", "openmpi": "Open MPI v5.0.11, package: x", "intel": "Intel(R) MPI Library 1"}
 
 
@@ -303,8 +303,7 @@ def test_every_library_measures_a_case_before_the_next_and_the_first_alone_the_r
     with against(MPICH, OPEN, INTEL, log=log) as libraries:
         results = list(libraries.run())
     rows = [(result.case.nbytes, result.implementation) for result in results]
-    names = ["mpi", "mpi@openmpi", "mpi@intel"]
-    names += ["mpi-python", "mpi-python@openmpi", "mpi-python@intel", "two-shot"]
+    names = ["mpi", "mpi@openmpi", "mpi@intel", "two-shot"]
     assert rows == [(size, name) for size in (64, 1024) for name in names]
     assert list(libraries.sweep.implementations) == names
     half = (len(log) - 6) // 2  # without the starts and the ends
@@ -318,7 +317,7 @@ def test_one_library_alone_takes_no_turns_and_keeps_the_names_of_the_rungs() -> 
     with against(OPEN, log=log) as libraries:
         assert libraries.greeting.versions == {"mpi@openmpi": SAID["openmpi"]}
         names = [result.implementation for result in libraries.run()]
-    assert names == ["mpi@openmpi", "mpi-python@openmpi", "two-shot"] * 2
+    assert names == ["mpi@openmpi", "two-shot"] * 2
     assert log == ["start openmpi", "openmpi", "openmpi", "end openmpi"]
 
 

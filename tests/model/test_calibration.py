@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collbench.commands.fit.calibration import calibration, write
+from collbench.commands.fit.command import calibration, write_calibration
 from collbench.errors import UsageError
 from collbench.model.equation import SPREAD, Calibration, calibrate, calibration_of
 from collbench.model.nccl_terms import terms
@@ -48,7 +48,7 @@ def test_every_preset_survives_being_written(tmp_path: Path) -> None:
 
 def test_a_calibration_finds_the_machine_and_predicts_it(tmp_path: Path) -> None:
     """Written, read back through `presets.load`, and used by `curve` without being named: within 3 % at every size."""
-    path = write(tmp_path / "mine.toml", [run_of(H100, MACHINE)], "dgx-h100")
+    path = write_calibration(tmp_path / "mine.toml", [run_of(H100, MACHINE)], "dgx-h100")
     mine = files.load(str(path))
     cases = [case("reducescatter", size * 5, ranks=8) for size in SIZES]
     for row, like in zip(curve(mine, cases), curve(H100, cases, calibration=MACHINE), strict=True):

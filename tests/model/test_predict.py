@@ -15,9 +15,8 @@ from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported, UsageError
 from collbench.model.equation import SIZES, Calibration
 from collbench.model.nccl_terms import limit, terms
-from collbench.model.predict import curve
+from collbench.model.predict import curve, on_ranks, slowest
 from collbench.model.schedule import SCHEDULES
-from collbench.model.steps import on_ranks, slowest
 from collbench.topology.files import load, names
 from collbench.topology.system import System
 from tests.model.single import predict

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from collbench.commands.train.curves import ModelCurves
-from collbench.commands.train.job import TrainingJob
 from collbench.commands.train.layouts import Layout, layout_of
+from collbench.commands.train.models import TrainingJob
 from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.search import best_of, evaluate_layout, search
 from collbench.commands.train.setting import Constants, PlanSetting, machine_of

@@ -5,8 +5,10 @@ For example:
   collbench explain --impl ring-flags,one-shot-ll -b 8 -e 2M
 """
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import click
@@ -17,7 +19,7 @@ from collbench.cli.options import RENDEZVOUS_FOLDER, made, options_of
 from collbench.cli.progress import ResultTable
 from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND
 from collbench.cli.running import finish, run_session, say_where
-from collbench.commands.explain import perfetto
+from collbench.errors import StorageError, writing
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.platforms.cost import of_product
@@ -65,7 +67,7 @@ def command(**options: Any) -> int:
         if bounds := ", ".join(_bounds(explained, rows)):
             click.echo(f"of these times links, memory and cache alone take: {bounds}")
         if any(result.tracks for result in rows):
-            perfetto.write(rows, folder / "trace.json")
+            write_trace(rows, folder / "trace.json")
             click.echo(f"trace: {folder / 'trace.json'} (open it at ui.perfetto.dev)")
     return finish([explained])
 
@@ -90,3 +92,39 @@ def session(options: Mapping[str, Any]) -> Session:
     platform, sweep = measured_sweep(request, joined)
     sweep = replace(sweep, sampling=replace(sweep.sampling, traced=True))
     return Session(platform, sweep, joined, request.folder or default_folder(sweep))
+
+
+def write_trace(explanations: Sequence[Explanation], path: Path) -> None:
+    """Write a trace for Perfetto (ui.perfetto.dev) and chrome://tracing; StorageError if it cannot be written.
+
+    Source: "Trace Event Format", Google, 2016: complete events (ph X) with times in microseconds, and names (ph M) for
+    processes and threads.  A rank of an implementation is shown as a process, a block as its thread.
+    """
+    events: list[dict[str, Any]] = []
+    for number, explanation in enumerate(explanations):
+        events += _events_of(explanation, 1000 * number)
+    with writing(path, "--out", StorageError):
+        path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}) + "\n", encoding="utf-8")
+
+
+def _events_of(explanation: Explanation, first_process: int) -> Iterator[dict[str, Any]]:
+    case = explanation.case
+    operation = f"{explanation.implementation} {case.collective.name} {format_size(case.nbytes)}"
+    for rank in sorted({track.rank for track in explanation.tracks}):
+        yield _named("process", first_process + rank, 0, f"{operation} rank {rank} {explanation.altered}".rstrip())
+    for track in explanation.tracks:
+        process = first_process + track.rank
+        yield _named("thread", process, track.block, f"block {track.block}")
+        for span in track.spans:
+            yield _complete(span.phase, "collective", (process, track.block), track.start + span.start, span.seconds)
+
+
+def _named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": f"{kind}_name", "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _complete(name: str, category: str, track: tuple[int, int], start: float, seconds: float) -> dict[str, Any]:
+    """Return a complete event; `track` is its process and its thread, times are in seconds."""
+    process, thread = track
+    times = {"ts": round(start * 1e6, 4), "dur": round(seconds * 1e6, 4)}
+    return {"ph": "X", "name": name, "cat": category, "pid": process, "tid": thread} | times

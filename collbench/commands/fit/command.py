@@ -6,30 +6,38 @@ For example:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from collbench.algorithms import libraries
+from collbench.algorithms import is_path, libraries
 from collbench.analysis.crossover import contests
 from collbench.analysis.curve_fit import CONFIDENCE, ERRORS, PIECE, Crossing, crossings
 from collbench.analysis.fit import COLUMNS, FittedCurve, curves, measured, pieces_in_words
+from collbench.analysis.machine import machine, sized
 from collbench.cases import Case
 from collbench.cli.options import RUNS, STANDARD, json_option, options_of, out_option, write_json
-from collbench.commands.fit.calibration import write
-from collbench.errors import UsageError
+from collbench.errors import UsageError, writing
+from collbench.model import nccl_terms
+from collbench.model.equation import Calibration, Terms, calibrate
 from collbench.present.terminal import lines
 from collbench.requests.declared import Request
 from collbench.requests.words import RunsMachine, RunsNodes
+from collbench.results import by_key, family
 from collbench.runfile.store import Run, cut_off_notes, read, why_none
+from collbench.topology.files import to_toml
+from collbench.topology.system import System
 from collbench.units import format_size
 
 LEGEND = (
     "T = a + g*sqrt(S) + b*S; latency: a; rate: GB/s, 1/b; half at: size with half the rate;\n"
     "bend: from here on a byte takes longer (a cache ends); off: median residual"
 )
+
+FEWEST = 4  # sizes of the library
+LIBRARY = "nccl"  # whose times the model's equation describes
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ def command(runs: tuple[Path, ...], out: Path | None, on: str | None, nodes: int
         raise UsageError(f"{option_name} says what a calibration is for; give --out FILE.toml as well")
 
     # The calibration comes first: what speaks against it is known at once, and fits take a while.
-    calibration = write(out, measured_runs, on, nodes) if out else None
+    written = write_calibration(out, measured_runs, on, nodes) if out else None
     fits = curves(measured_runs)
     _refuse(fits, measured_runs)
     changes = _all_crossings(fits, measured_runs, libraries())
@@ -71,8 +79,8 @@ def command(runs: tuple[Path, ...], out: Path | None, on: str | None, nodes: int
     write_json(as_json, record)
     if as_json != STANDARD:
         _print(fits, changes)
-    if calibration:
-        click.echo(f"calibration: {calibration}", err=as_json == STANDARD)
+    if written:
+        click.echo(f"calibration: {written}", err=as_json == STANDARD)
     return 0
 
 
@@ -169,3 +177,47 @@ def _fields(curve: FittedCurve) -> dict[str, Any]:
 
 def _finite(value: float) -> float | None:
     return value if value < float("inf") else None
+
+
+def calibration(runs: Sequence[Run], name: str | None, nodes: int | None = None) -> tuple[System, Calibration]:
+    """Return the machine of runs, and the factors of the model calibrated to it.
+
+    It is named, or else as the first run's header says; each number of ranks is spread over so many nodes, or else over
+    as few as they fill.  UsageError if the machine is not known, or there are too few sizes of the library.
+    """
+    rows = [row for row in measured(runs) if family(row.implementation) == LIBRARY and not is_path(row.implementation)]
+    system = machine(runs[0], name)
+    sizes = {row.case.nbytes for row in rows}
+    if len(sizes) < FEWEST:
+        raise UsageError(
+            f"a calibration needs {FEWEST} sizes or more of `{LIBRARY}`, and the runs have {len(sizes)}; "
+            f"measure them with `collbench sweep --impl {LIBRARY}`"
+        )
+
+    # Each curve with the terms that the model without any calibration expects of it.
+    plain = replace(system, calibration="")
+    curves: list[tuple[Terms, list[tuple[float, float]]]] = []
+    for (collective, ranks), of_curve in by_key(rows, lambda row: (row.case.collective.name, row.case.ranks)).items():
+        times = [(max(1.0, float(row.case.nbytes)), row.typical) for row in of_curve]
+        curves.append((nccl_terms.terms(sized(plain, ranks, nodes), collective), times))
+
+    # As many whole nodes as were measured, or the system as it is described if that is enough.
+    most = max(row.case.ranks for row in rows)
+    if nodes:
+        plain = plain.of(nodes)
+    elif most > plain.ranks:
+        plain = sized(plain, most)
+    return plain, calibrate(curves)
+
+
+def write_calibration(path: Path, runs: Sequence[Run], name: str | None, nodes: int | None = None) -> Path:
+    """Calibrate, and write_calibration the system with its factors; UsageError if it cannot be written."""
+    if path.suffix != ".toml":
+        raise UsageError(f"{path}: a calibration's name must end in .toml, for `--on FILE.toml` to take it")
+    system, factors = calibration(runs, name, nodes)
+    ratios = [(nbytes, round(ratio, 4)) for nbytes, ratio in factors.ratios]
+    rounded = {name: round(value, 4) for name, value in asdict(factors).items() if name != "ratios"}
+    text = to_toml(system, rounded | {"ratios": ratios})
+    with writing(path, "-o"):
+        path.write_text(text, encoding="utf-8")
+    return path

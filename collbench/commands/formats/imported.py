@@ -26,8 +26,7 @@ from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.results import Note, Reported, Result, by_key
 from collbench.results.facts import Sharing
-from collbench.runfile.environment import variables
-from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
+from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart, variables
 from collbench.topology.discovered import Gpu
 from collbench.topology.products import TRAYS
 from collbench.units import counted

@@ -11,7 +11,7 @@ from typing import Any
 from collbench import __version__
 from collbench.cases import Case
 from collbench.collectives import Collective, of_nccl_tests
-from collbench.commands.formats.exported import Exported, ExportSelection, mean_seconds, rates, wrong_elements
+from collbench.commands.formats.registry import Exported, ExportSelection, mean_seconds, rates, wrong_elements
 from collbench.commands.formats.source import clean, number, whole
 from collbench.errors import UsageError
 from collbench.results import Observed, Prediction, Reported

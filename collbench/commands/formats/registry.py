@@ -1,21 +1,24 @@
 """Formats of other tools: every module of this folder that defines FORMAT, found by being there.
 
 Another format is one file dropped in.  A file has the first format in `order` that recognises its
-content.  `imported` has what readers return, `exported` what writers get.
+content.  `imported` has what readers return; writers get an `ExportSelection`.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
+from statistics import fmean
 
-from collbench.commands.formats.exported import ExportSelection
 from collbench.commands.formats.imported import Hints, ImportedTest
 from collbench.commands.formats.nccl_tests_log import START
 from collbench.commands.formats.source import ForeignFile, bare
-from collbench.errors import RunFileError, unknown
+from collbench.errors import RunFileError, UsageError, unknown
 from collbench.presence import imported, modules
+from collbench.results import Measurement, Observed, Prediction, Reported, Result
+from collbench.runfile.header import Header
 
 # Each has a sign in its text, what it is, and what to do instead.
 OTHERS = (
@@ -54,6 +57,17 @@ OTHERS = (
     (r"\A\s{0,99}<(?:!doctype\s|html)", "an HTML page", "save the log itself, as raw text"),
 )
 """Files that users give and no format reads."""
+
+Exported = Measurement | Reported | Prediction
+
+
+@dataclass(frozen=True)
+class ExportSelection:
+    """The results to write, the header of their run, and why rows are left out."""
+
+    header: Header
+    results: tuple[Exported, ...]
+    left_out: Counter[str]  # rows by the reason, filled by the writer of the format too
 
 
 @dataclass(frozen=True)
@@ -140,3 +154,37 @@ def joined(sources: Iterable[ForeignFile]) -> Iterator[ForeignFile]:
             yield ForeignFile.joined(list(group))
         else:
             yield from group
+
+
+def select(header: Header, results: Iterable[Result], name: object) -> ExportSelection:
+    """Return the results of the run of that name that have a time or are wrong; UsageError if there are none."""
+    left_out = Counter[str]()
+    selected: list[Exported] = []
+    for result in results:
+        if isinstance(result, Exported):
+            selected.append(result)
+        else:
+            left_out[f"{type(result).__name__.lower()} rows have no time"] += 1
+    if not selected:
+        raise UsageError(f"nothing to export: {name} has no results with a time")
+    return ExportSelection(header, tuple(selected), left_out)
+
+
+def mean_seconds(result: Observed) -> float:
+    """Return the mean, which is what these tools print; 0 where there is no time."""
+    if isinstance(result, Reported):
+        return result.seconds
+    return fmean(result.times) if result.times else 0.0
+
+
+def rates(result: Observed) -> tuple[float, float]:
+    """Return algorithm and bus bandwidth in GB/s by the mean time, which must not be 0."""
+    algbw = result.case.nbytes / mean_seconds(result) / 1e9
+    return algbw, algbw * result.case.collective.bus_factor(result.case.ranks)
+
+
+def wrong_elements(result: Observed) -> int | None:
+    """Return how many elements are wrong; None if nobody looked."""
+    if isinstance(result, Measurement):
+        return result.mismatch.wrong if result.mismatch else 0
+    return result.wrong_elements if isinstance(result, Reported) else None

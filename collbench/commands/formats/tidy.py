@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from collbench.collectives import COLLECTIVES
-from collbench.commands.formats.exported import Exported, ExportSelection, wrong_elements
 from collbench.commands.formats.imported import (
     ForeignMachine,
     Hints,
@@ -15,7 +14,7 @@ from collbench.commands.formats.imported import (
     make_case,
     require_ranks,
 )
-from collbench.commands.formats.registry import Format
+from collbench.commands.formats.registry import Exported, ExportSelection, Format, wrong_elements
 from collbench.commands.formats.source import CsvRow, ForeignFile, clean, count, csv_rows, seconds_of, whole
 from collbench.present.columns import csv_text
 from collbench.results import Prediction, Reported

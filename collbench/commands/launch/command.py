@@ -6,20 +6,31 @@ For example:
   collbench launch --all --hosts node1:8,node2:4
 """
 
+import importlib.util
 import os
 import re
 import shlex
+import shutil
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from subprocess import PIPE, STDOUT, run
 from typing import Any
 
 import click
 
 from collbench.cli import TOGETHER
 from collbench.cli.options import PATH, option
-from collbench.errors import UsageError
+from collbench.errors import PlatformError, UsageError, unknown
+from collbench.host.launcher import launched
 from collbench.host.sanitize import read_lines
-from collbench.platforms import on_auto
+from collbench.platforms import find_platform, on_auto
+from collbench.platforms.cpu.mpi_libraries import ALIASES, KINDS, MpiKind, find, own
+from collbench.runfile.header import variables
+from collbench.topology.discover_cpu import read_text
 
 _OPTIONS = [
     click.Argument(["words"], nargs=-1, metavar="[-- COMMAND...]"),
@@ -31,6 +42,11 @@ _OPTIONS = [
     option("--go", "Run the command.", is_flag=True),
 ]
 
+_HOST = re.compile(  # a line in Hydra's words or in Open MPI's; no name begins as an option of a launcher does
+    r"(\[[\w:.%]+\]|\w[\w.@-]*)(?::([1-9]\d{0,5}))?(?:\s+(?:slots\s*=\s*([1-9]\d{0,5})|[\w-]+\s*=\s*\w+))*", re.ASCII
+)
+_PASSED_ON = ("LD_LIBRARY_PATH", "MPI4PY_LIBMPI", "PYTHONPATH")  # besides the variables that a run's header names
+
 
 @click.command("launch", params=_OPTIONS)
 def command(words: tuple[str, ...], launcher: str, every: bool, go: bool, **where: Any) -> None:
@@ -39,8 +55,6 @@ def command(words: tuple[str, ...], launcher: str, every: bool, go: bool, **wher
     The ranks carry out what stands behind `--`, by default `sweep --op allreduce`.  Hosts are those of the batch system
     (Slurm, PBS, LSF), or this machine.
     """
-    from collbench.commands.launch import jobs
-
     if words and Path(words[0]).name == "collbench":
         words = words[1:]
     words = words or ("sweep", "--op", "allreduce")
@@ -49,10 +63,10 @@ def command(words: tuple[str, ...], launcher: str, every: bool, go: bool, **wher
     program = [sys.executable, "-P", "-m", "collbench", *words]
     on = re.search(r"(?<= --on[= ])\S+", shlex.join(words))
     ranks_per_node, lines = where["ranks_per_node"], _lines(where["hosts"], where["hostfile"])
-    job = jobs.job_of(program, on[0] if on else "auto", lines, ranks_per_node, os.environ)
-    if lines and not on and not ranks_per_node and on_auto() == "cpu" and None in jobs.hosts_of(lines).values():
+    job = job_of(program, on[0] if on else "auto", lines, ranks_per_node, os.environ)
+    if lines and not on and not ranks_per_node and on_auto() == "cpu" and None in hosts_of(lines).values():
         click.echo("no GPU is seen here, so 2 ranks a host; --ranks-per-node 8 for nodes of 8 GPUs", err=True)
-    usable, refused = jobs.commands(job, launcher)
+    usable, refused = commands(job, launcher)
     if not usable:
         raise UsageError(f"no launcher can be used: {'; '.join(f'{name}: {why}' for name, why in refused.items())}")
     first = next(iter(usable))
@@ -74,3 +88,182 @@ def _lines(hosts: str | None, hostfile: Path | None) -> list[str] | None:
     if hostfile:
         lines = (lines or []) + [line.decode(errors="replace") for _, line in read_lines(hostfile, UsageError)]
     return lines
+
+
+@dataclass(frozen=True)
+class LaunchedJob:
+    """The ranks to start: their program, and how many on which host."""
+
+    program: tuple[str, ...]
+    hosts: Mapping[str, int]  # ranks of each
+    environment: Mapping[str, str]  # where launchers are looked for, and what they pass on
+
+    @property
+    def each(self) -> int:
+        """Ranks of every host; 0 where hosts differ."""
+        first, *others = set(self.hosts.values())
+        return 0 if others else first
+
+    def without_mpi(self) -> list[str]:
+        """Return the program where the launcher brings no MPI: ranks meet by torch, or in a folder that all see."""
+        if "--rendezvous" in self.program or importlib.util.find_spec("torch"):
+            return [*self.program]
+        return [*self.program, "--rendezvous", "./"]
+
+
+def _srun(job: LaunchedJob, program: str) -> list[str]:
+    """Ranks by Slurm; they find each other by the PMI that their MPI library knows."""
+    listed = run((program, "--mpi=list"), stdout=PIPE, stderr=STDOUT, text=True, check=False)
+    offered = re.findall(r"[\w-]+", listed.stdout)
+    pmi = next((name for name in _usual(job.environment).slurm if name in offered), "none")
+    words = [program, f"--nodes={len(job.hosts)}", f"--ntasks={sum(job.hosts.values())}"]
+    if job.each:
+        words.append(f"--ntasks-per-node={job.each}")
+    if str(len(job.hosts)) != job.environment.get("SLURM_JOB_NUM_NODES"):
+        words.append(f"--nodelist={','.join(job.hosts)}")
+    words += [f"--mpi={pmi}", "--cpu-bind=none", "--export=ALL"]
+    return [*words, *(job.without_mpi() if pmi == "none" else job.program)]
+
+
+def _mpi(kind: MpiKind, job: LaunchedJob, program: str) -> list[str]:
+    """Ranks by the launcher of an MPI library, with the variables that matter where it passes on none by itself."""
+    flags, local = kind.flags, [*job.hosts] == ["localhost"]
+    if not job.each and not flags.slots:
+        raise UsageError("it starts as many ranks on every host; fix: --ranks-per-node N")
+    words = [f"{name}={value}" for name, value in kind.environment.items() if name not in job.environment]
+    # Open MPI refuses root unless two variables allow it, as in a container.
+    words = ["env", *words, program] if words and os.geteuid() == 0 else [program]
+    words += ["-n", str(sum(job.hosts.values()))]
+    hosts = ",".join(f"{name}:{count}" if flags.slots else name for name, count in job.hosts.items())
+    words += flags.here if local and flags.here else (flags.hosts, hosts)
+    if job.each:
+        words += flags.each.format(job.each).split()
+    words += flags.fixed.split()
+    if flags.variable and not local:
+        for name in sorted(variables(job.environment, _PASSED_ON)):
+            # Which GPUs are visible is a matter of this host alone.
+            if name != "CUDA_VISIBLE_DEVICES":
+                words += [flags.variable, name]
+    return [*words, *job.program]
+
+
+def _torchrun(job: LaunchedJob, program: str) -> list[str]:
+    """Ranks by PyTorch's launcher: a command to be given on each host, which wait for each other at the first."""
+    if not job.each:
+        raise UsageError("it starts as many ranks on every host; fix: --ranks-per-node N")
+    words = [program, "--nnodes", str(len(job.hosts)), "--nproc-per-node", str(job.each)]
+    if len(job.hosts) == 1:
+        words.append("--standalone")
+    else:
+        # By default at port 29400 of the first host.
+        words += ["--rdzv-id", "collbench", "--rdzv-backend", "c10d", "--rdzv-endpoint", next(iter(job.hosts))]
+    return [*words, "--no-python", *job.without_mpi()]
+
+
+LAUNCHERS: dict[str, Callable[[LaunchedJob, str], list[str]]] = {
+    "srun": _srun,
+    **{key: partial(_mpi, kind) for key, kind in KINDS.items()},
+    "torchrun": _torchrun,
+}
+"""By name, what makes the command of a job and the launcher's program; UsageError where it cannot start such a job."""
+
+
+def commands(job: LaunchedJob, word: str = "auto") -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Return the commands of the launchers that `--launcher` names, and why others have none.
+
+    Both are by launcher; of `auto`, which names all, the best command is first.
+    """
+    usual = _usual(job.environment).key
+    names = [usual if word == "mpirun" else ALIASES.get(word, word)]
+    if word == "auto":
+        names = list(dict.fromkeys(("srun", usual, *LAUNCHERS)))
+    made: dict[str, list[str]] = {}
+    refused: dict[str, str] = {}
+    for name in names:
+        if name not in LAUNCHERS:
+            raise unknown("launcher", word, ("auto", "mpirun", *LAUNCHERS))
+        try:
+            made[name] = LAUNCHERS[name](job, _program(name, job.environment))
+        except UsageError as reason:
+            refused[name] = str(reason)
+    return made, refused
+
+
+def _usual(environment: Mapping[str, str]) -> MpiKind:
+    """Return the MPI library that ranks load; where no launcher is here, the library whose folder is named."""
+    with suppress(PlatformError):
+        return own(environment).kind
+    return next((kind for kind in KINDS.values() if any(map(environment.get, kind.roots))), KINDS["mpich"])
+
+
+def _program(name: str, environment: Mapping[str, str]) -> str:
+    """Return the program of a launcher; UsageError where it is not here, or cannot be used."""
+    if name in KINDS:
+        return str(find(name, environment).launcher)
+    if name == "srun" and not environment.get("SLURM_JOB_ID"):
+        raise UsageError("no allocation of Slurm (SLURM_JOB_ID is not set); fix: salloc or sbatch")
+    path = os.pathsep.join((str(Path(sys.executable).parent), environment.get("PATH", os.defpath)))
+    if program := shutil.which(name, path=path):
+        return program
+    raise UsageError(f"no {name} next to this Python or on the PATH")
+
+
+def hosts_of(lines: Iterable[str]) -> dict[str, int | None]:
+    """Return ranks by host: `node slots=8` and `node:8` say them, and so does a node that is written several times."""
+    hosts: dict[str, int | None] = {}
+    for text in filter(None, (line.partition("#")[0].strip() for line in lines)):
+        match = _HOST.fullmatch(text)
+        if not match:
+            fix = "write node, node:8 or node slots=8; `scontrol show hostnames` lists node[1-4]"
+            raise UsageError(f"{text!r} is no host; {fix}")
+        name, count = match[1], int(match[2] or match[3] or 0) or None
+        if name in hosts:
+            count = (hosts[name] or 1) + (count or 1)
+        hosts[name] = count
+    return hosts
+
+
+def job_of(
+    program: Sequence[str], on: str, hosts: Iterable[str] | None, per_node: int | None, environment: Mapping[str, str]
+) -> LaunchedJob:
+    """Return the job that starts a program's ranks on hosts.
+
+    Hosts: the given lines, else the batch system's, else this machine.  Ranks per host: `per_node`, else the line's
+    number, else one for each GPU that is seen here (two on a CPU).
+    """
+    if launched(environment):
+        raise UsageError("a launcher (mpirun, srun) started this already; fix: collbench without `launch` under it")
+    name = on_auto() if on == "auto" else on
+    kind = find_platform(name)
+    counts = _batch(environment) if hosts is None else hosts_of(hosts)
+    if not counts:
+        raise UsageError("there is no host in --hosts or --hostfile; write node, node:8 or node slots=8")
+    # A batch system counts cores, which say nothing of GPUs.
+    if per_node or (hosts is None and name != "cpu"):
+        counts = dict.fromkeys(counts, per_node)
+    usual = 0
+    if None in counts.values():
+        if not kind.available():
+            raise UsageError(f"no {name.upper()} is seen here, so how many ranks is not known; fix: --ranks-per-node N")
+        usual = kind.default_ranks()
+        # A rank alone has no peer, so on one host two may share a GPU; of several hosts each GPU has one.
+        if len(counts) > 1:
+            usual = len(kind.discover(None)[0].gpus) or usual
+    return LaunchedJob(tuple(program), {host: count or usual for host, count in counts.items()}, environment)
+
+
+def _batch(environment: Mapping[str, str]) -> dict[str, int | None]:
+    """Return the slots (cores mostly) of the batch system's hosts, else this machine."""
+    if nodes := environment.get("SLURM_JOB_NODELIST"):
+        program = _program("scontrol", environment)
+        names = run((program, "show", "hostnames", nodes), stdout=PIPE, text=True, check=False).stdout.split()
+        counts: list[int] = []
+        # Such as 4(x2),3 for three nodes.
+        tasks = environment.get("SLURM_TASKS_PER_NODE", f"1(x{len(names)})")
+        for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", tasks):
+            counts += [int(count)] * int(times or 1)
+        return dict(zip(names, counts, strict=False))
+    hosts = environment.get("LSB_HOSTS", "")
+    if file := environment.get("PBS_NODEFILE") or environment.get("LSB_DJOB_HOSTFILE"):
+        hosts = read_text(Path(file))
+    return hosts_of(hosts.split() or ["localhost"])

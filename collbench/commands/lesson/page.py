@@ -15,7 +15,7 @@ from collbench import __version__
 from collbench.algorithms import implementations
 from collbench.commands.lesson import asset
 from collbench.commands.lesson.content import Content, Trace
-from collbench.commands.lesson.elsewhere import allreduce
+from collbench.commands.lesson.numbers import allreduce
 from collbench.commands.report.chart import data_block, for_dark
 from collbench.present import page as pages
 from collbench.present.figures import LOOKS, PHASES, phase_css

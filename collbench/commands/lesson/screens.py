@@ -1,27 +1,157 @@
-"""From runs to what a lesson says: its texts (assets/lesson.toml) with the numbers, code and traces at hand."""
+"""From runs to what a lesson says: its texts (assets/lesson.toml) with the numbers, code and traces at hand.
 
+A text is a sentence, or a list of sentences.  A sentence is a string, or a table whose `says` are the sentences to
+choose from: by the first bound of `up_to` that the `number` does not exceed, or by the right choice of the question.
+
+Numbers are those of the reader's runs.  Where these lack one, or had it disturbed, the sentence takes its numbers from
+the committed run, and says so.  A sentence whose numbers nobody knows is left out.
+"""
+
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from collbench.algorithms import implementations, is_library
-from collbench.commands.lesson import asset, elsewhere, table
-from collbench.commands.lesson.content import HERE, Code, Content, Formula, LessonMachine, Part
-from collbench.commands.lesson.numbers import Numbers, judged, titles
-from collbench.commands.lesson.sentences import Voice, Voices, number, question, rendered, voices_of
-from collbench.commands.lesson.traces import trace
+from collbench.commands.lesson import asset, table
+from collbench.commands.lesson.content import HERE, Code, Content, Event, Formula, LessonMachine, Part, Trace
+from collbench.commands.lesson.numbers import (
+    COMMITTED,
+    Numbers,
+    constants_of,
+    filled,
+    fitted,
+    judged,
+    numbers_at,
+    places,
+    published,
+    titles,
+)
 from collbench.errors import UsageError
 from collbench.platforms.compiler import own_folder
 from collbench.presence import PACKAGE
+from collbench.results import Explanation
 from collbench.results.base import Timed
+from collbench.results.collectives import WAITED, Span, Track
 from collbench.runfile.store import Run
-from collbench.units import format_list
+from collbench.units import format_list, parse_size
 
 _LARGE = 2**21  # bytes of the larger formula of a screen, where the implementation does that much
 _TRACED = 2**11  # bytes of the operation that is shown moment by moment, or the size nearest to that
 MEASURE = "run collbench lesson without a run, which measures, or collbench sweep"
+_TIMES = {"once": 0, "ranks - 1": 1, "ranks - 2": 2}  # what is taken off the number of ranks
+MOST_RANKS = 4  # whose rows fit a drawing
+PROTOCOLS = table("protocols")
+"""The stages of each protocol, and under `rungs` the protocol of each implementation."""
+Meaning = tuple[Span, Mapping[str, Any], int]
+"""A span, the part of a protocol that it is, and how often that part happened before."""
+COUNTED = "counted"
+"""Where an answer comes from that no run decides: the algorithm."""
+Text = str | Sequence[str | Mapping[str, Any]]
+
+# ---- sentences ----
+
+
+@dataclass(frozen=True)
+class Voice:
+    """Says sentences with the numbers of one machine."""
+
+    numbers: Numbers
+    facts: Mapping[str, str]  # `here`, `Here`, machine and ranks
+    source: str = HERE
+    marked: bool = False  # whether a sentence with its numbers must say whose they are
+
+    def value(self, title: str) -> str:
+        """Return what stands for a title in braces; KeyError if nothing is known of it."""
+        kind, _, rest = title.partition(":")
+        if kind == "p":
+            return published()[rest]["value"]
+        if kind == "m":
+            place, _, rest = rest.partition(":")
+            return numbers_at(place).value(rest)
+        return {**self.facts, **self.numbers.names}.get(title) or self.numbers.value(title)
+
+    def sentence(self, sentence: str | Mapping[str, Any], answer: int = 0) -> str:
+        """Return a sentence for what these numbers, or the question's answer, are; KeyError if they lack one."""
+        decisive: list[str] = []
+        if not isinstance(sentence, str):
+            decisive = [sentence["number"]] if "number" in sentence else []
+            index = bisect_left(sentence["up_to"], self.numbers.figure(decisive[0])) if decisive else answer
+            sentence = str(sentence["says"][index])
+        said = filled(sentence.strip(), self.value)
+        own = [title for title in (*titles(sentence), *decisive) if not title.startswith(("p:", "m:"))]
+        marked = self.marked and said and {*own} - {*self.facts} and not {*own} & {"here", "Here"}
+        return f"{said} ({self.source[0].upper()}{self.source[1:]}.)" if marked else said
+
+
+Voices = Sequence[Voice]
+"""Those who may say a sentence, the reader's machine first."""
+
+
+def voices_of(here: Voice) -> Voices:
+    """Return the voice of the reader's machine, and that of the committed run for what it does not know."""
+    place = places()[COMMITTED]
+    facts = {"here": f"on {place.name}", "Here": f"On {place.name}", "ranks": str(place.ranks)}
+    return here, Voice(numbers_at(COMMITTED), {**here.facts, **facts}, place.source, marked=True)
+
+
+def rendered(voices: Voices, text: Text, answer: int = 0) -> str:
+    """Return a text: each sentence by the first voice that knows its numbers, without those that none knows."""
+    # The reader's machine says what it can; what it does not know, the committed run says.
+    sentences = []
+    for sentence in [text] if isinstance(text, str) else text:
+        for voice in voices:
+            with suppress(KeyError):
+                sentences.append(voice.sentence(sentence, answer))
+                break
+    return " ".join(filter(None, sentences))
+
+
+def number(voices: Voices, text: Mapping[str, Any], says: str) -> tuple[str, str, str]:
+    """Return the number of a text, what it is by the key *says*, and its source; KeyError if no voice knows it."""
+    for voice in (replace(each, marked=False) for each in voices):
+        with suppress(KeyError):
+            return voice.sentence(text["number"]), rendered([voice], text[says]), voice.source
+    raise KeyError(text["number"])
+
+
+def question(voices: Voices, text: Part) -> tuple[Part, Voices]:
+    """Return a question, and the voices for the text around it: of an answer of the committed run, that run's alone.
+
+    KeyError if no run answers it.
+    """
+    for place, voice in enumerate(voices):
+        with suppress(KeyError):
+            choices, index, source, names = _answer(text["answer"], text["choices"], voice)
+            own, *others = (replace(each, numbers=replace(each.numbers, names=names)) for each in voices[place:])
+            answering = [replace(own, marked=False), *others]
+            ask, because = rendered(answering[:1], text["ask"]), rendered(answering, text["because"], index)
+            said = {"ask": ask, "choices": choices, "answer": index, "because": because, "source": source}
+            return {"command": "", **text, **said}, answering
+    raise KeyError(text["name"])
+
+
+def _answer(answer: Any, choices: Sequence[str], voice: Voice) -> tuple[tuple[str, ...], int, str, Mapping[str, str]]:
+    """Return the choices, the index of the right one, where that is known from, and names; KeyError if it is not known.
+
+    Of the fastest choice, `right` and `second` name that and the next one.
+    """
+    if isinstance(answer, int):
+        return tuple(choices), answer, COUNTED, {}
+    place = answer.get("place")
+    numbers = numbers_at(place) if place else voice.numbers
+    source = places()[place].source if place else voice.source
+    if "fastest" in answer:
+        nbytes = parse_size(answer["fastest"])
+        first, second = sorted(choices, key=lambda name: numbers.seconds(name, nbytes))[:2]
+        return tuple(choices), choices.index(first), source, {"right": first, "second": second}
+    if "above" in answer:
+        return tuple(choices), int(numbers.figure(answer["ratio"]) > answer["above"]), source, {}
+    return *fitted(numbers.figure(answer["nearest"]), choices), source, {}
+
 
 # ---- the parts of a screen ----
 
@@ -110,10 +240,10 @@ def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voic
     first = next((run for run, numbers in known if numbers.timed or numbers.disturbed), None)
     if not first:
         raise UsageError(f"{', '.join(str(run.path) for run in runs)}: no all-reduce that was measured; {MEASURE}")
-    machine, committed = first.header.topology.name, elsewhere.places()[elsewhere.COMMITTED]
+    machine, committed = first.header.topology.name, places()[COMMITTED]
     ranks = first.results[0].case.ranks
     voices = voices_of(voice(here, {"machine": machine, "ranks": str(ranks), "here": "here", "Here": "Here"}))
-    constants = elsewhere.constants(here)
+    constants = constants_of(here)
     latency, bandwidth = constants or (committed.latency, committed.bandwidth)
     name = "this machine" if constants else f"this machine, step and link as on {committed.name}"
     disturbed, measured = sum(result.disturbed for result in results), sum(not result.problem for result in results)
@@ -131,7 +261,7 @@ def content(runs: Sequence[Run], breaks: tuple[Part, ...] = (), voice: type[Voic
         machine=machine,
         measured=LessonMachine(name, HERE, ranks, latency, bandwidth, next(libraries, "none"), here.curves()),
         constants_of="here" if constants else f"on {committed.name}",
-        places=tuple(elsewhere.places().values()),
+        places=tuple(places().values()),
         questions=tuple(question(voices, each)[0] for each in texts["question"]),
         screens=tuple(screen(voices, each, constants) for each in texts["screen"]),
         losing=tuple(_reasons(voices, texts["losing"])),
@@ -156,9 +286,9 @@ def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Par
 
 def _sources(texts: Any) -> Iterator[tuple[str, str]]:
     """Yield what was published, and where: of each number that the texts quote, and of the table."""
-    yield "NCCL and the kernels of inference engines", elsewhere.published()["launch"]["source"]
+    yield "NCCL and the kernels of inference engines", published()["launch"]["source"]
     for key in sorted({title[2:] for title in titles(str(texts)) if title.startswith("p:")}):
-        quoted = elsewhere.published()[key]
+        quoted = published()[key]
         yield f"{quoted['value']}: {quoted['what']}", quoted["source"]
 
 
@@ -171,3 +301,72 @@ def _figures(run: Run) -> dict[str, str]:
         f"Measured here: {name} by message size": page_svg(figure)
         for name, figure in curves.figures([run], PlotRequest(("latency",)))
     }
+
+
+# ---- traces ----
+
+
+def trace(explanation: Explanation, lit: Mapping[str, tuple[int, ...]]) -> Trace | None:
+    """Return the operation moment by moment, with the lines of code that run; None without tracks, or of many ranks."""
+    case, tracks = explanation.case, {track.rank: track for track in reversed(explanation.tracks)}  # the first block's
+    if not tracks or case.ranks > MOST_RANKS:
+        return None
+    events: list[Event] = []
+    for rank in sorted(tracks):
+        events += _events(explanation.implementation, tracks[rank], case.ranks, lit)
+    seconds, traced = explanation.seconds, explanation.traced
+    return Trace(explanation.implementation, case.nbytes, case.ranks, seconds, traced, tuple(events))
+
+
+def _events(name: str, track: Track, ranks: int, lit: Mapping[str, tuple[int, ...]]) -> Iterator[Event]:
+    rank, protocol = track.rank, PROTOCOLS["rungs"].get(name)
+    named: dict[str, tuple[int, ...]] = {"next": ((rank + 1) % ranks,), "previous": ((rank - 1) % ranks,)}
+    named["others"] = tuple(other for other in range(ranks) if other != rank)
+    words = {who: format_list(others) for who, others in named.items()}
+    for span, part, before in meanings(track.spans, PROTOCOLS[protocol] if protocol else (), rank, ranks):
+        chunk = chunk_of(part, before, rank, ranks)
+        sources, targets = (_joined(named, part.get(way, ())) for way in ("from", "to"))
+        says, lines = part["says"].format(**words, chunk=chunk), lit.get(span.phase, ())
+        yield Event(rank, span.phase, track.start + span.start, span.seconds, says, sources, targets, chunk, lines)
+
+
+def chunk_of(part: Mapping[str, Any], before: int, rank: int, ranks: int) -> int | None:
+    """Return the chunk that a part of a protocol is about, where that happened so often before."""
+    return (rank + part["chunk"] - before) % ranks if "chunk" in part else None
+
+
+def _joined(named: Mapping[str, tuple[int, ...]], words: Sequence[str]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(rank for word in words for rank in named[word]))
+
+
+def meanings(spans: Sequence[Span], stages: Sequence[Mapping[str, Any]], rank: int, ranks: int) -> list[Meaning]:
+    """Return each span with what it is in a protocol; in one that it does not fit, with its phase alone."""
+    found = _fitted(list(spans), stages, rank, ranks)
+    if len(found) == len(spans):
+        return found
+    return [(span, {"says": PROTOCOLS["unknown"][span.phase]}, 0) for span in spans]
+
+
+def _fitted(left: list[Span], stages: Sequence[Mapping[str, Any]], rank: int, ranks: int) -> list[Meaning]:
+    """Return the spans that follow the stages, from the first on."""
+    found: list[Meaning] = []
+    for part, spins, before in _expected(stages, rank, ranks):
+        if not left or left[0].phase != part["phase"]:
+            break
+        found.append((left.pop(0), part, before))
+
+        # A rank that finds no data waits in between, as often as that happens.
+        while spins and len(left) > 1 and left[0].phase == WAITED and left[1].phase == part["phase"]:
+            found += [(left.pop(0), spins, before), (left.pop(0), part, before)]
+    return found
+
+
+def _expected(stages: Sequence[Mapping[str, Any]], rank: int, ranks: int) -> Iterator[tuple[Any, Any, int]]:
+    """Yield the parts that a rank carries out in order, each with the wait that may interrupt it."""
+    for stage in stages:
+        off = _TIMES[stage.get("times", "once")]
+        if stage.get("only", "") == ("others" if rank == 0 else "first"):
+            continue
+        for before in range(ranks - off if off else 1):
+            for part in stage["parts"]:
+                yield part, stage.get("spins"), before

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from collbench.commands.pairs.library import Kind as MatrixKind
-from collbench.commands.pairs.library import matrices, shown
+from collbench.commands.pairs.command import Kind as MatrixKind
+from collbench.commands.pairs.command import matrices, shown
 from collbench.commands.pairs.rows import LATENCY, ONE_WAY, PairTimes
 from collbench.plots.axes import heading, panel_grid
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run

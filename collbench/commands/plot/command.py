@@ -6,13 +6,73 @@ For example:
   collbench plot run-a run-b --view all --format svg
 """
 
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import KW_ONLY, dataclass
+from mimetypes import guess_type
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
+from collbench.algorithms import find
 from collbench.cli.options import RUNS, options_of, out_option
-from collbench.commands.plot.library import DrawRequest, plot
+from collbench.errors import UsageError, unknown
+from collbench.requests.declared import NAMES, Opt, Request, takes
+from collbench.requests.runs import RunOrPath, runs_of
+from collbench.requests.sweeps import split_names
+from collbench.requests.words import Names, OfMachine
+from collbench.runfile.store import Run, cut_off_notes
+from collbench.topology.files import load
+
+
+@dataclass(frozen=True)
+class DrawRequest(Request):
+    """Runs, and which figures of them to draw where."""
+
+    runs: Annotated[RunOrPath | Sequence[RunOrPath], Opt("", "A run or several, or their paths.")]
+    out: Annotated[
+        Path | str, Opt("", "Folder of the figures; or the file of one, by a name that ends in .png, .svg or .pdf.")
+    ]
+    _: KW_ONLY
+    formats: Annotated[
+        Sequence[str],
+        Opt("--format", "png, svg or pdf, or several.", "as the file is named, else png", metavar="png|svg|pdf"),
+    ] = ()
+    style: Annotated[str, Opt("--style", "What the figures are for.", metavar="screen|paper|slide")] = "screen"
+    views: Annotated[
+        Names,
+        Opt(
+            "--view",
+            "What stands along y: bandwidth, latency, ratio (the library's time over this row's), or bound (the "
+            "share of what the line rate allows).",
+            "bandwidth, in a folder latency too",
+            unit=NAMES,
+        ),
+    ] = ""
+    impl: Annotated[
+        Names, Opt("--impl", "Only these implementations.", "all in the runs", "NAME[,NAME]|library|ladder", NAMES)
+    ] = ""
+    linear: Annotated[bool, Opt("--linear", "Bandwidth on a linear axis from zero.", "on a logarithmic one")] = False
+    lines: Annotated[
+        int | str | None,
+        Opt(
+            "--lines",
+            "How many lines have a colour: libraries, then those that are fastest somewhere; the others are grey.",
+            metavar="N|all",
+            library='How many lines have a colour; "all" or None for all.',
+        ),
+    ] = 7
+    overlay: Annotated[bool, Opt("--overlay", "All topologies in one panel, a colour each.")] = False
+    apart: Annotated[bool, Opt("--apart", "Give predictions panels of their own.")] = False
+    on: Annotated[
+        str | None, OfMachine("What machine measured runs are of, for the view bound.", "as each run file says")
+    ] = None
+    say: Annotated[
+        Callable[[str], object],
+        Opt("", "Called with every figure that is left out, and why, and with every run that was cut off."),
+    ] = lambda reason: None
+
 
 _OPTIONS = [
     RUNS,
@@ -40,3 +100,93 @@ def command(runs: tuple[Path, ...], out: Path | None, **options: Any) -> None:
         out = runs[0] if runs[0].is_dir() else runs[0].parent
     for figure in plot(runs, out, **options, say=lambda reason: click.echo(reason, err=True)):
         click.echo(figure)
+
+
+def _formats(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the formats of figures, each once; UsageError for one that there is not."""
+    from collbench.present.figures import FORMATS
+
+    for name in names:
+        if name not in FORMATS:
+            raise unknown("--format", name, FORMATS)
+    return tuple(dict.fromkeys(names))
+
+
+@takes(DrawRequest)
+def plot(request: DrawRequest) -> list[Path]:
+    """Draw a run, or several, into a folder or a file.
+
+    Returns:
+        The paths of the figures.
+
+    Raises:
+        UsageError: Something does not exist, nothing can be drawn, several figures are to go into one file, or that
+            or the folder cannot be written to.
+
+    >>> import collbench, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> [path.name for path in collbench.plot("results/cpu-2-ranks", folder, views="latency")]
+    ['latency.png']
+
+    """
+    from collbench.plots.kinds import PlotRequest, draw, draw_file, lacking  # Matplotlib takes long to import
+    from collbench.plots.views import named
+    from collbench.present.figures import FORMATS, STYLES
+
+    out, lines = request.out, request.lines
+    shown = runs_of(request.runs)
+    if request.style not in STYLES:
+        raise unknown("--style", request.style, STYLES)
+    if lines not in (None, "all") and not (str(lines).isdecimal() and len(str(lines)) < 7):
+        raise UsageError(f"--lines {lines!r} is no number of lines; give 0 or more, or all")
+    path, formats = Path(out), _formats(request.formats)
+    ending = path.suffix[1:]
+    is_file = ending in FORMATS and not path.is_dir()
+    # A folder may be called run-1.5, but none is meant to be called x.jpg.
+    if guess_type(path.name)[0] and not (is_file or path.is_dir()):
+        raise UsageError(f"--out {out} ends in .{ending}; figures are .{', .'.join(FORMATS)}")
+    if is_file and {*formats} - {ending}:
+        raise UsageError(f"--format {', '.join(formats)}: --out {out} takes {ending}; leave --format out")
+    usual = ("bandwidth",) if is_file else ("bandwidth", "latency")
+    if request.on:
+        load(request.on)  # raises for a system that there is not
+    figures = PlotRequest(
+        named(split_names(request.views) or usual),
+        STYLES[request.style],
+        machine=request.on,
+        overlay=request.overlay,
+        apart=request.apart,
+        linear=request.linear,
+        coloured=sys.maxsize if lines in (None, "all") else int(lines or 0),
+        implementations=_shown_implementations(split_names(request.impl), shown),
+    )
+    reasons: list[str] = []
+    try:
+        if is_file:
+            drawn = draw_file(shown, path, figures, reasons.append)
+        else:
+            drawn = draw(shown, path, formats or ("png",), figures, reasons.append)
+    except OSError as error:
+        what = f"cannot write figures to {out}: {error.strerror}"
+        raise UsageError(f"{what}; choose another folder with --out") from error
+    if not drawn:
+        raise UsageError(f"nothing to plot: {'; '.join(reasons) or lacking(shown)}")
+    for reason in (*reasons, *cut_off_notes(shown)):
+        request.say(reason)
+    return drawn
+
+
+def _shown_implementations(names: Sequence[str], runs: Sequence[Run]) -> Collection[str]:
+    """Return the implementations of the runs that are meant, none for all; UsageError for one that they lack."""
+    # By what is chosen with --impl: each name of the runs, and the groups.  A run may have a name that is a group's.
+    chosen: dict[str, list[str]] = {"library": [], "ladder": []}
+    for name in dict.fromkeys(result.implementation for run in runs for result in run.results):
+        chosen.setdefault(name, []).append(name)
+        if implementation := find(name):
+            chosen["library" if implementation.library else "ladder"].append(name)
+    shown: list[str] = []
+    for name in names:
+        if not chosen.get(name):
+            raise UsageError(f"no result of {name!r} in these runs; choose from: {', '.join(chosen)}")
+        shown += chosen[name]
+    return shown

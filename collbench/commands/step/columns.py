@@ -92,11 +92,6 @@ def _band(row: StepResult) -> str:
     return format_range(low, high, format_seconds)
 
 
-def _check(row: StepResult) -> str:
-    """Return the verdict of the check, or how it was predicted, and the notes."""
-    return ", ".join(filter(None, (row.result.check, row.result.method, str(row.result.note))))
-
-
 def _compared(of: Callable[[Overlap], str]) -> Callable[[StepResult], str]:
     """Return what a step says of its overlap; nothing where its parts do not overlap."""
     return lambda row: of(row.overlap) if row.overlap else ""
@@ -114,9 +109,9 @@ def _exposed(row: StepResult) -> str:
 _NAMES: Column[StepResult] = Column("", lambda row: row.label, form=f"<{_NAME}", key="implementation")
 _STEP: Column[StepResult] = Column("step", lambda row: row.result.typical, format_seconds, form=">9")
 _BAND: Column[StepResult] = Column("95 % interval", _band, importance=4, form=">19")
-_CHECK: Column[StepResult] = Column("check", _check)
-
-
+_CHECK: Column[StepResult] = Column(
+    "check", lambda row: ", ".join(filter(None, (row.result.check, row.result.method, str(row.result.note))))
+)
 _PARTS: tuple[Column[StepResult], ...] = (
     Column("compute", lambda row: row.share("computing"), importance=1, form=">"),
     Column("wait", lambda row: row.share("waiting"), importance=2, form=">"),

@@ -9,8 +9,7 @@ from collbench.commands.step.runs import communicators
 from collbench.commands.step.work import COMMUNICATE, COMPUTE, SEQUENTIAL, buckets, step_of
 from collbench.errors import Unsupported
 from collbench.measure.predicted import NAME, Predicted, topology_record
-from collbench.model.predict import network_curve
-from collbench.model.steps import CONTENTION, NOISE, on_ranks, slowest
+from collbench.model.predict import CONTENTION, NOISE, network_curve, on_ranks, slowest
 from collbench.results import Result
 from collbench.results.collectives import Skipped
 from collbench.topology.system import System

@@ -73,11 +73,6 @@ def _sender(parts: Parts) -> Callable[[int], None]:
     return send
 
 
-def _communicate(parts: Parts) -> RunStep:
-    """Communicate, and compute nothing."""
-    return _in_order(parts, [()] * len(parts.operations))
-
-
 def _compute(parts: Parts) -> RunStep:
     """Compute, and communicate nothing."""
     products = parts.products
@@ -226,7 +221,7 @@ def _cores_shared(ranks: int) -> str:
 
 _GPU, _CPU = ("gpu",), ("cpu",)
 _EVERY = (
-    StepSchedule(COMMUNICATE, _communicate, computes=False),
+    StepSchedule(COMMUNICATE, lambda parts: _in_order(parts, [()] * len(parts.operations)), computes=False),
     StepSchedule(COMPUTE, _compute, communicates=False),
     StepSchedule("nonblocking", _begin_and_finish, _CPU, overlaps=True),
     StepSchedule(SEQUENTIAL, _sequential),

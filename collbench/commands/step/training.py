@@ -14,8 +14,15 @@ from collbench.cases import Case, Sampling, Sweep
 from collbench.commands.step import strategies as of_training
 from collbench.commands.step.rows import LossPoint, Trained
 from collbench.commands.step.strategies import Strategy, strategies
-from collbench.commands.step.strategies.network import first_weights, held_out, loss
-from collbench.commands.step.strategies.trainer import Snapshot, Training, check_weights, plain_sgd
+from collbench.commands.step.strategies.trainer import (
+    Snapshot,
+    Training,
+    check_weights,
+    first_weights,
+    held_out,
+    loss,
+    plain_sgd,
+)
 from collbench.commands.step.work import SgdJob, job_of
 from collbench.errors import Unsupported
 from collbench.measure.checks import SEEDS

@@ -19,11 +19,12 @@ from collbench.cli.running import Outputs
 from collbench.cli.sweeping import PLOT, show_prediction, show_sweep
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
-from collbench.requests.declared import declared
+from collbench.requests.declared import declared, takes
 from collbench.requests.notices import is_leader
-from collbench.requests.sessions import measuring_session, resuming_session
+from collbench.requests.sessions import measuring_session, predicting_session, resuming_session, run_to_end
 from collbench.requests.sweeps import PredictRequest, SweepRequest, default_folder, find_system
 from collbench.requests.words import places
+from collbench.runfile.store import Run
 
 OUTPUT = ("quiet", "as_json", "plot")
 _WITH_RESUME = ("resume", "rendezvous", *EXTRAS, *OUTPUT)
@@ -88,3 +89,27 @@ def _without_effect() -> list[str]:
     if unused := ", ".join(word for name, word in given().items() if name not in both):
         return [f"without effect on a described system: {unused}"]
     return []
+
+
+@takes(SweepRequest)
+def sweep(request: SweepRequest) -> Run:
+    """Measure collectives over a sweep of message sizes, as `collbench sweep` does, or predict them on a system.
+
+    Returns:
+        The run: its header and a result for every case and implementation.  A case that failed is a result.
+
+    Raises:
+        UsageError: Something does not exist or cannot be.
+        Unsupported: No implementation carries out any of the cases.
+        PlatformError: The hardware cannot do it.
+        StorageError: The run can no longer be written.
+
+    >>> import collbench
+    >>> run = collbench.sweep("allreduce", on="dgx-h100", impl="nccl", minbytes="1M", maxbytes="64M")
+    >>> [(row["nbytes"], row["seconds"] < 1e-3) for row in run.rows()]
+    [(1048576, True), (4194304, True), (16777216, True), (67108864, True)]
+
+    """
+    if request.measured:
+        return run_to_end(measuring_session(request).session, request.each)
+    return run_to_end(predicting_session(find_system(request.on, places()), request), request.each)

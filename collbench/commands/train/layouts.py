@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from collbench.commands.train.curves import Array
-from collbench.commands.train.job import MOST_GPUS, STACKS, TrainingJob
-from collbench.commands.train.models import divisors
+from collbench.commands.train.models import MOST_GPUS, STACKS, TrainingJob, divisors
 from collbench.errors import UsageError, unknown
 from collbench.topology.system import System
 from collbench.units import counted

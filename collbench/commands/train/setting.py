@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from collbench.commands.train.curves import Curves
-from collbench.commands.train.job import GRADIENTS, OPTIMISERS, STACKS, TrainingJob
 from collbench.commands.train.layouts import CODES, RECOMPUTE, SCHEDULES, SHARDINGS, data_stride, node_replicas
+from collbench.commands.train.models import GRADIENTS, OPTIMISERS, STACKS, TrainingJob
 from collbench.errors import UsageError
-from collbench.model.steps import CONTENTION, slowest
+from collbench.model.predict import CONTENTION, slowest
 from collbench.notebook import Shown
 from collbench.topology.products import GIB, Product, capability, is_amd
 from collbench.topology.system import System, product_of

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
@@ -32,19 +32,25 @@ from collbench.cli.options import (
 from collbench.cli.progress import LiveTable, echo_row
 from collbench.cli.results_table import row
 from collbench.cli.running import run_session, say_where
-from collbench.commands.verify.bits import BitsRequest, bits_session
+from collbench.collectives import COLLECTIVES
+from collbench.commands.verify.rows import Bits
 from collbench.commands.verify.shown import LEGEND, tables
+from collbench.commands.verify.sums import LAWS
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
+from collbench.measure.interleave import ROUNDS, Arm, Interleaving
 from collbench.measure.session import Session, exit_status
+from collbench.measure.supervisor import Supervisor
+from collbench.platforms import find_platform
 from collbench.present.columns import Column
 from collbench.present.terminal import Table
-from collbench.requests.sweeps import SweepRequest, measured_sweep
-from collbench.requests.words import Here, Impls, Ops, Timeout
+from collbench.requests import words
+from collbench.requests.declared import SIZE, TIME, Opt
+from collbench.requests.sweeps import SweepRequest, default_folder, measured_sweep
 from collbench.results import Outcome, Result, Skipped, by_key, family
 from collbench.runfile.schema import to_line
-from collbench.units import parse_numbers
+from collbench.units import counted, parse_numbers
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces
 Pairs = Mapping[tuple[str, str], Sequence[Result]]  # results by implementation and collective
@@ -53,16 +59,37 @@ _WORDS = {Outcome.WRONG: "WRONG", Outcome.FAILED: "FAILED", Outcome.OK: "ok"}
 """Words of a cell, the worst first: the worst outcome of its cases counts."""
 _NARROWEST = max(map(len, _WORDS.values()))  # characters of a column
 _SHOWN = 3  # failures of an implementation and collective, of which there may be thousands
+USUAL_RANKS = 4  # on a CPU: two have one order to add in only
+USUAL_STARTS = 2
 
 
 @dataclass(frozen=True)
 class VerifyRequest(SweepRequest):
     """What to check, and where: every size once."""
 
-    op: Ops = "all"
-    impl: Impls = "all,narrow"
-    on: Here = "auto"
-    timeout: Timeout = "60s"
+    op: words.Ops = "all"
+    impl: words.Impls = "all,narrow"
+    on: words.Here = "auto"
+    timeout: words.Timeout = "60s"
+
+
+@dataclass(frozen=True)
+class BitsRequest(SweepRequest):
+    """Which sums of random values to make, and where."""
+
+    impl: words.Impls = "all,narrow"
+    minbytes: Annotated[words.Size, Opt("-b --minbytes", "With --bits: smallest message.", unit=SIZE, least=1)] = 256
+    maxbytes: Annotated[words.Size, Opt("-e --maxbytes", "With --bits: largest message.", unit=SIZE)] = "1M"
+    stepfactor: Annotated[float, Opt("-f --stepfactor", "With --bits: factor between sizes.")] = 16.0
+    datatype: words.Datatypes = "float,bfloat16"
+    budget: Annotated[
+        words.Time, Opt("--budget", "With --bits: time for the calls of a row.", unit=TIME, most=words.LONGEST)
+    ] = "100ms"
+    timeout: words.Timeout = "60s"
+    starts: Annotated[
+        int | None,
+        Opt("--starts", "With --bits: start the ranks N times.", "2, under a launcher 1", "N", least=1, most=ROUNDS),
+    ] = None
 
 
 _BITS = "minbytes maxbytes stepfactor budget starts"  # words of --bits alone
@@ -198,3 +225,45 @@ def _print_failures(pairs: Pairs) -> None:
             echo_row(f"{result.case.title}: {row(result).strip()}", alarming=True)
         if len(bad) > _SHOWN:
             click.echo(f"... and {len(bad) - _SHOWN:,} more of {bad[0].implementation}")
+
+
+def bits_session(request: BitsRequest, counts: Sequence[int]) -> Session:
+    """Return the session of a request with so many ranks; where no number is given, USUAL_RANKS or all GPUs."""
+    joined = launched()
+    if joined and len(counts) > 1:
+        raise UsageError("the launcher started the ranks, so there is one number of them; leave --ranks out")
+    starts = request.starts or (1 if joined else USUAL_STARTS)
+
+    # All numbers of ranks hold memory at the same time.
+    copies = -(-sum(counts) // max(counts)) if counts else 1
+    usual = replace(request, ranks=max(counts, default=None), starts=starts)
+    platform, sweep = measured_sweep(usual, joined, copies)
+    if not counts and not joined and find_platform(platform).process_per_rank:
+        return bits_session(replace(request, on=platform), [USUAL_RANKS])
+    _refuse_other_than_sums(sweep)
+    sampling = replace(sweep.sampling, iters=starts)  # a round is a start
+    sweep = replace(sweep, works=tuple(map(Bits, LAWS)), sampling=sampling)
+    folder = request.folder or default_folder(sweep)
+    if joined:
+        return Session(platform, sweep, joined, folder)
+    arms = []
+    for count in counts or [sweep.ranks]:
+        part = replace(sweep, ranks=count)
+        ranks = [Supervisor(platform, part, folder=folder) for _ in range(starts)]
+        arms.append(Arm(ranks, part, counted(count, "rank")))
+    if len({len(list(arm.sweep.cases())) for arm in arms}) > 1:
+        raise UsageError("some of these sizes are one size for some of the numbers of ranks; give a larger -b or -f")
+    return Session(Interleaving(platform, arms, first=-1), replace(sweep, ranks=part.ranks), None, folder)
+
+
+def _refuse_other_than_sums(sweep: Sweep) -> None:
+    for collective in sweep.collectives:
+        if not collective.reduces:
+            choices = ", ".join(name for name, known in COLLECTIVES.items() if known.reduces)
+            raise UsageError(f"--bits: {collective.name} adds nothing; choose --op from: {choices}")
+    for dtype in sweep.dtypes:
+        if dtype.kind != "float":
+            choices = ", ".join(name for name, known in DATATYPES.items() if known.kind == "float")
+            raise UsageError(f"--bits: sums of {dtype.name} are exact in any order; choose -d from: {choices}")
+    if [redop.name for redop in sweep.redops] != ["sum"]:
+        raise UsageError("--bits is of sums; leave --redop out")

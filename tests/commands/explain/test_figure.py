@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from collbench.cli.results_table import row
-from collbench.commands.explain import perfetto
+from collbench.commands.explain.command import write_trace
 from collbench.commands.explain.figure import spent
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.present import figures as palette
@@ -87,7 +87,7 @@ def test_a_log_that_made_another_program_is_named_with_the_time_that_it_added(tm
         other = replace(other, traced=longer * other.seconds)
         names = [text.get_text() for text in drawn("shares-", plain, other).axes[0].get_yticklabels()]
         picture = drawn("timeline-", other).axes[0].get_xlabel()
-        perfetto.write([other], tmp_path / "trace.json")
+        write_trace([other], tmp_path / "trace.json")
         assert [bool(result.altered) for result in (plain, other)] == [False, named], longer
         for said in (names[1], picture, row(other, None), (tmp_path / "trace.json").read_text()):
             assert (f"{longer - 1:+.0%}, another program" in said) == named, (longer, said)

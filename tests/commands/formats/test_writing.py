@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from collbench.commands.formats.exported import select
 from collbench.commands.formats.nccl_tests_write import shrunk, version_code
-from collbench.commands.formats.registry import find_format, written
+from collbench.commands.formats.registry import find_format, select, written
 from collbench.errors import UsageError
 from collbench.results import Result
 from collbench.results.collectives import Failed, Measurement, Prediction, Reported

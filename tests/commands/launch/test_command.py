@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.commands.launch.jobs import LAUNCHERS
+from collbench.commands.launch.command import LAUNCHERS
 from collbench.platforms import on_auto
 from collbench.results import Measurement
 from collbench.runfile.store import read

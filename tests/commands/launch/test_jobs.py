@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from collbench.commands.launch import jobs
-from collbench.commands.launch.jobs import LAUNCHERS, LaunchedJob, commands, hosts_of, job_of
+from collbench.commands.launch import command as launch_command
+from collbench.commands.launch.command import LAUNCHERS, LaunchedJob, commands, hosts_of, job_of
 from collbench.errors import UsageError
 from collbench.platforms.cpu.mpi_libraries import KINDS
 from collbench.topology.discovered import Gpu, Topology
@@ -219,7 +219,7 @@ def test_hosts_have_a_rank_for_each_gpu_seen_here_whatever_slots_the_batch_syste
 ) -> None:
     """Two share the only GPU of the only host, since one rank has no peer."""
     (tmp_path / "nodes").write_text("x\nx\nx\ny\ny\ny\n")
-    pbs, kind = {"PBS_NODEFILE": str(tmp_path / "nodes")}, jobs.find_platform("gpu")
+    pbs, kind = {"PBS_NODEFILE": str(tmp_path / "nodes")}, launch_command.find_platform("gpu")
     for gpus, environment, hosts, counts in (
         (4, {}, ["a", "b"], {"a": 4, "b": 4}),
         (4, {}, None, {"localhost": 4}),
@@ -235,9 +235,9 @@ def test_hosts_have_a_rank_for_each_gpu_seen_here_whatever_slots_the_batch_syste
             default_ranks=lambda found=found: max(2, len(found.gpus)),
             available=lambda: True,
         )
-        monkeypatch.setattr(jobs, "find_platform", lambda name, here=here: here)
+        monkeypatch.setattr(launch_command, "find_platform", lambda name, here=here: here)
         assert asked("gpu", environment, hosts).hosts == counts, (gpus, environment, hosts)
-    monkeypatch.setattr(jobs, "find_platform", lambda name: replace(here, available=lambda: False))
+    monkeypatch.setattr(launch_command, "find_platform", lambda name: replace(here, available=lambda: False))
     with pytest.raises(UsageError, match=r"no GPU is seen here.*fix: --ranks-per-node N"):
         asked("gpu", {}, ["a", "b"])
     assert asked("gpu", {}, ["a", "b:2"], per_node=8).hosts == {"a": 8, "b": 8}

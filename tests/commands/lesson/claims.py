@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from collbench.commands.lesson import elsewhere, table
+from collbench.commands.lesson import numbers, table
 from collbench.commands.lesson.numbers import Numbers, judged
 from collbench.results import Result
 from collbench.runfile.store import read
@@ -108,7 +108,7 @@ def parts(page: str) -> Iterator[tuple[str, str, str]]:
 
 def wrong(page: str, results: Sequence[Result]) -> list[str]:
     """What the page says that its rows do not."""
-    here, committed = Machine.of(results), Machine(elsewhere.numbers(elsewhere.COMMITTED))
+    here, committed = Machine.of(results), Machine(numbers.numbers_at(numbers.COMMITTED))
     found = list(_wrong_answers(page, here, committed))
     for name, _, words in parts(page):
         for claims, meant in ((CLAIMS, True), (QUIET, not any(said in words for said in TAKEN_BACK))):

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from collbench.commands.lesson import elsewhere, screens, table
+from collbench.commands.lesson import numbers, screens, table
 from collbench.commands.lesson.content import HERE, Content
 from collbench.commands.lesson.page import build
-from collbench.commands.lesson.sentences import Text
+from collbench.commands.lesson.screens import Text
 from collbench.results import Explanation, Measurement, Result
 from collbench.results.collectives import PHASES
 from collbench.results.facts import Scheduling
@@ -171,14 +171,14 @@ def test_of_the_fastest_the_next_is_told_if_it_is_even_and_the_best_if_it_was_no
 def test_a_disturbed_row_is_no_number_and_the_committed_run_stands_in_and_says_so() -> None:
     whole = screens.content(RUNS)
     for screen in whole.screens:
-        assert screen["source"] != elsewhere.places()[elsewhere.COMMITTED].source
+        assert screen["source"] != numbers.places()[numbers.COMMITTED].source
     absurd = times(
         lambda name, nbytes: 1e4 if (name, nbytes) == ("ring-flags", 8) else 1, lambda *key: key == ("ring-flags", 8)
     )
     content = screens.content(absurd)
     host = next(screen for screen in content.screens if screen["name"] == "ring-host")
     assert host["answer"] == 2
-    assert host["source"] == elsewhere.places()[elsewhere.COMMITTED].source
+    assert host["source"] == numbers.places()[numbers.COMMITTED].source
     assert COMMITTED in host["ask"]
     assert host["number"] == "27x"
     assert COMMITTED in host["number_says"]
@@ -194,7 +194,7 @@ def test_a_disturbed_row_is_no_number_and_the_committed_run_stands_in_and_says_s
 
 def test_with_every_row_disturbed_all_is_of_the_committed_run() -> None:
     content = screens.content(SCENES["all is disturbed"])
-    place = elsewhere.places()[elsewhere.COMMITTED]
+    place = numbers.places()[numbers.COMMITTED]
     assert content.constants_of == f"on {COMMITTED}"
     assert (content.measured.latency, content.measured.bandwidth) == (place.latency, place.bandwidth)
     assert not content.measured.curves
@@ -235,11 +235,11 @@ def strings(text: Text) -> str:
 
 def test_what_is_said_of_one_h100_is_what_its_run_says() -> None:
     """These sentences are fixed, and so is their run."""
-    numbers = elsewhere.numbers("one-h100")
-    sizes = sorted({nbytes for _, nbytes in numbers.timed})
+    h100 = numbers.numbers_at("one-h100")
+    sizes = sorted({nbytes for _, nbytes in h100.timed})
 
     def faster(name: str, nbytes: int) -> float:
-        return numbers.seconds("library", nbytes) / numbers.seconds(name, nbytes)
+        return h100.seconds("library", nbytes) / h100.seconds(name, nbytes)
 
     assert [size for size in sizes if faster("ring-events", size) > 1] == [2**21, 2**23]
     assert not [size for size in sizes if faster("ring-host", size) > 1]
@@ -247,5 +247,5 @@ def test_what_is_said_of_one_h100_is_what_its_run_says() -> None:
     assert all(faster("ring-ll", size) > 2 for size in sizes if size <= 2**17)
     for name in ("one-shot", "two-shot", "parameter-server"):
         assert all(faster(name, size) > 1 for size in sizes), name
-    assert numbers.figure("ring-flags / ring-pipelined at 128 MiB") > 10
-    assert numbers.figure("ring-events / ring-host at 8 B") < 0.1  # ordering is cheaper than waiting
+    assert h100.figure("ring-flags / ring-pipelined at 128 MiB") > 10
+    assert h100.figure("ring-events / ring-host at 8 B") < 0.1  # ordering is cheaper than waiting

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from collbench.commands.lesson import elsewhere, table
+from collbench.commands.lesson import numbers, table
 from collbench.commands.lesson.numbers import Numbers, filled, fitted, hand_written, judged, nearest, titles
 from collbench.results import Explanation, Measurement
 from collbench.results.facts import Scheduling
@@ -46,7 +46,7 @@ def test_the_best_is_the_fastest_rung_and_neither_a_library_nor_the_choice_among
         best = min(rungs, key=lambda each: each.typical)
         assert HERE.value(f"best at {nbytes} B") == best.implementation
         assert HERE.value(f"best time at {nbytes} B") == format_seconds(best.typical)
-    assert not any(map(hand_written, ("mpi", "mpi-python", "nccl", "auto", "another")))
+    assert not any(map(hand_written, ("mpi", "nccl", "auto", "another")))
 
 
 def test_what_runs_lack_is_said_to_be_missing() -> None:
@@ -111,18 +111,18 @@ def test_the_nearest_choice_is_so_by_factor_and_of_shares_by_difference() -> Non
 
 
 def test_the_model_knows_a_library_in_every_place_and_rungs_where_memory_can_be_reached() -> None:
-    for name, place in elsewhere.places().items():
-        assert place.library == ("mpi" if name == elsewhere.COMMITTED else "nccl")
+    for name, place in numbers.places().items():
+        assert place.library == ("mpi" if name == numbers.COMMITTED else "nccl")
         assert place.latency > 0
         assert all(math.isfinite(seconds) for curve in place.curves.values() for seconds in curve.values())
-    rungs = {name: set(elsewhere.numbers(name).curves()) for name in elsewhere.places()}
+    rungs = {name: set(numbers.numbers_at(name).curves()) for name in numbers.places()}
     assert rungs["pcie4-l40s-no-p2p"] == rungs["dgx-h100-2-nodes"] == {"nccl"}
     assert {"nvls", "ring-events"} <= rungs["dgx-h100"]
     assert "nvls" not in rungs["pcie4-l40s"]
 
 
 def test_every_published_number_has_a_unit_and_a_source() -> None:
-    for key, published in elsewhere.published().items():
+    for key, published in numbers.published().items():
         assert re.search(r"\d", published["value"]), key
         assert published["what"], key
         assert re.search(r"github\.com/|arXiv:|NCCL|docs/", published["source"]), key

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.commands.lesson import elsewhere, screens, table, traces
+from collbench.commands.lesson import numbers, screens, table
 from collbench.commands.lesson.content import HERE, Content, Event
 from collbench.commands.lesson.numbers import Numbers, titles
-from collbench.commands.lesson.sentences import Voice, question
+from collbench.commands.lesson.screens import Voice, question
 from collbench.errors import UsageError
 from collbench.results import Explanation
 from collbench.results.collectives import MOVED, WAITED, Span
@@ -48,17 +48,17 @@ def test_every_rung_has_a_screen_in_the_order_of_the_ladder() -> None:
     assert shown == [name for name in ladder if name not in ALONE]
     traced = {screen["name"] for screen in lesson().screens if screen["trace"]}
     assert traced == {name for name in shown if "cpu" in implementations()[name].platforms}
-    assert traced == set(traces.PROTOCOLS["rungs"])
+    assert traced == set(screens.PROTOCOLS["rungs"])
 
 
 def test_every_number_of_the_texts_is_known() -> None:
     for text in strings(table("lesson")):
         for title in titles(text):
             if title.startswith("p:"):
-                assert title[2:] in elsewhere.published()
+                assert title[2:] in numbers.published()
             elif title.startswith("m:"):
                 place, _, rest = title[2:].partition(":")
-                assert elsewhere.numbers(place).value(rest)
+                assert numbers.numbers_at(place).value(rest)
     for screen in lesson().screens:
         said = (screen["idea"], screen["number"], screen["number_says"], screen["ask"], screen["because"])
         assert all(said), screen["name"]
@@ -72,8 +72,8 @@ def test_what_a_run_lacks_is_of_the_committed_run() -> None:
     unexplained = lesson("cpu-2-ranks")
     flags = next(screen for screen in unexplained.screens if screen["name"] == "ring-flags")
     assert flags["trace"] is None
-    assert flags["source"] == elsewhere.places()[elsewhere.COMMITTED].source
-    assert elsewhere.places()[elsewhere.COMMITTED].name in flags["ask"]
+    assert flags["source"] == numbers.places()[numbers.COMMITTED].source
+    assert numbers.places()[numbers.COMMITTED].name in flags["ask"]
     with pytest.raises(UsageError, match="collbench lesson"):
         screens.content([EXPLAINED])
 
@@ -88,7 +88,7 @@ def test_answers_are_of_the_runs_or_of_the_place_that_is_asked_about() -> None:
         assert question["choices"] == tuple(text["choices"])  # on these cores each has a choice that is near
         if isinstance(answer, dict):
             place = answer.get("place")
-            assert question["source"] == (elsewhere.places()[place].source if place else HERE), text["name"]
+            assert question["source"] == (numbers.places()[place].source if place else HERE), text["name"]
 
 
 def test_the_lines_that_changed_are_a_difference() -> None:
@@ -154,7 +154,7 @@ def test_a_question_about_a_bound_is_answered_by_the_side_on_which_the_number_is
 def test_events_are_all_spans_of_the_operation() -> None:
     rows = [row for row in EXPLAINED.results if isinstance(row, Explanation) and row.tracks]
     for row in rows:
-        trace = traces.trace(row, {})
+        trace = screens.trace(row, {})
         assert trace
         for track in row.tracks:
             events = [event for event in trace.events if event.rank == track.rank]
@@ -182,15 +182,15 @@ def test_no_wait_ends_before_what_it_waits_for_has_begun() -> None:
 
 def pieces(name: str, rank: int, ranks: int) -> list[Event]:
     """What a rank moves and adds in an operation of that protocol."""
-    stages = traces.PROTOCOLS[traces.PROTOCOLS["rungs"][name]]
+    stages = screens.PROTOCOLS[screens.PROTOCOLS["rungs"][name]]
     phases = [part["phase"] for stage in stages for part in parts(stage, ranks)]
     spans = [Span(phase, float(at), 1.0) for at, phase in enumerate(phases)]
-    found = traces.meanings(spans, stages, rank, ranks)
+    found = screens.meanings(spans, stages, rank, ranks)
     assert all("phase" in part for _, part, _ in found)
     events = []
     for span, part, before in found:
         if span.phase in (MOVED, "added"):
-            chunk = traces.chunk_of(part, before, rank, ranks)
+            chunk = screens.chunk_of(part, before, rank, ranks)
             events.append(Event(rank, span.phase, 0, 0, "", part.get("from", ()), part.get("to", ()), chunk))
     return events
 
@@ -234,9 +234,9 @@ def test_a_trace_that_fits_no_protocol_has_no_peers() -> None:
         for row in EXPLAINED.results
         if isinstance(row, Explanation) and (row.implementation, row.case.nbytes) == ("ring-flags", 2**27)
     )
-    trace = traces.trace(row, {})
+    trace = screens.trace(row, {})
     assert trace
-    assert {event.words for event in trace.events} == set(traces.PROTOCOLS["unknown"].values())
+    assert {event.words for event in trace.events} == set(screens.PROTOCOLS["unknown"].values())
     assert not any(event.sources or event.targets for event in trace.events)
 
 

@@ -14,8 +14,7 @@ import collbench as library
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.commands.pairs import measured
-from collbench.commands.pairs.command import lines
-from collbench.commands.pairs.library import matrices, outliers
+from collbench.commands.pairs.command import lines, matrices, outliers
 from collbench.commands.pairs.rows import BOTH_WAYS, LATENCY, ONE_WAY, PATTERNS, PairMessages, PairTimes
 from collbench.results import Skipped
 from collbench.runfile.schema import to_result

@@ -7,8 +7,7 @@ import pytest
 from collbench.commands.step.predicted import step_time
 from collbench.commands.step.rows import StepPrediction
 from collbench.commands.step.work import Step
-from collbench.model.predict import network_curve
-from collbench.model.steps import on_ranks
+from collbench.model.predict import network_curve, on_ranks
 from collbench.topology.files import load
 from tests.conftest import case
 

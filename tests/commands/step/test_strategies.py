@@ -11,8 +11,17 @@ from collbench.cases import Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.commands.step.rows import Trained
 from collbench.commands.step.strategies import choose, strategies
-from collbench.commands.step.strategies.network import batch, first_weights, gradient, held_out, loss, samples_of
-from collbench.commands.step.strategies.trainer import Snapshot, check_weights, plain_sgd
+from collbench.commands.step.strategies.trainer import (
+    Snapshot,
+    batch,
+    check_weights,
+    first_weights,
+    gradient,
+    held_out,
+    loss,
+    plain_sgd,
+    samples_of,
+)
 from collbench.commands.step.work import SgdJob
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import UsageError
@@ -163,8 +172,7 @@ SITE = """
 import os
 if "COLLBENCH_LINK" in os.environ and os.environ.get("PMI_RANK") == "1":
     import numpy as np
-    from collbench.commands.step.strategies.network import first_weights
-    from collbench.commands.step.strategies.trainer import Training
+    from collbench.commands.step.strategies.trainer import Training, first_weights
     learn = Training.gradient
     def changed(self, weights, step, result):
         if step != 2:

@@ -46,15 +46,14 @@ def test_rows_of_two_libraries_stay_apart_and_say_which_they_are_of(
     assert done.returncode == 0, done.stderr
     run = read(tmp_path / "out")
     version = run.header.environment.versions["mpi"].split()[-1]
-    names = ["mpi", "mpi@mpich", "mpi-python", "mpi-python@mpich", "two-shot"]
+    names = ["mpi", "mpi@mpich", "two-shot"]
     assert [result.implementation for result in run.results] == names * 2
     assert list(run.header.sweep.implementations) == names
     for result in run.results:
         assert isinstance(result, Measurement)
         assert result.right
         assert result.library == ("" if result.implementation == "two-shot" else f"MPICH {version}")
-    for name in ("mpi", "mpi-python"):
-        assert len(re.findall(rf"^ +\d+ B +{name}: MPICH {version} ", done.stdout, re.MULTILINE)) == 4, name
+    assert len(re.findall(rf"^ +\d+ B +mpi: MPICH {version} ", done.stdout, re.MULTILINE)) == 4
     assert "vs best" in done.stdout
 
 

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from collbench.commands.train import memory, step
+from collbench.commands.train import communication, memory
 from collbench.commands.train.curves import TYPICAL, Array, Curve, GpuGroup, Network
-from collbench.commands.train.job import TrainingJob
 from collbench.commands.train.layouts import RECOMPUTE, SCHEDULES, SHARDINGS, Layout, coded
-from collbench.commands.train.models import Model
+from collbench.commands.train.models import Model, TrainingJob
 from collbench.commands.train.search import TERMS, evaluate
 from collbench.commands.train.setting import FITTED, Constants, PlanSetting, choices, inputs, machine_of
 from collbench.topology.files import load
@@ -87,7 +86,7 @@ class Books:
 
     @property
     def parts(self) -> dict[str, float]:
-        return {name: float(self.values[name]) for name in step.PARTS}
+        return {name: float(self.values[name]) for name in communication.PARTS}
 
     @property
     def memory(self) -> dict[str, float]:

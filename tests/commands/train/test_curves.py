@@ -18,7 +18,7 @@ from collbench.commands.train.curves import (
     group_of,
     part_of,
 )
-from collbench.commands.train.run_curves import RunCurves
+from collbench.commands.train.library import RunCurves
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.model.predict import network_curve

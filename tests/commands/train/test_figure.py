@@ -7,8 +7,8 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from collbench.commands.train.communication import PARTS as STEP_PARTS
 from collbench.commands.train.rows import PlannedStep
-from collbench.commands.train.step import PARTS as STEP_PARTS
 from collbench.plots.kinds import PLAIN, kinds, lacking
 from collbench.present import figures as palette
 from tests.commands.train.made_up_plans import grown, plan, ranked

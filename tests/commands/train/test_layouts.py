@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.commands.train import layouts as words_of
-from collbench.commands.train.job import STACKS, TrainingJob
 from collbench.commands.train.layouts import (
     CODES,
     FIELDS,
@@ -28,7 +27,7 @@ from collbench.commands.train.layouts import (
     layouts,
     parse_layout,
 )
-from collbench.commands.train.models import MODELS, Model, divisors
+from collbench.commands.train.models import MODELS, STACKS, Model, TrainingJob, divisors
 from collbench.errors import UsageError
 from collbench.topology.files import load
 from tests.commands.train.layouts_on_lines import GATED, MIXED, SYSTEM

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from collbench.commands.train import plans
+from collbench.commands.train.communication import PARTS as STEP_PARTS
 from collbench.commands.train.memory import PARTS as MEMORY_PARTS
 from collbench.commands.train.rows import PART_WORDS, PlannedStep, words
-from collbench.commands.train.step import PARTS as STEP_PARTS
 from tests.commands.train.made_up_plans import compared, grown, paid, plan, ranked
 from tests.conftest import measurement
 

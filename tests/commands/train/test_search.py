@@ -12,9 +12,21 @@ import pytest
 
 from collbench.commands.train import search as search_module
 from collbench.commands.train.curves import GpuGroup, ModelCurves, Network, group_of, placed
-from collbench.commands.train.job import GRADIENTS, MOST_BATCH, MOST_GPUS, OPTIMISERS, PRECISIONS, STACKS, TrainingJob
 from collbench.commands.train.layouts import RECOMPUTE, Layout, candidates, layout_of, layouts, parse_layout
-from collbench.commands.train.models import MODELS, Model, described, load_model, usual_tokens
+from collbench.commands.train.models import (
+    GRADIENTS,
+    MODELS,
+    MOST_BATCH,
+    MOST_GPUS,
+    OPTIMISERS,
+    PRECISIONS,
+    STACKS,
+    Model,
+    TrainingJob,
+    described,
+    load_model,
+    usual_tokens,
+)
 from collbench.commands.train.plans import cheapest, scaled
 from collbench.commands.train.search import (
     EQUAL,
@@ -33,7 +45,7 @@ from collbench.commands.train.search import (
 from collbench.commands.train.sensitivity import RESOURCES, anchored, parse_anchor, sensitivities
 from collbench.commands.train.setting import FITTED, PlanSetting, choices, constants_of, inputs, machine_of
 from collbench.errors import UsageError
-from collbench.model.steps import CONTENTION
+from collbench.model.predict import CONTENTION
 from collbench.topology.files import load
 from collbench.topology.products import ARCHITECTURES, is_amd
 from collbench.topology.system import System

@@ -6,10 +6,9 @@ import pytest
 
 from collbench.commands.train.compute import grouped_efficiency
 from collbench.commands.train.curves import GpuGroup
-from collbench.commands.train.job import GRADIENTS, OPTIMISERS, STACKS
 from collbench.commands.train.layouts import Layout, candidates, layouts
-from collbench.commands.train.models import MODELS, Model
-from collbench.model.steps import CONTENTION
+from collbench.commands.train.models import GRADIENTS, MODELS, OPTIMISERS, STACKS, Model
+from collbench.model.predict import CONTENTION
 from collbench.topology.system import product_of
 from tests.commands.train.layouts_on_lines import CONSTANTS, GATED, GPT, MIXED, SYSTEM, Lines, books, evaluated, request
 

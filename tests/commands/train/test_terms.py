@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.commands.train import memory
+from collbench.commands.train.communication import PARTS
 from collbench.commands.train.curves import GpuGroup
-from collbench.commands.train.job import GRADIENTS, OPTIMISERS, STACKS
 from collbench.commands.train.layouts import RECOMPUTE, SHARDINGS, Layout
-from collbench.commands.train.models import MODELS, Model
+from collbench.commands.train.models import GRADIENTS, MODELS, OPTIMISERS, STACKS, Model
 from collbench.commands.train.search import TERMS, evaluate_layout
-from collbench.commands.train.step import PARTS
-from collbench.model.steps import CONTENTION
+from collbench.model.predict import CONTENTION
 from collbench.topology.system import product_of
 from tests.commands.train.closed_forms import (
     bubble_share,

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from collbench.commands.train.curves import ModelCurves
-from collbench.commands.train.job import TrainingJob
 from collbench.commands.train.layouts import CODES, FIELDS, Layout, coded, layout_of, parse_layout, uneven
-from collbench.commands.train.models import MODELS, divisors, load_model
+from collbench.commands.train.models import MODELS, TrainingJob, divisors, load_model
 from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.search import Plan, best_of, evaluate_layout, plan_on, search, values_of
 from collbench.commands.train.setting import PlanSetting, machine_of

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from collbench.platforms.cpu.binding import choose, order
+from collbench.platforms.cpu import choose_cores, core_order
 
 CPU = "sys/devices/system/cpu/cpu{}/{}"
 
@@ -42,9 +42,9 @@ def test_ranks_take_cores_in_this_order(tmp_path: Path) -> None:
         for path, text in machine(packages).items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(f"{text}\n")
-        assert order(usable, busy, root) == expected, name
+        assert core_order(usable, busy, root) == expected, name
 
 
 def test_more_ranks_than_cores_are_not_bound() -> None:
-    assert choose(10_000) == ()
-    assert len(set(choose(1))) == 1
+    assert choose_cores(10_000) == ()
+    assert len(set(choose_cores(1))) == 1

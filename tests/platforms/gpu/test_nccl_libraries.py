@@ -13,7 +13,7 @@ from collbench.algorithms import implementations
 from collbench.errors import Unsupported, UsageError
 from collbench.platforms.compiler import compiler
 from collbench.platforms.gpu.cuda import NCCL_LIBRARY
-from collbench.platforms.gpu.nccl.libraries import FILE, find, usual
+from collbench.platforms.gpu.nccl import FILE, find, usual
 from collbench.requests import sessions
 from collbench.results import Measurement
 from collbench.runfile.store import read
