@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from collbench.analysis.judgement import Word
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import check
 from collbench.commands.check.outputs import document
 from collbench.commands.runs.fleet import groups
-from collbench.commands.runs.fleet_files import FAIL, OK, UNKNOWN, UNREADABLE, FleetNode, read_fleet
+from collbench.commands.runs.fleet_files import FleetNode, read_fleet
 from collbench.errors import Notice, UsageError
 from collbench.results import Mismatch
 from collbench.results.facts import Scheduling
@@ -37,7 +38,7 @@ def test_checks_and_runs_of_the_same_samples_read_alike(tmp_path: Path) -> None:
         make(folder, SMALL, 1, runs)
         read = read_fleet(folder)
         assert [node.name for node in read] == [name(number) for number in range(6)]
-        assert {node.status for node in read} == {UNKNOWN if runs else OK}
+        assert {node.word for node in read} == {Word.UNKNOWN if runs else Word.OK}
         for node, row in zip(read, medians(samples).tolist(), strict=True):
             ((curve, times),) = node.curves.items()
             assert (curve.title, tuple(times)) == (CURVE.title, tuple(SMALL.bytes))
@@ -55,7 +56,7 @@ def test_what_a_check_writes_is_read_back(tmp_path: Path) -> None:
     (tmp_path / "ran").mkdir()
     (tmp_path / "ran" / NAME).write_bytes((run / NAME).read_bytes())
     checked, ran = by_name(tmp_path).values()
-    assert (checked.status, ran.status) == (result.status.value, UNKNOWN)
+    assert (checked.word, ran.word) == (result.word, Word.UNKNOWN)
     assert len(checked.curves) > 5
     assert checked.curves.keys() <= ran.curves.keys()
     for curve, times in checked.curves.items():
@@ -72,7 +73,7 @@ def test_a_file_that_cannot_be_read_costs_its_node_alone_which_says_why(tmp_path
         return json.dumps(good | {"curves": [{"sizes": [size | changes]}]})
 
     broken: list[str | bytes] = [
-        *("", "{", "[]", "null", "[" * 100_000, b"\xff\xfe", json.dumps(good | {"status": "FINE"})),
+        *("", "{", "[]", "null", "[" * 100_000, b"\xff\xfe", json.dumps(good | {"word": "FINE"})),
         *(with_size(seconds=0), with_size(seconds="1"), with_size(seconds=1e300), with_size(nbytes=-1)),
         *(with_size(collective="allred\x1b[31muce"), with_size(ranks=8, root=8)),
     ]
@@ -80,10 +81,10 @@ def test_a_file_that_cannot_be_read_costs_its_node_alone_which_says_why(tmp_path
         data = content if isinstance(content, bytes) else content.encode()
         (tmp_path / name(number) / "check.json").write_bytes(data)
     read = by_name(tmp_path)
-    assert read[name(0)].status == OK
+    assert read[name(0)].word == Word.OK
     for number, content in enumerate(broken, 1):
         node = read[name(number)]
-        assert (node.status, node.curves) == (UNREADABLE, {}), content
+        assert (node.word, node.curves) == (Word.UNKNOWN, {}), content
         assert "check.json" in node.reason, content
         assert node.reason.isprintable(), content
 
@@ -112,16 +113,31 @@ def test_pipes_folders_and_links_to_nothing_are_no_results(tmp_path: Path) -> No
     (tmp_path / ".hidden").mkdir()
     read = by_name(tmp_path)
     assert list(read) == [name(number) for number in range(4)]
-    assert all(node.status == UNREADABLE and node.reason for node in read.values())
+    assert all(node.word == Word.UNKNOWN and node.reason for node in read.values())
 
 
 def test_a_failed_check_says_so_in_its_own_words_without_the_first(tmp_path: Path) -> None:
     make(tmp_path, SMALL)
     place = tmp_path / name(2) / "check.json"
-    check = json.loads(place.read_text()) | {"status": "FAIL", "line": "collbench: FAIL allreduce here: 2 wrong\x1b[0m"}
+    check = json.loads(place.read_text()) | {"word": "WRONG", "reason": "2 wrong\x1b[0m"}
     place.write_text(json.dumps(check))
     node = by_name(tmp_path)[name(2)]
-    assert (node.status, node.reason) == (FAIL, "allreduce here: 2 wrong\N{REPLACEMENT CHARACTER}[0m")
+    assert (node.word, node.reason) == (Word.WRONG, "2 wrong\N{REPLACEMENT CHARACTER}[0m")
+    assert node.curves
+
+
+@pytest.mark.parametrize(
+    ("status", "wrong", "word"),
+    [("OK", 0, "OK"), ("WARN", 0, "OK"), ("FAIL", 0, "SLOW"), ("FAIL", 1, "WRONG"), ("UNKNOWN", 0, "UNKNOWN")],
+)
+def test_checks_of_collbench_0_1_are_read(tmp_path: Path, status: str, wrong: int, word: str) -> None:
+    make(tmp_path, SMALL)
+    place = tmp_path / name(2) / "check.json"
+    check = json.loads(place.read_text()) | {"status": status, "line": f"collbench: {status} allreduce here: so"}
+    check["wrong_or_failed"] = [{}] * wrong
+    place.write_text(json.dumps({key: check[key] for key in check.keys() - {"schema", "word", "reason", "against"}}))
+    node = by_name(tmp_path)[name(2)]
+    assert (node.word.value, node.reason) == (word, "allreduce here: so" if status == "FAIL" else "")
     assert node.curves
 
 
@@ -130,7 +146,7 @@ def test_a_check_that_has_not_ended_is_unknown_and_says_so(tmp_path: Path) -> No
     started = CheckResult("", "", (), (), no_verdict="started at noon, no verdict")
     (tmp_path / name(2) / "check.json").write_text(json.dumps(document(started)))
     node = by_name(tmp_path)[name(2)]
-    assert (node.status, node.reason, node.curves) == (UNKNOWN, "started at noon, no verdict", {})
+    assert (node.word, node.reason, node.curves) == (Word.UNKNOWN, "started at noon, no verdict", {})
 
 
 def test_a_run_with_a_wrong_row_fails_and_disturbed_rows_do_not_count(tmp_path: Path) -> None:
@@ -140,7 +156,7 @@ def test_a_run_with_a_wrong_row_fails_and_disturbed_rows_do_not_count(tmp_path: 
     write_run(tmp_path / "n1", *rows, status=1, topology={"name": "here", "platform": "cpu", "ranks": 2})
     (node,) = read_fleet(tmp_path)
     ((_, times),) = node.curves.items()
-    assert (node.status, list(times)) == (FAIL, [8])
+    assert (node.word, list(times)) == (Word.WRONG, [8])
     assert times[8] == pytest.approx(1e-6)
     assert "WRONG" in node.reason
     assert (tmp_path / "n1" / NAME).exists()
@@ -150,7 +166,7 @@ def test_a_run_with_a_wrong_row_fails_and_disturbed_rows_do_not_count(tmp_path: 
 def test_a_run_that_stops_before_its_end_is_named(tmp_path: Path, log: bool) -> None:
     write_run(tmp_path / "n1", measurement(), status=0 if log else None, imported={"complete": not log})
     (node,) = read_fleet(tmp_path)
-    assert (node.status, len(node.curves)) == (UNKNOWN, 1)
+    assert (node.word, len(node.curves)) == (Word.UNKNOWN, 1)
     assert ("stops before its end" if log else "was cut off") in node.reason
     assert "1 row" in node.reason
 
