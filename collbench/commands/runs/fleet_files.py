@@ -27,7 +27,7 @@ from collbench.units import Seconds, counted
 
 CHECK = "check.json"
 """What `collbench check --json` is to write into the folder of a node."""
-_EARLIER = {"OK": Word.OK, "WARN": Word.OK, "FAIL": Word.SLOW, "UNKNOWN": Word.UNKNOWN}  # of collbench 0.1
+_EARLIER = {"OK": Word.OK, "WARN": Word.OK, "FAIL": Word.SLOW, "UNKNOWN": Word.UNKNOWN}  # of schema 1
 
 
 class FleetCurve(NamedTuple):
@@ -95,7 +95,7 @@ class _Check(msgspec.Struct):
     no_verdict: str = ""  # why there is none
     word: Word | None = None
     reason: str = ""
-    status: Literal["OK", "WARN", "FAIL", "UNKNOWN"] = "UNKNOWN"  # of collbench 0.1, instead of a word
+    status: Literal["OK", "WARN", "FAIL", "UNKNOWN"] = "UNKNOWN"  # of schema 1, instead of a word
     wrong_or_failed: list[msgspec.Raw] = []
 
 

@@ -130,7 +130,7 @@ def test_a_failed_check_says_so_in_its_own_words_without_the_first(tmp_path: Pat
     ("status", "wrong", "word"),
     [("OK", 0, "OK"), ("WARN", 0, "OK"), ("FAIL", 0, "SLOW"), ("FAIL", 1, "WRONG"), ("UNKNOWN", 0, "UNKNOWN")],
 )
-def test_checks_of_collbench_0_1_are_read(tmp_path: Path, status: str, wrong: int, word: str) -> None:
+def test_checks_of_schema_1_are_read(tmp_path: Path, status: str, wrong: int, word: str) -> None:
     make(tmp_path, SMALL)
     place = tmp_path / name(2) / "check.json"
     check = json.loads(place.read_text()) | {"status": status, "line": f"collbench: {status} allreduce here: so"}
