@@ -139,7 +139,7 @@ def plugin(verdict: Path) -> tuple[int, str]:
 def test_the_detector_says_what_the_job_on_a_node_left_and_no_ok_of_another_night(
     resources: Resources, tmp_path: Path
 ) -> None:
-    """0 is healthy, 1 a problem, 2 unknown; SLOW and WRONG stay, since a node that is kept from jobs is checked by none."""
+    """0 is healthy, 1 a problem, 2 unknown; SLOW and WRONG stay: a node that is kept from jobs is checked by none."""
     shell, option, command = the_container(resources["node-problem-detector"]["CronJob"])["command"]
     verdict, bin_folder = tmp_path / "verdict", tmp_path / "bin"
     surroundings = of_a_user() | {"PATH": f"{bin_folder}:/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
