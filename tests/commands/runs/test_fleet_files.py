@@ -55,7 +55,11 @@ def test_what_a_check_writes_is_read_back(tmp_path: Path) -> None:
     (tmp_path / "checked" / "check.json").write_text(json.dumps(document(result)))
     (tmp_path / "ran").mkdir()
     (tmp_path / "ran" / NAME).write_bytes((run / NAME).read_bytes())
-    checked, ran = by_name(tmp_path).values()
+    (tmp_path / "started").mkdir()
+    started = CheckResult("", "", (), (), no_verdict="started at noon, no verdict")
+    (tmp_path / "started" / "check.json").write_text(json.dumps(document(started)))
+    checked, ran, unended = by_name(tmp_path).values()
+    assert (unended.word, unended.reason, unended.curves) == (Word.UNKNOWN, started.no_verdict, {})
     assert (checked.word, ran.word) == (result.word, Word.UNKNOWN)
     assert len(checked.curves) > 5
     assert checked.curves.keys() <= ran.curves.keys()
@@ -116,37 +120,16 @@ def test_pipes_folders_and_links_to_nothing_are_no_results(tmp_path: Path) -> No
     assert all(node.word == Word.UNKNOWN and node.reason for node in read.values())
 
 
-def test_a_failed_check_says_so_in_its_own_words_without_the_first(tmp_path: Path) -> None:
+def test_a_check_says_why_it_is_bad_also_one_of_schema_1(tmp_path: Path) -> None:
     make(tmp_path, SMALL)
-    place = tmp_path / name(2) / "check.json"
-    check = json.loads(place.read_text()) | {"word": "WRONG", "reason": "2 wrong\x1b[0m"}
-    place.write_text(json.dumps(check))
-    node = by_name(tmp_path)[name(2)]
-    assert (node.word, node.reason) == (Word.WRONG, "2 wrong\N{REPLACEMENT CHARACTER}[0m")
-    assert node.curves
-
-
-@pytest.mark.parametrize(
-    ("status", "wrong", "word"),
-    [("OK", 0, "OK"), ("WARN", 0, "OK"), ("FAIL", 0, "SLOW"), ("FAIL", 1, "WRONG"), ("UNKNOWN", 0, "UNKNOWN")],
-)
-def test_checks_of_schema_1_are_read(tmp_path: Path, status: str, wrong: int, word: str) -> None:
-    make(tmp_path, SMALL)
-    place = tmp_path / name(2) / "check.json"
-    check = json.loads(place.read_text()) | {"status": status, "line": f"collbench: {status} allreduce here: so"}
-    check["wrong_or_failed"] = [{}] * wrong
-    place.write_text(json.dumps({key: check[key] for key in check.keys() - {"schema", "word", "reason", "against"}}))
-    node = by_name(tmp_path)[name(2)]
-    assert (node.word.value, node.reason) == (word, "allreduce here: so" if status == "FAIL" else "")
-    assert node.curves
-
-
-def test_a_check_that_has_not_ended_is_unknown_and_says_so(tmp_path: Path) -> None:
-    make(tmp_path, SMALL)
-    started = CheckResult("", "", (), (), no_verdict="started at noon, no verdict")
-    (tmp_path / name(2) / "check.json").write_text(json.dumps(document(started)))
-    node = by_name(tmp_path)[name(2)]
-    assert (node.word, node.reason, node.curves) == (Word.UNKNOWN, "started at noon, no verdict", {})
+    place, why = tmp_path / name(2) / "check.json", "2 wrong\x1b[0m"
+    check = json.loads(place.read_text())
+    new, old = {"word": "WRONG", "reason": why}, {"status": "FAIL", "line": f"collbench: FAIL {why}"}
+    wrong = old | {"wrong_or_failed": [{}]}
+    for word, more in (("WRONG", new), ("SLOW", old), ("WRONG", wrong), ("OK", {"status": "WARN"})):
+        place.write_text(json.dumps(check | {"word": None, "reason": ""} | more))
+        node = by_name(tmp_path)[name(2)]
+        assert (node.word.value, node.reason) == (word, "" if word == "OK" else "2 wrong\N{REPLACEMENT CHARACTER}[0m")
 
 
 def test_a_run_with_a_wrong_row_fails_and_disturbed_rows_do_not_count(tmp_path: Path) -> None:
