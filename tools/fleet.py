@@ -14,8 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from collbench.analysis.judgement import Judgement, Word
+from collbench.cli.verdicts import head_of
 from collbench.commands.runs.fleet import SLOWER, changes, groups
-from collbench.commands.runs.fleet_files import STATUSES, FleetCurve, FleetNode
+from collbench.commands.runs.fleet_files import FleetCurve, FleetNode
 
 WHERE = "8 x NVIDIA H100 80GB HBM3, NVSwitch"
 CASE = {"collective": "allreduce", "dtype": "float", "redop": "sum", "root": 0, "ranks": 8, "in_place": False}
@@ -81,7 +83,7 @@ def medians(times: np.ndarray) -> np.ndarray:
 def nodes(times: np.ndarray, sizes: list[int]) -> list[FleetNode]:
     """A fleet as it is read from check.json."""
     rows = [dict(zip(sizes, row, strict=True)) for row in medians(times).tolist()]
-    return [FleetNode(name(place), "OK", curves={CURVE: row}) for place, row in enumerate(rows)]
+    return [FleetNode(name(place), Word.OK, curves={CURVE: row}) for place, row in enumerate(rows)]
 
 
 def make(folder: Path, fleet: Fleet, seed: int = 1, runs: bool = False) -> list[str]:
@@ -101,21 +103,24 @@ def make(folder: Path, fleet: Fleet, seed: int = 1, runs: bool = False) -> list[
             (place / "run.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
         else:
             sizes = [_size(case, seconds) for case, seconds in zip(cases, figures, strict=True)]
-            (place / "check.json").write_text(json.dumps(_check(sizes, fleet.rounds), indent=2) + "\n")
+            (place / "check.json").write_text(json.dumps(_check(name(node), sizes, fleet.rounds), indent=2) + "\n")
     return [name(node) for node in slow]
 
 
 def _size(case: dict[str, object], seconds: float) -> dict[str, object]:
     busbw = CURVE.busbw(int(str(case["nbytes"])), seconds)
-    more = {"expected_seconds": seconds, "ratio": 1.0, "verdict": "as expected", "rounds": 3}
+    more = {"expected_seconds": seconds, "ratio": 1.0, "word": "OK", "says": "as expected", "rounds": 3}
     return case | {"seconds": seconds, "busbw": busbw} | more
 
 
-def _check(sizes: list[dict[str, object]], rounds: int) -> dict[str, object]:
-    curve = {"implementation": "nccl", "status": "OK", "remark": "", "resolution": 1.1, "reasons": [], "sizes": sizes}
-    line = f"collbench: {STATUSES[0]} allreduce {WHERE}: {len(sizes)} of {len(sizes)} sizes right and as expected"
-    facts = {"status": STATUSES[0], "line": line, "where": WHERE, "compared_with": "a run", "rounds": rounds}
-    return facts | {"seconds": 30.0, "disturbed": 0, "wrong_or_failed": [], "curves": [curve]}
+def _check(node: str, sizes: list[dict[str, object]], rounds: int) -> dict[str, object]:
+    words = f"{len(sizes)} of {len(sizes)} rows right and as expected"
+    judgement = Judgement(f"allreduce {WHERE}", "a run", Word.OK, words)
+    curve = {"implementation": "nccl", "word": "OK", "remark": "", "reasons": [], "sizes": sizes}
+    facts = {"line": f"collbench: OK {judgement.what}: {words}", "no_verdict": "", "where": WHERE, "rounds": rounds}
+    return (
+        head_of(judgement, node) | facts | {"seconds": 30.0, "disturbed": 0, "wrong_or_failed": [], "curves": [curve]}
+    )
 
 
 def errors(fleet: Fleet, seeds: int, slower: float = SLOWER, nights: bool = False) -> dict[str, float]:
@@ -133,11 +138,11 @@ def errors(fleet: Fleet, seeds: int, slower: float = SLOWER, nights: bool = Fals
         else:
             (group,) = groups(now, slower)
         true = {name(node): 1 + fleet.by if nights else ratio for node, ratio in slow.items()}
-        named = {outlier.node: outlier for outlier in group.outliers}
+        named = {outlier.judgement.what: outlier.judgement.ratio for outlier in group.outliers}
         found += len(true.keys() & named.keys())
         right += named.keys() == true.keys()
         wrong += bool(named.keys() - true.keys())
-        holds += sum(named[node].ratio.holds(true[node]) for node in true.keys() & named.keys())
+        holds += sum(named[node].holds(true[node]) for node in true.keys() & named.keys())
     return {
         "found": found / max(1, seeds * fleet.slow),
         "right": right / seeds,

@@ -326,7 +326,7 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "export": tuple(f"{{file}} --to {name}" for name, known in formats().items() if known.write),
         "import": ("{file} -o imported",),
         "train": ("--on {file} --machine dgx-h100 --batch 8 --model gpt2-small --out planned",),
-        "runs": ("{folder}", "{folder} --json", "{folder} --fleet --json fleet.json --csv fleet.csv --plot fleet.svg"),
+        "runs": ("{folder}", "{folder} --json", "{folder} --fleet --json fleet.json --csv fleet.csv"),
     },
     SYSTEM: {
         "topo": ("{file}", "{file} --json", "{file} -o system.svg"),

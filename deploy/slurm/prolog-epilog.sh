@@ -1,7 +1,7 @@
 #!/bin/bash
 # Slurm's Prolog and Epilog: a check before a job, and one after it; a node that fails it is drained with the reason.
-# slurm.conf: Prolog=/etc/slurm/prolog-epilog.sh and Epilog=/etc/slurm/prolog-epilog.sh, or one of them.  After FAIL the prolog
-# sends the job elsewhere; the epilog delays nobody's start.  Besides: PrologFlags=Alloc, PrologEpilogTimeout=120,
+# slurm.conf: Prolog=/etc/slurm/prolog-epilog.sh and Epilog=/etc/slurm/prolog-epilog.sh, or one of them.  After SLOW or WRONG the
+# prolog sends the job elsewhere; the epilog delays nobody's start.  Besides: PrologFlags=Alloc, PrologEpilogTimeout=120,
 # SchedulerParameters with nohold_on_prolog_fail (or the job is held), MessageTimeout and BatchStartTimeout above LIMIT (Slurm's
 # default is 10 s).  Needs jq.
 # To change: EVERY, the seconds in which a node is checked at most once; LIMIT, the seconds that a node is kept at most
@@ -30,10 +30,11 @@ status=$?
 reason='' why=''
 case $status in
   0 | 4) ;;  # UNKNOWN drains no node
-  3)  # the line without the topology, in 100 signs that Slurm and shells take
-    reason=$(jq -r '.where as $where | .line | ltrimstr("collbench: FAIL ") | split(" \($where): ") | join(": ")
-      | sub("^[a-z]+(,[a-z]+){2,}:"; "several collectives:") | gsub("[^A-Za-z0-9.,_:@/#%()-]+"; " ")
-      | "collbench: \(.)"[:100]' "$verdict" 2>>"$log") || reason="collbench: FAIL, see $verdict"
+  3)  # SLOW or WRONG: the line without the topology, in 100 signs that Slurm and shells take
+    reason=$(jq -r '(.where as $where | .what | rtrimstr(" \($where)")) as $what
+      | "\(.word) \($what | sub("^[a-z]+(,[a-z]+){2,}$"; "several collectives")): \(.reason)"
+      | gsub("[^A-Za-z0-9.,_:@/#%()-]+"; " ") | "collbench: \(.)"[:100]' "$verdict" 2>>"$log") \
+      || reason="collbench: SLOW or WRONG, see $verdict"
     ;;
   126 | 127) why="collbench: this node is not checked: cannot start ${PATH%%:*}/collbench" ;;
   124 | 137) why="collbench: the check did not end within $LIMIT s" ;;

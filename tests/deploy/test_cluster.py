@@ -194,8 +194,8 @@ def test_every_node_of_an_array_checks_itself_and_the_fleet_is_one_table(slurm: 
     verdicts = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("fleet/*/check.json")}
     assert set(verdicts) == {"n1", "n2"}, done.stderr
     table = slurm.run(COLLBENCH, "runs", "--fleet", "fleet", cwd=tmp_path)
-    assert table.returncode == 0, table.stderr
-    assert "2" in table.stdout
+    assert table.returncode in (0, 4), table.stderr
+    assert "2 nodes: " in table.stdout
 
 
 def test_the_prolog_drains_a_node_whose_results_are_wrong_with_the_reason_and_the_job_runs_elsewhere(
@@ -213,5 +213,5 @@ def test_the_prolog_drains_a_node_whose_results_are_wrong_with_the_reason_and_th
     job.wait(60)
     reason = slurm.says("n2", "%E")
     assert "WRONG: rank" in reason
-    assert reason.startswith("collbench: allreduce")
+    assert reason.startswith("collbench: WRONG allreduce")
     assert slurm.run("srun", "-n1", "hostname").returncode == 0, "the job goes to the node that is right"

@@ -139,14 +139,14 @@ def plugin(verdict: Path) -> tuple[int, str]:
 def test_the_detector_says_what_the_job_on_a_node_left_and_no_ok_of_another_night(
     resources: Resources, tmp_path: Path
 ) -> None:
-    """0 is healthy, 1 a problem, 2 unknown; FAIL stays, since a node that is kept from jobs is checked by none."""
+    """0 is healthy, 1 a problem, 2 unknown; SLOW and WRONG stay: a node that is kept from jobs is checked by none."""
     shell, option, command = the_container(resources["node-problem-detector"]["CronJob"])["command"]
     verdict, bin_folder = tmp_path / "verdict", tmp_path / "bin"
     surroundings = of_a_user() | {"PATH": f"{bin_folder}:/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
     assert plugin(verdict) == (2, "collbench: no check yet\n")
     for check, status, begin in (
         (GOOD, 0, "collbench: OK "),
-        (SLOW, 1, "collbench: FAIL "),
+        (SLOW, 1, "collbench: SLOW "),
         ("kill -9 0", 2, "collbench: UNKNOWN started"),
         ("exit 127", 127, "collbench: UNKNOWN no verdict, exit status 127"),
     ):
@@ -187,11 +187,11 @@ def test_a_pod_of_a_fleet_leaves_a_verdict_for_its_node_and_fails_only_if_it_can
     def checked() -> CompletedProcess[str]:
         return run(shell, option, command.replace("/fleet/", f"{tmp_path}/fleet/"), env=given)
 
-    for options, passed, verdict in ((SLOW, True, "FAIL"), (GOOD, True, "OK"), ("--run missing", False, "UNKNOWN")):
+    for options, passed, verdict in ((SLOW, True, "SLOW"), (GOOD, True, "OK"), ("--run missing", False, "UNKNOWN")):
         collbench_with(tmp_path / "bin", options)
         done = checked()
         assert (done.returncode == 0) is passed, done.stderr
-        assert json.loads(left.read_text())["status"] == verdict
+        assert json.loads(left.read_text())["word"] == verdict
     (tmp_path / "bin" / "collbench").unlink()
     assert checked().returncode != 0
     assert not left.exists()

@@ -40,9 +40,9 @@ def told(node: Path) -> list[str]:
     return words
 
 
-def fails(node: Path, line: str = "collbench: FAIL allreduce 2 ranks: slow", where: str = "2 ranks") -> None:
+def fails(node: Path, what: str = "allreduce 2 ranks", reason: str = "slow", where: str = "2 ranks") -> None:
     """Let collbench be one whose check fails, and which counts its calls."""
-    (node / "verdict").write_text(json.dumps({"line": line, "where": where}))
+    (node / "verdict").write_text(json.dumps({"word": "SLOW", "what": what, "reason": reason, "where": where}))
     stand_in(node / "bin", "collbench", f'echo checked >> {node}/calls; cp {node}/verdict "$3"; exit 3')
 
 
@@ -89,11 +89,11 @@ def test_a_reason_is_short_and_plain_whatever_the_verdict_says_and_without_jq_th
     """In 100 signs that Slurm and shells take; also where the controller does not answer, the job goes elsewhere."""
     hostile = '8 x "H100" | $(id) `id` \'é\n'
     for names, said in (
-        ("allreduce", "collbench: allreduce: 469.8 of 939.5 GB/s expected at 1 GiB (50 %), a b c"),
-        ("allreduce,allgather,alltoall,broadcast,reduce", "collbench: several collectives: 469.8 of 939.5 GB/s"),
+        ("allreduce", "collbench: SLOW allreduce: 469.8 of 939.5 GB/s expected at 1 GiB (50 %), a b c"),
+        ("allreduce,allgather,alltoall,broadcast,reduce", "collbench: SLOW several collectives: 469.8 of 939.5 GB/s"),
     ):
         figures = "469.8 of 939.5 GB/s expected at 1 GiB (50 %)"
-        fails(node, f"collbench: FAIL {names} {hostile}: {figures}, a$'b'\\;c {'long ' * 50}", hostile)
+        fails(node, f"{names} {hostile}", f"{figures}, a$'b'\\;c {'long ' * 50}", hostile)
         carried_out(node, PROLOG)
         update, told_of, state, reason = told(node)
         assert (update, told_of, state) == ("update", "nodename=node7", "state=drain")
@@ -103,7 +103,7 @@ def test_a_reason_is_short_and_plain_whatever_the_verdict_says_and_without_jq_th
         assert re.fullmatch(r"[A-Za-z0-9 .,_:@/#%()-]+", reason), reason
     stand_in(node / "bin", "jq", "exit 127")
     carried_out(node, PROLOG)
-    assert told(node)[-1].startswith("reason=collbench: FAIL")
+    assert told(node)[-1].startswith("reason=collbench: SLOW or WRONG")
     stand_in(node / "bin", "scontrol", "exec false")
     assert [carried_out(node, name).returncode for name in (PROLOG, EPILOG)] == [1, 0]
 

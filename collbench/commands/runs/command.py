@@ -58,7 +58,9 @@ COLUMNS: tuple[Column[Entry], ...] = (
 _FLEET = [
     option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
     option_of(Word("slower", Share, Opt("--slower", "Share of time that does not matter.", "5%", unit=SHARE), None)),
-    option("--exclude-file", "Write the names of nodes that are slow or FAIL, a line each.", type=PATH, metavar="FILE"),
+    option(
+        "--exclude-file", "Write the names of nodes that are SLOW or WRONG, a line each.", type=PATH, metavar="FILE"
+    ),
     option("--csv", "Write a row for each node and size.", type=PATH, metavar="FILE"),
 ]
 _OPTIONS = [
@@ -75,23 +77,21 @@ _OPTIONS = [
 
 
 @click.command("runs", params=_OPTIONS)
-def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet: bool, **options: Any) -> None:
+def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet: bool, **options: Any) -> int:
     """List the runs in FOLDER (results/runs), newest first, each with its path.
 
-    With --fleet: nodes that are slower than those alike, by the checks or runs that many nodes left in FOLDER.
+    With --fleet: nodes that are slower than those alike, by the checks or runs that many nodes left in FOLDER.  The
+    exit status is 3 if a node is SLOW or WRONG, 4 if none could be judged.
     """
     of_fleet = {str(parameter.name): options.pop(str(parameter.name)) for parameter in _FLEET}
-    if fleet:
-        _refuse(options | {"limit": limit}, "a list of runs; leave it out, or --fleet")
-    else:
-        _refuse(of_fleet, "a folder of nodes; give --fleet too")
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
     if fleet:
+        _refuse(options | {"limit": limit}, "a list of runs; leave it out, or --fleet")
         from collbench.commands.runs.fleet_table import show  # SciPy, which a list of runs does not wait for
 
-        show(folder or DEFAULT, as_json=as_json, **of_fleet)
-        return
+        return show(folder or DEFAULT, as_json=as_json, **of_fleet)
+    _refuse(of_fleet, "a folder of nodes; give --fleet too")
 
     # What is left out of the list is said on standard error, so that JSON stays JSON.
     chosen = _chosen(**options)
@@ -115,6 +115,7 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
         click.echo(f"broken: {shown(entry.path)}: {entry.broken}", err=True)
     if len(broken) > _BROKEN:
         click.echo(f"and {len(broken) - _BROKEN} more broken ones; --json says why", err=True)
+    return 0
 
 
 def _refuse(options: Mapping[str, Any], purpose: str) -> None:

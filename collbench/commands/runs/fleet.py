@@ -10,22 +10,24 @@ errs.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collbench.analysis.judgement import LISTED, NO_RATIO, Judgement, Word, overall, worst
 from collbench.commands.runs.fleet_files import FleetCurve, FleetNode
 from collbench.stats import Estimate, student
+from collbench.units import counted, significant
 
-FEWEST = 5
-"""Alike nodes from which on anything is concluded."""
-SLOWER = 0.05
-"""The usual share of time from which on a difference matters."""
+FEWEST = 5  # alike nodes from which on anything is concluded
+SLOWER = 0.05  # the usual share of time from which on a difference matters
+PEERS = "the other nodes"
+_UNLIKE = 0.5  # spread between nodes from which on none could stand out
 _ERROR = 0.05  # how often a node that is like all others is named: half for single sizes, half for all together
 _FLOOR = 2e-3  # least spread: printed times of three digits are no closer
 _MEDIAN = 1.253  # standard error of a median over that of a mean (normal, many)
@@ -38,11 +40,15 @@ Times = Mapping[str, Mapping[FleetCurve, Mapping[int, float]]]  # by node, curve
 class Outlier(NamedTuple):
     """A node that is slower or faster than those that are alike, or than it was itself."""
 
-    node: str
+    judgement: Judgement  # with the median ratio over the sizes below; its interval is 95 % for all that are named
     curve: FleetCurve
-    ratio: Estimate  # of times, the median over the sizes below; above 1 is slower.  95 % for all that are named
     sizes: tuple[int, ...]  # in bytes at which it stands out; empty: all sizes taken together do
     measured: int  # sizes
+
+    def fields(self) -> dict[str, Any]:
+        """Return the outlier for JSON."""
+        who = {"node": self.judgement.what, "curve": self.curve._asdict()}
+        return self.judgement.fields() | who | {"sizes": self.sizes, "measured": self.measured}
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +71,15 @@ class AlikeNodes:
         """Robust standard deviation between nodes at each size, relative to the median."""
         return _spread(np.log(self.times))
 
+    @property
+    def alike(self) -> bool:
+        """Whether the nodes differ by so little that one could stand out."""
+        return float(self.spreads[-1]) < _UNLIKE
+
 
 def groups(nodes: Sequence[FleetNode], slower: float = SLOWER) -> list[AlikeNodes]:
     """Return alike nodes, the largest group first, with outliers: they differ from the median by `slower`, a share."""
-    return _judged({node.name: node.curves for node in nodes}, slower)
+    return _with_outliers({node.name: node.curves for node in nodes}, slower, PEERS)
 
 
 def changes(before: Sequence[FleetNode], after: Sequence[FleetNode], slower: float = SLOWER) -> list[AlikeNodes]:
@@ -79,7 +90,42 @@ def changes(before: Sequence[FleetNode], after: Sequence[FleetNode], slower: flo
         for curve, times in node.curves.items():
             earlier = old.get(node.name, {}).get(curve, {})
             changed[node.name][curve] = {size: times[size] / earlier[size] for size in times if size in earlier}
-    return _judged(changed, slower)
+    return _with_outliers(changed, slower, "itself before")
+
+
+def outliers_of(alike: Iterable[AlikeNodes]) -> list[Outlier]:
+    """Return the outliers of all groups, the slowest first."""
+    every = chain.from_iterable(group.outliers for group in alike)
+    return sorted(every, key=lambda outlier: -outlier.judgement.ratio.value)
+
+
+def judged(nodes: Sequence[FleetNode], alike: Sequence[AlikeNodes]) -> list[Judgement]:
+    """Return the judgement of each node: by its check or by the nodes that are alike, whichever is worse."""
+    names = chain.from_iterable(group.nodes for group in alike if group.alike)
+    peers = {name: Judgement(name, PEERS, Word.OK, "alike, not judged against a system") for name in names}
+    peers |= {outlier.judgement.what: outlier.judgement for outlier in reversed(outliers_of(alike))}
+    judgements = []
+    for node in nodes:
+        own = Judgement(node.name, "", node.word, node.reason)
+        other = peers.get(node.name, own)
+        silent = node.word is Word.UNKNOWN and not node.reason
+        judgements.append(other if silent or worst((node.word, other.word)) is not node.word else own)
+    return judgements
+
+
+def judgement_of(nodes: Sequence[FleetNode], judgements: Sequence[Judgement], alike: Sequence[AlikeNodes]) -> Judgement:
+    """Return the judgement of a fleet: the worst of those of its nodes that could be judged."""
+    bad = [each for each in judgements if each.word.bad]
+    bad.sort(key=lambda each: -each.ratio.value if each.ratio.known else -math.inf)
+    names = [f"{each.what} {each.reason if each.against == PEERS else each.word.value}" for each in bad[:LISTED]]
+    counts = Counter(each.word for each in judgements)
+    parts = [", ".join(names), ", ".join(f"{counts[word]:,} {word.value}" for word in Word if counts[word])]
+    checked = sum(node.word is not Word.UNKNOWN for node in nodes)
+    if checked < len(nodes):
+        parts.append(f"{f'{len(nodes) - checked:,} not' if checked else 'none'} judged against a system")
+    against = ["their checks"] * bool(checked) + [PEERS] * any(group.alike for group in alike)
+    reason, ratio = "; ".join(filter(None, parts)), bad[0].ratio if bad else NO_RATIO
+    return Judgement(counted(len(nodes), "node"), " and ".join(against), overall(counts), reason, ratio)
 
 
 def outdated(nodes: Sequence[FleetNode]) -> list[FleetNode]:
@@ -90,10 +136,10 @@ def outdated(nodes: Sequence[FleetNode]) -> list[FleetNode]:
     return sorted((node for node in nodes if 0 < node.modified < oldest), key=lambda node: node.modified)
 
 
-def _judged(fleet: Times, slower: float) -> list[AlikeNodes]:
+def _with_outliers(fleet: Times, slower: float, against: str) -> list[AlikeNodes]:
     alike = _alike(fleet)
     tests, nodes = sum(group.times.size for group in alike), sum(len(group.nodes) for group in alike)
-    return [replace(group, outliers=tuple(_outliers(group, nodes, tests, slower))) for group in alike]
+    return [replace(group, outliers=tuple(_outliers(group, nodes, tests, slower, against))) for group in alike]
 
 
 def _alike(fleet: Times) -> list[AlikeNodes]:
@@ -106,17 +152,14 @@ def _alike(fleet: Times) -> list[AlikeNodes]:
     for curve, nodes in by_curve.items():
         counts = Counter(chain.from_iterable(nodes.values()))
         sizes = sorted(size for size, count in counts.items() if count >= FEWEST)
-        names, rows = [], []
-        for name, times in nodes.items():
-            if not times.keys().isdisjoint(sizes):
-                names.append(name)
-                rows.append([times.get(size, math.nan) for size in sizes])
+        names = tuple(name for name, times in nodes.items() if not times.keys().isdisjoint(sizes))
         if names:
-            alike.append(AlikeNodes(curve, tuple(names), tuple(sizes), np.array(rows)))
+            rows = [[nodes[name].get(size, math.nan) for size in sizes] for name in names]
+            alike.append(AlikeNodes(curve, names, tuple(sizes), np.array(rows)))
     return sorted(alike, key=lambda group: (-len(group.nodes), group.curve))
 
 
-def _outliers(group: AlikeNodes, nodes: int, tests: int, slower: float) -> Iterator[Outlier]:
+def _outliers(group: AlikeNodes, nodes: int, tests: int, slower: float, against: str) -> Iterator[Outlier]:
     """Yield the nodes that stand out, where so many nodes and single times are tested in all."""
     logs, spreads = np.log(group.times / group.medians), group.spreads
     measured, middles = np.isfinite(logs), np.nanmedian(logs, axis=1, keepdims=True)
@@ -124,7 +167,7 @@ def _outliers(group: AlikeNodes, nodes: int, tests: int, slower: float) -> Itera
 
     # Sizes of a node scatter around its median by less than nodes differ; a single size cannot say by how much.
     noise = _spread(logs - middles) if logs.shape[1] > 1 else spreads
-    for sign in (1, -1):
+    for sign, word in ((1, Word.SLOW), (-1, Word.FAST)):
         far = sign * logs > limit * spreads
 
         # A node that is often far off on the other side too is not slow: its times are unsure.
@@ -141,8 +184,11 @@ def _outliers(group: AlikeNodes, nodes: int, tests: int, slower: float) -> Itera
             if abs(middle) < max(math.log1p(slower), reach * error):
                 continue
             ratio = Estimate(*(math.exp(middle + side * reach * error) for side in (0, -1, 1)))
+            way, than = "slower" if sign > 0 else "faster", "the others" if against == PEERS else "before"
+            reason = f"{significant(100 * abs(ratio.value - 1), 2)} % {way} than {than}"
+            judgement = Judgement(group.nodes[row], against, word, reason, ratio, limit=1 + slower)
             sizes = tuple(np.array(group.sizes)[far[row]].tolist()) if single[row] else ()
-            yield Outlier(group.nodes[row], group.curve, ratio, sizes, int(measured[row].sum()))
+            yield Outlier(judgement, group.curve, sizes, int(measured[row].sum()))
 
 
 def _beyond_chance(far: Marks, measured: Marks, nodes: int) -> Marks:
@@ -153,7 +199,6 @@ def _beyond_chance(far: Marks, measured: Marks, nodes: int) -> Marks:
     """
     from scipy.special import bdtrc  # 0.1 s, which no help should wait for
 
-    # The rate of chance is that among the nodes of which fewer sizes stand out, so slow ones do not raise it.
     count, sizes, chance = far.sum(axis=1), measured.sum(axis=1), np.ones(len(far))
     for many in np.unique(count[count > 0]):
         fewer, same = count < many, count == many

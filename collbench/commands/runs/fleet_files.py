@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from collbench.analysis.judgement import Word
 from collbench.cases import Case
 from collbench.errors import RunFileError, UsageError
 from collbench.host import sanitize
@@ -26,8 +27,7 @@ from collbench.units import Seconds, counted
 
 CHECK = "check.json"
 """What `collbench check --json` is to write into the folder of a node."""
-OK, WARN, FAIL, UNKNOWN, UNREADABLE = STATUSES = ("OK", "WARN", "FAIL", "UNKNOWN", "UNREADABLE")
-"""The words of a check, and that of a node without a result."""
+_EARLIER = {"OK": Word.OK, "WARN": Word.OK, "FAIL": Word.SLOW, "UNKNOWN": Word.UNKNOWN}  # of schema 1
 
 
 class FleetCurve(NamedTuple):
@@ -64,8 +64,8 @@ class FleetNode:
     """What a node has left in its folder."""
 
     name: str
-    status: str = UNREADABLE  # a word of STATUSES
-    reason: str = ""  # of FAIL and UNREADABLE, and of UNKNOWN where a check or a run has not ended
+    word: Word = Word.UNKNOWN  # of its check, whatever the other nodes say
+    reason: str = ""  # of UNKNOWN only where there is no result, or not all of it
     modified: float = 0.0  # seconds since 1970 at which its file was written
     curves: Mapping[FleetCurve, Mapping[int, float]] = field(default_factory=dict)  # seconds by bytes of a message
 
@@ -89,14 +89,14 @@ class _Sizes(msgspec.Struct):
 
 
 class _Check(msgspec.Struct):
-    status: Literal["OK", "WARN", "FAIL", "UNKNOWN"]
     line: str
     where: str
     curves: list[_Sizes]
     no_verdict: str = ""  # why there is none
-
-
-_CHECK = msgspec.json.Decoder(_Check)
+    word: Word | None = None
+    reason: str = ""
+    status: Literal["OK", "WARN", "FAIL", "UNKNOWN"] = "UNKNOWN"  # of schema 1, instead of a word
+    wrong_or_failed: list[msgspec.Raw] = []
 
 
 def read_fleet(folder: Path) -> list[FleetNode]:
@@ -114,7 +114,6 @@ def _node(folder: Path) -> FleetNode:
     name = sanitize.text(os.fsencode(folder.name).decode(errors="replace"))
     for file, reader in ((CHECK, _checked), (NAME, _measured)):
         if os.path.lexists(folder / file):
-            # A file that cannot be read costs its node alone.
             try:
                 return reader(name, folder / file)
             except (RunFileError, ValueError, RecursionError, msgspec.MsgspecError) as error:
@@ -126,18 +125,20 @@ def _node(folder: Path) -> FleetNode:
 def _checked(name: str, path: Path) -> FleetNode:
     with sanitize.safe_read(path, RunFileError, sanitize.LINE_BYTES) as file:
         written = os.fstat(file.fileno()).st_mtime
-        check = _CHECK.decode(file.read())
+        check = msgspec.json.decode(file.read(), type=_Check)
     curves: dict[FleetCurve, dict[int, float]] = defaultdict(dict)
     for size in chain.from_iterable(part.sizes for part in check.curves):
         *fields, nbytes, seconds = msgspec.structs.astuple(size)
         curves[_curve(check.where, *fields)][nbytes] = seconds
-    line = check.line.partition(f" {check.status} ")[2] or check.line
-    reason = line if check.status == FAIL else check.no_verdict
-    return FleetNode(name, check.status, sanitize.message(reason), written, curves)
+    word, reason = check.word or _EARLIER[check.status], check.no_verdict
+    if word.bad or word is Word.FAST:
+        word = Word.WRONG if check.wrong_or_failed else word
+        reason = check.reason or check.line.partition(f" {check.status} ")[2] or check.line
+    return FleetNode(name, word, sanitize.message(reason), written, curves)
 
 
 def _measured(name: str, path: Path) -> FleetNode:
-    """Return what a run says; no check has compared it with anything: it is UNKNOWN, or FAIL where a row is bad."""
+    """Return what a run says; no check has compared it with anything: it is UNKNOWN, or WRONG where a row is bad."""
     run = read(path)
     bad = next((result.problem for result in run.results if result.outcome.bad), "")
     curves: dict[FleetCurve, dict[int, float]] = defaultdict(dict)
@@ -147,7 +148,7 @@ def _measured(name: str, path: Path) -> FleetNode:
         fields = map(case_fields(row.case).__getitem__, FleetCurve._fields[1:-1])
         curves[_curve(run.header.topology.name, *fields, row.implementation)][row.case.nbytes] = seconds
     stopped = f"{run.stopped}; it has {counted(len(run.results), 'row')}" if run.stopped else ""
-    return FleetNode(name, FAIL if bad else UNKNOWN, bad or stopped, path.stat().st_mtime, curves)
+    return FleetNode(name, Word.WRONG if bad else Word.UNKNOWN, bad or stopped, path.stat().st_mtime, curves)
 
 
 @cache

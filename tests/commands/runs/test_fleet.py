@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from collbench.commands.runs.fleet import FEWEST, AlikeNodes, changes, groups, outdated
+from collbench.analysis.judgement import Word
+from collbench.commands.runs.fleet import (
+    FEWEST,
+    AlikeNodes,
+    changes,
+    groups,
+    judged,
+    judgement_of,
+    outdated,
+    outliers_of,
+)
 from collbench.commands.runs.fleet_files import FleetNode
 from tools.fleet import CURVE, Fleet, errors, name, nodes
 
@@ -16,7 +26,7 @@ def fleet(*factors: float, seed: int = 0, noise: float = 0.01) -> list[FleetNode
     random = np.random.default_rng(seed)
     times = 1e-3 * np.array(factors)[:, None] * np.exp(random.normal(0, noise, (len(factors), len(SIZES))))
     rows = [dict(zip(SIZES, row, strict=True)) for row in times.tolist()]
-    return [FleetNode(name(number), "OK", curves={CURVE: row}) for number, row in enumerate(rows)]
+    return [FleetNode(name(number), Word.OK, curves={CURVE: row}) for number, row in enumerate(rows)]
 
 
 def only(found: list[AlikeNodes]) -> AlikeNodes:
@@ -57,18 +67,18 @@ def test_an_outlier_has_its_sizes_and_an_interval_around_what_is_true() -> None:
     times, slow = Fleet(nodes=200, slow=1, spread=0.003).draw(3)
     (outlier,) = only(groups(nodes(times, Fleet().bytes))).outliers
     ((node, true),) = slow.items()
-    assert outlier.node == name(node)
+    assert outlier.judgement.what == name(node)
     assert outlier.sizes == tuple(size for size in Fleet().bytes if size >= 2**20)
-    assert outlier.ratio.low < true < outlier.ratio.high
-    assert outlier.ratio.high - outlier.ratio.low < 0.06
-    assert outlier.ratio.value > 1
+    low, high = outlier.judgement.ratio.interval
+    assert low < true < high < low + 0.06
+    assert outlier.judgement.word is Word.SLOW
 
 
 def test_a_small_difference_at_all_sizes_is_found_by_all_together_and_counts_from_the_margin_on() -> None:
     """At no single size it is beyond the noise."""
     made = fleet(*[1.0] * 99, 1.06, noise=0.02)
     (outlier,) = only(groups(made, 0.03)).outliers
-    assert (outlier.node, outlier.sizes) == (name(99), ())
+    assert (outlier.judgement.what, outlier.sizes) == (name(99), ())
     assert not only(groups(made, 0.1)).outliers
 
 
@@ -77,14 +87,14 @@ def test_a_node_whose_sizes_disagree_is_not_named_by_an_interval_that_holds_no_d
     random = np.random.default_rng(5)
     for _ in range(50):
         noisy = {size: 1e-3 * float(random.lognormal(0.1, 0.15)) for size in SIZES}
-        made = [*fleet(*[1.0] * 60), FleetNode("noisy", "OK", curves={CURVE: noisy})]
-        assert all(outlier.ratio.low > 1 or outlier.ratio.high < 1 for outlier in only(groups(made)).outliers)
+        made = [*fleet(*[1.0] * 60), FleetNode("noisy", Word.OK, curves={CURVE: noisy})]
+        assert not any(outlier.judgement.ratio.holds(1) for outlier in only(groups(made)).outliers)
 
 
 def test_a_faster_node_stands_out_too_and_is_not_slower() -> None:
     (outlier,) = only(groups(fleet(*[1.0] * 30, 0.8))).outliers
-    assert outlier.ratio.value < 1
-    assert outlier.ratio.high < 1
+    assert outlier.judgement.word is Word.FAST
+    assert outlier.judgement.ratio.high < 1
 
 
 def test_nothing_is_concluded_of_fewer_alike_nodes_or_of_sizes_that_few_have() -> None:
@@ -105,17 +115,17 @@ def test_only_alike_nodes_are_held_against_each_other() -> None:
         replace(node, name=f"a{node.name}", curves={other: node.curves[CURVE]}) for node in fleet(*[2.0] * 19, 2.4)
     ]
     found = groups(fleet(*[1.0] * 20, seed=1) + slower)
-    assert [(outlier.node, outlier.curve) for group in found for outlier in group.outliers] == [(f"a{name(19)}", other)]
+    assert [(each.judgement.what, each.curve) for each in outliers_of(found)] == [(f"a{name(19)}", other)]
 
 
 def test_a_node_that_is_far_off_on_both_sides_is_neither_slow_nor_fast() -> None:
     """Its times are unsure; a single size on the other side does not hide a slow node."""
     made, factors = fleet(*[1.0] * 60), [1.2, 1.2, 1.2, 0.8, 1.2, 0.8, 1.2, 0.8]
     both = dict(zip(SIZES, (1e-3 * factor for factor in factors), strict=True))
-    assert not only(groups([*made, FleetNode("both", "OK", curves={CURVE: both})])).outliers
+    assert not only(groups([*made, FleetNode("both", Word.OK, curves={CURVE: both})])).outliers
     once = both | dict.fromkeys((SIZES[3], SIZES[5]), 1.2e-3)
-    (outlier,) = only(groups([*made, FleetNode("slow", "OK", curves={CURVE: once})])).outliers
-    assert (outlier.ratio.value > 1, outlier.sizes) == (True, tuple(SIZES[:-1]))
+    (outlier,) = only(groups([*made, FleetNode("slow", Word.OK, curves={CURVE: once})])).outliers
+    assert (outlier.judgement.word, outlier.sizes) == (Word.SLOW, tuple(SIZES[:-1]))
 
 
 def test_a_size_that_a_node_has_not_measured_is_left_out_of_its_count() -> None:
@@ -132,7 +142,8 @@ def test_between_two_nights_nodes_are_held_against_themselves() -> None:
     after = fleet(*[1.1] * 40, 1.43, 1.43, 1.1, seed=2)
     group = only(changes(before, after))
     assert np.allclose(group.medians, 1.1, atol=0.02)
-    assert {outlier.node: outlier.ratio.value > 1 for outlier in group.outliers} == {name(41): True, name(42): False}
+    words = {outlier.judgement.what: outlier.judgement.word for outlier in group.outliers}
+    assert words == {name(41): Word.SLOW, name(42): Word.FAST}
     assert not changes(before[:20], after[20:])
 
 
@@ -148,9 +159,27 @@ def test_verdicts_are_outdated_by_how_far_apart_the_others_are() -> None:
         ((0, 3, 6, 9, 12, 15, 18, 21, 96), [8]),
         ((24, 24.1, 24.2, 0), []),
     ):
-        fleet = [FleetNode(name(number), "OK", modified=now - age * hour) for number, age in enumerate(ages)]
+        fleet = [FleetNode(name(number), Word.OK, modified=now - age * hour) for number, age in enumerate(ages)]
         unread = FleetNode("unread")
         assert [node.name for node in outdated([*fleet, unread])] == [name(number) for number in oldest], ages
+
+
+def test_a_node_is_judged_by_its_check_or_by_its_peers_whichever_is_worse_and_the_fleet_by_the_worst_node() -> None:
+    """Alike nodes that no check judged are OK; those without a result, or that are compared with none, are UNKNOWN."""
+    made = fleet(1.2, 1.0, 1.0, 0.8, *[1.0] * 26, noise=0.003)
+    unjudged = [replace(node, word=Word.UNKNOWN) for node in made]
+    mixed = [made[0], replace(unjudged[1], reason="cut off"), unjudged[2], made[3], replace(made[4], word=Word.WRONG)]
+    slow, peers = f"{name(0)} 20 % slower than the others", "none judged against a system"
+    for chosen, words, whole, said in (
+        (mixed + made[5:], "SLOW UNKNOWN OK FAST WRONG OK", "WRONG", f"{name(4)} WRONG, {slow}; 1 WRONG, 1 SLOW, "),
+        (mixed[:4], "OK UNKNOWN UNKNOWN OK", "OK", "2 UNKNOWN, 2 OK; 2 not judged against a system"),
+        (unjudged, "SLOW OK OK FAST OK", "SLOW", f"{slow}; 1 SLOW, 1 FAST, 28 OK; {peers}"),
+        (unjudged[:3], "UNKNOWN UNKNOWN UNKNOWN", "UNKNOWN", f"3 UNKNOWN; {peers}"),
+    ):
+        judgements = judged(chosen, alike := groups(chosen))
+        assert " ".join(each.word.value for each in judgements).startswith(words)
+        judgement = judgement_of(chosen, judgements, alike)
+        assert (judgement.word.value, judgement.reason[: len(said)]) == (whole, said)
 
 
 def test_equal_times_have_no_spread_and_no_outlier() -> None:
@@ -163,8 +192,6 @@ def test_times_from_the_shortest_to_the_longest_that_can_be_are_no_error() -> No
         wild = fleet(*np.exp(random.uniform(-20, 20, count)))
         for group in groups([*wild, *fleet(*[1.0] * count, seed=2)]):
             assert all(np.isfinite(outlier.high) for outlier in group.outliers)
-    thirds = [
-        FleetNode(name(row), "OK", curves={CURVE: {size: 1e-14 if size % 3 == row % 3 else 1e8 for size in range(9)}})
-        for row in range(7)
-    ]
+    times = [{size: 1e-14 if size % 3 == row % 3 else 1e8 for size in range(9)} for row in range(7)]
+    thirds = [FleetNode(name(row), Word.OK, curves={CURVE: curve}) for row, curve in enumerate(times)]
     assert all(np.isfinite(outlier.high) for group in groups(thirds) for outlier in group.outliers)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from collbench.analysis.judgement import Word
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import check
 from collbench.commands.check.outputs import document
 from collbench.commands.runs.fleet import groups
-from collbench.commands.runs.fleet_files import FAIL, OK, UNKNOWN, UNREADABLE, FleetNode, read_fleet
+from collbench.commands.runs.fleet_files import FleetNode, read_fleet
 from collbench.errors import Notice, UsageError
 from collbench.results import Mismatch
 from collbench.results.facts import Scheduling
@@ -37,7 +38,7 @@ def test_checks_and_runs_of_the_same_samples_read_alike(tmp_path: Path) -> None:
         make(folder, SMALL, 1, runs)
         read = read_fleet(folder)
         assert [node.name for node in read] == [name(number) for number in range(6)]
-        assert {node.status for node in read} == {UNKNOWN if runs else OK}
+        assert {node.word for node in read} == {Word.UNKNOWN if runs else Word.OK}
         for node, row in zip(read, medians(samples).tolist(), strict=True):
             ((curve, times),) = node.curves.items()
             assert (curve.title, tuple(times)) == (CURVE.title, tuple(SMALL.bytes))
@@ -54,8 +55,12 @@ def test_what_a_check_writes_is_read_back(tmp_path: Path) -> None:
     (tmp_path / "checked" / "check.json").write_text(json.dumps(document(result)))
     (tmp_path / "ran").mkdir()
     (tmp_path / "ran" / NAME).write_bytes((run / NAME).read_bytes())
-    checked, ran = by_name(tmp_path).values()
-    assert (checked.status, ran.status) == (result.status.value, UNKNOWN)
+    (tmp_path / "started").mkdir()
+    started = CheckResult("", "", (), (), no_verdict="started at noon, no verdict")
+    (tmp_path / "started" / "check.json").write_text(json.dumps(document(started)))
+    checked, ran, unended = by_name(tmp_path).values()
+    assert (unended.word, unended.reason, unended.curves) == (Word.UNKNOWN, started.no_verdict, {})
+    assert (checked.word, ran.word) == (result.word, Word.UNKNOWN)
     assert len(checked.curves) > 5
     assert checked.curves.keys() <= ran.curves.keys()
     for curve, times in checked.curves.items():
@@ -72,7 +77,7 @@ def test_a_file_that_cannot_be_read_costs_its_node_alone_which_says_why(tmp_path
         return json.dumps(good | {"curves": [{"sizes": [size | changes]}]})
 
     broken: list[str | bytes] = [
-        *("", "{", "[]", "null", "[" * 100_000, b"\xff\xfe", json.dumps(good | {"status": "FINE"})),
+        *("", "{", "[]", "null", "[" * 100_000, b"\xff\xfe", json.dumps(good | {"word": "FINE"})),
         *(with_size(seconds=0), with_size(seconds="1"), with_size(seconds=1e300), with_size(nbytes=-1)),
         *(with_size(collective="allred\x1b[31muce"), with_size(ranks=8, root=8)),
     ]
@@ -80,10 +85,10 @@ def test_a_file_that_cannot_be_read_costs_its_node_alone_which_says_why(tmp_path
         data = content if isinstance(content, bytes) else content.encode()
         (tmp_path / name(number) / "check.json").write_bytes(data)
     read = by_name(tmp_path)
-    assert read[name(0)].status == OK
+    assert read[name(0)].word == Word.OK
     for number, content in enumerate(broken, 1):
         node = read[name(number)]
-        assert (node.status, node.curves) == (UNREADABLE, {}), content
+        assert (node.word, node.curves) == (Word.UNKNOWN, {}), content
         assert "check.json" in node.reason, content
         assert node.reason.isprintable(), content
 
@@ -112,25 +117,19 @@ def test_pipes_folders_and_links_to_nothing_are_no_results(tmp_path: Path) -> No
     (tmp_path / ".hidden").mkdir()
     read = by_name(tmp_path)
     assert list(read) == [name(number) for number in range(4)]
-    assert all(node.status == UNREADABLE and node.reason for node in read.values())
+    assert all(node.word == Word.UNKNOWN and node.reason for node in read.values())
 
 
-def test_a_failed_check_says_so_in_its_own_words_without_the_first(tmp_path: Path) -> None:
+def test_a_check_says_why_it_is_bad_also_one_of_schema_1(tmp_path: Path) -> None:
     make(tmp_path, SMALL)
-    place = tmp_path / name(2) / "check.json"
-    check = json.loads(place.read_text()) | {"status": "FAIL", "line": "collbench: FAIL allreduce here: 2 wrong\x1b[0m"}
-    place.write_text(json.dumps(check))
-    node = by_name(tmp_path)[name(2)]
-    assert (node.status, node.reason) == (FAIL, "allreduce here: 2 wrong\N{REPLACEMENT CHARACTER}[0m")
-    assert node.curves
-
-
-def test_a_check_that_has_not_ended_is_unknown_and_says_so(tmp_path: Path) -> None:
-    make(tmp_path, SMALL)
-    started = CheckResult("", "", (), (), no_verdict="started at noon, no verdict")
-    (tmp_path / name(2) / "check.json").write_text(json.dumps(document(started)))
-    node = by_name(tmp_path)[name(2)]
-    assert (node.status, node.reason, node.curves) == (UNKNOWN, "started at noon, no verdict", {})
+    place, why = tmp_path / name(2) / "check.json", "2 wrong\x1b[0m"
+    check = json.loads(place.read_text())
+    new, old = {"word": "WRONG", "reason": why}, {"status": "FAIL", "line": f"collbench: FAIL {why}"}
+    wrong = old | {"wrong_or_failed": [{}]}
+    for word, more in (("WRONG", new), ("SLOW", old), ("WRONG", wrong), ("OK", {"status": "WARN"})):
+        place.write_text(json.dumps(check | {"word": None, "reason": ""} | more))
+        node = by_name(tmp_path)[name(2)]
+        assert (node.word.value, node.reason) == (word, "" if word == "OK" else "2 wrong\N{REPLACEMENT CHARACTER}[0m")
 
 
 def test_a_run_with_a_wrong_row_fails_and_disturbed_rows_do_not_count(tmp_path: Path) -> None:
@@ -140,7 +139,7 @@ def test_a_run_with_a_wrong_row_fails_and_disturbed_rows_do_not_count(tmp_path: 
     write_run(tmp_path / "n1", *rows, status=1, topology={"name": "here", "platform": "cpu", "ranks": 2})
     (node,) = read_fleet(tmp_path)
     ((_, times),) = node.curves.items()
-    assert (node.status, list(times)) == (FAIL, [8])
+    assert (node.word, list(times)) == (Word.WRONG, [8])
     assert times[8] == pytest.approx(1e-6)
     assert "WRONG" in node.reason
     assert (tmp_path / "n1" / NAME).exists()
@@ -150,7 +149,7 @@ def test_a_run_with_a_wrong_row_fails_and_disturbed_rows_do_not_count(tmp_path: 
 def test_a_run_that_stops_before_its_end_is_named(tmp_path: Path, log: bool) -> None:
     write_run(tmp_path / "n1", measurement(), status=0 if log else None, imported={"complete": not log})
     (node,) = read_fleet(tmp_path)
-    assert (node.status, len(node.curves)) == (UNKNOWN, 1)
+    assert (node.word, len(node.curves)) == (Word.UNKNOWN, 1)
     assert ("stops before its end" if log else "was cut off") in node.reason
     assert "1 row" in node.reason
 

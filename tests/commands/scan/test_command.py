@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 import collbench as library
-from collbench.analysis.verdict import EXITS, Status
+from collbench.analysis.judgement import EXITS, Word
 from collbench.cases import Sampling
 from collbench.cli.verdicts import EXIT
 from collbench.collectives import COLLECTIVES
@@ -40,9 +40,10 @@ def test_the_line_names_who_is_slow_and_the_files_say_it_to_other_programs(here:
     done = here(*SYSTEM, "--inject", "node=37:0.8,leaf=1:0.7", "--out", "out", *files)
     assert done.returncode == 3, done.stderr
     last = done.stdout.splitlines()[-1]
-    assert last.startswith("collbench: FAIL scan: leaf 1 is 1.4")
+    assert last.startswith("collbench: SLOW scan: leaf 1 is 1.4")
     assert "node 37 is 1.2" in last
     answer = json.loads((tmp_path / "j").read_text())
+    assert (answer["schema"], answer["word"], answer["line"]) == (2, "SLOW", last)
     assert {finding["name"]: finding["kind"] for finding in answer["findings"]} == {
         "leaf 1": "leaf",
         "node 37": "member",
@@ -65,9 +66,9 @@ def test_exit_statuses_are_those_of_check(here: Command) -> None:
     choices = EXIT.type.choices  # type: ignore[attr-defined]
     assert list(choices) == list(EXITS)
     for exits in choices:
-        for inject, status in (("", Status.OK), ("node=3:0.5", Status.FAIL)):
-            done = here(*SYSTEM, "--inject", inject, "--exit", exits, "--out", f"{exits}{status.value}")
-            assert done.returncode == EXITS[exits][status], done.stdout
+        for inject, word in (("", Word.OK), ("node=3:0.5", Word.SLOW)):
+            done = here(*SYSTEM, "--inject", inject, "--exit", exits, "--out", f"{exits}{word.value}")
+            assert done.returncode == EXITS[exits][word], done.stdout
             if exits != "plain":
                 assert done.stdout.count("\n") == 1
                 assert "scan: nothing was measured; " in done.stdout
@@ -110,7 +111,7 @@ def test_words_that_do_not_go_together_are_refused_in_a_line(here: Command, tmp_
 def test_a_rank_that_is_made_slow_is_named_and_the_run_goes_on_where_it_was_cut(here: Command, tmp_path: Path) -> None:
     done = here("scan", "--on", "cpu", "--ranks", "4", "--slow-rank", "2:3", "--out", "out")
     assert done.returncode == 3, done.stdout
-    assert "FAIL scan: rank 2 is" in done.stdout
+    assert "SLOW scan: rank 2 is" in done.stdout
     run = read(tmp_path / "out")
     members, *rounds = run.results
     assert isinstance(members, Members)

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from collbench.analysis.sequential import Decision
-from collbench.analysis.verdict import Status
+from collbench.analysis.judgement import Word
 from collbench.commands.scan.choice import RoundPlan, choose
 from collbench.commands.scan.posterior import ACROSS, EVERY, RECEIVES, SENDS, WITHIN, Hypotheses, Posterior
 from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
@@ -75,7 +74,7 @@ def test_each_kind_of_fault_is_told_from_the_others() -> None:
         assert finding.least < slower < finding.most
         assert finding.slower == pytest.approx(slower, rel=0.03)
         assert (finding.suspicion.often < 1) == inject.startswith("flaky")
-        assert verdict.status is Status.FAIL
+        assert verdict.word is Word.SLOW
 
 
 def test_a_slow_link_is_told_from_its_ends() -> None:
@@ -96,7 +95,7 @@ def test_noise_is_no_fault() -> None:
         verdict = scanned("", nodes=64, seed=seed)
         assert not verdict.faulty, verdict.line
         assert not verdict.suspects
-        assert verdict.status in (Status.OK, Status.UNKNOWN)
+        assert verdict.word in (Word.OK, Word.UNKNOWN)
         assert verdict.one_more < 0.05
 
 
@@ -174,11 +173,11 @@ def test_a_slow_member_is_left_out_of_further_rounds() -> None:
 
 def test_findings_are_decided_by_the_same_test_as_those_of_check() -> None:
     few = Scanner(GPUS, Scan(), list(rounds_of(GPUS, {(2,): 1.5}, 2))).verdict
-    assert [finding.decision for finding in few.findings] == [Decision.UNDECIDED]
+    assert [finding.word for finding in few.findings] == [Word.UNKNOWN]
     assert few.suspects
-    assert few.status is Status.UNKNOWN
+    assert few.word is Word.UNKNOWN
     many = Scanner(GPUS, Scan(), list(rounds_of(GPUS, {(2,): 1.5}, 30))).verdict
-    assert [finding.decision for finding in many.findings] == [Decision.SLOW]
+    assert [finding.word for finding in many.findings] == [Word.SLOW]
 
 
 def test_faults_to_inject_are_read_or_refused_with_the_form() -> None:
