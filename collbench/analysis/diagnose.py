@@ -7,15 +7,15 @@ knows better, in standard deviations of that mean between machines that no fit h
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from collbench.algorithms import is_path
-from collbench.analysis.judgement import LISTED, UNSEEN, Correctness, Judgement, Sight, Word
+from collbench.analysis.judgement import LISTED, UNSEEN, Judgement, Sight, Word
 from collbench.analysis.machine import RunFacts, assumed, possible
 from collbench.analysis.ran import unlike_table
 from collbench.analysis.reasons import FEWEST, ComparedCurve, Expect, Reason, called, explain
@@ -76,7 +76,7 @@ class Diagnosis(Shown):
     implementation: str
     measured: tuple[Observed, ...]  # by size
     expected: tuple[Prediction, ...]  # as many, or none
-    speed: Word  # by its times alone
+    word: Word  # by its times alone
     remark: str = ""  # why it is unknown, or where it is slow
     reasons: tuple[Reason, ...] = ()  # the likeliest first
     off: float = 1.0  # a typical ratio of measured to expected times, or its inverse
@@ -84,7 +84,6 @@ class Diagnosis(Shown):
     sight: Sight = UNSEEN
     assumed: str = ""  # of its run, which the log does not say
     together: bool = False  # whether sizes are slow together, so that reasons are looked for
-    correctness: Correctness = field(default_factory=Correctness)  # of all its rows
 
     @property
     def title(self) -> str:
@@ -97,11 +96,6 @@ class Diagnosis(Shown):
         return f"{self.title}, {self.implementation}"
 
     @property
-    def word(self) -> Word:
-        """WRONG if a row is; else what its times say."""
-        return Word.WRONG if self.correctness.faults else self.speed
-
-    @property
     def judged(self) -> bool:
         """Whether its times were held against anything that could be right."""
         return not math.isnan(self.limit)
@@ -110,11 +104,6 @@ class Diagnosis(Shown):
     def choices(self) -> list[str]:
         """What NCCL took where its own table says something else, whatever the word."""
         return unlike_table(self.measured, self.expected)
-
-    @property
-    def slow_sizes(self) -> list[SlowSize]:
-        """Sizes beyond their limits, the slowest first."""
-        return slow_sizes(self.measured, self.expected) if self.judged else []
 
     @property
     def sizes(self) -> list[Judgement]:
@@ -129,20 +118,10 @@ class Diagnosis(Shown):
 
     @property
     def headline(self) -> str:
-        """The word and why, what is wrong before what is slow."""
-        speed = self.speed.value + (f": {self.remark}" if self.remark else "")
+        """The word, and why."""
+        words = self.word.value + (f": {self.remark}" if self.remark else "")
         scatter = scatter_in_words(self.measured)
-        speed += f"; {scatter}, the slowest are judged" if scatter else ""
-        if self.word is Word.WRONG:
-            return f"{self.word.value}: {self.correctness.in_words(named=False)}; speed: {speed}"
-        return speed
-
-    def records(self) -> Iterator[dict[str, Any]]:
-        """Yield the sizes with measured and expected times, as a notebook shows them."""
-        for row, other in zip_longest(self.measured, self.expected):
-            times = {"nbytes": row.case.nbytes, "seconds": row.typical, "busbw": row.busbw}
-            bands = {"expected": other.seconds, "low": other.low, "high": other.high} if other else {}
-            yield times | bands
+        return words + (f"; {scatter}, the slowest are judged" if scatter else "")
 
     def likely(self) -> Iterator[tuple[str, str]]:
         """Return the first reasons in words, each with what to do; later ones are hardly ever right."""
@@ -162,7 +141,7 @@ class Diagnosis(Shown):
     @property
     def unexplained(self) -> str:
         """What to say of a slow curve without a reason; empty for any other."""
-        if self.speed is not Word.SLOW or self.reasons:
+        if self.word is not Word.SLOW or self.reasons:
             return ""
         if self.implementation.startswith(COPIES):
             return "see `nvidia-smi nvlink --status` for links that are down, and `nvidia-smi topo -p2p r` for paths"
@@ -173,7 +152,7 @@ class Diagnosis(Shown):
     @property
     def resolution(self) -> str:
         """What would be seen, of a curve that is not slow; empty for any other."""
-        if self.speed not in (Word.FAST, Word.OK):
+        if self.word not in (Word.FAST, Word.OK):
             return ""
         return str(self.sight) + (f" ({self.assumed})" if self.assumed else "")
 
@@ -192,9 +171,9 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     diagnosis, chosen = every[place], systems[place]
     if chosen and len(systems) > 1 and diagnosis.judged:
         diagnosis = replace(diagnosis, sight=_narrowest(diagnosis, every), assumed=assumed(chosen, facts.unsaid))
-    if diagnosis.speed in (Word.OK, Word.FAST) and not diagnosis.sight.enough:
-        diagnosis = replace(diagnosis, speed=Word.UNKNOWN, remark=f"{diagnosis.sight}; give --reference or --nodes")
-    if not (chosen and diagnosis.speed is Word.SLOW and diagnosis.together):
+    if diagnosis.word in (Word.OK, Word.FAST) and not diagnosis.sight.enough:
+        diagnosis = replace(diagnosis, word=Word.UNKNOWN, remark=f"{diagnosis.sight}; give --reference or --nodes")
+    if not (chosen and diagnosis.word is Word.SLOW and diagnosis.together):
         return diagnosis
     compared = ComparedCurve(diagnosis.measured, diagnosis.expected, chosen.part(rows[0].case.ranks))
     return replace(diagnosis, reasons=tuple(explain(compared, facts, expect)))
@@ -202,8 +181,8 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
 
 def _severity(diagnosis: Diagnosis) -> tuple[int, float]:
     """Return how bad a word is, to choose the mildest; the first of those that are all OK, or all slow."""
-    mild = diagnosis.speed in (Word.OK, Word.SLOW)
-    return ([*Word][::-1].index(diagnosis.speed), 0.0 if mild else diagnosis.off)
+    mild = diagnosis.word in (Word.OK, Word.SLOW)
+    return ([*Word][::-1].index(diagnosis.word), 0.0 if mild else diagnosis.off)
 
 
 def _narrowest(diagnosis: Diagnosis, others: Iterable[Diagnosis]) -> Sight:
@@ -235,8 +214,8 @@ def _judge(rows: Sequence[Observed], system: System | None, facts: RunFacts, exp
     diagnosis = _held_together(ComparedCurve(rows, expected, used))
 
     # It was held against as few nodes as the ranks fill; on more it may be right.
-    if facts.unplaced and diagnosis.speed is Word.SLOW:
-        return replace(diagnosis, speed=Word.UNKNOWN, remark=facts.unplaced, limit=math.nan)
+    if facts.unplaced and diagnosis.word is Word.SLOW:
+        return replace(diagnosis, word=Word.UNKNOWN, remark=facts.unplaced, limit=math.nan)
     return diagnosis
 
 
@@ -288,11 +267,15 @@ def _far_below(row: Observed, expected: Prediction) -> bool:
 def _judged_size(what: str, row: Observed, expected: Prediction) -> Judgement:
     low, high = (end / expected.seconds for end in expected.band)
     ratio, limit = row.typical / expected.seconds, limit_of(row, expected)
-    word, reason = Word.OK, "below the band" if ratio < low else "above the band" if ratio > high else ""
+    word, reason = Word.OK, ""
     if ratio > limit:
-        word, reason = Word.SLOW, ""
+        word = Word.SLOW
+    elif ratio > high:
+        reason = "above the band"
     elif _far_below(row, expected):
-        word, reason = Word.FAST, ""
+        word = Word.FAST
+    elif ratio < low:
+        reason = "below the band"
     return Judgement(what, "", word, reason, Estimate(ratio, ratio / high, ratio / low), (low, high), limit)
 
 

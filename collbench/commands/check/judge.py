@@ -414,12 +414,12 @@ def judge_by_model(diagnosis: Diagnosis, system: System | None) -> CheckedCurve:
         told += curve_remarks(diagnosis.measured)
     return CheckedCurve(
         tuple(sizes),
-        diagnosis.speed,
+        diagnosis.word,
         diagnosis.remark,
         against=system.title if system else "",
         told=tuple(told),
         likely=tuple(diagnosis.likeliest),
         reasons=tuple(diagnosis.likely()),
         sight=diagnosis.sight,
-        blind=diagnosis.speed is Word.UNKNOWN and diagnosis.judged,
+        blind=diagnosis.word is Word.UNKNOWN and diagnosis.judged,
     )

@@ -85,8 +85,14 @@ class CurveVerdict(NamedTuple):
     """What `collbench diagnose` says of one curve."""
 
     diagnosis: Diagnosis
+    correctness: Correctness  # of all its rows
     against: str  # the part of the system that as many ranks fill; "" for none
     because: tuple[str, ...]
+
+    @property
+    def word(self) -> Word:
+        """WRONG if a row is; else what its times say."""
+        return Word.WRONG if self.correctness.faults else self.diagnosis.word
 
 
 @dataclass(frozen=True)
@@ -198,22 +204,21 @@ def _verdict(
     rows = sorted(rows, key=lambda row: row.case.nbytes)
     try:
         part = sized(system, rows[0].case.ranks, nodes) if system else None
-        diagnosis = replace(diagnose(rows, part, facts), correctness=correctness)
+        diagnosis = diagnose(rows, part, facts)
         whole_fit = fit if fit and len(fit.sizes) == len(rows) else None
-        return CurveVerdict(
-            diagnosis, part.title if part else "", tuple(map(safe_text, _because(diagnosis, whole_fit)))
-        )
+        because = tuple(map(safe_text, _because(diagnosis, correctness, whole_fit)))
+        return CurveVerdict(diagnosis, correctness, part.title if part else "", because)
     except CollbenchError as error:
         remark = safe_text(str(error))
     except (ArithmeticError, ValueError) as error:  # sizes and times that no machine has
         remark = f"its numbers cannot be calculated with ({type(error).__name__})"
-    unknown = Diagnosis(rows[0].implementation, tuple(rows), (), Word.UNKNOWN, remark, correctness=correctness)
-    return CurveVerdict(unknown, "", (remark,))
+    unknown = Diagnosis(rows[0].implementation, tuple(rows), (), Word.UNKNOWN, remark)
+    return CurveVerdict(unknown, correctness, "", (remark,))
 
 
-def _because(diagnosis: Diagnosis, fit: CurveFit | None) -> Iterator[str]:
-    if diagnosis.correctness.faults:
-        yield diagnosis.correctness.in_words(named=False)
+def _because(diagnosis: Diagnosis, correctness: Correctness, fit: CurveFit | None) -> Iterator[str]:
+    if correctness.faults:
+        yield correctness.in_words(named=False)
     if diagnosis.remark:
         yield diagnosis.remark
     yield from diagnosis.choices

@@ -4,7 +4,6 @@ The verdict says which implementation is fastest where, and where the time goes.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from statistics import geometric_mean
 from typing import Any, NamedTuple
 
@@ -92,18 +91,18 @@ def _speed(run: AnalysedRun) -> Claim:
         return Claim("Speed", "UNKNOWN", f"not judged: {run.why_not if curves else none}")
 
     # The sentence is of the curve that is off most among those with the worst word.
-    word = overall(curve.diagnosis.speed for curve in curves)
-    alike = [curve for curve in curves if curve.diagnosis.speed is word]
+    word = overall(curve.diagnosis.word for curve in curves)
+    alike = [curve for curve in curves if curve.diagnosis.word is word]
     telling = max(alike, key=lambda curve: curve.diagnosis.off)
     diagnosis = telling.diagnosis
-    words = replace(diagnosis, correctness=Correctness()).headline
+    words = diagnosis.headline
     if word is Word.OK:
         ratio = geometric_mean([size.ratio.value for size in diagnosis.sizes])
         words += f": typically {ratio:.2f}x the expected time; {diagnosis.sight}"
     count = f", in {len(alike)} of {run.measured} curves" if run.measured > 1 else ""
     against = f", against {telling.against}" if telling.against else ""
     words += f" ({diagnosis.implementation}, {diagnosis.title}{against}{count})"
-    unknown = not_judged((curve.diagnosis.name, curve.diagnosis.speed) for curve in curves)
+    unknown = not_judged((curve.diagnosis.name, curve.diagnosis.word) for curve in curves)
     words = "; ".join([words, *(unknown if word is not Word.UNKNOWN else ()), *run.assumed])
     return Claim("Speed", word.value, safe_text(words, 600))
 
