@@ -52,7 +52,7 @@ def command(**options: Any) -> int:
     speed come to.
     """
     paths, exits = options | {"json": options["as_json"]}, options["exits"]
-    printed = paths["json"] == STANDARD
+    printed = next((name for name in verdicts.OUTPUTS if paths[name] == STANDARD), "")
     files = {name: paths[name] for name in verdicts.OUTPUTS if paths[name] not in (None, STANDARD)}
     with redirect_stdout(sys.stderr if printed else sys.stdout):
         try:
@@ -75,7 +75,7 @@ def command(**options: Any) -> int:
         elif result.hint.startswith("not stored"):
             click.echo(result.hint, err=True)
     lost = _write(files, result)
-    click.echo(verdicts.OUTPUTS["json"](result) if printed else verdicts.line(result, exits))
+    click.echo(verdicts.OUTPUTS[printed](result) if printed else verdicts.line(result, exits))
     # Statuses for monitoring speak of the machine alone.
     return EXITS[exits][result.word] or int(lost and exits == "plain")
 

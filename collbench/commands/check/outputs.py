@@ -136,9 +136,11 @@ def _row_fields(row: CaseResult) -> dict[str, Any]:
 
 def _junit(result: CheckResult) -> str:
     """Return JUnit's XML: the judgement of all, and of each size."""
-    tests = [replace(result.judgement, what="verdict", reason=result.line)]
+    tests = [replace(result.judgement, what="verdict")]
     tests += [Judgement(_name(row), "", Word.WRONG, row.problem) for row in result.correctness.faults]
-    tests += [replace(size.judgement, reason=f"{size.figure}, {size.judgement.kind}") for size in result.sizes]
+    for size in result.sizes:
+        kind = "" if size.word in (Word.SLOW, Word.FAST) else f", {size.judgement.kind}"
+        tests.append(replace(size.judgement, reason=f"{size.figure}{kind}"))
     return junit([junit_suite(f"collbench check: {result.where}", "collbench.check", tests)])
 
 
@@ -169,7 +171,7 @@ def metrics(result: CheckResult) -> str:
     node = braced({"node": socket.gethostname()})
     lasted = {node: result.seconds} if math.isfinite(result.seconds) else {}
     wrong = {} if result.no_verdict else {node: len(result.correctness.faults)}
-    limits = {labels: size.judgement.limit for labels, size in sizes.items() if size.expected > 0}
+    limits = {labels: size.judgement.limit for labels, size in sizes.items() if size.judgement.limit > 0}
     sights = {}
     for kind, least in result.sight.fields().items():
         if least:
