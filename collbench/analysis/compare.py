@@ -95,11 +95,6 @@ class Row(Judged):
         return self.base.implementation
 
     @property
-    def size(self) -> str:
-        """The size of the message as text."""
-        return format_size(self.base.case.nbytes)
-
-    @property
     def pair(self) -> Pair:
         """The results in both runs."""
         return Pair(self.base, self.new)
@@ -138,11 +133,6 @@ class Together(Judged):
     sizes: int
     judgement: Judgement
     every: int = 0  # sizes of the curve, with those that are unknown or stand out, each a change by itself
-
-    @property
-    def size(self) -> str:
-        """How many sizes there are."""
-        return f"{self.sizes} of {self.every}" if self.every > self.sizes else f"all {self.sizes}"
 
 
 @dataclass(frozen=True)
@@ -290,11 +280,11 @@ def compare(
         for name, run in (("BASE", base), ("NEW", new)):
             if scattered := scatter_in_words(run.cases):
                 remarks.append(f"{name} has {scattered}: the medians are compared")
-        if margin is None:
-            of_rows = replace(blank, limit=1 + max(MARGIN, _margin(ratios, confidence, assume)))
-        if of_rows.limit > blank.limit:
-            source = "from how far neighbouring sizes scatter" if assume is None else "from --assume"
-            margin_from = f"margin {of_rows.limit - 1:.0%}, {source}"
+        needed = _margin(ratios, confidence, assume) if margin is None else 0.0
+        if needed > MARGIN:
+            of_rows = replace(blank, limit=1 + needed)
+            source = "from how far neighbouring sizes scatter" if assume is None else "from the noise that is stated"
+            margin_from = f"margin {needed:.0%}, {source}"
             remarks.insert(0, margin_from)
         rows, wholes = _judged_rows(pairs, ratios, (of_rows, blank), confidence)
         outliers = {id(pair.base) for pair, ratio in ratios.items() if ratio.outlier}
@@ -355,9 +345,9 @@ def _estimates(pairs: Sequence[Pair], starts: int, assume: float | None) -> tupl
 
 
 def _from_samples(sampled: Sequence[Pair], starts: int) -> tuple[Ratios, list[str]]:
-    matching = [pair.matching_rounds for pair in sampled]
-    if starts and matching and all(matching):
-        rounds = [bootstrap.paired(*both, starts) for both in matching if both]
+    halves = [pair.matching_rounds for pair in sampled]
+    if starts and halves and all(halves):
+        rounds = [bootstrap.paired(*both, starts) for both in halves if both]
         estimates = bootstrap.pooled(rounds)
         if starts > 1:
             estimates = bootstrap.with_starts(estimates, rounds, [pair.curve for pair in sampled])
@@ -467,15 +457,13 @@ def _judged_rows(
     wholes = []
     for curve, members in curves.items():
         ratio = mean_ratio([ratios[pair] for pair in members], single)
-        judgement = judgement_of(ratio, _NO_LIMITS, blanks[1])
+        judgement = judgement_of(ratio, _NO_LIMITS, replace(blanks[1], what=named(curve[0], "all sizes", curve[1])))
         # Rows that all agree are not contradicted by their mean, however unequal they are.
         words = {rows[pair].word for pair in members}
         if words in ({Word.SLOW}, {Word.FAST}):
             judgement = replace(judgement, word=words.pop(), reason="")
         if ratio.high <= _WIDEST * ratio.low:
-            whole = Together(*curve, len(members), judgement, every[curve])
-            what = named(whole.case, whole.size, whole.implementation)
-            wholes.append(replace(whole, judgement=replace(judgement, what=what)))
+            wholes.append(Together(*curve, len(members), judgement, every[curve]))
     return list(rows.values()), wholes
 
 
@@ -486,8 +474,7 @@ def judged(pair: Pair, ratio: Estimate, alone: Estimate, blank: Judgement) -> Ro
     its own limits, which are its interval then (two one-sided tests: D. Schuirmann, 1987).
     """
     if ratio.high > _WIDEST * ratio.low:
-        why = "times differ so much that the interval is wider than 1000 to 1; measure longer"
-        return _unknown(pair, why, blank)
+        return _unknown(pair, "times differ so much that the interval is wider than 1000 to 1; measure longer", blank)
     shown = alone if alone.surely_level(blank.limit - 1) else ratio
     return Row(pair.base, pair.new, *pair.seconds, judgement_of(shown, alone, blank), alone)
 
@@ -586,10 +573,8 @@ def _unlike_machines(barriers: float, extra: float) -> Iterator[str]:
 def _shared_move(rows: Sequence[Row]) -> list[str]:
     """Return where several implementations all moved in one direction by about as much: it may be the machine."""
     moved = [row for row in rows if row.word in (Word.SLOW, Word.FAST)]
-    ratios: dict[str, list[float]] = {}
-    for row in rows:
-        ratios.setdefault(row.implementation, []).append(row.ratio)
-    typical = list(map(median, ratios.values()))
+    alike = by_key(rows, lambda row: row.implementation).values()
+    typical = [median(row.ratio for row in members) for members in alike]
     one_way = len({row.word for row in moved}) == 1 and len(moved) >= 0.8 * len(rows)
     if not one_way or len(typical) < 2 or max(typical) > 1.3 * min(typical):
         return []

@@ -21,16 +21,7 @@ from collbench.analysis.interconnects import InterconnectTable, of_runs, tables
 from collbench.analysis.judgement import EXITS, Judgement, Word, number
 from collbench.analysis.matching import Unmatched, no_common_size, several_machines
 from collbench.cli import interconnects
-from collbench.cli.options import (
-    PATH,
-    STANDARD,
-    csv_option,
-    json_option,
-    option,
-    options_of,
-    out_option,
-    print_answer,
-)
+from collbench.cli.options import PATH, STANDARD, csv_option, json_option, option, options_of, out_option, print_answer
 from collbench.cli.verdicts import head_of, junit, junit_option, junit_suite, line_of, write_verdict
 from collbench.commands.compare import figure as ratios
 from collbench.commands.compare.library import CompareRequest, contents, selected
@@ -40,7 +31,7 @@ from collbench.present.terminal import Table, left_out_in_words
 from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields
-from collbench.units import format_range, format_seconds, printable, significant
+from collbench.units import format_range, format_seconds, format_size, printable, significant
 
 LEGEND = (
     "ratio: time of NEW over BASE, above 1 is slower; with {confidence:.3g} % confidence all intervals hold at once\n"
@@ -48,6 +39,13 @@ LEGEND = (
     "FAST: below 1; UNKNOWN: none of these, or there is no interval"
 )
 _TOGETHER = "all: the geometric mean of the ratios at all sizes, without those hardly known and those that stand out"
+
+
+def _sizes(row: Row | Together) -> str:
+    """Return the size of a row, or how many a curve has."""
+    if isinstance(row, Row):
+        return format_size(row.case.nbytes)
+    return f"{row.sizes} of {row.every}" if row.every > row.sizes else f"all {row.sizes}"
 
 
 def span(row: Row | Together) -> str:
@@ -72,7 +70,7 @@ def _word(row: Row | Together) -> str:
 
 TABLE: Table[Row | Together] = Table(
     (
-        Column("size", lambda row: row.size, form=">9"),
+        Column("size", _sizes, form=">9"),
         Column("", lambda row: printable(row.implementation), form="<16"),
         Column("base", lambda row: getattr(row, "before", None), format_seconds, 1, ">8"),
         Column("new", lambda row: getattr(row, "after", None), format_seconds, 2, ">8"),
@@ -134,11 +132,8 @@ def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
     if not options["gated"] and not machines:
         _refuse(comparisons)
     records = chain.from_iterable(map(_records, comparisons))
-    judgement = overall(comparisons)
-    document = _document(judgement, comparisons, machines)
-    print_answer(
-        lambda: _table(comparisons, machines), options["as_json"], document, options["as_csv"], COLUMNS, records
-    )
+    written = options["as_json"], _document(comparisons, machines), options["as_csv"], COLUMNS, records
+    print_answer(lambda: _table(comparisons, machines), *written)
     if options["junit"]:
         suites = []
         for comparison in comparisons:
@@ -149,6 +144,7 @@ def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
         click.echo(f"figure: {path}", err=aside)
     if not options["gated"]:
         return 0
+    judgement = overall(comparisons)
     click.echo(line_of("plain", judgement.word, f"compare: {judgement.reason}"), err=aside)
     return EXITS["plain"][judgement.word]
 
@@ -248,33 +244,28 @@ def junit_tests(comparison: Comparison) -> list[Judgement]:
     return judged if comparison.rows else [*judged, nothing]
 
 
-def _document(
-    judgement: Judgement, comparisons: Sequence[Comparison], machines: Sequence[InterconnectTable]
-) -> dict[str, Any]:
+def _document(comparisons: Sequence[Comparison], machines: Sequence[InterconnectTable]) -> dict[str, Any]:
     hosts = dict.fromkeys(comparison.new.header.environment.host for comparison in comparisons)
-    return head_of(judgement, ", ".join(filter(None, hosts))) | {
+    return head_of(overall(comparisons), ", ".join(filter(None, hosts))) | {
         "comparisons": list(map(_comparison_fields, comparisons)),
         "interconnects": interconnects.as_json(machines),
     }
 
 
 def _comparison_fields(comparison: Comparison) -> dict[str, Any]:
-    return (
-        _paths(comparison)
-        | comparison.judgement.fields()
-        | {
-            "margin": comparison.margin,
-            "confidence": comparison.confidence,
-            "differences": [difference._asdict() for difference in comparison.differences],
-            "remarks": list(comparison.remarks),
-            "bits": list(comparison.bits),
-            "rows": list(map(_fields, comparison.rows)),
-            "all_sizes": list(map(_fields, comparison.together)),
-            "not_compared": list(map(_fields, comparison.unmatched)),
-            "regressions": len(comparison.regressions),
-            "inconclusive": len(comparison.hidden),
-        }
-    )
+    fields = _paths(comparison) | comparison.judgement.fields()
+    return fields | {
+        "margin": comparison.margin,
+        "confidence": comparison.confidence,
+        "differences": [difference._asdict() for difference in comparison.differences],
+        "remarks": list(comparison.remarks),
+        "bits": list(comparison.bits),
+        "rows": list(map(_fields, comparison.rows)),
+        "all_sizes": list(map(_fields, comparison.together)),
+        "not_compared": list(map(_fields, comparison.unmatched)),
+        "regressions": len(comparison.regressions),
+        "inconclusive": len(comparison.hidden),
+    }
 
 
 def _paths(comparison: Comparison) -> dict[str, Any]:
