@@ -109,15 +109,14 @@ class Row(Judged):
         """The share that the ratio of this row alone differs from 1 by at most, with the comparison's confidence."""
         return max(self.alone.high, 1 / max(self.alone.low, 1e-300)) - 1
 
-    @property
-    def hides(self) -> bool:
-        """Whether a regression cannot be excluded.
+    def hides(self, margin: float) -> bool:
+        """Return whether a slowdown by more than the margin cannot be excluded.
 
         What passes has no row that hides one, so each row needs no more confidence than all of them: if any one is
         slower, that one alone must be taken for passing wrongly (an intersection-union test: R. Berger, 1982).
         """
         least = min(self.estimate.high, self.alone.high)
-        return self.word is not Word.SLOW and not least <= self.judgement.limit
+        return self.word is not Word.SLOW and not least <= 1 + margin
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ class Comparison(Shown):
     together: tuple[Together, ...]  # rows of enough sizes, as one
     unmatched: tuple[Unmatched, ...]
     differences: tuple[Difference, ...]
-    margin: float  # of rows
+    margin: float  # a row that may be slower by more does not pass; SLOW is beyond the limit of its judgement
     confidence: float
     remarks: tuple[str, ...]
     bits: tuple[str, ...] = ()  # what is to be said of sums of random values
@@ -174,7 +173,8 @@ class Comparison(Shown):
     @property
     def hidden(self) -> list[Row | Unmatched]:
         """What may be slower by more than the margin for all that is known."""
-        return [line for line in self.lines if not isinstance(line, Together) and line.hides]
+        unsure: list[Row | Unmatched] = [row for row in self.rows if row.hides(self.margin)]
+        return unsure + [row for row in self.unmatched if row.hides]
 
     @property
     def judgement(self) -> Judgement:
@@ -269,24 +269,25 @@ def compare(
     copied = base.results == new.results and (base.header == new.header or log)
     halves = bool(base.header.interleaved.id) and base.header.interleaved.id == new.header.interleaved.id
     wholes: list[Together] = []
-    blank = Judgement("", str(base.path), Word.UNKNOWN, limit=1 + (MARGIN if margin is None else margin))
-    of_rows, margin_from = blank, ""
+    usual = MARGIN if margin is None else margin
+    passes, margin_from = usual, ""
+    blank = Judgement("", str(base.path), Word.UNKNOWN, limit=1 + usual)
     if copied:
         same = Estimate(1.0, 1.0, 1.0)
-        rows = [judged(pair, same, same, blank) for pair in pairs]
+        rows = [judged(pair, same, same, blank, usual) for pair in pairs]
         remarks = ["BASE and NEW hold the same times: they are one run"]
     else:
         ratios, remarks = _estimates(pairs, max(1, base.header.sweep.starts) if halves else 0, assume)
         for name, run in (("BASE", base), ("NEW", new)):
             if scattered := scatter_in_words(run.cases):
                 remarks.append(f"{name} has {scattered}: the medians are compared")
-        needed = _margin(ratios, confidence, assume) if margin is None else 0.0
-        if needed > MARGIN:
-            of_rows = replace(blank, limit=1 + needed)
+        if margin is None:
+            passes = max(usual, _margin(ratios, confidence, assume))
+        if passes > usual:
             source = "from how far neighbouring sizes scatter" if assume is None else "from the noise that is stated"
-            margin_from = f"margin {needed:.0%}, {source}"
+            margin_from = f"margin {passes:.0%}, {source}"
             remarks.insert(0, margin_from)
-        rows, wholes = _judged_rows(pairs, ratios, (of_rows, blank), confidence)
+        rows, wholes = _judged_rows(pairs, ratios, blank, passes, confidence)
         outliers = {id(pair.base) for pair, ratio in ratios.items() if ratio.outlier}
         remarks += _standing_out(row for row in rows if id(row.base) in outliers)
         reasons = Counter(row.judgement.reason for row in rows if not row.estimate.known)
@@ -301,7 +302,7 @@ def compare(
         together=tuple(wholes),
         unmatched=tuple(matching.unmatched(base, new, selected)),
         differences=tuple(matching.differences(base.header.to_json(), new.header.to_json())),
-        margin=round(of_rows.limit - 1, 6),
+        margin=passes,
         confidence=confidence,
         remarks=(*remarks, *_predicted(base, new)),
         bits=tuple(other_bits(latest(base, selected), latest(new, selected))),
@@ -436,9 +437,9 @@ def _margin(ratios: Ratios, confidence: float, assume: float | None) -> float:
 
 
 def _judged_rows(
-    pairs: Sequence[Pair], ratios: Ratios, blanks: tuple[Judgement, Judgement], confidence: float
+    pairs: Sequence[Pair], ratios: Ratios, blank: Judgement, margin: float, confidence: float
 ) -> tuple[list[Row], list[Together]]:
-    """Return rows and curves, given judgements of each that lack all but BASE and the limit."""
+    """Return rows and curves, given a judgement that has BASE and the limit, and the margin that rows pass."""
     every = Counter(pair.curve for pair in pairs)
     telling = by_key((pair for pair in pairs if pair in ratios and not ratios[pair].outlier), lambda pair: pair.curve)
     curves = {curve: members for curve, members in telling.items() if len(members) >= FEWEST_SIZES}
@@ -448,16 +449,17 @@ def _judged_rows(
     rows = {}
     for pair in pairs:
         estimate = ratios.get(pair)
-        blank = replace(blanks[0], what=named(pair.base.case, format_size(pair.nbytes), pair.base.implementation))
+        row_blank = replace(blank, what=named(pair.base.case, format_size(pair.nbytes), pair.base.implementation))
         if estimate:
             alone = estimate.estimate(2 * confidence - 1, *estimate.near)
-            rows[pair] = judged(pair, estimate.estimate(single, *estimate.scatter), alone, blank)
+            rows[pair] = judged(pair, estimate.estimate(single, *estimate.scatter), alone, row_blank, margin)
         else:
-            rows[pair] = _unknown(pair, _why_unknown(pair), blank)
+            rows[pair] = _unknown(pair, _why_unknown(pair), row_blank)
     wholes = []
     for curve, members in curves.items():
         ratio = mean_ratio([ratios[pair] for pair in members], single)
-        judgement = judgement_of(ratio, _NO_LIMITS, replace(blanks[1], what=named(curve[0], "all sizes", curve[1])))
+        curve_blank = replace(blank, what=named(curve[0], "all sizes", curve[1]))
+        judgement = judgement_of(ratio, ratio, curve_blank, blank.limit - 1)
         # Rows that all agree are not contradicted by their mean, however unequal they are.
         words = {rows[pair].word for pair in members}
         if words in ({Word.SLOW}, {Word.FAST}):
@@ -467,30 +469,31 @@ def _judged_rows(
     return list(rows.values()), wholes
 
 
-def judged(pair: Pair, ratio: Estimate, alone: Estimate, blank: Judgement) -> Row:
-    """Return the row of a ratio, given a judgement that has its name, BASE and the limit.
+def judged(pair: Pair, ratio: Estimate, alone: Estimate, blank: Judgement, margin: float) -> Row:
+    """Return the row of a ratio, given a judgement that has its name, BASE and the limit, and what margin it passes.
 
-    The interval of `ratio` holds together with those of all rows, `alone` has the limits of this row.  A row is OK by
-    its own limits, which are its interval then (two one-sided tests: D. Schuirmann, 1987).
+    The interval of `ratio` holds together with those of all rows, `alone` has the limits of this row.
     """
     if ratio.high > _WIDEST * ratio.low:
         return _unknown(pair, "times differ so much that the interval is wider than 1000 to 1; measure longer", blank)
-    shown = alone if alone.surely_level(blank.limit - 1) else ratio
-    return Row(pair.base, pair.new, *pair.seconds, judgement_of(shown, alone, blank), alone)
+    return Row(pair.base, pair.new, *pair.seconds, judgement_of(ratio, alone, blank, margin), alone)
 
 
-def judgement_of(ratio: Estimate, alone: Estimate, blank: Judgement) -> Judgement:
-    """Judge a ratio by its interval; what is surely within the margin is OK, even if it is surely not 1."""
-    word, reason = Word.UNKNOWN, f"{UNSURE}may be slower"
-    if ratio.surely_level(blank.limit - 1):
-        word, reason = Word.OK, ""
-    elif ratio.surely_above(1) and ratio.value > blank.limit:
-        word, reason = Word.SLOW, ""
-    elif ratio.surely_below(1):
-        word, reason = Word.FAST, ""
-    elif min(ratio.high, alone.high) <= blank.limit:
-        reason = f"{UNSURE}may be faster"
-    return replace(blank, word=word, reason=reason, ratio=ratio)
+def judgement_of(ratio: Estimate, alone: Estimate, blank: Judgement, margin: float) -> Judgement:
+    """Judge a ratio by its interval; what is surely within the limit is OK, even if it is surely not 1.
+
+    A row is OK by its own limits, which are its interval then (two one-sided tests: D. Schuirmann, 1987).
+    """
+    if alone.surely_level(blank.limit - 1):
+        return replace(blank, word=Word.OK, ratio=alone)
+    if ratio.surely_above(1) and ratio.value > blank.limit:
+        return replace(blank, word=Word.SLOW, ratio=ratio)
+    if ratio.surely_below(1):
+        return replace(blank, word=Word.FAST, ratio=ratio)
+    if alone.surely_level(margin):
+        return replace(blank, word=Word.OK, ratio=alone)
+    way = "faster" if min(ratio.high, alone.high) <= 1 + margin else "slower"
+    return replace(blank, reason=f"{UNSURE}may be {way}", ratio=ratio)
 
 
 def _unknown(pair: Pair, why: str, blank: Judgement) -> Row:

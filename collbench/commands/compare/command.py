@@ -35,8 +35,8 @@ from collbench.units import format_range, format_seconds, format_size, printable
 
 LEGEND = (
     "ratio: time of NEW over BASE, above 1 is slower; with {confidence:.3g} % confidence all intervals hold at once\n"
-    "OK: the interval of the row alone lies within {margin} of 1; SLOW: above 1, and the ratio beyond the margin; "
-    "FAST: below 1; UNKNOWN: none of these, or there is no interval"
+    "OK: the interval of the row alone lies within {margin} of 1; SLOW: above 1, and the ratio beyond --margin (5 % by "
+    "default); FAST: below 1; UNKNOWN: none of these, or there is no interval"
 )
 _TOGETHER = "all: the geometric mean of the ratios at all sizes, without those hardly known and those that stand out"
 

@@ -60,14 +60,20 @@ def test_a_word_needs_an_interval_on_one_side() -> None:
         (0.9, 0.8, 0.99, FAST, ""),
         (1.0, 0.0, math.inf, UNKNOWN, "may be slower"),
     ):
-        said = judgement_of(Estimate(ratio, low, high), Estimate(ratio), BLANK)
+        said = judgement_of(Estimate(ratio, low, high), Estimate(ratio, low, high), BLANK, 0.05)
         assert (said.word, said.reason.removeprefix(UNSURE)) == (word, reason), (ratio, low, high)
         assert (said.what, said.against, said.limit) == ("a row", "base", 1.05)
     pair = Pair(measurement(), measurement())
-    for limit, word in ((1.05, UNKNOWN), (1.1, OK)):
-        assert judged(pair, Estimate(1.0, 0.93, 1.08), Estimate(1.0), replace(BLANK, limit=limit)).word is word
-    alone = judged(pair, Estimate(1.0, 0.9, 1.1), Estimate(1.0, 0.94, 1.04), BLANK)
-    assert (alone.judgement.reason, alone.hides) == (f"{UNSURE}may be faster", False), "by its own limits"
+    for margin, word, low, high in (
+        (0.05, UNKNOWN, 0.9, 1.1),
+        (0.08, OK, 0.93, 1.07),
+        (0.08, UNKNOWN, 0.93, 1.09),
+        (0.08, OK, 0.94, 1.04),
+    ):
+        row = judged(pair, Estimate(1.0, 0.9, 1.1), Estimate(1.0, low, high), BLANK, margin)
+        assert (row.word, row.hides(margin)) == (word, word is not OK), (margin, low, high)
+    slow = judged(pair, Estimate(1.1, 1.01, 1.19), Estimate(1.1, 1.05, 1.15), BLANK, 0.2)
+    assert slow.word is SLOW, "a margin that logs need does not hide what is sure"
 
 
 def test_a_row_hides_a_regression_where_that_cannot_be_excluded() -> None:
@@ -82,7 +88,7 @@ def test_a_row_hides_a_regression_where_that_cannot_be_excluded() -> None:
     ):
         judgement = replace(BLANK, word=word, ratio=Estimate(*interval))
         row = Row(base, base, 1e-6, 1e-6, judgement, Estimate(1.0, 0.0, most))
-        assert row.hides is hidden, (interval, word, most)
+        assert row.hides(0.05) is hidden, (interval, word, most)
 
 
 def test_a_mean_over_four_sizes_or_more_is_as_sure_as_its_rows_whatever_their_ratios() -> None:
