@@ -202,7 +202,8 @@ def overall(comparisons: Sequence[Comparison]) -> Judgement:
         word, reason = Word.UNKNOWN, empty[0]
     elif hidden:
         word, reason = Word.UNKNOWN, f"{counted(len(hidden), 'row')} may be {_slower(min(margins))}; {_advice(hidden)}"
-    reasons = dict.fromkeys([reason, *filter(None, (comparison.margin_from for comparison in comparisons))])
+    derived = [comparison.margin_from for comparison in comparisons if comparison.margin_from and not word.bad]
+    reasons = dict.fromkeys([reason, *derived])
     ratios = [line.judgement.ratio for line in regressions if line.judgement.ratio.known]
     new = ", ".join(str(comparison.new.path) for comparison in comparisons)
     base = ", ".join(dict.fromkeys(str(comparison.base.path) for comparison in comparisons))
