@@ -376,6 +376,7 @@ which one in 150 exceeds by chance."""
 STANDS_OUT, FAR_OUT = math.log(1.5), 10.0
 """How far from the sizes near it a ratio is a change and no noise: in logarithms, and over the usual distance.  Of 58
 published repeats of one node one has a size that is (docs/analysis.md)."""
+_SEVERAL = 8  # sizes of a curve
 _REACH = 2  # sizes to either side that a ratio of means is held against: a step of three sizes is none that stands out
 
 
@@ -404,7 +405,12 @@ def outliers(curve: Sequence[tuple[int, float]]) -> set[int]:
     """Return the sizes whose logarithm is so far from its neighbours that it is a change, and no scatter."""
     logs = [log for _, log in curve]
     off = _from_median(logs)
-    usual = median(map(max, off, _from_nearer(logs))) / 0.6745  # the median of normal errors
+    distances = list(map(max, off, _from_nearer(logs)))
+    # If a third of the sizes or fewer are far off, they do not count in what is usual; of few sizes that is too sharp.
+    calm = [distance for distance in distances if distance <= STANDS_OUT]
+    if len(distances) < _SEVERAL or 3 * len(calm) < 2 * len(distances):
+        calm = distances
+    usual = median(calm) / 0.6745  # the median of normal errors
     far = max(STANDS_OUT, FAR_OUT * usual)
     return {nbytes for (nbytes, _), distance in zip(curve, off, strict=True) if distance > far}
 

@@ -9,62 +9,57 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from itertools import chain
 from statistics import fmean, median
 from typing import TypeVar
 
-from collbench.analysis import bootstrap
+from collbench.analysis import bootstrap, matching
 from collbench.analysis.bootstrap import FEWEST, PUBLISHED, LogRatio, Scatter
-from collbench.analysis.matching import Difference, Selected, Unmatched, differences, is_right, latest, unmatched
+from collbench.analysis.judgement import NO_RATIO, Judgement, Word, worst
+from collbench.analysis.matching import DISTURBED, Difference, Selected, Unmatched, is_right, latest, named
 from collbench.analysis.pairs import Pair
 from collbench.analysis.ran import libraries_called, other_bits, ran_otherwise
 from collbench.cases import Case
 from collbench.notebook import Shown
-from collbench.results import Observed, Prediction, Reported, by_key
+from collbench.results import Measurement, Observed, Prediction, Reported, by_key
 from collbench.runfile.rounds import scatter_in_words
 from collbench.runfile.store import Run
 from collbench.stats import Estimate
-from collbench.units import format_size
+from collbench.units import counted, format_size
 
 MARGIN = 0.05
+MOST_MARGIN = 0.25  # that the scatter of a log may make of it: half of a slowdown that no log may hide
 CONFIDENCE = 0.95
 FEWEST_SIZES = 4  # that a mean over sizes is made of
+UNSURE = "inconclusive: "  # how the reason of a row begins whose interval decides nothing
 _IN_TURN = "`collbench sweep --ab` measures two settings in turn, so that this cancels"
 _STATE = "state how much each time varies (--assume 5%)"
 _ALIKE = 1.3  # as many sizes count as one, whose errors are correlated (by simulation, docs/analysis.md)
 _SURE = 10**6  # degrees of freedom of what the user states
 NOTABLE = 0.02  # scatter between runs from which on it is said
 _SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
+_NO_LIMITS = Estimate(math.nan)
 _WIDEST = 1000.0  # times its lower end that an interval may reach
+_MOST_ALLOWED = 0.5  # of a margin that is advised
 _FELT = 3.0
 """Times as much as a barrier other operations may feel of a change of the machine: once MPI took 35 % longer in a whole
 run, and barriers 9 % (docs/log.md)."""
 
 
-class Verdict(Enum):
-    """Of a row, or of all sizes together."""
-
-    FASTER = "faster"
-    SLOWER = "slower"
-    SAME = "same"
-    INCONCLUSIVE = "inconclusive"
-    UNKNOWN = "unknown"
-
-
-def verdict(ratio: Estimate, margin: float) -> Verdict:
-    """Judge a ratio; what is surely within the margin is the same, even if it is surely not 1."""
-    if ratio.surely_level(margin):
-        return Verdict.SAME
-    if ratio.surely_above(1):
-        return Verdict.SLOWER
-    return Verdict.FASTER if ratio.surely_below(1) else Verdict.INCONCLUSIVE
-
-
 class Judged(Shown):
-    """A ratio NEW/BASE of times with its verdict."""
+    """A ratio NEW/BASE of times with what is said of it."""
 
-    estimate: Estimate  # of the ratio; its ends are NaN where nothing is known
-    verdict: Verdict
+    judgement: Judgement
+
+    @property
+    def word(self) -> Word:
+        """SLOW, FAST, OK or UNKNOWN; the reason is the judgement's."""
+        return self.judgement.word
+
+    @property
+    def estimate(self) -> Estimate:
+        """The ratio and its interval, whose ends are NaN where nothing is known."""
+        return self.judgement.ratio
 
     @property
     def ratio(self) -> float:
@@ -76,25 +71,18 @@ class Judged(Shown):
         """The ends of its interval."""
         return self.estimate.interval
 
-    def regression(self, margin: float) -> bool:
-        """Return whether it is slower, and by more than the margin."""
-        return self.verdict is Verdict.SLOWER and self.ratio > 1 + margin
-
 
 @dataclass(frozen=True)
 class Row(Judged):
-    """A case by an implementation in both runs: seconds of an operation, and the interval of their ratio NEW/BASE."""
+    """A case by an implementation in both runs: seconds of an operation, and what is said of their ratio NEW/BASE."""
 
-    SHOWN = ("case.title", "case.nbytes", "implementation", "before", "after", "ratio", "verdict", "remark")
+    SHOWN = ("case.title", "case.nbytes", "implementation", "before", "after", "ratio", "word", "judgement.reason")
     base: Observed
     new: Observed
     before: float
     after: float
-    estimate: Estimate
-    verdict: Verdict
-    remark: str = ""
-    limit: float = math.inf  # that the ratio of this row alone stays below with the comparison's confidence
-    within: float = math.inf  # share that the ratio of this row alone differs from 1 by at most, likewise
+    judgement: Judgement
+    alone: Estimate = _NO_LIMITS  # the ratio with the interval that holds for this row alone
 
     @property
     def case(self) -> Case:
@@ -114,15 +102,21 @@ class Row(Judged):
     @property
     def moved(self) -> bool:
         """Whether nothing is known since the ranks' cores are at other distances in NEW, as a barrier tells."""
-        return self.verdict is Verdict.UNKNOWN and self.pair.moved
+        return self.word is Word.UNKNOWN and self.pair.moved
+
+    @property
+    def within(self) -> float:
+        """The share that the ratio of this row alone differs from 1 by at most, with the comparison's confidence."""
+        return max(self.alone.high, 1 / max(self.alone.low, 1e-300)) - 1
 
     def hides(self, margin: float) -> bool:
-        """Return whether a regression cannot be excluded.
+        """Return whether a slowdown by more than the margin cannot be excluded.
 
         What passes has no row that hides one, so each row needs no more confidence than all of them: if any one is
         slower, that one alone must be taken for passing wrongly (an intersection-union test: R. Berger, 1982).
         """
-        return not self.regression(margin) and not min(self.estimate.high, self.limit) <= 1 + margin
+        least = min(self.estimate.high, self.alone.high)
+        return self.word is not Word.SLOW and not least <= 1 + margin
 
 
 @dataclass(frozen=True)
@@ -132,12 +126,11 @@ class Together(Judged):
     A change too small to be seen at any size is seen in all of them together, if they agree.
     """
 
-    SHOWN = ("case", "implementation", "sizes", "ratio", "interval", "verdict", "every")
+    SHOWN = ("case", "implementation", "sizes", "ratio", "interval", "word", "every")
     case: Case  # of no size
     implementation: str
     sizes: int
-    estimate: Estimate
-    verdict: Verdict
+    judgement: Judgement
     every: int = 0  # sizes of the curve, with those that are unknown or stand out, each a change by itself
 
 
@@ -152,38 +145,107 @@ class Comparison(Shown):
     together: tuple[Together, ...]  # rows of enough sizes, as one
     unmatched: tuple[Unmatched, ...]
     differences: tuple[Difference, ...]
-    margin: float
+    margin: float  # a row that may be slower by more does not pass; SLOW is beyond the limit of its judgement
     confidence: float
     remarks: tuple[str, ...]
     bits: tuple[str, ...] = ()  # what is to be said of sums of random values
+    margin_from: str = ""  # the margin and what it comes from, if that is the runs themselves
 
     def __repr__(self) -> str:
         return f"Comparison({self.base.path} -> {self.new.path}: {self.counts})"
 
     @property
     def counts(self) -> str:
-        """How many rows have each verdict, in words."""
-        counts = Counter(row.verdict.value for row in self.rows)
+        """How many rows have each word."""
+        counts = Counter(row.word.value for row in self.rows)
         return ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "no rows"
+
+    @property
+    def lines(self) -> list[Row | Together | Unmatched]:
+        """All that is judged: rows, curves, and what stands in one run only."""
+        return [*self.rows, *self.together, *self.unmatched]
 
     @property
     def regressions(self) -> list[Row | Together | Unmatched]:
         """What is slower by more than the margin, and what was right and is no longer."""
-        judged: tuple[Row | Together, ...] = (*self.rows, *self.together)
-        slower = [row for row in judged if row.regression(self.margin)]
-        return [*slower, *(row for row in self.unmatched if row.regression)]
+        return [line for line in self.lines if line.judgement.word.bad]
 
     @property
     def hidden(self) -> list[Row | Unmatched]:
         """What may be slower by more than the margin for all that is known."""
-        unsure = [row for row in self.rows if row.hides(self.margin)]
-        return unsure + [row for row in self.unmatched if row.hides and not row.regression]
+        unsure: list[Row | Unmatched] = [row for row in self.rows if row.hides(self.margin)]
+        return unsure + [row for row in self.unmatched if row.hides]
+
+    @property
+    def judgement(self) -> Judgement:
+        """WRONG, SLOW, OK, or UNKNOWN where a regression cannot be excluded."""
+        return overall([self])
+
+    @property
+    def nothing(self) -> str:
+        """What to say of runs without a row in common."""
+        sizes = matching.no_common_size(self.base, self.new)
+        return f"nothing of {self.new.path} can be compared with {self.base.path}" + (f"; {sizes}" if sizes else "")
+
+
+def overall(comparisons: Sequence[Comparison]) -> Judgement:
+    """Return the judgement of several comparisons as a whole."""
+    regressions = list(chain.from_iterable(comparison.regressions for comparison in comparisons))
+    hidden = list(chain.from_iterable(comparison.hidden for comparison in comparisons))
+    empty = [comparison.nothing for comparison in comparisons if not comparison.rows]
+    margins = [comparison.margin for comparison in comparisons]
+    word, reason = Word.OK, f"no row is {_slower(max(margins))}"
+    if regressions:
+        word = worst(line.judgement.word for line in regressions)
+        reason = ", ".join(_counted(type(lines[0]), lines) for lines in by_key(regressions, type).values())
+    elif empty:
+        word, reason = Word.UNKNOWN, empty[0]
+    elif hidden:
+        word, reason = Word.UNKNOWN, f"{counted(len(hidden), 'row')} may be {_slower(min(margins))}; {_advice(hidden)}"
+    derived = [comparison.margin_from for comparison in comparisons if comparison.margin_from and not word.bad]
+    reasons = dict.fromkeys([reason, *derived])
+    ratios = [line.judgement.ratio for line in regressions if line.judgement.ratio.known]
+    new = ", ".join(str(comparison.new.path) for comparison in comparisons)
+    base = ", ".join(dict.fromkeys(str(comparison.base.path) for comparison in comparisons))
+    return Judgement(new, base, word, "; ".join(reasons), max(ratios, default=NO_RATIO), limit=1 + max(margins))
+
+
+def _slower(margin: float) -> str:
+    return f"slower by more than {100 * margin:.3g}%"
+
+
+def _counted(kind: type, lines: Sequence[Row | Together | Unmatched]) -> str:
+    """Return how many regressions of one kind there are."""
+    if kind is Unmatched:
+        return f"{counted(len(lines), 'row')} no longer right"
+    noun, more = ("curve", " on average") if kind is Together else ("row", "")
+    return f"{counted(len(lines), noun)} {_slower(min(line.judgement.limit for line in lines) - 1)}{more}"
+
+
+def _advice(hidden: Sequence[Row | Unmatched]) -> str:
+    """Return what makes such rows conclusive; a log cannot be measured longer."""
+    rows = [row for row in hidden if isinstance(row, Row)]
+    if any(row.moved for row in rows):
+        return "measure again while the machine is as in BASE, or both in turn (sweep --ab)"
+    lost = {row.new for row in hidden if isinstance(row, Unmatched)}
+    if lost:
+        calm = "measure again while no other program runs"
+        fix = calm if DISTURBED in lost else "measure these too, or give the whole log"
+        return f"some are {' or '.join(sorted(lost))} in NEW: {fix}"
+    margin = max(row.alone.high for row in rows) - 1
+    allow = f", or allow more (--margin {math.ceil(100 * margin)}%)" if margin < _MOST_ALLOWED else ""
+    if any(isinstance(row.new, Measurement) and row.new.spread for row in rows):
+        return f"start the ranks more often (sweep --starts 9){allow}"
+    if all(row.pair.sampled for row in rows):
+        return f"measure longer (sweep --budget){allow}"
+    unknown = any(not row.estimate.known for row in rows)
+    return f"measure again{', or state how much each time varies (--assume 2%)' * unknown}{allow}"
 
 
 def compare(
     base: Run,
     new: Run,
-    margin: float = MARGIN,
+    margin: float | None = None,
     confidence: float = CONFIDENCE,
     selected: Selected = None,
     assume: float | None = None,
@@ -193,13 +255,13 @@ def compare(
     Args:
         base: The run to compare with.
         new: The run to judge.
-        margin: Relative slowdown that still counts as equal, for example 0.05 for 5 %.
+        margin: Relative slowdown that still counts as equal; by default 5 %, of rows of logs more if they scatter.
         confidence: Of all intervals together.
         selected: Says of a case and an implementation whether it is compared; by default all are.
         assume: Relative standard deviation of a time without samples; by default ratios of neighbouring sizes tell it.
 
     Returns:
-        A ratio of times (new / base) with an interval and a verdict for every row, and for all sizes of a curve.
+        A ratio of times (new / base) with an interval and a word for every row, and for all sizes of a curve.
 
     """
     pairs = _pairs(base, new, selected)
@@ -208,19 +270,28 @@ def compare(
     copied = base.results == new.results and (base.header == new.header or log)
     halves = bool(base.header.interleaved.id) and base.header.interleaved.id == new.header.interleaved.id
     wholes: list[Together] = []
+    usual = MARGIN if margin is None else margin
+    passes, margin_from = usual, ""
+    blank = Judgement("", str(base.path), Word.UNKNOWN, limit=1 + usual)
     if copied:
         same = Estimate(1.0, 1.0, 1.0)
-        rows = [Row(pair.base, pair.new, *pair.seconds, same, Verdict.SAME) for pair in pairs]
+        rows = [judged(pair, same, same, blank, usual) for pair in pairs]
         remarks = ["BASE and NEW hold the same times: they are one run"]
     else:
         ratios, remarks = _estimates(pairs, max(1, base.header.sweep.starts) if halves else 0, assume)
-        for word, run in (("BASE", base), ("NEW", new)):
+        for name, run in (("BASE", base), ("NEW", new)):
             if scattered := scatter_in_words(run.cases):
-                remarks.append(f"{word} has {scattered}: the medians are compared")
-        rows, wholes = _judged_rows(pairs, ratios, margin, confidence)
+                remarks.append(f"{name} has {scattered}: the medians are compared")
+        if margin is None:
+            passes = max(usual, _margin(ratios, confidence, assume))
+        if passes > usual:
+            source = "from how far neighbouring sizes scatter" if assume is None else "from the noise that is stated"
+            margin_from = f"margin {passes:.0%}, {source}"
+            remarks.insert(0, margin_from)
+        rows, wholes = _judged_rows(pairs, ratios, blank, passes, confidence)
         outliers = {id(pair.base) for pair, ratio in ratios.items() if ratio.outlier}
         remarks += _standing_out(row for row in rows if id(row.base) in outliers)
-        reasons = Counter(row.remark for row in rows if row.verdict is Verdict.UNKNOWN)
+        reasons = Counter(row.judgement.reason for row in rows if not row.estimate.known)
         remarks += [f"unknown rows ({count}): {why}" for why, count in reasons.items()]
     remarks = [*ran_otherwise(pairs), *remarks, *libraries_called(pairs)]
     if copied or not halves:
@@ -230,12 +301,13 @@ def compare(
         new=new,
         rows=tuple(rows),
         together=tuple(wholes),
-        unmatched=tuple(unmatched(base, new, selected)),
-        differences=tuple(differences(base.header.to_json(), new.header.to_json())),
-        margin=margin,
+        unmatched=tuple(matching.unmatched(base, new, selected)),
+        differences=tuple(matching.differences(base.header.to_json(), new.header.to_json())),
+        margin=passes,
         confidence=confidence,
         remarks=(*remarks, *_predicted(base, new)),
         bits=tuple(other_bits(latest(base, selected), latest(new, selected))),
+        margin_from=margin_from,
     )
 
 
@@ -275,9 +347,9 @@ def _estimates(pairs: Sequence[Pair], starts: int, assume: float | None) -> tupl
 
 
 def _from_samples(sampled: Sequence[Pair], starts: int) -> tuple[Ratios, list[str]]:
-    matching = [pair.matching_rounds for pair in sampled]
-    if starts and matching and all(matching):
-        rounds = [bootstrap.paired(*both, starts) for both in matching if both]
+    halves = [pair.matching_rounds for pair in sampled]
+    if starts and halves and all(halves):
+        rounds = [bootstrap.paired(*both, starts) for both in halves if both]
         estimates = bootstrap.pooled(rounds)
         if starts > 1:
             estimates = bootstrap.with_starts(estimates, rounds, [pair.curve for pair in sampled])
@@ -347,12 +419,28 @@ def _by_size(values: Iterable[tuple[Pair, T]]) -> list[list[tuple[int, T]]]:
     return curves
 
 
-# The verdicts.
+# What is said of them.
+
+
+def _margin(ratios: Ratios, confidence: float, assume: float | None) -> float:
+    """Return the margin that the rows of two equal logs pass; 0 for runs with samples, and if scatter is not known.
+
+    One of so many rows is off by chance, and the limit of each lies beyond its ratio.
+    """
+    calm = [ratio for ratio in ratios.values() if not ratio.outlier]
+    scattering = assume is not None or any(ratio.scatter[1] > PUBLISHED.freedom for ratio in calm)
+    if not calm or not scattering or any(pair.sampled for pair in ratios):
+        return 0.0
+    doubt = 2 * (1 - confidence)
+    chance = median(ratio.estimate(1 - doubt / len(calm), *ratio.scatter).high / math.exp(ratio.log) for ratio in calm)
+    limit = max(ratio.estimate(1 - doubt, *ratio.near).high / math.exp(ratio.log) for ratio in calm)
+    return min(MOST_MARGIN, math.ceil(100 * (chance * limit - 1)) / 100)
 
 
 def _judged_rows(
-    pairs: Sequence[Pair], ratios: Ratios, margin: float, confidence: float
+    pairs: Sequence[Pair], ratios: Ratios, blank: Judgement, margin: float, confidence: float
 ) -> tuple[list[Row], list[Together]]:
+    """Return rows and curves, given a judgement that has BASE and the limit, and the margin that rows pass."""
     every = Counter(pair.curve for pair in pairs)
     telling = by_key((pair for pair in pairs if pair in ratios and not ratios[pair].outlier), lambda pair: pair.curve)
     curves = {curve: members for curve, members in telling.items() if len(members) >= FEWEST_SIZES}
@@ -362,35 +450,58 @@ def _judged_rows(
     rows = {}
     for pair in pairs:
         estimate = ratios.get(pair)
+        row_blank = replace(blank, what=named(pair.base.case, format_size(pair.nbytes), pair.base.implementation))
         if estimate:
             alone = estimate.estimate(2 * confidence - 1, *estimate.near)
-            rows[pair] = judged(pair, estimate.estimate(single, *estimate.scatter), alone, margin)
+            rows[pair] = judged(pair, estimate.estimate(single, *estimate.scatter), alone, row_blank, margin)
         else:
-            rows[pair] = _unknown(pair, _why_unknown(pair))
+            rows[pair] = _unknown(pair, _why_unknown(pair), row_blank)
     wholes = []
     for curve, members in curves.items():
         ratio = mean_ratio([ratios[pair] for pair in members], single)
+        curve_blank = replace(blank, what=named(curve[0], "all sizes", curve[1]))
+        judgement = judgement_of(ratio, ratio, curve_blank, blank.limit - 1)
         # Rows that all agree are not contradicted by their mean, however unequal they are.
-        verdicts = {rows[pair].verdict for pair in members}
-        whole = verdict(ratio, margin)
-        if verdicts in ({Verdict.SLOWER}, {Verdict.FASTER}):
-            whole = verdicts.pop()
+        words = {rows[pair].word for pair in members}
+        if words in ({Word.SLOW}, {Word.FAST}):
+            judgement = replace(judgement, word=words.pop(), reason="")
         if ratio.high <= _WIDEST * ratio.low:
-            wholes.append(Together(*curve, len(members), ratio, whole, every[curve]))
+            wholes.append(Together(*curve, len(members), judgement, every[curve]))
     return list(rows.values()), wholes
 
 
-def judged(pair: Pair, ratio: Estimate, alone: Estimate, margin: float) -> Row:
-    """Return the row of a ratio.
+def judged(pair: Pair, ratio: Estimate, alone: Estimate, blank: Judgement, margin: float) -> Row:
+    """Return the row of a ratio, given a judgement that has its name, BASE and the limit, and what margin it passes.
 
-    The interval of `ratio` holds together with those of all rows, `alone` has the limits of this row.  A row is the
-    same by its own limits, which are its interval then (two one-sided tests: D. Schuirmann, 1987).
+    The interval of `ratio` holds together with those of all rows, `alone` has the limits of this row.
     """
     if ratio.high > _WIDEST * ratio.low:
-        return _unknown(pair, "times differ so much that the interval is wider than 1000 to 1; measure longer")
-    shown = alone if alone.surely_level(margin) else ratio
-    within = max(alone.high, 1 / max(alone.low, 1e-300)) - 1
-    return Row(pair.base, pair.new, *pair.seconds, shown, verdict(shown, margin), "", alone.high, within)
+        return _unknown(pair, "times differ so much that the interval is wider than 1000 to 1; measure longer", blank)
+    return Row(pair.base, pair.new, *pair.seconds, judgement_of(ratio, alone, blank, margin), alone)
+
+
+def judgement_of(ratio: Estimate, alone: Estimate, blank: Judgement, margin: float) -> Judgement:
+    """Judge a ratio by its interval; what is surely within the limit is OK, even if it is surely not 1.
+
+    A row is OK by its own limits, which are its interval then (two one-sided tests: D. Schuirmann, 1987).
+    """
+    if alone.surely_level(blank.limit - 1):
+        return replace(blank, word=Word.OK, ratio=alone)
+    if ratio.surely_above(1) and ratio.value > blank.limit:
+        return replace(blank, word=Word.SLOW, ratio=ratio)
+    if ratio.surely_below(1):
+        return replace(blank, word=Word.FAST, ratio=ratio)
+    if alone.surely_level(margin):
+        return replace(blank, word=Word.OK, ratio=alone)
+    way = "faster" if min(ratio.high, alone.high) <= 1 + margin else "slower"
+    return replace(blank, reason=f"{UNSURE}may be {way}", ratio=ratio)
+
+
+def _unknown(pair: Pair, why: str, blank: Judgement) -> Row:
+    """Return a row whose ratio has no interval, and why."""
+    before, after = pair.seconds
+    nothing = Estimate(after / before, math.nan, math.nan)
+    return Row(pair.base, pair.new, before, after, replace(blank, reason=why, ratio=nothing))
 
 
 def mean_ratio(curve: Sequence[LogRatio], confidence: float) -> Estimate:
@@ -413,13 +524,6 @@ def mean_ratio(curve: Sequence[LogRatio], confidence: float) -> Estimate:
     averaged = math.hypot(fmean(shared), math.sqrt(max(0.0, fmean(unshared)) * _ALIKE / len(curve)))
     reach = min(fmean(reaches), averaged) + fmean(estimate.moved for estimate in curve)
     return Estimate(*(math.exp(centre + end) for end in (0, -reach, reach)))
-
-
-def _unknown(pair: Pair, why: str) -> Row:
-    """Return a row whose ratio has no interval, and why."""
-    before, after = pair.seconds
-    nothing = Estimate(after / before, math.nan, math.nan)
-    return Row(pair.base, pair.new, before, after, nothing, Verdict.UNKNOWN, why)
 
 
 def _why_unknown(pair: Pair) -> str:
@@ -451,7 +555,7 @@ def _without_samples(means: Sequence[LogRatio]) -> str:
 
 def _standing_out(rows: Iterable[Row]) -> list[str]:
     """Name the sizes of a log that changed, and none of their neighbours."""
-    changed = [row for row in rows if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
+    changed = [row for row in rows if row.word in (Word.SLOW, Word.FAST)]
     names = dict.fromkeys(f"{row.implementation} at {format_size(row.case.nbytes)}" for row in changed)
     return [f"{', '.join(names)}: stands out from its neighbours, which is a change and no scatter"] * bool(names)
 
@@ -472,16 +576,14 @@ def _unlike_machines(barriers: float, extra: float) -> Iterator[str]:
 
 def _shared_move(rows: Sequence[Row]) -> list[str]:
     """Return where several implementations all moved in one direction by about as much: it may be the machine."""
-    moved = [row for row in rows if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
-    ratios: dict[str, list[float]] = {}
-    for row in rows:
-        ratios.setdefault(row.implementation, []).append(row.ratio)
-    typical = list(map(median, ratios.values()))
-    one_way = len({row.verdict for row in moved}) == 1 and len(moved) >= 0.8 * len(rows)
+    moved = [row for row in rows if row.word in (Word.SLOW, Word.FAST)]
+    alike = by_key(rows, lambda row: row.implementation).values()
+    typical = [median(row.ratio for row in members) for members in alike]
+    one_way = len({row.word for row in moved}) == 1 and len(moved) >= 0.8 * len(rows)
     if not one_way or len(typical) < 2 or max(typical) > 1.3 * min(typical):
         return []
     return [
-        f"nearly all rows of all {len(typical)} implementations are {moved[0].verdict.value} (typically "
+        f"nearly all rows of all {len(typical)} implementations are {moved[0].word.value} (typically "
         f"{median(typical):.2f}x): perhaps the whole machine was; {_IN_TURN}"
     ]
 
@@ -490,4 +592,4 @@ def _predicted(base: Run, new: Run) -> Iterator[str]:
     for word, run in (("BASE", base), ("NEW", new)):
         if any(isinstance(result, Prediction) for result in run.results):
             more = any(isinstance(result, Observed) for result in run.results)
-            yield f"{word} holds {'predictions' if more else 'nothing but predictions'}, which get no verdict here"
+            yield f"{word} holds {'predictions' if more else 'nothing but predictions'}, which are not judged here"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any, NamedTuple, TypeGuard
 
+from collbench.analysis.judgement import Judgement, Word
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.errors import UsageError
@@ -118,6 +119,18 @@ class Unmatched:
     def hides(self) -> bool:
         """Whether it was right and was to be measured again, but its state is not known."""
         return self.base == RIGHT and self.new in (SKIPPED, CUT_OFF, LEFT_OUT, DISTURBED)
+
+    @property
+    def judgement(self) -> Judgement:
+        """WRONG for a regression, else UNKNOWN; it is held against nothing."""
+        what = named(self.case, format_size(self.case.nbytes), self.implementation)
+        states = f"{self.base} in BASE, {self.new} in NEW" + (f": {self.reason}" if self.reason else "")
+        return Judgement(what, "", Word.WRONG if self.regression else Word.UNKNOWN, printable(states))
+
+
+def named(case: Case, size: str, implementation: str) -> str:
+    """Return what a judgement is of."""
+    return f"{case.title}, {size}, {printable(implementation)}"
 
 
 def latest(run: Run, selected: Selected) -> dict[Key, Result]:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from collbench.analysis.bootstrap import between_repeats, start_spreads
-from collbench.analysis.compare import Verdict, compare
-from collbench.analysis.gate import status
+from collbench.analysis.compare import compare
+from collbench.analysis.judgement import Word
 from collbench.cases import Case, Sweep
 from collbench.errors import PlatformError, RanksLost
 from collbench.measure import interleave
@@ -195,7 +195,7 @@ def test_two_runs_of_one_thing_are_never_faster_or_slower() -> None:
     for _ in range(20):
         base, new = (Run(Path(name), Header(), tuple(curve(generator, 0.05)), True) for name in ("base", "new"))
         found = compare(base, new)
-        assert {row.verdict for row in (*found.rows, *found.together)} <= {Verdict.SAME, Verdict.INCONCLUSIVE}
+        assert {row.word for row in (*found.rows, *found.together)} <= {Word.OK, Word.UNKNOWN}
 
 
 def test_runs_whose_cores_are_at_other_distances_are_not_told_apart() -> None:
@@ -203,22 +203,22 @@ def test_runs_whose_cores_are_at_other_distances_are_not_told_apart() -> None:
     generator = np.random.default_rng(9)
     base = [replace(row, barrier=1e-7) for row in curve(generator, 0.01)]
     slower = [replace(row, seconds=tuple(2 * sample for sample in row.seconds)) for row in curve(generator, 0.01)]
-    for barrier, verdicts in (
-        (2e-7, {Verdict.UNKNOWN}),
-        (1.45e-7, {Verdict.INCONCLUSIVE}),
-        (1.2e-7, {Verdict.SLOWER}),
-        (1.04e-7, {Verdict.SLOWER}),
-        (None, {Verdict.SLOWER}),
+    for barrier, words in (
+        (2e-7, {Word.UNKNOWN}),
+        (1.45e-7, {Word.UNKNOWN}),
+        (1.2e-7, {Word.SLOW}),
+        (1.04e-7, {Word.SLOW}),
+        (None, {Word.SLOW}),
     ):
         moved = [replace(row, barrier=barrier) for row in slower]
         runs = [Run(Path(name), Header(started=name), tuple(rows), True) for name, rows in (("a", base), ("b", moved))]
         found = compare(*runs)
-        assert {row.verdict for row in (*found.rows, *found.together)} == verdicts, barrier
+        assert {row.word for row in (*found.rows, *found.together)} == words, barrier
         assert any(
             "hypervisor moves virtual" in remark or "the machine changed" in remark for remark in found.remarks
         ) is (barrier in (2e-7, 1.45e-7, 1.2e-7)), barrier
         assert all(row.moved for row in found.rows) is (barrier == 2e-7)
-        assert status([found]) == (4 if barrier in (2e-7, 1.45e-7) else 3), barrier
+        assert found.judgement.word is (Word.UNKNOWN if barrier in (2e-7, 1.45e-7) else Word.SLOW), barrier
 
 
 def test_a_single_start_varies_as_those_of_the_other_run() -> None:
@@ -253,8 +253,8 @@ def test_most_rows_of_two_quiet_equal_runs_are_the_same_and_hardly_any_that_is_s
             found = compare(
                 *(Run(Path(n), Header(started=n), tuple(rows), True) for n, rows in (("a", base), ("b", new)))
             )
-            same += [row.verdict is Verdict.SAME for row in found.rows]
-            assert all(row.interval[1] <= 1.05 for row in found.rows if row.verdict is Verdict.SAME)
+            same += [row.word is Word.OK for row in found.rows]
+            assert all(row.interval[1] <= 1.05 for row in found.rows if row.word is Word.OK)
         assert least <= sum(same) / len(same) <= most, (deviation, slower)
 
 
@@ -268,4 +268,4 @@ def test_starts_of_the_arms_of_an_interleaved_run_do_not_cancel() -> None:
         return Run(Path(name), header, (row,), True)
 
     (row,) = compare(arm("a", (1.0, 1.0, 1.0)), arm("b", (1.15, 1.05, 1.01))).rows
-    assert row.verdict is Verdict.INCONCLUSIVE
+    assert row.word is Word.UNKNOWN

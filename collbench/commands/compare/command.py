@@ -6,8 +6,8 @@ For example:
 """
 
 import json
-import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from statistics import median
@@ -15,22 +15,14 @@ from typing import Any
 
 import click
 
-from collbench.analysis import gate
-from collbench.analysis.compare import Comparison, Row, Together, Verdict, compare
+from collbench.analysis.compare import UNSURE, Comparison, Row, Together, compare, overall
 from collbench.analysis.fit import measured
 from collbench.analysis.interconnects import InterconnectTable, of_runs, tables
+from collbench.analysis.judgement import EXITS, Judgement, Word, number
 from collbench.analysis.matching import Unmatched, no_common_size, several_machines
 from collbench.cli import interconnects
-from collbench.cli.options import (
-    PATH,
-    STANDARD,
-    csv_option,
-    json_option,
-    option,
-    options_of,
-    out_option,
-    print_answer,
-)
+from collbench.cli.options import PATH, STANDARD, csv_option, json_option, option, options_of, out_option, print_answer
+from collbench.cli.verdicts import head_of, junit, junit_option, junit_suite, line_of, write_verdict
 from collbench.commands.compare import figure as ratios
 from collbench.commands.compare.library import CompareRequest, contents, selected
 from collbench.errors import UsageError
@@ -39,23 +31,52 @@ from collbench.present.terminal import Table, left_out_in_words
 from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields
-from collbench.units import format_seconds, printable, significant
+from collbench.units import format_range, format_seconds, format_size, printable, significant
 
 LEGEND = (
     "ratio: time of NEW over BASE, above 1 is slower; with {confidence:.3g} % confidence all intervals hold at once\n"
-    "same: the interval of the row alone lies within {margin:.3g} % of 1; slower: above 1; faster: below 1; "
-    "inconclusive: none of these; unknown: there is no interval"
+    "OK: the interval of the row alone lies within {margin} of 1; SLOW: above 1, and the ratio beyond --margin (5 % by "
+    "default); FAST: below 1; UNKNOWN: none of these, or there is no interval"
 )
 _TOGETHER = "all: the geometric mean of the ratios at all sizes, without those hardly known and those that stand out"
+
+
+def _sizes(row: Row | Together) -> str:
+    """Return the size of a row, or how many a curve has."""
+    if isinstance(row, Row):
+        return format_size(row.case.nbytes)
+    return f"{row.sizes} of {row.every}" if row.every > row.sizes else f"all {row.sizes}"
+
+
+def span(row: Row | Together) -> str:
+    """Return the interval of a ratio as text; empty where there is none."""
+    return format_range(*row.interval, "{:.3f}".format)
+
+
+def ratio_in_words(row: Row | Together) -> str:
+    """Return a ratio with three decimals, or of a wide interval with two digits, and three between 0.5 and 2."""
+    low, high = row.interval
+    if not high - low > 0.2 * row.ratio:
+        return f"{row.ratio:.3f}x"
+    return f"{significant(row.ratio, 3 if 0.5 < row.ratio < 2 else 2)}x"
+
+
+def _word(row: Row | Together) -> str:
+    """Return the word of a row, and of UNKNOWN why, in short: the notes have the rest."""
+    if row.word is not Word.UNKNOWN:
+        return str(row.word.value)
+    return f"UNKNOWN: {row.judgement.reason.removeprefix(UNSURE) if row.estimate.known else 'no interval'}"
+
+
 TABLE: Table[Row | Together] = Table(
     (
-        Column("size", gate.sizes, form=">9"),
+        Column("size", _sizes, form=">9"),
         Column("", lambda row: printable(row.implementation), form="<16"),
         Column("base", lambda row: getattr(row, "before", None), format_seconds, 1, ">8"),
         Column("new", lambda row: getattr(row, "after", None), format_seconds, 2, ">8"),
-        Column("ratio", gate.ratio, form=">7"),
-        Column("interval", gate.span, importance=3, form="<17"),
-        Column("verdict", lambda row: row.verdict.value),
+        Column("ratio", ratio_in_words, form=">7"),
+        Column("interval", span, importance=3, form="<17"),
+        Column("", _word),
     )
 )
 EMPTY = "(empty)"
@@ -63,7 +84,7 @@ _TELLING = 10.0  # times as much or as little, below which is said within what r
 _DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
 COLUMNS = (
     *("base", "new", "collective", "dtype", "redop", "root", "ranks", "in_place", "nbytes", "implementation", "step"),
-    *("base_seconds", "new_seconds", "ratio", "low", "high", "within", "verdict", "remark"),
+    *("base_seconds", "new_seconds", "ratio", "low", "high", "limit", "within", "word", "reason"),
     *("base_method", "new_method"),
 )
 
@@ -76,14 +97,14 @@ _OPTIONS = [
     json_option("all of it"),
     csv_option("row"),
     out_option("Draw the ratios (.png, .svg, .pdf); may be given several times.", multiple=True),
-    option("--gate gated", "Exit with 3 for a regression, 4 if one cannot be excluded.", is_flag=True),
-    option("--junit", "Write a JUnit test case a row.", type=PATH, metavar="FILE.xml"),
+    option("--gate gated", "Exit with 3 if WRONG or SLOW, 4 if UNKNOWN.", is_flag=True),
+    junit_option("a row"),
 ]
 
 
 @click.command("compare", params=_OPTIONS)
 def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
-    """Compare each NEW run with BASE: the ratio of times of every case that both hold, with an interval and a verdict.
+    """Compare each NEW run with BASE: the ratio of times of every case that both hold, with an interval and a word.
 
     BASE and NEW are run files or the folders that hold them.  With --against, every run given is a NEW.
 
@@ -114,13 +135,18 @@ def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
     written = options["as_json"], _document(comparisons, machines), options["as_csv"], COLUMNS, records
     print_answer(lambda: _table(comparisons, machines), *written)
     if options["junit"]:
-        gate.write_junit(options["junit"], comparisons)
+        suites = []
+        for comparison in comparisons:
+            label = f"{comparison.new.path} against {comparison.base.path}"
+            suites.append(junit_suite(label, "collbench.compare", junit_tests(comparison)))
+        write_verdict("junit", options["junit"], junit(suites))
     for path in ratios.draw(comparisons, options["out"]):
         click.echo(f"figure: {path}", err=aside)
     if not options["gated"]:
         return 0
-    click.echo(gate.in_words(comparisons), err=aside)
-    return gate.status(comparisons)
+    judgement = overall(comparisons)
+    click.echo(line_of("plain", judgement.word, f"compare: {judgement.reason}"), err=aside)
+    return EXITS["plain"][judgement.word]
 
 
 def _refuse(comparisons: Sequence[Comparison]) -> None:
@@ -157,11 +183,12 @@ def _table(comparisons: Sequence[Comparison], machines: Sequence[InterconnectTab
 
 
 def legend(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield what the columns and verdicts of the tables mean."""
+    """Yield what the columns and words of the tables mean."""
     if any(comparison.together for comparison in comparisons):
         yield _TOGETHER
     yield from filter(None, [left_out_in_words(TABLE)])
-    yield LEGEND.format(confidence=100 * comparisons[0].confidence, margin=100 * comparisons[0].margin)
+    margins = dict.fromkeys(f"{100 * comparison.margin:.3g} %" for comparison in comparisons)
+    yield LEGEND.format(confidence=100 * comparisons[0].confidence, margin=" or ".join(margins))
 
 
 def _head(comparison: Comparison) -> Iterator[str]:
@@ -176,7 +203,7 @@ def _head(comparison: Comparison) -> Iterator[str]:
 
 
 def rows(comparison: Comparison) -> Iterator[str]:
-    """Yield a table for each kind of case: times, ratio and verdict; without rows whose cores were moved."""
+    """Yield a table for each kind of case: times, ratio and word; without rows whose cores were moved."""
     judged: list[Row | Together] = [row for row in comparison.rows if not row.moved]
     judged += comparison.together
     for title in dict.fromkeys(row.case.title for row in judged):
@@ -189,28 +216,45 @@ def _tail(comparison: Comparison) -> Iterator[str]:
         yield from ("", "not compared")
         regressions_first = sorted(comparison.unmatched, key=lambda row: not row.regression)
         for row in regressions_first[:_UNMATCHED]:
-            remark = " (a regression)" if row.regression else ""
-            yield f"  {gate.name(row)}: {gate.message(row)}{remark}"
+            yield f"  {row.judgement.what}: {row.judgement.says}"
         if len(regressions_first) > _UNMATCHED:
             yield f"  {len(regressions_first) - _UNMATCHED} more (--json has all)"
     yield from ("", f"rows: {comparison.counts}")
-    unsure = sorted(row.within for row in comparison.rows if row.verdict is Verdict.INCONCLUSIVE)
+    unsure = sorted(row.within for row in comparison.rows if row.word is Word.UNKNOWN and row.estimate.known)
     if unsure and unsure[-1] < _TELLING:
         half, every = significant(100 * median(unsure), 2), significant(100 * unsure[-1], 2)
         within = f"half are surely within {half} % of 1 by the row's interval alone, all within {every} %"
         yield f"inconclusive rows: {within}"
 
 
+def message(line: Row | Together | Unmatched) -> str:
+    """Return times, ratio and interval of a line, or why it has none."""
+    if isinstance(line, Unmatched):
+        return line.judgement.reason
+    parts = [f"{ratio_in_words(line)} on average"]
+    if isinstance(line, Row):
+        parts = [f"{format_seconds(line.before)} -> {format_seconds(line.after)}, {ratio_in_words(line)}"]
+    return ", ".join(filter(None, [*parts, span(line), line.judgement.reason]))
+
+
+def junit_tests(comparison: Comparison) -> list[Judgement]:
+    """Return what JUnit has of a comparison: what tells nothing, or could hide a regression, is skipped there."""
+    judged = [replace(line.judgement, reason=message(line)) for line in comparison.lines]
+    nothing = Judgement("rows of both runs", "", Word.UNKNOWN, comparison.nothing)
+    return judged if comparison.rows else [*judged, nothing]
+
+
 def _document(comparisons: Sequence[Comparison], machines: Sequence[InterconnectTable]) -> dict[str, Any]:
-    return {
+    hosts = dict.fromkeys(comparison.new.header.environment.host for comparison in comparisons)
+    return head_of(overall(comparisons), ", ".join(filter(None, hosts))) | {
         "comparisons": list(map(_comparison_fields, comparisons)),
-        "gate": gate.status(comparisons),
         "interconnects": interconnects.as_json(machines),
     }
 
 
 def _comparison_fields(comparison: Comparison) -> dict[str, Any]:
-    return _paths(comparison) | {
+    fields = _paths(comparison) | comparison.judgement.fields()
+    return fields | {
         "margin": comparison.margin,
         "confidence": comparison.confidence,
         "differences": [difference._asdict() for difference in comparison.differences],
@@ -218,7 +262,7 @@ def _comparison_fields(comparison: Comparison) -> dict[str, Any]:
         "bits": list(comparison.bits),
         "rows": list(map(_fields, comparison.rows)),
         "all_sizes": list(map(_fields, comparison.together)),
-        "not_compared": list(map(_unmatched_fields, comparison.unmatched)),
+        "not_compared": list(map(_fields, comparison.unmatched)),
         "regressions": len(comparison.regressions),
         "inconclusive": len(comparison.hidden),
     }
@@ -228,25 +272,21 @@ def _paths(comparison: Comparison) -> dict[str, Any]:
     return {"base": str(comparison.base.path), "new": str(comparison.new.path)}
 
 
-def _fields(row: Row | Together) -> dict[str, Any]:
-    """Return the fields of a row, or of all sizes of an implementation."""
-    judged: dict[str, Any] = row.estimate.fields("ratio") | {"verdict": row.verdict.value}
-    fields = case_fields(row.case) | {"implementation": row.implementation}
-    if isinstance(row, Row):
-        judged |= {"within": row.within if math.isfinite(row.within) else None, "remark": row.remark}
-        methods = {"base_method": row.base.method, "new_method": row.new.method}
-        return fields | {"base_seconds": row.before, "new_seconds": row.after} | judged | methods
-    del fields["nbytes"]
-    return fields | {"sizes": row.sizes} | judged
+def _fields(line: Row | Together | Unmatched) -> dict[str, Any]:
+    """Return the fields of a row, of all sizes of an implementation, or of what is not compared."""
+    fields = case_fields(line.case) | {"implementation": line.implementation} | line.judgement.fields()
+    if isinstance(line, Together):
+        del fields["nbytes"]
+        fields["sizes"] = line.sizes
+    if isinstance(line, Row):
+        fields |= {"base_seconds": line.before, "new_seconds": line.after, "within": number(line.within)}
+        fields |= {"base_method": line.base.method, "new_method": line.new.method}
+    return fields
 
 
 def _records(comparison: Comparison) -> Iterator[dict[str, Any]]:
     """Yield the fields of every row for CSV; of a step or training the column `step` has all."""
-    for fields in (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched)):
+    for fields in [_fields(line) for line in comparison.lines if not isinstance(line, Together)]:
         step = fields.pop("step", None) or fields.pop("job", None)
-        yield _paths(comparison) | fields | {"step": json.dumps(step) if step else ""}
-
-
-def _unmatched_fields(row: Unmatched) -> dict[str, Any]:
-    more = {"implementation": row.implementation, "verdict": "not compared", "remark": gate.message(row)}
-    return case_fields(row.case) | more
+        record = _paths(comparison) | fields | {"step": json.dumps(step) if step else ""}
+        yield {name: value for name, value in record.items() if name in COLUMNS}

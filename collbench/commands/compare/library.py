@@ -24,7 +24,15 @@ class CompareRequest(Request):
     base: Annotated[RunOrPath, Opt("", "The run to compare with.")]
     new: Annotated[RunOrPath, Opt("", "The run to judge.")]
     _: KW_ONLY
-    margin: Annotated[Share, Opt("--margin", "Changes up to this share of the time do not matter.", unit=SHARE)] = "5%"
+    margin: Annotated[
+        Share | None,
+        Opt(
+            "--margin",
+            "Changes up to this share do not count.",
+            "5%, of logs more if they scatter",
+            unit=SHARE,
+        ),
+    ] = None
     confidence: Annotated[Share, Opt("--confidence", "Probability that no row is called wrongly.", unit=SHARE)] = "95%"
     assume: Annotated[
         Share | None,
@@ -40,8 +48,8 @@ def compare(request: CompareRequest) -> Comparison:
     """Compare two runs case by case.
 
     Returns:
-        For every case with a time in both runs a row: the ratio of times NEW/BASE with an interval, and a `verdict`
-        (slower, faster, same or inconclusive).  `unmatched` has what one of the runs lacks.
+        For every case with a time in both runs a row: the ratio of times NEW/BASE with an interval, and a `word` (SLOW,
+        FAST, OK or UNKNOWN).  `unmatched` has what one of the runs lacks, `judgement` what is said of it all.
 
     Raises:
         RunFileError: One of them is no run file.
@@ -50,11 +58,12 @@ def compare(request: CompareRequest) -> Comparison:
     >>> import collbench
     >>> folder = "results/cpu-ab-slowed-ring/"
     >>> comparison = collbench.compare(folder + "as-is", folder + "COLLBENCH_KERNELS=my-kernels")
-    >>> [(row.implementation, row.verdict.value) for row in comparison.rows if row.case.nbytes == 2**15]
-    [('mpi', 'same'), ('ring-flags', 'slower')]
+    >>> [(row.implementation, row.word.value) for row in comparison.rows if row.case.nbytes == 2**15]
+    [('mpi', 'OK'), ('ring-flags', 'SLOW')]
 
     """
-    shares = parse_share(request.margin, "--margin"), parse_share(request.confidence, "--confidence")
+    margin = None if request.margin is None else parse_share(request.margin, "--margin")
+    shares = margin, parse_share(request.confidence, "--confidence")
     assumed = None if request.assume is None else parse_share(request.assume, "--assume")
     runs = as_run(request.base), as_run(request.new)
     return compare_runs(*runs, *shares, selected(request.only, runs), assumed)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.analysis.compare import Comparison, Together, Verdict, compare
+from collbench.analysis.compare import Comparison, Together, compare
+from collbench.analysis.judgement import Word
 from collbench.results import Measurement
 from collbench.runfile.header import Header, Interleaved
 from collbench.runfile.store import Run
@@ -17,7 +18,7 @@ from tests.conftest import case
 SIZES = tuple(8 * 4**step for step in range(13))
 NAMES = ("mpi", "ring-flags")
 CASES = [case(nbytes=nbytes) for nbytes in SIZES]
-CHANGED = (Verdict.SLOWER, Verdict.FASTER)
+CHANGED = (Word.SLOW, Word.FAST)
 
 
 def noise(generator: np.random.Generator, shape: tuple[int, ...], memory: float = 0.3) -> Any:
@@ -48,7 +49,7 @@ def runs(count: int, samples: int, seed: int, **how: Any) -> list[tuple[Any, Any
 
 
 def called(found: Comparison) -> bool:
-    return any(row.verdict in CHANGED for row in (*found.rows, *found.together))
+    return any(row.word in CHANGED for row in (*found.rows, *found.together))
 
 
 def called_by_chance(pairs: int, samples: int, memory: float) -> int:
@@ -73,20 +74,20 @@ def test_runs_that_differ_by_chance_are_called_different_one_time_in_twenty() ->
 def test_all_sizes_together_are_called_different_by_chance_one_time_in_twenty() -> None:
     for memory in (0.0, 0.5):
         found = [shifted(np.random.default_rng((14, seed)), 1.0, memory) for seed in range(100)]
-        assert sum(any(whole.verdict in CHANGED for whole in comparison.together) for comparison in found) <= 8, memory
+        assert sum(any(whole.word in CHANGED for whole in comparison.together) for comparison in found) <= 8, memory
 
 
 def test_a_tenth_is_found_in_the_right_direction_and_equal_is_said_to_be_equal() -> None:
     """In at least 95 % of rows with 3 % noise and 48 samples."""
-    for change, expected in ((1.10, Verdict.SLOWER), (1 / 1.10, Verdict.FASTER)):
+    for change, expected in ((1.10, Word.SLOW), (1 / 1.10, Word.FAST)):
         found = [
-            row.verdict is expected
+            row.word is expected
             for base, new in runs(6, 48, seed=2, memory=0.0)
             for row in compare(run(base), run(new * change)).rows
         ]
         assert np.mean(found) >= 0.95, expected
-    said = [row.verdict for base, new in runs(4, 96, seed=4, memory=0.0) for row in compare(run(base), run(new)).rows]
-    assert np.mean([verdict is Verdict.SAME for verdict in said]) >= 0.95
+    said = [row.word for base, new in runs(4, 96, seed=4, memory=0.0) for row in compare(run(base), run(new)).rows]
+    assert np.mean([word is Word.OK for word in said]) >= 0.95
 
 
 def shifted(generator: np.random.Generator, change: float, memory: float = 0.0) -> Comparison:
@@ -105,15 +106,12 @@ def test_all_sizes_together_tell_what_no_size_alone_does() -> None:
     found = [shifted(np.random.default_rng((13, seed)), 1.15) for seed in range(12)]
     assert all(any("scatter" in remark for remark in comparison.remarks) for comparison in found)
     rows = [
-        row.verdict is Verdict.SLOWER
-        for comparison in found
-        for row in comparison.rows
-        if row.base.implementation == NAMES[1]
+        row.word is Word.SLOW for comparison in found for row in comparison.rows if row.base.implementation == NAMES[1]
     ]
     assert np.mean(rows) < 0.3
     wholes = [{curve.implementation: curve for curve in comparison.together} for comparison in found]
-    assert np.mean([whole[NAMES[1]].verdict is Verdict.SLOWER for whole in wholes]) >= 0.8
-    assert not any(whole[NAMES[0]].verdict in CHANGED for whole in wholes)
+    assert np.mean([whole[NAMES[1]].word is Word.SLOW for whole in wholes]) >= 0.8
+    assert not any(whole[NAMES[0]].word in CHANGED for whole in wholes)
     assert np.mean([any(isinstance(e, Together) for e in comparison.regressions) for comparison in found]) >= 0.8
 
 
@@ -132,7 +130,7 @@ def test_drift_neither_fools_paired_rounds_nor_hides_a_tenth_from_them() -> None
     generator = np.random.default_rng(6)
     assert sum(called(interleaved(generator, 1.0, 3)) for _ in range(12)) <= 1
     found = [interleaved(np.random.default_rng((7, seed)), 1.10, 6) for seed in range(4)]
-    assert np.mean([row.verdict is Verdict.SLOWER for comparison in found for row in comparison.rows]) >= 0.95
+    assert np.mean([row.word is Word.SLOW for comparison in found for row in comparison.rows]) >= 0.95
     base, new = found[0].base, found[0].new
     unpaired = compare(replace(base, header=Header()), replace(new, header=Header()))
-    assert np.mean([row.verdict is Verdict.SLOWER for row in unpaired.rows]) < 0.5
+    assert np.mean([row.word is Word.SLOW for row in unpaired.rows]) < 0.5

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from collbench.analysis.bootstrap import PUBLISHED, of_means, outliers
-from collbench.analysis.compare import Comparison, Verdict, compare
-from collbench.analysis.gate import in_words, status
+from collbench.analysis.compare import UNSURE, Comparison, compare
+from collbench.analysis.judgement import Word
 from collbench.results import Reported
 from collbench.runfile.header import Header, ImportedPart
 from collbench.runfile.store import Run, read
@@ -21,7 +21,7 @@ from tests.conftest import case
 
 DATA = Path(__file__).with_name("data")
 CALM = tuple(1 + 0.003 * (-1) ** (place * place // 2) for place in range(24))
-CHANGED = (Verdict.SLOWER, Verdict.FASTER)
+CHANGED = (Word.SLOW, Word.FAST)
 
 
 def log(ratios: Sequence[float], rounds: Mapping[int, Sequence[float]] | None = None) -> Run:
@@ -61,36 +61,36 @@ def test_what_stands_out_is_changed_and_named_and_the_rest_is_the_same() -> None
         (3, {2: 2.0}),
     ):
         found = against_calm(but(count, changed))
-        verdicts = {place: row.verdict for place, row in enumerate(found.rows)}
-        slower = {place: Verdict.SLOWER if ratio > 1 else Verdict.FASTER for place, ratio in changed.items()}
-        assert verdicts == dict.fromkeys(range(count), Verdict.SAME) | slower, changed
+        words = {place: row.word for place, row in enumerate(found.rows)}
+        slower = {place: Word.SLOW if ratio > 1 else Word.FAST for place, ratio in changed.items()}
+        assert words == dict.fromkeys(range(count), Word.OK) | slower, changed
         (named,) = [remark for remark in found.remarks if "stands out" in remark]
         assert named.count("nccl at ") == len(changed), changed
-        assert status([found]) == (3 if max(changed.values()) > 1 else 0), changed
+        assert found.judgement.word is (Word.SLOW if max(changed.values()) > 1 else Word.OK), changed
 
 
 def test_a_step_is_a_change_from_that_size_on() -> None:
     for count in (4, 5, 6, 7, 14):
         for first in range(1, count):
             found = against_calm(but(count, dict.fromkeys(range(first, count), 2.0)))
-            expected = [Verdict.SAME] * first + [Verdict.SLOWER] * (count - first)
-            assert [row.verdict for row in found.rows] == expected, (count, first)
+            expected = [Word.OK] * first + [Word.SLOW] * (count - first)
+            assert [row.word for row in found.rows] == expected, (count, first)
             assert len(found.together) == 1 or (count == 4 and first != 2), "three sizes have no line"
             for whole in found.together:
                 # A size that stands out is a change by itself, and none of the others'.
-                told = Verdict.SLOWER if whole.sizes == count else expected[count // 2]
-                assert whole.verdict is told, (count, first)
+                told = Word.SLOW if whole.sizes == count else expected[count // 2]
+                assert whole.word is told, (count, first)
 
 
 def test_of_one_or_two_sizes_only_a_large_change_is_told() -> None:
     for ratios, expected in (
-        ([1.0], [Verdict.INCONCLUSIVE]),
-        ([10.0], [Verdict.SLOWER]),
-        ([1.0, 1.0], [Verdict.INCONCLUSIVE] * 2),
-        ([1.0, 10.0], [Verdict.INCONCLUSIVE, Verdict.SLOWER]),
-        ([1.1, 1.2], [Verdict.INCONCLUSIVE] * 2),
+        ([1.0], [Word.UNKNOWN]),
+        ([10.0], [Word.SLOW]),
+        ([1.0, 1.0], [Word.UNKNOWN] * 2),
+        ([1.0, 10.0], [Word.UNKNOWN, Word.SLOW]),
+        ([1.1, 1.2], [Word.UNKNOWN] * 2),
     ):
-        assert [row.verdict for row in against_calm(ratios).rows] == expected, ratios
+        assert [row.word for row in against_calm(ratios).rows] == expected, ratios
 
 
 def test_noise_is_no_change_whatever_its_pattern() -> None:
@@ -105,40 +105,39 @@ def test_noise_is_no_change_whatever_its_pattern() -> None:
         ("every other size", [1.0, 4.0] * 4),
     ):
         found = against_calm(ratios)
-        assert not any(row.verdict in CHANGED for row in found.rows), name
+        assert not any(row.word in CHANGED for row in found.rows), name
         assert not any("stands out" in remark for remark in found.remarks), name
         for row in found.rows:
-            assert (row.verdict is Verdict.UNKNOWN) is math.isnan(row.interval[0]), name
+            assert row.judgement.reason.startswith(UNSURE) is (row.word is Word.UNKNOWN and row.estimate.known), name
             assert not row.interval[1] > 1000 * row.interval[0], name
 
 
 def test_an_interval_of_more_than_three_decades_is_none_and_the_row_says_why() -> None:
     for ratios in ([1.0, 300.0] * 3, [1.0, 300.0] * 4, [1.0, 10.0, 1.0, 10.0, 1.0, 10.0, 1.0]):
         found = against_calm(ratios)
-        unknown = [row for row in found.rows if row.verdict is Verdict.UNKNOWN]
+        unknown = [row for row in found.rows if not row.estimate.known]
         assert unknown, ratios
         assert all(math.isnan(end) for row in unknown for end in row.interval), ratios
-        assert all("1000 to 1" in row.remark for row in unknown), ratios
+        assert all("1000 to 1" in row.judgement.reason for row in unknown), ratios
         assert any(remark.startswith(f"unknown rows ({len(unknown)})") for remark in found.remarks), ratios
-        assert status([found]) == 4, ratios
+        assert found.judgement.word is Word.UNKNOWN, ratios
 
 
 def test_rounds_of_a_case_widen_its_interval_alone() -> None:
     """Four times apart, they tell no change of twice as long; alike, they tell that and what is the same."""
-    for rounds, verdict in (
-        ([0.6, 2.4], Verdict.INCONCLUSIVE),
-        ([2.0, 2.0], Verdict.SLOWER),
-        ([1.0, 1.0], Verdict.SAME),
+    for rounds, word in (
+        ([0.6, 2.4], Word.UNKNOWN),
+        ([2.0, 2.0], Word.SLOW),
+        ([1.0, 1.0], Word.OK),
     ):
         for sides in ((None, {5: rounds}), ({5: [1 / each for each in rounds]}, None)):
             base, new = (log(CALM[:14], one) for one in sides)
             found = compare(base, new)
             assert len(found.rows) == 14
-            told = found.rows[5].verdict
-            allowed = {verdict, Verdict.UNKNOWN} if verdict is Verdict.INCONCLUSIVE else {verdict}
-            assert told in allowed, (rounds, sides)
-            others = {row.verdict for place, row in enumerate(found.rows) if place != 5}
-            assert others == {Verdict.SAME} or verdict is Verdict.INCONCLUSIVE, (rounds, sides)
+            told = found.rows[5].word
+            assert told is word, (rounds, sides)
+            others = {row.word for place, row in enumerate(found.rows) if place != 5}
+            assert others == {Word.OK} or word is Word.UNKNOWN, (rounds, sides)
 
 
 def test_a_bad_round_of_one_size_says_nothing_of_the_others() -> None:
@@ -148,12 +147,12 @@ def test_a_bad_round_of_one_size_says_nothing_of_the_others() -> None:
         calm = dict.fromkeys(range(14), shaken[:count])
         rough = {size: [slower * each for each in rounds] for size, rounds in calm.items()}
         rough[place] = [*rough[place][: max(1, count - 1)], bad * slower]
-        for rounds, verdict in (((calm, rough), Verdict.SLOWER), ((rough, calm), Verdict.FASTER)):
+        for rounds, word in (((calm, rough), Word.SLOW), ((rough, calm), Word.FAST)):
             found = compare(*(log([1.0] * 14, each) for each in rounds))
-            told = [row.verdict for row in found.rows]
-            assert told.pop(place) in (Verdict.UNKNOWN, Verdict.INCONCLUSIVE), (count, place)
-            assert set(told) == {Verdict.SAME if slower == 1 else verdict}, (count, place)
-            assert [(whole.verdict, whole.sizes) for whole in found.together] == [(told[0], 13)], (count, place)
+            told = [row.word for row in found.rows]
+            assert told.pop(place) is Word.UNKNOWN, (count, place)
+            assert set(told) == {Word.OK if slower == 1 else word}, (count, place)
+            assert [(whole.word, whole.sizes) for whole in found.together] == [(told[0], 13)], (count, place)
             assert any("how far rounds are apart" in remark for remark in found.remarks)
 
 
@@ -164,7 +163,7 @@ def test_rounds_that_scatter_alike_at_all_sizes_widen_all_intervals() -> None:
     for _ in range(20):
         base, new = ({size: np.exp(0.03 * generator.normal(size=2)).tolist() for size in range(14)} for _ in range(2))
         found = compare(log([1.0] * 14, base), log([1.0] * 14, new))
-        assert not any(row.verdict in CHANGED for row in found.rows)
+        assert not any(row.word in CHANGED for row in found.rows)
         middle = sorted(row.interval[1] for row in found.rows)[7]
         wide += [row.interval[1] > 1.5 * middle for row in found.rows]
     assert sum(wide) < 0.05 * len(wide)
@@ -174,8 +173,8 @@ def test_rounds_that_are_thousands_of_times_apart_end_in_no_error() -> None:
     for times in (4.0, 1e4, 1e9):
         rounds = {place: [1.0, times] for place in range(24)}
         found = compare(log(CALM, rounds), log(CALM))
-        assert {row.verdict for row in found.rows} == {Verdict.UNKNOWN}, times
-        assert {whole.verdict for whole in found.together} <= {Verdict.INCONCLUSIVE}, times
+        assert {row.word for row in found.rows} == {Word.UNKNOWN}, times
+        assert {whole.word for whole in found.together} <= {Word.UNKNOWN}, times
 
 
 def test_scatter_is_that_of_medians_and_neighbours_and_of_published_repeats() -> None:
@@ -208,12 +207,12 @@ def test_one_size_of_a_log_that_is_many_times_slower_is_found_and_nothing_else(
     """Two logs of eight H100 and two of RTX 6000D over two nodes, whose times of other sizes differ by up to 12 %."""
     found = compare(imported(base, tmp_path), imported(new, tmp_path), margin)
     for row in found.rows:
-        expected = Verdict.SLOWER if row.case.nbytes == nbytes else Verdict.SAME
-        assert row.verdict is expected or (margin == 0.3 and row.verdict is Verdict.INCONCLUSIVE), row
-        assert (row.ratio > times - 0.5) is (row.verdict is Verdict.SLOWER), row
-    assert sum(row.verdict is Verdict.SAME for row in found.rows) >= 0.8 * len(found.rows)
+        expected = Word.SLOW if row.case.nbytes == nbytes else Word.OK
+        assert row.word is expected or (margin == 0.3 and row.word is Word.UNKNOWN), row
+        assert (row.ratio > times - 0.5) is (row.word is Word.SLOW), row
+    assert sum(row.word is Word.OK for row in found.rows) >= 0.8 * len(found.rows)
     assert sum("stands out" in remark for remark in found.remarks) == 1
-    assert status([found]) == 3
+    assert found.judgement.word is Word.SLOW
 
 
 def test_the_line_of_all_sizes_needs_four_that_do_not_stand_out_however_noise_is_known() -> None:
@@ -225,17 +224,17 @@ def test_the_line_of_all_sizes_needs_four_that_do_not_stand_out_however_noise_is
             for run in (log([1.0] * count), log(ratios))
         ]
         for found in (against_calm(ratios), compare(log(CALM[:count]), log(ratios), assume=0.02), compare(*sampled)):
-            assert [row.verdict for row in found.rows].count(Verdict.SLOWER) == 1, count
+            assert [row.word for row in found.rows].count(Word.SLOW) == 1, count
             assert [(whole.sizes, whole.every) for whole in found.together] == [(size, count) for size in sizes]
-            assert {whole.verdict for whole in found.together} <= {Verdict.SAME, Verdict.INCONCLUSIVE}, count
-            assert in_words([found]) == "gate: regression: 1 row slower by more than 5%", count
+            assert {whole.word for whole in found.together} <= {Word.OK, Word.UNKNOWN}, count
+            assert found.judgement.reason.startswith("1 row slower by more than "), count
             assert sum("stands out" in remark for remark in found.remarks) == 1, count
 
 
 def test_a_log_that_was_cut_off_or_has_lines_that_were_not_read_hides_a_regression() -> None:
     """Its rows that are missing may be slow; and no longer measurement helps."""
     base, new = log(CALM[:14]), log(CALM[:9])
-    assert status([compare(base, new)]) == 0
+    assert compare(base, new).judgement.word is Word.OK
     for lost, words in (
         (replace(new, header=Header(imported=ImportedPart(complete=False))), "was cut off"),
         (replace(new, header=Header(imported=ImportedPart(left_out=("1 row: torn",)))), "could not be read"),
@@ -243,23 +242,23 @@ def test_a_log_that_was_cut_off_or_has_lines_that_were_not_read_hides_a_regressi
         (replace(new, status=130), "was cut off"),
     ):
         found = compare(base, lost)
-        assert status([found]) == 4, words
-        assert words in in_words([found])
-        assert "whole" in in_words([found])
-        assert not re.search("--(margin|budget|assume)", in_words([found])), words
+        assert found.judgement.word is Word.UNKNOWN, words
+        assert words in found.judgement.reason
+        assert "whole" in found.judgement.reason
+        assert not re.search("--(margin|budget|assume)", found.judgement.reason), words
     whole = replace(log(CALM[:14]), header=Header(imported=ImportedPart(left_out=("1 row: of another test",))))
-    assert status([compare(base, whole)]) == 0, "nothing of BASE is missing"
+    assert compare(base, whole).judgement.word is Word.OK, "nothing of BASE is missing"
 
 
 def test_the_margin_that_the_gate_advises_is_one_that_passes_and_no_other_is_advised() -> None:
     noise = np.random.default_rng(11)
     for deviation in (0.015, 0.02, 0.03):
         base, new = (log(np.exp(deviation * noise.normal(size=14)).tolist()) for _ in range(2))
-        words = in_words([compare(base, new)])
+        words = compare(base, new, 0.05).judgement.reason
         (percent,) = re.findall(r"--margin (\d+)%", words)
-        assert status([compare(base, new, int(percent) / 100)]) == 0, words
-        assert status([compare(base, new, (int(percent) - 1) / 100)]) == 4, words
+        assert compare(base, new, int(percent) / 100).judgement.word is Word.OK, words
+        assert compare(base, new, (int(percent) - 1) / 100).judgement.word is Word.UNKNOWN, words
     rough = log([1.0] * 14, {3: [1.0, 33.0]})
-    words = in_words([compare(log([1.0] * 14), rough)])
+    words = compare(log([1.0] * 14), rough).judgement.reason
     assert "measure again" in words
     assert "--margin" not in words

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from collbench.analysis.bootstrap import LogRatio
-from collbench.analysis.compare import Comparison, Row, Together, Verdict, compare, judged, mean_ratio, verdict
+from collbench.analysis.compare import UNSURE, Comparison, Row, compare, judged, judgement_of, mean_ratio
+from collbench.analysis.judgement import Judgement, Word
 from collbench.analysis.matching import differences, unmatched
 from collbench.analysis.pairs import Pair
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
@@ -20,8 +21,8 @@ from collbench.stats import Estimate, student
 from tests.conftest import case, measurement
 
 SIZES = tuple(8 * 4**step for step in range(13))
-SAME, SLOWER, FASTER = Verdict.SAME, Verdict.SLOWER, Verdict.FASTER
-INCONCLUSIVE, UNKNOWN = Verdict.INCONCLUSIVE, Verdict.UNKNOWN
+OK, SLOW, FAST, UNKNOWN = Word.OK, Word.SLOW, Word.FAST, Word.UNKNOWN
+BLANK = Judgement("a row", "base", UNKNOWN, limit=1.05)
 
 
 def of(*results: Result, complete: bool = True, **header: Any) -> Run:
@@ -43,56 +44,51 @@ def swings(log: float) -> dict[tuple[str, int], float]:
     return {("mpi", nbytes): math.exp(log * (-1) ** place) for place, nbytes in enumerate(SIZES)}
 
 
-def test_a_verdict_needs_an_interval_on_one_side() -> None:
-    """Within the margin is the same; else beyond 1 is a difference; else nothing is known."""
-    for interval, said in (
-        ((0.96, 1.04), SAME),
-        ((1.01, 1.04), SAME),  # surely not 1, but nobody minds
-        ((1 / 1.05, 1.05), SAME),
-        ((1 / 1.06, 1.05), INCONCLUSIVE),
-        ((1 / 1.05, 1.06), INCONCLUSIVE),
-        ((0.951, 1.02), INCONCLUSIVE),  # 1 / 1.05 is 0.9524: as far as 1.05 on the other side
-        ((1.0, 1.2), INCONCLUSIVE),
-        ((0.8, 1.0), INCONCLUSIVE),
-        ((1.01, 1.2), SLOWER),
-        ((0.8, 0.99), FASTER),
-        ((-math.inf, math.inf), INCONCLUSIVE),
-        ((0.0, math.inf), INCONCLUSIVE),
+def test_a_word_needs_an_interval_on_one_side() -> None:
+    """Within the margin is OK; else beyond 1 is a difference; else nothing is known, and what it may be is said."""
+    for ratio, low, high, word, reason in (
+        (1.0, 0.96, 1.04, OK, ""),
+        (1.02, 1.01, 1.04, OK, ""),  # surely not 1, but nobody minds
+        (1.0, 1 / 1.05, 1.05, OK, ""),
+        (1.0, 1 / 1.06, 1.05, UNKNOWN, "may be faster"),
+        (1.0, 1 / 1.05, 1.06, UNKNOWN, "may be slower"),
+        (0.98, 0.951, 1.02, UNKNOWN, "may be faster"),  # 1 / 1.05 is 0.9524: as far as 1.05 on the other side
+        (1.1, 1.0, 1.2, UNKNOWN, "may be slower"),
+        (0.9, 0.8, 1.0, UNKNOWN, "may be faster"),
+        (1.1, 1.01, 1.2, SLOW, ""),
+        (1.05, 1.01, 1.09, UNKNOWN, "may be slower"),  # slower, but perhaps by less than the margin
+        (0.9, 0.8, 0.99, FAST, ""),
+        (1.0, 0.0, math.inf, UNKNOWN, "may be slower"),
     ):
-        assert verdict(Estimate(1.0, *interval), 0.05) is said, interval
+        said = judgement_of(Estimate(ratio, low, high), Estimate(ratio, low, high), BLANK, 0.05)
+        assert (said.word, said.reason.removeprefix(UNSURE)) == (word, reason), (ratio, low, high)
+        assert (said.what, said.against, said.limit) == ("a row", "base", 1.05)
     pair = Pair(measurement(), measurement())
-    assert judged(pair, Estimate(1.0, 0.93, 1.08), Estimate(1.0), 0.05).verdict is INCONCLUSIVE
-    assert judged(pair, Estimate(1.0, 0.93, 1.08), Estimate(1.0), 0.1).verdict is SAME
+    for margin, word, low, high in (
+        (0.05, UNKNOWN, 0.9, 1.1),
+        (0.08, OK, 0.93, 1.07),
+        (0.08, UNKNOWN, 0.93, 1.09),
+        (0.08, OK, 0.94, 1.04),
+    ):
+        row = judged(pair, Estimate(1.0, 0.9, 1.1), Estimate(1.0, low, high), BLANK, margin)
+        assert (row.word, row.hides(margin)) == (word, word is not OK), (margin, low, high)
+    slow = judged(pair, Estimate(1.1, 1.01, 1.19), Estimate(1.1, 1.05, 1.15), BLANK, 0.2)
+    assert slow.word is SLOW, "a margin that logs need does not hide what is sure"
 
 
-def test_a_regression_is_slower_by_more_than_the_margin_and_hidden_where_that_cannot_be_excluded() -> None:
+def test_a_row_hides_a_regression_where_that_cannot_be_excluded() -> None:
     base = measurement()
-    for ratio, said, regression in (
-        (1.2, SLOWER, True),
-        (1.05, SLOWER, False),
-        (1.02, SLOWER, False),
-        (1.2, INCONCLUSIVE, False),
-        (0.8, FASTER, False),
+    for interval, word, most, hidden in (
+        ((1.04, 0.9, 1.2), UNKNOWN, math.inf, True),
+        ((0.97, 0.9, 1.05), UNKNOWN, math.inf, False),
+        ((0.97, 0.9, 1.2), UNKNOWN, 1.02, False),
+        ((1.2, 1.1, 1.3), SLOW, math.inf, False),  # it is no secret
+        ((1.0, math.nan, math.nan), UNKNOWN, math.inf, True),
+        ((1.2, math.nan, math.nan), UNKNOWN, 1.02, True),
     ):
-        row = Row(base, base, base.typical, base.typical, Estimate(ratio, 0.7, 1.3), said)
-        assert row.regression(0.05) is regression, (ratio, said)
-        assert Together(case().kind, "mpi", 4, Estimate(ratio, 0.7, 1.3), said).regression(0.05) is regression, (
-            ratio,
-            said,
-        )
-    assert Together(case(), "mpi", 4, Estimate(1.04, 1.01, 1.07), SLOWER).regression(0.03)
-    base = measurement()
-    for ratio, interval, said, hidden in (
-        (1.04, (0.9, 1.2), INCONCLUSIVE, True),
-        (0.97, (0.9, 1.05), INCONCLUSIVE, False),
-        (1.2, (1.1, 1.3), SLOWER, False),  # it is no secret
-        (1.03, (1.01, 1.3), SLOWER, True),  # by less than the margin, perhaps
-        (1.0, (math.nan, math.nan), UNKNOWN, True),
-    ):
-        assert Row(base, base, 1e-6, 1e-6, Estimate(ratio, *interval), said).hides(0.05) is hidden, (ratio, interval)
-    assert Row(base, base, 1e-6, 1e-6, Estimate(0.97, 0.9, 1.04), INCONCLUSIVE).hides(0.03)
-    assert not Row(base, base, 1e-6, 1e-6, Estimate(0.97, 0.9, 1.04), INCONCLUSIVE, limit=1.02).hides(0.03)
-    assert Row(base, base, 1e-6, 1e-6, Estimate(1.2, math.nan, math.nan), UNKNOWN, limit=1.02).hides(0.03)
+        judgement = replace(BLANK, word=word, ratio=Estimate(*interval))
+        row = Row(base, base, 1e-6, 1e-6, judgement, Estimate(1.0, 0.0, most))
+        assert row.hides(0.05) is hidden, (interval, word, most)
 
 
 def test_a_mean_over_four_sizes_or_more_is_as_sure_as_its_rows_whatever_their_ratios() -> None:
@@ -118,16 +114,16 @@ def test_a_mean_over_four_sizes_or_more_is_as_sure_as_its_rows_whatever_their_ra
 def test_all_sizes_together_never_contradict_rows_that_agree() -> None:
     """However unequal the change is from size to size."""
     for ratios, told in (
-        ([1.2, 1.3, 1.5, 2.0, 3.0, 4.5], SLOWER),
-        ([1.06, 1.06, 1.1, 1.3, 2.0, 4.0], SLOWER),
-        ([0.9, 0.8, 0.6, 0.4, 0.2, 0.1], FASTER),
-        ([1.0] * 6, SAME),
-        ([1.06] * 6, SLOWER),
+        ([1.2, 1.3, 1.5, 2.0, 3.0, 4.5], SLOW),
+        ([1.06, 1.06, 1.1, 1.3, 2.0, 4.0], SLOW),
+        ([0.9, 0.8, 0.6, 0.4, 0.2, 0.1], FAST),
+        ([1.0] * 6, OK),
+        ([1.06] * 6, SLOW),
     ):
         found = against_one({("mpi", 8 << place): ratio for place, ratio in enumerate(ratios)})
         (whole,) = found.together
-        assert (whole.verdict, whole.sizes) == (told, len(ratios)), ratios
-        assert {row.verdict for row in found.rows} & {SLOWER, FASTER} <= {told}, ratios
+        assert (whole.word, whole.sizes) == (told, len(ratios)), ratios
+        assert {row.word for row in found.rows} & {SLOW, FAST} <= {told}, ratios
     for sign in (1, -1):
         interval = mean_ratio([LogRatio(sign * log, 0.004, 0.004, 9) for log in (0.02, 0.9, 0.3, 3.4)], 0.95).interval
         assert (min(interval) > 1) is (sign == 1) is not (max(interval) < 1)
@@ -140,7 +136,7 @@ def test_intervals_are_for_all_rows_and_curves_together_and_scatter_is_told_from
     for row in found.rows:
         assert row.interval == pytest.approx((row.ratio * math.exp(-reach), row.ratio * math.exp(reach)), rel=1e-6)
         alone = student(0.95, 11) * 0.2 / math.sqrt(1.5)
-        assert row.limit == pytest.approx(row.ratio * math.exp(alone), rel=1e-6), "one side, and this row alone"
+        assert row.alone.high == pytest.approx(row.ratio * math.exp(alone), rel=1e-6), "one side, and this row alone"
     (whole,) = found.together
     assert math.log(whole.interval[1] / whole.ratio) == pytest.approx(reach * math.sqrt(1.3 / 13))
     for scatter, told in ((0.0199, False), (0.0201, True)):
@@ -151,7 +147,7 @@ def test_intervals_are_for_all_rows_and_curves_together_and_scatter_is_told_from
 
 def test_regressions_are_rows_then_curves_slower_by_more_than_the_margin() -> None:
     found = against_one({("a", 8): 1.06, ("b", 8): 0.9, ("c", 8): 1.04, **{("d", nbytes): 1.1 for nbytes in SIZES[:4]}})
-    assert [row.verdict for row in found.rows] == [SLOWER, FASTER, SAME, *[SLOWER] * 4]
+    assert [row.word for row in found.rows] == [SLOW, FAST, OK, *[SLOW] * 4]
     assert found.regressions == [found.rows[0], *found.rows[3:], *found.together]
     assert len(found.together) == 1
     assert found.hidden == []
@@ -160,9 +156,9 @@ def test_regressions_are_rows_then_curves_slower_by_more_than_the_margin() -> No
 def test_what_moved_together_may_be_the_machine() -> None:
     """At least four rows of five, all one way, and no implementation 1.3 times as far as another."""
     for ratios, told in (
-        ([1.1] * 8 + [1.0] * 2, "nearly all rows of all 10 implementations are slower (typically 1.10x)"),
-        ([0.9] * 9 + [1.0], "nearly all rows of all 10 implementations are faster (typically 0.90x)"),
-        ([1.1] * 9 + [1.4], "nearly all rows of all 10 implementations are slower (typically 1.10x)"),
+        ([1.1] * 8 + [1.0] * 2, "nearly all rows of all 10 implementations are SLOW (typically 1.10x)"),
+        ([0.9] * 9 + [1.0], "nearly all rows of all 10 implementations are FAST (typically 0.90x)"),
+        ([1.1] * 9 + [1.4], "nearly all rows of all 10 implementations are SLOW (typically 1.10x)"),
         ([1.1] * 9 + [1.44], ""),
         ([1.1] * 7 + [1.0] * 3, ""),
         ([1.1] * 9 + [0.9], ""),
@@ -172,7 +168,7 @@ def test_what_moved_together_may_be_the_machine() -> None:
         found = against_one({(f"i{place}", 8): ratio for place, ratio in enumerate(ratios)})
         assert [remark.partition(": ")[0] for remark in found.remarks] == [told] * bool(told), ratios
     alone = against_one({("a", nbytes): 1.5 for nbytes in SIZES})
-    assert not any("implementations are slower" in remark for remark in alone.remarks)
+    assert not any("implementations are SLOW" in remark for remark in alone.remarks)
 
 
 def test_halves_of_one_run_are_paired_by_two_rounds_or_more_that_hold_all_samples() -> None:
@@ -198,7 +194,7 @@ def test_halves_of_one_run_are_paired_by_two_rounds_or_more_that_hold_all_sample
         ]
         found = compare(*halves)
         place = (base, new, names)
-        assert [row.verdict for row in found.rows] == [SLOWER] * 2, place
+        assert [row.word for row in found.rows] == [SLOW] * 2, place
         assert [row.ratio for row in found.rows] == pytest.approx([1.2] * 2), place
         paired = [remark for remark in found.remarks if remark.startswith("both were measured in turn")]
         assert len(paired) == told, place
@@ -210,9 +206,9 @@ def test_halves_of_one_run_are_paired_by_two_rounds_or_more_that_hold_all_sample
 def test_a_run_and_itself_are_the_same_and_one_with_another_header_is_no_copy() -> None:
     one = of(measurement(seconds=(1e-6, 2e-6)), Reported(case(), "nccl", "gpu", 1e-5, "mean of 20"), started="2025")
     found = compare(one, replace(one, path=Path("copy.jsonl")))
-    assert [(row.ratio, row.interval, row.verdict) for row in found.rows] == [(1.0, (1.0, 1.0), SAME)] * 2
+    assert [(row.ratio, row.interval, row.word) for row in found.rows] == [(1.0, (1.0, 1.0), OK)] * 2
     assert not found.hidden
-    assert repr(found) == "Comparison(run.jsonl -> copy.jsonl: 2 same)"
+    assert repr(found) == "Comparison(run.jsonl -> copy.jsonl: 2 OK)"
     assert "one run" in found.remarks[0]
     seven = of(measurement(), started="2025")
     for other in (of(measurement(), started="2026"), of(measurement(seconds=(1.2e-6,) * 7), started="2025")):
@@ -231,13 +227,13 @@ def log(*seconds: float, statistic: str = "mean of 20", header: Mapping[str, Any
 
 
 def test_a_log_is_compared_by_its_own_statistic_and_with_no_other() -> None:
-    for statistics, ratio, told in (
-        (("mean of 20", "mean"), 2.0, INCONCLUSIVE),
-        (("median of 9", "median"), 2.0, INCONCLUSIVE),
-        (("slowest of 9", "max"), 2.0, INCONCLUSIVE),
-        (("median of 9", "mean"), 2.0, UNKNOWN),
-        ((None, "median"), 2.0, INCONCLUSIVE),
-        ((None, "mean"), 1.0, INCONCLUSIVE),
+    for statistics, ratio, known in (
+        (("mean of 20", "mean"), 2.0, True),
+        (("median of 9", "median"), 2.0, True),
+        (("slowest of 9", "max"), 2.0, True),
+        (("median of 9", "mean"), 2.0, False),
+        ((None, "median"), 2.0, True),
+        ((None, "mean"), 1.0, True),
     ):
         base, new = (
             measurement(seconds=(1e-6,) * 9 + (11e-6,))
@@ -248,21 +244,21 @@ def test_a_log_is_compared_by_its_own_statistic_and_with_no_other() -> None:
         found = compare(of(base), of(new), confidence=0.99)
         (row,) = found.rows
         assert row.ratio == pytest.approx(ratio), statistics
-        assert (row.verdict, found.hidden) == (told, [row]), statistics
+        assert (row.word, row.estimate.known, found.hidden) == (UNKNOWN, known, [row]), statistics
         assert len(found.remarks) == 1, statistics
-        assert ("a mean and a median" in found.remarks[0]) is (told is UNKNOWN), statistics
+        assert ("a mean and a median" in found.remarks[0]) is not known, statistics
     one, other = (
         of(Reported(case(), "nccl", "gpu", time, "mean", samples=tuple(time * (1 + 0.001 * i) for i in range(40))))
         for time in (1e-5, 1.2e-5)
     )
-    assert compare(one, other).rows[0].verdict is SLOWER
+    assert compare(one, other).rows[0].word is SLOW
     few = of(measurement(seconds=(1e-6,) * 3, nbytes=8))
-    assert compare(log(1e-6), few).rows[0].verdict is UNKNOWN, "three samples are no mean of a log"
+    assert compare(log(1e-6), few).rows[0].word is UNKNOWN, "three samples are no mean of a log"
 
 
 def test_logs_that_are_slower_everywhere_are_and_two_sizes_have_the_scatter_of_published_repeats() -> None:
     still_more = compare(log(*[1e-5] * 13), log(*[1.3e-5] * 13))
-    assert {row.verdict for row in (*still_more.rows, *still_more.together)} == {SLOWER}
+    assert {row.word for row in (*still_more.rows, *still_more.together)} == {SLOW}
     two = compare(log(1e-5, 1e-5), log(1.1e-5, 1.1e-5))
     assert "so few sizes" in two.remarks[0]
     assert two.rows[0].interval[1] == pytest.approx(1.1 * math.exp(0.013 * student(1 - 0.05 / 2 / 2, 1)))
@@ -273,14 +269,14 @@ def test_the_noise_of_a_log_can_be_stated() -> None:
     few = of(measurement(seconds=(1e-6,) * 3, nbytes=8))
     one = log(1e-6, header={"imported": {"file": "a.log"}})
     for base, new in ((log(1e-6), one), (log(1e-6), log(1e-6, statistic="median")), (few, one)):
-        (row,) = compare(base, new, assume=0.05).rows
+        (row,) = compare(base, new, 0.05, assume=0.05).rows
         assert row.interval[1] == pytest.approx(math.exp(1.959964 * 0.05 * math.sqrt(2)), rel=1e-4)
 
 
 def test_a_log_imported_twice_is_one_run() -> None:
     header = {"imported": {"file": "a.log"}}
     four = log(1e-6, 2e-6, 3e-6, 4e-6), log(1e-6, 2e-6, 3e-6, 4e-6, header=header)
-    assert {(row.verdict, row.interval) for row in compare(*four).rows} == {(SAME, (1.0, 1.0))}
+    assert {(row.word, row.interval) for row in compare(*four).rows} == {(OK, (1.0, 1.0))}
     assert not compare(*four).hidden
     assert compare(log(1e-6), log(1e-6, header=header)).hidden, "one figure may come twice by chance"
 
@@ -294,7 +290,7 @@ def test_equal_logs_are_called_different_one_time_in_twenty_and_a_slowed_one_is_
         tails = generator.standard_t(3, (3, 12)) / math.sqrt(3) if number % 2 else generator.normal(size=(3, 12))
         base, new, slow = (log(*row) for row in 1e-5 * np.exp(0.02 * tails) * [[1.0], [1.0], [1.1]])
         equal = compare(base, new)
-        called += any(row.verdict in (SLOWER, FASTER) for row in (*equal.rows, *equal.together))
+        called += any(row.word in (SLOW, FAST) for row in (*equal.rows, *equal.together))
         found += bool(compare(base, slow).regressions)
     assert called <= 10
     assert found >= 180
@@ -306,8 +302,8 @@ def test_too_few_samples_conclude_nothing_and_no_time_or_bytes_have_no_ratio() -
         for pair, ratio in (((few, many), 2.0), ((many, few), 0.5)):
             found = compare(*pair)
             (row,) = found.rows
-            assert (row.verdict, row.ratio) == (UNKNOWN, pytest.approx(ratio)), count
-            assert "fewer than 5 samples" in row.remark, count
+            assert (row.word, row.ratio) == (UNKNOWN, pytest.approx(ratio)), count
+            assert "fewer than 5 samples" in row.judgement.reason, count
             assert len(found.remarks) == 1, count
     for one in (measurement(seconds=(0.0, *[1e-6] * 6)), measurement(nbytes=0)):
         assert not compare(of(one, started="2025"), of(one, started="2026")).rows
@@ -377,7 +373,7 @@ def test_predictions_are_not_compared_and_that_is_said_of_the_run_that_holds_the
         "BASE holds nothing but predictions",
         "NEW holds predictions",
     ]
-    assert "get no verdict here" in found.remarks[0]
+    assert "are not judged here" in found.remarks[0]
 
 
 def test_differences_of_headers_are_listed_by_their_place_and_move_no_terminals_cursor() -> None:

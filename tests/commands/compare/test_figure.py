@@ -64,7 +64,13 @@ def test_ratios_and_intervals_are_where_they_belong() -> None:
     spans = sorted(tuple(path.vertices[:, 1]) for path in paths)
     assert np.array(spans) == pytest.approx(np.array(sorted(row.interval for row in found.rows)))
     found = compare(timed("base", 1), timed("new", 2))
-    wild = replace(found, rows=(replace(found.rows[0], estimate=Estimate(1.0, 1e-9, 1e9)), *found.rows[1:]))
+    wild = replace(
+        found,
+        rows=(
+            replace(found.rows[0], judgement=replace(found.rows[0].judgement, ratio=Estimate(1.0, 1e-9, 1e9))),
+            *found.rows[1:],
+        ),
+    )
     hopeless = figure([wild])
     assert hopeless
     assert hopeless.axes[0].get_ylim()[1] < 6, "the axis reaches four times beyond the ratios and no further"
