@@ -34,7 +34,6 @@ Published by nvbandwidth, of one direction or half the sum of both: 370 to 397 G
 """
 GRID = np.unique(np.rint(SIZES)).astype(np.int64)
 """Bytes at which a slowed curve is evaluated: integers, so that it is the same whichever sizes are asked for."""
-
 NOISE = 0.0022
 """Standard deviation of computing times over their mean, from node to node of a healthy cluster of nine nodes."""
 

@@ -37,7 +37,6 @@ _TITLE = re.compile(r"\{([^{}]+)\}")
 _FACTOR_NEAR, _SHARE_NEAR = 1.5, 0.07  # how far off the nearest choice may be to be called right
 LIBRARY, BEST, BEST_TIME = "library", "best", "best time"
 _SLOW = 2.0  # times the shortest barrier of a run: the cores are farther apart, as on a virtual machine that moved them
-
 COMMITTED = "two-cores"
 """The place whose numbers stand in for those that could not be measured."""
 ONE_STEP = "one-shot-ll"

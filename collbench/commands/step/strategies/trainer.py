@@ -32,7 +32,6 @@ POINTS = 50  # of a loss curve, at most
 _HEARTBEAT = 0.5  # seconds between two signs of life
 
 Weights = NDArray[np.float32]
-
 HELD_OUT = 1024  # samples that no rank learns from: the loss is that on these
 _NOISE = 0.3  # standard deviation of what is added to every output that is learnt from
 _TEACHER_UNITS = 4  # few, so that a few hundred samples tell what the teacher is
