@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from collbench.analysis.compare import Comparison, compare
+from collbench.analysis.compare import compare
+from collbench.analysis.comparison import Comparison
 from collbench.analysis.diagnose import Diagnosis, diagnose
 from collbench.analysis.judgement import Word
 from collbench.analysis.machine import RunFacts

@@ -15,7 +15,8 @@ from typing import Any
 
 import click
 
-from collbench.analysis.compare import UNSURE, Comparison, Row, Together, compare, overall
+from collbench.analysis.compare import compare
+from collbench.analysis.comparison import UNSURE, Comparison, Row, Together, overall
 from collbench.analysis.fit import measured
 from collbench.analysis.interconnects import InterconnectTable, of_runs, tables
 from collbench.analysis.judgement import EXITS, Judgement, Word, number

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from collbench.analysis.compare import Comparison, Row
+from collbench.analysis.comparison import Comparison, Row
 from collbench.errors import UsageError
 from collbench.plots.axes import LEVEL, heading, panel_grid, size_axis
 from collbench.present.figures import (

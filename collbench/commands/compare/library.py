@@ -5,8 +5,8 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from typing import Annotated
 
-from collbench.analysis.compare import Comparison
 from collbench.analysis.compare import compare as compare_runs
+from collbench.analysis.comparison import Comparison
 from collbench.analysis.crossover import format_span
 from collbench.analysis.matching import Selection, selection
 from collbench.errors import UsageError

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from collbench.analysis.compare import Comparison, compare
+from collbench.analysis.compare import compare
+from collbench.analysis.comparison import Comparison
 from collbench.analysis.crossover import handicaps
 from collbench.analysis.ran import ran_otherwise
 from collbench.cases import USUAL_STARTS

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.analysis.compare import Comparison, Together, compare
+from collbench.analysis.compare import compare
+from collbench.analysis.comparison import Comparison, Together
 from collbench.analysis.judgement import Word
 from collbench.results import Measurement
 from collbench.runfile.header import Header, Interleaved

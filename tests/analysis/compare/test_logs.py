@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from collbench.analysis.bootstrap import PUBLISHED, of_means, outliers
-from collbench.analysis.compare import UNSURE, Comparison, compare
+from collbench.analysis.compare import compare
+from collbench.analysis.comparison import UNSURE, Comparison
 from collbench.analysis.judgement import Word
 from collbench.results import Reported
 from collbench.runfile.header import Header, ImportedPart

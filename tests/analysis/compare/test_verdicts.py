@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from collbench.analysis.bootstrap import LogRatio
-from collbench.analysis.compare import UNSURE, Comparison, Row, compare, judged, judgement_of, mean_ratio
+from collbench.analysis.compare import compare, judged, judgement_of, mean_ratio
+from collbench.analysis.comparison import UNSURE, Comparison, Row
 from collbench.analysis.judgement import Judgement, Word
 from collbench.analysis.matching import differences, unmatched
 from collbench.analysis.pairs import Pair

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.analysis.compare import Comparison, Row, Together, overall
+from collbench.analysis.comparison import Comparison, Row, Together, overall
 from collbench.analysis.judgement import EXITS, Judgement, Word
 from collbench.analysis.matching import Selection, Unmatched, selection
 from collbench.commands.compare.command import junit_tests, message, ratio_in_words, rows

@@ -1,0 +1,218 @@
+"""What a comparison of two runs says: its rows and curves with their judgements, and that of the whole."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from collbench.analysis import matching
+from collbench.analysis.judgement import NO_RATIO, Judgement, Word, worst
+from collbench.analysis.matching import DISTURBED, Difference, Unmatched
+from collbench.analysis.pairs import Pair
+from collbench.cases import Case
+from collbench.notebook import Shown
+from collbench.results import Measurement, Observed, by_key
+from collbench.runfile.store import Run
+from collbench.stats import Estimate
+from collbench.units import counted
+
+UNSURE = "inconclusive: "  # how the reason of a row begins whose interval decides nothing
+_NO_LIMITS = Estimate(math.nan)
+_MOST_ALLOWED = 0.5  # of a margin that is advised
+
+
+class Judged(Shown):
+    """A ratio NEW/BASE of times with what is said of it."""
+
+    judgement: Judgement
+
+    @property
+    def word(self) -> Word:
+        """SLOW, FAST, OK or UNKNOWN; the reason is the judgement's."""
+        return self.judgement.word
+
+    @property
+    def estimate(self) -> Estimate:
+        """The ratio and its interval, whose ends are NaN where nothing is known."""
+        return self.judgement.ratio
+
+    @property
+    def ratio(self) -> float:
+        """The ratio alone."""
+        return self.estimate.value
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The ends of its interval."""
+        return self.estimate.interval
+
+
+@dataclass(frozen=True)
+class Row(Judged):
+    """A case by an implementation in both runs: seconds of an operation, and what is said of their ratio NEW/BASE."""
+
+    SHOWN = ("case.title", "case.nbytes", "implementation", "before", "after", "ratio", "word", "judgement.reason")
+    base: Observed
+    new: Observed
+    before: float
+    after: float
+    judgement: Judgement
+    alone: Estimate = _NO_LIMITS  # the ratio with the interval that holds for this row alone
+
+    @property
+    def case(self) -> Case:
+        """The same in both runs."""
+        return self.base.case
+
+    @property
+    def implementation(self) -> str:
+        """The same in both runs."""
+        return self.base.implementation
+
+    @property
+    def pair(self) -> Pair:
+        """The results in both runs."""
+        return Pair(self.base, self.new)
+
+    @property
+    def moved(self) -> bool:
+        """Whether nothing is known since the ranks' cores are at other distances in NEW, as a barrier tells."""
+        return self.word is Word.UNKNOWN and self.pair.moved
+
+    @property
+    def within(self) -> float:
+        """The share that the ratio of this row alone differs from 1 by at most, with the comparison's confidence."""
+        return max(self.alone.high, 1 / max(self.alone.low, 1e-300)) - 1
+
+    def hides(self, margin: float) -> bool:
+        """Return whether a slowdown by more than the margin cannot be excluded.
+
+        What passes has no row that hides one, so each row needs no more confidence than all of them: if any one is
+        slower, that one alone must be taken for passing wrongly (an intersection-union test: R. Berger, 1982).
+        """
+        least = min(self.estimate.high, self.alone.high)
+        return self.word is not Word.SLOW and not least <= 1 + margin
+
+
+@dataclass(frozen=True)
+class Together(Judged):
+    """All sizes of a kind of case by an implementation: the geometric mean of their ratios, and its interval.
+
+    A change too small to be seen at any size is seen in all of them together, if they agree.
+    """
+
+    SHOWN = ("case", "implementation", "sizes", "ratio", "interval", "word", "every")
+    case: Case  # of no size
+    implementation: str
+    sizes: int
+    judgement: Judgement
+    every: int = 0  # sizes of the curve, with those that are unknown or stand out, each a change by itself
+
+
+@dataclass(frozen=True)
+class Comparison(Shown):
+    """Two runs, row by row in the order of BASE, and what stands in one of them only."""
+
+    TABLE = "rows"
+    base: Run
+    new: Run
+    rows: tuple[Row, ...]
+    together: tuple[Together, ...]  # rows of enough sizes, as one
+    unmatched: tuple[Unmatched, ...]
+    differences: tuple[Difference, ...]
+    margin: float  # a row that may be slower by more does not pass; SLOW is beyond the limit of its judgement
+    confidence: float
+    remarks: tuple[str, ...]
+    bits: tuple[str, ...] = ()  # what is to be said of sums of random values
+    margin_from: str = ""  # the margin and what it comes from, if that is the runs themselves
+
+    def __repr__(self) -> str:
+        return f"Comparison({self.base.path} -> {self.new.path}: {self.counts})"
+
+    @property
+    def counts(self) -> str:
+        """How many rows have each word."""
+        counts = Counter(row.word.value for row in self.rows)
+        return ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "no rows"
+
+    @property
+    def lines(self) -> list[Row | Together | Unmatched]:
+        """All that is judged: rows, curves, and what stands in one run only."""
+        return [*self.rows, *self.together, *self.unmatched]
+
+    @property
+    def regressions(self) -> list[Row | Together | Unmatched]:
+        """What is slower by more than the margin, and what was right and is no longer."""
+        return [line for line in self.lines if line.judgement.word.bad]
+
+    @property
+    def hidden(self) -> list[Row | Unmatched]:
+        """What may be slower by more than the margin for all that is known."""
+        unsure: list[Row | Unmatched] = [row for row in self.rows if row.hides(self.margin)]
+        return unsure + [row for row in self.unmatched if row.hides]
+
+    @property
+    def judgement(self) -> Judgement:
+        """WRONG, SLOW, OK, or UNKNOWN where a regression cannot be excluded."""
+        return overall([self])
+
+    @property
+    def nothing(self) -> str:
+        """What to say of runs without a row in common."""
+        sizes = matching.no_common_size(self.base, self.new)
+        return f"nothing of {self.new.path} can be compared with {self.base.path}" + (f"; {sizes}" if sizes else "")
+
+
+def overall(comparisons: Sequence[Comparison]) -> Judgement:
+    """Return the judgement of several comparisons as a whole."""
+    regressions = list(chain.from_iterable(comparison.regressions for comparison in comparisons))
+    hidden = list(chain.from_iterable(comparison.hidden for comparison in comparisons))
+    empty = [comparison.nothing for comparison in comparisons if not comparison.rows]
+    margins = [comparison.margin for comparison in comparisons]
+    word, reason = Word.OK, f"no row is {_slower(max(margins))}"
+    if regressions:
+        word = worst(line.judgement.word for line in regressions)
+        reason = ", ".join(_counted(type(lines[0]), lines) for lines in by_key(regressions, type).values())
+    elif empty:
+        word, reason = Word.UNKNOWN, empty[0]
+    elif hidden:
+        word, reason = Word.UNKNOWN, f"{counted(len(hidden), 'row')} may be {_slower(min(margins))}; {_advice(hidden)}"
+    derived = [comparison.margin_from for comparison in comparisons if comparison.margin_from and not word.bad]
+    reasons = dict.fromkeys([reason, *derived])
+    ratios = [line.judgement.ratio for line in regressions if line.judgement.ratio.known]
+    new = ", ".join(str(comparison.new.path) for comparison in comparisons)
+    base = ", ".join(dict.fromkeys(str(comparison.base.path) for comparison in comparisons))
+    return Judgement(new, base, word, "; ".join(reasons), max(ratios, default=NO_RATIO), limit=1 + max(margins))
+
+
+def _slower(margin: float) -> str:
+    return f"slower by more than {100 * margin:.3g}%"
+
+
+def _counted(kind: type, lines: Sequence[Row | Together | Unmatched]) -> str:
+    """Return how many regressions of one kind there are."""
+    if kind is Unmatched:
+        return f"{counted(len(lines), 'row')} no longer right"
+    noun, more = ("curve", " on average") if kind is Together else ("row", "")
+    return f"{counted(len(lines), noun)} {_slower(min(line.judgement.limit for line in lines) - 1)}{more}"
+
+
+def _advice(hidden: Sequence[Row | Unmatched]) -> str:
+    """Return what makes such rows conclusive; a log cannot be measured longer."""
+    rows = [row for row in hidden if isinstance(row, Row)]
+    if any(row.moved for row in rows):
+        return "measure again while the machine is as in BASE, or both in turn (sweep --ab)"
+    lost = {row.new for row in hidden if isinstance(row, Unmatched)}
+    if lost:
+        calm = "measure again while no other program runs"
+        fix = calm if DISTURBED in lost else "measure these too, or give the whole log"
+        return f"some are {' or '.join(sorted(lost))} in NEW: {fix}"
+    margin = max(row.alone.high for row in rows) - 1
+    allow = f", or allow more (--margin {math.ceil(100 * margin)}%)" if margin < _MOST_ALLOWED else ""
+    if any(isinstance(row.new, Measurement) and row.new.spread for row in rows):
+        return f"start the ranks more often (sweep --starts 9){allow}"
+    if all(row.pair.sampled for row in rows):
+        return f"measure longer (sweep --budget){allow}"
+    unknown = any(not row.estimate.known for row in rows)
+    return f"measure again{', or state how much each time varies (--assume 2%)' * unknown}{allow}"
