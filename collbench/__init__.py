@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collbench.commands.check.diagnose import diagnose as diagnose
     from collbench.commands.check.library import check as check
-    from collbench.commands.compare.library import compare as compare
+    from collbench.commands.compare.command import compare as compare
     from collbench.commands.formats.importing import import_ as import_
     from collbench.commands.init.command import init as init
     from collbench.commands.plot.command import plot as plot
     from collbench.commands.predict.library import predict as predict
-    from collbench.commands.report.library import report as report
+    from collbench.commands.report.command import report as report
     from collbench.commands.sweep.command import sweep as sweep
     from collbench.commands.train.library import train as train
     from collbench.requests.runs import read as read

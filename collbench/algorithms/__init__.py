@@ -37,7 +37,6 @@ class Implementation:
     supports: Callable[[Case], None] = lambda case: None
     home: Callable[[Platform], Platform] = lambda platform: platform  # the ranks with the memory that it works on
     order: int = 0  # of hand-written implementations, in which lists show them; 0 for a library
-    calls: str = ""  # the library that it calls in another way; hand-written ones are compared with that instead
     fifo: Callable[[int, str], int] = lambda ranks, platform: 0  # bytes that it needs in each window
     cost: Callable[[Case], Cost] | None = None  # what a case that it supports spends, if that is known
     uses: Callable[[], tuple[str, ...]] = tuple  # the implementations it hands cases to, whose FIFOs it needs
@@ -84,7 +83,7 @@ def implementations() -> dict[str, Implementation]:
 
 def libraries() -> list[str]:
     """Return the names of the libraries that hand-written implementations are compared with."""
-    return [name for name, way in implementations().items() if way.library and not way.calls and not way.path]
+    return [name for name, way in implementations().items() if way.library and not way.path]
 
 
 def is_library(name: str) -> bool:

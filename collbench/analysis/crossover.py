@@ -211,7 +211,7 @@ def disturbed_rivals(results: Iterable[Result]) -> list[Observed]:
 
 def _exact(result: Timed) -> bool:
     implementation = find(result.implementation)
-    indirect = implementation and (implementation.uses() or implementation.calls)
+    indirect = implementation and implementation.uses()
     return wire_nbytes(result.implementation) is None and not indirect
 
 

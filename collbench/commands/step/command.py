@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import click
 
-from collbench.algorithms import choose, implementations, needs
+from collbench.algorithms import choose, needs
 from collbench.cases import Sweep
 from collbench.cli.options import ANYWHERE, HERE, RENDEZVOUS_FOLDER, given, made, options_of
 from collbench.cli.progress import LiveTable, ResultTable
@@ -346,11 +346,7 @@ def _measured_sweep(
 ) -> tuple[str, Sweep]:
     """Return a platform and the sweep there, by default of its library and what should be the fastest of the others."""
     requested = _request(request, gradients, on=request.on, ranks=ranks, impl=request.impl or "library,auto")
-    platform, sweep = measured_sweep(requested, joined)
-    if not request.impl:  # a library once, not by every method of calling it
-        names = tuple(name for name in sweep.implementations if not implementations()[name].calls)
-        sweep = replace(sweep, implementations=names)
-    return platform, sweep
+    return measured_sweep(requested, joined)
 
 
 def _measured_step(request: StepRequest, platform: str, sweep: Sweep) -> Step:
