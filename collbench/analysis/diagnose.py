@@ -52,20 +52,11 @@ OVERFULL = 1.05
 _LARGE_SIZES = " above 64 MiB"
 
 
-class SlowSize(NamedTuple):
-    """A size that is slower than its limit."""
-
-    nbytes: int
-    ratio: float  # measured over expected seconds
-
-    def __str__(self) -> str:
-        return f"{format_size(self.nbytes)} {self.ratio:.1f}x slow"
-
-
-def listed(slow: Sequence[SlowSize], sizes: int) -> str:
-    """Return `2 of 30 sizes: 1 MiB 13.4x slow, 4 MiB 2.1x slow`."""
+def listed(slow: Sequence[tuple[int, float]], sizes: int) -> str:
+    """Return `2 of 30 sizes: 1 MiB 13.4x slow, 4 MiB 2.1x slow` of sizes in bytes, each with a ratio of times."""
+    named = [f"{format_size(nbytes)} {ratio:.1f}x slow" for nbytes, ratio in slow[:LISTED]]
     more = [f"{len(slow) - LISTED} more"] if len(slow) > LISTED else []
-    return f"{len(slow)} of {counted(sizes, 'size')}: {', '.join([*map(str, slow[:LISTED]), *more])}"
+    return f"{len(slow)} of {counted(sizes, 'size')}: {', '.join([*named, *more])}"
 
 
 @dataclass(frozen=True)
@@ -110,8 +101,7 @@ class Diagnosis(Shown):
         """A judgement of every size."""
         found = []
         for row, other in zip_longest(self.measured, self.expected):
-            what = f"{row.case.title}, {format_size(row.case.nbytes)}, {row.implementation}"
-            size = _judged_size(what, row, other) if other else Judgement(what, "", Word.UNKNOWN)
+            size = _judged_size(row, other) if other else Judgement(row.what, "", Word.UNKNOWN)
             unknown = replace(size, word=Word.UNKNOWN, reason="not judged", limit=math.nan)
             found.append(size if self.judged else unknown)
         return found
@@ -148,13 +138,6 @@ class Diagnosis(Shown):
         if len(self.measured) < FEWEST:
             return f"{FEWEST} sizes or more would tell a reason, from 8 bytes on"
         return f"reason unknown: times are {self.off:.2f}x off, and nothing that the model can change explains it"
-
-    @property
-    def resolution(self) -> str:
-        """What would be seen, of a curve that is not slow; empty for any other."""
-        if self.word not in (Word.FAST, Word.OK):
-            return ""
-        return str(self.sight) + (f" ({self.assumed})" if self.assumed else "")
 
 
 def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
@@ -233,7 +216,7 @@ def _held_together(compared: ComparedCurve) -> Diagnosis:
     elif slow:
         word, remark = Word.SLOW, listed(slow, len(rows))
     elif len(rows) < FEWEST and any(_far_below(row, other) for row, other in zip(rows, expected, strict=True)):
-        word, remark = Word.FAST, f"{min(compared.ratios):.2f}x the expected time"
+        word, remark = Word.FAST, f"{math.exp(min(compared.logs(compared.healthy))):.2f}x the expected time"
     if math.isnan(limit):
         limit = limit_of(rows[-1], expected[-1])
     diagnosis = Diagnosis(rows[0].implementation, tuple(rows), tuple(expected), word, remark, limit=limit)
@@ -250,21 +233,21 @@ def limit_of(row: Observed, expected: Prediction) -> float:
     return far * expected.band[1] / expected.seconds
 
 
-def slow_sizes(rows: Sequence[Observed], expected: Sequence[Prediction]) -> list[SlowSize]:
-    """Return the sizes of a curve that are slower than their limits, the slowest first."""
+def slow_sizes(rows: Sequence[Observed], expected: Sequence[Prediction]) -> list[tuple[int, float]]:
+    """Return the sizes of a curve in bytes that are slower than their limits, with their ratios, the slowest first."""
     slow = []
     for row, other in zip(rows, expected, strict=True):
         ratio = row.typical / other.seconds
         if ratio > limit_of(row, other):
-            slow.append(SlowSize(row.case.nbytes, ratio))
-    return sorted(slow, key=lambda size: -size.ratio)
+            slow.append((row.case.nbytes, ratio))
+    return sorted(slow, key=lambda size: -size[1])
 
 
 def _far_below(row: Observed, expected: Prediction) -> bool:
     return row.typical < expected.band[0] / FAR
 
 
-def _judged_size(what: str, row: Observed, expected: Prediction) -> Judgement:
+def _judged_size(row: Observed, expected: Prediction) -> Judgement:
     low, high = (end / expected.seconds for end in expected.band)
     ratio, limit = row.typical / expected.seconds, limit_of(row, expected)
     word, reason = Word.OK, ""
@@ -276,7 +259,7 @@ def _judged_size(what: str, row: Observed, expected: Prediction) -> Judgement:
         word = Word.FAST
     elif ratio < low:
         reason = "below the band"
-    return Judgement(what, "", word, reason, Estimate(ratio, ratio / high, ratio / low), (low, high), limit)
+    return Judgement(row.what, "", word, reason, Estimate(ratio, ratio / high, ratio / low), (low, high), limit)
 
 
 def _sight(rows: Sequence[Observed], expected: Sequence[Prediction], limit: float, longer: Sequence[float]) -> Sight:

@@ -79,11 +79,6 @@ class ComparedCurve:
         """Expected seconds."""
         return [prediction.seconds for prediction in self.expected]
 
-    @property
-    def ratios(self) -> list[float]:
-        """Measured over expected times."""
-        return [row.typical / other for row, other in zip(self.rows, self.healthy, strict=True)]
-
     def logs(self, seconds: Sequence[float]) -> Floats:
         """Return the logarithms of measured over other times."""
         return np.array([math.log(row.typical / other) for row, other in zip(self.rows, seconds, strict=True)])

@@ -9,7 +9,7 @@ from collbench.cases import Case
 from collbench.notebook import Shown
 from collbench.records import Record
 from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome, Scheduling, labelled
-from collbench.units import FASTEST, SLOWEST, counted
+from collbench.units import FASTEST, SLOWEST, counted, format_size
 
 
 class Answers(Shown):
@@ -81,6 +81,11 @@ class CaseResult(_Facts, frozen=True):
     def curve(self) -> tuple[Case, str]:
         """What all points of a curve have in common: the case without its size, and the implementation."""
         return self.case.kind, self.implementation
+
+    @property
+    def what(self) -> str:
+        """All of it in words: `allreduce, float, sum, 2 ranks, 1 GiB, ring-flags`."""
+        return f"{self.case.title}, {format_size(self.case.nbytes)}, {self.implementation}"
 
     @property
     def predicted(self) -> bool:

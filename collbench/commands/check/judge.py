@@ -186,9 +186,8 @@ class CheckResult(Shown):
         """The figure that tells most, the counts of sizes, what would be noticed, and the remarks."""
         parts = [self.no_verdict or self._figures]
         if self.word in (Word.FAST, Word.OK):
-            parts.append(
-                f"first check: would notice only {times(self.sight.single)}" if self.first else str(self.sight)
-            )
+            only = f"first check: would notice only {times(self.sight.single)}"
+            parts.append(only if self.first else str(self.sight))
         if self.word is not Word.UNKNOWN:
             parts += not_judged((curve.name, curve.word) for curve in self.curves)
         return "; ".join(filter(None, (*parts, *self.remarks)))
@@ -291,6 +290,7 @@ def _judge_curve(
             continue
         variance = next(left)
         size = _judge_size(joined(rows), *pair, variance, test, nodes)
+        size = replace(size, judgement=replace(size.judgement, against=expectation.name))
         limit = size.judgement.limit
         # A floor is no machine's usual time: a machine may become slower by as much as it is better.
         seen = limit / size.off if near else sight(limit, variance, pair[1].error)
@@ -314,11 +314,7 @@ def _not_compared(rows: Sequence[Observed]) -> CheckedSize:
     """Return what is said of a case of which nothing is expected, or of which every round was disturbed."""
     row = joined(rows)
     reason = DISTURBED if row.disturbed else NOT_COMPARED
-    return CheckedSize(row, math.nan, Judgement(_what(row), "", Word.UNKNOWN, reason), 0)
-
-
-def _what(row: Observed) -> str:
-    return f"{row.case.title}, {format_size(row.case.nbytes)}, {row.implementation}"
+    return CheckedSize(row, math.nan, Judgement(row.what, "", Word.UNKNOWN, reason), 0)
 
 
 def _why_nothing(cases: Sequence[Sequence[Observed]], expected: str) -> str:
@@ -370,7 +366,7 @@ def _judge_size(
     spread = math.sqrt(variance + expected.error**2)
     ratio = Estimate(*(math.exp(centre + side * _QUANTILE * spread) for side in (0, -1, 1)))
     usual = math.exp(-_USUAL * spread), math.exp(_USUAL * spread)
-    judgement = Judgement(_what(row), "", word, UNDECIDED if word is Word.UNKNOWN else "", ratio, usual, limit)
+    judgement = Judgement(row.what, "", word, UNDECIDED if word is Word.UNKNOWN else "", ratio, usual, limit)
     return CheckedSize(row, expected.seconds, judgement, len(logs))
 
 
@@ -403,8 +399,10 @@ def _word(sizes: Sequence[CheckedSize], whole: Word, resolution: float) -> tuple
 def judge_by_model(diagnosis: Diagnosis, system: System | None) -> CheckedCurve:
     """Return the curve that `diagnose` held against the model of its system."""
     sizes = []
+    against = system.title if system else ""
     for row, expected, judgement in zip_longest(diagnosis.measured, diagnosis.expected, diagnosis.sizes):
-        sizes.append(CheckedSize(row, expected.seconds if expected else math.nan, judgement, 1))
+        seconds = expected.seconds if expected else math.nan
+        sizes.append(CheckedSize(row, seconds, replace(judgement, against=against), 1))
     told = [*diagnosis.choices]
     if system and diagnosis.judged:
         told += traffic_in_words(system, diagnosis.measured[-1], diagnosis.expected[-1])
@@ -416,7 +414,7 @@ def judge_by_model(diagnosis: Diagnosis, system: System | None) -> CheckedCurve:
         tuple(sizes),
         diagnosis.word,
         diagnosis.remark,
-        against=system.title if system else "",
+        against=against,
         told=tuple(told),
         likely=tuple(diagnosis.likeliest),
         reasons=tuple(diagnosis.likely()),

@@ -116,12 +116,6 @@ class CheckRequest(Request):
         """Share of the expected time that is too much; None for the usual one."""
         return None if self.slower is None else parse_share(self.slower, "--slower")
 
-    @property
-    def usual_sizes(self) -> bool:
-        """Whether no size was named."""
-        words = declared(CheckRequest)
-        return all(words[name].usual(getattr(self, name)) for name in ("minbytes", "maxbytes", "stepfactor"))
-
     def sweep(self, also: Sequence[int] = ()) -> SweepRequest:
         """Return what a round measures, with more sizes in bytes."""
         return SweepRequest(
@@ -238,7 +232,7 @@ def _measure(request: CheckRequest, expected: Expectation | None) -> CheckResult
                 expected, baseline = _of_this_machine(run)
                 result = _verdict(request, run, expected, rounds, spent) if expected else result
             more = more and not _sure(result, expected, baseline)
-            also = _larger(run) if request.usual_sizes else []
+            also = _larger(request, run)
         more, also = everyone(launched()).broadcast((more, also))
     if not run or not result:  # the first process of the launcher has them
         return None
@@ -252,10 +246,12 @@ def _measure(request: CheckRequest, expected: Expectation | None) -> CheckResult
     return result
 
 
-def _larger(run: Run) -> list[int]:
-    """Return sizes to measure besides on GPUs, of which the model knows most, unless that takes too long."""
+def _larger(request: CheckRequest, run: Run) -> list[int]:
+    """Return sizes to measure besides on GPUs, where none was named, unless that takes too long."""
+    words = declared(CheckRequest)
+    named = any(not words[name].usual(getattr(request, name)) for name in ("minbytes", "maxbytes", "stepfactor"))
     rows = [row for row in observed(run.results) if row.platform == "gpu" and row.case.nbytes <= LARGER[0]]
-    if not rows:
+    if named or not rows:
         return []
     slowest = max(rows, key=lambda row: (row.case.nbytes, row.typical))
     return [size for size in LARGER if size / slowest.case.nbytes * slowest.typical < LONGEST]

@@ -137,15 +137,11 @@ def _row_fields(row: CaseResult) -> dict[str, Any]:
 def _junit(result: CheckResult) -> str:
     """Return JUnit's XML: the judgement of all, and of each size."""
     tests = [replace(result.judgement, what="verdict")]
-    tests += [Judgement(_name(row), "", Word.WRONG, row.problem) for row in result.correctness.faults]
+    tests += [Judgement(row.what, "", Word.WRONG, row.problem) for row in result.correctness.faults]
     for size in result.sizes:
         kind = "" if size.word in (Word.SLOW, Word.FAST) else f", {size.judgement.kind}"
         tests.append(replace(size.judgement, reason=f"{size.figure}{kind}"))
     return junit([junit_suite(f"collbench check: {result.where}", "collbench.check", tests)])
-
-
-def _name(row: CaseResult) -> str:
-    return f"{row.case.title}, {format_size(row.case.nbytes)}, {row.implementation}"
 
 
 # -------------------------------------------------------------------------------------------------------------- metrics

@@ -222,8 +222,8 @@ def _because(diagnosis: Diagnosis, correctness: Correctness, fit: CurveFit | Non
     if diagnosis.remark:
         yield diagnosis.remark
     yield from diagnosis.choices
-    if diagnosis.resolution:
-        yield diagnosis.resolution
+    if diagnosis.word in (Word.FAST, Word.OK):
+        yield str(diagnosis.sight) + (f" ({diagnosis.assumed})" if diagnosis.assumed else "")
     for number, (why, fix) in enumerate(diagnosis.likely()):
         yield f"{'or' if number else 'likely'}: {why}"
         yield f"to do: {fix}"

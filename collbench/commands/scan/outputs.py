@@ -10,7 +10,7 @@ from typing import Any
 
 from collbench.analysis.judgement import EXITS, Judgement, Word
 from collbench.cli.options import UNMEASURED
-from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, host_lines, junit, junit_suite
+from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, host_lines, junit, junit_suite, line_of
 from collbench.commands.scan.verdict import ScanFinding, ScanVerdict
 from collbench.units import significant
 
@@ -65,7 +65,7 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
             } | finding.judgement.fields()
         )  # fmt: skip
     return head_of(verdict.judgement, gethostname(), measured(verdict)) | {
-        "line": verdict.line,
+        "line": line_of("plain", verdict.word, f"scan: {verdict.words}"),
         "members": list(verdict.members.names),
         "findings": findings,
         "suspects": list(verdict.suspects),
@@ -80,7 +80,7 @@ def _junit(verdict: ScanVerdict) -> str:
     """Return JUnit's XML: the verdict, and each member, of which the slow ones failed; all are skipped if simulated."""
     slow = {finding.name: finding.judgement for finding in verdict.faulty}
     clear = Word.UNKNOWN if verdict.suspects or verdict.word is Word.UNKNOWN else Word.OK
-    tests = [Judgement("verdict", "", verdict.word, verdict.line)]
+    tests = [Judgement("verdict", "", verdict.word, verdict.words)]
     for name in dict.fromkeys((*slow, *verdict.members.names)):
         tests.append(slow.get(name, Judgement(name, "", clear, "not slow" if clear is Word.OK else "not cleared")))
     if not measured(verdict):

@@ -137,11 +137,6 @@ class ScanVerdict(Shown):
         cost = f"{counted(self.rounds, 'round')}, {significant(self.rank_seconds, 3)} rank-seconds"
         return f"{'; '.join(parts)} ({cost})"
 
-    @property
-    def line(self) -> str:
-        """The verdict in one line."""
-        return f"collbench: {self.word.value} scan: {self.words}"
-
 
 def finding_of(suspicion: Suspicion, members: int, slower: float) -> ScanFinding:
     """Return whether what is suspected is too slow, by Wald's test, with an interval."""
