@@ -33,17 +33,12 @@ from collbench.topology.system import System
 from collbench.units import counted, format_rate, format_size
 
 FAR = 1.25
-"""Times the upper end of its band beyond which a size is slow: one in ten is outside, but not so far.
-
-Of published healthy machines that the model has not seen, few sizes are, each where the library's tuning jumps
-(docs/analysis.md).
-"""
+"""Times the upper end of its band beyond which a size is slow: one in ten is outside, but hardly any so far."""
 SLOW, FAST = 2.8, 3.5
 """Standard deviations from which on a curve is slow, or faster than modelled.
 
-So that of healthy machines which neither fit nor spreads have seen hardly more than one in twenty is called slow,
-though stretches are four and errors have longer tails than a normal distribution (counts: docs/analysis.md).  Nothing
-is broken where a machine is faster, so that takes more.
+Of healthy machines that neither fit nor spreads have seen hardly more than one in twenty is then called slow, though
+stretches are four and errors have long tails (docs/analysis.md).  Nothing is broken where a machine is faster.
 """
 LEVEL = 1.005  # times as far from the times as another reason, that no reader sees
 OVERFULL = 1.05
