@@ -28,7 +28,7 @@ from collbench.units import parse_size
 BETWEEN_RUNS = {"cpu": 0.03}
 BETWEEN_OTHERS = 0.02
 """What two runs of a healthy machine differ by besides their rounds: standard deviations (docs/checking.md)."""
-SAME_STATE = math.log(1.25)
+SAME_STATE = math.log(1.5)
 """How far barriers may be apart in one state of the machine; between states they were three times as long."""
 FITTED_BARRIER = 128e-9
 """Seconds of a barrier by flags on the CPU that hand-written costs are fitted to: there, 8 bytes by packets take 77 ns,
