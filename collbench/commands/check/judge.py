@@ -238,8 +238,8 @@ def unsure(curve: CheckedCurve) -> CheckedCurve:
         return curve
     sizes = []
     for size in curve.sizes:
-        slow = size.word is Word.SLOW
-        sizes.append(replace(size, judgement=replace(size.judgement, word=Word.UNKNOWN)) if slow else size)
+        undecided = replace(size.judgement, word=Word.UNKNOWN, reason=UNDECIDED)
+        sizes.append(replace(size, judgement=undecided) if size.word is Word.SLOW else size)
     remark = "another program ran on the cores of the ranks; end it, and check again"
     return replace(curve, sizes=tuple(sizes), word=Word.UNKNOWN, remark=remark)
 
