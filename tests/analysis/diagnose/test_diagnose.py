@@ -59,12 +59,12 @@ def test_a_machine_that_is_as_modelled_is_as_expected() -> None:
         system = files.load(name)
         for part in (system, system.of(4)) if system.nics else (system,):
             found = diagnose(measured_on(part), part, QUIET)
-            assert (found.verdict, found.reasons) == (Word.OK, ()), part.title
+            assert (found.word, found.reasons) == (Word.OK, ()), part.title
     rows = measured_on(H100)
-    assert diagnose(rows, H100, RunFacts({"NCCL_P2P_DISABLE": "1"})).verdict is Word.OK
+    assert diagnose(rows, H100, RunFacts({"NCCL_P2P_DISABLE": "1"})).word is Word.OK
     for place in (0, 14, 15):
         rows[place] = replace(rows[place], seconds=(rows[place].typical * 8,))
-    assert diagnose(rows, H100, QUIET).verdict is Word.OK
+    assert diagnose(rows, H100, QUIET).word is Word.OK
 
 
 def shared_memory(system: System) -> System:
@@ -89,7 +89,7 @@ def test_a_degraded_machine_is_slow_for_the_right_reason() -> None:
     for reason, system, degraded in DEGRADED:
         found = diagnose(measured_on(degraded), system, QUIET)
         place = reason, system.title
-        assert found.verdict is Word.SLOW, place
+        assert found.word is Word.SLOW, place
         assert found.reasons[0].hypothesis.name.startswith(reason), place
         assert found.reasons[0].off < 1.1, place
         assert all(reason.off < found.off for reason in found.reasons), place
@@ -131,7 +131,7 @@ def test_a_rare_reason_weighs_less_and_one_with_several_variants_no_more(monkeyp
 def test_a_constant_more_is_bound_by_launches_and_scatter_is_a_busy_gpu() -> None:
     rows = [replace(row, seconds=(row.typical + 100e-6,)) for row in measured_on(H100)]
     found = diagnose(rows, H100, QUIET)
-    assert found.verdict is Word.SLOW
+    assert found.word is Word.SLOW
     assert "constant time more" in found.reasons[0].hypothesis.name
     expected = curve(H100, [case(nbytes=nbytes, ranks=8) for nbytes in SIZES])
     start = expected[0].seconds
@@ -142,7 +142,7 @@ def test_a_constant_more_is_bound_by_launches_and_scatter_is_a_busy_gpu() -> Non
 
     assert "busy with something else" in slowed([3, 4.5, 2, 3.2, 2.5, 5]).reasons[0].hypothesis.name
     steady = slowed([3])
-    assert steady.verdict is Word.SLOW
+    assert steady.word is Word.SLOW
     assert not any("busy" in reason.hypothesis.name for reason in steady.reasons)
 
 
@@ -177,36 +177,36 @@ def test_one_or_two_sizes_are_judged_by_their_bands(sizes: int) -> None:
     ):
         seconds = [*(other.seconds for other in expected[:-1]), odd]
         rows = rows_of(list(zip(SIZES[10:], seconds, strict=False)), "allreduce", 8)
-        assert diagnose(rows, H100, QUIET).verdict is health
+        assert diagnose(rows, H100, QUIET).word is health
 
 
 def test_ranks_on_an_unknown_number_of_nodes_are_never_slow() -> None:
     unplaced = replace(QUIET, unplaced="the list of ranks is trimmed")
     for times, sizes in ((30.0, SIZES), (30.0, SIZES[-1:])):
-        assert diagnose(measured_on(H100, sizes, times), H100, QUIET).verdict is Word.SLOW
+        assert diagnose(measured_on(H100, sizes, times), H100, QUIET).word is Word.SLOW
         found = diagnose(measured_on(H100, sizes, times), H100, unplaced)
-        assert (found.verdict, found.reasons, "trimmed" in found.remark) == (Word.UNKNOWN, (), True)
-    assert diagnose(measured_on(H100), H100, unplaced).verdict is Word.OK
+        assert (found.word, found.reasons, "trimmed" in found.remark) == (Word.UNKNOWN, (), True)
+    assert diagnose(measured_on(H100), H100, unplaced).word is Word.OK
 
 
 def test_a_link_that_would_carry_more_than_it_can_refutes_the_system() -> None:
     slow_cards = network(H100.of(4), rate=5e9)
     found = diagnose(measured_on(H100.of(4)), slow_cards, QUIET)
-    assert (found.verdict, found.reasons) == (Word.UNKNOWN, ())
+    assert (found.word, found.reasons) == (Word.UNKNOWN, ())
     assert "network cards" in found.remark
     assert "network cards" not in diagnose(measured_on(slow_cards), slow_cards, QUIET).remark
-    assert diagnose(measured_on(H100), H100, QUIET).verdict is Word.OK
+    assert diagnose(measured_on(H100), H100, QUIET).word is Word.OK
 
 
 def test_unknown_faster_and_slow_without_a_reason_are_answers() -> None:
     rows = measured_on(H100)
     assert diagnose(rows, None, RunFacts({}, (), "no header")).remark == "no header"
     foreign = diagnose([replace(row, implementation="mpi") for row in rows], H100, QUIET)
-    assert foreign.verdict is Word.UNKNOWN
+    assert foreign.word is Word.UNKNOWN
     assert "mpi has no model" in foreign.remark
-    assert diagnose(measured_on(H100, SIZES[:16], times=0.3), H100, QUIET).verdict is Word.FAST
+    assert diagnose(measured_on(H100, SIZES[:16], times=0.3), H100, QUIET).word is Word.FAST
     found = diagnose(measured_on(H100, times=30), H100, QUIET)
-    assert (found.verdict, found.reasons) == (Word.SLOW, ())
+    assert (found.word, found.reasons) == (Word.SLOW, ())
 
 
 def test_a_curve_without_a_model_has_remarks_on_what_is_beyond_noise_only() -> None:
@@ -255,7 +255,7 @@ def test_a_curve_is_slow_from_the_limit_on_that_is_told_and_less_is_known_of_rar
     sizes, none = [row.case.nbytes for row in rows], np.zeros(len(rows))
     errors = error_model(sizes, error_levels(H100, "allreduce"))
     for by, health in ((0.97, Word.OK), (1.03, Word.SLOW)):
-        assert judge(sizes, none + errors.mean + np.log(by * diagnosis.limit), errors).health is health, by
+        assert judge(sizes, none + errors.mean + np.log(by * diagnosis.limit), errors).word is health, by
     few, many = ([2**power for power in range(27, 34, step)] for step in (3, 1))
     assert limit(many, H100) == pytest.approx(limit(few, H100), rel=0.05)
     assert limit(many, files.load("ethernet-100g-tcp").of(2)) > limit(many, H100) + 0.1
@@ -284,7 +284,7 @@ def diagnosed(quality: str) -> dict[str, Diagnosis]:
 
 
 def slow(found: dict[str, Diagnosis]) -> list[str]:
-    return [name for name, finding in found.items() if finding.verdict is Word.SLOW]
+    return [name for name, finding in found.items() if finding.word is Word.SLOW]
 
 
 def test_published_sweeps_that_are_degraded_are_slow_for_the_reason_that_their_sources_tell() -> None:
@@ -317,7 +317,7 @@ def unseen() -> list[confusion.Trial]:
 def test_of_machines_that_no_spread_has_seen_few_are_accused_and_most_are_when_slower(
     unseen: list[confusion.Trial],
 ) -> None:
-    verdicts = [trial.health() for trial in unseen]
+    verdicts = [trial.word() for trial in unseen]
     assert verdicts.count(Word.SLOW) <= 0.08 * len(unseen)
     # Nearly all Blackwell is one operator's: without it, its newest NCCL is faster than modelled.
     blackwell = [CLASSES["one node, Blackwell"](trial.found.sweep) for trial in unseen]
@@ -325,7 +325,7 @@ def test_of_machines_that_no_spread_has_seen_few_are_accused_and_most_are_when_s
         some = [verdict for verdict, new in zip(verdicts, blackwell, strict=True) if new is within]
         assert some.count(Word.FAST) <= most * len(some), within
     for by, least in ((1.5, 0.8), (2.0, 0.92), (3.0, 0.98)):
-        assert sum(trial.health(by) is Word.SLOW for trial in unseen) >= least * len(unseen), by
+        assert sum(trial.word(by) is Word.SLOW for trial in unseen) >= least * len(unseen), by
 
 
 @pytest.mark.full
@@ -347,13 +347,13 @@ def test_a_log_that_does_not_say_launch_or_release_is_slow_only_by_all_of_them()
     """One process for eight A100 takes several times as long for small messages as a process for each."""
     a100 = files.load("dgx-a100")
     by_one = measured_on(replace(a100, launch="single-process"), SIZES[:18])
-    assert diagnose(by_one, a100, QUIET).verdict is Word.SLOW
+    assert diagnose(by_one, a100, QUIET).word is Word.SLOW
     found = diagnose(by_one, a100, OPEN)
-    assert found.verdict is Word.OK
+    assert found.word is Word.OK
     assert "one process for all GPUs of a node" in found.assumed
     assert found.assumed in found.resolution
     slow = diagnose(measured_on(replace(a100, launch="single-process"), SIZES[:18], times=3), a100, OPEN)
-    assert (slow.verdict, bool(slow.reasons)) == (Word.SLOW, True)
+    assert (slow.word, bool(slow.reasons)) == (Word.SLOW, True)
     usual = diagnose(measured_on(a100), a100, OPEN)
     assert usual.assumed == f"assumed: a process for each GPU, NCCL {System.nccl}"
     assert usual.limit > diagnose(measured_on(a100), a100, QUIET).limit
@@ -386,8 +386,8 @@ def test_what_is_printed_as_noticeable_is_noticed_on_the_fastest_machine_of_a_ki
             return diagnose(rows_of(rows, collective, system.ranks), system, QUIET)  # noqa: B023
 
         healthy_one = judged(1.0)
-        assert healthy_one.verdict is Word.OK
-        assert judged(1.02 * healthy_one.limit).verdict is Word.SLOW, (system.title, collective)
+        assert healthy_one.word is Word.OK
+        assert judged(1.02 * healthy_one.limit).word is Word.SLOW, (system.title, collective)
         kinds.add(kind_of(system, collective))
     assert kinds == set(FASTEST)
     assert diagnose(measured_on(trees), trees, QUIET).limit < 1.5
@@ -405,4 +405,4 @@ def test_rccl_is_what_the_model_knows_of_amd_s_gpus() -> None:
     system = files.load("mi300x")
     for times, expected in ((1.0, Word.OK), (2.5, Word.SLOW)):
         rows = [replace(row, implementation="rccl") for row in measured_on(system, times=times)]
-        assert diagnose(rows, system, QUIET).verdict is expected, times
+        assert diagnose(rows, system, QUIET).word is expected, times

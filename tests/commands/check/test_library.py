@@ -89,7 +89,7 @@ def check(**changes: Any) -> CheckResult:
 
 def test_a_machine_is_held_against_its_latency_at_first_and_against_its_good_runs_afterwards(tmp_path: Path) -> None:
     first, second = check(), check()
-    assert first.status is second.status is Word.OK
+    assert first.word is second.word is Word.OK
     assert "latency" in first.compared
     assert "1 earlier good run" in second.compared
     assert second.line.startswith("collbench: OK allreduce 2 made-up ranks: ")
@@ -102,13 +102,13 @@ def test_ranks_that_share_a_gpu_are_held_against_their_good_runs(ranks: type[Ran
     monkeypatch.setattr(Ranks, "device", "gpu")
     monkeypatch.setattr(Ranks, "states", (NEAR,))
     first, second = check(), check()
-    assert (first.status, first.compared) == (Word.UNKNOWN, "")
+    assert (first.word, first.compared) == (Word.UNKNOWN, "")
     assert first.hint.startswith("stored for the next check")
     assert all("CPU" not in curve.remark for curve in first.curves)
-    assert second.status is Word.OK, second.line
+    assert second.word is Word.OK, second.line
     assert "1 earlier good run" in second.compared
     ranks.slow = {0: 1.3}
-    assert check().status is Word.SLOW
+    assert check().word is Word.SLOW
 
 
 def test_what_was_measured_with_another_release_of_nccl_says_so_beside_the_verdict(
@@ -123,7 +123,7 @@ def test_what_was_measured_with_another_release_of_nccl_says_so_beside_the_verdi
     monkeypatch.setattr(Ranks, "nccl", "2.32.3")
     for words in ({}, {"reference": tmp_path / "good"}):
         result = check(**words)
-        assert result.status is Word.OK
+        assert result.word is Word.OK
         assert "the baseline was measured with NCCL 2.30.7, this with 2.32.3" in result.remarks
         assert "NCCL 2.30.7" in result.line
 
@@ -131,7 +131,7 @@ def test_what_was_measured_with_another_release_of_nccl_says_so_beside_the_verdi
 def test_three_good_runs_are_kept_and_no_more(tmp_path: Path) -> None:
     for _ in range(5):
         last = check()
-        assert last.status is Word.OK
+        assert last.word is Word.OK
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == GOOD_RUNS
     assert last.rounds < OF_A_BASELINE
     shutil.rmtree(Path(last.compared.partition("(")[2].rstrip(")")))  # as docs/checking.md has it, to begin anew
@@ -144,7 +144,7 @@ def test_what_became_slower_fails_and_is_not_kept(ranks: type[Ranks], tmp_path: 
     for slow in ({0: 1.3}, {65536: 1.3}):
         ranks.slow = slow
         result = check()
-        assert result.status is Word.SLOW, result.line
+        assert result.word is Word.SLOW, result.line
         assert "slow" in result.line
         assert result.rounds >= SURE
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 1
@@ -154,9 +154,9 @@ def test_each_state_of_the_machine_is_held_against_the_same_state(ranks: type[Ra
     check()
     for state in (NEAR, FAR):
         monkeypatch.setattr(Ranks, "states", (state,))
-        assert check().status is Word.OK
+        assert check().word is Word.OK
         ranks.slow = {0: 1.3}
-        assert check().status is Word.SLOW
+        assert check().word is Word.SLOW
         ranks.slow = {}
 
 
@@ -164,7 +164,7 @@ def test_a_wrong_or_missing_result_fails_at_once_and_is_said_first(ranks: type[R
     for name in ("wrong", "hung"):
         setattr(ranks, name, 512)
         result = check()
-        assert result.status is Word.SLOW
+        assert result.word is Word.SLOW
         assert result.rounds == 1
         assert "512 B" in result.line
         assert "6 of 7" in result.correctness.in_words()
@@ -176,7 +176,7 @@ def test_beside_another_program_nothing_is_known(ranks: type[Ranks], tmp_path: P
     check()
     ranks.disturbed, ranks.slow = True, {0: 5.0}
     result = check(budget=0.1)
-    assert result.status is Word.UNKNOWN
+    assert result.word is Word.UNKNOWN
     assert result.disturbed == result.rows
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 1
 
@@ -184,7 +184,7 @@ def test_beside_another_program_nothing_is_known(ranks: type[Ranks], tmp_path: P
 def test_a_good_run_beside_another_program_is_not_stored_and_says_why(monkeypatch: Any, tmp_path: Path) -> None:
     monkeypatch.setattr(Ranks, "switches", 11)
     result = check()
-    assert result.status is Word.OK
+    assert result.word is Word.OK
     assert result.hint.startswith("not stored for the next check: other programs")
     assert not list((tmp_path / "state").rglob("run.jsonl"))
 
@@ -194,27 +194,27 @@ def test_what_is_slow_beside_another_program_is_no_failure(ranks: type[Ranks], m
     ranks.slow = {0: 1.5}
     monkeypatch.setattr(Ranks, "switches", 11)
     result = check(budget=0.1)
-    assert result.status is Word.UNKNOWN
+    assert result.word is Word.UNKNOWN
     assert "another program" in result.curves[0].remark
     monkeypatch.setattr(Ranks, "switches", 1)
-    assert check().status is Word.SLOW
+    assert check().word is Word.SLOW
 
 
 def test_a_reference_is_a_run_or_floors(tmp_path: Path, ranks: type[Ranks]) -> None:
-    assert check(out=tmp_path / "good").status is Word.OK
+    assert check(out=tmp_path / "good").word is Word.OK
     assert read(tmp_path / "good").whole
-    assert check(reference=tmp_path / "good").status is Word.OK
+    assert check(reference=tmp_path / "good").word is Word.OK
     floors = tmp_path / "floors.toml"
     for least, status in ((5, Word.OK), (500, Word.SLOW)):
         floors.write_text(f'[[floor]]\ncollective="allreduce"\nsize="2M"\nvalue={least}\nunit="GB/s"\n')
         result = check(reference=floors, minbytes="2M")
-        assert result.status is status, result.line
+        assert result.word is status, result.line
         assert "floors.toml" in result.compared
         whole = check(reference=floors)  # of the other sizes nothing is expected, and no round is spent on them
-        assert whole.status is status, whole.line
+        assert whole.word is status, whole.line
         assert whole.rounds < OF_A_BASELINE
         assert "6 not compared" in whole.line
-    assert check(reference=floors, maxbytes="64K").status is Word.UNKNOWN
+    assert check(reference=floors, maxbytes="64K").word is Word.UNKNOWN
     missing = tmp_path / "nothing"
     with pytest.raises(Exception, match="nothing"):
         check(reference=missing)
@@ -225,7 +225,7 @@ def test_a_budget_ends_a_check_after_three_rounds_and_what_is_undecided_is_said(
     monkeypatch.setattr(Ranks, "noise", 0.5)
     result = check(budget=1e-6)
     assert result.rounds == 3
-    assert result.status is Word.UNKNOWN
+    assert result.word is Word.UNKNOWN
     assert "undecided" in result.line
 
 

@@ -64,7 +64,7 @@ def judged(*curves: Sequence[Measurement]) -> CheckResult:
 def test_a_quarter_of_the_sizes_far_above_their_bands_or_one_farther_than_any_healthy_one_is_slow(
     sizes: Sequence[int], slower: Mapping[int, float], status: Word
 ) -> None:
-    assert judged(rows(sizes, slower)).status is status
+    assert judged(rows(sizes, slower)).word is status
 
 
 def test_a_slow_size_fails_in_junit_where_the_check_does_and_is_skipped_else() -> None:
@@ -89,29 +89,29 @@ def test_a_faster_curve_names_its_slow_sizes_too() -> None:
 def test_one_size_more_that_is_slow_makes_no_verdict_better() -> None:
     """Sizes just above their bands alone are UNKNOWN; each is then made slow in turn."""
     above = dict.fromkeys((0, 1, 5, 6), 1.15)
-    assert judged(rows(LARGE, above)).status is Word.UNKNOWN
+    assert judged(rows(LARGE, above)).word is Word.UNKNOWN
     for place in range(7):
         result = judged(rows(LARGE, above | {place: 3.0}))
-        assert result.status in (Word.UNKNOWN, Word.SLOW), place
+        assert result.word in (Word.UNKNOWN, Word.SLOW), place
         assert "as expected but for" not in result.curves[0].remark
 
 
 def test_of_several_curves_one_that_is_not_known_hides_behind_no_warning() -> None:
     unknown = rows(LARGE, dict.fromkeys((0, 1, 5, 6), 1.15))
     warned, fine, slow = (rows(LARGE, slower, in_place=True) for slower in ({3: 2.0}, {}, dict.fromkeys(range(7), 2.0)))
-    assert judged(unknown, warned).status is Word.UNKNOWN
-    assert judged(warned, unknown).status is Word.UNKNOWN
-    assert judged(unknown, fine).status is Word.UNKNOWN
-    assert judged(unknown, slow).status is Word.SLOW
+    assert judged(unknown, warned).word is Word.UNKNOWN
+    assert judged(warned, unknown).word is Word.UNKNOWN
+    assert judged(unknown, fine).word is Word.UNKNOWN
+    assert judged(unknown, slow).word is Word.SLOW
 
 
 @pytest.mark.parametrize(("slow", "fast"), [(1.6, 0.06), (1.6, 0.01), (26.0, 0.5), (2.0, 1.0)])
 def test_of_two_sizes_the_slow_one_speaks(slow: float, fast: float) -> None:
     for sizes in ((8, 8 << 30), (4096, 8 << 30)):
         result = judged(rows(sizes, {0: fast, 1: slow}))
-        assert result.status is Word.SLOW, sizes
+        assert result.word is Word.SLOW, sizes
         assert "8 GiB" in result.curves[0].remark
-        assert judged(rows(sizes, {0: fast})).status is (Word.OK if fast == 1 else Word.WARN)
+        assert judged(rows(sizes, {0: fast})).word is (Word.OK if fast == 1 else Word.WARN)
 
 
 def outcomes(result: CheckResult) -> set[str]:
@@ -127,7 +127,7 @@ def test_no_size_is_decided_where_the_machine_is_not_known(share: float) -> None
     """More bytes than a link carries, at one size or at all, refute the machine."""
     slower = dict.fromkeys(range(6), share) | {6: 0.4}
     result = judged(rows(LARGE, slower))
-    assert result.status is Word.UNKNOWN
+    assert result.word is Word.UNKNOWN
     assert outcomes(result) == {Word.UNKNOWN.value}
 
 

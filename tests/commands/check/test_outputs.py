@@ -59,14 +59,14 @@ def test_a_size_is_called_as_expected_inside_its_band_only_in_every_output(times
     (odd,) = (checked for checked in result.sizes if checked.row.case.nbytes == 8 * GIB)
     assert (odd.word is Word.OK) == inside
     assert (odd.word is Word.SLOW) == (times == 26)
-    assert (result.status is Word.OK) == inside or (sizes > 2 and times < 2)
+    assert (result.word is Word.OK) == inside or (sizes > 2 and times < 2)
     assert ("right and as expected" in result.line) == inside
     whole, *tests = ElementTree.fromstring(verdicts.junit(result)).iter("testcase")
     (case_of_odd,) = (test for test in tests if ", 8 GiB," in test.attrib["name"])
     (record,) = (each for each in verdicts.document(result)["curves"][0]["sizes"] if each["nbytes"] == 8 * GIB)
     assert (record["verdict"] == "as expected") == inside
     assert (case_of_odd.find("failure") is not None) == (times == 26)
-    assert (whole.find("failure") is not None) == (result.status is Word.SLOW)
+    assert (whole.find("failure") is not None) == (result.word is Word.SLOW)
 
 
 def test_ranks_that_share_a_gpu_are_told_the_bandwidth_of_the_array() -> None:
@@ -121,7 +121,7 @@ def test_nagios_reads_one_line_whose_ranges_alarm_where_something_is_slow() -> N
         line = verdicts.line(result, "nagios")
         said, _, data = line.partition(" | ")
         assert line.isprintable()
-        assert said.startswith(f"COLLBENCH {words[result.status]}: ")
+        assert said.startswith(f"COLLBENCH {words[result.word]}: ")
         assert "|" not in said + data
         assert bool(data) == bool(result.sizes)
         labels = [item.partition("=")[0] for item in data.split()]
@@ -157,7 +157,7 @@ def test_node_problem_detector_reads_the_verdict_in_80_bytes() -> None:
     for result in EVERY:
         line = verdicts.line(result, "npd")
         assert len(line.encode()) <= 80
-        assert line.startswith(f"collbench: {result.status.value} ")
+        assert line.startswith(f"collbench: {result.word.value} ")
         assert line.isprintable()
     for where in ("é" * 200, "", "OK", "FAIL", "collbench"):
         slow = verdict(size(share=2.0), status=Word.SLOW, where=where)
@@ -179,14 +179,14 @@ def test_continuous_integration_fails_where_the_verdict_does() -> None:
         assert (suite.get("failures"), suite.get("skipped")) == (str(failed), str(skipped))
         assert all(case.get("name") for case in cases)
         first = cases[0]
-        assert (first.find("failure") is not None) is (result.status is Word.SLOW)
-        assert (first.find("skipped") is not None) is (result.status is Word.UNKNOWN)
+        assert (first.find("failure") is not None) is (result.word is Word.SLOW)
+        assert (first.find("skipped") is not None) is (result.word is Word.UNKNOWN)
 
 
 def test_json_holds_numbers_that_agree_and_no_nan() -> None:
     for result in EVERY:
         document = json.loads(json.dumps(verdicts.document(result), allow_nan=False))
-        assert document["status"] == result.status.value
+        assert document["status"] == result.word.value
         for curve in document["curves"]:
             for each in curve["sizes"]:
                 if each["ratio"] is not None:
@@ -233,7 +233,7 @@ def test_metrics_have_the_labels_of_nccls_inspector_and_each_series_once(
     for result in EVERY:
         found = samples(exported(result, tmp_path))
         (code,) = found["collbench_check_status"].values()
-        assert code == verdicts.EXITS["nagios"][result.status]
+        assert code == verdicts.EXITS["nagios"][result.word]
         assert not [name for name in found if name.startswith("nccl_")], "node_exporter would drop Inspector's"
         assert all(math.isfinite(value) for series in found.values() for value in series.values())
     one_bucket = verdict(size(GIB), size(GIB + GIB // 2), size(8), size(512 * MIB, 4e-3, 2.0))
