@@ -95,7 +95,11 @@ def test_what_a_log_lacks_is_told_with_the_verdict(tmp_path: Path) -> None:
     for text, told in ((cut(FAST), "stops before its end"), (cut(FAST), "left out: 1 row"), (one_bad, "left out: ")):
         for against in ("", SLOW):
             (result,) = judged(tmp_path, text, against=against)
-            for shown in (verdicts.junit(result), verdicts.line(result, "plain"), verdicts.line(result, "nagios")):
+            for shown in (
+                verdicts.OUTPUTS["junit"](result),
+                verdicts.line(result, "plain"),
+                verdicts.line(result, "nagios"),
+            ):
                 assert told in html.unescape(shown)
             assert any(told in remark for remark in verdicts.document(result)["remarks"])
     (result,) = judged(tmp_path, FAST)
