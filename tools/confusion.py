@@ -11,10 +11,11 @@ from statistics import median
 
 import numpy as np
 
-from collbench.analysis.diagnose import FEWEST, Diagnosis, diagnose, judge, narrow_shares
+from collbench.analysis.diagnose import Diagnosis, diagnose, judge, narrow_shares
 from collbench.analysis.hypotheses import HYPOTHESES, Hypothesis
 from collbench.analysis.judgement import Word
 from collbench.analysis.machine import RunFacts
+from collbench.analysis.reasons import FEWEST
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.model.constants import Constants
@@ -77,11 +78,10 @@ class Trial:
         """How far the model may be off."""
         return error_model([int(nbytes) for nbytes in self.found.nbytes], self.levels)
 
-    def health(self, by: float = 1.0) -> Word:
+    def word(self, by: float = 1.0) -> Word:
         """Of the curve with all its times multiplied by a factor."""
-        return judge(
-            [int(nbytes) for nbytes in self.found.nbytes], self.found.logs + np.log(by), self.error_model
-        ).health
+        sizes = [int(nbytes) for nbytes in self.found.nbytes]
+        return judge(sizes, self.found.logs + np.log(by), self.error_model).word
 
     def judged(self, factors: Floats) -> Diagnosis:
         """With its times multiplied, by one factor a size."""
@@ -120,7 +120,7 @@ def verdicts(every: Sequence[Trial]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|"
     for name, among in CLASSES.items():
         found = [trial for trial in every if among(trial.found.sweep)]
-        slow = [sum(trial.health(by) is Word.SLOW for trial in found) for by in SLOWER]
+        slow = [sum(trial.word(by) is Word.SLOW for trial in found) for by in SLOWER]
         least = [least_seen(trial) for trial in found]
         half, most = (f"{np.quantile(least, share):.2f}x" for share in (0.5, 0.8))
         yield f"| {name} | {len(found)} | " + " | ".join(map(str, slow)) + f" | {half} | {most} |"
@@ -128,7 +128,7 @@ def verdicts(every: Sequence[Trial]) -> Iterator[str]:
 
 def least_seen(trial: Trial) -> float:
     """The least factor from which on a curve is called slow."""
-    return float(next((by for by in FACTORS if trial.health(by) is Word.SLOW), FACTORS[-1]))
+    return float(next((by for by in FACTORS if trial.word(by) is Word.SLOW), FACTORS[-1]))
 
 
 def causes(every: Sequence[Trial]) -> Iterator[str]:
@@ -138,7 +138,7 @@ def causes(every: Sequence[Trial]) -> Iterator[str]:
     for hypothesis in HYPOTHESES:
         found = [trial.judged(factors) for trial in every for factors in _degraded(hypothesis, trial)]
         if found:
-            slow = [diagnosis for diagnosis in found if diagnosis.verdict is Word.SLOW]
+            slow = [diagnosis for diagnosis in found if diagnosis.word is Word.SLOW]
             first, second = (sum(named(hypothesis, diagnosis, among) for diagnosis in slow) for among in (1, 2))
             yield f"| {hypothesis.name} | {len(found)} | {len(slow)} | {first} | {second} |"
 

@@ -82,7 +82,7 @@ def test_two_trays_of_a_rack_at_half_speed_are_slow_as_the_hint_says() -> None:
         run = imported(log(gpu, 4, 4, speeds=HALF_SPEED))
         assert "nodes" not in hint(run), gpu
         for result in (checked(run, on=system), followed(run)):
-            assert (result.status, result.nodes) == (Word.SLOW, 1), gpu
+            assert (result.word, result.nodes) == (Word.SLOW, 1), gpu
         (curve, _) = checked(run, on=system).curves
         assert 1.8 < curve.telling.off < 2.4
         assert checked(run, on=system, nodes=2).nodes == 2, "as the user says"
@@ -98,7 +98,7 @@ def test_a_healthy_rack_is_as_expected_and_trays_are_counted_in_racks() -> None:
         assert nodes == racks, hosts
         assert sized(system, hosts * each, nodes).gpus == hosts * each // racks
         assert ("--nodes" in hint(run)) is (racks > 1), hosts
-    assert followed(imported(log("NVIDIA GB200", *[4] * 18))).status is Word.OK
+    assert followed(imported(log("NVIDIA GB200", *[4] * 18))).word is Word.OK
 
 
 def test_racks_are_more_where_the_log_names_their_fabrics() -> None:
@@ -140,7 +140,7 @@ def test_all_that_holds_times_against_a_system_takes_the_nodes_of_the_log() -> N
     assert part
     assert (part.nodes, part.gpus) == (2, 4)
     (verdict, _) = analysed(SafeRun("log", run, (), run.results), "dgx-h100").verdicts
-    assert verdict.diagnosis.verdict is collbench.diagnose(run, "dgx-h100").curves[0][0].speed
+    assert verdict.diagnosis.word is collbench.diagnose(run, "dgx-h100").curves[0][0].speed
     measured = replace(run, header=Header.from_json({"topology": {"platform": "gpu", "ranks": 8, "nodes": 2}}))
     assert stated_nodes(files.load("dgx-h100"), measured) == 2
 
@@ -207,7 +207,7 @@ def test_ranks_that_share_a_gpu_are_held_against_no_system() -> None:
     for run in (library, two("0000:05:00 0000:05:00")):
         for on in ("dgx-h100", None):
             result = checked(run, on=on)
-            assert (result.status, result.compared) == (Word.UNKNOWN, "")
+            assert (result.word, result.compared) == (Word.UNKNOWN, "")
             assert {curve.remark.count("--reference RUN") for curve in result.curves} <= {0, 1}
             assert "--reference RUN" in result.curves[0].remark
             diagnosed: Diagnosed = collbench.diagnose(run, on)
@@ -223,7 +223,7 @@ def test_ranks_that_share_a_gpu_are_held_against_no_system() -> None:
 
 
 def test_ranks_that_share_a_gpu_are_held_against_a_run_of_as_many_gpus(tmp_path: Path) -> None:
-    assert checked(SHARED, reference=SHARED).status is Word.OK
+    assert checked(SHARED, reference=SHARED).word is Word.OK
     texts = {"shared": ("0000:05:00", "0000:05:00"), "apart": ("0000:05:00", "0000:06:00")}
     for name, bus_ids in texts.items():
         listed = [device(rank, "a", 0, bus_id, "NVIDIA H100") for rank, bus_id in enumerate(bus_ids)]
@@ -232,7 +232,7 @@ def test_ranks_that_share_a_gpu_are_held_against_a_run_of_as_many_gpus(tmp_path:
     for name in texts:
         for reference in texts:
             result = checked(tmp_path / name, reference=tmp_path / reference)
-            assert result.status is (Word.OK if name == reference else Word.UNKNOWN), (name, reference)
+            assert result.word is (Word.OK if name == reference else Word.UNKNOWN), (name, reference)
 
 
 def test_slices_of_a_gpu_are_held_against_no_system_either() -> None:
@@ -241,7 +241,7 @@ def test_slices_of_a_gpu_are_held_against_no_system_either() -> None:
     header = Header.from_json({"topology": {"platform": "gpu", "ranks": 2, "gpus": gpus}})
     run = replace(two("0000:05:00 0000:06:00"), header=header)
     result = checked(run, on="dgx-h100")
-    assert result.status is Word.UNKNOWN
+    assert result.word is Word.UNKNOWN
     assert "MIG slices" in result.curves[0].remark
 
 
@@ -254,7 +254,7 @@ def spread_over(*ranks: int, gpu: str = "NVIDIA H100 80GB HBM3", speeds: dict[in
 def test_hosts_of_unlike_numbers_of_ranks_are_held_against_no_system(hosts: tuple[int, ...]) -> None:
     for run in (spread_over(*hosts), spread_over(*hosts, speeds=dict.fromkeys(HALF_SPEED, 5.0))):
         for result in (checked(run, on="dgx-h100"), checked(run, on="dgx-h100", nodes=1), checked(run)):
-            assert (result.status, result.compared) == (Word.UNKNOWN, "")
+            assert (result.word, result.compared) == (Word.UNKNOWN, "")
             assert f"{len(hosts)} hosts have {min(hosts)} to {max(hosts)} ranks each" in result.line
         assert "--nodes" not in hint(run)
         assert "--reference RUN" in hint(run)
@@ -285,7 +285,7 @@ def test_ranks_that_a_system_has_no_room_for_are_held_against_none(tmp_path: Pat
         (spread_over(2, 2), str(alone), 1, "no network cards"),
     ):
         result = checked(run, on=on)
-        assert (result.status, result.compared) == (Word.UNKNOWN, ""), told
+        assert (result.word, result.compared) == (Word.UNKNOWN, ""), told
         assert told in result.line
         assert result.rows == len(run.results)
         assert checked(run, on=on, nodes=nodes).compared, "as the user says"
@@ -345,16 +345,16 @@ def test_gpus_that_a_system_does_not_have_are_told() -> None:
     assert "NVIDIA L40S" in checked(run, on="dgx-h100").line
 
 
-def test_one_rank_moves_nothing_in_place() -> None:
+def test_one_rank_alone_is_not_judged() -> None:
     line = "{0} {1} float sum 0 {2} {3} {3} 0 0.19 {4:.2f} {4:.2f} 0\n"
     sizes = [(GIB >> power, (GIB >> power) / 267e3) for power in (4, 2, 0)]
     made = [line.format(size, size // 4, f"{us:.2f}", "267.00", size / 190) for size, us in sizes]
     text = "# Collective test starting: reduce_perf\n" + device(0, "a", 0, "0000:05:00", "NVIDIA GeForce RTX 2080 Ti")
     result = checked(imported(text + COLUMNS + "".join(made), 1), on="pcie3-2080ti")
-    places = {curve.sizes[0].row.case.in_place: curve for curve in result.curves}
-    assert {size.word for size in places[True].sizes} == {Word.UNKNOWN}
-    assert "in place" in places[True].remark
-    assert all(size.off > 0 for size in places[False].sizes)
+    assert {curve.sizes[0].row.case.in_place for curve in result.curves} == {True, False}
+    for each in (result, *result.curves, *result.sizes):
+        assert each.word is Word.UNKNOWN
+    assert "one rank alone" in result.line
     assert "2027125" not in result.line
 
 

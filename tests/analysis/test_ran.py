@@ -77,19 +77,19 @@ def diagnosed(methods: Mapping[int, str], times: float = 1.0, name: str = "nccl"
 
 def test_what_nccls_table_does_not_say_is_named_whatever_the_verdict() -> None:
     assert TABLE[128 * KIB] == TABLE[512 * KIB] != "tree/ll"
-    for times, health in ((1.0, Word.OK), (30.0, Word.SLOW)):
+    for times, word in ((1.0, Word.OK), (30.0, Word.SLOW)):
         found = diagnosed({128 * KIB: "tree/ll", 512 * KIB: "tree/ll"}, times)
         said = f"NCCL took tree/ll where its table says {TABLE[128 * KIB]}, at 128 KiB to 512 KiB"
-        assert (found.verdict, found.choices, diagnosed({}, times).choices) == (health, [said], [])
+        assert (found.word, found.choices, diagnosed({}, times).choices) == (word, [said], [])
     assert diagnosed({8: "symm/AGxLL_R", 32: "ce", 128: ""}).choices == [], "no table has these, or no log"
 
 
 def test_a_fast_path_is_not_held_against_the_table_of_plain_nccl() -> None:
     for name in ("nccl@symmetric", "nccl@registered"):
         found = diagnosed({}, 0.5, name)
-        assert (found.verdict, found.choices) == (Word.UNKNOWN, [])
+        assert (found.word, found.choices) == (Word.UNKNOWN, [])
         assert f"{name} has no model" in found.remark
-    assert diagnosed({}, name="nccl@iters 100").verdict is Word.OK, "of a log with several settings"
+    assert diagnosed({}, name="nccl@iters 100").word is Word.OK, "of a log with several settings"
 
 
 def test_a_curve_stays_one_where_its_method_changes_and_names_of_paths_stay_apart() -> None:

@@ -70,13 +70,13 @@ def test_sums_that_switches_do_not_make_are_told_apart_on_eight_hopper_gpus_that
             continue
         others = levels([other for other in every if other.sweep.operator != one.sweep.operator])
         trial = Trial(one, held_out()[one.sweep.operator], tuple(others[one.kind]))
-        assert trial.health() is not Word.SLOW, one.sweep.name
+        assert trial.word() is not Word.SLOW, one.sweep.name
         (without,) = cause.changed(system)
         factors = trial.effect(without)
         if system.arch == "sm90" and factors is not None:
             tried += 1
             judged = trial.judged(factors)
-            assert judged.verdict is Word.SLOW, one.sweep.name
+            assert judged.word is Word.SLOW, one.sweep.name
             assert judged.reasons[0].hypothesis is cause, one.sweep.name
     assert tried >= 2
 

@@ -13,8 +13,9 @@ from collbench.analysis.diagnose import Diagnosis, diagnose, judge
 from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.judgement import Word
 from collbench.analysis.machine import RunFacts, unsaid
+from collbench.analysis.reasons import FEWEST, FREEDOM, Reason, likely_reasons, log_likelihood
 from collbench.analysis.roofline import traffic, traffic_in_words
-from collbench.model.error_bands import FASTEST, ErrorModel, error_levels, error_model, kind_of
+from collbench.model.error_bands import ErrorModel, error_levels, error_model, regime
 from collbench.model.predict import curve
 from collbench.results import Measurement
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart
@@ -59,12 +60,12 @@ def test_a_machine_that_is_as_modelled_is_as_expected() -> None:
         system = files.load(name)
         for part in (system, system.of(4)) if system.nics else (system,):
             found = diagnose(measured_on(part), part, QUIET)
-            assert (found.verdict, found.reasons) == (Word.OK, ()), part.title
+            assert (found.word, found.reasons) == (Word.OK, ()), part.title
     rows = measured_on(H100)
-    assert diagnose(rows, H100, RunFacts({"NCCL_P2P_DISABLE": "1"})).verdict is Word.OK
-    for place in (0, 14, 15):
-        rows[place] = replace(rows[place], seconds=(rows[place].typical * 8,))
-    assert diagnose(rows, H100, QUIET).verdict is Word.OK
+    assert diagnose(rows, H100, RunFacts({"NCCL_P2P_DISABLE": "1"})).word is Word.OK
+    for place in (0, 14, 15):  # two that are 1.2 times as long are chance
+        rows[place] = replace(rows[place], seconds=(rows[place].typical * 1.2,))
+    assert diagnose(rows, H100, QUIET).word is Word.OK
 
 
 def shared_memory(system: System) -> System:
@@ -89,7 +90,7 @@ def test_a_degraded_machine_is_slow_for_the_right_reason() -> None:
     for reason, system, degraded in DEGRADED:
         found = diagnose(measured_on(degraded), system, QUIET)
         place = reason, system.title
-        assert found.verdict is Word.SLOW, place
+        assert found.word is Word.SLOW, place
         assert found.reasons[0].hypothesis.name.startswith(reason), place
         assert found.reasons[0].off < 1.1, place
         assert all(reason.off < found.off for reason in found.reasons), place
@@ -122,7 +123,7 @@ def test_a_rare_reason_weighs_less_and_one_with_several_variants_no_more(monkeyp
     usual = diagnose(degraded, H100, QUIET).reasons[0].hypothesis
     rare = replace(usual, name="rare", prior=usual.prior / 10)
     twice = replace(usual, name="twice", changed=lambda system: [*usual.changed(system), *usual.changed(system)])
-    monkeypatch.setattr("collbench.analysis.diagnose.HYPOTHESES", (usual, rare, twice))
+    monkeypatch.setattr("collbench.analysis.reasons.HYPOTHESES", (usual, rare, twice))
     weights = {reason.hypothesis.name: reason.weight for reason in diagnose(degraded, H100, QUIET).reasons}
     assert weights["rare"] == pytest.approx(weights[usual.name] - math.log(10))
     assert weights["twice"] == pytest.approx(weights[usual.name])
@@ -131,7 +132,7 @@ def test_a_rare_reason_weighs_less_and_one_with_several_variants_no_more(monkeyp
 def test_a_constant_more_is_bound_by_launches_and_scatter_is_a_busy_gpu() -> None:
     rows = [replace(row, seconds=(row.typical + 100e-6,)) for row in measured_on(H100)]
     found = diagnose(rows, H100, QUIET)
-    assert found.verdict is Word.SLOW
+    assert found.word is Word.SLOW
     assert "constant time more" in found.reasons[0].hypothesis.name
     expected = curve(H100, [case(nbytes=nbytes, ranks=8) for nbytes in SIZES])
     start = expected[0].seconds
@@ -142,7 +143,7 @@ def test_a_constant_more_is_bound_by_launches_and_scatter_is_a_busy_gpu() -> Non
 
     assert "busy with something else" in slowed([3, 4.5, 2, 3.2, 2.5, 5]).reasons[0].hypothesis.name
     steady = slowed([3])
-    assert steady.verdict is Word.SLOW
+    assert steady.word is Word.SLOW
     assert not any("busy" in reason.hypothesis.name for reason in steady.reasons)
 
 
@@ -167,46 +168,46 @@ def test_what_was_set_decides_between_reasons() -> None:
 def test_one_or_two_sizes_are_judged_by_their_bands(sizes: int) -> None:
     # At 8 KiB and 16 KiB no link is full.
     expected = curve(H100, [case(nbytes=nbytes, ranks=8) for nbytes in SIZES[10 : 10 + sizes]])
-    for health, odd in (
+    for word, odd in (
         (Word.OK, expected[-1].seconds),
-        (Word.UNKNOWN, 1.1 * expected[-1].high),
-        (Word.UNKNOWN, expected[-1].low / 1.1),
+        (Word.OK, 1.1 * expected[-1].high),
+        (Word.OK, expected[-1].low / 1.1),
         (Word.SLOW, 1.3 * expected[-1].high),
         (Word.SLOW, 26 * expected[-1].seconds),
         (Word.FAST, expected[-1].low / 1.3),
     ):
         seconds = [*(other.seconds for other in expected[:-1]), odd]
         rows = rows_of(list(zip(SIZES[10:], seconds, strict=False)), "allreduce", 8)
-        assert diagnose(rows, H100, QUIET).verdict is health
+        assert diagnose(rows, H100, QUIET).word is word
 
 
 def test_ranks_on_an_unknown_number_of_nodes_are_never_slow() -> None:
     unplaced = replace(QUIET, unplaced="the list of ranks is trimmed")
     for times, sizes in ((30.0, SIZES), (30.0, SIZES[-1:])):
-        assert diagnose(measured_on(H100, sizes, times), H100, QUIET).verdict is Word.SLOW
+        assert diagnose(measured_on(H100, sizes, times), H100, QUIET).word is Word.SLOW
         found = diagnose(measured_on(H100, sizes, times), H100, unplaced)
-        assert (found.verdict, found.reasons, "trimmed" in found.remark) == (Word.UNKNOWN, (), True)
-    assert diagnose(measured_on(H100), H100, unplaced).verdict is Word.OK
+        assert (found.word, found.reasons, "trimmed" in found.remark) == (Word.UNKNOWN, (), True)
+    assert diagnose(measured_on(H100), H100, unplaced).word is Word.OK
 
 
 def test_a_link_that_would_carry_more_than_it_can_refutes_the_system() -> None:
     slow_cards = network(H100.of(4), rate=5e9)
     found = diagnose(measured_on(H100.of(4)), slow_cards, QUIET)
-    assert (found.verdict, found.reasons) == (Word.UNKNOWN, ())
+    assert (found.word, found.reasons) == (Word.UNKNOWN, ())
     assert "network cards" in found.remark
     assert "network cards" not in diagnose(measured_on(slow_cards), slow_cards, QUIET).remark
-    assert diagnose(measured_on(H100), H100, QUIET).verdict is Word.OK
+    assert diagnose(measured_on(H100), H100, QUIET).word is Word.OK
 
 
 def test_unknown_faster_and_slow_without_a_reason_are_answers() -> None:
     rows = measured_on(H100)
     assert diagnose(rows, None, RunFacts({}, (), "no header")).remark == "no header"
     foreign = diagnose([replace(row, implementation="mpi") for row in rows], H100, QUIET)
-    assert foreign.verdict is Word.UNKNOWN
+    assert foreign.word is Word.UNKNOWN
     assert "mpi has no model" in foreign.remark
-    assert diagnose(measured_on(H100, SIZES[:16], times=0.3), H100, QUIET).verdict is Word.FAST
+    assert diagnose(measured_on(H100, SIZES[:16], times=0.3), H100, QUIET).word is Word.FAST
     found = diagnose(measured_on(H100, times=30), H100, QUIET)
-    assert (found.verdict, found.reasons) == (Word.SLOW, ())
+    assert (found.word, found.reasons) == (Word.SLOW, ())
 
 
 def test_a_curve_without_a_model_has_remarks_on_what_is_beyond_noise_only() -> None:
@@ -247,20 +248,31 @@ def limit(sizes: Sequence[int], system: System) -> float:
     return judge(sizes, np.zeros(len(sizes)), error_model(sizes, error_levels(system, "allreduce"))).limit
 
 
-def test_a_curve_is_slow_from_the_limit_on_that_is_told_and_less_is_known_of_rarer_machines() -> None:
+def test_large_messages_are_slow_from_their_limit_on_and_less_is_known_of_rarer_machines() -> None:
     rows = measured_on(H100)
     diagnosis = diagnose(rows, H100, QUIET)
-    assert 1.1 < diagnosis.limit < 1.6
-    assert f"up to {diagnosis.limit:.1f}x too slow" in diagnosis.resolution
-    sizes, none = [row.case.nbytes for row in rows], np.zeros(len(rows))
+    assert 1.0 < diagnosis.limit < diagnosis.sight.large < 1.6
+    assert str(diagnosis.sight) == diagnosis.resolution
+    sizes = [row.case.nbytes for row in rows]
     errors = error_model(sizes, error_levels(H100, "allreduce"))
-    for by, health in ((0.97, Word.OK), (1.03, Word.SLOW)):
-        assert judge(sizes, none + errors.mean + np.log(by * diagnosis.limit), errors).health is health, by
+    large = np.array([regime(size) == 2 for size in sizes])
+    for by, word in ((0.99, Word.OK), (1.01, Word.SLOW)):
+        assert judge(sizes, errors.mean * ~large + np.log(by * diagnosis.limit) * large, errors).word is word, by
     few, many = ([2**power for power in range(27, 34, step)] for step in (3, 1))
     assert limit(many, H100) == pytest.approx(limit(few, H100), rel=0.05)
     assert limit(many, files.load("ethernet-100g-tcp").of(2)) > limit(many, H100) + 0.1
     a100 = files.load("dgx-a100")  # of all-reduces by NVLS large sizes are known as well without
     assert limit(many, replace(a100, calibration="mine.toml")) < limit(many, a100)
+
+
+def test_a_curve_that_would_hide_much_is_unknown_and_says_what_to_give() -> None:
+    """Where the largest message is small; what is slow is so in any case."""
+    alps = files.load("alps-gh200").of(2)
+    for most, words in ((17, {1.0: Word.UNKNOWN, 10.0: Word.SLOW}), (31, {1.0: Word.OK, 10.0: Word.SLOW})):
+        for times, word in words.items():
+            found = diagnose(measured_on(alps, SIZES[: most - 2], times), alps, QUIET)
+            assert (found.word, found.judged, found.sight.enough) == (word, True, most == 31), (most, times)
+            assert (f"{found.sight}; give --reference" in found.remark) is (word is Word.UNKNOWN)
 
 
 def as_it_should_be(sweep: Published) -> System:
@@ -284,7 +296,7 @@ def diagnosed(quality: str) -> dict[str, Diagnosis]:
 
 
 def slow(found: dict[str, Diagnosis]) -> list[str]:
-    return [name for name, finding in found.items() if finding.verdict is Word.SLOW]
+    return [name for name, finding in found.items() if finding.word is Word.SLOW]
 
 
 def test_published_sweeps_that_are_degraded_are_slow_for_the_reason_that_their_sources_tell() -> None:
@@ -301,6 +313,7 @@ def test_published_sweeps_that_are_degraded_are_slow_for_the_reason_that_their_s
         assert degraded[name].reasons[0].hypothesis.name.startswith(reason), name
 
 
+# Fails: since a single size decides, 5 of 38 healthy curves over PCIe are slow (32 KiB 2.2x, 128 KiB 1.9x, 1 MiB 2.5x).
 def test_no_kind_of_healthy_machine_is_accused_in_more_than_one_of_twenty() -> None:
     accused = set(slow(diagnosed("healthy")))
     for name, among in CLASSES.items():
@@ -317,7 +330,7 @@ def unseen() -> list[confusion.Trial]:
 def test_of_machines_that_no_spread_has_seen_few_are_accused_and_most_are_when_slower(
     unseen: list[confusion.Trial],
 ) -> None:
-    verdicts = [trial.health() for trial in unseen]
+    verdicts = [trial.word() for trial in unseen]
     assert verdicts.count(Word.SLOW) <= 0.08 * len(unseen)
     # Nearly all Blackwell is one operator's: without it, its newest NCCL is faster than modelled.
     blackwell = [CLASSES["one node, Blackwell"](trial.found.sweep) for trial in unseen]
@@ -325,7 +338,7 @@ def test_of_machines_that_no_spread_has_seen_few_are_accused_and_most_are_when_s
         some = [verdict for verdict, new in zip(verdicts, blackwell, strict=True) if new is within]
         assert some.count(Word.FAST) <= most * len(some), within
     for by, least in ((1.5, 0.8), (2.0, 0.92), (3.0, 0.98)):
-        assert sum(trial.health(by) is Word.SLOW for trial in unseen) >= least * len(unseen), by
+        assert sum(trial.word(by) is Word.SLOW for trial in unseen) >= least * len(unseen), by
 
 
 @pytest.mark.full
@@ -346,17 +359,17 @@ OPEN = RunFacts({}, unsaid=("launch", "nccl"))
 def test_a_log_that_does_not_say_launch_or_release_is_slow_only_by_all_of_them() -> None:
     """One process for eight A100 takes several times as long for small messages as a process for each."""
     a100 = files.load("dgx-a100")
-    by_one = measured_on(replace(a100, launch="single-process"), SIZES[:18])
-    assert diagnose(by_one, a100, QUIET).verdict is Word.SLOW
+    by_one = measured_on(replace(a100, launch="single-process"))
+    assert diagnose(by_one, a100, QUIET).word is Word.SLOW
     found = diagnose(by_one, a100, OPEN)
-    assert found.verdict is Word.OK
+    assert found.word is Word.OK
     assert "one process for all GPUs of a node" in found.assumed
     assert found.assumed in found.resolution
-    slow = diagnose(measured_on(replace(a100, launch="single-process"), SIZES[:18], times=3), a100, OPEN)
-    assert (slow.verdict, bool(slow.reasons)) == (Word.SLOW, True)
+    slow = diagnose(measured_on(replace(a100, launch="single-process"), times=3), a100, OPEN)
+    assert (slow.word, bool(slow.reasons)) == (Word.SLOW, True)
     usual = diagnose(measured_on(a100), a100, OPEN)
     assert usual.assumed == f"assumed: a process for each GPU, NCCL {System.nccl}"
-    assert usual.limit > diagnose(measured_on(a100), a100, QUIET).limit
+    assert usual.sight.single > diagnose(measured_on(a100), a100, QUIET).sight.single
     assert not diagnose(measured_on(a100), a100, QUIET).assumed
 
 
@@ -374,23 +387,24 @@ def test_what_a_foreign_log_leaves_open_is_what_it_does_not_say() -> None:
     assert unsaid(Run(ROOT, Header(), (), True)) == ()
 
 
-def test_what_is_printed_as_noticeable_is_noticed_on_the_fastest_machine_of_a_kind_that_few_have_published() -> None:
-    racks, trees = files.load("gb200-nvl72").of(2), H100.of(4)
-    kinds = set()
-    for system, collective in ((trees, "allreduce"), (racks, "allreduce"), (trees, "alltoall")):
-        cases = [case(collective, nbytes, ranks=system.ranks) for nbytes in SIZES[24:]]
-        fast = [FASTEST[kind_of(system, collective)] * expected.seconds for expected in curve(system, cases)]
-
-        def judged(times: float) -> Diagnosis:
-            rows = [(one.nbytes, times * seconds) for one, seconds in zip(cases, fast, strict=True)]  # noqa: B023
-            return diagnose(rows_of(rows, collective, system.ranks), system, QUIET)  # noqa: B023
-
-        healthy_one = judged(1.0)
-        assert healthy_one.verdict is Word.OK
-        assert judged(1.02 * healthy_one.limit).verdict is Word.SLOW, (system.title, collective)
-        kinds.add(kind_of(system, collective))
-    assert kinds == set(FASTEST)
-    assert diagnose(measured_on(trees), trees, QUIET).limit < 1.5
+def test_what_would_be_noticed_is_noticed_in_all_but_one_of_fifty_unseen_machines(
+    unseen: list[confusion.Trial],
+) -> None:
+    """A slowdown of all large messages, and of any one size below 64 KiB, between, and above 64 MiB."""
+    missed: dict[str, list[bool]] = {}
+    for trial in unseen:
+        kinds, none = trial.found.regimes, np.ones(len(trial.found.regimes))
+        sight = trial.judged(none).sight
+        hit = {"large": (kinds == 2, sight.large)} if np.sum(kinds == 2) >= FEWEST else {}
+        for place, least in enumerate(sight.singles):
+            if np.any(kinds == place):
+                (there,) = np.nonzero(kinds == place)
+                hit[f"one size, {place}"] = np.arange(len(kinds)) == there[len(there) // 2], least
+        for name, (where, times) in hit.items():
+            missed.setdefault(name, []).append(trial.judged(np.where(where, times, none)).word is not Word.SLOW)
+    assert len(missed) == 4
+    every = [miss for found in missed.values() for miss in found]
+    assert sum(every) <= len(every) / 50, {name: (sum(found), len(found)) for name, found in missed.items()}
 
 
 def test_shares_that_are_no_whole_loads_are_not_judged() -> None:
@@ -405,4 +419,4 @@ def test_rccl_is_what_the_model_knows_of_amd_s_gpus() -> None:
     system = files.load("mi300x")
     for times, expected in ((1.0, Word.OK), (2.5, Word.SLOW)):
         rows = [replace(row, implementation="rccl") for row in measured_on(system, times=times)]
-        assert diagnose(rows, system, QUIET).verdict is expected, times
+        assert diagnose(rows, system, QUIET).word is expected, times

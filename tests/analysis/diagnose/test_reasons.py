@@ -14,6 +14,7 @@ from collbench.analysis.diagnose import Diagnosis, diagnose
 from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.judgement import Word
 from collbench.analysis.machine import RunFacts
+from collbench.analysis.reasons import settings
 from collbench.model.predict import curve
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run

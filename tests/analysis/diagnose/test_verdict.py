@@ -1,11 +1,14 @@
-"""What verdicts rest on: rows that are wrong are named first, and sizes far above their band are exceptions."""
+"""What a judgement rests on: rows that are wrong are named first, sizes beyond their limits next; and its words."""
 
+import math
 from dataclasses import replace
 
-from collbench.analysis.judgement import Correctness, Word, but_for, exceptions, status
+from collbench.analysis.diagnose import listed, slow_sizes
+from collbench.analysis.judgement import BLIND, UNSEEN, Correctness, Sight, Word, not_judged, overall, worst
 from collbench.results import Failed, Measurement, Mismatch, Prediction, Reported, Skipped
 from tests.conftest import case
 
+MIB = 1 << 20
 RIGHT = Measurement(case(nbytes=8), "ring-flags", "cpu", 1, (1e-6,))
 WRONG = replace(RIGHT, case=case(nbytes=1 << 20), mismatch=Mismatch(1, 5, 0, "3", "4", 7))
 FAILED = Failed(case(nbytes=2 << 20), "ring-flags", "cpu", "rank 1 crashed")
@@ -35,15 +38,32 @@ def test_a_size_just_above_its_band_is_chance_and_one_far_above_is_named() -> No
     expected = [Prediction(case(nbytes=2**power), "nccl", 1e-6, 0.8e-6, 1.2e-6) for power in range(20, 24)]
     times = (1.3e-6, 13.4e-6, 1e-6, 2.1e-6)
     rows = [replace(RIGHT, case=band.case, seconds=(time,)) for band, time in zip(expected, times, strict=True)]
-    found = exceptions(rows, expected)
-    assert but_for(found, len(rows)) == " but for 2 of 4 sizes: 2 MiB 13.4x slow, 8 MiB 2.1x slow"
-    assert but_for(exceptions(rows[:1], expected[:1]), 1) == ""
-    assert but_for(found * 3, 30).endswith("8 MiB 2.1x slow, 2 MiB 13.4x slow, 3 more")
+    found = slow_sizes(rows, expected)
+    assert listed(found, len(rows)) == "2 of 4 sizes: 2 MiB 13.4x slow, 8 MiB 2.1x slow"
+    assert slow_sizes(rows[:1], expected[:1]) == []
+    assert listed(found * 3, 30).endswith("8 MiB 2.1x slow, 2 MiB 13.4x slow, 3 more")
 
 
-def test_only_verdicts_without_exceptions_pass() -> None:
-    good, slow, unknown = (Word.OK, False), (Word.SLOW, False), (Word.UNKNOWN, False)
-    assert status([good, (Word.FAST, False)]) == 0
-    assert status([unknown, good, slow]) == status([(Word.WRONG, False)]) == 3
-    for verdicts in ([good, unknown], [(Word.OK, True)], []):
-        assert status(verdicts) == 4, verdicts
+def test_the_word_for_several_is_the_worst_of_those_that_could_be_judged() -> None:
+    """An UNKNOWN one hides none, and is named; it is the word only where there is no other."""
+    order = [Word.WRONG, Word.SLOW, Word.FAST, Word.OK]
+    for place, word in enumerate(order):
+        for others in (order[place:], order[place:][::-1]):
+            assert overall([Word.UNKNOWN, *others, Word.UNKNOWN]) is word
+    assert overall([]) is overall([Word.UNKNOWN]) is worst([]) is Word.UNKNOWN
+    assert worst([Word.OK, Word.UNKNOWN, Word.FAST]) is Word.UNKNOWN
+    curves = [("alltoall", Word.UNKNOWN), ("allgather", Word.OK), ("reduce", Word.UNKNOWN)]
+    assert not_judged(curves) == ["alltoall and reduce not judged"]
+    assert not_judged(curves * 3)[0].endswith("3 more not judged")
+    assert not_judged(curves[1:2]) == []
+
+
+def test_a_sight_is_of_what_all_would_notice_and_enough_up_to_its_bound() -> None:
+    few, many = Sight.of(1.4, [(8, 2.0), (64, 1.9)]), Sight.of(1.6, [(8, 1.8), (MIB, 3.0), (MIB << 10, 1.7)])
+    assert (few.single, many.single) == (2.0, 3.0)
+    assert Sight.of_all([few, many]) == Sight(1.6, (2.0, 3.0, 1.7))
+    assert Sight.of_all([]) == UNSEEN
+    assert [sight.known for sight in (few, many, UNSEEN)] == [True, True, False]
+    assert [Sight(large).enough for large in (BLIND, 1.01 * BLIND, math.nan)] == [True, False, False]
+    assert [str(sight) for sight in (few, UNSEEN)] == ["would notice 2.0x below 64 KiB", ""]
+    assert UNSEEN.fields() == {"large": None, "single": None}

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from collbench.analysis.judgement import EXITS, Word
+from collbench.cli.verdicts import line_of
 from collbench.commands.check import library as checking
 from collbench.errors import UsageError
 from collbench.results.facts import Scheduling
@@ -34,13 +36,12 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_exit_status_is_for_the_program_that_reads_it(here: Command) -> None:
-    for exits, statuses in (("plain", (0, 3, 4)), ("nagios", (0, 2, 3)), ("npd", (0, 1, 2))):
-        for words, status, verdict in zip((GOOD, SLOW, ALONE), statuses, ("OK", "FAIL", "UNKNOWN"), strict=True):
+    for exits, statuses in EXITS.items():
+        for words, word in ((GOOD, Word.OK), (SLOW, Word.SLOW), (ALONE, Word.UNKNOWN)):
             done = here("check", *words.split(), "--exit", exits)
-            assert (done.returncode, done.stderr) == (status, "")
+            assert (done.returncode, done.stderr) == (statuses[word], "")
             last = done.stdout.splitlines()[-1]
-            shown = {"FAIL": "CRITICAL"}.get(verdict, verdict) if exits == "nagios" else verdict
-            assert last.startswith(f"COLLBENCH {shown}: " if exits == "nagios" else f"collbench: {verdict} "), last
+            assert last.startswith(line_of(exits, word, "allreduce")[:30]), last
             assert (done.stdout.count("\n") == 1) is (exits != "plain")
 
 
@@ -48,15 +49,15 @@ def test_every_file_is_written_beside_the_verdict(here: Command, tmp_path: Path)
     asked = [f"--{name}={tmp_path / name}" for name in FILES]
     done = here("check", *SLOW.split(), "-q", *asked)
     assert (done.returncode, done.stdout.count("\n"), done.stderr) == (3, 1, "")
-    assert json.loads((tmp_path / "json").read_text(encoding="utf-8"))["status"] == "FAIL"
+    assert json.loads((tmp_path / "json").read_text(encoding="utf-8"))["word"] == "SLOW"
     for name in FILES:
-        assert "FAIL" in (tmp_path / name).read_text(encoding="utf-8")
+        assert (" 2\n" if name == "metrics" else "SLOW") in (tmp_path / name).read_text(encoding="utf-8")
 
 
 def test_json_on_standard_output_stands_alone(here: Command) -> None:
     for words in ("--json -", "--json - --exit nagios", "--json - -q"):
         done = here("check", *SLOW.split(), *words.split())
-        assert json.loads(done.stdout)["status"] == "FAIL"
+        assert json.loads(done.stdout)["word"] == "SLOW"
 
 
 def test_wrong_words_are_one_line_before_anything_is_measured(here: Command, tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_no_file_of_a_check_that_dies_keeps_an_earlier_verdict(
     done = here("check", *asked)
     after = read_all()
     assert (done.returncode, done.stderr) == (2, "collbench: error: a card is gone\n")
-    assert json.loads(during["json"])["status"] == json.loads(after["json"])["status"] == "UNKNOWN"
+    assert json.loads(during["json"])["word"] == json.loads(after["json"])["word"] == "UNKNOWN"
     for name in ("json", "junit"):
         assert "started at" in during[name]
         assert "no verdict: a card is gone" in after[name]
@@ -145,7 +146,7 @@ def test_a_full_disk_costs_a_file_and_not_the_verdict(here: Command) -> None:
     """Whose status stays, but that OK with a lost file is an error, except for who watches the machine alone."""
     for name in FILES:
         for words, exits, status, verdict in (
-            (SLOW, "plain", 3, "collbench: FAIL"),
+            (SLOW, "plain", 3, "collbench: SLOW"),
             (GOOD, "plain", 1, "collbench: OK"),
             (GOOD, "nagios", 0, "COLLBENCH OK"),
             (GOOD, "npd", 0, "collbench: OK"),
@@ -167,7 +168,7 @@ def test_without_a_verdict_monitoring_hears_that_nothing_is_known(here: Command)
 
 
 def test_what_a_check_cannot_tell_is_said_in_a_sentence(here: Command, tmp_path: Path) -> None:
-    """What it would not notice, and which rows do not count: both with what they are, and what to do."""
+    """How slow it may be, and which rows do not count: both with what they are, and what to do."""
     whole = read(AB / "as-is")
     for count, words in ((1, "1 of 6 rows was disturbed"), (2, "2 of 6 rows were disturbed")):
         with Writer(tmp_path / str(count)) as writer:
@@ -176,7 +177,7 @@ def test_what_a_check_cannot_tell_is_said_in_a_sentence(here: Command, tmp_path:
                 writer.append(replace(row, scheduling=Scheduling(off_core=0.9 if number < count else 0.0)))
             writer.end("", 0)
         done = here("check", "--run", str(count), "--reference", f"{AB}/as-is", "--slower", "10%")
-        assert re.search(r"would not notice a machine up to 1\.\d\dx too slow", done.stdout), done.stdout
+        assert re.search(r"undecided: they may be 1\.\d\dx slower than expected", done.stdout), done.stdout
         assert words in done.stdout
 
 
@@ -193,7 +194,7 @@ def test_the_table_says_of_a_row_what_the_files_say(here: Command) -> None:
     """Also where rounds differ, of which what was held against the expectation is the median."""
     done, files = here("check", *SLOW.split()), here("check", *SLOW.split(), "--json")
     shown = [
-        line.split() for line in done.stdout.splitlines() if line.endswith(("slow", "as expected")) and line[0] == " "
+        line.split() for line in done.stdout.splitlines() if line.endswith(("SLOW", "as expected")) and line[0] == " "
     ]
     sizes = [size for curve in json.loads(files.stdout)["curves"] for size in curve["sizes"]]
     assert [line[2:4] for line in shown] == [format_seconds(size["seconds"]).split() for size in sizes]
@@ -212,7 +213,7 @@ def test_a_program_reads_a_file_from_a_pipe_to_its_end(here: Command, tmp_path: 
                 time.sleep(0.01)
             os.close(writer)
             assert reader.stdout
-            assert b"FAIL" in reader.stdout.read(), name
+            assert b"SLOW" in reader.stdout.read(), name
         assert done.returncode == 3
     os.close(held)
 

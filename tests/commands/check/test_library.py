@@ -10,17 +10,22 @@ import numpy as np
 import pytest
 
 import collbench
-from collbench.analysis.judgement import Word
+from collbench.analysis.diagnose import Diagnosis, diagnose
+from collbench.analysis.judgement import BLIND, Sight, Word
+from collbench.analysis.machine import RunFacts
 from collbench.cases import Case, Sampling
+from collbench.commands.check import library
 from collbench.commands.check.judge import CheckResult
-from collbench.commands.check.library import GOOD_RUNS, OF_A_BASELINE, SURE
+from collbench.commands.check.library import GOOD_RUNS, LARGER, OF_A_BASELINE, SURE
+from collbench.errors import CollbenchError
 from collbench.measure import interleave
 from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
-from collbench.results import Failed, Measurement, Mismatch, Result
+from collbench.results import Failed, Measurement, Mismatch, Observed, Result
 from collbench.results.facts import Note, Scheduling, Sharing
 from collbench.runfile.header import TopologyPart
 from collbench.runfile.store import read
+from collbench.topology.files import load
 
 NEAR, FAR = 140e-9, 450e-9  # barriers of the two states of a made-up virtual machine
 
@@ -89,8 +94,10 @@ def check(**changes: Any) -> CheckResult:
 
 def test_a_machine_is_held_against_its_latency_at_first_and_against_its_good_runs_afterwards(tmp_path: Path) -> None:
     first, second = check(), check()
-    assert first.status is second.status is Word.OK
+    assert first.word is second.word is Word.OK
     assert "latency" in first.compared
+    assert "first check: would notice only" in first.line
+    assert first.sight.single > BLIND > second.sight.single
     assert "1 earlier good run" in second.compared
     assert second.line.startswith("collbench: OK allreduce 2 made-up ranks: ")
     assert "7 of 7 rows right and as expected" in second.line
@@ -102,13 +109,13 @@ def test_ranks_that_share_a_gpu_are_held_against_their_good_runs(ranks: type[Ran
     monkeypatch.setattr(Ranks, "device", "gpu")
     monkeypatch.setattr(Ranks, "states", (NEAR,))
     first, second = check(), check()
-    assert (first.status, first.compared) == (Word.UNKNOWN, "")
+    assert (first.word, first.compared) == (Word.UNKNOWN, "")
     assert first.hint.startswith("stored for the next check")
     assert all("CPU" not in curve.remark for curve in first.curves)
-    assert second.status is Word.OK, second.line
+    assert second.word is Word.OK, second.line
     assert "1 earlier good run" in second.compared
     ranks.slow = {0: 1.3}
-    assert check().status is Word.SLOW
+    assert check().word is Word.SLOW
 
 
 def test_what_was_measured_with_another_release_of_nccl_says_so_beside_the_verdict(
@@ -123,7 +130,7 @@ def test_what_was_measured_with_another_release_of_nccl_says_so_beside_the_verdi
     monkeypatch.setattr(Ranks, "nccl", "2.32.3")
     for words in ({}, {"reference": tmp_path / "good"}):
         result = check(**words)
-        assert result.status is Word.OK
+        assert result.word is Word.OK
         assert "the baseline was measured with NCCL 2.30.7, this with 2.32.3" in result.remarks
         assert "NCCL 2.30.7" in result.line
 
@@ -131,7 +138,7 @@ def test_what_was_measured_with_another_release_of_nccl_says_so_beside_the_verdi
 def test_three_good_runs_are_kept_and_no_more(tmp_path: Path) -> None:
     for _ in range(5):
         last = check()
-        assert last.status is Word.OK
+        assert last.word is Word.OK
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == GOOD_RUNS
     assert last.rounds < OF_A_BASELINE
     shutil.rmtree(Path(last.compared.partition("(")[2].rstrip(")")))  # as docs/checking.md has it, to begin anew
@@ -144,8 +151,7 @@ def test_what_became_slower_fails_and_is_not_kept(ranks: type[Ranks], tmp_path: 
     for slow in ({0: 1.3}, {65536: 1.3}):
         ranks.slow = slow
         result = check()
-        assert result.status is Word.SLOW, result.line
-        assert "slow" in result.line
+        assert result.word is Word.SLOW, result.line
         assert result.rounds >= SURE
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 1
 
@@ -154,9 +160,9 @@ def test_each_state_of_the_machine_is_held_against_the_same_state(ranks: type[Ra
     check()
     for state in (NEAR, FAR):
         monkeypatch.setattr(Ranks, "states", (state,))
-        assert check().status is Word.OK
+        assert check().word is Word.OK
         ranks.slow = {0: 1.3}
-        assert check().status is Word.SLOW
+        assert check().word is Word.SLOW
         ranks.slow = {}
 
 
@@ -164,7 +170,7 @@ def test_a_wrong_or_missing_result_fails_at_once_and_is_said_first(ranks: type[R
     for name in ("wrong", "hung"):
         setattr(ranks, name, 512)
         result = check()
-        assert result.status is Word.SLOW
+        assert result.word is Word.WRONG
         assert result.rounds == 1
         assert "512 B" in result.line
         assert "6 of 7" in result.correctness.in_words()
@@ -176,7 +182,7 @@ def test_beside_another_program_nothing_is_known(ranks: type[Ranks], tmp_path: P
     check()
     ranks.disturbed, ranks.slow = True, {0: 5.0}
     result = check(budget=0.1)
-    assert result.status is Word.UNKNOWN
+    assert result.word is Word.UNKNOWN
     assert result.disturbed == result.rows
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 1
 
@@ -184,7 +190,7 @@ def test_beside_another_program_nothing_is_known(ranks: type[Ranks], tmp_path: P
 def test_a_good_run_beside_another_program_is_not_stored_and_says_why(monkeypatch: Any, tmp_path: Path) -> None:
     monkeypatch.setattr(Ranks, "switches", 11)
     result = check()
-    assert result.status is Word.OK
+    assert result.word is Word.OK
     assert result.hint.startswith("not stored for the next check: other programs")
     assert not list((tmp_path / "state").rglob("run.jsonl"))
 
@@ -194,30 +200,102 @@ def test_what_is_slow_beside_another_program_is_no_failure(ranks: type[Ranks], m
     ranks.slow = {0: 1.5}
     monkeypatch.setattr(Ranks, "switches", 11)
     result = check(budget=0.1)
-    assert result.status is Word.UNKNOWN
+    assert result.word is Word.UNKNOWN
     assert "another program" in result.curves[0].remark
     monkeypatch.setattr(Ranks, "switches", 1)
-    assert check().status is Word.SLOW
+    assert check().word is Word.SLOW
 
 
-def test_a_reference_is_a_run_or_floors(tmp_path: Path, ranks: type[Ranks]) -> None:
-    assert check(out=tmp_path / "good").status is Word.OK
-    assert read(tmp_path / "good").whole
-    assert check(reference=tmp_path / "good").status is Word.OK
+def test_a_machine_that_its_model_hardly_judges_is_unknown_and_held_against_that_run_the_next_time(
+    ranks: type[Ranks], monkeypatch: Any, tmp_path: Path
+) -> None:
+    """As where no model knows it; what is slow by the model, or what it sees well, is not stored."""
+    monkeypatch.setattr(Ranks, "device", "gpu")
+    monkeypatch.setattr(Ranks, "states", (NEAR,))
+    monkeypatch.setattr(library, "placed", lambda run, on, nodes: (load("dgx-h100").part(2), 1, ""))
+
+    def judged(word: Word, limit: float) -> None:
+        def found(rows: Sequence[Observed], *_: object) -> Diagnosis:
+            return replace(
+                diagnose(rows, None, RunFacts({})), speed=word, limit=limit, sight=Sight(limit, (limit,) * 3)
+            )
+
+        monkeypatch.setattr(library, "diagnose", found)
+
+    for word, limit in ((Word.SLOW, 3.0), (Word.OK, 1.5)):
+        judged(word, limit)
+        assert (check().word, list(tmp_path.rglob("run.jsonl"))) == (word, []), limit
+    judged(Word.UNKNOWN, 3.0)
+    first, second = check(), check()
+    assert (first.word, second.word) == (Word.UNKNOWN, Word.OK)
+    assert first.hint.startswith("stored for the next check")
+    assert "1 earlier good run" in second.compared
+    ranks.slow = {0: 1.3}
+    assert check().word is Word.SLOW
+
+
+@pytest.mark.parametrize("device", ["gpu", "cpu"])
+def test_a_stored_run_is_judged_by_its_machines_baseline_as_its_measurement_was(
+    device: str, ranks: type[Ranks], monkeypatch: Any, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Ranks, "device", device)
+    monkeypatch.setattr(Ranks, "states", (NEAR,))
+    check()
+    for times, word in ((1.0, Word.OK), (1.3, Word.SLOW)):
+        ranks.slow = {0: times}
+        measured, stored = check(out=tmp_path / str(times)), check(run=tmp_path / str(times))
+        assert measured.word is stored.word is word, stored.line
+        assert "earlier good run" in stored.compared
+
+
+def test_a_reference_is_a_run_or_a_folder_of_runs_or_floors(tmp_path: Path, ranks: type[Ranks]) -> None:
+    for name in ("good", "better"):
+        assert check(out=tmp_path / "runs" / name).word is Word.OK
+        assert read(tmp_path / "runs" / name).whole
+    for place, runs in (("runs/good", "the run "), ("runs", "2 runs in ")):
+        for times, word in ((1.0, Word.OK), (1.4, Word.SLOW), (0.6, Word.FAST)):
+            ranks.slow = {0: times}
+            result = check(reference=tmp_path / place)
+            assert (result.word, result.compared.partition(str(tmp_path))[0]) == (word, runs), (place, result.line)
+    ranks.slow = {}
     floors = tmp_path / "floors.toml"
-    for least, status in ((5, Word.OK), (500, Word.SLOW)):
+    for least, word in ((5, Word.OK), (500, Word.SLOW)):
         floors.write_text(f'[[floor]]\ncollective="allreduce"\nsize="2M"\nvalue={least}\nunit="GB/s"\n')
         result = check(reference=floors, minbytes="2M")
-        assert result.status is status, result.line
+        assert result.word is word, result.line
         assert "floors.toml" in result.compared
         whole = check(reference=floors)  # of the other sizes nothing is expected, and no round is spent on them
-        assert whole.status is status, whole.line
+        assert whole.word is word, whole.line
         assert whole.rounds < OF_A_BASELINE
         assert "6 not compared" in whole.line
-    assert check(reference=floors, maxbytes="64K").status is Word.UNKNOWN
-    missing = tmp_path / "nothing"
-    with pytest.raises(Exception, match="nothing"):
-        check(reference=missing)
+    assert check(reference=floors, maxbytes="64K").word is Word.UNKNOWN
+    (tmp_path / "empty").mkdir()
+    for missing in ("nothing", "empty"):
+        with pytest.raises(CollbenchError, match=missing):
+            check(reference=tmp_path / missing)
+
+
+def test_large_messages_are_measured_besides_on_gpus_unless_sizes_were_named_or_it_takes_too_long(
+    ranks: type[Ranks], monkeypatch: Any
+) -> None:
+    """As far as eight times the largest size of the range, since these fit where it does."""
+    monkeypatch.setattr(Ranks, "states", (NEAR,))
+    for device, largest, slow, words, more in (
+        ("gpu", 128 << 20, 1, {}, LARGER[1:]),
+        ("gpu", 128 << 20, 4, {}, LARGER[1:2]),
+        ("gpu", 128 << 20, 40, {}, ()),
+        ("gpu", 16 << 20, 1, {}, LARGER[:1]),
+        ("gpu", 128 << 20, 1, {"minbytes": 64}, ()),
+        ("gpu", 128 << 20, 1, {"maxbytes": "128M"}, ()),
+        ("gpu", 128 << 20, 1, {"stepfactor": 4}, ()),
+        ("cpu", 128 << 20, 1, {}, ()),
+    ):
+        monkeypatch.setattr(Ranks, "device", device)
+        monkeypatch.setattr(library, "ON_CACHES", largest)
+        ranks.slow = {0: slow}
+        rows = check(budget=1e-6, **words).sizes
+        found = tuple(size.row.case.nbytes for size in rows if size.row.case.nbytes > largest)
+        assert found == more, (device, largest, slow, words)
 
 
 def test_a_budget_ends_a_check_after_three_rounds_and_what_is_undecided_is_said(monkeypatch: Any) -> None:
@@ -225,7 +303,7 @@ def test_a_budget_ends_a_check_after_three_rounds_and_what_is_undecided_is_said(
     monkeypatch.setattr(Ranks, "noise", 0.5)
     result = check(budget=1e-6)
     assert result.rounds == 3
-    assert result.status is Word.UNKNOWN
+    assert result.word is Word.UNKNOWN
     assert "undecided" in result.line
 
 

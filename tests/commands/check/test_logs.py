@@ -38,7 +38,7 @@ def test_of_several_rounds_the_worst_is_judged_wherever_it_stands(
     tmp_path: Path, tables: tuple[str, ...], against: str
 ) -> None:
     (result,) = judged(tmp_path, *tables, against=against)
-    assert result.status is Word.SLOW
+    assert result.word is Word.SLOW
     assert {size.word for size in result.sizes} == {Word.SLOW}
     assert f"{len(tables)} rounds, up to 4.00x apart" in result.line
 
@@ -46,7 +46,7 @@ def test_of_several_rounds_the_worst_is_judged_wherever_it_stands(
 def test_rounds_that_are_alike_are_as_one_of_them(tmp_path: Path) -> None:
     (once,) = judged(tmp_path, FAST, against=FAST)
     (twice,) = judged(tmp_path, FAST, FAST, against=FAST)
-    assert once.status is twice.status is Word.OK
+    assert once.word is twice.word is Word.OK
     assert "2 rounds, up to 1.00x apart" in twice.line
 
 
@@ -56,18 +56,18 @@ def test_tables_with_other_settings_are_judged_each_by_itself(tmp_path: Path) ->
     )
     assert {curve.implementation for curve in result.curves} == {"nccl@iters 20", "nccl@iters 100"}
     by_variables = judged(tmp_path, "export NCCL_PROTO=LL\n", SLOW, "export NCCL_PROTO=Simple\n", FAST, against=FAST)
-    assert [result.status for result in by_variables] == [Word.SLOW, Word.OK]
+    assert [result.word for result in by_variables] == [Word.SLOW, Word.OK]
 
 
 def test_rounds_of_a_reference_are_joined_and_their_scatter_is_told(tmp_path: Path) -> None:
     (result,) = judged(tmp_path, FAST, against=SLOW + FAST + FAST)
-    assert result.status is Word.OK
+    assert result.word is Word.OK
     assert "3 rounds, up to 4.00x apart" in result.compared
 
 
 def test_settings_are_held_against_a_reference_that_has_one(tmp_path: Path) -> None:
     (result,) = judged(tmp_path, SLOW.replace("iters: 20", "iters: 100"), FAST, against=FAST)
-    found = {curve.implementation: curve.status for curve in result.curves}
+    found = {curve.implementation: curve.word for curve in result.curves}
     assert found == {"nccl@iters 100": Word.SLOW, "nccl@iters 20": Word.OK}
 
 
@@ -79,7 +79,7 @@ def test_the_line_speaks_of_the_slowest_curve(tmp_path: Path) -> None:
         slow = [*case, f"{9 * float(time):.1f}", f"{float(algbw) / 9:.2f}", f"{float(busbw) / 9:.2f}", wrong]
         text = text.replace(row, " ".join(slow))
     (result,) = judged(tmp_path, text, against=FAST)
-    assert result.status is Word.SLOW
+    assert result.word is Word.SLOW
     assert "(11 %)" in result.line
 
 
@@ -95,7 +95,11 @@ def test_what_a_log_lacks_is_told_with_the_verdict(tmp_path: Path) -> None:
     for text, told in ((cut(FAST), "stops before its end"), (cut(FAST), "left out: 1 row"), (one_bad, "left out: ")):
         for against in ("", SLOW):
             (result,) = judged(tmp_path, text, against=against)
-            for shown in (verdicts.junit(result), verdicts.line(result, "plain"), verdicts.line(result, "nagios")):
+            for shown in (
+                verdicts.OUTPUTS["junit"](result),
+                verdicts.line(result, "plain"),
+                verdicts.line(result, "nagios"),
+            ):
                 assert told in html.unescape(shown)
             assert any(told in remark for remark in verdicts.document(result)["remarks"])
     (result,) = judged(tmp_path, FAST)

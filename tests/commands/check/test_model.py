@@ -1,4 +1,4 @@
-"""Verdicts against the model: how many sizes may be slow, and what is said where the machine is not known."""
+"""Verdicts against the model: any size beyond its limit is slow, and nothing is said where the machine is unknown."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +18,7 @@ from collbench.results import Measurement
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from collbench.topology.files import load
+from collbench.units import format_size
 from tests.conftest import case, measurement
 
 H100 = load("dgx-h100")
@@ -44,34 +45,34 @@ def judged(*curves: Sequence[Measurement]) -> CheckResult:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "slower", "status"),
+    ("sizes", "slower", "word"),
     [
-        (LARGE[-3:], {2: 26.0}, Word.SLOW),
-        (LARGE[-3:], {0: 1.5}, Word.SLOW),
-        (LARGE[-4:], {3: 26.0}, Word.SLOW),
-        (LARGE[-5:], {4: 3.0}, Word.WARN),
-        (SIZES, dict.fromkeys(range(0, 31, 4), 4.0), Word.SLOW),  # 8 of 31, none beside another
-        (SIZES, dict.fromkeys(range(0, 31, 3), 1.9), Word.SLOW),
-        (SIZES, {30: 26.0}, Word.SLOW),
-        (SIZES, {3: 13.4}, Word.SLOW),
+        (LARGE[-3:], {0: 1.6}, Word.SLOW),
+        (LARGE[-5:], {4: 2.0}, Word.SLOW),
         (LARGE, dict.fromkeys(range(7), 1.15) | {2: 20.0}, Word.SLOW),
-        (SIZES, {3: 2.0, 17: 2.0}, Word.WARN),
+        (LARGE, dict.fromkeys(range(7), 1.5), Word.SLOW),  # all together
+        (SIZES, dict.fromkeys(range(0, 31, 3), 1.9), Word.SLOW),
+        (SIZES, {30: 3.0}, Word.SLOW),
+        (SIZES, {3: 3.0}, Word.SLOW),
+        (SIZES, {3: 2.0, 17: 2.5}, Word.SLOW),
+        (SIZES, {3: 1.3, 17: 1.3}, Word.OK),  # above the usual, and not beyond the limit
         (SIZES, {}, Word.OK),
-        (SIZES[:8], dict.fromkeys(range(8), 0.2) | {7: 4.0}, Word.WARN),  # faster, but for one
-        (SIZES[:8], dict.fromkeys(range(8), 0.2) | {2: 9.0, 7: 9.0}, Word.SLOW),
+        (SIZES[:8], dict.fromkeys(range(8), 0.2), Word.FAST),
+        (SIZES[:8], dict.fromkeys(range(8), 0.2) | {7: 4.0}, Word.SLOW),  # faster, but for one
     ],
 )
-def test_a_quarter_of_the_sizes_far_above_their_bands_or_one_farther_than_any_healthy_one_is_slow(
-    sizes: Sequence[int], slower: Mapping[int, float], status: Word
+def test_any_size_beyond_its_limit_is_slow_and_so_is_what_is_slow_together(
+    sizes: Sequence[int], slower: Mapping[int, float], word: Word
 ) -> None:
-    assert judged(rows(sizes, slower)).status is status
-
-
-def test_a_slow_size_fails_in_junit_where_the_check_does_and_is_skipped_else() -> None:
-    for slower, failures in (({30: 26.0}, 2), ({3: 2.0, 17: 2.0}, 0)):
-        suite = ElementTree.fromstring(verdicts.junit(judged(rows(SIZES, slower))))
-        assert suite.get("failures") == str(failures)
-        assert suite.get("skipped") == str(0 if failures else 2)
+    result = judged(rows(sizes, slower))
+    assert result.word is word
+    (curve,) = result.curves
+    beyond = [size.row.case.nbytes for size in result.sizes if size.off > size.judgement.limit]
+    assert [size.row.case.nbytes for size in result.sizes if size.word is Word.SLOW] == beyond
+    assert curve.telling.row.case.nbytes in (beyond or sizes)
+    suite = ElementTree.fromstring(verdicts.OUTPUTS["junit"](result))
+    assert suite.get("failures") == str(len(beyond) + (word is Word.SLOW))
+    assert suite.get("skipped") == "0"
 
 
 def test_sizes_that_are_slow_by_themselves_have_no_reason_that_all_would_share() -> None:
@@ -81,45 +82,44 @@ def test_sizes_that_are_slow_by_themselves_have_no_reason_that_all_would_share()
     assert diagnose(rows(LARGE, dict.fromkeys(range(7), 3.0)), H100, RunFacts({})).reasons
 
 
-def test_a_faster_curve_names_its_slow_sizes_too() -> None:
-    (curve,) = judged(rows(SIZES[:8], dict.fromkeys(range(8), 0.2) | {7: 9.0})).curves
-    assert "faster than modelled but for 1 of 8 sizes: 1 KiB" in curve.remark
-
-
-def test_one_size_more_that_is_slow_makes_no_verdict_better() -> None:
-    """Sizes just above their bands alone are UNKNOWN; each is then made slow in turn."""
+def test_one_size_more_that_is_slow_makes_no_word_better() -> None:
+    """Of sizes above their bands, each is made slow in turn."""
     above = dict.fromkeys((0, 1, 5, 6), 1.15)
-    assert judged(rows(LARGE, above)).status is Word.UNKNOWN
     for place in range(7):
         result = judged(rows(LARGE, above | {place: 3.0}))
-        assert result.status in (Word.UNKNOWN, Word.SLOW), place
-        assert "as expected but for" not in result.curves[0].remark
+        assert result.word is Word.SLOW, place
+        assert format_size(LARGE[place]) in result.curves[0].remark
 
 
-def test_of_several_curves_one_that_is_not_known_hides_behind_no_warning() -> None:
-    unknown = rows(LARGE, dict.fromkeys((0, 1, 5, 6), 1.15))
-    warned, fine, slow = (rows(LARGE, slower, in_place=True) for slower in ({3: 2.0}, {}, dict.fromkeys(range(7), 2.0)))
-    assert judged(unknown, warned).status is Word.UNKNOWN
-    assert judged(warned, unknown).status is Word.UNKNOWN
-    assert judged(unknown, fine).status is Word.UNKNOWN
-    assert judged(unknown, slow).status is Word.SLOW
+def test_of_several_curves_the_worst_that_was_judged_speaks_and_what_was_not_is_named() -> None:
+    """It is UNKNOWN where more bytes went over a link than it carries; in whatever order the curves come."""
+    unknown = rows(LARGE, {6: 0.4})
+    for slower, word in (({}, Word.OK), ({3: 2.0}, Word.SLOW), (dict.fromkeys(range(7), 2.0), Word.SLOW)):
+        other = rows(LARGE, slower, in_place=True)
+        for curves in ((unknown, other), (other, unknown)):
+            result = judged(*curves)
+            assert result.word is word
+            assert {curve.word for curve in result.curves} == {word, Word.UNKNOWN}
+            assert f"; {unknown[0].case.title}, nccl not judged" in result.line
+    result = judged(unknown)
+    assert (result.word, "nccl not judged" in result.line) == (Word.UNKNOWN, False)
 
 
 @pytest.mark.parametrize(("slow", "fast"), [(1.6, 0.06), (1.6, 0.01), (26.0, 0.5), (2.0, 1.0)])
 def test_of_two_sizes_the_slow_one_speaks(slow: float, fast: float) -> None:
     for sizes in ((8, 8 << 30), (4096, 8 << 30)):
         result = judged(rows(sizes, {0: fast, 1: slow}))
-        assert result.status is Word.SLOW, sizes
+        assert result.word is Word.SLOW, sizes
         assert "8 GiB" in result.curves[0].remark
-        assert judged(rows(sizes, {0: fast})).status is (Word.OK if fast == 1 else Word.WARN)
+        assert judged(rows(sizes, {0: fast})).word is (Word.OK if fast == 1 else Word.FAST)
 
 
 def outcomes(result: CheckResult) -> set[str]:
     """What each output says of the sizes."""
     found = {size.word.value for size in result.sizes}
-    found |= {each["verdict"] for curve in verdicts.document(result)["curves"] for each in curve["sizes"]}
-    _, *tests = ElementTree.fromstring(verdicts.junit(result)).iter("testcase")
-    return found | {test.find("skipped").get("message", "").rpartition(", ")[2] for test in tests}
+    found |= {each["word"] for curve in verdicts.document(result)["curves"] for each in curve["sizes"]}
+    _, *tests = ElementTree.fromstring(verdicts.OUTPUTS["junit"](result)).iter("testcase")
+    return found | {test.find("skipped").get("message", "").partition(":")[0] for test in tests}
 
 
 @pytest.mark.parametrize("share", [0.1, 1.0, 3.0])
@@ -127,7 +127,7 @@ def test_no_size_is_decided_where_the_machine_is_not_known(share: float) -> None
     """More bytes than a link carries, at one size or at all, refute the machine."""
     slower = dict.fromkeys(range(6), share) | {6: 0.4}
     result = judged(rows(LARGE, slower))
-    assert result.status is Word.UNKNOWN
+    assert result.word is Word.UNKNOWN
     assert outcomes(result) == {Word.UNKNOWN.value}
 
 
@@ -135,4 +135,4 @@ def test_of_ranks_on_an_unknown_number_of_nodes_no_size_is_decided() -> None:
     facts = RunFacts({}, unplaced="the list of ranks is trimmed")
     for slower in ({6: 30.0, 5: 30.0}, dict.fromkeys(range(7), 3.0)):
         found = diagnose(rows(LARGE, slower), H100, facts)
-        assert (found.speed, found.limit) == (Word.UNKNOWN, 0.0), slower
+        assert (found.speed, found.judged) == (Word.UNKNOWN, False), slower

@@ -15,7 +15,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from collbench.analysis.judgement import Word
+from collbench.analysis.judgement import EXITS, Judgement, Sight, Word
+from collbench.cli.verdicts import line_of
 from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckedCurve, CheckedSize, CheckResult
 from collbench.commands.check.library import check
@@ -26,7 +27,9 @@ from collbench.results import Mismatch, Note
 from collbench.results.facts import Sharing
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
+from collbench.stats import Estimate
 from collbench.topology.files import load
+from collbench.units import format_size, printable
 from tests.conftest import case, measurement
 
 HOSTILE = "| FAIL |\"'=<b>&`*_[x](y)\\\n\x00\x1b\u2028\ud800\uffff $(id) https://a.example WWW.b.example c@d.example é"
@@ -38,14 +41,17 @@ def size(
 ) -> CheckedSize:
     """A size that takes so long, and `share` times what was expected."""
     row = measurement(name, (seconds,) * 7, nbytes=nbytes, ranks=8, dtype=DATATYPES[dtype])
-    decision = Word.SLOW if share > 1.1 else Word.UNKNOWN if math.isnan(share) else Word.OK
-    return CheckedSize(row, seconds / share, decision, 3, share)
+    word = Word.SLOW if share > LIMIT else Word.UNKNOWN if math.isnan(share) else Word.FAST if share < 0.5 else Word.OK
+    what, ratio = f"{row.case.title}, {format_size(nbytes)}, {name}", Estimate(share)
+    judgement = Judgement(what, "", word, "", ratio, limit=math.nan if math.isnan(share) else LIMIT)
+    return CheckedSize(row, seconds / share, judgement, 3)
 
 
+LIMIT = 1.1
 H100 = load("dgx-h100")
 
 
-@pytest.mark.parametrize("times", [0.4, 1.0, 1.25, 26.0])
+@pytest.mark.parametrize("times", [0.4, 1.0, 1.25, 2.0, 26.0])
 @pytest.mark.parametrize("sizes", [1, 2, 7])
 def test_a_size_is_called_as_expected_inside_its_band_only_in_every_output(times: float, sizes: int) -> None:
     expected = predicted(H100, [case(nbytes=8 * GIB >> place, ranks=8) for place in range(sizes)])
@@ -57,16 +63,15 @@ def test_a_size_is_called_as_expected_inside_its_band_only_in_every_output(times
     assert result
     inside = expected[0].low <= seconds[0] <= expected[0].high
     (odd,) = (checked for checked in result.sizes if checked.row.case.nbytes == 8 * GIB)
-    assert (odd.word is Word.OK) == inside
-    assert (odd.word is Word.SLOW) == (times == 26)
-    assert (result.status is Word.OK) == inside or (sizes > 2 and times < 2)
+    assert (odd.judgement.says == "as expected") == inside
+    assert (odd.word is Word.SLOW) == (result.word is Word.SLOW) == (times >= 2)
     assert ("right and as expected" in result.line) == inside
-    whole, *tests = ElementTree.fromstring(verdicts.junit(result)).iter("testcase")
+    whole, *tests = ElementTree.fromstring(verdicts.OUTPUTS["junit"](result)).iter("testcase")
     (case_of_odd,) = (test for test in tests if ", 8 GiB," in test.attrib["name"])
     (record,) = (each for each in verdicts.document(result)["curves"][0]["sizes"] if each["nbytes"] == 8 * GIB)
-    assert (record["verdict"] == "as expected") == inside
-    assert (case_of_odd.find("failure") is not None) == (times == 26)
-    assert (whole.find("failure") is not None) == (result.status is Word.SLOW)
+    assert (record["says"], record["word"]) == (odd.judgement.says, odd.word.value)
+    for test in (case_of_odd, whole):
+        assert (test.find("failure") is not None) == (times >= 2)
 
 
 def test_ranks_that_share_a_gpu_are_told_the_bandwidth_of_the_array() -> None:
@@ -76,11 +81,9 @@ def test_ranks_that_share_a_gpu_are_told_the_bandwidth_of_the_array() -> None:
     assert shared.figure.startswith(f"{alone.row.algbw / 1e9:.1f} of ")
 
 
-def verdict(
-    *sizes: CheckedSize, status: Word = Word.OK, where: str = "8 x H100", ops: str = "allreduce"
-) -> CheckResult:
+def verdict(*sizes: CheckedSize, word: Word = Word.OK, where: str = "8 x H100", ops: str = "allreduce") -> CheckResult:
     """The verdict on a curve of these sizes, or on nothing."""
-    curves = (CheckedCurve(sizes, status, resolution=1.1),) if sizes else ()
+    curves = (CheckedCurve(sizes, word, sight=Sight(1.3, (math.nan, 1.6, 1.4))),) if sizes else ()
     return CheckResult(where, f"the model of {where}", tuple(ops.split(",")), curves, seconds=3.0)
 
 
@@ -93,17 +96,49 @@ def wrong(where: str = "8 x H100", name: str = "nccl") -> CheckResult:
 
 
 EVERY = (  # kinds of verdicts
-    verdict(size(8, 1e-5), size(GIB), status=Word.OK),
-    verdict(size(GIB), size(MIB, 3e-5, 1.4), status=Word.WARN),
-    verdict(size(8, 2e-5, 2.0), size(GIB, 8e-3, 2.0), status=Word.SLOW),
-    verdict(size(8, 1e-5, 1.05), size(GIB, 4e-3, 1.05), status=Word.SLOW),  # all sizes together
-    verdict(size(GIB), size(GIB, dtype="half"), status=Word.OK),
-    verdict(size(GIB, share=math.nan), status=Word.UNKNOWN),
+    verdict(size(8, 1e-5), size(GIB), word=Word.OK),
+    verdict(size(GIB), size(MIB, 3e-5, 1.4), word=Word.SLOW),
+    verdict(size(8, 2e-5, 2.0), size(GIB, 8e-3, 2.0), word=Word.SLOW),
+    verdict(size(8, 1e-5, 1.05), size(GIB, 4e-3, 1.05), word=Word.SLOW),  # all sizes together
+    verdict(size(GIB, share=0.4), word=Word.FAST),
+    verdict(size(GIB), word=Word.UNKNOWN),  # of too little sight
+    verdict(size(GIB), size(GIB, dtype="half"), word=Word.OK),
+    verdict(size(GIB, share=math.nan), word=Word.UNKNOWN),
     verdict(),
     wrong(),
     wrong(HOSTILE, HOSTILE),
-    verdict(size(name=HOSTILE), size(name=HOSTILE + HOSTILE), status=Word.SLOW, where=HOSTILE),
+    verdict(size(name=HOSTILE), size(name=HOSTILE + HOSTILE), word=Word.SLOW, where=HOSTILE),
 )
+
+
+def test_every_writer_says_the_same_word(tmp_path: Path) -> None:
+    """Also of the sizes: what is bad fails in JUnit, and what is UNKNOWN never passes."""
+    assert {result.word for result in EVERY} == {*Word}
+    for result in EVERY:
+        word, document = result.word, verdicts.document(result)
+        assert document["word"] == word.value
+        assert document["line"].startswith(f"collbench: {word.value} ")
+        assert verdicts.line(result, "plain") == printable(result.line)
+        assert samples(exported(result, tmp_path))["collbench_check_status"].popitem()[1] == EXITS["nagios"][word]
+        whole, *tests = ElementTree.fromstring(verdicts.OUTPUTS["junit"](result)).iter("testcase")
+        sizes = [each for curve in document["curves"] for each in curve["sizes"]]
+        words = [Word.WRONG] * len(document["wrong_or_failed"]) + [Word(each["word"]) for each in sizes]
+        for test, said in zip((whole, *tests), (word, *words), strict=True):
+            assert (test.find("failure") is not None) is said.bad
+            assert (test.find("skipped") is not None) is (said is Word.UNKNOWN)
+            (told,) = test
+            assert said is Word.OK or said.value in (told.get("message") or told.text or ""), ElementTree.tostring(test)
+        for exits, statuses in EXITS.items():
+            alone = line_of(exits, word, "")
+            assert verdicts.line(result, exits).startswith(alone)
+            assert statuses[word] == STATUSES[exits][word.value]
+
+
+STATUSES = {
+    "plain": {"WRONG": 3, "SLOW": 3, "UNKNOWN": 4, "FAST": 0, "OK": 0},
+    "nagios": {"WRONG": 2, "SLOW": 2, "UNKNOWN": 3, "FAST": 1, "OK": 0},
+    "npd": {"WRONG": 1, "SLOW": 1, "UNKNOWN": 2, "FAST": 0, "OK": 0},
+}
 
 
 def alarms(value: float, limit: str) -> bool:
@@ -116,12 +151,12 @@ PERFORMANCE = re.compile(r"[A-Za-z0-9_.-]+=[0-9.]+(us)?(;;[0-9.]+:?)?")  # numbe
 
 
 def test_nagios_reads_one_line_whose_ranges_alarm_where_something_is_slow() -> None:
-    words = {Word.OK: "OK", Word.WARN: "WARNING", Word.SLOW: "CRITICAL", Word.UNKNOWN: "UNKNOWN"}
+    words = ("OK", "WARNING", "CRITICAL", "UNKNOWN")  # by exit status
     for result in EVERY:
         line = verdicts.line(result, "nagios")
         said, _, data = line.partition(" | ")
         assert line.isprintable()
-        assert said.startswith(f"COLLBENCH {words[result.status]}: ")
+        assert said.startswith(f"COLLBENCH {words[EXITS['nagios'][result.word]]}: ")
         assert "|" not in said + data
         assert bool(data) == bool(result.sizes)
         labels = [item.partition("=")[0] for item in data.split()]
@@ -143,7 +178,7 @@ def test_figures_of_a_label_are_those_of_its_slowest_curve() -> None:
     in_place = replace(half.row, case=replace(half.row.case, in_place=True))
     for slow in (replace(half, row=in_place), size(GIB, 8e-3, 2.0, dtype="half"), size(GIB + MIB, 8e-3, 2.0)):
         for pair in ((fine, slow), (slow, fine)):
-            curves = tuple(CheckedCurve((one,), Word.OK, resolution=1.1) for one in pair)
+            curves = tuple(CheckedCurve((one,), one.word) for one in pair)
             result = replace(verdict(fine), curves=curves)
             data = verdicts.line(result, "nagios").partition(" | ")[2].split()
             figures = [item.partition("=")[2].partition(";;") for item in data]
@@ -157,36 +192,33 @@ def test_node_problem_detector_reads_the_verdict_in_80_bytes() -> None:
     for result in EVERY:
         line = verdicts.line(result, "npd")
         assert len(line.encode()) <= 80
-        assert line.startswith(f"collbench: {result.status.value} ")
+        assert line.startswith(f"collbench: {result.word.value} ")
         assert line.isprintable()
-    for where in ("é" * 200, "", "OK", "FAIL", "collbench"):
-        slow = verdict(size(share=2.0), status=Word.SLOW, where=where)
+    for where in ("é" * 200, "", "OK", "SLOW", "collbench"):
+        slow = verdict(size(share=2.0), word=Word.SLOW, where=where)
         line = verdicts.line(slow, "npd")
-        assert line.startswith("collbench: FAIL allreduce: 469.8 of 939.5 GB/s expected at 1 GiB (50 %)"), line
-    many = verdict(size(share=2.0), status=Word.SLOW, ops="allreduce,allgather,reducescatter,broadcast,alltoall")
+        assert line.startswith("collbench: SLOW allreduce: 469.8 of 939.5 GB/s expected at 1 GiB (50 %)"), line
+    many = verdict(size(share=2.0), word=Word.SLOW, ops="allreduce,allgather,reducescatter,broadcast,alltoall")
     assert "469.8 of 939.5 GB/s" in verdicts.line(many, "npd")
-    assert "FAIL 5 collectives: " in verdicts.line(many, "npd")
-    assert verdicts.line_of("npd", Word.UNKNOWN, "é" * 80) == "collbench: UNKNOWN " + "é" * 30
+    assert "SLOW 5 collectives: " in verdicts.line(many, "npd")
+    assert line_of("npd", Word.UNKNOWN, "é" * 80) == "collbench: UNKNOWN " + "é" * 30
 
 
-def test_continuous_integration_fails_where_the_verdict_does() -> None:
-    """Also where all sizes together are slow, and none by itself; and nothing measured is no success."""
+def test_junit_counts_its_cases() -> None:
+    """Nothing measured is no success."""
     for result in EVERY:
-        suite = ElementTree.fromstring(verdicts.junit(result))
+        suite = ElementTree.fromstring(verdicts.OUTPUTS["junit"](result))
         cases = suite.findall("testcase")
-        failed, skipped = len(suite.findall("*/failure")), len(suite.findall("*/skipped"))
         assert (suite.get("tests"), len(cases)) == (str(len(cases)), 1 + len(result.sizes) + ("WRONG" in result.line))
-        assert (suite.get("failures"), suite.get("skipped")) == (str(failed), str(skipped))
+        for kind, counted in (("failure", "failures"), ("skipped", "skipped")):
+            assert suite.get(counted) == str(len(suite.findall(f"*/{kind}")))
         assert all(case.get("name") for case in cases)
-        first = cases[0]
-        assert (first.find("failure") is not None) is (result.status is Word.SLOW)
-        assert (first.find("skipped") is not None) is (result.status is Word.UNKNOWN)
 
 
 def test_json_holds_numbers_that_agree_and_no_nan() -> None:
     for result in EVERY:
         document = json.loads(json.dumps(verdicts.document(result), allow_nan=False))
-        assert document["status"] == result.status.value
+        assert document["word"] == result.word.value
         for curve in document["curves"]:
             for each in curve["sizes"]:
                 if each["ratio"] is not None:
@@ -232,8 +264,6 @@ def test_metrics_have_the_labels_of_nccls_inspector_and_each_series_once(
     monkeypatch.setenv("SLURM_JOB_ID", "42")
     for result in EVERY:
         found = samples(exported(result, tmp_path))
-        (code,) = found["collbench_check_status"].values()
-        assert code == verdicts.EXITS["nagios"][result.status]
         assert not [name for name in found if name.startswith("nccl_")], "node_exporter would drop Inspector's"
         assert all(math.isfinite(value) for series in found.values() for value in series.values())
     one_bucket = verdict(size(GIB), size(GIB + GIB // 2), size(8), size(512 * MIB, 4e-3, 2.0))

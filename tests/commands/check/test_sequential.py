@@ -108,9 +108,9 @@ def checked(machine: str, slower: dict[str, float], draw: random.Random) -> Word
     for count in range(FEWEST, most + 1):
         curve = judge_rounds(chain(*run[:count]), expectation, test)[0]
         undecided = any(size.word is Word.UNKNOWN for size in curve.sizes)
-        if count >= SURE if curve.status is Word.SLOW else not undecided:
+        if count >= SURE if curve.word is Word.SLOW else not undecided:
             break
-    return curve.status
+    return curve.word
 
 
 def test_checks_with_the_noise_of_published_repeats_are_hardly_ever_wrong() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
+from collbench.cli.verdicts import SCHEMA
 from collbench.commands.diagnose.command import command
 from collbench.model.predict import curve
 from collbench.results import Failed, Measurement, Mismatch, Note, Prediction, Skipped
@@ -45,44 +46,44 @@ def diagnose(*arguments: object) -> Result:
 
 
 def test_the_first_line_answers_as_the_rows_do(tmp_path: Path) -> None:
-    """Whether it is as fast as expected, by the ratios of the rows, and the first reason where it is slow."""
+    """By how much it is off, by the ratios of the rows, and the first reason where it is slow."""
     h100 = files.load("dgx-h100")
     good = run_file(tmp_path / "good", h100, samples=1)
     slow = run_file(tmp_path / "slow", replace(h100, nvls=False))
     out = diagnose(good, "--on", "dgx-h100").stdout
-    ratios = re.findall(r"(?m) ([\d.]+)x +[\d.]+$", out)
+    ratios = re.findall(r"(?m) ([\d.]+)x +[\d.]+  as expected$", out)
     span = " .. ".join(dict.fromkeys((f"{min(ratios)}x", f"{max(ratios)}x")))
-    assert out.startswith(f"answer: as expected; {span} the expected times\n")
+    assert out.startswith(f"collbench: OK {span} the expected times; would notice ")
     assert "as DGX H100" in out
-    assert "verdict: as expected" in out
     answer, *rows = diagnose(slow, "--on", "dgx-h100").stdout.splitlines()
-    assert answer.startswith("answer: slow; allreduce, float, sum, 8 ranks, nccl: ")
-    (verdict,) = (row for row in rows if row.startswith("verdict: slow: "))
-    assert verdict.removeprefix("verdict: slow: ") in answer
+    assert answer.startswith("collbench: SLOW allreduce, float, sum, 8 ranks, nccl: ")
+    (headline,) = (row for row in rows if row.startswith("SLOW: "))
+    assert headline.removeprefix("SLOW: ") in answer
     (reason,) = (row for row in rows if row.startswith("  1. Likely: "))
     first = reason.removeprefix("  1. Likely: ").partition(" (NCCL")[0].partition(".")[0]
     assert answer.partition("; likely: ")[2] == f"{first}, or a ring for all sizes", "which fits the times as well"
-    assert json.loads(diagnose(slow, "--on", "dgx-h100", "--json").stdout)["answer"] in answer
+    document = json.loads(diagnose(slow, "--on", "dgx-h100", "--json").stdout)
+    assert answer == f"collbench: {document['word']} {document['reason']}"
 
 
-def test_the_first_line_names_sizes_far_above_their_bands_and_the_others_span_without_them(tmp_path: Path) -> None:
-    """Where the rest is as expected, and where it is slow as well."""
+def test_the_first_line_names_sizes_far_above_their_bands_that_are_slow_alone_or_most_of_all(tmp_path: Path) -> None:
     h100 = files.load("dgx-h100")
-    far = {2**15: 30.0, 2**27: 12.0}
-    answer, *_ = diagnose(run_file(tmp_path / "far", h100, slower=far), "--on", "dgx-h100").stdout.splitlines()
-    assert answer.startswith("answer: as expected but for 2 of 16 sizes: 32 KiB 30.0x slow, 128 MiB 12.0x slow; ")
-    assert answer.endswith("; the others 1.00x the expected times")
-    slow = {2**power: 1.25 for power in range(3, 34)} | {2**31: 19.0}
-    answer, *_ = diagnose(run_file(tmp_path / "slow", h100, slower=slow), "--on", "dgx-h100").stdout.splitlines()
-    assert answer.startswith("answer: slow; ")
-    assert "1 of 16 sizes: 2 GiB 19.0x slow" in answer
+    for name, slower, named in (
+        ("alone", {2**15: 30.0, 2**27: 12.0}, "nccl: 2 of 16 sizes: 32 KiB 30.0x slow, 128 MiB 12.0x slow"),
+        ("all", dict.fromkeys((2**power for power in range(3, 34)), 1.25) | {2**31: 19.0}, "2 GiB 19.0x slow"),
+    ):
+        done = diagnose(run_file(tmp_path / name, h100, slower=slower), "--on", "dgx-h100", "--gate")
+        answer, *rows = done.stdout.splitlines()
+        assert (answer.startswith("collbench: SLOW "), done.return_value) == (True, 3)
+        assert named in answer
+        assert sum(row.endswith("  SLOW") for row in rows) == int(name == "all") or len(slower) == 2
 
 
 def test_a_machine_that_its_links_refute_has_one_percentage(tmp_path: Path) -> None:
     rows = run_file(tmp_path / "run", files.load("dgx-b200").of(2), slower={2**power: 0.3 for power in range(3, 34)})
     out = diagnose(rows, "--on", "dgx-b200").stdout
-    assert "verdict: unknown: at " in out
-    assert len(re.findall(r"(?m)^ .*\d% of their|^verdict: .*\d% of their", out)) == 1
+    assert "\nUNKNOWN: at " in out
+    assert len(re.findall(r"(?m)^ .*\d% of their|^UNKNOWN: .*\d% of their", out)) == 1
 
 
 def test_a_slow_run_names_reason_fix_and_what_was_set(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_a_slow_run_names_reason_fix_and_what_was_set(tmp_path: Path) -> None:
     slow = run_file(tmp_path / "run", replace(files.load("dgx-h100"), nvls=False), header)
     out = diagnose(slow, "--on", "dgx-h100").stdout
     assert "note: NCCL_NVLS_ENABLE=0 was set" in out
-    assert "verdict: slow" in out
+    assert "\nSLOW: " in out
     assert "1. Likely: a ring or tree instead of NVLS" in out
     assert re.search(r"Assuming that, the model misses by 1\.0\dx instead of 1\.\d\dx\.\n", out)
     assert "unset NCCL_NVLS_ENABLE" in out
@@ -108,57 +109,49 @@ def test_wrong_and_failed_rows_come_first_and_no_such_run_is_as_expected(tmp_pat
     found = diagnose(run, "--on", "dgx-h100", "--gate")
     assert found.return_value == 3
     answer, first, *_ = found.stdout.splitlines()
-    assert answer == "answer: results are wrong or missing in 2 of 16 rows"
+    assert answer == "collbench: WRONG results are wrong or missing in 2 of 16 rows"
     assert first.startswith("results: 14 of 16 rows right; 2 MiB allreduce nccl: WRONG: rank 1, element 5")
     assert first.endswith("8 MiB allreduce nccl: FAILED: rank 1 crashed")
-    assert "verdict: wrong: 14 of 16 rows right; 2 MiB: WRONG" in found.stdout
-    assert "speed: as expected" in found.stdout
-    assert "verdict: wrong: 14 of 16 rows right" in diagnose(run).stdout
+    assert "\nWRONG: 14 of 16 rows right; 2 MiB: WRONG" in found.stdout
+    assert "speed: OK" in found.stdout
+    assert "\nWRONG: 14 of 16 rows right" in diagnose(run).stdout
     none = diagnose(write_run(tmp_path / "none", FAILED, status=None), "--gate")
     assert none.return_value == 3
     assert "\nresults: 0 of 1 rows right; 8 MiB" in none.stdout
 
 
-def test_a_size_far_above_its_band_is_named_and_does_not_pass(tmp_path: Path) -> None:
-    """One just above it passes: so are some of a healthy machine."""
+def test_a_size_above_its_band_says_so_and_is_slow_only_beyond_its_limit(tmp_path: Path) -> None:
+    """So are some of a healthy machine."""
     h100 = files.load("dgx-h100")
     (size,) = curve(h100, [case(nbytes=2 * MIB, ranks=8)])
     above = 1.1 * size.high / size.seconds
-    for slower, status, words in (
-        ({2 * MIB: 13.4, 8 * MIB: above}, 4, "verdict: as expected but for 1 of 16 sizes: 2 MiB 13.4x slow\n"),
-        ({2 * MIB: above}, 0, "verdict: as expected\n"),
-    ):
-        run = run_file(tmp_path / str(status), h100, slower=slower)
-        found = diagnose(run, "--on", "dgx-h100", "--gate")
+    for slower, status, words in (({2 * MIB: 13.4, 8 * MIB: above}, 3, "SLOW"), ({2 * MIB: above}, 0, "OK")):
+        found = diagnose(run_file(tmp_path / words, h100, slower=slower), "--on", "dgx-h100", "--gate")
         assert found.return_value == status
-        assert words in found.stdout
-        assert found.stdout.count(" far above\n") == (status == 4)
-        assert found.stdout.count(" above\n") == len(slower)
+        assert found.stdout.startswith(f"collbench: {words} ")
+        assert found.stdout.count("  SLOW\n") == (status == 3)
+        assert found.stdout.count(" above its band\n") == 1
 
 
-def test_the_gate_passes_what_is_as_expected_and_json_says_all(tmp_path: Path) -> None:
+def test_the_gate_passes_what_is_ok_and_json_says_all(tmp_path: Path) -> None:
     h100 = files.load("dgx-h100")
     good = run_file(tmp_path / "good", h100, broken=())
     slow = run_file(tmp_path / "slow", replace(h100, nvls=False))
     wrong = run_file(tmp_path / "wrong", h100, broken=(WRONG,))
-    for run, status in ((good, 0), (slow, 3), (wrong, 3)):
+    for run, word, status in ((good, "OK", 0), (slow, "SLOW", 3), (wrong, "WRONG", 3)):
         found = diagnose(run, "--on", "dgx-h100", "--gate", "--json")
         document = json.loads(found.stdout)
-        assert (found.return_value, document["gate"]) == (status, status), run.name
-        assert "gate: " in found.stderr
+        assert (found.return_value, document["word"], document["schema"]) == (status, word, SCHEMA), run.name
     assert diagnose(slow, "--on", "dgx-h100").return_value == 0
     assert diagnose(good, "--gate").return_value == 4
     (curve_of_it,) = document["curves"]
-    assert (curve_of_it["verdict"], curve_of_it["speed"]) == ("wrong", "as expected")
+    assert (curve_of_it["word"], curve_of_it["speed"]) == ("WRONG", "OK")
     assert [fault["nbytes"] for fault in document["results"]["faults"]] == [2 * MIB]
-    assert curve_of_it["rows"][0].keys() == {"nbytes", "seconds", "expected_seconds", "low", "high"}
-    cut_off = tmp_path / "cut.jsonl"
-    cut_off.write_text("".join(good.joinpath("run.jsonl").read_text().splitlines(keepends=True)[:-1]))
-    found = diagnose(cut_off, "--on", "dgx-h100", "--gate")
-    assert found.return_value == 4
-    assert "note: the run was cut off after " in found.stdout
+    (low, high), limit = (curve_of_it["rows"][0][key] for key in ("usual", "limit"))
+    assert low < curve_of_it["rows"][0]["ratio"] < high < limit
 
 
+# Fails: since there is one judgement, the exit status does not know `cut_off`, and such a run passes with 0.
 def test_rows_that_could_not_be_read_may_be_slow(tmp_path: Path) -> None:
     """A log that ends without a footer is as whole as a table that was pasted; one whose last line is torn is not."""
     h100 = files.load("dgx-h100")
@@ -168,6 +161,11 @@ def test_rows_that_could_not_be_read_may_be_slow(tmp_path: Path) -> None:
         found = diagnose(run, "--on", "dgx-h100", "--gate")
         assert found.return_value == status, imported
         assert ("note: left out: 1 row: line 23" in found.stdout) == bool(status), imported
+    cut_off = tmp_path / "cut.jsonl"
+    cut_off.write_text("".join(run.joinpath("run.jsonl").read_text().splitlines(keepends=True)[:-1]))
+    found = diagnose(cut_off, "--on", "dgx-h100", "--gate")
+    assert "note: the run was cut off after " in found.stdout
+    assert found.return_value == 4
 
 
 def test_a_log_that_names_its_gpus_is_offered_the_systems_that_have_them(tmp_path: Path) -> None:
@@ -197,18 +195,19 @@ def test_ranks_are_spread_over_nodes_and_a_run_without_a_machine_is_unknown(tmp_
         out = diagnose(listed, "--on", "dgx-h100", "--nodes", nodes).stdout
         assert ("on 1 node, and --nodes says 2" in out) == (nodes == 2)
     out = diagnose(run).stdout
-    assert out.startswith("answer: unknown; ")
-    assert "; the run file does not say what the machine is; name it with --on" in out.splitlines()[0]
+    assert out.startswith("collbench: UNKNOWN ")
+    assert "the run file does not say what the machine is; name it with --on" in out.splitlines()[0]
 
 
 def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:
     """Its own curve and its noise; why is said once."""
     out = diagnose(ROOT / "results" / "cpu-2-ranks").stdout
-    assert out.count("unknown") == 1
-    assert out.startswith("answer: unknown; the model knows GPUs only")
+    assert out.count("UNKNOWN") == 1
+    assert "the model knows GPUs only" in out.splitlines()[0]
     assert "fitted by itself: latency" in out
 
 
+# Fails: where a row is WRONG, nothing says why the speed is not judged, neither the answer nor a curve.
 def test_ranks_that_share_a_gpu_are_said_once_to_be_unknown(tmp_path: Path) -> None:
     """Not of each curve; one that is wrong says so."""
     topology = {"name": "4 ranks sharing 1 x H100", "platform": "gpu", "ranks": 4, "shared": True}
@@ -224,8 +223,7 @@ def test_ranks_that_share_a_gpu_are_said_once_to_be_unknown(tmp_path: Path) -> N
     assert "NCCL_NVLS_ENABLE" not in out, "sharing sets it"
     assert out.count("several ranks share a GPU") == 1
     assert out.count("4 ranks share 1 GPU") == 1
-    assert out.count("\nverdict: ") == 1
-    assert "\nverdict: wrong: " in out.partition(", ring-ll")[2]
+    assert "\nWRONG: " in out.partition("\n\n")[2].partition(", ring-ll")[2]
 
 
 def test_ranks_without_cores_are_told() -> None:
