@@ -140,7 +140,7 @@ def test_all_that_holds_times_against_a_system_takes_the_nodes_of_the_log() -> N
     assert part
     assert (part.nodes, part.gpus) == (2, 4)
     (verdict, _) = analysed(SafeRun("log", run, (), run.results), "dgx-h100").verdicts
-    assert verdict.diagnosis.word is collbench.diagnose(run, "dgx-h100").curves[0][0].speed
+    assert verdict.diagnosis.word is collbench.diagnose(run, "dgx-h100").curves[0][0].word
     measured = replace(run, header=Header.from_json({"topology": {"platform": "gpu", "ranks": 8, "nodes": 2}}))
     assert stated_nodes(files.load("dgx-h100"), measured) == 2
 

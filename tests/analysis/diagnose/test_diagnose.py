@@ -412,7 +412,7 @@ def test_shares_that_are_no_whole_loads_are_not_judged() -> None:
     system = H100.part(6)
     for more, expected in ((0, Word.SLOW), (6 * 4, Word.UNKNOWN)):
         rows = [((96 << 20) * times + more, 1.0) for times in (1, 2, 3, 4)]
-        assert diagnose(rows_of(rows, "allgather", 6), system, QUIET).speed is expected, more
+        assert diagnose(rows_of(rows, "allgather", 6), system, QUIET).word is expected, more
 
 
 def test_rccl_is_what_the_model_knows_of_amd_s_gpus() -> None:

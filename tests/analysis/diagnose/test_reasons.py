@@ -128,7 +128,7 @@ def test_a_refuted_reason_is_not_listed_however_well_it_fits() -> None:
     variables = {"NCCL_SOCKET_IFNAME": "bond0"}
     assert first(diagnose(over_tcp, TWO, RunFacts(variables))).startswith(TCP)
     refuted = diagnose(over_tcp, TWO, RunFacts(variables, log={"transport": "NET/IB/GDRDMA, P2P/CUMEM"}))
-    assert refuted.speed is Word.SLOW
+    assert refuted.word is Word.SLOW
     assert not any(reason.hypothesis.name.startswith((TCP, GDR)) for reason in refuted.reasons)
 
 
@@ -136,7 +136,7 @@ def test_a_log_of_all_cards_refutes_that_some_are_not_used_and_fewer_do_not() ->
     half = measured_on(network(TWO, per_node=4))
     for numbers, refuted in (("0, 1, 2, 3, 4, 5, 6, 7", True), ("7, 0, 3, 5, 1, 2, 6, 4", True), ("0, 1, 2", False)):
         found = diagnose(half, TWO, RunFacts({}, log={"transport": "NET/IB/GDRDMA", "cards": numbers}))
-        assert found.speed is Word.SLOW
+        assert found.word is Word.SLOW
         named = [reason.hypothesis.name for reason in found.reasons if reason.hypothesis.name.startswith(CARDS)]
         assert len(named) == (not refuted), numbers
 
@@ -183,7 +183,7 @@ def test_a_ring_that_is_slow_only_in_the_middle_is_told() -> None:
     for system in (files.load("perlmutter").of(16), files.load("dgx-a100").of(8)):
         rows = measured_on(replace(system, algorithm="ring"))
         plain, stated = (diagnose(rows, system, RunFacts(set_)) for set_ in ({}, {"NCCL_ALGO": "Ring"}))
-        assert plain.speed is Word.SLOW, system.title
+        assert plain.word is Word.SLOW, system.title
         assert first(plain).startswith(RING), system.title
         assert first(stated).startswith(RING), system.title
         assert plain.measured[-1].typical < 1.2 * plain.expected[-1].seconds, "the largest alike"
@@ -261,7 +261,7 @@ def test_a_cluster_whose_channels_use_rdma_is_not_said_to_use_tcp(name: str, tmp
     (run,) = collbench.import_(DATA / f"{name}.log", out=tmp_path)
     diagnosed = collbench.diagnose(run, "azure-nd-h100-v5", nodes=2)
     for diagnosis, _ in diagnosed.curves:
-        assert diagnosis.speed is Word.SLOW
+        assert diagnosis.word is Word.SLOW
         assert first(diagnosis).startswith((CARDS, CHANNELS, LL))
         assert not any("SOCKET" in fact for reason in diagnosis.reasons for fact in reason.facts)
     assert not any("SOCKET" in setting for setting in settings(diagnosed.facts))

@@ -78,7 +78,7 @@ def test_any_size_beyond_its_limit_is_slow_and_so_is_what_is_slow_together(
 def test_sizes_that_are_slow_by_themselves_have_no_reason_that_all_would_share() -> None:
     for places in ((5, 6), (0, 3)):
         found = diagnose(rows(LARGE, dict.fromkeys(places, 3.0)), H100, RunFacts({}))
-        assert (found.speed, found.reasons) == (Word.SLOW, ())
+        assert (found.word, found.reasons) == (Word.SLOW, ())
     assert diagnose(rows(LARGE, dict.fromkeys(range(7), 3.0)), H100, RunFacts({})).reasons
 
 
@@ -135,4 +135,4 @@ def test_of_ranks_on_an_unknown_number_of_nodes_no_size_is_decided() -> None:
     facts = RunFacts({}, unplaced="the list of ranks is trimmed")
     for slower in ({6: 30.0, 5: 30.0}, dict.fromkeys(range(7), 3.0)):
         found = diagnose(rows(LARGE, slower), H100, facts)
-        assert (found.speed, found.judged) == (Word.UNKNOWN, False), slower
+        assert (found.word, found.judged) == (Word.UNKNOWN, False), slower
