@@ -47,7 +47,7 @@ def test_every_part_is_there(measured: str) -> None:
         "2 ranks on 1 x AMD EPYC, 2 cores",
         "ring-flags beats mpi at every size",
         "MPICH Version: 5.0.2",
-        "unknown: the model knows GPUs only",
+        "UNKNOWN: the model knows GPUs only",
     ):
         assert words in page.text
     assert len(re.findall(r"<tr>", measured[measured.index('id="rows"') :])) == len(read(COMMITTED).results) + 1
