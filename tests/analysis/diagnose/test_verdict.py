@@ -45,25 +45,21 @@ def test_a_size_just_above_its_band_is_chance_and_one_far_above_is_named() -> No
 
 
 def test_the_word_for_several_is_the_worst_of_those_that_could_be_judged() -> None:
-    """An UNKNOWN one hides none, and is named; it is the word only where there is no other."""
+    """An UNKNOWN one hides none, and is named."""
     order = [Word.WRONG, Word.SLOW, Word.FAST, Word.OK]
     for place, word in enumerate(order):
         for others in (order[place:], order[place:][::-1]):
             assert overall([Word.UNKNOWN, *others, Word.UNKNOWN]) is word
     assert overall([]) is overall([Word.UNKNOWN]) is worst([]) is Word.UNKNOWN
-    assert worst([Word.OK, Word.UNKNOWN, Word.FAST]) is Word.UNKNOWN
     curves = [("alltoall", Word.UNKNOWN), ("allgather", Word.OK), ("reduce", Word.UNKNOWN)]
     assert not_judged(curves) == ["alltoall and reduce not judged"]
     assert not_judged(curves * 3)[0].endswith("3 more not judged")
-    assert not_judged(curves[1:2]) == []
 
 
 def test_a_sight_is_of_what_all_would_notice_and_enough_up_to_its_bound() -> None:
     few, many = Sight.of(1.4, [(8, 2.0), (64, 1.9)]), Sight.of(1.6, [(8, 1.8), (MIB, 3.0), (MIB << 10, 1.7)])
     assert (few.single, many.single) == (2.0, 3.0)
     assert Sight.of_all([few, many]) == Sight(1.6, (2.0, 3.0, 1.7))
-    assert Sight.of_all([]) == UNSEEN
     assert [sight.known for sight in (few, many, UNSEEN)] == [True, True, False]
     assert [Sight(large).enough for large in (BLIND, 1.01 * BLIND, math.nan)] == [True, False, False]
     assert [str(sight) for sight in (few, UNSEEN)] == ["would notice 2.0x below 64 KiB", ""]
-    assert UNSEEN.fields() == {"large": None, "single": None}

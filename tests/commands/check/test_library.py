@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import collbench
-from collbench.analysis.diagnose import Diagnosis, diagnose
+from collbench.analysis.diagnose import diagnose
 from collbench.analysis.judgement import BLIND, Sight, Word
 from collbench.analysis.machine import RunFacts
 from collbench.cases import Case, Sampling
@@ -21,7 +21,7 @@ from collbench.errors import CollbenchError
 from collbench.measure import interleave
 from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
-from collbench.results import Failed, Measurement, Mismatch, Observed, Result
+from collbench.results import Failed, Measurement, Mismatch, Result
 from collbench.results.facts import Note, Scheduling, Sharing
 from collbench.runfile.header import TopologyPart
 from collbench.runfile.store import read
@@ -104,7 +104,7 @@ def test_a_machine_is_held_against_its_latency_at_first_and_against_its_good_run
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 2
 
 
-def test_ranks_that_share_a_gpu_are_held_against_their_good_runs(ranks: type[Ranks], monkeypatch: Any) -> None:
+def test_ranks_that_share_a_gpu_are_held_against_their_good_runs(monkeypatch: Any) -> None:
     """No system is like them, and nothing says what a GPU alone should take: the first run is kept, and that is all."""
     monkeypatch.setattr(Ranks, "device", "gpu")
     monkeypatch.setattr(Ranks, "states", (NEAR,))
@@ -114,8 +114,6 @@ def test_ranks_that_share_a_gpu_are_held_against_their_good_runs(ranks: type[Ran
     assert all("CPU" not in curve.remark for curve in first.curves)
     assert second.word is Word.OK, second.line
     assert "1 earlier good run" in second.compared
-    ranks.slow = {0: 1.3}
-    assert check().word is Word.SLOW
 
 
 def test_what_was_measured_with_another_release_of_nccl_says_so_beside_the_verdict(
@@ -206,32 +204,21 @@ def test_what_is_slow_beside_another_program_is_no_failure(ranks: type[Ranks], m
     assert check().word is Word.SLOW
 
 
-def test_a_machine_that_its_model_hardly_judges_is_unknown_and_held_against_that_run_the_next_time(
-    ranks: type[Ranks], monkeypatch: Any, tmp_path: Path
-) -> None:
+def test_what_a_model_hardly_judges_is_unknown_and_kept_for_the_next_check(monkeypatch: Any, tmp_path: Path) -> None:
     """As where no model knows it; what is slow by the model, or what it sees well, is not stored."""
     monkeypatch.setattr(Ranks, "device", "gpu")
     monkeypatch.setattr(Ranks, "states", (NEAR,))
     monkeypatch.setattr(library, "placed", lambda run, on, nodes: (load("dgx-h100").part(2), 1, ""))
 
-    def judged(word: Word, limit: float) -> None:
-        def found(rows: Sequence[Observed], *_: object) -> Diagnosis:
-            return replace(
-                diagnose(rows, None, RunFacts({})), speed=word, limit=limit, sight=Sight(limit, (limit,) * 3)
-            )
-
+    for word, limit, kept in ((Word.SLOW, 3.0, 0), (Word.OK, 1.5, 0), (Word.UNKNOWN, 3.0, 1)):
+        changed = {"speed": word, "limit": limit, "sight": Sight(limit, (limit,) * 3)}
+        found = lambda rows, *_, by=changed: replace(diagnose(rows, None, RunFacts({})), **by)  # noqa: E731
         monkeypatch.setattr(library, "diagnose", found)
-
-    for word, limit in ((Word.SLOW, 3.0), (Word.OK, 1.5)):
-        judged(word, limit)
-        assert (check().word, list(tmp_path.rglob("run.jsonl"))) == (word, []), limit
-    judged(Word.UNKNOWN, 3.0)
-    first, second = check(), check()
-    assert (first.word, second.word) == (Word.UNKNOWN, Word.OK)
-    assert first.hint.startswith("stored for the next check")
+        first = check()
+        assert (first.word, len(list(tmp_path.rglob("run.jsonl")))) == (word, kept)
+    second = check()
+    assert second.word is Word.OK
     assert "1 earlier good run" in second.compared
-    ranks.slow = {0: 1.3}
-    assert check().word is Word.SLOW
 
 
 @pytest.mark.parametrize("device", ["gpu", "cpu"])
@@ -283,11 +270,8 @@ def test_large_messages_are_measured_besides_on_gpus_unless_sizes_were_named_or_
     for device, largest, slow, words, more in (
         ("gpu", 128 << 20, 1, {}, LARGER[1:]),
         ("gpu", 128 << 20, 4, {}, LARGER[1:2]),
-        ("gpu", 128 << 20, 40, {}, ()),
         ("gpu", 16 << 20, 1, {}, LARGER[:1]),
-        ("gpu", 128 << 20, 1, {"minbytes": 64}, ()),
-        ("gpu", 128 << 20, 1, {"maxbytes": "128M"}, ()),
-        ("gpu", 128 << 20, 1, {"stepfactor": 4}, ()),
+        *(("gpu", 128 << 20, 1, words, ()) for words in ({"minbytes": 64}, {"maxbytes": "128M"}, {"stepfactor": 4})),
         ("cpu", 128 << 20, 1, {}, ()),
     ):
         monkeypatch.setattr(Ranks, "device", device)

@@ -128,17 +128,9 @@ def test_every_writer_says_the_same_word(tmp_path: Path) -> None:
             assert (test.find("skipped") is not None) is (said is Word.UNKNOWN)
             (told,) = test
             assert said is Word.OK or said.value in (told.get("message") or told.text or ""), ElementTree.tostring(test)
-        for exits, statuses in EXITS.items():
-            alone = line_of(exits, word, "")
-            assert verdicts.line(result, exits).startswith(alone)
-            assert statuses[word] == STATUSES[exits][word.value]
-
-
-STATUSES = {
-    "plain": {"WRONG": 3, "SLOW": 3, "UNKNOWN": 4, "FAST": 0, "OK": 0},
-    "nagios": {"WRONG": 2, "SLOW": 2, "UNKNOWN": 3, "FAST": 1, "OK": 0},
-    "npd": {"WRONG": 1, "SLOW": 1, "UNKNOWN": 2, "FAST": 0, "OK": 0},
-}
+        assert all(verdicts.line(result, exits).startswith(line_of(exits, word, "")) for exits in EXITS)
+    numbers = {exits: [statuses[word] for word in Word] for exits, statuses in EXITS.items()}
+    assert numbers == {"plain": [3, 3, 4, 0, 0], "nagios": [2, 2, 3, 1, 0], "npd": [1, 1, 2, 0, 0]}
 
 
 def alarms(value: float, limit: str) -> bool:
@@ -151,12 +143,10 @@ PERFORMANCE = re.compile(r"[A-Za-z0-9_.-]+=[0-9.]+(us)?(;;[0-9.]+:?)?")  # numbe
 
 
 def test_nagios_reads_one_line_whose_ranges_alarm_where_something_is_slow() -> None:
-    words = ("OK", "WARNING", "CRITICAL", "UNKNOWN")  # by exit status
     for result in EVERY:
         line = verdicts.line(result, "nagios")
         said, _, data = line.partition(" | ")
         assert line.isprintable()
-        assert said.startswith(f"COLLBENCH {words[EXITS['nagios'][result.word]]}: ")
         assert "|" not in said + data
         assert bool(data) == bool(result.sizes)
         labels = [item.partition("=")[0] for item in data.split()]
@@ -192,7 +182,6 @@ def test_node_problem_detector_reads_the_verdict_in_80_bytes() -> None:
     for result in EVERY:
         line = verdicts.line(result, "npd")
         assert len(line.encode()) <= 80
-        assert line.startswith(f"collbench: {result.word.value} ")
         assert line.isprintable()
     for where in ("é" * 200, "", "OK", "SLOW", "collbench"):
         slow = verdict(size(share=2.0), word=Word.SLOW, where=where)
@@ -205,20 +194,16 @@ def test_node_problem_detector_reads_the_verdict_in_80_bytes() -> None:
 
 
 def test_junit_counts_its_cases() -> None:
-    """Nothing measured is no success."""
     for result in EVERY:
         suite = ElementTree.fromstring(verdicts.OUTPUTS["junit"](result))
-        cases = suite.findall("testcase")
-        assert (suite.get("tests"), len(cases)) == (str(len(cases)), 1 + len(result.sizes) + ("WRONG" in result.line))
-        for kind, counted in (("failure", "failures"), ("skipped", "skipped")):
-            assert suite.get(counted) == str(len(suite.findall(f"*/{kind}")))
-        assert all(case.get("name") for case in cases)
+        for kind, counted in (("", "tests"), ("/failure", "failures"), ("/skipped", "skipped")):
+            assert suite.get(counted) == str(len(suite.findall(f"testcase{kind}")))
+        assert all(case.get("name") for case in suite)
 
 
 def test_json_holds_numbers_that_agree_and_no_nan() -> None:
     for result in EVERY:
         document = json.loads(json.dumps(verdicts.document(result), allow_nan=False))
-        assert document["word"] == result.word.value
         for curve in document["curves"]:
             for each in curve["sizes"]:
                 if each["ratio"] is not None:

@@ -39,7 +39,12 @@ def outcome(page: str) -> list[tuple[str, str]]:
 
 OUTCOMES: dict[str, tuple[list[Result], str | None, dict[str, str], str]] = {
     "fast": (curve(), ON, {"Results": "OK", "Speed": "OK"}, "8 ranks, against DGX H100, 8 GPUs)"),
-    "ratio": (curve(1.04), ON, {"Results": "OK", "Speed": "OK"}, "OK: typically 1.04x the expected time; would notice "),
+    "ratio": (
+        curve(1.04),
+        ON,
+        {"Results": "OK", "Speed": "OK"},
+        "OK: typically 1.04x the expected time; would notice ",
+    ),
     "slow": (curve(4.0), ON, {"Results": "OK", "Speed": "SLOW"}, "SLOW: "),
     "wrong": ([*curve(), *curve(wrong=3)[:1]], ON, {"Results": "WRONG", "Speed": "OK"}, "WRONG: 3 elements"),
     "failed": (
