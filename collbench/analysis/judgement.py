@@ -156,6 +156,8 @@ class Judgement(Shown):
     @property
     def says(self) -> str:
         """The word for people: of a row within a wide band not that it is as expected."""
+        if self.word is Word.UNKNOWN and self.reason:
+            return self.reason
         if self.word is not Word.OK:
             return f"{self.word.value}{f': {self.reason}' if self.reason else ''}"
         return self.reason or (f"within a band of {times(self.limit)}" if self.limit > WIDE else "as expected")

@@ -69,7 +69,7 @@ def junit_suite(label: str, program: str, tests: Iterable[Judgement]) -> Element
         counts["tests"] += 1
         if judgement.word.bad or judgement.word is Word.UNKNOWN:
             kind, counted = ("failure", "failures") if judgement.word.bad else ("skipped", "skipped")
-            ElementTree.SubElement(case, kind, message=printable(judgement.says))
+            ElementTree.SubElement(case, kind, message=printable(f"{judgement.word.value}: {judgement.reason}"))
             counts[counted] += 1
         else:
             ElementTree.SubElement(case, "system-out").text = printable(judgement.says)

@@ -16,6 +16,7 @@ from collbench.cli.options import RUN, json_option, option, options_of, print_an
 from collbench.commands.check import outputs
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import CheckRequest, judge_run
+from collbench.errors import UsageError
 from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.runs import RunOrPath, as_run
 from collbench.requests.words import RunsMachine, RunsNodes
@@ -40,7 +41,7 @@ def diagnose(request: DiagnoseRequest) -> CheckResult:
         explained first, and what to do.
 
     Raises:
-        UsageError: The system does not exist.
+        UsageError: The run has no measurements, or the system does not exist.
 
     >>> import collbench
     >>> curve = collbench.diagnose("results/cpu-2-ranks").curves[0]
@@ -48,7 +49,10 @@ def diagnose(request: DiagnoseRequest) -> CheckResult:
     ('mpi', 'UNKNOWN')
 
     """
-    return judge_run(CheckRequest(on=request.on, nodes=request.nodes), as_run(request.run), None)
+    result = judge_run(CheckRequest(on=request.on, nodes=request.nodes), as_run(request.run), None)
+    if result.no_verdict:
+        raise UsageError(f"nothing to diagnose: {result.no_verdict}")
+    return result
 
 
 @click.command(

@@ -208,7 +208,7 @@ class CheckResult(Shown):
         if math.isnan(worst.telling.expected):
             return f"{self.correctness.in_words()}, nothing to compare them with: {worst.remark}"
         name = f"{worst.telling.row.case.collective.name} " if len(self.collectives) > 1 else ""
-        why = f"; {worst.remark}" if worst.word is Word.UNKNOWN else ""
+        why = f"; {worst.remark}" if worst.word in (Word.UNKNOWN, Word.FAST) else ""
         why = f"; likely: {', or '.join(worst.likely)}" if worst.likely else why
         return f"{name}{worst.telling.figure}, {self.counts}{why}"
 
@@ -404,7 +404,7 @@ def judge_by_model(diagnosis: Diagnosis, system: System | None) -> CheckedCurve:
         seconds = expected.seconds if expected else math.nan
         sizes.append(CheckedSize(row, seconds, replace(judgement, against=against), 1))
     told = [*diagnosis.choices]
-    if system and diagnosis.judged:
+    if system and diagnosis.expected and diagnosis.judged:
         told += traffic_in_words(system, diagnosis.measured[-1], diagnosis.expected[-1])
     if diagnosis.unexplained:
         told.append(diagnosis.unexplained)

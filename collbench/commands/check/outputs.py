@@ -138,9 +138,10 @@ def _junit(result: CheckResult) -> str:
     """Return JUnit's XML: the judgement of all, and of each size."""
     tests = [replace(result.judgement, what="verdict")]
     tests += [Judgement(row.what, "", Word.WRONG, row.problem) for row in result.correctness.faults]
-    for size in result.sizes:
-        kind = "" if size.word in (Word.SLOW, Word.FAST) else f", {size.judgement.kind}"
-        tests.append(replace(size.judgement, reason=f"{size.figure}{kind}"))
+    for curve in result.curves:
+        for size in curve.sizes:  # of a curve that is not known no size passes
+            word = Word.UNKNOWN if curve.word is Word.UNKNOWN else size.word
+            tests.append(replace(size.judgement, word=word, reason=size.figure))
     return junit([junit_suite(f"collbench check: {result.where}", "collbench.check", tests)])
 
 

@@ -79,7 +79,11 @@ def command(**options: Any) -> int:
             click.echo(f"collbench: error: {error}", err=True)
             lost = True
     if STANDARD not in files.values():
-        words = f"scan: {verdict.words}" if measured(verdict) else f"scan: {UNMEASURED}; {verdict.words}"
+        words = (
+            f"scan: {verdict.words}"
+            if measured(verdict) or exits == "plain"
+            else f"scan: {UNMEASURED}; {verdict.words}"
+        )
         click.echo(line_of(exits, verdict.word, words))
     return EXITS[exits][verdict.word] or int(lost and exits == "plain")
 

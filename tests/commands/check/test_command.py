@@ -198,7 +198,7 @@ def test_the_table_says_of_a_row_what_the_files_say(here: Command) -> None:
     ]
     sizes = [size for curve in json.loads(files.stdout)["curves"] for size in curve["sizes"]]
     assert [line[2:4] for line in shown] == [format_seconds(size["seconds"]).split() for size in sizes]
-    assert [line[7] for line in shown] == [format_rate(size["busbw"]) for size in sizes]
+    assert [line[12] for line in shown] == [format_rate(size["busbw"]) for size in sizes]
 
 
 def test_a_program_reads_a_file_from_a_pipe_to_its_end(here: Command, tmp_path: Path) -> None:

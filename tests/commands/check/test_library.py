@@ -211,7 +211,7 @@ def test_what_a_model_hardly_judges_is_unknown_and_kept_for_the_next_check(monke
     monkeypatch.setattr(library, "placed", lambda run, on, nodes: (load("dgx-h100").part(2), 1, ""))
 
     for word, limit, kept in ((Word.SLOW, 3.0, 0), (Word.OK, 1.5, 0), (Word.UNKNOWN, 3.0, 1)):
-        changed = {"speed": word, "limit": limit, "sight": Sight(limit, (limit,) * 3)}
+        changed = {"word": word, "limit": limit, "sight": Sight(limit, (limit,) * 3)}
         found = lambda rows, *_, by=changed: replace(diagnose(rows, None, RunFacts({})), **by)  # noqa: E731
         monkeypatch.setattr(library, "diagnose", found)
         first = check()
