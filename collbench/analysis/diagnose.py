@@ -25,7 +25,6 @@ from collbench.model.constants import transport
 from collbench.model.equation import Floats
 from collbench.model.error_bands import HIDES, ErrorModel, regime, smoothed
 from collbench.model.predict import COPIES, curve
-from collbench.notebook import Shown
 from collbench.results import Observed, Prediction
 from collbench.runfile.rounds import scatter_in_words
 from collbench.stats import Estimate
@@ -55,10 +54,9 @@ def listed(slow: Sequence[tuple[int, float]], sizes: int) -> str:
 
 
 @dataclass(frozen=True)
-class Diagnosis(Shown):
+class Diagnosis:
     """A curve: measured and expected, side by side."""
 
-    SHOWN = ("title", "implementation", "word", "remark", "measured", "expected", "reasons")
     implementation: str
     measured: tuple[Observed, ...]  # by size
     expected: tuple[Prediction, ...]  # as many, or none

@@ -85,14 +85,9 @@ class CurveVerdict(NamedTuple):
     """What `collbench diagnose` says of one curve."""
 
     diagnosis: Diagnosis
-    correctness: Correctness  # of all its rows
+    word: Word  # WRONG if a row is; else what its times say
     against: str  # the part of the system that as many ranks fill; "" for none
     because: tuple[str, ...]
-
-    @property
-    def word(self) -> Word:
-        """WRONG if a row is; else what its times say."""
-        return Word.WRONG if self.correctness.faults else self.diagnosis.word
 
 
 @dataclass(frozen=True)
@@ -207,13 +202,14 @@ def _verdict(
         diagnosis = diagnose(rows, part, facts)
         whole_fit = fit if fit and len(fit.sizes) == len(rows) else None
         because = tuple(map(safe_text, _because(diagnosis, correctness, whole_fit)))
-        return CurveVerdict(diagnosis, correctness, part.title if part else "", because)
+        word = Word.WRONG if correctness.faults else diagnosis.word
+        return CurveVerdict(diagnosis, word, part.title if part else "", because)
     except CollbenchError as error:
         remark = safe_text(str(error))
     except (ArithmeticError, ValueError) as error:  # sizes and times that no machine has
         remark = f"its numbers cannot be calculated with ({type(error).__name__})"
     unknown = Diagnosis(rows[0].implementation, tuple(rows), (), Word.UNKNOWN, remark)
-    return CurveVerdict(unknown, correctness, "", (remark,))
+    return CurveVerdict(unknown, Word.WRONG if correctness.faults else Word.UNKNOWN, "", (remark,))
 
 
 def _because(diagnosis: Diagnosis, correctness: Correctness, fit: CurveFit | None) -> Iterator[str]:

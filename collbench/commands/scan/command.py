@@ -79,12 +79,8 @@ def command(**options: Any) -> int:
             click.echo(f"collbench: error: {error}", err=True)
             lost = True
     if STANDARD not in files.values():
-        words = (
-            f"scan: {verdict.words}"
-            if measured(verdict) or exits == "plain"
-            else f"scan: {UNMEASURED}; {verdict.words}"
-        )
-        click.echo(line_of(exits, verdict.word, words))
+        mark = "" if measured(verdict) or exits == "plain" else f"{UNMEASURED}; "
+        click.echo(line_of(exits, verdict.word, f"scan: {mark}{verdict.words}"))
     return EXITS[exits][verdict.word] or int(lost and exits == "plain")
 
 

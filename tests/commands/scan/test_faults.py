@@ -68,7 +68,7 @@ def test_each_kind_of_fault_is_told_from_the_others() -> None:
         ("flaky=99:0.6@0.3", "member", "node 99", EVERY, 1.67),
     ):
         verdict = scanned(inject)
-        assert list(found(verdict)) == [name], verdict.line
+        assert list(found(verdict)) == [name], verdict.words
         (finding,) = verdict.faulty
         assert finding.suspicion.likeliest == (kind, name, way)
         assert finding.least < slower < finding.most
@@ -93,7 +93,7 @@ def test_any_number_of_faults_is_found_and_one_behind_another_too() -> None:
 def test_noise_is_no_fault() -> None:
     for seed in range(10):
         verdict = scanned("", nodes=64, seed=seed)
-        assert not verdict.faulty, verdict.line
+        assert not verdict.faulty, verdict.words
         assert not verdict.suspects
         assert verdict.word in (Word.OK, Word.UNKNOWN)
         assert verdict.one_more < 0.05
@@ -101,7 +101,7 @@ def test_noise_is_no_fault() -> None:
 
 def test_the_same_rounds_give_the_same_verdict_however_a_cluster_is_scanned() -> None:
     """Larger groups tell less, and come to the same end."""
-    assert scanned("node=37:0.9").line == scanned("node=37:0.9").line
+    assert scanned("node=37:0.9").words == scanned("node=37:0.9").words
     assert list(found(scanned("node=37:0.85", group=4))) == ["node 37"]
 
 
