@@ -207,7 +207,8 @@ def _held_together(compared: ComparedCurve) -> Diagnosis:
     if together and slow:
         remark += f"; most of all {listed(slow, len(rows))}"
     elif slow:
-        word, remark = Word.SLOW, listed(slow, len(rows))
+        briefs = [str(row.note.brief) for row in rows if row.case.nbytes == slow[0][0]]
+        word, remark = Word.SLOW, "; ".join(filter(None, (listed(slow, len(rows)), *briefs)))
     elif len(rows) < FEWEST and any(_far_below(row, other) for row, other in zip(rows, expected, strict=True)):
         word, remark = Word.FAST, f"{math.exp(min(compared.logs(compared.healthy))):.2f}x the expected time"
     if math.isnan(limit):

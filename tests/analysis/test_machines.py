@@ -11,7 +11,6 @@ from collbench.analysis.judgement import Word
 from collbench.analysis.machine import machine, placed, sized, stated_nodes
 from collbench.analysis.roofline import roofline
 from collbench.commands.check.judge import CheckResult
-from collbench.commands.diagnose.library import Diagnosed
 from collbench.commands.formats.nccl_tests_write import devices
 from collbench.commands.report.analysed import SafeRun, analysed
 from collbench.errors import UsageError
@@ -136,11 +135,10 @@ def test_all_that_holds_times_against_a_system_takes_the_nodes_of_the_log() -> N
     run = imported(log("NVIDIA H100 80GB HBM3", 4, 4))
     (row, *_) = (result for result in run.results if isinstance(result, Observed))
     assert "network cards" in str(roofline(run, row.case, "dgx-h100"))
-    (_, part), *_ = collbench.diagnose(run, "dgx-h100").curves
-    assert part
-    assert (part.nodes, part.gpus) == (2, 4)
+    curve, *_ = collbench.diagnose(run, "dgx-h100").curves
+    assert curve.against == "DGX H100, 2 nodes of 4 GPUs"
     (verdict, _) = analysed(SafeRun("log", run, (), run.results), "dgx-h100").verdicts
-    assert verdict.diagnosis.word is collbench.diagnose(run, "dgx-h100").curves[0][0].word
+    assert verdict.word is curve.word
     measured = replace(run, header=Header.from_json({"topology": {"platform": "gpu", "ranks": 8, "nodes": 2}}))
     assert stated_nodes(files.load("dgx-h100"), measured) == 2
 
@@ -155,7 +153,7 @@ def test_of_a_trimmed_list_the_number_of_nodes_is_not_known_and_that_is_said() -
         assert "dgx-h100" in hint(run), kept
         assert "--nodes 2" not in hint(run), kept
         assert checked(run, on="dgx-h100").line.count("trimmed") == 1, kept
-        assert any("trimmed" in note for note in collbench.diagnose(run, "dgx-h100").facts.caveats), kept
+        assert "trimmed" in collbench.diagnose(run, "dgx-h100").line, kept
         assert any("trimmed" in note for note in analysed(SafeRun("log", run, (), run.results), "dgx-h100").notes), kept
         stated = checked(run, on="dgx-h100", nodes=4)
         assert (stated.nodes, stated.hint) == (4, ""), kept
@@ -210,9 +208,7 @@ def test_ranks_that_share_a_gpu_are_held_against_no_system() -> None:
             assert (result.word, result.compared) == (Word.UNKNOWN, "")
             assert {curve.remark.count("--reference RUN") for curve in result.curves} <= {0, 1}
             assert "--reference RUN" in result.curves[0].remark
-            diagnosed: Diagnosed = collbench.diagnose(run, on)
-            assert "--reference RUN" in diagnosed.facts.no_system
-            assert {part for _, part in diagnosed.curves} == {None}
+            assert "--reference RUN" in collbench.diagnose(run, on).line
             found = analysed(SafeRun("run", run, (), run.results), on)
             assert found.system is None
             assert "--reference RUN" in found.why_not
@@ -258,7 +254,7 @@ def test_hosts_of_unlike_numbers_of_ranks_are_held_against_no_system(hosts: tupl
             assert f"{len(hosts)} hosts have {min(hosts)} to {max(hosts)} ranks each" in result.line
         assert "--nodes" not in hint(run)
         assert "--reference RUN" in hint(run)
-        assert {part for _, part in collbench.diagnose(run, "dgx-h100").curves} == {None}
+        assert {curve.against for curve in collbench.diagnose(run, "dgx-h100").curves} == {""}
         assert analysed(SafeRun("log", run, (), run.results), "dgx-h100").system is None
     rack = spread_over(4, 3, gpu="NVIDIA GB200")
     assert checked(rack, on="gb200-nvl72").compared.endswith("1 rack of 7 GPUs"), "trays are no nodes"

@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 
 LOG = DATA / "nccl_tests_2_19.txt"
 import_command = importlib.import_module("collbench.commands.formats.import").command
-diagnose_command = importlib.import_module("collbench.commands.diagnose.command").command
+diagnose_command = importlib.import_module("collbench.commands.check.diagnose").command
 
 
 def call(command: object, *arguments: object, text: bytes | None = None) -> Result:

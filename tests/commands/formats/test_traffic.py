@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from collbench.commands.check.diagnose import diagnose
 from collbench.commands.check.library import check
-from collbench.commands.diagnose.library import diagnose
 from collbench.commands.formats import source
 from collbench.commands.formats.imported import Hints, ImportedTest, remarks
 from collbench.commands.formats.importing import ImportRequest, import_, read_foreign
@@ -120,9 +120,8 @@ def test_ranks_are_compared_with_the_nodes_that_the_communicator_spans() -> None
     (test,) = joined(record(sent("Send", 1), 0, 2, 2))
     run = run_of([test])
     for nodes, spread in ((None, 2), (1, 1)):
-        ((_, part),) = diagnose(run, "dgx-h100", nodes=nodes).curves
-        assert part
-        assert (part.ranks, part.nodes) == (2, spread), nodes
+        (curve,) = diagnose(run, "dgx-h100", nodes=nodes).curves
+        assert curve.against.startswith(f"DGX H100, {spread} node" if spread > 1 else "DGX H100, 2 GPUs"), nodes
     result = check(run=run, on="dgx-h100")
     assert result
     assert result.nodes == 2
@@ -213,14 +212,14 @@ def test_files_of_other_formats_are_read_beside() -> None:
 def test_a_pair_far_below_its_link_is_slow_and_others_are_as_expected() -> None:
     run = run_of(parsed(COPIES))
     diagnosed = diagnose(run, "dgx-h100")
-    assert [curve.verdict.value for curve, _ in diagnosed.curves].count("as expected") == 3
-    (slow,) = (curve for curve, _ in diagnosed.curves if curve.verdict.value == "slow")
+    assert [curve.word.value for curve in diagnosed.curves].count("OK") == 3
+    (slow,) = (curve for curve in diagnosed.curves if curve.word.value == "SLOW")
     assert slow.implementation == "memcpy-write-ce"
-    assert "GPU 1 and GPU 3" in slow.headline
+    assert "GPU 1 and GPU 3" in slow.remark
     result = check(run=run, on="dgx-h100")
     assert result
-    assert result.status.value == "FAIL"
-    assert diagnose(run, "dgx-a100").curves[0][0].verdict.value == "faster than modelled"
+    assert result.word.value == "SLOW"
+    assert diagnose(run, "dgx-a100").curves[0].word.value == "FAST"
 
 
 def test_the_total_of_both_directions_counts_and_of_old_versions_one_direction() -> None:

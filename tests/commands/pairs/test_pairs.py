@@ -105,7 +105,7 @@ def test_compare_names_the_pair_that_became_slower(here: Command, tmp_path: Path
         write_run(tmp_path / name, *rows, topology=topology)
     done = here("compare", "base", "new")
     assert done.returncode == 0, done.stderr
-    slower = [part for part in done.stdout.split("\n\n") if " slower" in part and "rank" in part]
+    slower = [part for part in done.stdout.split("\n\n") if part.splitlines()[-1].endswith("SLOW") and "rank" in part]
     assert len(slower) == 1
     assert "rank 2 > rank 0, one way" in slower[0]
 

@@ -100,14 +100,14 @@ def test_the_speed_on_top_is_the_verdict_of_diagnose(tmp_path: Path) -> None:
 
 def test_the_band_that_the_model_expects_is_drawn_beside_each_measured_curve(tmp_path: Path) -> None:
     run = read(write(tmp_path / "run", *curve(2.0)))
-    (diagnosis,) = collbench.diagnose(run, ON).diagnoses
+    (judged,) = collbench.diagnose(run, ON).curves
     (figure,) = data_of(reports.build([run], ON))["figures"]  # type: ignore[misc]
     measured, expected = figure["lines"]
     assert (measured["expected"], expected["expected"]) == (False, True)
     assert measured["name"] == expected["name"] == "nccl"
     assert expected["sizes"] == measured["sizes"]
-    assert expected["low"] == pytest.approx([row.low for row in diagnosis.expected], rel=1e-3)
-    assert expected["high"] == pytest.approx([row.high for row in diagnosis.expected], rel=1e-3)
+    assert expected["low"] == pytest.approx([size.expected * size.judgement.usual[0] for size in judged.sizes], rel=1e-3)
+    assert expected["high"] == pytest.approx([size.expected * size.judgement.usual[1] for size in judged.sizes], rel=1e-3)
     (alone,) = data_of(built(tmp_path / "run"))["figures"]  # type: ignore[misc]
     assert len(alone["lines"]) == 1, "nothing is expected without a system"
 

@@ -28,7 +28,7 @@ def test_every_implementation_is_right_on_late_buffers_of_real_ranks(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [row for row in read(tmp_path / "o").results if isinstance(row, Measurement)]
-    assert len({row.implementation for row in rows}) > 10
+    assert len({row.implementation for row in rows}) > 9
     assert all(row.right for row in rows)
     assert {(row.case.unalign, row.case.in_place) for row in rows} == {(int(unalign), bool(place))}
 
