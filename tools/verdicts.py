@@ -73,7 +73,7 @@ WAYS = {
 
 
 class Outcome(NamedTuple):
-    """What a judgement said of a curve with a fault."""
+    """The judgement of a curve with a fault."""
 
     curve: str
     way: str

@@ -1,4 +1,4 @@
-"""What a comparison of two runs says: its rows and curves with their judgements, and that of the whole."""
+"""Records of a comparison of two runs: rows and curves with their judgements, and the judgement of the whole."""
 
 import math
 from collections import Counter
@@ -159,7 +159,7 @@ class Comparison(Shown):
 
     @property
     def nothing(self) -> str:
-        """What to say of runs without a row in common."""
+        """A sentence on runs without a row in common."""
         sizes = matching.no_common_size(self.base, self.new)
         return f"nothing of {self.new.path} can be compared with {self.base.path}" + (f"; {sizes}" if sizes else "")
 

@@ -76,7 +76,7 @@ class Diagnosis:
 
     @property
     def name(self) -> str:
-        """What was measured, and by which implementation."""
+        """The case without its size, and the implementation."""
         return f"{self.title}, {self.implementation}"
 
     @property
@@ -86,7 +86,7 @@ class Diagnosis:
 
     @property
     def choices(self) -> list[str]:
-        """What NCCL took where its own table says something else, whatever the word."""
+        """Choices of NCCL that its own table would not make, whatever the word."""
         return unlike_table(self.measured, self.expected)
 
     @property

@@ -135,7 +135,7 @@ NO_RATIO = Estimate(math.nan, math.nan, math.nan)
 
 @dataclass(frozen=True)
 class Judgement(Shown):
-    """What is said of a row, a curve, a pair, a rank, a node or a run."""
+    """The answer for a row, a curve, a pair, a rank, a node or a run."""
 
     SHOWN = ("what", "word", "reason", "limit")
     what: str
@@ -148,7 +148,7 @@ class Judgement(Shown):
 
     @property
     def kind(self) -> str:
-        """What is counted as the same among many."""
+        """The group that it is counted in among many."""
         if self.word is Word.OK and not self.reason:
             return "as expected" if not self.limit > WIDE else "within wide bands"
         return self.word.value if self.word.bad or self.word is Word.FAST else self.reason

@@ -1,4 +1,4 @@
-"""What judgements say to other programs: a line, JSON, JUnit's XML, metrics, exit statuses, names of hosts, files.
+"""Judgements for other programs: a line, JSON, JUnit's XML, metrics, exit statuses, names of hosts, files.
 
 Sources: Nagios plugin API and Monitoring Plugins guidelines (exit statuses, performance data); node-problem-detector
 docs/custom_plugin_monitor.md; Prometheus text format 0.0.4 and node_exporter's collector/textfile.go.
@@ -61,7 +61,7 @@ def head_of(judgement: Judgement, host: str, measured: bool = True) -> dict[str,
 
 
 def junit_suite(label: str, program: str, tests: Iterable[Judgement]) -> ElementTree.Element:
-    """Return a suite with a test for each judgement: what is bad fails, and what was not judged is skipped."""
+    """Return a suite with a test for each judgement: WRONG and SLOW fail, UNKNOWN is skipped."""
     suite = ElementTree.Element("testsuite", name=printable(label))
     for judgement in tests:
         case = ElementTree.SubElement(suite, "testcase", name=printable(judgement.what), classname=program)

@@ -48,7 +48,7 @@ _QUANTILE, _USUAL = 1.96, 1.645  # standard deviations of a 95 % interval, and w
 
 @dataclass(frozen=True)
 class CheckedSize(Shown):
-    """A case by an implementation: its rounds joined, what was expected, and what is said of both."""
+    """A case by an implementation: its rounds joined, the expected time, and the judgement."""
 
     SHOWN = ("row.case.title", "row.implementation", "figure", "word", "rounds")
     row: Observed
@@ -58,7 +58,7 @@ class CheckedSize(Shown):
 
     @property
     def word(self) -> Word:
-        """What is said of it."""
+        """The word of its judgement."""
         return self.judgement.word
 
     @property
@@ -115,7 +115,7 @@ class CheckedCurve(Shown):
 
     @property
     def name(self) -> str:
-        """What it is of, but for the size."""
+        """The case without its size, and the implementation."""
         return f"{self.sizes[0].row.case.title}, {self.implementation}"
 
     @property
@@ -173,7 +173,7 @@ class CheckResult(Shown):
 
     @property
     def sight(self) -> Sight:
-        """What would be noticed at every curve that was judged."""
+        """The slowdowns that would be noticed at every curve that was judged."""
         return Sight.of_all(curve.sight for curve in self.curves if curve.word is not Word.UNKNOWN)
 
     @property

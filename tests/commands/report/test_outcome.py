@@ -106,8 +106,12 @@ def test_the_band_that_the_model_expects_is_drawn_beside_each_measured_curve(tmp
     assert (measured["expected"], expected["expected"]) == (False, True)
     assert measured["name"] == expected["name"] == "nccl"
     assert expected["sizes"] == measured["sizes"]
-    assert expected["low"] == pytest.approx([size.expected * size.judgement.usual[0] for size in judged.sizes], rel=1e-3)
-    assert expected["high"] == pytest.approx([size.expected * size.judgement.usual[1] for size in judged.sizes], rel=1e-3)
+    assert expected["low"] == pytest.approx(
+        [size.expected * size.judgement.usual[0] for size in judged.sizes], rel=1e-3
+    )
+    assert expected["high"] == pytest.approx(
+        [size.expected * size.judgement.usual[1] for size in judged.sizes], rel=1e-3
+    )
     (alone,) = data_of(built(tmp_path / "run"))["figures"]  # type: ignore[misc]
     assert len(alone["lines"]) == 1, "nothing is expected without a system"
 
