@@ -140,7 +140,7 @@ SEEN = 0.98
 def hides(every: Sequence[Errors]) -> dict[str, list[float]]:
     """How many times its limit a slowdown must be to be seen in nearly all: above 64 MiB, and at single sizes.
 
-    Three numbers for sizes: below 64 KiB, between, and above 64 MiB.  Machines that hide more are faster than predicted.
+    Three numbers for sizes: below 64 KiB, between, and above 64 MiB.  Some machines are faster than predicted.
     """
     curves, slower = [], math.log(2)
     for one in every:
