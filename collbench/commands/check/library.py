@@ -70,7 +70,7 @@ class CheckRequest(Request):
     ranks: Ranks = None
     minbytes: Smallest = 8
     maxbytes: Annotated[
-        Size | None, Opt("-e --maxbytes", "Largest message.", "2M on a CPU, else 128M or what memory allows", unit=SIZE)
+        Size | None, Opt("-e --maxbytes", "Largest message.", "2M on a CPU, else 1G or what memory allows", unit=SIZE)
     ] = None
     stepfactor: Factor = 8.0
     run: Annotated[Run | Path | str | None, Opt("--run", "A run to judge instead of measuring.", metavar="RUN")] = None
