@@ -183,7 +183,7 @@ def _judge(rows: Sequence[Observed], system: System | None, facts: RunFacts, exp
     try:
         expected = tuple(expect(used, [row.case for row in rows], name if is_path(name) else called(name)))
     except CollbenchError as error:
-        return Diagnosis(name, rows, (), Word.UNKNOWN, f"nothing to compare with: {error}")
+        return Diagnosis(name, rows, (), Word.UNKNOWN, str(error))
     refuted = "" if name.startswith(COPIES) else _more_than_links_carry(used, rows) or narrow_shares(rows)
     if refuted:
         return Diagnosis(name, rows, expected, Word.UNKNOWN, refuted)

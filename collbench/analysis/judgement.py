@@ -13,7 +13,7 @@ from collbench.model.error_bands import regime
 from collbench.notebook import Shown
 from collbench.results import Outcome, Reported, Result
 from collbench.stats import Estimate
-from collbench.units import format_size, printable, significant
+from collbench.units import counted, format_size, printable, significant
 
 LISTED = 3  # faults that are named; the others are counted
 WIDE = 2.0  # times: a row with a higher limit is not called as expected
@@ -209,7 +209,7 @@ class Correctness(Shown):
         """Return `28 of 30 rows right; WRONG: 1 MiB, ring-flags: rank 1, ...`; `named` with the implementations."""
         words = [f"{self.right - self.unchecked} of {self.total} rows right"]
         if self.unchecked == self.total > 0:
-            words = [f"{self.total} rows, none of them checked"]
+            words = [f"{counted(self.total, 'row')}, none of them checked"]
         elif self.unchecked:
             words.append(f"{self.unchecked} not checked")
         if self.disturbed:

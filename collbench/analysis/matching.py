@@ -15,7 +15,7 @@ from collbench.errors import UsageError
 from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Result, by_key, family
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
-from collbench.units import format_size, parse_size, printable
+from collbench.units import counted, format_size, parse_size, printable
 
 Key = tuple[Case, str]
 Selected = Callable[[Case, str], bool] | None
@@ -112,8 +112,8 @@ class Unmatched:
 
     @property
     def regression(self) -> bool:
-        """Whether it was right, and is wrong or failed now."""
-        return self.base == RIGHT and self.new in (WRONG, FAILED)
+        """Whether it is wrong now, or was right and failed."""
+        return self.new == WRONG or (self.base == RIGHT and self.new == FAILED)
 
     @property
     def hides(self) -> bool:
@@ -190,7 +190,7 @@ def is_right(result: Result | None) -> TypeGuard[Observed]:
 def unread(run: Run) -> str:
     """Return why lines of a run, or of the log that it was imported from, could not be read; empty if all could."""
     first, *others = (*run.left_out, *run.header.imported.left_out, "")
-    more = f", and {len(others) - 1} reasons more" if len(others) > 1 else ""
+    more = f", and {counted(len(others) - 1, 'more reason')}" if len(others) > 1 else ""
     return f"left out: {printable(first)}{more}" if first else ""
 
 

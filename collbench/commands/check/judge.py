@@ -159,12 +159,9 @@ class CheckResult(Shown):
     @property
     def judgement(self) -> Judgement:
         """The judgement of all curves, as of its most telling size."""
-        what, telling = f"{','.join(self.collectives)} {self.where}", self.telling
-        words = self.word, self.words
-        if not telling:
-            return Judgement(what, self.compared, *words)
-        size = telling.telling.judgement
-        return Judgement(what, self.compared, *words, size.ratio, size.usual, size.limit)
+        what = f"{','.join(self.collectives)} {self.where}".strip()
+        size = self.telling.telling.judgement if self.telling else Judgement("", "", Word.UNKNOWN)
+        return replace(size, what=what, against=self.compared, word=self.word, reason=self.words)
 
     @property
     def sizes(self) -> list[CheckedSize]:
@@ -359,8 +356,9 @@ def _judge_size(
         limit = max(limit, ONCE_SMALL if nodes > 1 and row.case.nbytes < SMALL else ONCE)
         far = abs(centre) > math.log(limit)
         word = Word.OK if not far else Word.SLOW if centre > 0 else Word.FAST
-    elif len(logs) < FEWEST and centre <= 0:  # below a floor is as it should be, a single figure too
-        word = Word.OK
+    elif len(logs) < FEWEST:  # below a floor is as it should be, a single figure too
+        limit = 1 + expected.near
+        word = Word.OK if centre <= 0 else Word.SLOW if centre > math.log(limit) else Word.UNKNOWN
     else:
         word = _decide(centre, variance, expected.error, test, expected.near)
     spread = math.sqrt(variance + expected.error**2)

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -62,7 +61,7 @@ def line(result: CheckResult, exits: str) -> str:
     if exits == "npd":  # neither the topology nor a list of collectives would leave room for the verdict
         short = names if len(result.collectives) < 3 else f"{len(result.collectives)} collectives"
         return line_of(exits, result.word, f"{short}: {result.words}")
-    printed = line_of(exits, result.word, f"{names} {result.where}: {result.words}")
+    printed = line_of(exits, result.word, f"{result.judgement.what}: {result.words}")
     performance = _performance(result) if exits == "nagios" else ()
     return " | ".join(filter(None, (printed, " ".join(performance))))
 
@@ -165,14 +164,14 @@ def metrics(result: CheckResult) -> str:
             sizes[labels] = min(sizes.get(labels, size), size, key=lambda each: each.busbw(each.seconds))
     measured = {labels: size.busbw(size.seconds) / 1e9 for labels, size in sizes.items()}
     expected = {labels: size.busbw(size.expected) / 1e9 for labels, size in sizes.items() if size.expected > 0}
-    node = braced({"node": socket.gethostname()})
+    node = braced({"node": result.host})
     lasted = {node: result.seconds} if math.isfinite(result.seconds) else {}
     wrong = {} if result.no_verdict else {node: len(result.correctness.faults)}
     limits = {labels: size.judgement.limit for labels, size in sizes.items() if size.judgement.limit > 0}
     sights = {}
     for kind, least in result.sight.fields().items():
         if least:
-            sights[braced({"node": socket.gethostname(), "sizes": kind})] = least
+            sights[braced({"node": result.host, "sizes": kind})] = least
     families: Mapping[tuple[str, str], Mapping[str, float]] = {
         ("bus_bandwidth_gbs", "Bus bandwidth in GB/s."): measured,
         ("expected_bus_bandwidth_gbs", "Bus bandwidth in GB/s that is expected here."): expected,
@@ -190,7 +189,7 @@ def _labels(size: CheckedSize, result: CheckResult) -> str:
     case, collective = size.row.case, size.row.case.collective.name
     pairs = {
         "slurm_job_id": os.environ.get("SLURM_JOB_ID", "unknown"),
-        "node": socket.gethostname(),
+        "node": result.host,
         "n_nodes": str(result.nodes or "unknown"),
         "nranks": str(case.ranks),
         "collective": next((name for name in _INSPECTOR.split() if name.lower() == collective), collective),

@@ -125,7 +125,9 @@ def judgement_of(nodes: Sequence[FleetNode], judgements: Sequence[Judgement], al
         parts.append(f"{f'{len(nodes) - checked:,} not' if checked else 'none'} judged against a system")
     against = ["their checks"] * bool(checked) + [PEERS] * any(group.alike for group in alike)
     reason, ratio = "; ".join(filter(None, parts)), bad[0].ratio if bad else NO_RATIO
-    return Judgement(counted(len(nodes), "node"), " and ".join(against), overall(counts), reason, ratio)
+    # Where most nodes are not known, some that are OK do not make the fleet so.
+    word = worst(counts) if 2 * counts[Word.UNKNOWN] > len(nodes) else overall(counts)
+    return Judgement(counted(len(nodes), "node"), " and ".join(against), word, reason, ratio)
 
 
 def outdated(nodes: Sequence[FleetNode]) -> list[FleetNode]:
