@@ -193,7 +193,7 @@ def _slower(margin: float) -> str:
 def _counted(kind: type, lines: Sequence[Row | Together | Unmatched]) -> str:
     """Return how many regressions of one kind there are."""
     if kind is Unmatched:
-        return f"{counted(len(lines), 'row')} no longer right"
+        return f"{counted(len(lines), 'row')} wrong or failed"
     noun, more = ("curve", " on average") if kind is Together else ("row", "")
     return f"{counted(len(lines), noun)} {_slower(min(line.judgement.limit for line in lines) - 1)}{more}"
 

@@ -52,7 +52,7 @@ def test_the_first_line_is_that_of_check_and_the_rows_follow(tmp_path: Path) -> 
     good = run_file(tmp_path / "good", h100, samples=1)
     slow = run_file(tmp_path / "slow", replace(h100, nvls=False))
     out = diagnose(good, "--on", "dgx-h100").stdout
-    assert out.startswith("collbench: OK allreduce ")
+    assert out.startswith("collbench: OK allreduce")
     assert len(re.findall(r"(?m) 1\.00x +[\d.]+  as expected$", out)) == 16
     assert "as DGX H100" in out
     answer, *rows = diagnose(slow, "--on", "dgx-h100").stdout.splitlines()
@@ -93,7 +93,7 @@ def test_wrong_and_failed_rows_come_first_and_no_such_run_is_as_expected(tmp_pat
     found = diagnose(run, "--on", "dgx-h100", "--gate")
     assert found.return_value == 3
     answer, first, *_ = found.stdout.splitlines()
-    assert answer.startswith("collbench: WRONG allreduce ")
+    assert answer.startswith("collbench: WRONG allreduce")
     assert first.startswith("14 of 16 rows right; 2 MiB allreduce nccl: WRONG: rank 1, element 5")
     assert first.endswith("8 MiB allreduce nccl: FAILED: rank 1 crashed")
     assert first in answer
