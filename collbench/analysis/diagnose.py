@@ -101,10 +101,9 @@ class Diagnosis:
 
     @property
     def headline(self) -> str:
-        """The word, and why."""
-        words = self.word.value + (f": {self.remark}" if self.remark else "")
+        """Why it is this word, and how far its rounds are apart."""
         scatter = scatter_in_words(self.measured)
-        return words + (f"; {scatter}, the slowest are judged" if scatter else "")
+        return "; ".join(filter(None, (self.remark, f"{scatter}, the slowest are judged" if scatter else "")))
 
     def likely(self) -> Iterator[tuple[str, str]]:
         """Return the first reasons in words, each with what to do; later ones are hardly ever right."""

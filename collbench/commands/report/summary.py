@@ -98,7 +98,7 @@ def _speed(run: AnalysedRun) -> Claim:
     words = diagnosis.headline
     if word is Word.OK:
         ratio = geometric_mean([size.ratio.value for size in diagnosis.sizes])
-        words += f": typically {ratio:.2f}x the expected time; {diagnosis.sight}"
+        words = "; ".join(filter(None, (words, f"typically {ratio:.2f}x the expected time", str(diagnosis.sight))))
     count = f", in {len(alike)} of {run.measured} curves" if run.measured > 1 else ""
     against = f", against {telling.against}" if telling.against else ""
     words += f" ({diagnosis.implementation}, {diagnosis.title}{against}{count})"

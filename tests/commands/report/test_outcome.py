@@ -43,9 +43,9 @@ OUTCOMES: dict[str, tuple[list[Result], str | None, dict[str, str], str]] = {
         curve(1.04),
         ON,
         {"Results": "OK", "Speed": "OK"},
-        "OK: typically 1.04x the expected time; would notice ",
+        "typically 1.04x the expected time; would notice ",
     ),
-    "slow": (curve(4.0), ON, {"Results": "OK", "Speed": "SLOW"}, "SLOW: "),
+    "slow": (curve(4.0), ON, {"Results": "OK", "Speed": "SLOW"}, "the usual time of such machines"),
     "wrong": ([*curve(), *curve(wrong=3)[:1]], ON, {"Results": "WRONG", "Speed": "OK"}, "WRONG: 3 elements"),
     "failed": (
         [*curve(), Failed(case(nbytes=3, ranks=8), "nccl", "gpu", "a rank died")],
