@@ -112,8 +112,9 @@ class Unmatched:
 
     @property
     def regression(self) -> bool:
-        """Whether it is wrong now, or was right and failed."""
-        return self.new == WRONG or (self.base == RIGHT and self.new == FAILED)
+        """Whether it is wrong now, or was right and failed; of sums whose bits are compared only what became so."""
+        as_before = self.base == WRONG and self.case.work
+        return (self.new == WRONG and not as_before) or (self.base == RIGHT and self.new == FAILED)
 
     @property
     def hides(self) -> bool:
