@@ -23,10 +23,9 @@ from collbench.analysis.roofline import link_roofline
 from collbench.errors import CollbenchError
 from collbench.model.constants import transport
 from collbench.model.equation import Floats
-from collbench.model.error_bands import HIDES, ErrorModel, regime, smoothed
+from collbench.model.error_bands import SIGHT_FACTORS, ErrorModel, regime, smoothed
 from collbench.model.predict import COPIES, curve
 from collbench.results import Observed, Prediction
-from collbench.runfile.rounds import scatter_in_words
 from collbench.stats import Estimate
 from collbench.topology.system import System
 from collbench.units import counted, format_rate, format_size
@@ -98,12 +97,6 @@ class Diagnosis:
             unknown = replace(size, word=Word.UNKNOWN, reason="not judged", limit=math.nan)
             found.append(size if self.judged else unknown)
         return found
-
-    @property
-    def headline(self) -> str:
-        """Why it is this word, and how far its rounds are apart."""
-        scatter = scatter_in_words(self.measured)
-        return "; ".join(filter(None, (self.remark, f"{scatter}, the slowest are judged" if scatter else "")))
 
     def likely(self) -> Iterator[tuple[str, str]]:
         """Return the first reasons in words, each with what to do; later ones are hardly ever right."""
@@ -262,12 +255,12 @@ def _sight(rows: Sequence[Observed], expected: Sequence[Prediction], limit: floa
     """
     singles = []
     for row, other, times in zip(rows, expected, longer, strict=True):
-        hides = HIDES["sizes"][regime(row.case.nbytes)]
-        singles.append((row.case.nbytes, hides * limit_of(row, other) * times))
+        factor = SIGHT_FACTORS["sizes"][regime(row.case.nbytes)]
+        singles.append((row.case.nbytes, factor * limit_of(row, other) * times))
     large = [times for row, times in zip(rows, longer, strict=True) if regime(row.case.nbytes) == 2]
     if len(large) < FEWEST:
         return Sight.of(singles[-1][1], singles)
-    return Sight.of(HIDES["curve"][0] * limit * median(large), singles)
+    return Sight.of(SIGHT_FACTORS["curve"][0] * limit * median(large), singles)
 
 
 def narrow_shares(rows: Sequence[Observed]) -> str:

@@ -17,7 +17,7 @@ from collbench.units import counted, format_size, printable, significant
 
 LISTED = 3  # faults that are named; the others are counted
 WIDE = 2.0  # times: a row with a higher limit is not called as expected
-BLIND = 2.4  # times: with a higher sight of large messages nothing is called OK
+MOST_SIGHT = 2.4  # times: with a higher sight of large messages nothing is called OK
 
 
 class Word(Enum):
@@ -87,14 +87,9 @@ class Sight(NamedTuple):
         return _largest(self.singles)
 
     @property
-    def known(self) -> bool:
-        """Whether anything was held against anything."""
-        return not math.isnan(self.single)
-
-    @property
     def enough(self) -> bool:
         """Whether it suffices to call a curve OK."""
-        return self.large <= BLIND
+        return self.large <= MOST_SIGHT
 
     def __str__(self) -> str:
         small, middle, alone = self.singles

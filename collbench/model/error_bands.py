@@ -48,7 +48,7 @@ ESTIMATED_LEVELS: Levels = ((0.0, 0.42),) * 3  # the same as standard deviations
 
 KINDS = TRANSPORTS | {"tcpx": "TCP"}  # row of the tables by transport between nodes
 MANY = "more than two nodes"  # the row of InfiniBand, RoCE and EFA there
-HIDES: Mapping[str, Sequence[float]] = _TABLES["hides"]
+SIGHT_FACTORS: Mapping[str, Sequence[float]] = _TABLES["sight_factors"]
 """Times its limit that a slowdown must be to be seen in all but one of fifty machines: others are faster than
 predicted, and hide as much.  Of a curve; and of one size, by its place in a row of the tables."""
 KNOWN = {"slingshot": 32}

@@ -78,7 +78,7 @@ def test_diagnose_says_what_nccl_took_before_any_reason(here: Command) -> None:
     assert starts == sorted(starts, key=lines.index)
     assert sum(line.startswith("UNKNOWN: ") for line in lines) == 1, "the fast path"
     curves = json.loads(here("diagnose", "new", "--on", "dgx-h100", "--json").stdout)["curves"]
-    assert ["NCCL took" in " ".join(found["told"]) for found in curves] == [True, False]
+    assert ["NCCL took" in " ".join(found["details"]) for found in curves] == [True, False]
 
 
 def test_explain_and_its_report_say_what_a_library_ran(here: Command, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from collbench.model.error_bands import LARGE, SMALL
 from tools.model import engines
 from tools.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
 from tools.model.classes import CLASSES, by_class, links
-from tools.model.spread import bands, hides, levels
+from tools.model.spread import bands, levels, sight_factors
 from tools.model.systems import Published
 
 HELD_OUT = Path(__file__).parent / "held_out.json"
@@ -141,7 +141,7 @@ def ship(known: Constants, found: dict[str, list[Errors]]) -> None:
     ):
         lines += ["", f"[{name}]"]
         lines += [f"{json.dumps(kind)} = {[list(pair) for pair in sizes]!r}" for kind, sizes in table.items()]
-    lines += ["", "[hides]", *(f"{name} = {times}" for name, times in hides(found["nothing"]).items())]
+    lines += ["", "[sight_factors]", *(f"{name} = {times}" for name, times in sight_factors(found["nothing"]).items())]
     path.write_text("\n".join(lines) + "\n")
 
 

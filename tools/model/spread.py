@@ -137,7 +137,7 @@ SEEN = 0.98
 """Of the curves and sizes, those in which a slowdown is to be seen."""
 
 
-def hides(every: Sequence[Errors]) -> dict[str, list[float]]:
+def sight_factors(every: Sequence[Errors]) -> dict[str, list[float]]:
     """How many times its limit a slowdown must be to be seen in nearly all: above 64 MiB, and at single sizes.
 
     Three numbers for sizes: below 64 KiB, between, and above 64 MiB.  Some machines are faster than predicted.

@@ -102,9 +102,10 @@ class CheckedCurve(Shown):
     word: Word
     remark: str = ""  # why it is not OK
     against: str = ""  # the described system of as many ranks
-    told: tuple[str, ...] = ()  # what NCCL chose, what went over the links, what the times say without a model
+    details: tuple[str, ...] = ()  # what NCCL chose, what went over the links, what the times say without a model
     likely: tuple[str, ...] = ()  # the first reason's name, and those that fit the times as well
     reasons: tuple[tuple[str, str], ...] = ()  # the likeliest first, each with what to do
+    limit: float = math.nan  # of all sizes together, by the model of those above 64 MiB
     sight: Sight = UNSEEN
     blind: bool = False  # whether it is UNKNOWN for want of sight alone
 
@@ -117,6 +118,11 @@ class CheckedCurve(Shown):
     def name(self) -> str:
         """The case without its size, and the implementation."""
         return f"{self.sizes[0].row.case.title}, {self.implementation}"
+
+    @property
+    def judgement(self) -> Judgement:
+        """The judgement of all sizes, with the ratio of the most telling one."""
+        return replace(self.telling.judgement, what=self.name, word=self.word, reason=self.remark, limit=self.limit)
 
     @property
     def telling(self) -> CheckedSize:
@@ -160,8 +166,8 @@ class CheckResult(Shown):
     def judgement(self) -> Judgement:
         """The judgement of all curves, as of its most telling size."""
         what = f"{','.join(self.collectives)} {self.where}".strip()
-        size = self.telling.telling.judgement if self.telling else Judgement("", "", Word.UNKNOWN)
-        return replace(size, what=what, against=self.compared, word=self.word, reason=self.words)
+        curve = self.telling.judgement if self.telling else Judgement("", "", Word.UNKNOWN)
+        return replace(curve, what=what, against=self.compared, word=self.word, reason=self.words)
 
     @property
     def sizes(self) -> list[CheckedSize]:
@@ -274,12 +280,7 @@ def _judge_curve(
     near = compared[0][1].near
     test = test.about(near)
 
-    # What rounds of one size scatter by is known better from all sizes together.
-    on_cpu = all(rows[0].platform == "cpu" for rows in cases)
-    scatter = deviations([logs for logs, _ in compared], PRIOR_DEVIATION if on_cpu else PRIOR_OF_GPUS)
-    variances = []
-    for deviation, (logs, expected) in zip(scatter, compared, strict=True):
-        variances.append(median_variance(deviation, len(logs), expected.rounds))
+    variances = _variances(compared, on_cpu=all(rows[0].platform == "cpu" for rows in cases))
     sizes, singles, left = [], [], iter(variances)
     for rows, pair in zip(cases, evidence, strict=True):
         if not pair:
@@ -295,8 +296,8 @@ def _judge_curve(
         sizes.append(size)
 
     # All sizes as one: their mean.
-    error = max(expected.error for _, expected in compared)
-    whole = _decide(fmean(median(logs) for logs, _ in compared), fmean(variances) / len(variances), error, test, near)
+    error, variance = max(expected.error for _, expected in compared), fmean(variances) / len(variances)
+    whole = _decide(fmean(median(logs) for logs, _ in compared), variance, error, test, near)
     resolution = math.exp(max(math.log1p(test.slower) + test.start, test.resolution(error)))
     word, remark = _word(sizes, whole, resolution)
     large = [seen for nbytes, seen in singles if regime(nbytes) == 2] or [singles[-1][1]]
@@ -304,7 +305,15 @@ def _judge_curve(
     blind = word in (Word.OK, Word.FAST) and not (whole_sight.enough or near or expectation.first)
     if blind:
         word, remark = Word.UNKNOWN, f"{whole_sight}; give a --reference with more rounds"
-    return CheckedCurve(tuple(sizes), word, remark, sight=whole_sight, blind=blind)
+    limit = test.limit(variance, error)
+    return CheckedCurve(tuple(sizes), word, remark, limit=limit, sight=whole_sight, blind=blind)
+
+
+def _variances(compared: Sequence[tuple[list[float], ExpectedTime]], on_cpu: bool) -> list[float]:
+    """Return the variance of the median of each size, whose scatter is known better from all sizes together."""
+    scatter = deviations([logs for logs, _ in compared], PRIOR_DEVIATION if on_cpu else PRIOR_OF_GPUS)
+    pairs = zip(scatter, compared, strict=True)
+    return [median_variance(deviation, len(logs), expected.rounds) for deviation, (logs, expected) in pairs]
 
 
 def _not_compared(rows: Sequence[Observed]) -> CheckedSize:
@@ -401,21 +410,22 @@ def judge_by_model(diagnosis: Diagnosis, system: System | None) -> CheckedCurve:
     for row, expected, judgement in zip_longest(diagnosis.measured, diagnosis.expected, diagnosis.sizes):
         seconds = expected.seconds if expected else math.nan
         sizes.append(CheckedSize(row, seconds, replace(judgement, against=against), 1))
-    told = [*diagnosis.choices]
+    details = [*diagnosis.choices]
     if system and diagnosis.expected and diagnosis.judged:
-        told += traffic_in_words(system, diagnosis.measured[-1], diagnosis.expected[-1])
+        details += traffic_in_words(system, diagnosis.measured[-1], diagnosis.expected[-1])
     if diagnosis.unexplained:
-        told.append(diagnosis.unexplained)
+        details.append(diagnosis.unexplained)
     if not diagnosis.expected:
-        told += curve_remarks(diagnosis.measured)
+        details += curve_remarks(diagnosis.measured)
     return CheckedCurve(
         tuple(sizes),
         diagnosis.word,
         diagnosis.remark,
         against=against,
-        told=tuple(told),
+        details=tuple(details),
         likely=tuple(diagnosis.likeliest),
         reasons=tuple(diagnosis.likely()),
+        limit=diagnosis.limit,
         sight=diagnosis.sight,
         blind=diagnosis.word is Word.UNKNOWN and diagnosis.judged,
     )

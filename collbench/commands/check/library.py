@@ -198,7 +198,7 @@ def judge_run(request: CheckRequest, run: Run, expected: Expectation | None) -> 
     if not (expected or request.on) and _is_left_open(result):
         expected, _ = _of_this_machine(run)
         other = _verdict(request, run, expected) if expected else result
-        result = other if other.sight.known or other.word.bad else result
+        result = other if not math.isnan(other.sight.single) or other.word.bad else result
     return result if result.curves or result.correctness.faults else replace(result, no_verdict=why_none([run]))
 
 
@@ -357,8 +357,8 @@ def _sure(result: CheckResult, expected: Expectation | None, baseline: Path | No
 
 def _stored(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
     """Store a good run with the baseline, and return the verdict, which says so."""
-    untold = all(curve.blind or not curve.sight.known for curve in result.curves)
-    if not result.sizes or result.correctness.faults or not (untold or result.word in (Word.FAST, Word.OK)):
+    unjudged = all(curve.blind or math.isnan(curve.sight.single) for curve in result.curves)
+    if not result.sizes or result.correctness.faults or not (unjudged or result.word in (Word.FAST, Word.OK)):
         return result
     if shares_cores(run.results) or MOST_DISTURBED * result.disturbed > result.rows:
         hint = "not stored for the next check: other programs disturbed it; check again on a quiet machine"

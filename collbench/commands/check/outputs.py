@@ -50,7 +50,7 @@ def _curve_lines(curve: CheckedCurve) -> Iterator[str]:
         yield f"{curve.word.value}: {curve.remark}"
     if curve.word in (Word.FAST, Word.OK):
         yield str(curve.sight)
-    yield from (f"  {words}" for words in curve.told)
+    yield from (f"  {words}" for words in curve.details)
     for place, (why, fix) in enumerate(curve.reasons, 1):
         yield from (f"  {place}. {'Likely' if place == 1 else 'Or'}: {why}", f"     {fix}")
 
@@ -109,8 +109,7 @@ def document(result: CheckResult) -> dict[str, Any]:
     """Return the verdict and all that it rests on, for JSON."""
     curves = []
     for curve in result.curves:
-        fields: dict[str, Any] = {"implementation": curve.implementation, "word": curve.word.value}
-        fields |= {"remark": curve.remark, "against": curve.against, "told": list(curve.told)}
+        fields = curve.judgement.fields() | {"implementation": curve.implementation, "details": list(curve.details)}
         reasons = [{"why": why, "fix": fix} for why, fix in curve.reasons]
         sizes = [_row_fields(size.row) | size.judgement.fields() | record(SIZES, size) for size in curve.sizes]
         curves.append(fields | {"sight": curve.sight.fields(), "reasons": reasons, "sizes": sizes})

@@ -15,6 +15,7 @@ from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.commands.report.sections import by_run, listed
 from collbench.plots.sections import PagePart, Section, section_of
 from collbench.results import Timed, by_key
+from collbench.runfile.rounds import scatter_in_words
 from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -95,13 +96,15 @@ def _speed(run: AnalysedRun) -> Claim:
     alike = [curve for curve in curves if curve.diagnosis.word is word]
     telling = max(alike, key=lambda curve: curve.diagnosis.off)
     diagnosis = telling.diagnosis
-    words = diagnosis.headline
+    parts = [diagnosis.remark]
+    if scatter := scatter_in_words(diagnosis.measured):
+        parts.append(f"{scatter}, the slowest are judged")
     if word is Word.OK:
         ratio = geometric_mean([size.ratio.value for size in diagnosis.sizes])
-        words = "; ".join(filter(None, (words, f"typically {ratio:.2f}x the expected time", str(diagnosis.sight))))
+        parts += [f"typically {ratio:.2f}x the expected time", str(diagnosis.sight)]
     count = f", in {len(alike)} of {run.measured} curves" if run.measured > 1 else ""
     against = f", against {telling.against}" if telling.against else ""
-    words += f" ({diagnosis.implementation}, {diagnosis.title}{against}{count})"
+    words = f"{'; '.join(filter(None, parts))} ({diagnosis.implementation}, {diagnosis.title}{against}{count})"
     unknown = not_judged((curve.diagnosis.name, curve.diagnosis.word) for curve in curves)
     words = "; ".join([words, *(unknown if word is not Word.UNKNOWN else ()), *run.assumed])
     return Claim("Speed", word.value, safe_text(words, 600))

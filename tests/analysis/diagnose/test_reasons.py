@@ -234,7 +234,7 @@ def test_no_curve_makes_numpy_warn(name: str) -> None:
     rows = sorted(HOSTILE[name])
     measured = confusion.measured(rows, "allreduce", 8)
     assert list(curve_remarks(measured))
-    assert diagnose(measured, H100, RunFacts({"NCCL_P2P_DISABLE": "1"})).headline
+    assert diagnose(measured, H100, RunFacts({"NCCL_P2P_DISABLE": "1"})).remark
     run = Run(Path("run.jsonl"), Header(), tuple(measured), complete=True)
     assert collbench.compare(run, replace(run, header=Header(started="2026"))).rows
     assert collbench.check(run=run, on="dgx-h100")

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from collbench.analysis.diagnose import listed, slow_sizes
-from collbench.analysis.judgement import BLIND, UNSEEN, Correctness, Sight, Word, not_judged, overall, worst
+from collbench.analysis.judgement import MOST_SIGHT, UNSEEN, Correctness, Sight, Word, not_judged, overall, worst
 from collbench.results import Failed, Measurement, Mismatch, Prediction, Reported, Skipped
 from tests.conftest import case
 
@@ -60,6 +60,6 @@ def test_a_sight_is_of_what_all_would_notice_and_enough_up_to_its_bound() -> Non
     few, many = Sight.of(1.4, [(8, 2.0), (64, 1.9)]), Sight.of(1.6, [(8, 1.8), (MIB, 3.0), (MIB << 10, 1.7)])
     assert (few.single, many.single) == (2.0, 3.0)
     assert Sight.of_all([few, many]) == Sight(1.6, (2.0, 3.0, 1.7))
-    assert [sight.known for sight in (few, many, UNSEEN)] == [True, True, False]
-    assert [Sight(large).enough for large in (BLIND, 1.01 * BLIND, math.nan)] == [True, False, False]
+    assert [math.isnan(sight.single) for sight in (few, many, UNSEEN)] == [False, False, True]
+    assert [Sight(large).enough for large in (MOST_SIGHT, 1.01 * MOST_SIGHT, math.nan)] == [True, False, False]
     assert [str(sight) for sight in (few, UNSEEN)] == ["would notice 2.0x below 64 KiB", ""]

@@ -11,7 +11,7 @@ import pytest
 
 import collbench
 from collbench.analysis.diagnose import diagnose
-from collbench.analysis.judgement import BLIND, Sight, Word
+from collbench.analysis.judgement import MOST_SIGHT, Sight, Word
 from collbench.analysis.machine import RunFacts
 from collbench.cases import Case, Sampling
 from collbench.commands.check import library
@@ -97,7 +97,7 @@ def test_a_machine_is_held_against_its_latency_at_first_and_against_its_good_run
     assert first.word is second.word is Word.OK
     assert "latency" in first.compared
     assert "first check: would notice only" in first.line
-    assert first.sight.single > BLIND > second.sight.single
+    assert first.sight.single > MOST_SIGHT > second.sight.single
     assert "1 earlier good run" in second.compared
     assert second.line.startswith("collbench: OK allreduce 2 made-up ranks: ")
     assert "7 of 7 rows right and as expected" in second.line

@@ -123,6 +123,7 @@ def test_every_writer_says_the_same_word(tmp_path: Path) -> None:
         whole, *tests = ElementTree.fromstring(verdicts.OUTPUTS["junit"](result)).iter("testcase")
         words = [Word.WRONG] * len(document["wrong_or_failed"])
         for curve in document["curves"]:  # no size of a curve that is not known passes
+            assert document.keys() >= curve.keys() - {"implementation", "details", "reasons", "sizes"} > {"limit"}
             unknown = [Word.UNKNOWN] * len(curve["sizes"])
             words += unknown if curve["word"] == "UNKNOWN" else [Word(each["word"]) for each in curve["sizes"]]
         for test, said in zip((whole, *tests), (word, *words), strict=True):
