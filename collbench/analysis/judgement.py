@@ -13,7 +13,7 @@ from collbench.model.error_bands import regime
 from collbench.notebook import Shown
 from collbench.results import Outcome, Reported, Result
 from collbench.stats import Estimate
-from collbench.units import counted, format_size, printable, significant
+from collbench.units import counted, format_size, printable
 
 LISTED = 3  # faults that are named; the others are counted
 WIDE = 2.0  # times: a row with a higher limit is not called as expected
@@ -116,8 +116,8 @@ UNSEEN = Sight()
 
 
 def times(ratio: float) -> str:
-    """Return a ratio as text: `1.6x`, `12x`."""
-    return f"{significant(ratio, 3 if ratio < 1.1 else 2)}x"
+    """Return a ratio as text, rounded up, so that no more is promised than holds: `1.6x`, `12x`."""
+    return f"{math.ceil(10 * ratio - 1e-6) / 10:.1f}x" if ratio <= 9.9 else f"{math.ceil(ratio)}x"
 
 
 def number(value: float) -> float | None:
