@@ -40,6 +40,8 @@ class TopologyPart(Shown, Topology, frozen=True, kw_only=True):
     listed: int = 0
     uneven: tuple[int, ...] = ()  # ranks of each host of a foreign log, where they differ
     racks: int = 0  # as NVLinks join hosts, by a foreign log; 0: not known
+    hosts: tuple[str, ...] = ()  # of a foreign log that names several
+    copies: int = 0  # of a foreign test that ran so often side by side, each by itself; 0: it ran once
     model: bool = False  # whether the run is predicted
     system: System | None = None  # for which it is
     what_ifs: tuple[str, ...] = ()  # with these changes
@@ -95,6 +97,7 @@ class ForeignTest(Shown, Record, frozen=True, kw_only=True):
     complete: bool = True  # whether its end was there
     sweep: Mapping[str, Any] = {}  # iterations and the like
     layout: Mapping[str, Any] = {}  # of the format's own
+    remarks: tuple[str, ...] = ()  # what a user must know of it
 
 
 class ImportedPart(Shown, Record, frozen=True, kw_only=True):

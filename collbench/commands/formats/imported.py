@@ -164,7 +164,6 @@ class ImportedTest(ForeignTest, frozen=True, kw_only=True):
     path: str = ""  # of its file, as the user gave it
     started: str | None = None  # ISO 8601; the logs name no time zone
     left_out: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()  # for the user, now
 
 
 class UnfitRow(Exception):

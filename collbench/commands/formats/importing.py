@@ -19,6 +19,7 @@ from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.sweeps import new_folder
 from collbench.runfile.store import NAME, Run, write
 
+Files = Path | str | Sequence[Path | str]
 _SHOWN = 3  # reasons or names in a line
 
 
@@ -26,9 +27,7 @@ _SHOWN = 3  # reasons or names in a line
 class ImportRequest(Request):
     """Files of other tools, what they do not tell themselves, and where their runs are stored."""
 
-    files: Annotated[
-        Path | str | Sequence[Path | str], Opt("", 'A log or several, or a folder of them; "-" is standard input.')
-    ]
+    files: Annotated[Files, Opt("", 'A log or several, or a folder of them; "-" is standard input.')]
     _: KW_ONLY
     ranks: Annotated[
         int | None,
@@ -48,6 +47,11 @@ class ImportRequest(Request):
             library="New folder in which the runs are stored; without it nothing is stored.",
         ),
     ] = None
+
+    @property
+    def hints(self) -> Hints:
+        """What the user says of the files."""
+        return Hints(self.ranks, self.op and find_collective(self.op).name)
 
 
 @takes(ImportRequest)
@@ -77,19 +81,14 @@ def import_(request: ImportRequest) -> list[Run]:
 
 def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], list[str]]:
     """Return what goes into a run file each, at least one; what the user must know; and why files are left out."""
-    hints = Hints(request.ranks, request.op and find_collective(request.op).name)
     said: list[str] = []
     errors: list[CollbenchError] = []
     tests: list[ImportedTest] = []
-    for source in joined(_loaded(request.files, said, errors)):
-        try:
-            of_file = read_tests(source, hints)
-            if not any(test.results for test in of_file):
-                reasons = first_few(reason for test in of_file for reason in test.left_out)
-                raise RunFileError(f"{source.name}: nothing to import: {reasons or 'no rows'}")
+    for _, of_file in read_each(request.files, request.hints, said):
+        if isinstance(of_file, CollbenchError):
+            errors.append(of_file)
+        else:
             tests += of_file
-        except CollbenchError as error:
-            errors.append(error)
     refused = list(map(str, errors))
     if not tests and len(errors) == 1:
         raise errors[0]
@@ -104,9 +103,22 @@ def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], lis
     return groups, said, refused
 
 
-def _loaded(
-    files: Path | str | Sequence[Path | str], said: list[str], errors: list[CollbenchError]
-) -> Iterator[ForeignFile]:
+def read_each(files: Files, hints: Hints, said: list[str]) -> Iterator[tuple[str, list[ImportedTest] | CollbenchError]]:
+    """Yield each log by its name with its tests, at least one of which has rows, or why it is refused."""
+    errors: list[CollbenchError] = []
+    for source in joined(_loaded(files, said, errors)):
+        try:
+            of_file = read_tests(source, hints)
+            if not any(test.results for test in of_file):
+                reasons = first_few(reason for test in of_file for reason in test.left_out)
+                raise RunFileError(f"{source.name}: nothing to import: {reasons or 'no rows'}")
+            yield source.name, of_file
+        except CollbenchError as error:
+            yield source.name, error
+    yield from (("", error) for error in errors)
+
+
+def _loaded(files: Files, said: list[str], errors: list[CollbenchError]) -> Iterator[ForeignFile]:
     """Yield the content of each file, of a folder that of its logs."""
     for file in map(Path, [files] if isinstance(files, Path | str) else files):
         logs, others = files_in(file)
