@@ -9,14 +9,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from statistics import median
+from statistics import median, median_high
 from typing import NamedTuple
 
 import numpy as np
 
 from collbench.algorithms import is_path
 from collbench.analysis.judgement import LISTED, UNSEEN, Judgement, Sight, Word
-from collbench.analysis.machine import RunFacts, assumed, possible
+from collbench.analysis.machine import ONE_RANK, RunFacts, assumed, possible
 from collbench.analysis.ran import unlike_table
 from collbench.analysis.reasons import FEWEST, ComparedCurve, Expect, Reason, called, explain
 from collbench.analysis.roofline import link_roofline
@@ -25,7 +25,7 @@ from collbench.model.constants import transport
 from collbench.model.equation import Floats
 from collbench.model.error_bands import SIGHT_FACTORS, ErrorModel, regime, smoothed
 from collbench.model.predict import COPIES, curve
-from collbench.results import Observed, Prediction
+from collbench.results import Observed, Prediction, Reported
 from collbench.stats import Estimate
 from collbench.topology.system import System
 from collbench.units import counted, format_rate, format_size
@@ -38,6 +38,8 @@ SLOW, FAST = 2.8, 3.5
 Of healthy machines that neither fit nor spreads have seen hardly more than one in twenty is then called slow, though
 stretches are four and errors have long tails (docs/analysis.md).  Nothing is broken where a machine is faster.
 """
+APART = 1.5
+"""Times that rounds of a log are apart, from which on a setting, which all of them have, is not the cause."""
 LEVEL = 1.005  # times as far from the times as another reason, that no reader sees
 OVERFULL = 1.05
 """Share of a link's rate that nothing exceeds: times are printed with three digits or more, and rates are rounded."""
@@ -67,6 +69,8 @@ class Diagnosis:
     sight: Sight = UNSEEN
     assumed: str = ""  # of its run, which the log does not say
     together: bool = False  # whether sizes are slow together, so that reasons are looked for
+    system: System | None = None  # that it was held against
+    refuted: bool = False  # whether it is faster than links carry
 
     @property
     def title(self) -> str:
@@ -128,23 +132,54 @@ class Diagnosis:
 def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
     """Compare results of one implementation at all sizes with a system; return the verdict, and reasons if it is slow.
 
-    The system is None if the machine is not known; `expect` predicts cases on a system by an implementation.  Where a
-    log does not say how its run was started, or by which release, the curve is slow only if it is so by all of them.
+    The system is None if the machine is not known; `expect` predicts cases on a system by an implementation.
+    """
+    return explained(held(rows, system, facts, expect), facts, expect)
+
+
+def held(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
+    """Return the verdict without reasons.
+
+    Where a log does not say how its run was started, or by which release, the curve is slow only if it is so by all.
     """
     systems: Sequence[System | None] = (system,)
     if system and rows[0].case.ranks > 1 and called(rows[0].implementation) == "nccl":
         systems = possible(system, facts.unsaid)
     every = [_judge(rows, each, facts, expect) for each in systems]
     place = min(range(len(every)), key=lambda index: _severity(every[index]))
-    diagnosis, chosen = every[place], systems[place]
+    diagnosis, chosen = replace(every[place], system=systems[place]), systems[place]
     if chosen and len(systems) > 1 and diagnosis.judged:
         diagnosis = replace(diagnosis, sight=_narrowest(diagnosis, every), assumed=assumed(chosen, facts.unsaid))
     if diagnosis.word in (Word.OK, Word.FAST) and not diagnosis.sight.enough:
         diagnosis = replace(diagnosis, word=Word.UNKNOWN, remark=f"{diagnosis.sight}; give --reference or --nodes")
-    if not (chosen and diagnosis.word is Word.SLOW and diagnosis.together):
+    return diagnosis
+
+
+def explained(diagnosis: Diagnosis, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
+    """Return the diagnosis with reasons, if its sizes are slow together, and with what another round says."""
+    if diagnosis.word is not Word.SLOW:
         return diagnosis
-    compared = ComparedCurve(diagnosis.measured, diagnosis.expected, chosen.part(rows[0].case.ranks))
-    return replace(diagnosis, reasons=tuple(explain(compared, facts, expect)))
+    faster = faster_round(diagnosis.measured)
+    reasons: Iterable[Reason] = ()
+    if diagnosis.system and diagnosis.together:
+        part = diagnosis.system.part(diagnosis.measured[0].case.ranks)
+        reasons = explain(ComparedCurve(diagnosis.measured, diagnosis.expected, part), facts, expect)
+
+    # A setting is as it is in every round.
+    reasons = tuple(reason for reason in reasons if not faster or reason.hypothesis.shape)
+    return replace(diagnosis, reasons=reasons, remark="; ".join(filter(None, (diagnosis.remark, faster))))
+
+
+def faster_round(rows: Sequence[Observed]) -> str:
+    """Return `the second round was 4.0x faster` of a log whose rounds are far apart; empty for any other."""
+    rounds = [row.rounds for row in rows if isinstance(row, Reported) and row.rounds]
+    apart = [max(seconds) / min(seconds) for seconds in rounds]
+    if not apart or median(apart) < APART:
+        return ""
+    typical = rounds[apart.index(median_high(apart))]
+    number = typical.index(min(typical)) + 1
+    name = ("first", "second", "third")[number - 1] if number <= 3 else f"{number}th"
+    return f"the {name} round was {median_high(apart):.1f}x faster"
 
 
 def _severity(diagnosis: Diagnosis) -> tuple[int, float]:
@@ -167,18 +202,19 @@ def _judge(rows: Sequence[Observed], system: System | None, facts: RunFacts, exp
     """Return the word without reasons."""
     rows = tuple(sorted((row.worst for row in rows), key=lambda row: row.case.nbytes))
     name = rows[0].implementation
+    if rows[0].case.ranks == 1:
+        return Diagnosis(name, rows, (), Word.UNKNOWN, ONE_RANK)
     if system is None:
         return Diagnosis(name, rows, (), Word.UNKNOWN, facts.no_system)
-    if rows[0].case.ranks == 1:
-        return Diagnosis(name, rows, (), Word.UNKNOWN, "one rank alone: nothing went over a link")
     used = system.part(rows[0].case.ranks)
     try:
         expected = tuple(expect(used, [row.case for row in rows], name if is_path(name) else called(name)))
     except CollbenchError as error:
         return Diagnosis(name, rows, (), Word.UNKNOWN, str(error))
-    refuted = "" if name.startswith(COPIES) else _more_than_links_carry(used, rows) or narrow_shares(rows)
-    if refuted:
-        return Diagnosis(name, rows, expected, Word.UNKNOWN, refuted)
+    refuted = "" if name.startswith(COPIES) else _more_than_links_carry(used, rows)
+    unlike = "" if name.startswith(COPIES) else refuted or narrow_shares(rows)
+    if unlike:
+        return Diagnosis(name, rows, expected, Word.UNKNOWN, unlike, refuted=bool(refuted))
     diagnosis = _held_together(ComparedCurve(rows, expected, used))
 
     # It was held against as few nodes as the ranks fill; on more it may be right.

@@ -14,6 +14,7 @@ from collbench.platforms.gpu import nccl
 from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.discovered import Topology, caveats
+from collbench.topology.products import product_named
 from collbench.topology.render import LAUNCHES
 from collbench.topology.system import ALONE, System, as_system, launched_in_graph
 from collbench.units import counted, printable
@@ -23,6 +24,8 @@ def machine(run: Run, name: str | None) -> System:
     """Return the system of a run, or the one of that name; UsageError, saying why, if none is known to be like it."""
     named = files.load(name) if name else None
     topology = discovered(run)
+    if copies := copied(run):
+        raise UsageError(copies)
     if run.header.topology.shared:
         why = f"several ranks share a GPU. {ALONE}"
         renamed = "; or give hosts of one name their own" if run.header.imported.tests else ""
@@ -37,16 +40,16 @@ def machine(run: Run, name: str | None) -> System:
     return as_it_ran(as_system(topology), run)
 
 
-def placed(run: Run, name: str | None, nodes: int | None) -> tuple[System | None, int | None, str]:
-    """Return the system of a run, its nodes, and why one of them is not known; UsageError if no system has the name."""
-    if name:
-        files.load(name)
-    try:
-        system = machine(run, name)
-        nodes = nodes or stated_nodes(system, run)
-    except UsageError as error:
-        return None, nodes, str(error)
-    return system, nodes, contradicted(system, run, nodes) if nodes else trimmed(run)
+ONE_RANK = "one rank alone: nothing crossed a link; give -g N, or build the test with MPI=1"
+"""Of a curve."""
+
+
+def copied(run: Run) -> str:
+    """Return a sentence on a log of a test that ran several times side by side; empty for any other run."""
+    topology = run.header.topology
+    copies = f"{topology.copies} copies of the test on {counted(topology.ranks, 'rank')}"
+    why = f"{copies} ran side by side: nothing crossed between them; build it with MPI=1"
+    return why if topology.copies else ""
 
 
 def trimmed(run: Run) -> str:
@@ -65,8 +68,8 @@ def contradicted(system: System, run: Run, nodes: int) -> str:
     return f"the run lists its ranks on {counted(listed, 'node')}{name}, and --nodes says {nodes}"
 
 
-def _how_to_name_it(run: Run) -> str:
-    """Return what to give after --on: presets with the GPUs that a foreign log names, those that it fills first."""
+def fitting(run: Run) -> dict[str, int]:
+    """Return presets with the GPUs that a foreign log names, those that it fills first; each with its nodes, or 0."""
     named, ranks = _NAMED.fullmatch(run.header.topology.name), run.header.topology.ranks
     alike: list[tuple[bool, str, int]] = []
     for name in files.names() if named and ranks else ():
@@ -75,12 +78,17 @@ def _how_to_name_it(run: Run) -> str:
         nodes = stated or -(-ranks // system.gpus)
         if named and _same(named["gpu"], system.gpu) and ranks <= nodes * system.gpus and (system.nics or nodes == 1):
             alike.append((ranks != nodes * system.gpus, name, stated))
+    return {name: nodes for _, name, nodes in sorted(alike)}
 
-    # Those that the ranks fill come first.
-    (_, first, nodes), *others = sorted(alike) or [(True, "SYSTEM (see `collbench list`) or --on FILE.toml", 0)]
-    what = f"for {named[0]} " if named and alike else ""
-    spread = f" --nodes {nodes}" if nodes > 1 and ranks % nodes == 0 else ""
-    same = f", or with the same GPUs: {', '.join(name for _, name, _ in others)}" if others else ""
+
+def _how_to_name_it(run: Run) -> str:
+    """Return what to give after --on."""
+    alike = fitting(run)
+    first, *others = alike or ["SYSTEM (see `collbench list`) or --on FILE.toml"]
+    nodes = alike.get(first, 0)
+    what = f"for {run.header.topology.name} " if alike else ""
+    spread = f" --nodes {nodes}" if nodes > 1 and run.header.topology.ranks % nodes == 0 else ""
+    same = f", or with the same GPUs: {', '.join(others)}" if others else ""
     unknown = f"; {trimmed(run)}" if trimmed(run) and not nodes else ""
     return f"{what}name it with --on {first}{spread}{same}{unknown}"
 
@@ -188,16 +196,27 @@ def spread(system: System, part: System) -> str:
     return f"{counted(part.nodes, 'rack' if system.is_rack else 'node')} of {counted(part.gpus, 'GPU')}"
 
 
+def unlike_gpu(run: Run, system: System) -> tuple[str, bool]:
+    """Return a sentence on a run whose GPUs are called unlike those of a system, and whether they are of another kind.
+
+    They are of the same kind if they differ in their memory, and no kind is known of a name that is no product's.
+    """
+    named = _NAMED.fullmatch(run.header.topology.name)
+    gpu = next((gpu.name for gpu in run.header.topology.gpus), named["gpu"] if named else "GPU")
+    if not system.gpu or "GPU" in gpu or _same(gpu, system.gpu):  # as in `unknown GPU`
+        return "", False
+    known = product_named(gpu) and product_named(system.gpu)
+    other = bool(known) and not _same(_MEMORY.sub("", gpu), _MEMORY.sub("", system.gpu))
+    return f"the run names {gpu}, and {system.name} has {system.gpu}", other
+
+
 def assumptions(run: Run, system: System | None = None, where: str = "", nodes: int | None = None) -> Iterator[str]:
     """Yield what makes a verdict less sure: missing rows, other GPUs, and that the ranks are taken to be on `where`."""
     header = run.header
     yield from filter(None, (run.stopped, unread(run)))
     if not system:
         return
-    named = _NAMED.fullmatch(header.topology.name)
-    gpu = next((gpu.name for gpu in header.topology.gpus), named["gpu"] if named else "GPU")
-    if system.gpu and "GPU" not in gpu and not _same(gpu, system.gpu):  # as in `unknown GPU`
-        yield f"the run names {gpu}, and {system.name} has {system.gpu}"
+    yield from filter(None, unlike_gpu(run, system)[:1])
     if nodes and system.is_rack:
         yield f"--nodes counts racks: taken to be on {where}"
     elif nodes and (against := contradicted(system, run, nodes)):

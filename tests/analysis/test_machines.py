@@ -8,7 +8,8 @@ import pytest
 
 import collbench
 from collbench.analysis.judgement import Word
-from collbench.analysis.machine import machine, placed, sized, stated_nodes
+from collbench.analysis.machine import RunFacts, machine, stated_nodes
+from collbench.analysis.places import places
 from collbench.analysis.roofline import roofline
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.formats.nccl_tests_write import devices
@@ -92,10 +93,9 @@ def test_a_healthy_rack_is_as_expected_and_trays_are_counted_in_racks() -> None:
     """Ranks, hosts, and the racks that are the least to hold them; 80 ranks fill no rack, nor two."""
     for hosts, each, racks in ((1, 4, 1), (8, 2, 1), (18, 4, 1), (20, 4, 2), (36, 4, 2)):
         run = imported(log("NVIDIA GB200", *[each] * hosts))
-        system, nodes, _ = placed(run, "gb200-nvl72", None)
-        assert system
-        assert nodes == racks, hosts
-        assert sized(system, hosts * each, nodes).gpus == hosts * each // racks
+        ((place,), _) = places(run, "gb200-nvl72", None, RunFacts({}))
+        assert place.nodes == racks, hosts
+        assert place.part(hosts * each).gpus == hosts * each // racks
         assert ("--nodes" in hint(run)) is (racks > 1), hosts
     assert followed(imported(log("NVIDIA GB200", *[4] * 18))).word is Word.OK
 
@@ -310,7 +310,7 @@ def test_a_log_without_a_list_of_ranks_says_where_they_are_taken_to_be() -> None
         result = checked(listed, on="dgx-h100")
         assert "lists no ranks" not in result.line
         assert ("list of ranks is trimmed" in result.line) is (listed is trimmed)
-        assert ("else they are taken to be on 2 nodes" in result.line) is (listed is trimmed)
+        assert ("else they are taken to be on any of 2, 4, 8 and 16 nodes" in result.line) is (listed is trimmed)
     assert not checked(trimmed, on="dgx-h100", nodes=2).remarks
 
 

@@ -31,7 +31,6 @@ from collbench.notebook import Shown
 from collbench.results import Observed, Reported, Result, by_key
 from collbench.runfile.rounds import joined, scatter_in_words
 from collbench.stats import Estimate
-from collbench.topology.system import System
 from collbench.units import counted, format_rate, format_seconds, format_size
 
 BANDWIDTH = 64 * 1024
@@ -209,18 +208,21 @@ class CheckResult(Shown):
         if not worst:
             return "nothing was measured"
         if math.isnan(worst.telling.expected):
-            return f"{self.correctness.in_words()}, nothing to compare them with: {worst.remark}"
+            return f"{self._right}, nothing to compare them with: {worst.remark}"
         name = f"{worst.telling.row.case.collective.name} " if len(self.collectives) > 1 else ""
         why = f"; {worst.remark}" if worst.word in (Word.UNKNOWN, Word.FAST) else ""
         why = f"; likely: {', or '.join(worst.likely)}" if worst.likely else why
         return f"{name}{worst.telling.figure}, {self.counts}{why}"
 
     @property
+    def _right(self) -> str:
+        scatter = scatter_in_words(size.row for size in self.sizes)
+        return self.correctness.in_words() + (f" ({scatter}, the slowest are judged)" if scatter else "")
+
+    @property
     def counts(self) -> str:
         """How many rows were right, and what is said of the sizes."""
-        right = self.correctness.in_words()
-        if scatter := scatter_in_words(size.row for size in self.sizes):
-            right += f" ({scatter}, the slowest are judged)"
+        right = self._right
         if self.word is Word.SLOW and all(size.word is not Word.SLOW for size in self.sizes):
             return f"{right}, slow as a whole"
         counts = Counter(size.judgement.kind for size in self.sizes)
@@ -403,9 +405,18 @@ def _word(sizes: Sequence[CheckedSize], whole: Word, resolution: float) -> tuple
     return (Word.FAST, "all sizes together are faster than expected") if whole is Word.FAST else (Word.OK, "")
 
 
-def judge_by_model(diagnosis: Diagnosis, system: System | None) -> CheckedCurve:
-    """Return the curve that `diagnose` held against the model of its system."""
+def unjudged(curve: CheckedCurve, why: str) -> CheckedCurve:
+    """Return the curve of ranks between which nothing crossed a link: its times say nothing of any."""
     sizes = []
+    for size in curve.sizes:
+        unjudged = Judgement(size.row.what, "", Word.UNKNOWN, NOT_COMPARED)
+        sizes.append(replace(size, expected=math.nan, judgement=unjudged))
+    return CheckedCurve(tuple(sizes), Word.UNKNOWN, why)
+
+
+def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
+    """Return the curve that `diagnose` held against the model of its system."""
+    sizes, system = [], diagnosis.system
     against = system.title if system else ""
     for row, expected, judgement in zip_longest(diagnosis.measured, diagnosis.expected, diagnosis.sizes):
         seconds = expected.seconds if expected else math.nan

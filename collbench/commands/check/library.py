@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Annotated
 
 from collbench.algorithms import implementations, libraries
-from collbench.analysis.diagnose import diagnose
 from collbench.analysis.judgement import Correctness, Word
-from collbench.analysis.machine import RunFacts, assumptions, placed, sized, spread
+from collbench.analysis.machine import ONE_RANK, RunFacts, assumptions, copied
+from collbench.analysis.places import in_words, judge_curves, places
 from collbench.analysis.reasons import settings
 from collbench.analysis.sequential import FEWEST, SequentialTest, usual_slower
 from collbench.collectives import find_collective
@@ -26,6 +26,7 @@ from collbench.commands.check.judge import (
     judge_by_model,
     judge_rounds,
     shares_cores,
+    unjudged,
     unsure,
 )
 from collbench.errors import CollbenchError, UsageError
@@ -302,18 +303,26 @@ def _verdict(
         name, curves = expected.name, judge_rounds(rows, expected, test, nodes or header.topology.nodes)
         remarks = [*other_release(expected, header), *assumptions(run)]
     else:
-        system, nodes, why = placed(run, request.on, nodes)
-        where = spread(system, sized(system, header.topology.ranks or system.ranks, nodes)) if system else ""
-        name = f"the model of {system.name}, {where}" if system else ""
-        remarks = list(assumptions(run, system, where, request.nodes))
-        facts = replace(RunFacts.of(run, why), unplaced=why if system else "")
+        facts = RunFacts.of(run, "")
+        found, why = places(run, request.on, nodes, facts)
+        facts = replace(facts, unplaced=why if found else "", no_system=why)
+        by_curve = by_key(map(joined, by_case(rows).values()), lambda row: row.curve)
+        diagnoses, found = judge_curves([*by_curve.values()], found, facts)
+        name, remarks = in_words(found, header.topology.ranks), list(assumptions(run))
+        if found:
+            counts = [*dict.fromkeys(place.nodes for place in found)]
+            nodes = nodes or (counts[0] if len(counts) == 1 else None)
+            where = found[0].where(header.topology.ranks).partition(", ")[2]
+            where = f"any of {format_list(counts)} nodes" if len(counts) > 1 else where
+            remarks = list(assumptions(run, found[0].system, where, request.nodes))
         notes += [*facts.caveats, *(f"{setting} was set" for setting in settings(facts))]
         curves = []
-        for rounds_of_curve in by_key(map(joined, by_case(rows).values()), lambda row: row.curve).values():
-            part = sized(system, rounds_of_curve[0].case.ranks, nodes) if system else None
-            diagnosis = diagnose(rounds_of_curve, part, facts)
+        for diagnosis in diagnoses:
             remarks += [diagnosis.assumed] if diagnosis.assumed and diagnosis.assumed not in remarks else []
-            curves.append(judge_by_model(diagnosis, part))
+            curves.append(judge_by_model(diagnosis))
+    for place, curve in enumerate(curves):
+        if why := copied(run) or ONE_RANK * (curve.sizes[0].row.case.ranks == 1):
+            curves[place] = unjudged(curve, why)
     return CheckResult(
         where=header.topology.name,
         compared=name,

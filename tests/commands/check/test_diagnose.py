@@ -151,22 +151,6 @@ def test_a_run_that_is_not_whole_says_so_behind_the_word(tmp_path: Path) -> None
     assert "note: the run was cut off after " in diagnose(cut_off, "--on", "dgx-h100").stdout
 
 
-def test_a_log_that_names_its_gpus_is_offered_the_systems_that_have_them(tmp_path: Path) -> None:
-    """Those with other memory, in other slots, or fewer in a node are not."""
-    for name, offered, not_offered in (
-        ("16 x NVIDIA A100-SXM4-40GB on 2 nodes", "--on aws-p4d --nodes 2, or ", "p4de"),
-        ("16 x NVIDIA A100-SXM4-40GB on 2 nodes", "dgx-a100", "hgx-a100-4"),
-        ("16 x NVIDIA H100 80GB HBM3 on 2 nodes", "dgx-h100", "h100-nvl"),
-        ("16 x NVIDIA H100 PCIe on 2 nodes", "--on SYSTEM", "dgx-h100"),
-        ("16 x unknown GPU", "--on SYSTEM", "dgx-h100"),
-    ):
-        header = {"topology": {"name": name, "platform": "gpu", "ranks": 16}}
-        run = run_file(tmp_path / name.replace(" ", "") / offered[:6], files.load("dgx-h100").of(2), header)
-        answer, *_ = diagnose(run).stdout.splitlines()
-        assert offered in answer, name
-        assert not_offered not in answer, name
-
-
 def test_ranks_are_spread_over_nodes_and_a_run_without_a_machine_is_unknown(tmp_path: Path) -> None:
     """Sixteen ranks of a DGX are two of them, unless it is said otherwise."""
     run = run_file(tmp_path / "run", files.load("dgx-h100").of(2))

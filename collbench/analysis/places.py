@@ -1,0 +1,160 @@
+"""Where a run may have been measured: on a system that is named or described, or on any of several that fit its log.
+
+Nobody names the system of most logs, and many lists of ranks are trimmed.  So a curve is held against every place that
+it may be of, and its word is the one on which all of them agree that neither its log nor its times rule out.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from collbench.analysis.diagnose import Diagnosis, explained, held
+from collbench.analysis.judgement import LISTED, Sight, Word
+from collbench.analysis.machine import (
+    RunFacts,
+    contradicted,
+    fitting,
+    machine,
+    sized,
+    spread,
+    stated_nodes,
+    trimmed,
+    unlike_gpu,
+)
+from collbench.errors import UsageError
+from collbench.results import Observed
+from collbench.runfile.store import Run
+from collbench.topology import files
+from collbench.topology.system import System
+
+_NETWORKS = (  # as NCCL logs them behind `NET/`, and the transports of presets that are so
+    (r"g?IB", ("ib", "roce")),
+    (r"(AWS )?Libfabric|OFI", ("efa", "slingshot")),
+    (r"FasTrak|GPUDirectTCPX", ("tcpx",)),
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A system, as the run ran, and on how many of its nodes the run may have been."""
+
+    system: System
+    nodes: int | None  # None: as few as its ranks fill
+    choice: str = ""  # what names it, where there are several: `dgx-h100`, or `--nodes 4`
+
+    def part(self, ranks: int) -> System:
+        """Return so many ranks of it."""
+        return sized(self.system, ranks, self.nodes)
+
+    def where(self, ranks: int) -> str:
+        """Return `DGX H100, 2 nodes of 8 GPUs`."""
+        return f"{self.system.name}, {spread(self.system, self.part(ranks or self.system.ranks))}"
+
+
+def places(run: Run, name: str | None, nodes: int | None, facts: RunFacts) -> tuple[list[Place], str]:
+    """Return where a run may have been, and why that is unsure; or nothing, and why nothing is known of it.
+
+    UsageError if no system has the name.
+    """
+    if name:
+        files.load(name)
+    described = name or run.header.topology.gpus or run.header.topology.sockets
+    presets = () if described else fitting(run)
+    found: list[Place] = []
+    why = against = ""
+    for preset in presets or (name,):
+        try:
+            system = machine(run, preset)
+            unlike, other = unlike_gpu(run, system) if name else ("", False)
+            if other:
+                return [], unlike
+            if preset in presets and _ruled_out(system, facts):
+                continue
+            every = list(_counts(system, run, nodes))
+        except UsageError as error:
+            why = str(error)
+            continue
+        for count in every:
+            labels = [str(preset)] * (len(presets) > 1) + [f"--nodes {count}"] * (len(every) > 1)
+            found.append(Place(system, count, " ".join(labels)))
+            against = contradicted(system, run, count) if count else ""
+    return found, against if found else why
+
+
+def in_words(found: Sequence[Place], ranks: int) -> str:
+    """Return `the model of DGX H100, 2 nodes of 8 GPUs`, or the models of several; empty for none."""
+    names = list(dict.fromkeys(place.where(ranks) for place in found))
+    if len(names) < 2:
+        return f"the model of {names[0]}" if names else ""
+    return f"the models of {_first(names, '; ')}"
+
+
+def _counts(system: System, run: Run, nodes: int | None) -> Iterator[int | None]:
+    """Yield the numbers of nodes that the ranks may be spread over; None for as few as they fill."""
+    stated = nodes or stated_nodes(system, run)
+    if stated or not trimmed(run):
+        yield stated
+        return
+    ranks = run.header.topology.ranks
+    for count in range(-(-ranks // system.gpus), ranks + 1 if system.nics else 2):
+        if ranks % count == 0:
+            yield count
+
+
+def _ruled_out(system: System, facts: RunFacts) -> bool:
+    """Return whether NCCL logged more cards than a node has, or a network that the system has not.
+
+    Fewer cards, and TCP, are what is wrong with some machines; they rule out nothing.
+    """
+    if system.nics is None:
+        return False
+    cards, logged = facts.log.get("cards", ""), facts.log.get("transport", "")
+    if len(list(filter(None, cards.split(", ")))) > system.nics.per_node:
+        return True
+    seen = [transports for pattern, transports in _NETWORKS if re.search(rf"\bNET/(?:{pattern})", logged)]
+    return bool(seen) and not any(system.nics.transport in transports for transports in seen)
+
+
+def judge_curves(
+    curves: Sequence[Sequence[Observed]], found: Sequence[Place], facts: RunFacts
+) -> tuple[list[Diagnosis], list[Place]]:
+    """Hold curves against every place; return a diagnosis of each, and the places that the times leave."""
+    if not found:
+        return [held(rows, None, facts) for rows in curves], []
+    every: dict[str, list[Diagnosis]] = {}
+    for place in found:
+        every[place.choice] = [held(rows, place.part(rows[0].case.ranks), facts) for rows in curves]
+    left = [place for place in found if not any(diagnosis.refuted for diagnosis in every[place.choice])]
+
+    # The times refute all of them, or the only one: the first says how.
+    held_against = left or found[:1]
+    choices = [place.choice for place in held_against]
+    by_curve = zip(*(every[choice] for choice in choices), strict=True)
+    return [explained(_agreed(each, choices), facts) for each in by_curve], left or list(found)
+
+
+def _agreed(every: Sequence[Diagnosis], choices: Sequence[str]) -> Diagnosis:
+    """Return the diagnosis that is nearest to the times, with the word on which all places agree."""
+    judged = [diagnosis for diagnosis in every if diagnosis.judged] or every
+    words = {diagnosis.word for diagnosis in judged}
+    nearest = min(judged, key=lambda diagnosis: diagnosis.off)
+    if Word.SLOW in words and len(words) > 1:
+        return replace(nearest, word=Word.UNKNOWN, remark=_choices(every, choices), together=False)
+
+    # Faster than one of them is modelled is as expected of another.
+    word = next(word for word in (Word.UNKNOWN, Word.SLOW, Word.OK, Word.FAST) if word in words)
+    nearest = min((each for each in judged if each.word is word), key=lambda diagnosis: diagnosis.off)
+    sight = Sight.of_all(diagnosis.sight for diagnosis in judged)
+    return replace(nearest, sight=sight) if len(judged) > 1 else nearest
+
+
+def _choices(every: Sequence[Diagnosis], choices: Sequence[str]) -> str:
+    """Return which of the places make a curve slow, and which do not."""
+    slow = [choice for diagnosis, choice in zip(every, choices, strict=True) if diagnosis.word is Word.SLOW]
+    other = [choice for choice in choices if choice not in slow]
+    return f"slow as {_first(slow)}, and not as {_first(other)}: say which it is (--on, --nodes)"
+
+
+def _first(names: Sequence[str], between: str = ", ") -> str:
+    more = [f"{len(names) - LISTED} more"] if len(names) > LISTED else []
+    return between.join([*names[:LISTED], *more])
