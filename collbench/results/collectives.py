@@ -114,7 +114,7 @@ class Reported(Observed, frozen=True, tag="reported"):
     @property
     def check(self) -> str:
         """What the number is worth, in words: another tool reported it, and checked it or not."""
-        return f"reported {self.figure}, {'not checked' if self.wrong_elements is None else 'ok'}"
+        return f"reported {self.figure}{', not checked' if self.wrong_elements is None else ''}"
 
     @property
     def right(self) -> bool:

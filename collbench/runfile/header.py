@@ -14,8 +14,17 @@ from collbench.records import Record
 from collbench.topology.discovered import Topology
 from collbench.topology.system import System
 
-_FABRICS = ("UCX_", "FI_EFA_", "FI_CXI_", "FI_PROVIDER")
-_PREFIXES = ("NCCL_", "RCCL_", "CUDA_", "MPIR_CVAR_", *_FABRICS, "COLLBENCH_KERNELS", "COLLBENCH_NCCL")
+_FABRICS = ("UCX_", "UCC_", "FI_EFA_", "FI_CXI_", "FI_PROVIDER")
+# Of Open MPI and Intel MPI: transports, algorithms, memory, places of ranks.  Launchers put addresses and keys of
+# their own daemons into variables of the same families (orte, ess, plm, oob, I_MPI_HYDRA), and those change no time.
+_MPI = (
+    *(f"OMPI_MCA_{part}" for part in ("accelerator", "bml", "btl", "coll", "mpool", "mtl", "opal_", "osc", "pml")),
+    *(f"OMPI_MCA_{part}" for part in ("rcache", "smsc", "topo", "hwloc", "rmaps")),
+    *("PRTE_MCA_hwloc", "PRTE_MCA_rmaps"),
+    *(f"I_MPI_{part}" for part in ("ADJUST", "ASYNC", "COLL", "EAGER", "FABRICS", "INTRANODE", "OFFLOAD", "OFI")),
+    *(f"I_MPI_{part}" for part in ("PIN", "SHM", "SPIN", "THREAD", "WAIT")),
+)
+_PREFIXES = ("NCCL_", "RCCL_", "CUDA_", "MPIR_CVAR_", *_FABRICS, *_MPI, "COLLBENCH_KERNELS", "COLLBENCH_NCCL")
 """Variables that change what is measured; all others stay out, since an environment holds secrets."""
 
 Changes = Mapping[str, str | None]

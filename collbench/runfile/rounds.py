@@ -17,18 +17,23 @@ from collbench.units import format_size, printable
 _PRINTED = ("algo", "proto")  # columns in which rccl-tests says how the library did it
 
 
-def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest] = ()) -> tuple[Result, ...]:
-    """Return one result for each case and implementation, given the tests of an imported run."""
+def one_of_each(
+    results: Iterable[Result], tests: Sequence[ForeignTest] = (), copies: int = 0
+) -> tuple[Result, ...]:
+    """Return one result for each case and implementation, given the tests of an imported run.
+
+    Rows of copies that ran side by side are no rounds: the slowest of them stands for its case.
+    """
     results = tuple(results)
     if len({(result.case, result.implementation) for result in results}) == len(results):
         return results
     single: list[Result] = []
     for rows in by_key(_named_apart(results, tests), lambda row: (row.case, row.implementation)).values():
-        single += _of_case(rows)
+        single += _of_case(rows, copies)
     return tuple(single)
 
 
-def _of_case(rows: Sequence[Result]) -> Sequence[Result]:
+def _of_case(rows: Sequence[Result], copies: int) -> Sequence[Result]:
     """Return the one row that stands for these; all of them where rows are no rounds."""
     if rows[0].case.work or isinstance(rows[0], Explanation | Prediction):
         return rows
@@ -36,6 +41,8 @@ def _of_case(rows: Sequence[Result]) -> Sequence[Result]:
     # A row that is wrong or failed stands for its case whatever the others say; else rounds with a time are joined.
     bad = [row for row in rows if row.outcome.bad]
     timed = [row for row in rows if isinstance(row, Observed) and row.right]
+    if copies and timed and not bad:
+        return [max(timed, key=lambda row: row.typical)]
     return bad[:1] or ([cast(Result, joined(timed))] if timed else rows[-1:])
 
 

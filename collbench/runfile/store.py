@@ -55,7 +55,7 @@ class Run(Shown):
     @cached_property
     def cases(self) -> tuple[Result, ...]:
         """One result for each case and implementation: rounds joined, and curves of other settings named apart."""
-        return one_of_each(self.results, self.header.imported.tests)
+        return one_of_each(self.results, self.header.imported.tests, self.header.topology.copies)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return flat records in bytes, seconds and bytes per second (flat.py), None for what is not known."""

@@ -11,6 +11,7 @@ LAUNCHERS = re.compile(
     r"\b(?:mpirun(?:_rsh)?|mpiexec(?:\.hydra)?|ibrun|flux run|srun|prun|prterun|jsrun|aprun|orterun)\b"
 )
 PROGRAM = re.compile(r"_(?:perf|test)|\bosu_")
+FAILURE = re.compile(r"\bTest (?:NCCL |CUDA )?failure\b")  # of nccl-tests, whose process then ends
 LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 TEST = re.compile(
     r"(?<![\w.-])((?:[a-z]{1,20}_){1,4}(?:perf|test)(?:_[a-z0-9]{1,10})?)(?:\.exe)?(?![\w.-])",
@@ -31,14 +32,20 @@ FACTS = (  # what NCCL logs of itself: a name, a pattern, and the value in the w
     ("nvls", re.compile(r"\b(\d{1,4}) nvls channels"), r"\1"),
 )
 
-_RELEVANT = re.compile(r"(?:[NR]CCL|\bFI|CUDA|UCX|MPIR_CVAR|COLLBENCH)_[A-Z]")
+_MCA = {"mca": "OMPI_MCA_", "gmca": "OMPI_MCA_", "omca": "OMPI_MCA_", "prtemca": "PRTE_MCA_"}  # `--mca NAME VALUE`
+_RELEVANT = re.compile(
+    r"(?:[NR]CCL|\bFI|CUDA|UC[CX]|MPIR_CVAR|I_MPI|COLLBENCH)_[A-Z]|(?:OMPI|PRTE)_MCA_[a-z]|\s--?(?:[go]|prte)?mca\s"
+)
 # What follows a `#` behind a command or a variable: before them, it is a prompt.
 _COMMENT = re.compile(rf"^((?>.*?(?:{_RELEVANT.pattern}|{LAUNCHERS.pattern}|{PROGRAM.pattern})).*?)\s#.*")
 _EXPORT = re.compile(r"(?:^|.{0,200}[$#%>+]\s+)(?:export|setenv|declare -x|unset)\s")
 _MEASURING = {"average": ("a", 1), "blocking": ("z", 0), "local_register": ("R", 0)}  # options and their usual values
 _PART = re.compile(r"""(?:[^;&"']|"[^"]*+"|'[^']*+'|&(?!&)|["'])++""")  # of a line, between `;` and `&&`
-_NAME = r"[A-Z][A-Z0-9_]{1,60}"
+_NAME = r"(?:(?:OMPI|PRTE)_MCA_\w{1,60}|[A-Z][A-Z0-9_]{1,60})"
 _ASSIGNED = re.compile(rf"(?:-[-\w]+=)?({_NAME})=(.*)", re.DOTALL)  # also behind --env= and --export=
+
+
+_NODES = "-N", "--?n?nodes"
 
 
 def processes_started(line: str) -> int | None:
@@ -54,7 +61,7 @@ def processes_started(line: str) -> int | None:
     before = PROGRAM.split(words, maxsplit=1)[0]
     if processes := _option(before, "--?np?", "--ntasks"):
         return processes
-    nodes, per_node = _option(before, "-N", "--?n?nodes"), _option(before, "--?n(?:tasks-)?per-?node", "--?ppn")
+    nodes, per_node = _option(before, *_NODES), _option(before, "--?n(?:tasks-)?per-?node", "--?ppn")
     return (nodes or 0) * (per_node or 0) or None
 
 
@@ -71,6 +78,8 @@ class Context:
     programs: tuple[str, ...] = ()  # of nccl-tests, by the commands since the last table
     ranks: int | None = None  # that the last command starts
     processes: int | None = None  # that the last launcher of a benchmark starts
+    launch: tuple[int, str] = 0, ""  # number and text of its line, or of a failure below it
+    started: int = 0  # processes that it starts at least
     launched: bool = False  # whether the last command has a launcher, which may not say how many it starts
     options: dict[str, int] = field(default_factory=dict)  # of the last command, where they are not the usual ones
     library: str = ""  # version of NCCL
@@ -113,6 +122,10 @@ class Context:
             self.library = match[1]
         if LAUNCHERS.search(text) and PROGRAM.search(text):
             self.processes = processes_started(text)
+            self.launch = self.launch[0] + 1, text
+            self.started = self.processes or _option(PROGRAM.split(text, maxsplit=1)[0], *_NODES) or 0
+        elif FAILURE.search(text):
+            self.launch = self.launch[0] + 1, text
         is_command = PROGRAM.search(text) is not None or LAUNCHERS.search(text) is not None
         relevant = _RELEVANT.search(text) is not None and not text.startswith("#")
 
@@ -180,6 +193,8 @@ def _assigned(words: list[str]) -> dict[str, str]:
     for at, word in enumerate(words):
         if word in ("-genv", "-env", "setenv") and len(words) > at + 2 and re.fullmatch(_NAME, words[at + 1]):
             assigned[words[at + 1]] = words[at + 2]
+        elif word[:1] == "-" and (prefix := _MCA.get(word.lstrip("-"))) and len(words) > at + 2:
+            assigned[prefix + words[at + 1]] = words[at + 2]
         elif at and words[at - 1] == "-c":  # of a shell
             assigned |= _assigned(_words(word))
         else:

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -57,6 +57,12 @@ class Device:
     group: int = 0
     number: int = 0  # as its process counts them
     bus_id: str = ""  # 0000:0a:00, or 0x0a alone as older versions have it
+    pid: int = 0
+
+    @property
+    def place(self) -> Hashable:
+        """The process that lists the rank, and the GPU that it lists."""
+        return self.host, self.pid, self.bus_id, self.number
 
     @property
     def gpu(self) -> Hashable:
@@ -237,7 +243,13 @@ def make_test(
         UsageError: The bus bandwidths in the file of that name are of another number of ranks or another collective.
 
     """
-    results = []
+    results: list[Result] = []
+    if machine.copies:
+        how = f"{machine.copies} copies of the test on {counted(machine.ranks, 'rank')} ran side by side"
+        said["remarks"] = f"{how}: nothing crossed between them; build it with MPI=1", *said.get("remarks", ())
+    elif machine.ranks == 1:
+        alone = "one rank alone: nothing crossed a link; give the test -g N, or build it with MPI=1"
+        said["remarks"] = alone, *said.get("remarks", ())
     for word, alike in by_key(rows, lambda row: row.collective).items():
         collective = known_collective(word)
         if collective:
@@ -344,7 +356,7 @@ def machine_of(
     hosts = Counter(device.host for device in communicator)
     trays = len(hosts) > 1 and any(re.search(TRAYS, device.name) for device in devices)
     nodes = 0 if trays or not is_whole else len(hosts)
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = {"hosts": tuple(hosts) if len(hosts) > 1 else ()}
     if nodes and len(set(hosts.values())) > 1:
         facts["uneven"] = tuple(hosts.values())
     if not is_whole:
@@ -417,15 +429,15 @@ class Imported:
         return rows
 
     @property
-    def merged(self) -> int:
-        """How many files hold a case that another one holds too, where no host tells whether it is one machine."""
+    def merged(self) -> list[str]:
+        """The files that hold a case that another one holds too, where no host tells whether it is one machine."""
         if self.tests[0].machine.hostname:
-            return 0
+            return []
         files: dict[Hashable, set[str]] = defaultdict(set)
         for test in self.tests:
             for row in test.results:
                 files[row.case, row.implementation].add(test.path)
-        return len(set().union(*(paths for paths in files.values() if len(paths) > 1)))
+        return sorted(set().union(*(paths for paths in files.values() if len(paths) > 1)))
 
     @property
     def collectives(self) -> list[Collective]:
@@ -474,15 +486,31 @@ def _as(kind: type[Narrowed], more: Narrowed) -> Narrowed:
 
 def grouped(tests: Sequence[ImportedTest], each: bool = False) -> list[Imported]:
     """Return a run for each machine, with its ranks and variables, and with `each` for each file."""
+    return _together(tests, lambda test: (test.machine, test.path if each else ""))
+
+
+def tables(tests: Sequence[ImportedTest]) -> list[Imported]:
+    """Return the tables of each file: tests of one machine with the same collectives, types, reductions and roots."""
+
+    def kind(test: ImportedTest) -> Hashable:
+        cases = [result.case for result in test.results]
+        kinds = {(case.collective.name, case.dtype.name, case.redop.name, case.root) for case in cases}
+        return test.machine, test.path, frozenset(kinds)
+
+    return _together(tests, kind)
+
+
+def _together(tests: Sequence[ImportedTest], key: Callable[[ImportedTest], Hashable]) -> list[Imported]:
+    """Return the tests with rows by their key, in order."""
     runs: dict[Hashable, list[ImportedTest]] = defaultdict(list)
-    for path, of_file in by_key(tests, lambda test: test.path).items():
+    for of_file in by_key(tests, lambda test: test.path).values():
         # The first test with rows says why others of the file have none.
         unread: list[str] = []
         for test in of_file:
             unread += () if test.results else test.left_out
         for test in of_file:
             if test.results:
-                runs[test.machine, path if each else ""].append(replace(test, left_out=test.left_out + tuple(unread)))
+                runs[key(test)].append(replace(test, left_out=test.left_out + tuple(unread)))
                 unread.clear()
     return [Imported(tuple(alike)) for alike in runs.values()]
 

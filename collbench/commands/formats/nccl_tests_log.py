@@ -51,7 +51,7 @@ SETTING = {
 """What the lines above a table call an option, longer names first, and what a header calls it."""
 OPTION = re.compile(rf"(?!unalign: 0\b)\b({'|'.join(SETTING)}):? (\d{{1,9}})\b", re.IGNORECASE)
 DEVICE = re.compile(
-    r"\bRank\s++(\d{1,7})\s++(?:Group\s++(\d{1,7})\s++)?(?:Pid\s++\d{1,10}\s++)?(?:on\s++(\S++)\s++|uses\s++)"
+    r"\bRank\s++(\d{1,7})\s++(?:Group\s++(\d{1,7})\s++)?(?:Pid\s++(\d{1,10})\s++)?(?:on\s++(\S++)\s++|uses\s++)"
     r"device\s++(\d{1,5})\s++\[([^\]]*+)\]\s*+(.*)"
 )
 OTHER_LINES = re.compile(
@@ -258,6 +258,8 @@ class LogSection:
     prefix: str = ""  # of its lines, where other programs print into the log
     bare: bool = False  # whether only an earlier table says anything of it
     ranks_above: int = 0  # of that table
+    copies: int = 0  # of the test, which ran so often side by side
+    hosts: tuple[str, ...] = ()  # of all copies, where they print a table each
     stale: bool = False  # whether the command above it is an earlier table's
     settings: dict[str, int] = field(default_factory=dict)
     ended: bool = False
@@ -294,9 +296,9 @@ class LogSection:
             settings = {SETTING[name.lower()]: int(value) for name, value in OPTION.findall(text)}
             self.settings = self.above.options | self.settings | settings
         elif match := DEVICE.search(text):
-            rank, group, host, device, bus_id, name = match.groups()
-            host, name = clean(host or "", 64), clean(name, 64)
-            self.devices.append(Device(int(rank), host, name, int(group or 0), int(device), clean(bus_id, 16).lower()))
+            rank, group, pid, host, device, bus_id, name = match.groups()
+            host, name, bus_id = clean(host or "", 64), clean(name, 64), clean(bus_id, 16).lower()
+            self.devices.append(Device(int(rank), host, name, int(group or 0), int(device), bus_id, int(pid or 0)))
         elif self.rows and ("error:" in line or "FAILED" in line):
             self.said.append(f"it says: {clean(text)}")
         elif match := EXPORTED.match(text):
@@ -333,6 +335,8 @@ def sections(source: ForeignFile) -> Iterator[LogSection]:
 
             # Until the first row the latest command counts.  The copy shares its facts, to which NCCL's lines add.
             if not section.begun:
+                if context.launch != section.above.launch:  # the test above failed before its first row
+                    section.devices.clear()
                 section.above = copy(context)
             section.take(line)
 

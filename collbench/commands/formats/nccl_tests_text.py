@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from collbench.collectives import Collective, of_nccl_tests
+from collbench.commands.formats.copies import mark_copies
 from collbench.commands.formats.imported import (
     Fitting,
     ForeignMachine,
@@ -55,6 +56,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     tests = [_without_rows(reason) for reason in _tables_of_gin(source)]
     for prefix, part in streams(source, START):
         begun += [replace(section, prefix=prefix) for section in sections(part) if section.begun]
+    mark_copies(begun)
     if not begun and not tests:
         raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
     filled = [section for section in begun if section.rows]
@@ -95,11 +97,21 @@ def _read_test(source: ForeignFile, section: LogSection, hints: Hints, *, alone:
     ranks = _find_ranks(source.name, section, said, rows, collective)
     library = _library(section)
     implementation, platform, _ = section.exported or (library, "gpu", ranks)
-    distinct = {(device.group, device.rank): device for device in section.devices}
+    hosts = list(dict.fromkeys(device.host for device in section.devices))
+    copies = section.copies if not hosts or ranks in said[:1] else 0  # where rows say more, its list is trimmed
+    devices = section.devices
+    if copies:  # the first host has a whole copy, or the first hosts
+        devices = sorted(devices, key=lambda device: hosts.index(device.host), reverse=True)
+    distinct = {(device.group, device.rank): device for device in devices}
     versions = {library: section.above.library or section.library, section.tool: clean(section.version)}
     machine = machine_of(list(distinct.values()), ranks, platform, versions, section.above.environment)
+    if copies:
+        hosts = list(section.hosts) or hosts
+        named = tuple(hosts) if len(hosts) > 1 else ()
+        machine = replace(machine, copies=copies, hosts=named, hostname=next(iter(hosts), ""))
     over = AVERAGES.get(str(section.above.options.get("average")), "mean over ranks, unless -a said otherwise")
-    layout = {"log": section.above.facts, "prefix": clean(section.prefix)}
+    # Copies are one curve, whatever stands in front of their lines.
+    layout = {"log": section.above.facts, "prefix": "" if copies else clean(section.prefix)}
     return make_test(
         source.name,
         rows,
@@ -133,12 +145,13 @@ def _said_ranks(section: LogSection, hints: Hints) -> list[int]:
     # Lists are trimmed and never too long: the highest rank counts, or more that the user or the command says.
     if len(groups) == 1:
         listed = max(max(numbers) + 1, per_process)
+        if section.copies:
+            return [listed, hinted, section.above.ranks or 0]
         if section.bare:
             return [hinted, section.ranks_above or listed]
-        copies = len(numbers) < len(section.devices)  # of the test, which ran side by side
         if hinted >= listed:
             return [hinted]
-        started = 0 if copies or section.stale else section.above.ranks or 0
+        started = 0 if section.stale else section.above.ranks or 0
         return [max(listed, started), 0 if hinted else listed]
 
     # In a split communicator ranks are numbered across the groups: only a whole list tells how many a group has.
@@ -148,7 +161,7 @@ def _said_ranks(section: LogSection, hints: Hints) -> list[int]:
 
     # A process that no launcher started is alone.
     started = section.above.ranks or 0
-    if not (started or groups or section.above.launched) and per_process > 1:
+    if (section.copies or not (started or groups or section.above.launched)) and per_process > 1:
         started = per_process
     above = section.ranks_above if section.bare else 0
     return [ranks for ranks in (hinted, above, started) if ranks]
@@ -307,8 +320,6 @@ def _remarks(section: LogSection, collective: Collective, ranks: int, hints: Hin
     if not section.ended:
         yield f"incomplete: no footer after row {len(section.rows)}"
     listed = [(device.group, device.rank) for device in section.devices]
-    if len(set(listed)) < len(listed):
-        yield "ranks are listed more than once: copies of the test ran side by side; was it built without MPI?"
     if 0 < len(set(listed)) < ranks:
         yield f"its list of ranks is trimmed: {ranks - len(set(listed))} of {ranks} are not there"
     yield from section.said
