@@ -16,7 +16,7 @@ import numpy as np
 
 from collbench.algorithms import is_path
 from collbench.analysis.judgement import LISTED, UNSEEN, Judgement, Sight, Word
-from collbench.analysis.machine import ONE_RANK, RunFacts, assumed, possible
+from collbench.analysis.machine import RunFacts, assumed, possible
 from collbench.analysis.ran import unlike_table
 from collbench.analysis.reasons import FEWEST, ComparedCurve, Expect, Reason, called, explain
 from collbench.analysis.roofline import link_roofline
@@ -26,6 +26,7 @@ from collbench.model.equation import Floats
 from collbench.model.error_bands import SIGHT_FACTORS, ErrorModel, regime, smoothed
 from collbench.model.predict import COPIES, curve
 from collbench.results import Observed, Prediction, Reported
+from collbench.runfile.header import ONE_RANK
 from collbench.stats import Estimate
 from collbench.topology.system import System
 from collbench.units import counted, format_rate, format_size
@@ -124,6 +125,8 @@ class Diagnosis:
             return ""
         if self.implementation.startswith(COPIES):
             return "see `nvidia-smi nvlink --status` for links that are down, and `nvidia-smi topo -p2p r` for paths"
+        if faster_round(self.measured):
+            return "no setting is the cause, which is as it is in every round; look for other jobs, and for throttling"
         if len(self.measured) < FEWEST:
             return f"{FEWEST} sizes or more would tell a reason, from 8 bytes on"
         return f"reason unknown: times are {self.off:.2f}x off, and nothing that the model can change explains it"

@@ -24,8 +24,8 @@ def machine(run: Run, name: str | None) -> System:
     """Return the system of a run, or the one of that name; UsageError, saying why, if none is known to be like it."""
     named = files.load(name) if name else None
     topology = discovered(run)
-    if copies := copied(run):
-        raise UsageError(copies)
+    if run.header.topology.copied:
+        raise UsageError(run.header.topology.copied)
     if run.header.topology.shared:
         why = f"several ranks share a GPU. {ALONE}"
         renamed = "; or give hosts of one name their own" if run.header.imported.tests else ""
@@ -36,20 +36,8 @@ def machine(run: Run, name: str | None) -> System:
     if named and not (topology and topology.sliced):
         return as_it_ran(named, run)
     if not topology or not topology.devices:
-        raise UsageError(f"the run file does not say what the machine is; {_how_to_name_it(run)}")
+        raise UsageError(f"the run does not say what the machine is; {_how_to_name_it(run)}")
     return as_it_ran(as_system(topology), run)
-
-
-ONE_RANK = "one rank alone: nothing crossed a link; give -g N, or build the test with MPI=1"
-"""Of a curve."""
-
-
-def copied(run: Run) -> str:
-    """Return a sentence on a log of a test that ran several times side by side; empty for any other run."""
-    topology = run.header.topology
-    copies = f"{topology.copies} copies of the test on {counted(topology.ranks, 'rank')}"
-    why = f"{copies} ran side by side: nothing crossed between them; build it with MPI=1"
-    return why if topology.copies else ""
 
 
 def trimmed(run: Run) -> str:

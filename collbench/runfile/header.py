@@ -13,6 +13,7 @@ from collbench.notebook import Shown
 from collbench.records import Record
 from collbench.topology.discovered import Topology
 from collbench.topology.system import System
+from collbench.units import counted
 
 _FABRICS = ("UCX_", "UCC_", "FI_EFA_", "FI_CXI_", "FI_PROVIDER")
 # Of Open MPI and Intel MPI: transports, algorithms, memory, places of ranks.  Launchers put addresses and keys of
@@ -26,6 +27,9 @@ _MPI = (
 )
 _PREFIXES = ("NCCL_", "RCCL_", "CUDA_", "MPIR_CVAR_", *_FABRICS, *_MPI, "COLLBENCH_KERNELS", "COLLBENCH_NCCL")
 """Variables that change what is measured; all others stay out, since an environment holds secrets."""
+
+ONE_RANK = "one rank alone: nothing crossed a link; give -g N, or build the test with MPI=1"
+"""What there is to say of its rows."""
 
 Changes = Mapping[str, str | None]
 """A change of the environment: variables by name, and their values; None where one shall not be set."""
@@ -58,6 +62,12 @@ class TopologyPart(Shown, Topology, frozen=True, kw_only=True):
     curves: str = ""  # the origin of the communication times of a plan
 
     to_json = Record.to_json
+
+    @property
+    def copied(self) -> str:
+        """A sentence on a log of a test that ran several times side by side; empty for any other run."""
+        what = f"{self.copies} copies of the test on {counted(self.ranks, 'rank')} ran side by side"
+        return f"{what}: nothing crossed between them; build it with MPI=1" if self.copies else ""
 
     @classmethod
     def of(cls, topology: Topology, nodes: int, streamed_from: int = 0) -> Self:

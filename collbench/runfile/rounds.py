@@ -17,9 +17,7 @@ from collbench.units import format_size, printable
 _PRINTED = ("algo", "proto")  # columns in which rccl-tests says how the library did it
 
 
-def one_of_each(
-    results: Iterable[Result], tests: Sequence[ForeignTest] = (), copies: int = 0
-) -> tuple[Result, ...]:
+def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest] = (), copies: int = 0) -> tuple[Result, ...]:
     """Return one result for each case and implementation, given the tests of an imported run.
 
     Rows of copies that ran side by side are no rounds: the slowest of them stands for its case.

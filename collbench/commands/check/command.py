@@ -8,7 +8,7 @@ For example:
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from datetime import datetime
@@ -24,8 +24,8 @@ from collbench.cli.progress import waiting
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of
 from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckResult
-from collbench.commands.check.library import CheckRequest, check
-from collbench.errors import CollbenchError, StorageError
+from collbench.commands.check.library import CheckRequest, Judged, check, judge_inputs
+from collbench.errors import CollbenchError, StorageError, UsageError
 from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.requests.declared import declared
@@ -33,10 +33,12 @@ from collbench.requests.notices import is_leader
 from collbench.runfile.store import Writer
 
 _OPTIONS = [
+    click.Argument(["inputs"], nargs=-1, type=click.STRING, metavar="[RUN|LOG|FOLDER]..."),
     *options_of(CheckRequest),
     RENDEZVOUS_FOLDER,
     EXIT,
     option("-q --quiet", "Print the line of the verdict and no more.", is_flag=True),
+    option("-v --verbose", "Of several, print the rows of each.", is_flag=True),
     json_option("all of it"),
     junit_option("a size"),
     METRICS,
@@ -44,22 +46,30 @@ _OPTIONS = [
 
 
 @click.command("check", params=_OPTIONS)
-def command(**options: Any) -> int:
-    """Measure in rounds until it is sure whether everything is right and as fast as expected, and say so in one line.
+def command(inputs: tuple[str, ...], **options: Any) -> int:
+    """Say whether this machine, a run, a log or each of many is right and as fast as expected, in a line.
 
-    Expected is what --reference has; else what the model says of the system that the topology matches, or of --on; else
-    what earlier good runs of this machine took, its baseline; on a CPU without those, what its own latency and copy
-    speed come to.
+    Without a name it measures this machine, in rounds until it is sure.  RUN is a run file or its folder, LOG what
+    another tool printed (`collbench import` has the formats; `-` is standard input), FOLDER has any of these below it.
+
+    Expected is what --reference has; else what the model says of --on, of the system that the topology matches, or of
+    each preset that fits a log; else what earlier good runs of this machine took, its baseline; on a CPU without those,
+    what its own latency and copy speed come to.
     """
+    names = [*inputs, *([str(options["run"])] if options["run"] is not None else [])]
+    if names and options["metrics"] and inputs:
+        raise UsageError("--metrics is for a measurement of this machine; leave it out, or the names")
+    if names and not is_leader(launched()):  # the first process of the launcher reads them
+        return 0
     paths, exits = options | {"json": options["as_json"]}, options["exits"]
     printed = next((name for name in verdicts.OUTPUTS if paths[name] == STANDARD), "")
     files = {name: paths[name] for name in verdicts.OUTPUTS if paths[name] not in (None, STANDARD)}
     with redirect_stdout(sys.stderr if printed else sys.stdout):
         try:
-            _try_paths(files, options["out"])
-            request = {name: options[name] for name in declared(CheckRequest)}
-            with _replacing_the_last_verdict(files, options["op"]), waiting("" if options["run"] else "measuring"):
-                result = check(**request)
+            _try_paths(files, None if names else options["out"])
+            words = {name: options[name] for name in declared(CheckRequest)}
+            with _replacing_the_last_verdict(files, options["op"]), waiting("" if names else "measuring"):
+                judged = _judged(names, words, quiet=options["quiet"] or exits != "plain")
         except KeyboardInterrupt as cause:
             click.echo("collbench: interrupted: no verdict", err=True)
             return signals.status(cause)
@@ -68,16 +78,30 @@ def command(**options: Any) -> int:
                 error.exit_status = EXITS[exits][Word.UNKNOWN]
                 click.echo(line_of(exits, Word.UNKNOWN, str(error)))
             raise
-        if not result:  # the first process of the launcher has it
+        if not judged:  # the first process of the launcher has it
             return 0
         if not options["quiet"] and exits == "plain":
-            click.echo("\n".join(verdicts.lines(result)))
-        elif result.hint.startswith("not stored"):
-            click.echo(result.hint, err=True)
-    lost = _write(files, result)
-    click.echo(verdicts.OUTPUTS[printed](result) if printed else verdicts.line(result, exits))
+            click.echo("\n".join(verdicts.shown(judged, options["verbose"])))
+        elif hint := next((each.result.hint for each in judged if each.result.hint.startswith("not stored")), ""):
+            click.echo(hint, err=True)
+    lost = _write(files, judged)
+    click.echo(verdicts.OUTPUTS[printed](judged) if printed else verdicts.line(judged, exits))
     # Statuses for monitoring speak of the machine alone.
-    return EXITS[exits][result.word] or int(lost and exits == "plain")
+    return EXITS[exits][verdicts.word(judged)] or int(lost and exits == "plain")
+
+
+def _judged(names: Sequence[str], words: Mapping[str, Any], quiet: bool) -> list[Judged]:
+    """Measure this machine, or judge what is named; nothing in all but the first process of a launcher."""
+    if names:
+        said: list[str] = []
+        judged = judge_inputs(names, CheckRequest(**{**words, "run": names[0]}), said)
+        for sentence in said:
+            click.echo(sentence, err=True)
+        return judged
+    if not quiet:
+        click.echo("measuring this machine")
+    result = check(**words)
+    return [Judged("", result)] if result else []
 
 
 def _try_paths(files: Mapping[str, Path], out: Path | None) -> None:
@@ -94,21 +118,21 @@ def _replacing_the_last_verdict(files: Mapping[str, Path], op: str) -> Iterator[
     why = f"started at {datetime.now().astimezone():%F %T %z}, no verdict"
     host = gethostname()
     begun = CheckResult(host, "", (op,), (), host=host, rounds=0, no_verdict=why)
-    _write(files, begun)
+    _write(files, [Judged("", begun)])
     try:
         yield
     except CollbenchError as error:
-        _write(files, replace(begun, no_verdict=f"no verdict: {error}"))
+        _write(files, [Judged("", replace(begun, no_verdict=f"no verdict: {error}"))])
         raise
 
 
-def _write(files: Mapping[str, Path], result: CheckResult) -> bool:
+def _write(files: Mapping[str, Path], judged: Sequence[Judged]) -> bool:
     """Write all files, and return whether any was lost; the verdict is printed in any case."""
     lost = False
     for name, path in files.items():
         try:
             if is_leader(launched()):
-                verdicts.write(name, path, result)
+                verdicts.write(name, path, judged)
         except StorageError as error:
             click.echo(f"collbench: error: {error}", err=True)
             lost = True

@@ -15,10 +15,10 @@ from collbench.analysis.judgement import EXITS
 from collbench.cli.options import RUN, json_option, option, options_of, print_answer
 from collbench.commands.check import outputs
 from collbench.commands.check.judge import CheckResult
-from collbench.commands.check.library import CheckRequest, judge_run
+from collbench.commands.check.library import CheckRequest, judge_run, only_run
 from collbench.errors import UsageError
 from collbench.requests.declared import Opt, Request, takes
-from collbench.requests.runs import RunOrPath, as_run
+from collbench.requests.runs import RunOrPath
 from collbench.requests.words import RunsMachine, RunsNodes
 
 
@@ -26,7 +26,7 @@ from collbench.requests.words import RunsMachine, RunsNodes
 class DiagnoseRequest(Request):
     """A run, and what machine it is of."""
 
-    run: Annotated[RunOrPath, Opt("", "A run or its path.")]
+    run: Annotated[RunOrPath, Opt("", "A run, or the path of one or of a log.")]
     on: RunsMachine = None
     _: KW_ONLY
     nodes: RunsNodes = None
@@ -49,7 +49,8 @@ def diagnose(request: DiagnoseRequest) -> CheckResult:
     ('mpi', 'UNKNOWN')
 
     """
-    result = judge_run(CheckRequest(on=request.on, nodes=request.nodes), as_run(request.run), None)
+    asked = CheckRequest(on=request.on, nodes=request.nodes)
+    result = judge_run(asked, only_run(request.run, asked.imported), None)
     if result.no_verdict:
         raise UsageError(f"nothing to diagnose: {result.no_verdict}")
     return result
@@ -65,15 +66,18 @@ def diagnose(request: DiagnoseRequest) -> CheckResult:
     ],
 )
 def command(run: Path, on: str | None, nodes: int | None, as_json: Path | None, gated: bool) -> int:
-    """Judge a run as `collbench check --run` does; without --gate the exit status is 0.
+    """Judge a run or a log as `collbench check` does, which is its name now; without --gate the exit status is 0.
 
-    RUN is a run file or the folder that holds it.  Where a curve is slow, the likely reasons follow, best explained
-    first.  Each reason is a changed machine; the line says how well its times fit.
+    Where a curve is slow, the likely reasons follow, best explained first.  Each reason is a changed machine; the line
+    says how well its times fit.
     """
     result = diagnose(run, on, nodes=nodes)
+    status = EXITS["plain"][result.word]
+    if status and not gated:
+        click.echo(f"the exit status is 0; with --gate, and of `collbench check {run}`, it is {status}", err=True)
 
     def show() -> None:
         click.echo("\n".join((result.line, *outputs.lines(result))).rstrip())
 
     print_answer(show, as_json, outputs.document(result))
-    return EXITS["plain"][result.word] if gated else 0
+    return status if gated else 0

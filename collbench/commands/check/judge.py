@@ -12,7 +12,7 @@ from itertools import zip_longest
 from statistics import fmean, harmonic_mean, median
 
 from collbench.analysis.curve_fit import curve_remarks
-from collbench.analysis.diagnose import Diagnosis
+from collbench.analysis.diagnose import Diagnosis, faster_round
 from collbench.analysis.judgement import LISTED, UNSEEN, Correctness, Judgement, Sight, Word, not_judged, overall, times
 from collbench.analysis.roofline import traffic_in_words
 from collbench.analysis.sequential import (
@@ -211,7 +211,9 @@ class CheckResult(Shown):
             return f"{self._right}, nothing to compare them with: {worst.remark}"
         name = f"{worst.telling.row.case.collective.name} " if len(self.collectives) > 1 else ""
         why = f"; {worst.remark}" if worst.word in (Word.UNKNOWN, Word.FAST) else ""
-        why = f"; likely: {', or '.join(worst.likely)}" if worst.likely else why
+        if worst.word is Word.SLOW:
+            likely = f"likely: {', or '.join(worst.likely)}" if worst.likely else ""
+            why = "".join(f"; {part}" for part in (faster_round([size.row for size in worst.sizes]), likely) if part)
         return f"{name}{worst.telling.figure}, {self.counts}{why}"
 
     @property

@@ -7,17 +7,20 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import chain
 from pathlib import Path
+from socket import gethostname
 from typing import Annotated
 
 from collbench.algorithms import implementations, libraries
 from collbench.analysis.judgement import Correctness, Word
-from collbench.analysis.machine import ONE_RANK, RunFacts, assumptions, copied
+from collbench.analysis.machine import RunFacts, assumptions
 from collbench.analysis.places import in_words, judge_curves, places
 from collbench.analysis.reasons import settings
 from collbench.analysis.sequential import FEWEST, SequentialTest, usual_slower
 from collbench.collectives import find_collective
 from collbench.commands.check.expectations import CALIBRATED, Expectation, expect_run, first_of, read_floors
+from collbench.commands.check.inputs import read_inputs
 from collbench.commands.check.judge import (
     DISTURBED,
     UNDECIDED,
@@ -29,23 +32,25 @@ from collbench.commands.check.judge import (
     unjudged,
     unsure,
 )
+from collbench.commands.formats.importing import ImportRequest
 from collbench.errors import CollbenchError, UsageError
 from collbench.host.cache import state_folder
 from collbench.host.launcher import launched
 from collbench.platforms import on_auto
 from collbench.requests.declared import NAMES, SHARE, SIZE, TIME, Opt, Request, declared, takes
 from collbench.requests.notices import is_leader, started
+from collbench.requests.runs import RunOrPath
 from collbench.requests.sessions import everyone, measuring_session
 from collbench.requests.sweeps import SweepRequest, split_names
-from collbench.requests.words import Factor, Names, Ops, Out, Ranks, Size, Smallest, Time
+from collbench.requests.words import Factor, Names, Out, Size, Smallest, Time
 from collbench.results import by_key, observed
 from collbench.results.base import Observed
-from collbench.runfile.header import Header
+from collbench.runfile.header import ONE_RANK, Header
 from collbench.runfile.listing import list_runs
 from collbench.runfile.rounds import joined, scatter_in_words
 from collbench.runfile.store import NAME, Run, read, why_none, write
 from collbench.topology import files
-from collbench.units import counted, format_list, parse_duration, parse_share
+from collbench.units import counted, format_list, parse_duration, parse_share, printable
 
 SURE = 6  # rounds before which nothing is called slow: what disturbs a machine for a moment is over by then
 GOOD_RUNS = 3
@@ -58,23 +63,42 @@ LARGER = (128 << 20, 256 << 20, 512 << 20, 1 << 30)
 LONGEST = 0.1  # seconds of an operation up to which these bytes are measured besides on GPUs
 ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU: larger ones leave time for a few rounds only
 SYSTEM = "SYSTEM|FILE.toml"
-OF_A_RUN = ("run", "reference", "on", "nodes", "slower")  # words of a check that measures nothing
+OF_A_RUN = ("run", "reference", "on", "nodes", "slower", "op", "ranks", "out")  # words where nothing is measured
 
 
 @dataclass(frozen=True)
 class CheckRequest(Request):
     """What to measure or judge, and what to compare it with."""
 
-    op: Ops = "allreduce"
+    op: Annotated[
+        Names,
+        Opt(
+            "--op",
+            "Collectives, by the names of `collbench list`.",
+            "allreduce; of a log, what it says",
+            unit=NAMES,
+            complete="collectives.COLLECTIVES",
+        ),
+    ] = ""
     _: KW_ONLY
     impl: Annotated[Names, Opt("--impl", "Implementations.", "the library on GPUs, auto on a CPU", unit=NAMES)] = ""
-    ranks: Ranks = None
+    ranks: Annotated[
+        int | str | None,
+        Opt(
+            "-g --ranks --ngpus",
+            "Number of ranks; of logs as for `import`.",
+            "every GPU, and 2 on a CPU",
+            metavar="N|PATTERN=N",
+        ),
+    ] = None
     minbytes: Smallest = 8
     maxbytes: Annotated[
         Size | None, Opt("-e --maxbytes", "Largest message.", "2M on a CPU, else 1G or what memory allows", unit=SIZE)
     ] = None
     stepfactor: Factor = 8.0
-    run: Annotated[Run | Path | str | None, Opt("--run", "A run to judge instead of measuring.", metavar="RUN")] = None
+    run: Annotated[
+        RunOrPath | None, Opt("--run", "A run, a log or a folder to judge instead of measuring.", metavar="RUN")
+    ] = None
     reference: Annotated[
         Path | str | None,
         Opt("--reference", "A run that was right, a folder of such, or floors.", metavar="RUN|FOLDER|FILE.toml"),
@@ -103,7 +127,7 @@ class CheckRequest(Request):
             if word.name not in OF_A_RUN and not word.usual(getattr(self, word.name)):
                 unused.append(word.opt.name)
         if self.run is not None and unused:
-            raise UsageError(f"--run is judged as it is; leave {format_list(unused)} out")
+            raise UsageError(f"a run is judged as it is; leave {format_list(unused)} out")
         if self.on:
             files.load(self.on)  # raises for a system that there is not, before anything is measured
 
@@ -117,12 +141,24 @@ class CheckRequest(Request):
         """Share of the expected time that is too much; None for the usual one."""
         return None if self.slower is None else parse_share(self.slower, "--slower")
 
+    @property
+    def _measured_ranks(self) -> int | None:
+        if isinstance(self.ranks, str) and not self.ranks.isdecimal():
+            raise UsageError(f"--ranks {self.ranks} is for logs; give a number of ranks")
+        return None if self.ranks is None else int(self.ranks)
+
+    @property
+    def imported(self) -> ImportRequest:
+        """How the logs are read that are judged."""
+        op = "" if self.op == "all" else ",".join(split_names(self.op))
+        return ImportRequest([], ranks=self.ranks, op=op, out=self.out)
+
     def sweep(self, also: Sequence[int] = ()) -> SweepRequest:
         """Return what a round measures, with more sizes in bytes."""
         return SweepRequest(
-            self.op,
-            impl=self.impl or default_implementations(self.op),
-            ranks=self.ranks,
+            self.op or "allreduce",
+            impl=self.impl or default_implementations(self.op or "allreduce"),
+            ranks=self._measured_ranks,
             minbytes=self.minbytes,
             maxbytes=self.maxbytes or (ON_CACHES if on_auto() == "cpu" else None),
             stepfactor=self.stepfactor,
@@ -156,7 +192,54 @@ def check(request: CheckRequest) -> CheckResult | None:
     expected = read_reference(Path(request.reference)) if request.reference and is_leader(launched()) else None
     if request.run is None:
         return _measure(request, expected)
-    return judge_run(request, request.run if isinstance(request.run, Run) else read(Path(request.run)), expected)
+    return judge_run(request, only_run(request.run, request.imported), expected)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The judgement of an input, by the name of its file; empty for this machine."""
+
+    name: str
+    result: CheckResult
+    refused: bool = False  # whether it could not be read, and `no_verdict` says why
+
+
+def judge_inputs(names: Sequence[str], request: CheckRequest, said: list[str]) -> list[Judged]:
+    """Judge runs and tables of logs, the worst first and refused ones last; `said` gets what the user must know.
+
+    Raises:
+        CollbenchError: A name is none, or the only input is refused.
+
+    """
+    expected = read_reference(Path(request.reference)) if request.reference else None
+    judged: list[Judged] = []
+    for name, run in read_inputs(names, request.imported, said):
+        try:
+            if isinstance(run, CollbenchError):
+                raise run
+            judged.append(Judged(name, judge_run(request, run, expected)))
+        except CollbenchError as error:
+            refused = CheckResult("", "", (), (), host=gethostname(), no_verdict=str(error))
+            judged.append(Judged(name, refused, refused=True))
+            last = error
+    if len(judged) == 1 and judged[0].refused:
+        raise last
+    if not judged:
+        raise UsageError(f"no results in {format_list(names)}; give a run, a log or a folder of them")
+    return sorted(judged, key=lambda each: (each.refused, list(Word).index(each.result.word)))
+
+
+def only_run(run: RunOrPath, request: ImportRequest) -> Run:
+    """Return a run, which may be the only table of a log; UsageError where a path holds several."""
+    if isinstance(run, Run):
+        return run
+    (_, found), *others = read_inputs([str(run)], request, [])
+    if others:
+        what = f"{run} holds {1 + len(others)} tables or runs"
+        raise UsageError(f"{what}; `collbench check {run}` judges each, collbench.import_ and read return them")
+    if isinstance(found, CollbenchError):
+        raise found
+    return found
 
 
 def default_implementations(op: Names) -> str:
@@ -196,7 +279,7 @@ def judge_run(request: CheckRequest, run: Run, expected: Expectation | None) -> 
     slowest = tuple(row.worst if isinstance(row, Observed) else row for row in rows)
     run = replace(run, results=slowest)
     result = _verdict(request, run, expected)
-    if not (expected or request.on) and _is_left_open(result):
+    if not (expected or request.on or run.header.imported.tests) and _is_left_open(result):
         expected, _ = _of_this_machine(run)
         other = _verdict(request, run, expected) if expected else result
         result = other if not math.isnan(other.sight.single) or other.word.bad else result
@@ -297,7 +380,8 @@ def _verdict(
     """Return the judgement of all rows so far: against what is expected, or else against the model of their system."""
     header, nodes = run.header, request.nodes
     rows = [row for row in run.results if isinstance(row, Observed) and row.right and not row.case.work]
-    notes: list[str] = []
+    said = chain.from_iterable(test.remarks for test in header.imported.tests)
+    notes = [printable(remark) for remark in dict.fromkeys(said)]
     if expected:
         test = SequentialTest(request.share or usual_slower(header.topology.platform))
         name, curves = expected.name, judge_rounds(rows, expected, test, nodes or header.topology.nodes)
@@ -320,14 +404,15 @@ def _verdict(
         for diagnosis in diagnoses:
             remarks += [diagnosis.assumed] if diagnosis.assumed and diagnosis.assumed not in remarks else []
             curves.append(judge_by_model(diagnosis))
-    for place, curve in enumerate(curves):
-        if why := copied(run) or ONE_RANK * (curve.sizes[0].row.case.ranks == 1):
-            curves[place] = unjudged(curve, why)
+    alone = [header.topology.copied or ONE_RANK * (curve.sizes[0].row.case.ranks == 1) for curve in curves]
+    if any(alone):
+        curves = [unjudged(curve, why) if why else curve for curve, why in zip(curves, alone, strict=True)]
+        name = "" if all(alone) else name
     return CheckResult(
         where=header.topology.name,
         compared=name,
         remarks=tuple(remarks),
-        notes=tuple(notes),
+        notes=tuple(note for note in notes if note not in alone),
         collectives=tuple(dict.fromkeys(row.case.collective.name for row in run.results)),
         curves=tuple(map(unsure, curves) if shares_cores(run.results) else curves),
         correctness=Correctness.of(run.cases),

@@ -26,7 +26,16 @@ from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.results import Note, Reported, Result, by_key
 from collbench.results.facts import Sharing
-from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart, variables
+from collbench.runfile.header import (
+    ONE_RANK,
+    Environment,
+    ForeignTest,
+    Header,
+    ImportedPart,
+    SweepPart,
+    TopologyPart,
+    variables,
+)
 from collbench.topology.discovered import Gpu
 from collbench.topology.products import TRAYS
 from collbench.units import counted
@@ -244,11 +253,7 @@ def make_test(
 
     """
     results: list[Result] = []
-    if machine.copies:
-        how = f"{machine.copies} copies of the test on {counted(machine.ranks, 'rank')} ran side by side"
-        said["remarks"] = f"{how}: nothing crossed between them; build it with MPI=1", *said.get("remarks", ())
-    elif machine.ranks == 1:
-        alone = "one rank alone: nothing crossed a link; give the test -g N, or build it with MPI=1"
+    if alone := machine.copied or ONE_RANK * (machine.ranks == 1):
         said["remarks"] = alone, *said.get("remarks", ())
     for word, alike in by_key(rows, lambda row: row.collective).items():
         collective = known_collective(word)

@@ -61,6 +61,10 @@ OTHERS = (
 Exported = Measurement | Reported | Prediction
 
 
+class NotResults(RunFileError):
+    """A file in which nothing looks like results."""
+
+
 @dataclass(frozen=True)
 class ExportSelection:
     """The results to write, the header of their run, and why rows are left out."""
@@ -117,7 +121,7 @@ def detect(source: ForeignFile) -> Format:
         sign = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
         if sign.search(source.text) or sign.search(shown):
             raise RunFileError(f"{source.name} is {what}; {instead}")
-    raise RunFileError(f"{source.name}: nothing in it looks like results; known are: {', '.join(formats())}")
+    raise NotResults(f"{source.name}: nothing in it looks like results; known are: {', '.join(formats())}")
 
 
 def read_tests(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
