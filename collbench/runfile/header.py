@@ -28,7 +28,7 @@ _MPI = (
 _PREFIXES = ("NCCL_", "RCCL_", "CUDA_", "MPIR_CVAR_", *_FABRICS, *_MPI, "COLLBENCH_KERNELS", "COLLBENCH_NCCL")
 """Variables that change what is measured; all others stay out, since an environment holds secrets."""
 
-ONE_RANK = "one rank alone: nothing crossed a link; give -g N, or build the test with MPI=1"
+ONE_RANK = "one rank alone: nothing crossed a link; start the test on several GPUs, or build it with MPI=1"
 """What there is to say of its rows."""
 
 Changes = Mapping[str, str | None]

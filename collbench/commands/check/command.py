@@ -22,7 +22,7 @@ from collbench.analysis.judgement import EXITS, Word
 from collbench.cli.options import RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
 from collbench.cli.progress import waiting
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of
-from collbench.commands.check import outputs as verdicts
+from collbench.commands.check import several as verdicts
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import CheckRequest, Judged, check, judge_inputs
 from collbench.errors import CollbenchError, StorageError, UsageError
@@ -85,7 +85,7 @@ def command(inputs: tuple[str, ...], **options: Any) -> int:
         elif hint := next((each.result.hint for each in judged if each.result.hint.startswith("not stored")), ""):
             click.echo(hint, err=True)
     lost = _write(files, judged)
-    click.echo(verdicts.OUTPUTS[printed](judged) if printed else verdicts.line(judged, exits))
+    click.echo(verdicts.OUTPUTS[printed](judged) if printed else verdicts.last_line(judged, exits))
     # Statuses for monitoring speak of the machine alone.
     return EXITS[exits][verdicts.word(judged)] or int(lost and exits == "plain")
 

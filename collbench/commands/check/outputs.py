@@ -3,31 +3,24 @@
 Source of names and labels of metrics: NCCL plugins/profiler/inspector/inspector_prom.cc.
 """
 
-import json
 import math
 import os
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from collbench.analysis.judgement import EXITS, LISTED, Judgement, Word, number, worst
-from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, junit, junit_suite, line_of, write_verdict
+from collbench.analysis.judgement import EXITS, Judgement, Word, number
+from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, junit_suite, line_of
 from collbench.commands.check.judge import BANDWIDTH, CheckedCurve, CheckedSize, CheckResult
-from collbench.commands.check.library import Judged
 from collbench.measure.disturbance import left_out_in_words
 from collbench.present.columns import Column, data, record
 from collbench.present.terminal import Table
-from collbench.present.terminal import lines as table_lines
 from collbench.results.base import CaseResult
 from collbench.runfile.schema import case_fields
-from collbench.units import counted, format_range, format_rate, format_seconds, format_size, significant
-
-_COUNT = re.compile(r"^\d+ (x |ranks$)")  # which the column of ranks has
+from collbench.units import format_range, format_rate, format_seconds, format_size, significant
 
 
 def lines(result: CheckResult) -> Iterator[str]:
@@ -61,11 +54,8 @@ def _curve_lines(curve: CheckedCurve) -> Iterator[str]:
         yield from (f"  {place}. {'Likely' if place == 1 else 'Or'}: {why}", f"     {fix}")
 
 
-def line(judged: Sequence[Judged], exits: str) -> str:
+def line(result: CheckResult, exits: str) -> str:
     """Return the line of a verdict as the program expects it that the exit status is for."""
-    if len(judged) > 1:
-        return line_of(exits, word(judged), summary(judged))
-    result = judged[0].result
     names = ",".join(result.collectives)
     if exits == "npd":  # neither the topology nor a list of collectives would leave room for the verdict
         short = names if len(result.collectives) < 3 else f"{len(result.collectives)} collectives"
@@ -73,72 +63,6 @@ def line(judged: Sequence[Judged], exits: str) -> str:
     printed = line_of(exits, result.word, f"{result.judgement.what}: {result.words}")
     performance = _performance(result) if exits == "nagios" else ()
     return " | ".join(filter(None, (printed, " ".join(performance))))
-
-
-# ---------------------------------------------------------------------------------------------------------- of several
-
-
-def word(judged: Sequence[Judged]) -> Word:
-    """Return the worst word; what was refused is UNKNOWN."""
-    return worst(each.result.word for each in judged)
-
-
-def summary(judged: Sequence[Judged]) -> str:
-    """Return `43 inputs: 2 SLOW, 12 UNKNOWN, 20 OK, 9 refused; all_reduce.log SLOW, ...`."""
-    counts = Counter("refused" if each.refused else each.result.word.value for each in judged)
-    bad = [f"{each.name} {each.result.word.value}" for each in judged if each.result.word.bad]
-    named = bad[:LISTED] + [f"{len(bad) - LISTED} more"] * (len(bad) > LISTED)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    return "; ".join(filter(None, (f"{counted(len(judged), 'input')}: {kinds}", ", ".join(named))))
-
-
-def _busbw(each: Judged) -> float | None:
-    rows = [size.row for size in each.result.sizes]
-    rates = [row.busbw for row in rows if row.case.ranks > 1 and not row.note.shared]
-    return max(rates, default=0.0) or None
-
-
-def _ranks(each: Judged) -> str:
-    ranks = dict.fromkeys(size.row.case.ranks for size in each.result.sizes)
-    return ", ".join(map(str, ranks))
-
-
-INPUTS: tuple[Column[Judged], ...] = (
-    Column("input", lambda each: each.name, key="input"),
-    Column("collective", lambda each: ",".join(each.result.collectives), importance=30),
-    Column("ranks", _ranks, importance=20, form=">"),
-    Column("GPU", lambda each: _COUNT.sub("", each.result.where), importance=10),
-    Column("busbw", _busbw, format_rate, 40, ">"),
-    Column("ratio", lambda each: number(each.result.judgement.ratio.value), "{:.2f}x".format, form=">"),
-    Column("", lambda each: each.result.word.value, form="<"),
-)
-"""The columns of several inputs: the best bus bandwidth of each, and the ratio of its most telling size."""
-
-
-def shown(judged: Sequence[Judged], verbose: bool) -> Iterator[str]:
-    """Yield a single judgement at length; of several a line each, what is behind SLOW and WRONG, and what was refused.
-
-    `verbose` yields all of several at length too.
-    """
-    if len(judged) == 1:
-        yield from lines(judged[0].result)
-        return
-    read = [each for each in judged if not each.refused]
-    if verbose:
-        for each in read:
-            yield from ("", f"{each.name}: {each.result.line}", *lines(each.result))
-    if read:
-        # Beside each other, names of files need no folder that all of them are in.
-        folder = os.path.commonpath([Path(each.name).parent for each in read])
-        short = [replace(each, name=str(Path(each.name).relative_to(folder))) for each in read]
-        yield from table_lines(INPUTS, short)
-        yield ""
-    for each in read:
-        if each.result.word.bad and not verbose:
-            yield f"{each.name}: {each.result.words}"
-    for each in judged:
-        if each.refused:
-            yield f"refused: {each.result.no_verdict}"
 
 
 def _performance(result: CheckResult) -> list[str]:
@@ -207,16 +131,15 @@ def _row_fields(row: CaseResult) -> dict[str, Any]:
     return case_fields(row.case) | {"implementation": row.implementation}
 
 
-def _suite(judged: Judged) -> Element:
-    """Return JUnit's suite of a judgement: the verdict, and each size."""
-    result = judged.result
+def suite(result: CheckResult, name: str = "") -> Element:
+    """Return JUnit's suite of a judgement, of an input of that name: the verdict, and each size."""
     tests = [replace(result.judgement, what="verdict")]
     tests += [Judgement(row.what, "", Word.WRONG, row.problem) for row in result.correctness.faults]
     for curve in result.curves:
         for size in curve.sizes:  # of a curve that is not known no size passes
             word = Word.UNKNOWN if curve.word is Word.UNKNOWN else size.word
             tests.append(replace(size.judgement, word=word, reason=size.figure))
-    what = ": ".join(filter(None, (judged.name, result.where)))
+    what = ": ".join(filter(None, (name, result.where)))
     return junit_suite(f"collbench check: {what}", "collbench.check", tests)
 
 
@@ -286,29 +209,3 @@ def message_size(nbytes: int) -> str:
     while size >= 1024 and unit < 4:
         size, unit = size / 1024, unit + 1
     return f"{math.floor(size)}-{math.floor(size) + 1}{('B', 'KB', 'MB', 'GB', 'TB')[unit]}"
-
-
-# ---------------------------------------------------------------------------------------------------------------- files
-
-
-def _documents(judged: Sequence[Judged]) -> dict[str, Any]:
-    every = [
-        document(each.result) | ({"input": each.name, "refused": each.refused} if each.name else {}) for each in judged
-    ]
-    return every[0] if len(every) == 1 else {"inputs": every}
-
-
-OUTPUTS: Mapping[str, Callable[[Sequence[Judged]], str]] = {
-    "json": lambda judged: json.dumps(_documents(judged), indent=2, allow_nan=False),
-    "junit": lambda judged: junit([_suite(each) for each in judged]),
-    "metrics": lambda judged: metrics(judged[0].result),
-}
-"""What can be written into a file, by the name of its option."""
-
-
-def write(output: str, path: Path, judged: Sequence[Judged]) -> None:
-    """Write a verdict into a file; StorageError if it cannot be written."""
-    regular = path.is_file() or not path.exists()
-    if judged[0].result.no_verdict and len(judged) == 1 and not regular:  # a pipe holds no earlier verdict
-        return
-    write_verdict(output, path, OUTPUTS[output](judged))

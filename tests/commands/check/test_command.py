@@ -72,13 +72,19 @@ def test_wrong_words_are_one_line_before_anything_is_measured(here: Command, tmp
         (f"{ALONE} --reference missing", "cannot read missing: No such file"),
         (f"{ALONE} --reference {floors}", "floors.toml: Object contains unknown field `lowest`"),
         (f"{ALONE} --on moon", "unknown system 'moon'"),
-        (f"{ALONE} --out new", "--run is judged as it is; leave --out out"),
-        (f"{ALONE} --ranks 2 --impl mpi", "leave --impl and --ranks out"),
-        ("--run missing", "cannot read missing"),
+        (f"{ALONE} --ranks 2 --impl mpi -b 8K", "a run is judged as it is; leave --impl and --minbytes out"),
+        ("--run missing", "there is no file or folder missing"),
+        ("missing", "there is no file or folder missing; give a run, a log or a folder of them, or nothing"),
+        (f"{AB}/as-is missing", "there is no file or folder missing"),
+        ("dgx-h100", "dgx-h100 is a system, and no file; give --on dgx-h100"),
+        (".", "in this folder; name the files"),
+        (f"{AB}/as-is --metrics x.prom", "--metrics is for a measurement of this machine"),
+        (f"{AB}/as-is --budget 5s", "a run is judged as it is; leave --budget out"),
         ("--op alreduce", "unknown collective 'alreduce'"),
     ):
         done = here("check", *words.split())
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), (words, done.stderr)
+        measuring = "measuring this machine\n" * (words.startswith("--op"))
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, measuring, 1), (words, done.stderr)
         assert told in done.stderr, words
     assert list(tmp_path.iterdir()) == [floors]
 
@@ -163,7 +169,7 @@ def test_without_a_verdict_monitoring_hears_that_nothing_is_known(here: Command)
         for words in ("--run missing", "--junit /proc/nothing/x"):
             done = here("check", *words.split(), "--exit", exits)
             assert done.returncode == status
-            assert done.stdout.startswith(f"{begin}cannot ")
+            assert done.stdout.startswith((f"{begin}cannot ", f"{begin}there is no file"))
             assert (done.stdout.count("\n"), done.stderr.count("\n")) == (1, 1)
 
 

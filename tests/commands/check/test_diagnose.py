@@ -204,7 +204,7 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
     """No run, an unknown system, ranks that the system cannot have, nothing measured."""
     needs_command("step")  # rows of steps
     run = run_file(tmp_path / "run", files.load("dgx-h100"))
-    assert "cannot read" in refusal(diagnose(tmp_path / "nowhere"))
+    assert "there is no file or folder" in refusal(diagnose(tmp_path / "nowhere"))
     assert "unknown system 'dgx-x'" in refusal(diagnose(run, "--on", "dgx-x"))
     alone = tmp_path / "alone.toml"
     alone.write_text('name = "box"\n[gpu]\narch = "sm89"\n[node]\ngpus = 4\nfabric = "pcie"\n')

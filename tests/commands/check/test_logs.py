@@ -1,21 +1,37 @@
 """Checks of logs that hold a table several times, or a single size: the worst speaks for the machine."""
 
 import html
+import io
+import json
+import sys
 from itertools import permutations
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 import collbench
 from collbench.analysis.judgement import Word
+from collbench.cli.verdicts import junit
 from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckResult
+from collbench.errors import UsageError
 from tests.conftest import ROOT, Command
 
 REPORTS = ROOT / "tests" / "commands" / "formats" / "reports"
 BOTH = (REPORTS / "F1-bad-then-good.log").read_text()
 HALF = BOTH.rindex("# nThread")
 SLOW, FAST = BOTH[:HALF], BOTH[HALF:]  # 91 and 365 GB/s
+
+
+def scaled(text: str, slower: float) -> str:
+    """The log with times so many times longer."""
+    rows = [line for line in text.splitlines() if line.split()[:1] and line.split()[0].isdigit()]
+    for row in rows:
+        *case, time, algbw, busbw, wrong = row.split()
+        figures = f"{slower * float(time):.1f}", f"{float(algbw) / slower:.2f}", f"{float(busbw) / slower:.2f}"
+        text = text.replace(row, " ".join([*case, *figures, wrong]))
+    return text
 
 
 def judged(folder: Path, *tables: str, against: str = "") -> list[CheckResult]:
@@ -72,12 +88,7 @@ def test_settings_are_held_against_a_reference_that_has_one(tmp_path: Path) -> N
 
 
 def test_the_line_speaks_of_the_slowest_curve(tmp_path: Path) -> None:
-    rows = [line for line in FAST.splitlines() if line.split()[:1] and line.split()[0].isdigit()]
-    text = FAST
-    for row in rows:
-        *case, time, algbw, busbw, wrong = row.split()
-        slow = [*case, f"{9 * float(time):.1f}", f"{float(algbw) / 9:.2f}", f"{float(busbw) / 9:.2f}", wrong]
-        text = text.replace(row, " ".join(slow))
+    text = scaled(FAST, 9)
     (result,) = judged(tmp_path, text, against=FAST)
     assert result.word is Word.SLOW
     assert "(11 %)" in result.line
@@ -96,7 +107,7 @@ def test_what_a_log_lacks_is_told_with_the_verdict(tmp_path: Path) -> None:
         for against in ("", SLOW):
             (result,) = judged(tmp_path, text, against=against)
             for shown in (
-                verdicts.OUTPUTS["junit"](result),
+                junit([verdicts.suite(result)]),
                 verdicts.line(result, "plain"),
                 verdicts.line(result, "nagios"),
             ):
@@ -106,12 +117,78 @@ def test_what_a_log_lacks_is_told_with_the_verdict(tmp_path: Path) -> None:
     assert result.remarks == ("assumed: NCCL 2.29",)
 
 
-def test_a_folder_of_several_runs_names_them(here: Command, tmp_path: Path) -> None:
+HEALTHY = "\n".join(line for line in FAST.splitlines() if "float" not in line or line.split()[0] in ("1073741824",))
+
+
+def test_a_folder_of_several_runs_and_logs_is_judged_line_by_line(here: Command, tmp_path: Path) -> None:
+    """The worst first, the refused last; a file without results is counted; the worst word decides the status."""
     (tmp_path / "two.log").write_text(FAST + FAST.replace("H100", "H200"))
-    collbench.import_(tmp_path / "two.log", out=tmp_path / "runs")
-    done = here("check", "--run", "runs", "--on", "dgx-h100")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    for run in (tmp_path / "runs").iterdir():
-        assert f"runs/{run.name}" in done.stderr
-        assert "or all: collbench runs --fleet runs" in done.stderr
-        assert here("check", "--run", f"runs/{run.name}").returncode == 3
+    collbench.import_(tmp_path / "two.log", out=tmp_path / "in" / "runs")
+    (tmp_path / "in" / "healthy.log").write_text(HEALTHY)
+    (tmp_path / "in" / "wrong.log").write_text((REPORTS / "12b-corrupt.log").read_text())
+    (tmp_path / "in" / "osu.txt").write_text(
+        "# OSU MPI-CUDA Allreduce Latency Test v7.3\n# Size  Latency (us)\n8  1.20\n"
+    )
+    (tmp_path / "in" / "note.txt").write_text("hello\n")
+    done = here("check", "in")
+    heading, *rows = done.stdout.partition("\n\n")[0].splitlines()
+    assert heading.split() == ["input", "collective", "ranks", "GPU", "busbw", "ratio"]
+    assert [(row.split()[0], row.split()[-1]) for row in rows] == [
+        ("wrong.log", "WRONG"),
+        ("runs/1-allreduce", "SLOW"),
+        ("runs/2-allreduce", "SLOW"),
+        ("healthy.log", "OK"),
+    ]
+    refused, last = done.stdout.splitlines()[-2:]
+    assert refused.startswith("refused: in/osu.txt: tables of OSU do not tell the number of ranks")
+    assert last.startswith("collbench: WRONG 5 inputs: 1 WRONG, 2 SLOW, 1 OK, 1 refused; in/wrong.log WRONG, ")
+    assert (done.returncode, done.stderr) == (3, "1 file without results\n")
+    whole, alone = here("check", "in", "--json"), here("check", "in/healthy.log", "--json")
+    inputs = json.loads(whole.stdout)["inputs"]
+    assert [each["word"] for each in inputs] == ["WRONG", "SLOW", "SLOW", "OK", "UNKNOWN"]
+    assert inputs[3] == json.loads(alone.stdout)
+    suites = ElementTree.fromstring(here("check", "in", "--junit", "-").stdout)
+    assert [len(suite.findall("testcase")) for suite in suites] == [3, 15, 15, 3, 1]
+    assert here("check", "in/healthy.log", "in/osu.txt").returncode == 4
+    assert here("check", "in/healthy.log", "in/osu.txt", "--ranks", "osu*=16").returncode == 4, "no GPU is named"
+    assert here("check", "in/healthy.log", "in/note.txt", "--exit", "nagios").returncode == 3
+    rows = [line for line in here("check", "in/runs", "-v").stdout.splitlines() if line.endswith("  SLOW")]
+    assert len(rows) == 2 * 14 + 2
+
+
+def test_tables_of_a_log_are_judged_each_by_itself_and_kept_where_the_user_says(
+    here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "two.log").write_text(FAST + FAST.replace("H100", "H200"))
+    done = here("check", "two.log", "-o", "kept")
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:3]] == ["two.log", "two.log"]
+    kept = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "kept").rglob("run.jsonl"))
+    assert done.stderr.splitlines() == [f"run file: {path}" for path in kept]
+    assert len(kept) == 2
+    with pytest.raises(UsageError, match="holds 2 tables or runs"):
+        collbench.check(run=tmp_path / "two.log")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(FAST.encode())))
+    piped = here("check", "-", "--on", "dgx-h100")
+    assert (piped.returncode, piped.stdout.splitlines()[-1][:24]) == (3, "collbench: SLOW allreduc")
+
+
+@pytest.mark.filterwarnings("ignore::collbench.errors.Notice")
+@pytest.mark.parametrize(
+    ("name", "word", "told"),
+    [
+        ("F13-two-copies-without-mpi", Word.UNKNOWN, "2 copies of the test on 8 ranks ran side by side"),
+        ("F18-one-rank", Word.UNKNOWN, "one rank alone: nothing crossed a link"),
+        ("F15-two-rounds-3x-apart", Word.UNKNOWN, "2 rounds, up to 3.00x apart"),
+        ("F1-bad-then-good", Word.SLOW, "the second round was 4.0x faster"),
+        ("F1-good-then-bad", Word.SLOW, "the first round was 4.0x faster"),
+    ],
+)
+def test_how_a_test_ran_limits_what_is_said_of_it(name: str, word: Word, told: str, tmp_path: Path) -> None:
+    """Against a model, itself as a reference, and nothing; where another round was fast, no setting is to blame."""
+    collbench.import_(REPORTS / f"{name}.log", out=tmp_path / "base")
+    for against in ({}, {"on": "dgx-h100"}, {"reference": tmp_path / "base"}):
+        result = collbench.check(run=REPORTS / f"{name}.log", **against)  # type: ignore[arg-type]
+        assert result
+        assert told in result.line
+        assert result.word is (Word.SLOW if against and "round" in told else word), against
+        assert not any(curve.reasons for curve in result.curves)

@@ -11,6 +11,7 @@ import collbench
 from collbench.analysis.diagnose import diagnose
 from collbench.analysis.judgement import Word
 from collbench.analysis.machine import RunFacts
+from collbench.cli.verdicts import junit
 from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckResult
 from collbench.model.predict import curve as predicted
@@ -65,7 +66,7 @@ def test_any_size_beyond_its_limit_is_slow_and_so_is_what_is_slow_together(
     beyond = [size.row.case.nbytes for size in result.sizes if size.off > size.judgement.limit]
     assert [size.row.case.nbytes for size in result.sizes if size.word is Word.SLOW] == beyond
     assert curve.telling.row.case.nbytes in (beyond or sizes)
-    suite = ElementTree.fromstring(verdicts.OUTPUTS["junit"](result))
+    suite = ElementTree.fromstring(junit([verdicts.suite(result)]))
     assert suite.get("failures") == str(len(beyond) + (word is Word.SLOW))
     assert suite.get("skipped") == "0"
 
@@ -102,7 +103,7 @@ def outcomes(result: CheckResult) -> set[str]:
     """What each output says of the sizes."""
     found = {size.word.value for size in result.sizes}
     found |= {each["word"] for curve in verdicts.document(result)["curves"] for each in curve["sizes"]}
-    _, *tests = ElementTree.fromstring(verdicts.OUTPUTS["junit"](result)).iter("testcase")
+    _, *tests = ElementTree.fromstring(junit([verdicts.suite(result)])).iter("testcase")
     return found | {test.find("skipped").get("message", "").partition(":")[0] for test in tests}
 
 

@@ -16,10 +16,11 @@ from xml.etree import ElementTree
 import pytest
 
 from collbench.analysis.judgement import EXITS, Judgement, Sight, Word
-from collbench.cli.verdicts import line_of
+from collbench.cli.verdicts import junit, line_of
 from collbench.commands.check import outputs as verdicts
+from collbench.commands.check import several
 from collbench.commands.check.judge import CheckedCurve, CheckedSize, CheckResult
-from collbench.commands.check.library import check
+from collbench.commands.check.library import Judged, check
 from collbench.datatypes import DATATYPES
 from collbench.errors import StorageError
 from collbench.model.predict import curve as predicted
@@ -66,7 +67,7 @@ def test_a_size_is_called_as_expected_inside_its_band_only_in_every_output(times
     assert (odd.judgement.says == "as expected") == inside
     assert (odd.word is Word.SLOW) == (result.word is Word.SLOW) == (times >= 2)
     assert ("right and as expected" in result.line) == inside
-    whole, *tests = ElementTree.fromstring(verdicts.OUTPUTS["junit"](result)).iter("testcase")
+    whole, *tests = ElementTree.fromstring(junit([verdicts.suite(result)])).iter("testcase")
     (case_of_odd,) = (test for test in tests if ", 8 GiB," in test.attrib["name"])
     (record,) = (each for each in verdicts.document(result)["curves"][0]["sizes"] if each["nbytes"] == 8 * GIB)
     assert (record["says"], record["word"]) == (odd.judgement.says, odd.word.value)
@@ -120,7 +121,7 @@ def test_every_writer_says_the_same_word(tmp_path: Path) -> None:
         assert document["line"].startswith(f"collbench: {word.value} ")
         assert verdicts.line(result, "plain") == printable(result.line)
         assert samples(exported(result, tmp_path))["collbench_check_status"].popitem()[1] == EXITS["nagios"][word]
-        whole, *tests = ElementTree.fromstring(verdicts.OUTPUTS["junit"](result)).iter("testcase")
+        whole, *tests = ElementTree.fromstring(junit([verdicts.suite(result)])).iter("testcase")
         words = [Word.WRONG] * len(document["wrong_or_failed"])
         for curve in document["curves"]:  # no size of a curve that is not known passes
             assert document.keys() >= curve.keys() - {"implementation", "details", "reasons", "sizes"} > {"limit"}
@@ -198,7 +199,7 @@ def test_node_problem_detector_reads_the_verdict_in_80_bytes() -> None:
 
 def test_junit_counts_its_cases() -> None:
     for result in EVERY:
-        suite = ElementTree.fromstring(verdicts.OUTPUTS["junit"](result))
+        suite = ElementTree.fromstring(junit([verdicts.suite(result)]))
         for kind, counted in (("", "tests"), ("/failure", "failures"), ("/skipped", "skipped")):
             assert suite.get(counted) == str(len(suite.findall(f"testcase{kind}")))
         assert all(case.get("name") for case in suite)
@@ -242,7 +243,7 @@ def samples(text: str) -> dict[str, dict[str, float]]:
 
 def exported(result: CheckResult, folder: Path) -> str:
     """The file of metrics."""
-    verdicts.write("metrics", folder / "collbench.prom", result)
+    several.write("metrics", folder / "collbench.prom", [Judged("", result)])
     return (folder / "collbench.prom").read_text(encoding="utf-8")
 
 
