@@ -16,15 +16,14 @@ from collbench.topology.system import System
 from collbench.units import counted
 
 _FABRICS = ("UCX_", "UCC_", "FI_EFA_", "FI_CXI_", "FI_PROVIDER")
-# Of Open MPI and Intel MPI: transports, algorithms, memory, places of ranks.  Launchers put addresses and keys of
-# their own daemons into variables of the same families (orte, ess, plm, oob, I_MPI_HYDRA), and those change no time.
-_MPI = (
-    *(f"OMPI_MCA_{part}" for part in ("accelerator", "bml", "btl", "coll", "mpool", "mtl", "opal_", "osc", "pml")),
-    *(f"OMPI_MCA_{part}" for part in ("rcache", "smsc", "topo", "hwloc", "rmaps")),
-    *("PRTE_MCA_hwloc", "PRTE_MCA_rmaps"),
-    *(f"I_MPI_{part}" for part in ("ADJUST", "ASYNC", "COLL", "EAGER", "FABRICS", "INTRANODE", "OFFLOAD", "OFI")),
-    *(f"I_MPI_{part}" for part in ("PIN", "SHM", "SPIN", "THREAD", "WAIT")),
-)
+# Of MPI: transports, algorithms, memory, places of ranks.  Of the same families are addresses and keys of launchers'
+# daemons (orte, ess, plm, oob, I_MPI_HYDRA), which change no time.
+_PARTS = {
+    "OMPI_MCA_": "accelerator bml btl coll hwloc mpool mtl opal_ osc pml rcache rmaps smsc topo",
+    "PRTE_MCA_": "hwloc rmaps",
+    "I_MPI_": "ADJUST ASYNC COLL EAGER FABRICS INTRANODE OFFLOAD OFI PIN SHM SPIN THREAD WAIT",
+}
+_MPI = tuple(name + part for name, parts in _PARTS.items() for part in parts.split())
 _PREFIXES = ("NCCL_", "RCCL_", "CUDA_", "MPIR_CVAR_", *_FABRICS, *_MPI, "COLLBENCH_KERNELS", "COLLBENCH_NCCL")
 """Variables that change what is measured; all others stay out, since an environment holds secrets."""
 

@@ -18,10 +18,7 @@ _PRINTED = ("algo", "proto")  # columns in which rccl-tests says how the library
 
 
 def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest] = (), copies: int = 0) -> tuple[Result, ...]:
-    """Return one result for each case and implementation, given the tests of an imported run.
-
-    Rows of copies that ran side by side are no rounds: the slowest of them stands for its case.
-    """
+    """Return one result for each case and implementation, given the tests of an imported run; of copies the slowest."""
     results = tuple(results)
     if len({(result.case, result.implementation) for result in results}) == len(results):
         return results
@@ -39,9 +36,9 @@ def _of_case(rows: Sequence[Result], copies: int) -> Sequence[Result]:
     # A row that is wrong or failed stands for its case whatever the others say; else rounds with a time are joined.
     bad = [row for row in rows if row.outcome.bad]
     timed = [row for row in rows if isinstance(row, Observed) and row.right]
-    if copies and timed and not bad:
-        return [max(timed, key=lambda row: row.typical)]
-    return bad[:1] or ([cast(Result, joined(timed))] if timed else rows[-1:])
+    if timed:
+        return bad[:1] or [cast(Result, max(timed, key=lambda row: row.typical) if copies else joined(timed))]
+    return bad[:1] or rows[-1:]
 
 
 def joined(rows: Sequence[Observed]) -> Observed:

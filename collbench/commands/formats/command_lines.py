@@ -45,9 +45,6 @@ _NAME = r"(?:(?:OMPI|PRTE)_MCA_\w{1,60}|[A-Z][A-Z0-9_]{1,60})"
 _ASSIGNED = re.compile(rf"(?:-[-\w]+=)?({_NAME})=(.*)", re.DOTALL)  # also behind --env= and --export=
 
 
-_NODES = "-N", "--?n?nodes"
-
-
 def processes_started(line: str) -> int | None:
     """Return how many processes the command of a launcher starts; None if the line is none or does not say."""
     launcher = LAUNCHERS.search(line)
@@ -61,7 +58,7 @@ def processes_started(line: str) -> int | None:
     before = PROGRAM.split(words, maxsplit=1)[0]
     if processes := _option(before, "--?np?", "--ntasks"):
         return processes
-    nodes, per_node = _option(before, *_NODES), _option(before, "--?n(?:tasks-)?per-?node", "--?ppn")
+    nodes, per_node = _option(before, "-N", "--?n?nodes"), _option(before, "--?n(?:tasks-)?per-?node", "--?ppn")
     return (nodes or 0) * (per_node or 0) or None
 
 
@@ -123,7 +120,7 @@ class Context:
         if LAUNCHERS.search(text) and PROGRAM.search(text):
             self.processes = processes_started(text)
             self.launch = self.launch[0] + 1, text
-            self.started = self.processes or _option(PROGRAM.split(text, maxsplit=1)[0], *_NODES) or 0
+            self.started = self.processes or _option(PROGRAM.split(text, maxsplit=1)[0], "-N", "--nodes") or 0
         elif FAILURE.search(text):
             self.launch = self.launch[0] + 1, text
         is_command = PROGRAM.search(text) is not None or LAUNCHERS.search(text) is not None

@@ -9,41 +9,50 @@ from typing import Any
 
 import click
 
-from collbench.cli.options import PATH, made, options_of
+from collbench.cli.options import PATH, made, option, options_of
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import REPORTED_LEGEND, row, timed_table
+from collbench.commands.formats.imported import Imported
 from collbench.commands.formats.importing import ImportRequest, first_few, folders, read_foreign, stored
-from collbench.results import Reported, by_key
+from collbench.results import Reported, by_key, timed
 from collbench.runfile.store import Run
+from collbench.units import counted, format_rate, format_size
 
 _OPTIONS = [
     click.Argument(["files"], metavar="FILE...", nargs=-1, required=True, type=PATH),
     *options_of(ImportRequest),
+    option("-v --verbose", "Print the rows of every table, where several files are imported.", is_flag=True),
 ]
 
 
 @click.command("import", params=_OPTIONS)
-def command(**options: Any) -> int:
+def command(verbose: bool, **options: Any) -> int:
     """Read what other tools printed into a run file, which plot, fit, diagnose and compare then take.
 
     FILE is a log or a folder of logs, `-` standard input; the format is told from the content.  Tests of one machine
     go into one run file, others into one each; `collbench runs --fleet DIR` compares those of `--each --out DIR`.
-    Nobody here checked these numbers, so each row says what was reported and of what it is a statistic.  Files that
-    cannot be imported are named: exit status 1.
+    Nobody here checked these numbers, so each row says what was reported and of what it is a statistic.  Of several
+    files a line each is printed.  Files that cannot be imported are named: exit status 1.
     """
     request = made(ImportRequest, options)
     groups, said, refused = read_foreign(request)
     for remark in said:
         click.echo(remark, err=True)
+    single = len({test.path for imported in groups for test in imported.tests}) == 1
     for imported, folder in zip(groups, folders(request, groups), strict=True):
-        _show(stored(imported, folder))
+        run = stored(imported, folder)
+        if verbose or single:
+            _show(run)
+        else:
+            _summarize(imported)
+        click.echo(f"run file: {run.path}")
     for reason in refused:
         click.echo(f"not imported: {reason}", err=True)
     return 1 if refused else 0
 
 
 def _show(run: Run) -> None:
-    """Print a table for each collective, type and place, in the order in which they come, and where the run is."""
+    """Print a table for each collective, type and place, in the order in which they come."""
     click.echo(f"{run.header.topology.name}, from {run.header.imported.file}", err=True)
     table, heading = LiveTable(), timed_table().heading()
     for title, results in by_key(run.results, lambda result: result.case.title).items():
@@ -52,4 +61,14 @@ def _show(run: Run) -> None:
     reported = [result for result in run.results if isinstance(result, Reported)]
     figures = first_few({"median of the samples" if row.samples else row.statistic: None for row in reported})
     click.echo("\n" + REPORTED_LEGEND.format(figures=figures), err=True)
-    click.echo(f"run file: {run.path}")
+
+
+def _summarize(imported: Imported) -> None:
+    """Print a line for each collective of each file: file, collective, ranks, GPUs and best bus bandwidth."""
+    machine = imported.tests[0].machine
+    rows = [(test.path, row) for test in imported.tests for row in timed(test.results) if row.typical > 0]
+    for (path, name), alike in by_key(rows, lambda pair: (pair[0], pair[1].case.collective.name)).items():
+        best = max((row for _, row in alike), key=lambda row: row.busbw)
+        ranks = counted(best.case.ranks, "rank")
+        rate = f"best {format_rate(best.busbw)} GB/s at {format_size(best.case.nbytes)}"
+        click.echo(f"{path}: {name}, {ranks}, {machine.name}, {rate}, as reported")

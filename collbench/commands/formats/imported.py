@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -26,16 +26,7 @@ from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.results import Note, Reported, Result, by_key
 from collbench.results.facts import Sharing
-from collbench.runfile.header import (
-    ONE_RANK,
-    Environment,
-    ForeignTest,
-    Header,
-    ImportedPart,
-    SweepPart,
-    TopologyPart,
-    variables,
-)
+from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart, variables
 from collbench.topology.discovered import Gpu
 from collbench.topology.products import TRAYS
 from collbench.units import counted
@@ -67,11 +58,6 @@ class Device:
     number: int = 0  # as its process counts them
     bus_id: str = ""  # 0000:0a:00, or 0x0a alone as older versions have it
     pid: int = 0
-
-    @property
-    def place(self) -> Hashable:
-        """The process that lists the rank, and the GPU that it lists."""
-        return self.host, self.pid, self.bus_id, self.number
 
     @property
     def gpu(self) -> Hashable:
@@ -252,9 +238,7 @@ def make_test(
         UsageError: The bus bandwidths in the file of that name are of another number of ranks or another collective.
 
     """
-    results: list[Result] = []
-    if alone := machine.copied or ONE_RANK * (machine.ranks == 1):
-        said["remarks"] = alone, *said.get("remarks", ())
+    results = []
     for word, alike in by_key(rows, lambda row: row.collective).items():
         collective = known_collective(word)
         if collective:
@@ -269,6 +253,12 @@ def make_test(
             printed, note = {"row": row.number, **row.printed}, Note.of(row.note, odd) | Note(shared=machine.sharing)
             about = implementation, machine.platform, row.seconds, statistic, row.wrong, row.samples
             results.append(Reported(case, *about, printed, note=note))
+    alone = "one rank alone: nothing crossed a link; give -g N, or build it with MPI=1"
+    if machine.copies:
+        how = f"{machine.copies} copies of the test on {counted(machine.ranks, 'rank')} ran side by side"
+        alone = f"{how}: nothing crossed between them; build it with MPI=1"
+    if machine.copies or (machine.ranks == 1 and results):
+        said["remarks"] = alone, *said.get("remarks", ())
     return ImportedTest(machine=machine, results=tuple(results), left_out=left_out.reasons, **said)
 
 
@@ -489,24 +479,10 @@ def _as(kind: type[Narrowed], more: Narrowed) -> Narrowed:
     return kind(**{field.name: getattr(more, field.name) for field in fields(kind)})
 
 
-def grouped(tests: Sequence[ImportedTest], each: bool = False) -> list[Imported]:
-    """Return a run for each machine, with its ranks and variables, and with `each` for each file."""
-    return _together(tests, lambda test: (test.machine, test.path if each else ""))
-
-
-def tables(tests: Sequence[ImportedTest]) -> list[Imported]:
-    """Return the tables of each file: tests of one machine with the same collectives, types, reductions and roots."""
-
-    def kind(test: ImportedTest) -> Hashable:
-        cases = [result.case for result in test.results]
-        kinds = {(case.collective.name, case.dtype.name, case.redop.name, case.root) for case in cases}
-        return test.machine, test.path, frozenset(kinds)
-
-    return _together(tests, kind)
-
-
-def _together(tests: Sequence[ImportedTest], key: Callable[[ImportedTest], Hashable]) -> list[Imported]:
-    """Return the tests with rows by their key, in order."""
+def grouped(
+    tests: Sequence[ImportedTest], each: bool = False, kind: Callable[[ImportedTest], Hashable] = lambda test: None
+) -> list[Imported]:
+    """Return a run for each machine, with its ranks and variables, for each kind of test, and with `each` each file."""
     runs: dict[Hashable, list[ImportedTest]] = defaultdict(list)
     for of_file in by_key(tests, lambda test: test.path).values():
         # The first test with rows says why others of the file have none.
@@ -515,15 +491,26 @@ def _together(tests: Sequence[ImportedTest], key: Callable[[ImportedTest], Hasha
             unread += () if test.results else test.left_out
         for test in of_file:
             if test.results:
-                runs[key(test)].append(replace(test, left_out=test.left_out + tuple(unread)))
+                key = test.machine, test.path if each else "", kind(test)
+                runs[key].append(replace(test, left_out=test.left_out + tuple(unread)))
                 unread.clear()
     return [Imported(tuple(alike)) for alike in runs.values()]
 
 
-def remarks(tests: Sequence[ImportedTest]) -> Iterator[str]:
-    """Yield what the user must know of what was read, one line each."""
+def tables(tests: Sequence[ImportedTest]) -> list[Imported]:
+    """Return the tables of each file: tests of one machine with the same collectives, types, reductions and roots."""
+
+    def kinds(test: ImportedTest) -> Hashable:
+        cases = [result.case for result in test.results]
+        return frozenset((case.collective.name, case.dtype.name, case.redop.name, case.root) for case in cases)
+
+    return grouped(tests, each=True, kind=kinds)
+
+
+def remarks(tests: Sequence[ImportedTest]) -> Iterable[str]:
+    """Return what the user must know of what was read, a line each."""
+    said = []
     for test in tests:
-        for remark in test.remarks:
-            yield f"{test.path}: {remark}"
-        for reason in test.left_out:
-            yield f"{test.path}: left out: {clean(reason, 200)}"
+        left_out = [f"left out: {clean(reason, 200)}" for reason in test.left_out]
+        said += [f"{test.path}: {remark}" for remark in (*test.remarks, *left_out)]
+    return dict.fromkeys(said)

@@ -1,5 +1,6 @@
 """The function that takes other tools' results: `collbench.import_`, whose parts the command `import` calls too."""
 
+import fnmatch
 import os
 import re
 import sys
@@ -7,13 +8,13 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 from collbench.collectives import find_collective
 from collbench.commands.formats.imported import Hints, Imported, ImportedTest, grouped, remarks
 from collbench.commands.formats.registry import joined, read_tests
 from collbench.commands.formats.source import MOST_RANKS, ForeignFile, files_in, load, stem
-from collbench.errors import CollbenchError, Notice, RunFileError
+from collbench.errors import CollbenchError, Notice, RunFileError, UsageError
 from collbench.requests import reworded
 from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.sweeps import new_folder
@@ -24,14 +25,50 @@ _SHOWN = 3  # reasons or names in a line
 
 
 @dataclass(frozen=True)
+class FileHints:
+    """What the user says of files, by patterns of their names: the first that matches counts."""
+
+    ranks: tuple[tuple[str, int], ...] = ()
+    collective: str = ""
+
+    @classmethod
+    def parse(cls, ranks: int | str | None, op: str) -> Self:
+        """Return the hints of `--ranks` and `--op`; UsageError where a value is none."""
+        numbers = []
+        for word in str(ranks).split(",") if ranks is not None else ():
+            pattern, by_name, digits = word.strip().rpartition("=")
+            if not re.fullmatch(r"\d{1,9}", digits) or not 1 <= int(digits) <= MOST_RANKS or (by_name and not pattern):
+                limits = f"at least 1 and at most {MOST_RANKS}"
+                raise UsageError(f"--ranks {ranks} is impossible; give {limits}, or PATTERN=N for files of such a name")
+            numbers.append((pattern or "*", int(digits)))
+        return cls(tuple(numbers), op and find_collective(op).name)
+
+    def of(self, name: str) -> Hints:
+        """Return the hints of a file, by its name with or without the folder."""
+        matching = (ranks for pattern, ranks in self.ranks if fnmatch.filter((name, Path(name).name), pattern))
+        return Hints(next(matching, None), self.collective)
+
+    def require(self, paths: Sequence[Path]) -> None:
+        """Raise UsageError if a pattern is of none of these files."""
+        names = list(map(str, paths))
+        for pattern, ranks in self.ranks:
+            if not fnmatch.filter([*names, *(path.name for path in paths)], pattern):
+                raise UsageError(f"--ranks {pattern}={ranks}: no file has such a name; there are {first_few(names)}")
+
+
+@dataclass(frozen=True)
 class ImportRequest(Request):
     """Files of other tools, what they do not tell themselves, and where their runs are stored."""
 
     files: Annotated[Files, Opt("", 'A log or several, or a folder of them; "-" is standard input.')]
     _: KW_ONLY
     ranks: Annotated[
-        int | None,
-        Opt("--ranks", "Number of ranks, where a file does not tell it.", metavar="N", least=1, most=MOST_RANKS),
+        int | str | None,
+        Opt(
+            "--ranks",
+            "Number of ranks, where a file does not tell it; of some files by their names: 'abci*=2,osu*=4'.",
+            metavar="N|PATTERN=N,...",
+        ),
     ] = None
     op: Annotated[str, Opt("--op", "Collective, where a file does not tell it.", metavar="NAME")] = ""
     each: Annotated[bool, Opt("--each", "Make a run of each file, named after its only host or after the file.")] = (
@@ -49,9 +86,9 @@ class ImportRequest(Request):
     ] = None
 
     @property
-    def hints(self) -> Hints:
+    def hints(self) -> FileHints:
         """What the user says of the files."""
-        return Hints(self.ranks, self.op and find_collective(self.op).name)
+        return FileHints.parse(self.ranks, self.op)
 
 
 @takes(ImportRequest)
@@ -98,17 +135,21 @@ def read_foreign(request: ImportRequest) -> tuple[list[Imported], list[str], lis
     said += remarks(tests)
     for imported in groups:
         if imported.merged:
-            what = "logs of the same test without host names went into one run"
-            said.append(f"{imported.merged} {what}; --each makes a run of each")
+            what = "logs of the same test without host names went into one run; --each makes a run of each"
+            said.append(f"{len(imported.merged)} {what}: {first_few(imported.merged)}")
     return groups, said, refused
 
 
-def read_each(files: Files, hints: Hints, said: list[str]) -> Iterator[tuple[str, list[ImportedTest] | CollbenchError]]:
+def read_each(
+    files: Files, hints: FileHints, said: list[str]
+) -> Iterator[tuple[str, list[ImportedTest] | CollbenchError]]:
     """Yield each log by its name with its tests, at least one of which has rows, or why it is refused."""
     errors: list[CollbenchError] = []
-    for source in joined(_loaded(files, said, errors)):
+    paths = list(_paths(files, said))
+    hints.require(paths)
+    for source in joined(_loaded(paths, errors)):
         try:
-            of_file = read_tests(source, hints)
+            of_file = read_tests(source, hints.of(source.name))
             if not any(test.results for test in of_file):
                 reasons = first_few(reason for test in of_file for reason in test.left_out)
                 raise RunFileError(f"{source.name}: nothing to import: {reasons or 'no rows'}")
@@ -118,17 +159,22 @@ def read_each(files: Files, hints: Hints, said: list[str]) -> Iterator[tuple[str
     yield from (("", error) for error in errors)
 
 
-def _loaded(files: Files, said: list[str], errors: list[CollbenchError]) -> Iterator[ForeignFile]:
-    """Yield the content of each file, of a folder that of its logs."""
+def _paths(files: Files, said: list[str]) -> Iterator[Path]:
+    """Yield the path of each file, of a folder those of its logs."""
     for file in map(Path, [files] if isinstance(files, Path | str) else files):
         logs, others = files_in(file)
         if others:
             said.append(f"{file}: by their names no logs, so not read: {first_few(others)}")
-        for path in logs:
-            try:
-                yield load(path)
-            except RunFileError as error:
-                errors.append(error)
+        yield from logs
+
+
+def _loaded(paths: Sequence[Path], errors: list[CollbenchError]) -> Iterator[ForeignFile]:
+    """Yield the content of each file."""
+    for path in paths:
+        try:
+            yield load(path)
+        except RunFileError as error:
+            errors.append(error)
 
 
 def first_few(words: Iterable[str]) -> str:

@@ -1,11 +1,13 @@
 """The text that nccl-tests and rccl-tests print, of every version since 2015: the tests of a log as results."""
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from statistics import median
 
 from collbench.collectives import Collective, of_nccl_tests
-from collbench.commands.formats.copies import mark_copies
 from collbench.commands.formats.imported import (
     Fitting,
     ForeignMachine,
@@ -37,6 +39,7 @@ from collbench.commands.formats.nccl_tests_write import write_text
 from collbench.commands.formats.registry import Format
 from collbench.commands.formats.source import HEAD, ForeignFile, body, clean, count, number, streams, whole
 from collbench.errors import RunFileError, UsageError
+from collbench.results import by_key
 
 AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}  # -a
 AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
@@ -56,7 +59,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     tests = [_without_rows(reason) for reason in _tables_of_gin(source)]
     for prefix, part in streams(source, START):
         begun += [replace(section, prefix=prefix) for section in sections(part) if section.begun]
-    mark_copies(begun)
+    _mark_copies(begun)
     if not begun and not tests:
         raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
     filled = [section for section in begun if section.rows]
@@ -75,6 +78,43 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     if errors and len(errors) == len(filled):
         raise errors[0]
     return tests
+
+
+def _mark_copies(sections: Sequence[LogSection]) -> None:
+    """Mark tables of copies: built without MPI, a test runs once for each process that its launcher starts."""
+    for section in sections:
+        lists = max(Counter((device.group, device.rank) for device in set(section.devices)).values(), default=0)
+        apart = len({device.host for device in section.devices}) > 1 or lists <= section.above.started
+        section.copies = max(lists if lists > 1 and apart and _lists_a_process(section) else 0, _alternating(section))
+
+    # Whole outputs one behind the other are rounds, but copies below the line of one launcher.
+    listed = [section for section in sections if section.rows and not section.bare and _lists_a_process(section)]
+    for alike in by_key(listed, lambda each: (each.above.launch, each.program, str(each.settings))).values():
+        devices = [device for section in alike for device in dict.fromkeys(section.devices)]
+        outputs, started = sum(max(1, section.copies) for section in alike), alike[0].above.started
+        whole = outputs <= started or (started > 1 and outputs % started == 0)  # a script may run several times
+        if len(alike) > 1 and whole and len(set(devices)) == len(devices):
+            for section in alike:
+                section.copies = min(outputs, section.above.processes or outputs)
+                section.hosts = tuple(dict.fromkeys(device.host for device in devices))
+
+
+def _lists_a_process(section: LogSection) -> bool:
+    """Whether the list of ranks is that of one process: as many as it has threads and GPUs."""
+    numbers = {device.rank for device in section.devices}
+    gpus = section.settings.get("gpus", len(numbers))
+    return 0 < len(numbers) == max(numbers) + 1 == gpus * section.settings.get("threads", 1)
+
+
+def _alternating(section: LogSection) -> int:
+    """Return how many rows each case has near each other; 0 of cycles (-N), in which all cases return."""
+    rows = section.rows
+    places = by_key(range(len(rows)), lambda at: (*rows[at].case.values(), *rows[at].appended.values()))
+    *counts, last = map(len, places.values()) if places else [0]
+    if len(set(counts)) != 1 or counts[0] < 2 or (last != counts[0] and section.ended):
+        return 0
+    distance = median(after - before for of_case in places.values() for before, after in pairwise(of_case))
+    return counts[0] if distance <= len(places) / 2 else 0
 
 
 def _tables_of_gin(source: ForeignFile) -> list[str]:
@@ -97,25 +137,22 @@ def _read_test(source: ForeignFile, section: LogSection, hints: Hints, *, alone:
     ranks = _find_ranks(source.name, section, said, rows, collective)
     library = _library(section)
     implementation, platform, _ = section.exported or (library, "gpu", ranks)
-    hosts = list(dict.fromkeys(device.host for device in section.devices))
+    hosts = section.hosts or tuple(dict.fromkeys(device.host for device in section.devices))
     copies = section.copies if not hosts or ranks in said[:1] else 0  # where rows say more, its list is trimmed
-    devices = section.devices
-    if copies:  # the first host has a whole copy, or the first hosts
-        devices = sorted(devices, key=lambda device: hosts.index(device.host), reverse=True)
-    distinct = {(device.group, device.rank): device for device in devices}
+    if copies:  # the machine is that of the first copy
+        section.devices.sort(key=lambda device: hosts.index(device.host), reverse=True)
+    distinct = {(device.group, device.rank): device for device in section.devices}
     versions = {library: section.above.library or section.library, section.tool: clean(section.version)}
     machine = machine_of(list(distinct.values()), ranks, platform, versions, section.above.environment)
-    if copies:
-        hosts = list(section.hosts) or hosts
-        named = tuple(hosts) if len(hosts) > 1 else ()
-        machine = replace(machine, copies=copies, hosts=named, hostname=next(iter(hosts), ""))
+    if copies and len(hosts) > 1:
+        machine = replace(machine, hosts=hosts, hostname=hosts[0])
     over = AVERAGES.get(str(section.above.options.get("average")), "mean over ranks, unless -a said otherwise")
     # Copies are one curve, whatever stands in front of their lines.
     layout = {"log": section.above.facts, "prefix": "" if copies else clean(section.prefix)}
     return make_test(
         source.name,
         rows,
-        replace(machine, racks=len(section.above.fabrics)),
+        replace(machine, racks=len(section.above.fabrics), copies=copies),
         left_out,
         implementation=implementation,
         statistic=f"mean of {section.settings.get('iters', 'some')} operations, {over}",
