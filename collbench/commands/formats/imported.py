@@ -26,7 +26,16 @@ from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.results import Note, Reported, Result, by_key
 from collbench.results.facts import Sharing
-from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart, variables
+from collbench.runfile.header import (
+    ONE_RANK,
+    Environment,
+    ForeignTest,
+    Header,
+    ImportedPart,
+    SweepPart,
+    TopologyPart,
+    variables,
+)
 from collbench.topology.discovered import Gpu
 from collbench.topology.products import TRAYS
 from collbench.units import counted
@@ -253,11 +262,7 @@ def make_test(
             printed, note = {"row": row.number, **row.printed}, Note.of(row.note, odd) | Note(shared=machine.sharing)
             about = implementation, machine.platform, row.seconds, statistic, row.wrong, row.samples
             results.append(Reported(case, *about, printed, note=note))
-    alone = "one rank alone: nothing crossed a link; give -g N, or build it with MPI=1"
-    if machine.copies:
-        how = f"{machine.copies} copies of the test on {counted(machine.ranks, 'rank')} ran side by side"
-        alone = f"{how}: nothing crossed between them; build it with MPI=1"
-    if machine.copies or (machine.ranks == 1 and results):
+    if alone := machine.copied or ONE_RANK * (machine.ranks == 1 and bool(results)):
         said["remarks"] = alone, *said.get("remarks", ())
     return ImportedTest(machine=machine, results=tuple(results), left_out=left_out.reasons, **said)
 
