@@ -147,7 +147,8 @@ def scale(**options: Any) -> int:
 
     def conclusion(results: Sequence[Result]) -> Iterable[str]:
         for curve in scaling.curves(results):
-            yield from ("", f"{curve.name}, {curve.mode}:", *scaling.verdict(curve)[1:])
+            if advice := scaling.verdict(curve)[1:]:
+                yield from ("", f"{curve.name}, {curve.mode}:", *advice)
 
     return _run(scale_session(made(StepRequest, options)), step_tables.SCALING, answer, conclusion)
 
