@@ -29,9 +29,8 @@ from collbench.commands.step import strategies as synchronisation
 from collbench.commands.step.calibration import Amount, calibrated
 from collbench.commands.step.columns import PROBLEM, StepResult, StepTable
 from collbench.commands.step.measured import LONGEST
-from collbench.commands.step.predicted import PredictedSteps
 from collbench.commands.step.rows import StepTimes
-from collbench.commands.step.runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
+from collbench.commands.step.runs import MODES, PredictedSteps, Scaling, overlap_run, overlap_steps, scaling_run
 from collbench.commands.step.trained import verdicts
 from collbench.commands.step.work import BUCKET_UNIT, WEAK, SgdJob, Step
 from collbench.errors import UsageError
