@@ -83,6 +83,8 @@ def test_remedies_take_away_what_they_are_for() -> None:
     own = scaling.StepParts(alone=1.0, computing=1.3, waiting=0.4, exposed=0.9)
     found = {remedy.words: remedy.efficiency for remedy in scaling.remedies(own, "cpu")}
     for words, seconds in (
+        ("a batch 4 times", (4 * 1.3 + 4 * 0.4 + 0.9) / 4),
+        ("accumulation of 4", (4 * 1.3 + 2 * 0.4 + 0.9) / 4),
         ("a wire half as wide", 2.15),
         ("an interconnect twice as fast", 2.15),
         ("no rank later", 2.2),
