@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collbench.commands.formats.importing import import_ as import_
     from collbench.commands.init.command import init as init
     from collbench.commands.plot.command import plot as plot
-    from collbench.commands.predict.library import predict as predict
+    from collbench.commands.predict.command import predict as predict
     from collbench.commands.report.command import report as report
     from collbench.commands.sweep.command import sweep as sweep
     from collbench.commands.train.library import train as train

@@ -329,7 +329,7 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "runs": ("{folder}", "{folder} --json", "{folder} --fleet --json fleet.json --csv fleet.csv"),
     },
     SYSTEM: {
-        "topo": ("{file}", "{file} --json", "{file} -o system.svg"),
+        "topo": ("{file}", "{file} --json"),
         "predict": ("{file} -b 8 -e 64 --no-plot --out predicted",),
         "sweep": ("--on {file} -b 8 -e 64 --no-plot --out predicted",),
         "scan": ("--on {file} --nodes 8 --inject node=3:0.5 --out tried",),

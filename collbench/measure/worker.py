@@ -38,9 +38,10 @@ _GRACE = 3.0  # seconds that a failing rank waits to be ended: its abort could o
 
 
 def needs(sweep: Sweep, platform: str) -> Needs:
-    """Return what a sweep wants of memory: its implementations, or its work."""
-    if work := next(filter(None, sweep.works), None):  # all works of a sweep are of one kind
-        needed: Needs = import_module(work.MODULE).needs(sweep, platform)
+    """Return what a sweep wants of memory: what its work says, else its implementations."""
+    work = next(filter(None, sweep.works), None)  # all works of a sweep are of one kind
+    if work and (of_work := getattr(import_module(work.MODULE), "needs", None)):
+        needed: Needs = of_work(sweep, platform)
         return needed
     return algorithms.needs(sweep.implementations, sweep.ranks, platform)
 

@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from collbench import algorithms
 from collbench.algorithms.mpi import communicator, library
-from collbench.cases import Case, Sampling, Sweep
+from collbench.cases import Case, Sampling
 from collbench.commands.init.rows import COLLECTIVE, COMMUNICATOR, DESTROY, ID, InitTimes, Life
 from collbench.errors import CaseFailed, Unsupported
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.gpu.nccl.log import init_timings, logging
 from collbench.platforms.interface import Platform
-from collbench.platforms.layout import Needs, buffers, view
+from collbench.platforms.layout import buffers, view
 from collbench.results import CheckFailure, Note, Result, Skipped
 
 MOST = 64  # communicators that a process makes after its first
@@ -27,11 +26,6 @@ _FLOAT = 7  # by its number in ncclDataType_t
 
 Phases = Mapping[str, Callable[[], object]]
 Remarks = list[str]  # that come to be with the phases
-
-
-def needs(sweep: Sweep, platform: str) -> Needs:
-    """Return what the library wants of memory."""
-    return algorithms.needs(sweep.implementations, sweep.ranks, platform)
 
 
 def measure(

@@ -20,7 +20,8 @@ from collbench.cli.sweeping import PLOT, print_end, show_prediction
 from collbench.errors import UsageError
 from collbench.present.columns import Column
 from collbench.present.terminal import Table
-from collbench.requests.sessions import predicting_session
+from collbench.requests.declared import takes
+from collbench.requests.sessions import predicting_session, run_to_end
 from collbench.requests.sweeps import (
     PredictRequest,
     SweepRequest,
@@ -32,6 +33,7 @@ from collbench.requests.sweeps import (
 )
 from collbench.results import Prediction, Result
 from collbench.runfile.flat import record
+from collbench.runfile.store import Run
 from collbench.topology.system import System, launched_in_graph
 from collbench.units import format_range, format_seconds, format_size
 
@@ -154,3 +156,23 @@ def change_row(before: Result, after: Result) -> str:
     if not isinstance(before, Prediction) or not isinstance(after, Prediction):
         return row(after)
     return CHANGE.row((before, after))
+
+
+@takes(PredictRequest)
+def predict(request: PredictRequest) -> Run:
+    """Predict what collectives should take on a described system, as `collbench predict` does; nothing runs.
+
+    Returns:
+        A run of Predictions: `seconds`, and `low` to `high`, between which nine of ten measurements should lie.
+
+    Raises:
+        UsageError: Something does not exist, or is more than the system has.
+
+    >>> import collbench
+    >>> run = collbench.predict("dgx-h100", nodes=4, minbytes="128M", maxbytes="128M")
+    >>> row = run.results[0]
+    >>> row.algorithm, row.low < row.seconds < row.high
+    ('nvlstree', True)
+
+    """
+    return run_to_end(predicting_session(find_system(request.system), request.sweep, what_ifs=request.what_if))

@@ -88,7 +88,7 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
         "crossovers": by_run(runs, sections.crossovers),
         "fits": by_run(runs, sections.fits),
         "verdicts": by_run(runs, sections.verdicts),
-        "machine": sections.machines(runs, anchors),
+        "machine": sections.machines(runs),
         "environment": by_run(runs, sections.environment),
         "raw": all_rows(runs, commands, ROWS),
         "table": True,

@@ -39,7 +39,6 @@ _MOST_TABLES = 40  # of crossovers or interconnects
 _LONGEST_ANCHOR = 80
 _WIDEST = 84  # columns of a topology in words
 _MOST_LINES = 200  # of a topology in words
-_MOST_MACHINES = 4  # with a picture
 
 
 class Anchors:
@@ -201,10 +200,8 @@ def _interconnect_table(table: InterconnectTable) -> TextTable:
 # ---- the machine and its environment
 
 
-def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[str, PagePart]]:
-    """Return every machine of the runs once, after its name: a picture of the first few, what is not known, words."""
-    from collbench.plots.system import figure
-
+def machines(analysed: Sequence[AnalysedRun]) -> list[tuple[str, PagePart]]:
+    """Return every machine of the runs once, after its name: what is not known or only assumed of it, and words."""
     parts: dict[object, tuple[str, PagePart]] = {}
     for run in analysed:
         # Runs of one machine share its part.
@@ -212,13 +209,10 @@ def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[st
         key = (run.system, words, run.why_not)
         if key in parts:
             continue
-        name, drawn = run.machine, []
-        notes = [f"No picture: {run.why_not}."] if run.why_not else []
-        if run.system and len(parts) < _MOST_MACHINES:
-            drawn.append(Picture(page_svg(figure(run.system)), name, anchors.new("figure", name)))
+        notes = [f"Not known as a system: {run.why_not}."] if run.why_not else []
         if run.system and run.system.guesses:
             notes.append(f"Assumed: {'; '.join(map(safe_text, run.system.guesses))}.")
-        parts[key] = name, PagePart([words] if words else [], pictures=drawn, notes=notes)
+        parts[key] = run.machine, PagePart([words] if words else [], notes=notes)
     return list(parts.values())
 
 

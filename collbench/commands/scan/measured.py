@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from collbench import algorithms
-from collbench.cases import Case, Sampling, Sweep
+from collbench.cases import Case, Sampling
 from collbench.commands.scan.choice import RoundPlan
 from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
 from collbench.commands.scan.scanner import Scanner
@@ -18,18 +17,12 @@ from collbench.errors import Unsupported
 from collbench.measure.exchanges import COPY, IN_FLIGHT, Exchanges, To, quartile, together
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.interface import Platform
-from collbench.platforms.layout import Needs
 from collbench.platforms.processes import node_name
 from collbench.results import Result
 
 REGION, SAMPLES = 1e-3, 9  # seconds of a sample, and samples of a group in a round
 _CROWDED = 25  # samples where ranks take turns on a core
 _FEWEST = 3  # samples of a group that counts
-
-
-def needs(sweep: Sweep, platform: str) -> Needs:
-    """Return what the library wants of memory."""
-    return algorithms.needs(sweep.implementations, sweep.ranks, platform)
 
 
 def measure(

@@ -29,9 +29,8 @@ from collbench.commands.step import strategies as synchronisation
 from collbench.commands.step.calibration import Amount, calibrated
 from collbench.commands.step.columns import PROBLEM, StepResult, StepTable
 from collbench.commands.step.measured import LONGEST
-from collbench.commands.step.predicted import PredictedSteps
 from collbench.commands.step.rows import StepTimes
-from collbench.commands.step.runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
+from collbench.commands.step.runs import MODES, PredictedSteps, Scaling, overlap_run, overlap_steps, scaling_run
 from collbench.commands.step.trained import verdicts
 from collbench.commands.step.work import BUCKET_UNIT, WEAK, SgdJob, Step
 from collbench.errors import UsageError
@@ -147,7 +146,8 @@ def scale(**options: Any) -> int:
 
     def conclusion(results: Sequence[Result]) -> Iterable[str]:
         for curve in scaling.curves(results):
-            yield from ("", f"{curve.name}, {curve.mode}:", *scaling.verdict(curve)[1:])
+            if advice := scaling.verdict(curve)[1:]:
+                yield from ("", f"{curve.name}, {curve.mode}:", *advice)
 
     return _run(scale_session(made(StepRequest, options)), step_tables.SCALING, answer, conclusion)
 

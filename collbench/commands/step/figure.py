@@ -12,7 +12,7 @@ import numpy as np
 
 from collbench.commands.step.overlap import Overlap, overlaps
 from collbench.commands.step.rows import StepPrediction, StepTimes, Trained
-from collbench.commands.step.scaling import ScalingCurve, curves, fit_law
+from collbench.commands.step.scaling import ScalingCurve, curves
 from collbench.commands.step.stragglers import Floats, StepArrays, straggler_rows
 from collbench.commands.step.trained import Effort, StrategyRanking, StrategyRuns, geometric_mean, ranking
 from collbench.plots.axes import bars_in_words, efficiency_axes, heading, seconds_tick
@@ -23,8 +23,6 @@ from collbench.runfile.store import Run
 from collbench.units import counted, format_seconds, format_size
 
 # Scaling.
-
-_FINE = 120  # points of a fitted law
 
 
 def scaling_figures(run: Run, request: PlotRequest) -> Named:
@@ -72,12 +70,6 @@ def _efficiency(axes: Axes, curve: ScalingCurve, look: Look) -> None:
     for point in curve.more:
         if point.efficiency.known:
             axes.vlines(point.ranks, *point.efficiency.interval, color=look.color, alpha=0.6)
-    law = fit_law(curve)
-    if law.residual is not None:
-        fine = np.geomspace(1, ranks[-1] / ranks[0], _FINE + 1)
-        fitted = [law.efficiency(count) for count in fine]
-        label = f"{curve.name}: law of scaling"
-        axes.plot(fine * ranks[0], fitted, color=look.color, linewidth=0.8, linestyle=":", label=label)
 
 
 # Overlap.

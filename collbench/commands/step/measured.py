@@ -16,7 +16,7 @@ from typing import Any
 
 from collbench import algorithms
 from collbench.algorithms import Implementation
-from collbench.cases import Case, Sampling, Sweep
+from collbench.cases import Case, Sampling
 from collbench.commands.step.rows import Series, StepTimes
 from collbench.commands.step.schedules import SCHEDULES, Moments, Parts, RunStep, refuse
 from collbench.commands.step.work import buckets, step_of
@@ -24,7 +24,6 @@ from collbench.measure.checks import SEEDS
 from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.sampling import Candidate, Heartbeat, Subject, sample_in_turn
 from collbench.platforms.interface import Platform, Prepared
-from collbench.platforms.layout import Needs
 from collbench.platforms.products import at
 from collbench.platforms.scheduling import RunQueue
 from collbench.results import CheckFailure, Note, Result
@@ -121,11 +120,6 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 # Implementations in turn.
-
-
-def needs(sweep: Sweep, platform: str) -> Needs:
-    """Return what steps want of memory: what their implementations want."""
-    return algorithms.needs(sweep.implementations, sweep.ranks, platform)
 
 
 def measure(case: Case, names: Sequence[str], platform: Platform, *how: Any) -> Iterator[Result]:

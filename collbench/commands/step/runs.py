@@ -1,17 +1,26 @@
-"""Runs of steps by several sets of ranks: scaling and overlap.
+"""Runs of steps: by several sets of ranks, scaling and overlap; and on a described system.
 
-All sets are there at once and take turns, so that drift of the machine cancels in the ratios of their times.
+All sets are there at once and take turns, so that drift of the machine cancels in the ratios of their times.  On a
+described system a model says what computing, waiting for the slowest GPU and communication take.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from collbench.algorithms import implementations
 from collbench.cases import Case, Sweep
+from collbench.commands.step.rows import StepPrediction
 from collbench.commands.step.schedules import overlapping
-from collbench.commands.step.work import COMMUNICATE, COMPUTE, SEQUENTIAL, STRONG, WEAK, Step
+from collbench.commands.step.work import COMMUNICATE, COMPUTE, SEQUENTIAL, STRONG, WEAK, Step, buckets, step_of
+from collbench.errors import Unsupported
 from collbench.measure.interleave import Arm, Interleaving
+from collbench.measure.predicted import NAME, Predicted, topology_record
 from collbench.measure.supervisor import Supervisor
+from collbench.model.predict import CONTENTION, NOISE, network_curve, on_ranks, slowest
+from collbench.results import Result
+from collbench.results.collectives import Skipped
+from collbench.topology.system import System
 from collbench.units import counted
 
 MODES = {
@@ -73,11 +82,11 @@ def scaling_run(platform: str, scaling: Scaling, folder: Path | None = None) -> 
     return Interleaving(platform, arms, scaling.cases(), first=-1)  # the topology of all
 
 
-def overlap_steps(step: Step, platform: str, buckets: Sequence[int]) -> tuple[Step, ...]:
+def overlap_steps(step: Step, platform: str, sizes: Sequence[int]) -> tuple[Step, ...]:
     """Return the step's parts alone, one after the other, and by every schedule that overlaps at every bucket size."""
     steps = [replace(step, schedule=name, bucket=0) for name in (COMPUTE, COMMUNICATE, SEQUENTIAL)]
     for name in overlapping(platform):
-        steps += [replace(step, schedule=name, bucket=bucket) for bucket in buckets]
+        steps += [replace(step, schedule=name, bucket=size) for size in sizes]
     return tuple(steps)
 
 
@@ -92,3 +101,62 @@ def overlap_run(platform: str, sweep: Sweep, folder: Path | None = None) -> Inte
         part = replace(sweep, works=(step,), implementations=communicators(step, sweep.implementations), sampling=share)
         arms.append(Arm((ranks,), part))
     return Interleaving(platform, arms)
+
+
+class PredictedSteps(Predicted):
+    """The steps of a sweep, or in these cases by what the sweep names, on as much of a described system."""
+
+    def __init__(self, system: System, sweep: Sweep, cases: Iterable[Case] = ()) -> None:
+        results = []
+        for case in cases or sweep.cases():
+            for name in communicators(step_of(case), sweep.implementations):
+                results.append(_step(system, case, name))
+        super().__init__(topology_record(on_ranks(system, sweep.ranks)), results)
+
+
+def _step(system: System, case: Case, name: str) -> Result:
+    try:
+        for _, bucket in buckets(case):
+            implementations()[name].refuse(bucket)
+        return step_time(system, case, name)
+    except Unsupported as error:
+        return Skipped(case, name, NAME, str(error))
+
+
+def step_time(system: System, case: Case, implementation: str, noise: float = NOISE) -> StepPrediction:
+    """Return a step on as many ranks of the system, by the schedule of the case's step.
+
+    Parts that follow each other add up.  Where buckets overlap, a bucket goes out once it is computed and the bucket
+    before has arrived, and computing meanwhile takes CONTENTION longer.  Unsupported where the model does not know the
+    collective.
+    """
+    schedule, computing = step_of(case).schedule, step_of(case).seconds
+    if case.ranks == 1 or schedule == COMPUTE:
+        return StepPrediction(case, implementation, (computing, 0.0, 0.0), computing, computing)
+    sent = network_curve(on_ranks(system, case.ranks), [part for _, part in buckets(case)], implementation)
+    waiting = 0.0 if schedule == COMMUNICATE else computing * slowest(case.ranks, noise)
+    expected = _parts(schedule, computing, [bucket.seconds for bucket in sent])
+    return StepPrediction(
+        case,
+        implementation,
+        (expected[0], waiting, expected[1]),
+        low=sum(_parts(schedule, computing, [bucket.low for bucket in sent])) + waiting,
+        high=sum(_parts(schedule, computing, [bucket.high for bucket in sent])) + waiting,
+        algorithm=sent[0].algorithm,
+        protocol=sent[0].protocol,
+        note=sent[0].note,
+    )
+
+
+def _parts(schedule: str, computing: float, buckets: Sequence[float]) -> tuple[float, float]:
+    """Return the seconds of computing, and of communicating after that; *buckets* are the seconds of each alone."""
+    if schedule == COMMUNICATE:
+        return 0.0, sum(buckets)
+    if schedule == SEQUENTIAL:
+        return computing, sum(buckets)
+    # Only what is communicated while there is something to compute slows it: all buckets but the last, at most.
+    slowed = computing + CONTENTION * min(computing, sum(buckets[:-1]))
+    end = 0.0
+    for place, seconds in enumerate(buckets, 1):
+        end = max(end, slowed * place / len(buckets)) + seconds
+    return slowed, end - slowed

@@ -1,4 +1,4 @@
-"""How a training step scales: efficiency with intervals, the law that fits it, a verdict, and what would help.
+"""How a training step scales: efficiency with intervals, a verdict, and what would help.
 
 Ratios are taken round by round of rows that took turns, so that drift of the machine cancels; an interval is that of
 the median of the rounds.
@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple, TypeGuard
 
-import numpy as np
-from numpy.typing import NDArray
-
 from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes
 from collbench.commands.step.work import STRONG, WEAK, Step, step_of
 from collbench.platforms import platforms
 from collbench.results import Result
-from collbench.stats import Estimate, median_interval
+from collbench.stats import Estimate
 
 THRESHOLD = 0.75
 """Efficiency from which on scaling counts as healthy."""
@@ -25,8 +22,6 @@ HEALTHY, POOR, INCONCLUSIVE = "healthy", "poor", "inconclusive"
 _UNEVEN = 0.05  # relative deviation from a rank's share of the products that the verdict mentions
 _LARGER = 4  # times the batch, or micro-batches between two synchronisations
 _MOST_REMEDIES = 3  # that are named
-
-Floats = NDArray[np.float64]
 
 
 # Seconds of steps that took turns, round by round, so that drift of the machine cancels in their ratios.
@@ -57,7 +52,6 @@ class Point:
 
     row: StepRow
     efficiency: Estimate  # over the fewest ranks of the curve
-    rounds: tuple[float, ...] = ()  # the efficiencies that it is the median of
 
     @property
     def ranks(self) -> int:
@@ -162,59 +156,10 @@ def _point(base: StepRow, row: StepRow) -> Point:
     share = share_of(base, row)
     if isinstance(base, StepTimes) and isinstance(row, StepTimes):
         pairs = zip(by_round(base), by_round(row), strict=False)
-        ratios = [share * first / seconds for first, seconds in pairs]
-        return Point(row, Estimate.of_median(ratios), tuple(ratios))
+        return Point(row, Estimate.of_median([share * first / seconds for first, seconds in pairs]))
     low, high = row.band
     # A prediction has no rounds; the longest step is the lowest efficiency.
     return Point(row, Estimate(*(share * base.typical / seconds for seconds in (row.typical, high, low))))
-
-
-# The law.  m is the number of ranks over the fewest of the curve, E the efficiency.  The law is
-# 1 / E - 1 = a (m - 1) + b m (m - 1), and linear in a and b once that is multiplied by E, so it is fitted by least
-# squares of relative residuals, with neither below 0.
-
-
-@dataclass(frozen=True)
-class Law:
-    """The universal scalability law of a curve: ranks wait for what they share, and talk to all others.
-
-    Source: N. Gunther, 1993.  Without coherence it is the law of G. Amdahl, 1967: contention is his serial share.
-    """
-
-    contention: Estimate  # a
-    coherence: Estimate  # b
-    residual: float | None  # relative RMS per degree of freedom; None without any degree of freedom
-
-    def efficiency(self, ranks: float) -> float:
-        """Return the efficiency at so many times the fewest ranks."""
-        return 1 / (1 + (ranks - 1) * (self.contention.value + ranks * self.coherence.value))
-
-
-def fit_law(curve: ScalingCurve) -> Law:
-    """Fit the law to a curve; one or two numbers of ranks besides the fewest tell nothing of coherence."""
-    ranks = np.array([point.ranks / curve.base.ranks for point in curve.more])
-    efficiency = np.array([point.efficiency.value for point in curve.more])
-    terms: Floats = np.stack([ranks - 1, ranks * (ranks - 1)], axis=1)[:, : 2 if len(ranks) > 2 else 1]
-    values = _least_squares(terms, efficiency)
-    freedom = len(ranks) - max(1, int(np.count_nonzero(values)))  # a parameter that stays 0 fits nothing
-    left = 1 / (1 + terms @ values) / efficiency - 1
-    residual = float(np.sqrt(np.sum(left**2) / freedom)) if freedom else None
-
-    # The ends of the parameters: by fits to every round, or to both ends of a prediction's band.
-    rounds = list(zip(*(point.rounds for point in curve.more), strict=False))
-    ends = [[point.efficiency.low for point in curve.more], [point.efficiency.high for point in curve.more]]
-    fits = np.array([_least_squares(terms, np.array(efficiencies)) for efficiencies in rounds or ends])
-    intervals = [median_interval(column) if rounds else (min(column), max(column)) for column in fits.T.tolist()]
-    estimates = [Estimate(float(value), *interval) for value, interval in zip(values, intervals, strict=True)]
-    contention, coherence = (*estimates, Estimate(0.0, 0.0, 0.0))[:2]
-    return Law(contention, coherence, residual)
-
-
-def _least_squares(terms: Floats, efficiency: Floats) -> Floats:
-    from scipy.optimize import nnls
-
-    values: Floats = nnls(efficiency[:, None] * terms, np.maximum(1 - efficiency, 0.0))[0]
-    return values
 
 
 # What would help, computed from the parts of a step.
@@ -299,8 +244,10 @@ def answer(scaled: Sequence[ScalingCurve]) -> list[str]:
 
 
 def verdict(curve: ScalingCurve) -> list[str]:
-    """Return lines: the verdict on the most ranks, the law that fits, and what would help where it is not healthy."""
-    lines = [_efficiency_line(curve), _law_line(curve)]
+    """Return lines: the verdict on the most ranks, and what would help where it is not healthy."""
+    lines = [_efficiency_line(curve)]
+    if all(curve.speedup(point).value < 1 for point in curve.more):
+        lines.append("more ranks do less a second than one")
     if judged(curve.last.efficiency) == HEALTHY:
         return lines
     named = []
@@ -331,14 +278,3 @@ def _efficiency_line(curve: ScalingCurve) -> str:
         f"{efficiency.value:.0%}, {judged(efficiency)} (healthy from {THRESHOLD:.0%}); "
         f"{', '.join(remarks)}"
     )
-
-
-def _law_line(curve: ScalingCurve) -> str:
-    if all(curve.speedup(point).value < 1 for point in curve.more):
-        return "no law of scaling: more ranks do less a second than one"
-    law = fit_law(curve)
-    off = "exact with so few points" if law.residual is None else f"off by {law.residual:.1%}"
-    if law.coherence.high > 0:
-        parameters = f"contention {law.contention.text()}, coherence {law.coherence.text()}"
-        return f"universal scalability law: {parameters}, {off}"
-    return f"Amdahl's law: serial share {law.contention.text()}, {off}"

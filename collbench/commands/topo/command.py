@@ -2,7 +2,7 @@
 
 For example:
   collbench topo
-  collbench topo dgx-h100 --nodes 4 --out fabric.svg
+  collbench topo dgx-h100 --nodes 4
 """
 
 import shutil
@@ -11,13 +11,12 @@ from pathlib import Path
 
 import click
 
-from collbench.cli.options import PICTURE, STANDARD, completed, json_option, option, out_option, print_basis, write_json
+from collbench.cli.options import STANDARD, completed, json_option, option, print_basis, write_json
 from collbench.errors import PlatformError, UsageError
 from collbench.platforms import find_platform, platforms
 from collbench.requests.sweeps import find_system
 from collbench.topology.discovered import Topology
 from collbench.topology.render import system_lines, topology_lines
-from collbench.topology.system import as_system
 
 _OPTIONS = [
     click.Argument(
@@ -35,18 +34,15 @@ _OPTIONS = [
     option("--nodes", "How many nodes the system has.", type=click.IntRange(min=1), metavar="N"),
     option("--ranks", "Ranks.  [default: one a GPU or usable CPU]", type=click.IntRange(1, 2**20), metavar="N"),
     json_option("what run files keep of it, or a system's fields,"),
-    out_option("Also draw a picture: .png, .svg or .pdf.", type=PICTURE),
 ]
 
 
 @click.command(params=_OPTIONS)
-def command(
-    system: str | None, on: str | None, nodes: int | None, ranks: int | None, as_json: Path | None, out: Path | None
-) -> None:
-    """Show what connects the ranks here, or draw a system (presets: `collbench list`).
+def command(system: str | None, on: str | None, nodes: int | None, ranks: int | None, as_json: Path | None) -> None:
+    """Show what connects the ranks here, or in a system (presets: `collbench list`).
 
     Here: links between each pair, devices, and what spoils measurements.  A system: the network above one of its
-    nodes, as in `collbench topo dgx-h100 --nodes 4 --out fabric.png`.
+    nodes, as in `collbench topo dgx-h100 --nodes 4`.
     """
     if system and on:
         raise UsageError(f"{system} is a system, and --on {on} names another place; leave one of them out")
@@ -57,23 +53,19 @@ def command(
         if nodes:
             raise UsageError("--nodes needs a system to have so many of: collbench topo SYSTEM --nodes N")
         topology = _discover(name, ranks)
-        record, lines = topology.to_json(), topology_lines(topology, width)
-        described = as_system(topology) if out else None
+        title, record, lines = "", topology.to_json(), topology_lines(topology, width)
     else:
         described = find_system(name, here if on else ())
         if nodes:
             described = described.of(nodes)
         if ranks:
             described = described.part(ranks)
-        record, lines = {"measured": False} | asdict(described), system_lines(described, width)
+        title, record = described.title, {"measured": False} | asdict(described)
+        lines = system_lines(described, width)
     write_json(as_json, record)
     if as_json != STANDARD:
-        print_basis(described.title if name not in here and described else "")
+        print_basis(title)
         click.echo("\n".join(lines))
-    if out and described:
-        from collbench.plots.system import draw  # Matplotlib takes long to import
-
-        click.echo(f"picture: {draw(described, out)}", err=True)
 
 
 def _discover(on: str, ranks: int | None) -> Topology:

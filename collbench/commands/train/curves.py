@@ -39,11 +39,19 @@ class GpuGroup(NamedTuple):
         return self.ranks // self.inside
 
 
-class Curve(Protocol):
-    """Seconds of one collective in one group, by size."""
+@dataclass(frozen=True)
+class Curve:
+    """Seconds of one collective in one group, and the edges of their band, at each of `sizes`."""
+
+    sizes: Array  # bytes of the whole array, as nccl-tests counts it
+    points: Mapping[str, Array] = field(repr=False)  # by TYPICAL, LOW and HIGH
 
     def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
-        """At sizes of the whole array in bytes, as nccl-tests counts it; or at an edge of the band: LOW or HIGH."""
+        """Between the points straight in logarithms; below the first as there, above the last by its bandwidth."""
+        sizes, seconds = self.sizes, self.points[edge]
+        bounded = np.clip(nbytes, sizes[0], sizes[-1])
+        inside = np.exp(np.interp(np.log(bounded), np.log(sizes), np.log(seconds)))
+        return np.asarray(np.where(np.asarray(nbytes) > 0, inside * np.maximum(1.0, nbytes / sizes[-1]), 0.0))
 
 
 class Curves(Protocol):
@@ -54,21 +62,6 @@ class Curves(Protocol):
 
     def curve(self, collective: str, group: GpuGroup) -> Curve:
         """Return the curve of a collective by its name for a group; Unsupported if there is none."""
-
-
-@dataclass(frozen=True)
-class TabulatedCurve:
-    """A curve by its points: seconds, and the edges of the band, at each of `sizes`."""
-
-    sizes: Array
-    points: Mapping[str, Array] = field(repr=False)
-
-    def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
-        """Between the points straight in logarithms; below the first as there, above the last by its bandwidth."""
-        sizes, seconds = self.sizes, self.points[edge]
-        bounded = np.clip(nbytes, sizes[0], sizes[-1])
-        inside = np.exp(np.interp(np.log(bounded), np.log(sizes), np.log(seconds)))
-        return np.asarray(np.where(np.asarray(nbytes) > 0, inside * np.maximum(1.0, nbytes / sizes[-1]), 0.0))
 
 
 def group_of(ranks: int, stride: int, gpus: int) -> GpuGroup:
@@ -138,7 +131,7 @@ def _modelled(part: System, collective: str) -> Curve:
     first = Case(meaning, 0, find_datatype("half"), reduction, 0, part.ranks, in_place=False)
     rows = network_curve(part, [replace(first, nbytes=int(size)) for size in SIZES])
     points = {edge: np.array([getattr(row, edge) for row in rows]) for edge in (TYPICAL, LOW, HIGH)}
-    return TabulatedCurve(SIZES, points)
+    return Curve(SIZES, points)
 
 
 @dataclass

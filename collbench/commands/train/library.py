@@ -14,7 +14,7 @@ from collbench.analysis.fit import measured
 from collbench.analysis.machine import machine
 from collbench.cases import Sweep
 from collbench.collectives import find_collective
-from collbench.commands.train.curves import HIGH, LOW, TYPICAL, Curve, GpuGroup, ModelCurves, TabulatedCurve
+from collbench.commands.train.curves import HIGH, LOW, TYPICAL, Curve, GpuGroup, ModelCurves
 from collbench.commands.train.layouts import parse_layout
 from collbench.commands.train.models import MOST_GPUS, STACKS, Model, TrainingJob, load_model, parse_count, usual_tokens
 from collbench.commands.train.rows import PlannedStep
@@ -293,7 +293,7 @@ class Points(NamedTuple):
 
     collective: str
     ranks: int
-    curve: TabulatedCurve
+    curve: Curve
 
 
 class RunCurves:
@@ -326,7 +326,7 @@ class RunCurves:
         times = {}
         for edge, seconds in points.curve.points.items():
             times[edge] = share * wider[edge] * np.maximum.accumulate(seconds * bytes_of + waits)
-        return TabulatedCurve(points.curve.sizes, times)
+        return Curve(points.curve.sizes, times)
 
 
 def _nearest(curves: Sequence[Points], collective: str, ranks: int) -> tuple[Points, float]:
@@ -359,7 +359,7 @@ def _points(rows: Sequence[Observed]) -> Iterator[Points]:
             HIGH: [stats.percentile(row.times, 95) for row in best],
         }
         rising = {edge: np.maximum.accumulate(np.array(seconds)) for edge, seconds in columns.items()}
-        yield Points(name, ranks, TabulatedCurve(np.array([float(row.case.nbytes) for row in best]), rising))
+        yield Points(name, ranks, Curve(np.array([float(row.case.nbytes) for row in best]), rising))
 
 
 def machine_of_run(run: Run, name: str | None) -> System:

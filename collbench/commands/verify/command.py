@@ -102,7 +102,7 @@ _OPTIONS = [
     ),
     option("--bits", "Add random values: are the bits of sums the same, and how far are they off?", is_flag=True),
     *options_of(BitsRequest, _BITS),
-    folder_option("the run file and figures of --bits"),
+    folder_option("the run file of --bits"),
     json_option("the rows of --bits"),
     RENDEZVOUS_FOLDER,
     QUIET,
@@ -163,7 +163,7 @@ def _bits(chosen: dict[str, Any], counts: Sequence[int], quiet: bool, as_json: P
         click.echo("\n".join(tables(session.results)))
         if not quiet:
             click.echo(f"\n{LEGEND}", err=True)
-        say_where(session)
+        say_where(session, plot=False)
 
     if session.leader:
         print_answer(show, as_json, list(map(to_line, session.results)))

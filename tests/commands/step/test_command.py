@@ -68,6 +68,7 @@ def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: P
     assert answer.startswith("answer: without overlap, nccl, weak: 4,096 ranks give ")
     assert "`collbench step overlap` shows what overlap hides" in answer
     assert done.stdout.count(" ranks give ") == 1
+    assert "weak:" not in done.stdout.replace(answer, ""), "nothing is advised where scaling is healthy"
     efficiencies = [point.efficiency.value for point in curves(rows)[0].points]
     # Where NCCL chooses anew more ranks may be a little faster.
     assert efficiencies == pytest.approx(sorted(efficiencies, reverse=True), rel=0.01)

@@ -12,9 +12,9 @@ from collbench.commands.train.curves import (
     LOW,
     SIZES,
     TYPICAL,
+    Curve,
     GpuGroup,
     ModelCurves,
-    TabulatedCurve,
     group_of,
     part_of,
 )
@@ -30,7 +30,7 @@ from collbench.topology.system import System, Tier
 from tests.commands.train.layouts_on_lines import SYSTEM
 from tests.conftest import case
 
-TABLE = TabulatedCurve(
+TABLE = Curve(
     np.array([1e3, 1e6, 1e9]),
     {TYPICAL: np.array([1e-5, 4e-5, 1e-2]), LOW: np.array([1e-5] * 3), HIGH: np.array([2e-5, 8e-5, 2e-2])},
 )

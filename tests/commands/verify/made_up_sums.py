@@ -16,10 +16,3 @@ def row(name: str = "mpi", digest: str = "a", nbytes: int = 4096, law: str = "no
     bits = more.pop("bits", tuple(range(1, 1 + len(places(of.block)))))
     fields = {"calls": 50, "compared": (RANKS, CALLS), "error": ERROR} | more
     return SumBits(of, name, "cpu", digest, bits, **fields)
-
-
-MADE_UP = {
-    "errors": [
-        row(name, error=error) for name in ("mpi", "narrow-e4m3") for error in (ERROR, ERROR._replace(most=1e12))
-    ]
-}
