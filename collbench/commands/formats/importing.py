@@ -39,7 +39,7 @@ class FileHints:
             pattern, by_name, digits = word.strip().rpartition("=")
             if not re.fullmatch(r"\d{1,9}", digits) or not 1 <= int(digits) <= MOST_RANKS or (by_name and not pattern):
                 limits = f"at least 1 and at most {MOST_RANKS}"
-                raise UsageError(f"--ranks {ranks} is impossible; give {limits}, or PATTERN=N for files of such a name")
+                raise UsageError(f"--ranks {ranks} is impossible; give {limits}, or NAME*=N for files of such names")
             numbers.append((pattern or "*", int(digits)))
         return cls(tuple(numbers), op and find_collective(op).name)
 
@@ -64,11 +64,7 @@ class ImportRequest(Request):
     _: KW_ONLY
     ranks: Annotated[
         int | str | None,
-        Opt(
-            "--ranks",
-            "Number of ranks, where a file does not tell it; of some files by their names: 'abci*=2,osu*=4'.",
-            metavar="N|PATTERN=N,...",
-        ),
+        Opt("--ranks", "Ranks of files that do not tell them; by file name: 'abci*=2,osu*=4'.", metavar="N|NAME*=N"),
     ] = None
     op: Annotated[str, Opt("--op", "Collective, where a file does not tell it.", metavar="NAME")] = ""
     each: Annotated[bool, Opt("--each", "Make a run of each file, named after its only host or after the file.")] = (

@@ -117,11 +117,26 @@ def test_logs_of_the_same_test_without_host_names_are_not_merged_in_silence(tmp_
     told = "6 logs of the same test without host names went into one run; --each makes a run of each"
     for name, runs in (("nameless", 1), ("named", 6)):
         merged = call(import_command, tmp_path / name, "-o", tmp_path / "merged" / name)
-        assert (merged.stdout.count("run file: "), told in merged.stderr) == (runs, name == "nameless")
+        assert (merged.stdout.count("run file: "), f"{told}: {tmp_path}" in merged.stderr) == (runs, name == "nameless")
         each = call(import_command, "--each", tmp_path / name, "-o", tmp_path / "each" / name)
         assert (each.stdout.count("run file: "), told in each.stderr) == (6, False)
     different = call(import_command, tmp_path / "nameless" / "0.log", DATA / "rccl_mpi.csv", "-o", tmp_path / "x")
     assert "went into one run" not in different.stderr
+
+
+def test_of_several_files_a_line_each_is_printed_and_patterns_of_names_say_ranks(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("abci.log", "osu.log", "other.log")]
+    for path in files:
+        path.write_bytes((LOG if path.stem == "other" else DATA / "osu_nccl_full.txt").read_bytes())
+    ranks = f"{tmp_path}/ab*=2,osu*=8,*=4"
+    result = call(import_command, *files, "--ranks", ranks, "-o", tmp_path / "runs")
+    lines = [line for line in result.stdout.splitlines() if not line.startswith("run file: ")]
+    assert [line.split(",")[1] for line in lines] == [" 2 ranks", " 8 ranks", " 4 ranks"]
+    assert lines[2].startswith(f"{files[2]}: allreduce, 4 ranks, 4 x NVIDIA H100 80GB HBM3, best ")
+    every = call(import_command, *files, "--ranks", ranks, "-v", "-o", tmp_path / "all").stdout
+    assert ("reported mean" in every, " ok" in every) == (True, False)
+    for words, why in (("x*=2", "there are "), ("x", "is impossible; give"), ("=2", "is impossible"), ("2,", "is imp")):
+        assert why in refusal(call(import_command, *files, "--ranks", words, "-o", tmp_path / "none")), words
 
 
 def test_imported_logs_make_a_fleet_of_nodes_named_by_host_file_or_folder(tmp_path: Path) -> None:
