@@ -88,7 +88,7 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
     if fleet:
         _refuse(options | {"limit": limit}, "a list of runs; leave it out, or --fleet")
-        from collbench.commands.runs.fleet_table import show  # SciPy, which a list of runs does not wait for
+        from collbench.commands.check.fleet_outputs import show  # SciPy, which a list of runs does not wait for
 
         return show(folder or DEFAULT, as_json=as_json, **of_fleet)
     _refuse(of_fleet, "a folder of nodes; give --fleet too")

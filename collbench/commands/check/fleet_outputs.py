@@ -12,9 +12,9 @@ import click
 from collbench.analysis.judgement import EXITS, Judgement, Word
 from collbench.cli.options import STANDARD, write_json
 from collbench.cli.verdicts import head_of, host_lines, line_of
-from collbench.commands.runs import fleet
-from collbench.commands.runs.fleet import AlikeNodes, outdated, outliers_of
-from collbench.commands.runs.fleet_files import FleetCurve, FleetNode, read_fleet
+from collbench.commands.check import fleet
+from collbench.commands.check.fleet import AlikeNodes, outdated, outliers_of
+from collbench.commands.check.fleet_files import FleetCurve, FleetNode, read_fleet
 from collbench.errors import StorageError, writing
 from collbench.present.columns import Column, csv_text
 from collbench.present.terminal import lines as table_lines

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from collbench.analysis.judgement import Word
-from collbench.commands.runs.fleet import (
+from collbench.commands.check.fleet import (
     FEWEST,
     AlikeNodes,
     changes,
@@ -15,7 +15,7 @@ from collbench.commands.runs.fleet import (
     outdated,
     outliers_of,
 )
-from collbench.commands.runs.fleet_files import FleetNode
+from collbench.commands.check.fleet_files import FleetNode
 from tools.fleet import CURVE, Fleet, errors, name, nodes
 
 SIZES = [2**20 << place for place in range(8)]
