@@ -31,7 +31,12 @@ SPEAKING = {
 }
 
 
-OTHERS = {"lesson": {"sweep", "explain", "report", "exercise"}, "sweep": {"compare"}}
+OTHERS = {
+    "lesson": {"sweep", "explain", "report", "exercise"},
+    "sweep": {"compare"},
+    "runs": {"check"},
+    "check": {"formats"},
+}
 """Commands that use other commands.  What two need otherwise moves down."""
 
 

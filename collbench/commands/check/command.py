@@ -4,6 +4,7 @@ For example:
   collbench check
   collbench check --op allreduce,allgather --reference floors.toml
   collbench check --run run.jsonl --on dgx-h100
+  collbench check --fleet NIGHT --exclude-file exclude.txt
   collbench check --exit nagios --metrics /var/lib/node_exporter/collbench.prom
 """
 
@@ -19,9 +20,10 @@ from typing import Any
 import click
 
 from collbench.analysis.judgement import EXITS, Word
-from collbench.cli.options import RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
+from collbench.cli.options import PATH, RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
 from collbench.cli.progress import waiting
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of
+from collbench.commands.check import fleet_outputs
 from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import CheckRequest, check
@@ -33,6 +35,7 @@ from collbench.requests.notices import is_leader
 from collbench.runfile.store import Writer
 
 _OPTIONS = [
+    click.Argument(["inputs"], nargs=-1, type=PATH, metavar="[FOLDER]"),
     *options_of(CheckRequest),
     RENDEZVOUS_FOLDER,
     EXIT,
@@ -40,6 +43,7 @@ _OPTIONS = [
     json_option("all of it"),
     junit_option("a size"),
     METRICS,
+    *fleet_outputs.OPTIONS,
 ]
 
 
@@ -51,6 +55,8 @@ def command(**options: Any) -> int:
     what earlier good runs of this machine took, its baseline; on a CPU without those, what its own latency and copy
     speed come to.
     """
+    if fleet_outputs.asked(options["fleet"]):
+        return fleet_outputs.show(options)
     paths, exits = options | {"json": options["as_json"]}, options["exits"]
     printed = next((name for name in verdicts.OUTPUTS if paths[name] == STANDARD), "")
     files = {name: paths[name] for name in verdicts.OUTPUTS if paths[name] not in (None, STANDARD)}

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from collbench.analysis.judgement import Word
+from collbench.commands.check.fleet import groups
+from collbench.commands.check.fleet_files import FleetNode, read_fleet
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import check
 from collbench.commands.check.outputs import document
-from collbench.commands.check.fleet import groups
-from collbench.commands.check.fleet_files import FleetNode, read_fleet
 from collbench.errors import Notice, UsageError
 from collbench.results import Mismatch
 from collbench.results.facts import Scheduling
