@@ -121,7 +121,7 @@ def write_text(path: Path, option: str, text: str) -> None:
     """Write the file that an option names, or print where it is STANDARD, with an end to the last line."""
     text = text.removesuffix("\n")
     if path == STANDARD:
-        click.echo(text)
+        click.echo(f"{text}\n".encode(), nl=False)  # whole lines, however narrow the terminal
         return
     with writing(path, option, StorageError):
         path.write_text(f"{text}\n", encoding="utf-8")

@@ -12,7 +12,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -119,31 +119,34 @@ def names_alike(alike: Iterable[AlikeNodes]) -> set[str]:
     return set(chain.from_iterable(group.nodes for group in alike if group.alike))
 
 
-def slow_alike(nodes: Sequence[FleetNode], judgements: Sequence[Judgement]) -> list[str]:
-    """Return the nodes that are SLOW by their checks alone, where most checks say so: a fault of all, not of each."""
+def findings(
+    nodes: Sequence[FleetNode], judgements: Sequence[Judgement], alike: Sequence[AlikeNodes]
+) -> tuple[list[str], list[str]]:
+    """Return the nodes that are SLOW by their checks where most are, and nothing else tells; and those to exclude.
+
+    A fault that most nodes have is a setting.  Excluded are nodes that are WRONG, slower than the others, or SLOW by
+    their checks and like no others.
+    """
     slow = [each.what for each in judgements if each.word is Word.SLOW and each.against != PEERS]
     counts = Counter(node.word for node in nodes)
-    return slow if 2 * counts[Word.SLOW] > len(nodes) - counts[Word.UNKNOWN] and len(slow) > 1 else []
-
-
-def excluded(nodes: Sequence[FleetNode], judgements: Sequence[Judgement], alike: Sequence[AlikeNodes]) -> list[str]:
-    """Return the nodes to keep jobs off: WRONG, slower than the others, or SLOW by their checks and like no others."""
-    kept = names_alike(alike).union(slow_alike(nodes, judgements))
-    bad = (each for each in judgements if each.word.bad)
-    return [each.what for each in bad if each.word is Word.WRONG or each.against == PEERS or each.what not in kept]
+    shared = slow if 2 * counts[Word.SLOW] > len(nodes) - counts[Word.UNKNOWN] and len(slow) > 1 else []
+    kept = names_alike(alike).union(shared).intersection(slow)
+    return shared, [each.what for each in judgements if each.word.bad and each.what not in kept]
 
 
 def judgement_of(nodes: Sequence[FleetNode], judgements: Sequence[Judgement], alike: Sequence[AlikeNodes]) -> Judgement:
     """Return the judgement of a fleet: the worst of those of its nodes that could be judged."""
-    shared, compared = set(slow_alike(nodes, judgements)), names_alike(alike)
-    rest = sorted((each for each in judgements if each.what not in shared), key=_worst_first)
+    shared, compared = set(findings(nodes, judgements, alike)[0]), names_alike(alike)
+    rest = [each for each in judgements if each.what not in shared]
+    rest.sort(key=lambda each: (list(Word).index(each.word), -each.ratio.value if each.ratio.known else 0))
     named = [each for each in rest if each.word.bad or shared][:LISTED]
+    kinds = ("alike" if each.reason == ALIKE else f"{'more ' * each.word.bad}{each.word.value}" for each in rest)
+    counts = Counter(islice(kinds, len(named), None))
     many = f"{len(shared):,} of {len(nodes):,}" if rest else f"all {len(shared):,}"
     parts = [f"{many} SLOW{', alike' * (shared <= compared)}: a setting, or the wrong --on"] * bool(shared)
     parts.append(
         ", ".join(f"{each.what} {each.reason if each.against == PEERS else each.word.value}" for each in named)
     )
-    counts = Counter(map(_kind, rest[len(named) :]))
     if set(counts) != {"alike"}:
         parts.append(", ".join(f"{count:,} {kind}" for kind, count in counts.items()))
     elif not any(parts):
@@ -157,15 +160,6 @@ def judgement_of(nodes: Sequence[FleetNode], judgements: Sequence[Judgement], al
     word = worst(words) if 2 * words[Word.UNKNOWN] > len(nodes) else overall(words)
     ratio = rest[0].ratio if rest and rest[0].word.bad else NO_RATIO
     return Judgement(counted(len(nodes), "node"), " and ".join(against), word, "; ".join(filter(None, parts)), ratio)
-
-
-def _worst_first(each: Judgement) -> tuple[int, float]:
-    return list(Word).index(each.word), -each.ratio.value if each.ratio.known else 0
-
-
-def _kind(each: Judgement) -> str:
-    """Return the word by which nodes that are not named are counted."""
-    return "alike" if each.reason == ALIKE else f"{'more ' * each.word.bad}{each.word.value}"
 
 
 def outdated(nodes: Sequence[FleetNode]) -> list[FleetNode]:

@@ -127,19 +127,16 @@ def read_fleet(folder: Path, judge: Judge | None = None) -> list[FleetNode]:
 
 def _nodes(folder: Path, judge: Judge | None) -> Iterator[FleetNode]:
     """Yield the node that a folder is, or a node for each run in it."""
-    name = sanitize.text(os.fsencode(folder.name).decode(errors="replace"))
-    runs = []
-    if not (checked := os.path.lexists(folder / CHECK)):
-        runs = sorted(Path(place, NAME) for place, *names in os.walk(folder) if NAME in chain.from_iterable(names))
-    by_host = len(runs) > 1 or _MADE.fullmatch(name)
-    for path in [folder / CHECK] if checked else runs:
+    name, checked = sanitize.text(os.fsencode(folder.name).decode(errors="replace")), folder / CHECK
+    paths = (
+        [checked]
+        if os.path.lexists(checked)
+        else sorted(Path(place, NAME) for place, *names in os.walk(folder) if NAME in chain.from_iterable(names))
+    )
+    by_host = len(paths) > 1 or bool(_MADE.fullmatch(name))
+    for path in paths:
         try:
-            if checked:
-                yield _checked(name, path)
-                continue
-            run = read(path)
-            host = run.header.environment.host
-            yield _measured(host if by_host and host not in ("", "unknown") else name, run, path, judge)
+            yield _checked(name, path) if path == checked else _measured(name, read(path), path, judge, by_host)
         except (RunFileError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             reason = str(error).removeprefix(f"{path}:").replace(f"{folder}{os.sep}", "").strip()
             yield FleetNode(name, reason=sanitize.message(f"{path.relative_to(folder)}: {reason}"))
@@ -185,8 +182,10 @@ def _checked(name: str, path: Path) -> FleetNode:
     return FleetNode(name, word, sanitize.message(reason), written, curves)
 
 
-def _measured(name: str, run: Run, path: Path, judge: Judge | None) -> FleetNode:
+def _measured(name: str, run: Run, path: Path, judge: Judge | None, by_host: bool = False) -> FleetNode:
     """Return the node of a run: UNKNOWN, or WRONG where a row is bad, unless it is judged here."""
+    if by_host and run.header.environment.host not in ("", "unknown"):
+        name = run.header.environment.host
     bad = next((result.problem for result in run.results if result.outcome.bad), "")
     curves: dict[FleetCurve, dict[int, float]] = defaultdict(dict)
     for row in observed(run.cases):

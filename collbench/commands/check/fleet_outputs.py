@@ -31,11 +31,8 @@ _COLUMNS = (
     *("fleet_median_time_seconds", "time_over_fleet_median", "slow_outlier"),
 )
 
-
 OPTIONS = [
-    option(
-        "--fleet", "Compare the nodes of FOLDER: their check.json, their runs, or logs of other tools.", is_flag=True
-    ),
+    option("--fleet", "Compare the nodes in FOLDER, by check.json, runs or logs of other tools.", is_flag=True),
     option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
     option("--exclude-file", "Of a fleet: write the names of its outliers, a line each.", type=PATH, metavar="FILE"),
     option("--csv", "Of a fleet: write a row for each node and size.", type=PATH, metavar="FILE"),
@@ -45,12 +42,10 @@ _OF_BOTH = {"inputs", "on", "nodes", "slower", "as_json", "junit", "quiet", "exi
 
 
 def asked(fleet: bool) -> bool:
-    """Return whether a fleet is to be compared; UsageError where an option is given that is for something else."""
+    """Return whether a fleet is to be compared; UsageError where an option is for something else."""
     for name, spelling in given().items():
-        if name in _OF_A_FLEET and not fleet:
-            raise UsageError(f"{spelling} is for --fleet")
-        if fleet and name not in _OF_A_FLEET | _OF_BOTH:
-            raise UsageError(f"{spelling} is for a measurement; leave it out, or --fleet")
+        if name not in _OF_BOTH and (name in _OF_A_FLEET) is not fleet:
+            raise UsageError(f"{spelling} is for {'a measurement; leave it out, or --fleet' if fleet else '--fleet'}")
     return fleet
 
 
@@ -58,7 +53,7 @@ def show(options: Mapping[str, Any]) -> int:
     """Print what is known of a fleet, or how it differs from an earlier night, write files, return the exit status."""
     folder, *more = options["inputs"] or [DEFAULT]
     if more or (options["nodes"] and not options["on"]):
-        raise UsageError("--nodes is for --on SYSTEM" if not more else f"--fleet takes one folder, not {more[0]} too")
+        raise UsageError(f"--fleet takes one folder, not {more[0]} too" if more else "--nodes is for --on SYSTEM")
     request = CheckRequest(on=options["on"], nodes=options["nodes"])
     judge = partial(judge_run, request, expected=None) if options["on"] else None
     slower = fleet.SLOWER if options["slower"] is None else options["slower"]
@@ -67,10 +62,9 @@ def show(options: Mapping[str, Any]) -> int:
     judgements = fleet.judged(nodes, alike)
     judgement = fleet.judgement_of(nodes, judgements, alike)
     says = f"{judgement.what}: {judgement.reason}"
+    shared, excluded = fleet.findings(nodes, judgements, alike)
     rows = list(_rows(zip(nodes, judgements, strict=True), alike))
-
-    answer = head_of(judgement, socket.gethostname())
-    answer |= {"line": line_of("plain", judgement.word, says)}
+    answer = head_of(judgement, socket.gethostname()) | {"line": line_of("plain", judgement.word, says)}
     answer |= {"outliers": [outlier.fields() for outlier in outliers_of(alike)]}
     answer |= {"changes": [outlier.fields() for outlier in outliers_of(changed)]}
     answer |= {"outdated": [node.name for node in outdated(nodes)], "rows": rows}
@@ -79,7 +73,7 @@ def show(options: Mapping[str, Any]) -> int:
     outputs: dict[str, Callable[[], str]] = {
         "as_json": lambda: json.dumps(answer, indent=2, allow_nan=False),
         "csv": lambda: csv_text(rows[0], rows),
-        "exclude_file": lambda: host_lines(fleet.excluded(nodes, judgements, alike)),
+        "exclude_file": lambda: host_lines(excluded),
         "junit": lambda: junit([junit_suite(f"collbench check --fleet {folder}", "collbench.check", judgements)]),
     }
     paths = {name: options[name] for name in outputs if options[name]}
@@ -87,8 +81,7 @@ def show(options: Mapping[str, Any]) -> int:
         write_verdict(name.removeprefix("as_"), path, outputs[name]().removesuffix("\n"))
     if not (options["quiet"] or options["exits"] != "plain" or STANDARD in paths.values()):
         moved = [*_moved(before, nodes, changed), *_table(changed)] if before else []
-        table = _table(alike, nodes, fleet.slow_alike(nodes, judgements))
-        parts = [wrapped(says, room() or len(says))], table, moved, _compared(alike, nodes)
+        parts = [wrapped(says, room() or len(says))], _table(alike, nodes, shared), moved, _compared(alike, nodes)
         click.echo("".join("\n".join((*part, "", "")) for part in parts if part), nl=False)
     if STANDARD not in paths.values():
         click.echo(line_of(options["exits"], judgement.word, says))

@@ -63,24 +63,20 @@ _OPTIONS = [
     option("-n --limit", "The newest N of them.", type=click.IntRange(min=1), metavar="N"),
     json_option("everything known of them"),
     option("-v --verbose", "Show the path of each run, too.", is_flag=True),
-    option(
-        "--fleet", "The earlier form of collbench check --fleet, with its options.", is_flag=True, expose_value=False
-    ),
+    option("--fleet", "The earlier name of `collbench check --fleet`.", is_flag=True, expose_value=False),
 ]
 
 
 class _Runs(click.Command):
-    """The command, whose `--fleet` is carried out by `check`."""
+    """The command; `check` carries out its `--fleet`."""
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> click.Context:
         if "--fleet" not in args:
-            return super().make_context(info_name, args, parent, **extra)
-        from collbench.commands.check.command import command as check  # what a list of runs does not wait for
+            return super().make_context(info_name, args, *more, **extra)
+        from collbench.commands.check.command import command as check  # which a list of runs does not wait for
 
-        click.echo("collbench runs --fleet is `collbench check --fleet FOLDER` now", err=True)
-        return check.make_context("check", args, parent, **extra)
+        click.echo("collbench runs --fleet is called `collbench check --fleet FOLDER` now", err=True)
+        return check.make_context("check", args, *more, **extra)
 
 
 @click.command("runs", cls=_Runs, params=_OPTIONS)
