@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from importlib import import_module
@@ -121,7 +122,7 @@ def write_text(path: Path, option: str, text: str) -> None:
     """Write the file that an option names, or print where it is STANDARD, with an end to the last line."""
     text = text.removesuffix("\n")
     if path == STANDARD:
-        click.echo(f"{text}\n".encode(), nl=False)  # whole lines, however narrow the terminal
+        getattr(sys.stdout, "write_whole", sys.stdout.write)(f"{text}\n")
         return
     with writing(path, option, StorageError):
         path.write_text(f"{text}\n", encoding="utf-8")
