@@ -127,7 +127,8 @@ def findings(
     A fault that most nodes have is a setting.  Excluded are nodes that are WRONG, slower than the others, or SLOW by
     their checks and like no others.
     """
-    slow = [each.what for each in judgements if each.word is Word.SLOW and each.against != PEERS]
+    outliers = {outlier.judgement.what for outlier in outliers_of(alike)}
+    slow = [each.what for each in judgements if each.word is Word.SLOW and each.what not in outliers]
     counts = Counter(node.word for node in nodes)
     shared = slow if 2 * counts[Word.SLOW] > len(nodes) - counts[Word.UNKNOWN] and len(slow) > 1 else []
     kept = names_alike(alike).union(shared).intersection(slow)
