@@ -102,15 +102,14 @@ def outliers_of(alike: Iterable[AlikeNodes]) -> list[Outlier]:
 
 def judged(nodes: Sequence[FleetNode], alike: Sequence[AlikeNodes]) -> list[Judgement]:
     """Return the judgement of each node: by its check, or by its peers, whichever is worse; a tie is by its peers."""
-    peers = {name: Judgement(name, PEERS, Word.UNKNOWN, ALIKE) for name in names_alike(alike)}
-    peers |= {outlier.judgement.what: outlier.judgement for outlier in reversed(outliers_of(alike))}
-    judgements = []
+    compared, judgements = names_alike(alike), []
+    outliers = {outlier.judgement.what: outlier.judgement for outlier in reversed(outliers_of(alike))}
     for node in nodes:
-        own = Judgement(node.name, "", node.word, node.reason)
-        other = peers.get(node.name, own)
-        silent = node.word is Word.UNKNOWN and not node.reason
-        no_better = other.reason != ALIKE and worst((node.word, other.word)) is other.word
-        judgements.append(other if silent or no_better else own)
+        silent, other = node.word is Word.UNKNOWN and not node.reason, outliers.get(node.name)
+        if not other or not (silent or worst((node.word, other.word)) is other.word):
+            facts = (PEERS, node.word, ALIKE) if silent and node.name in compared else ("", node.word, node.reason)
+            other = Judgement(node.name, *facts)
+        judgements.append(other)
     return judgements
 
 
@@ -119,25 +118,23 @@ def names_alike(alike: Iterable[AlikeNodes]) -> set[str]:
     return set(chain.from_iterable(group.nodes for group in alike if group.alike))
 
 
-def findings(
-    nodes: Sequence[FleetNode], judgements: Sequence[Judgement], alike: Sequence[AlikeNodes]
-) -> tuple[list[str], list[str]]:
-    """Return the nodes that are SLOW by their checks where most are, and nothing else tells; and those to exclude.
+def findings(nodes: Sequence[FleetNode], alike: Sequence[AlikeNodes]) -> tuple[list[str], list[str]]:
+    """Return the nodes that are slow by a setting, since most checks say SLOW and no peers do; and those to exclude.
 
-    A fault that most nodes have is a setting.  Excluded are nodes that are WRONG, slower than the others, or SLOW by
-    their checks and like no others.
+    The latter are nodes that are WRONG, slower than the others, or SLOW by their checks and compared with none.
     """
-    outliers = {outlier.judgement.what for outlier in outliers_of(alike)}
-    slow = [each.what for each in judgements if each.word is Word.SLOW and each.what not in outliers]
-    counts = Counter(node.word for node in nodes)
-    shared = slow if 2 * counts[Word.SLOW] > len(nodes) - counts[Word.UNKNOWN] and len(slow) > 1 else []
-    kept = names_alike(alike).union(shared).intersection(slow)
-    return shared, [each.what for each in judgements if each.word.bad and each.what not in kept]
+    outliers = {outlier.judgement.what: outlier.judgement.word for outlier in outliers_of(alike)}
+    slow = [node.name for node in nodes if node.word is Word.SLOW and node.name not in outliers]
+    checked = [node.word for node in nodes if node.word is not Word.UNKNOWN]
+    shared = slow if 2 * checked.count(Word.SLOW) > len(checked) and len(slow) > 1 else []
+    excluded = set(slow).difference(shared, names_alike(alike))
+    excluded.update(name for name, word in outliers.items() if word is Word.SLOW)
+    return shared, [*excluded.union(node.name for node in nodes if node.word is Word.WRONG)]
 
 
 def judgement_of(nodes: Sequence[FleetNode], judgements: Sequence[Judgement], alike: Sequence[AlikeNodes]) -> Judgement:
     """Return the judgement of a fleet: the worst of those of its nodes that could be judged."""
-    shared, compared = set(findings(nodes, judgements, alike)[0]), names_alike(alike)
+    shared, compared = set(findings(nodes, alike)[0]), names_alike(alike)
     rest = [each for each in judgements if each.what not in shared]
     rest.sort(key=lambda each: (list(Word).index(each.word), -each.ratio.value if each.ratio.known else 0))
     named = [each for each in rest if each.word.bad or shared][:LISTED]
@@ -145,9 +142,8 @@ def judgement_of(nodes: Sequence[FleetNode], judgements: Sequence[Judgement], al
     counts = Counter(islice(kinds, len(named), None))
     many = f"{len(shared):,} of {len(nodes):,}" if rest else f"all {len(shared):,}"
     parts = [f"{many} SLOW{', alike' * (shared <= compared)}: a setting, or the wrong --on"] * bool(shared)
-    parts.append(
-        ", ".join(f"{each.what} {each.reason if each.against == PEERS else each.word.value}" for each in named)
-    )
+    said = (f"{each.what} {each.reason if each.against == PEERS else each.word.value}" for each in named)
+    parts.append(", ".join(said))
     if set(counts) != {"alike"}:
         parts.append(", ".join(f"{count:,} {kind}" for kind, count in counts.items()))
     elif not any(parts):

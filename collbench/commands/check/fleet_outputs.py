@@ -62,7 +62,7 @@ def show(options: Mapping[str, Any]) -> int:
     judgements = fleet.judged(nodes, alike)
     judgement = fleet.judgement_of(nodes, judgements, alike)
     says = f"{judgement.what}: {judgement.reason}"
-    shared, excluded = fleet.findings(nodes, judgements, alike)
+    shared, excluded = fleet.findings(nodes, alike)
     rows = list(_rows(zip(nodes, judgements, strict=True), alike))
     answer = head_of(judgement, socket.gethostname()) | {"line": line_of("plain", judgement.word, says)}
     answer |= {"outliers": [outlier.fields() for outlier in outliers_of(alike)]}

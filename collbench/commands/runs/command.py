@@ -59,7 +59,7 @@ _OPTIONS = [
     option("--host", "Runs of this host, or of all that match, as in 'node*'.", default="", metavar="HOST"),
     option("--op", "Runs with any of these collectives.", default="", metavar="NAME[,NAME]"),
     option("--on", "Runs on this platform; model: predicted.", default="", metavar=_PLACES),
-    option("--since", "Runs from 2026-11-01, 2026-11-01T12:00, or 12h, 7d, 2w ago on.", metavar="DATE"),
+    option("--since", "Runs from 2026-11-01, 2026-11-01T12:00, or 12h, 7d, 2w ago on.", default="", metavar="DATE"),
     option("-n --limit", "The newest N of them.", type=click.IntRange(min=1), metavar="N"),
     json_option("everything known of them"),
     option("-v --verbose", "Show the path of each run, too.", is_flag=True),
@@ -80,19 +80,27 @@ class _Runs(click.Command):
 
 
 @click.command("runs", cls=_Runs, params=_OPTIONS)
-def command(folder: Path | None, limit: int | None, as_json: Path | None, verbose: bool, **options: Any) -> int:
+def command(
+    folder: Path | None, host: str, op: str, on: str, since: str, limit: int | None, as_json: Path | None, verbose: bool
+) -> int:
     """List the runs in FOLDER (results/runs), newest first, each with the name of its folder."""
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
+    if on not in ("", *platforms(), PREDICTED):
+        raise unknown("--on", on, (*platforms(), PREDICTED))
+    collectives = [find_collective(word.strip()).name for word in op.split(",") if word.strip()]
+    first = first_second(since) if since else -math.inf
 
     # What is left out of the list is said on standard error, so that JSON stays JSON.
-    chosen = _chosen(**options)
     entries = list_runs(folder or DEFAULT)
-    matching = [entry for entry in entries if passes(entry, **chosen)]
+    matching = [entry for entry in entries if passes(entry, host, collectives, on, first)]
     listed = matching[:limit]
     write_json(as_json, [entry.fields() for entry in listed])
     if listed and as_json != STANDARD:
-        _print_table(listed, [*COLUMNS, PATHS] if verbose else COLUMNS)
+        table = lines([*COLUMNS, PATHS] if verbose else COLUMNS, listed)
+        for line, run in zip(table, (None, *listed), strict=True):
+            red = run and (run.broken or run.status) and coloured()
+            click.echo(click.style(line, fg="red") if red else line)
     if not entries:
         make = "`collbench sweep --op allreduce` makes one, `collbench runs FOLDER` looks elsewhere"
         click.echo(f"no runs in {shown(folder or DEFAULT)} yet: {make}", err=True)
@@ -108,19 +116,3 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, verbos
     if len(broken) > _BROKEN:
         click.echo(f"and {len(broken) - _BROKEN} more broken ones; --json says why", err=True)
     return 0
-
-
-def _chosen(host: str, op: str, on: str, since: str | None) -> dict[str, Any]:
-    """Return what runs must have to be listed."""
-    if on not in ("", *platforms(), PREDICTED):
-        raise unknown("--on", on, (*platforms(), PREDICTED))
-    collectives = [find_collective(word.strip()).name for word in op.split(",") if word.strip()]
-    first = first_second(since) if since else -math.inf
-    return {"host": host, "collectives": collectives, "platform": on, "since": first}
-
-
-def _print_table(entries: Sequence[Entry], columns: Sequence[Column[Entry]]) -> None:
-    """Print a row for each run, in as many columns as the terminal has room for next to the last."""
-    for line, entry in zip(lines(columns, entries), (None, *entries), strict=True):
-        red = entry and (entry.broken or entry.status) and coloured()
-        click.echo(click.style(line, fg="red") if red else line)

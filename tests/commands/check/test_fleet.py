@@ -203,7 +203,7 @@ def test_slowness_of_most_nodes_is_one_finding_and_only_outliers_are_excluded() 
     other = [replace(node, curves={CURVE._replace(topology="A100"): node.curves[CURVE]}) for node in alike[:2]]
     setting, slower = "alike: a setting, or the wrong --on", "25 % slower than the others"
     n0, n1, n2 = map(name, range(3))
-    for nodes, said, out in (
+    for chosen, said, out in (
         (with_words(alike, "SLOW"), f"all 16 SLOW, {setting}", []),
         (with_words(alike, "OK SLOW"), f"15 of 16 SLOW, {setting}; {n0} OK", []),
         (with_words(one_slow, "SLOW"), f"15 of 16 SLOW, {setting}; {n0} {slower}", [n0]),
@@ -215,11 +215,11 @@ def test_slowness_of_most_nodes_is_one_finding_and_only_outliers_are_excluded() 
         (with_words(few, "SLOW"), "all 3 SLOW: a setting, or the wrong --on", []),
         (with_words(few, "SLOW OK"), f"{n0} SLOW; 2 OK", [n0]),
     ):
-        judgements = judged(nodes, found := groups(nodes))
-        judgement = judgement_of(nodes, judgements, found)
+        judgements = judged(chosen, found := groups(chosen))
+        judgement = judgement_of(chosen, judgements, found)
         assert judgement.reason.startswith(said), said
         assert judgement.word is (Word.WRONG if "WRONG" in said else Word.SLOW)
-        assert findings(nodes, judgements, found)[1] == out, said
+        assert findings(chosen, found)[1] == out, said
 
 
 def test_equal_times_have_no_spread_and_no_outlier() -> None:
