@@ -31,12 +31,8 @@ SPEAKING = {
 }
 
 
-OTHERS = {
-    "lesson": {"sweep", "explain", "report", "exercise"},
-    "sweep": {"compare"},
-    "runs": {"check"},
-    "check": {"formats"},
-}
+OTHERS = {"lesson": {"sweep", "explain", "report", "exercise"}, "sweep": {"compare"}}
+OTHERS |= {"runs": {"check"}, "check": {"formats"}}
 """Commands that use other commands.  What two need otherwise moves down."""
 
 

@@ -1,4 +1,4 @@
-"""Made-up fleets: folders as nodes leave them, and how often `collbench runs --fleet` names a node wrongly.
+"""Made-up fleets: folders as nodes leave them, and how often `collbench check --fleet` names a node wrongly.
 
 `python -m tools.fleet make DIR` writes a folder with 2,000 nodes' checks, three of them 10 % slow from 1 MiB on;
 `python -m tools.fleet errors` draws 100 fleets of each kind and prints the table of docs/fleet.md (a minute).

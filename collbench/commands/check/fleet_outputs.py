@@ -32,7 +32,7 @@ _COLUMNS = (
 )
 
 OPTIONS = [
-    option("--fleet", "Compare the nodes in FOLDER, by check.json, runs or logs of other tools.", is_flag=True),
+    option("--fleet", "Compare the nodes in FOLDER by check.json, runs or logs; --slower is 5 % then.", is_flag=True),
     option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
     option("--exclude-file", "Of a fleet: write the names of its outliers, a line each.", type=PATH, metavar="FILE"),
     option("--csv", "Of a fleet: write a row for each node and size.", type=PATH, metavar="FILE"),

@@ -26,7 +26,7 @@ from collbench.runfile.listing import Entry, first_second, list_runs, passes, sh
 PREDICTED = "model"  # the platform of predicted runs; what says so takes a while to import
 _PLACES = "|".join((*platforms(), PREDICTED))
 _BROKEN = 5  # broken files whose reasons are printed; --json has all
-_NAMES = 3  # names up to which all are printed, and not only their number
+_NAMES = 2  # names up to which all are printed, and not only their number
 
 
 def _started(entry: Entry) -> str:
@@ -62,7 +62,7 @@ _OPTIONS = [
     option("--since", "Runs from 2026-11-01, 2026-11-01T12:00, or 12h, 7d, 2w ago on.", default="", metavar="DATE"),
     option("-n --limit", "The newest N of them.", type=click.IntRange(min=1), metavar="N"),
     json_option("everything known of them"),
-    option("-v --verbose", "Show the path of each run, too.", is_flag=True),
+    option("-v --verbose", "Show the path of each run, not its name alone.", is_flag=True),
     option("--fleet", "The earlier name of `collbench check --fleet`.", is_flag=True, expose_value=False),
 ]
 
@@ -97,7 +97,7 @@ def command(
     listed = matching[:limit]
     write_json(as_json, [entry.fields() for entry in listed])
     if listed and as_json != STANDARD:
-        table = lines([*COLUMNS, PATHS] if verbose else COLUMNS, listed)
+        table = lines([*COLUMNS[:-1], PATHS] if verbose else COLUMNS, listed)
         for line, run in zip(table, (None, *listed), strict=True):
             red = run and (run.broken or run.status) and coloured()
             click.echo(click.style(line, fg="red") if red else line)

@@ -113,5 +113,5 @@ def test_a_folder_of_several_runs_names_them(here: Command, tmp_path: Path) -> N
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     for run in (tmp_path / "runs").iterdir():
         assert f"runs/{run.name}" in done.stderr
-        assert "or all: collbench runs --fleet runs" in done.stderr
+        assert "or all: collbench check --fleet runs" in done.stderr
         assert here("check", "--run", f"runs/{run.name}", "--on", "dgx-h100").returncode == 3

@@ -1,6 +1,7 @@
 """`collbench runs`, and what every command makes of runs that were cut off or hold plans alone."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ def write(folder: Path, started: str, topology: str = "2 sockets", micros: float
         "sweep": {"collectives": ["allreduce"], "implementations": ["mpi"]},
     }
     return write_run(folder, measurement(seconds=(micros * 1e-6,) * 7), started=started, **header)
+
+
+@pytest.fixture
+def runs(here: Command) -> Command:
+    return partial(here, "runs")
 
 
 @pytest.fixture
