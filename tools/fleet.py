@@ -1,4 +1,4 @@
-"""Made-up fleets: folders as nodes leave them, and how often `collbench runs --fleet` names a node wrongly.
+"""Made-up fleets: folders as nodes leave them, and how often `collbench check --fleet` names a node wrongly.
 
 `python -m tools.fleet make DIR` writes a folder with 2,000 nodes' checks, three of them 10 % slow from 1 MiB on;
 `python -m tools.fleet errors` draws 100 fleets of each kind and prints the table of docs/fleet.md (a minute).
@@ -16,8 +16,8 @@ import numpy as np
 
 from collbench.analysis.judgement import Judgement, Word
 from collbench.cli.verdicts import head_of
-from collbench.commands.runs.fleet import SLOWER, changes, groups
-from collbench.commands.runs.fleet_files import FleetCurve, FleetNode
+from collbench.commands.check.fleet import SLOWER, changes, groups
+from collbench.commands.check.fleet_files import FleetCurve, FleetNode
 
 WHERE = "8 x NVIDIA H100 80GB HBM3, NVSwitch"
 CASE = {"collective": "allreduce", "dtype": "float", "redop": "sum", "root": 0, "ranks": 8, "in_place": False}

@@ -322,11 +322,12 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "--run {file} --junit check.xml --metrics check.prom --json check.json",
             "--run {file} --on dgx-h100",
             "--run {good} --reference {file}",
+            "--fleet {folder} --json fleet.json --csv fleet.csv",
         ),
         "export": tuple(f"{{file}} --to {name}" for name, known in formats().items() if known.write),
         "import": ("{file} -o imported",),
         "train": ("--on {file} --machine dgx-h100 --batch 8 --model gpt2-small --out planned",),
-        "runs": ("{folder}", "{folder} --json", "{folder} --fleet --json fleet.json --csv fleet.csv"),
+        "runs": ("{folder}", "{folder} --json"),
     },
     SYSTEM: {
         "topo": ("{file}", "{file} --json"),

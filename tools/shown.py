@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OURS = ("collbench", "all_reduce_perf", "mpirun")
-STATUSES = {"--gate": (3,), "check": (0, 3, 4), "scan": (0, 3, 4), "--fleet": (0, 3, 4)}
-"""By a word, the exit statuses that are right: a gate is shown with a regression; check, scan and fleets are judged."""
+STATUSES = {"--gate": (3,), "check": (0, 3, 4), "scan": (0, 3, 4)}
+"""By a word, the exit statuses that are right: a gate is shown with a regression; check and scan judge."""
 
 RUN = "results/cpu-2-ranks"  # a committed one
 LOG = f"collbench export {RUN} --to nccl-tests"

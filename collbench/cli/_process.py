@@ -64,6 +64,10 @@ class _Wrapping(io.TextIOWrapper):
         super().write("\n".join(lines))
         return len(text)
 
+    def write_whole(self, text: str) -> int:
+        """Write text for a program, such as CSV, with its lines as they are."""
+        return super().write(text)
+
 
 _CODE = re.compile(r"\x1b\[[0-9;]*m")  # of a colour, which takes no room
 _PROGRAMS = ('"', "{", "[", "#", "collbench: ")  # begin lines that programs read: JSON, other tools', errors

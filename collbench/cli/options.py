@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from importlib import import_module
@@ -39,6 +40,8 @@ class _PrintablePath(click.Path):
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         """Return the path, unless a terminal would obey its name, or no file can have it."""
         shown = os.fspath(value).encode(errors="replace").decode()
+        if not shown:
+            self.fail("an empty name is no file's", parameter, context)
         if not shown.isprintable():
             self.fail(f"{shown!r} holds signs that no name should; rename it", parameter, context)
         if len(shown) > _LONGEST or max(len(name.encode()) for name in shown.split("/")) > _LONGEST_NAME:
@@ -121,7 +124,7 @@ def write_text(path: Path, option: str, text: str) -> None:
     """Write the file that an option names, or print where it is STANDARD, with an end to the last line."""
     text = text.removesuffix("\n")
     if path == STANDARD:
-        click.echo(text)
+        getattr(sys.stdout, "write_whole", sys.stdout.write)(f"{text}\n")
         return
     with writing(path, option, StorageError):
         path.write_text(f"{text}\n", encoding="utf-8")

@@ -118,7 +118,8 @@ def write_verdict(output: str, path: Path, text: str) -> None:
     regular = path.is_file() or not path.exists()
     with writing(path, name, StorageError):
         path.parent.mkdir(parents=True, exist_ok=True)  # the folder of --out is made at the end
-        if output == "metrics" and regular and not path.is_symlink():  # node_exporter reads it at any time
-            replace_whole(path, f"{text}\n".encode())
+        # node_exporter and schedulers read them at any time.
+        if output in ("metrics", "exclude_file") and regular and not path.is_symlink():
+            replace_whole(path, f"{text}\n".encode() if text else b"")
         else:
             path.write_text(f"{text}\n" if text else "", encoding="utf-8")

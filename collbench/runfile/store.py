@@ -312,7 +312,7 @@ def read(path: Path) -> Run:
     file = path / NAME if path.is_dir() else path
     if path.is_dir() and not file.exists() and (inside := sorted(path.glob(f"*/{NAME}"))):
         names = ", ".join(str(run.parent) for run in inside[:_NAMED])
-        which = f"name one of them: {names}; or all: collbench runs --fleet {path}"
+        which = f"name one of them: {names}; or all: collbench check --fleet {path}"
         raise RunFileError(sanitize.message(f"{path} has {len(inside)} runs; {which}"))
     lines = ((number, line) for number, line in sanitize.read_lines(file, RunFileError) if line.strip())
     header, version = parse_header(file, lines)

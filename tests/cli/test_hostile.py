@@ -79,7 +79,7 @@ def tried(
     words = {FILE: str(place), GOOD: str(folder / "good"), "{folder}": str(folder)}
     done = here(command, *(words.get(word, word) for word in arguments))
     wrong = list(complaints(done, command == "export"))
-    if hostile in THINGS and command != "runs" and done.returncode != 2:
+    if hostile in THINGS and command != "runs" and "--fleet" not in arguments and done.returncode != 2:
         wrong.append(f"status {done.returncode} for what is no file to read")
     return wrong + list(left(folder.parent)) + list(left(folder))
 

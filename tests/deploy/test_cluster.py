@@ -193,7 +193,7 @@ def test_every_node_of_an_array_checks_itself_and_the_fleet_is_one_table(slurm: 
     assert done.returncode in (0, 4), done.stderr  # nobody knows what to expect of a node that is new
     verdicts = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("fleet/*/check.json")}
     assert set(verdicts) == {"n1", "n2"}, done.stderr
-    table = slurm.run(COLLBENCH, "runs", "--fleet", "fleet", cwd=tmp_path)
+    table = slurm.run(COLLBENCH, "check", "--fleet", "fleet", cwd=tmp_path)
     assert table.returncode in (0, 4), table.stderr
     assert "2 nodes: " in table.stdout
 

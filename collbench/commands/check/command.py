@@ -4,6 +4,7 @@ For example:
   collbench check
   collbench check --op allreduce,allgather --reference floors.toml
   collbench check --run run.jsonl --on dgx-h100
+  collbench check --fleet NIGHT --exclude-file exclude.txt
   collbench check --exit nagios --metrics /var/lib/node_exporter/collbench.prom
 """
 
@@ -19,9 +20,10 @@ from typing import Any
 import click
 
 from collbench.analysis.judgement import EXITS, Word
-from collbench.cli.options import RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
+from collbench.cli.options import PATH, RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
 from collbench.cli.progress import waiting
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of
+from collbench.commands.check import fleet_outputs
 from collbench.commands.check import several as verdicts
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import CheckRequest, Judged, check, judge_inputs
@@ -33,7 +35,7 @@ from collbench.requests.notices import is_leader
 from collbench.runfile.store import Writer
 
 _OPTIONS = [
-    click.Argument(["inputs"], nargs=-1, type=click.STRING, metavar="[RUN|LOG|FOLDER]..."),
+    click.Argument(["inputs"], nargs=-1, type=PATH, metavar="[RUN|LOG|FOLDER]..."),
     *options_of(CheckRequest),
     RENDEZVOUS_FOLDER,
     EXIT,
@@ -42,11 +44,12 @@ _OPTIONS = [
     json_option("all of it"),
     junit_option("a size"),
     METRICS,
+    *fleet_outputs.OPTIONS,
 ]
 
 
 @click.command("check", params=_OPTIONS)
-def command(inputs: tuple[str, ...], **options: Any) -> int:
+def command(**options: Any) -> int:
     """Say whether this machine, a run, a log or each of many is right and as fast as expected, in a line.
 
     Without a name it measures this machine, in rounds until it is sure.  RUN is a run file or its folder, LOG what
@@ -56,8 +59,10 @@ def command(inputs: tuple[str, ...], **options: Any) -> int:
     each preset that fits a log; else what earlier good runs of this machine took, its baseline; on a CPU without those,
     what its own latency and copy speed come to.
     """
-    names = [*inputs, *([str(options["run"])] if options["run"] is not None else [])]
-    if names and options["metrics"] and inputs:
+    if fleet_outputs.asked(options["fleet"]):
+        return fleet_outputs.show(options)
+    names = [str(path) for path in (*options["inputs"], options["run"]) if path is not None]
+    if options["inputs"] and options["metrics"]:
         raise UsageError("--metrics is for a measurement of this machine; leave it out, or the names")
     if names and not is_leader(launched()):  # the first process of the launcher reads them
         return 0

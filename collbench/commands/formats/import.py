@@ -30,7 +30,7 @@ def command(verbose: bool, **options: Any) -> int:
     """Read what other tools printed into a run file, which plot, fit, diagnose and compare then take.
 
     FILE is a log or a folder of logs, `-` standard input; the format is told from the content.  Tests of one machine
-    go into one run file, others into one each; `collbench runs --fleet DIR` compares those of `--each --out DIR`.
+    go into one run file, others into one each; `collbench check --fleet DIR` compares those of `--each --out DIR`.
     Nobody here checked these numbers, so each row says what was reported and of what it is a statistic.  Of several
     files a line each is printed.  Files that cannot be imported are named: exit status 1.
     """

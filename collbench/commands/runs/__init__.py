@@ -1,1 +1,1 @@
-"""The runs of a folder, and the checks of a fleet of nodes."""
+"""The list of the runs in a folder."""

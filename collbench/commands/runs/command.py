@@ -3,11 +3,10 @@
 For example:
   collbench runs
   collbench runs results --op allreduce
-  collbench runs --fleet NIGHT --exclude-file exclude.txt
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,19 @@ from typing import Any
 import click
 
 from collbench.cli._process import coloured
-from collbench.cli.options import PATH, STANDARD, json_option, option, option_of, write_json
+from collbench.cli.options import PATH, STANDARD, json_option, option, write_json
 from collbench.collectives import find_collective
 from collbench.errors import UsageError, unknown
 from collbench.platforms import platforms
 from collbench.present.columns import Column
 from collbench.present.terminal import lines
-from collbench.requests.declared import SHARE, Opt, Word
-from collbench.requests.words import Share
 from collbench.runfile import DEFAULT
 from collbench.runfile.listing import Entry, first_second, list_runs, passes, shown
 
 PREDICTED = "model"  # the platform of predicted runs; what says so takes a while to import
 _PLACES = "|".join((*platforms(), PREDICTED))
 _BROKEN = 5  # broken files whose reasons are printed; --json has all
-_NAMES = 3  # names up to which all are printed, and not only their number
+_NAMES = 2  # names up to which all are printed, and not only their number
 
 
 def _started(entry: Entry) -> str:
@@ -47,60 +44,63 @@ def _names(names: Sequence[str]) -> str:
 
 
 COLUMNS: tuple[Column[Entry], ...] = (
-    Column("started", _started),
-    Column("host", lambda entry: entry.header.environment.host, importance=4),
+    Column("started", _started, importance=3),
+    Column("host", lambda entry: entry.header.environment.host, importance=7),
     Column("topology", lambda entry: entry.header.topology.name, importance=1),
-    Column("collectives", lambda entry: _names(entry.header.sweep.collectives), importance=3),
+    Column("collectives", lambda entry: _names(entry.header.sweep.collectives), importance=6),
+    Column("ranks", lambda entry: entry.fields()["ranks"] or "", importance=5, form=">"),
     Column("implementations", lambda entry: _names(entry.header.sweep.implementations), importance=2),
-    Column("notes", lambda entry: ", ".join(entry.notes), importance=5),
-    Column("run", lambda entry: shown(entry.path.parent), form="<"),
+    Column("notes", lambda entry: ", ".join(entry.notes), importance=4),
+    Column("run", lambda entry: shown(entry.path.absolute().parent).rpartition("/")[2], form="<"),
 )
-_FLEET = [
-    option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
-    option_of(Word("slower", Share, Opt("--slower", "Share of time that does not matter.", "5%", unit=SHARE), None)),
-    option(
-        "--exclude-file", "Write the names of nodes that are SLOW or WRONG, a line each.", type=PATH, metavar="FILE"
-    ),
-    option("--csv", "Write a row for each node and size.", type=PATH, metavar="FILE"),
-]
+PATHS: Column[Entry] = Column("path", lambda entry: shown(entry.path.parent), form="<")
 _OPTIONS = [
     click.Argument(["folder"], required=False, type=PATH, metavar="[FOLDER]"),
     option("--host", "Runs of this host, or of all that match, as in 'node*'.", default="", metavar="HOST"),
     option("--op", "Runs with any of these collectives.", default="", metavar="NAME[,NAME]"),
     option("--on", "Runs on this platform; model: predicted.", default="", metavar=_PLACES),
-    option("--since", "Runs from 2026-11-01, 2026-11-01T12:00, or 12h, 7d, 2w ago on.", metavar="DATE"),
+    option("--since", "Runs from 2026-11-01, 2026-11-01T12:00, or 12h, 7d, 2w ago on.", default="", metavar="DATE"),
     option("-n --limit", "The newest N of them.", type=click.IntRange(min=1), metavar="N"),
     json_option("everything known of them"),
-    option("--fleet", "Which nodes stand out, by the check.json or run in FOLDER/NODE.", is_flag=True),
-    *_FLEET,
+    option("-v --verbose", "Show the path of each run, not its name alone.", is_flag=True),
+    option("--fleet", "The earlier name of `collbench check --fleet`.", is_flag=True, expose_value=False),
 ]
 
 
-@click.command("runs", params=_OPTIONS)
-def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet: bool, **options: Any) -> int:
-    """List the runs in FOLDER (results/runs), newest first, each with its path.
+class _Runs(click.Command):
+    """The command; `check` carries out its `--fleet`."""
 
-    With --fleet: nodes that are slower than those alike, by the checks or runs that many nodes left in FOLDER.  The
-    exit status is 3 if a node is SLOW or WRONG, 4 if none could be judged.
-    """
-    of_fleet = {str(parameter.name): options.pop(str(parameter.name)) for parameter in _FLEET}
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> click.Context:
+        if "--fleet" not in args:
+            return super().make_context(info_name, args, *more, **extra)
+        from collbench.commands.check.command import command as check  # which a list of runs does not wait for
+
+        click.echo("collbench runs --fleet is called `collbench check --fleet FOLDER` now", err=True)
+        return check.make_context("check", args, *more, **extra)
+
+
+@click.command("runs", cls=_Runs, params=_OPTIONS)
+def command(
+    folder: Path | None, host: str, op: str, on: str, since: str, limit: int | None, as_json: Path | None, verbose: bool
+) -> int:
+    """List the runs in FOLDER (results/runs), newest first, each with the name of its folder."""
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
-    if fleet:
-        _refuse(options | {"limit": limit}, "a list of runs; leave it out, or --fleet")
-        from collbench.commands.runs.fleet_table import show  # SciPy, which a list of runs does not wait for
-
-        return show(folder or DEFAULT, as_json=as_json, **of_fleet)
-    _refuse(of_fleet, "a folder of nodes; give --fleet too")
+    if on not in ("", *platforms(), PREDICTED):
+        raise unknown("--on", on, (*platforms(), PREDICTED))
+    collectives = [find_collective(word.strip()).name for word in op.split(",") if word.strip()]
+    first = first_second(since) if since else -math.inf
 
     # What is left out of the list is said on standard error, so that JSON stays JSON.
-    chosen = _chosen(**options)
     entries = list_runs(folder or DEFAULT)
-    matching = [entry for entry in entries if passes(entry, **chosen)]
+    matching = [entry for entry in entries if passes(entry, host, collectives, on, first)]
     listed = matching[:limit]
     write_json(as_json, [entry.fields() for entry in listed])
     if listed and as_json != STANDARD:
-        _print_table(listed)
+        table = lines([*COLUMNS[:-1], PATHS] if verbose else COLUMNS, listed)
+        for line, run in zip(table, (None, *listed), strict=True):
+            red = run and (run.broken or run.status) and coloured()
+            click.echo(click.style(line, fg="red") if red else line)
     if not entries:
         make = "`collbench sweep --op allreduce` makes one, `collbench runs FOLDER` looks elsewhere"
         click.echo(f"no runs in {shown(folder or DEFAULT)} yet: {make}", err=True)
@@ -116,26 +116,3 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
     if len(broken) > _BROKEN:
         click.echo(f"and {len(broken) - _BROKEN} more broken ones; --json says why", err=True)
     return 0
-
-
-def _refuse(options: Mapping[str, Any], purpose: str) -> None:
-    """Raise UsageError for the first of these options that is given: it is for another purpose."""
-    for name, value in options.items():
-        if value:
-            raise UsageError(f"--{name.replace('_', '-')} is for {purpose}")
-
-
-def _chosen(host: str, op: str, on: str, since: str | None) -> dict[str, Any]:
-    """Return what runs must have to be listed."""
-    if on not in ("", *platforms(), PREDICTED):
-        raise unknown("--on", on, (*platforms(), PREDICTED))
-    collectives = [find_collective(word.strip()).name for word in op.split(",") if word.strip()]
-    first = first_second(since) if since else -math.inf
-    return {"host": host, "collectives": collectives, "platform": on, "since": first}
-
-
-def _print_table(entries: Sequence[Entry]) -> None:
-    """Print a row for each run, in as many columns as the terminal has room for next to the path."""
-    for line, entry in zip(lines(COLUMNS, entries), (None, *entries), strict=True):
-        red = entry and (entry.broken or entry.status) and coloured()
-        click.echo(click.style(line, fg="red") if red else line)

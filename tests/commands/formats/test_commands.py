@@ -6,10 +6,10 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
+from collbench.commands.check.command import command as check_command
 from collbench.commands.fit.command import command as fit_command
 from collbench.commands.formats.export import command as export_command
 from collbench.commands.plot.command import command as plot_command
-from collbench.commands.runs.command import command as runs_command
 from collbench.runfile.store import read
 from tests.commands.conftest import refusal
 from tests.commands.formats.goldens import DATA
@@ -146,7 +146,7 @@ def test_imported_logs_make_a_fleet_of_nodes_named_by_host_file_or_folder(tmp_pa
         runs = tmp_path / "runs" / kind
         assert call(import_command, "--each", tmp_path / kind, "-o", runs).exit_code == 0
         assert sorted(path.name for path in runs.iterdir()) == [f"n{node}" for node in range(6)], kind
-        fleet = call(runs_command, "--fleet", runs, "--json", "-").stdout
+        fleet = call(check_command, "--fleet", runs, "--json", "-").stdout
         nodes = {row["node"] for row in json.loads(fleet)["outliers"]}
         assert nodes == {"n3"}, kind
     for test in ("a", "b"):

@@ -1,6 +1,7 @@
 """`collbench runs`, and what every command makes of runs that were cut off or hold plans alone."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,11 @@ def write(folder: Path, started: str, topology: str = "2 sockets", micros: float
 
 
 @pytest.fixture
+def runs(here: Command) -> Command:
+    return partial(here, "runs")
+
+
+@pytest.fixture
 def three(tmp_path: Path) -> Path:
     """Three runs where a sweep leaves them; the middle one is the fastest."""
     for name, day in DAYS.items():
@@ -37,10 +43,10 @@ def test_a_sweep_is_listed_and_the_last_to_compare_with(here: Command, runs: Com
     for _ in range(2):
         done = here("sweep", "--on", "cpu", "--impl", "mpi", "-e", "64", "-n", "3", "--starts", "1", "--no-plot")
         assert done.returncode == 0, done.stderr
-    listed = runs()
+    listed = runs("-v")
     assert (listed.returncode, listed.stderr) == (0, "")
     heading, *rows = listed.stdout.splitlines()
-    assert (heading.split()[0], heading.split()[-1]) == ("started", "run")
+    assert (heading.split()[0], heading.split()[-1]) == ("started", "path")
     newest, oldest = (row.split()[-1] for row in rows)
     assert f"BASE  {oldest}/{NAME}" in here("compare", "--against", "last", newest).stdout
     fields, _ = json.loads(runs("--json").stdout)
@@ -55,7 +61,7 @@ def test_options_choose_what_is_listed(runs: Command) -> None:
     def listed(*arguments: str) -> list[str]:
         done = runs(*arguments)
         assert done.returncode == 0, done.stderr
-        return [row.split("/")[-1] for row in done.stdout.splitlines()[1:]]
+        return [row.split()[-1] for row in done.stdout.splitlines()[1:]]
 
     assert listed() == ["new", "middle", "old"]
     assert listed("-n", "1") == ["new"]

@@ -5,17 +5,18 @@ from dataclasses import replace
 import numpy as np
 
 from collbench.analysis.judgement import Word
-from collbench.commands.runs.fleet import (
+from collbench.commands.check.fleet import (
     FEWEST,
     AlikeNodes,
     changes,
+    findings,
     groups,
     judged,
     judgement_of,
     outdated,
     outliers_of,
 )
-from collbench.commands.runs.fleet_files import FleetNode
+from collbench.commands.check.fleet_files import FleetNode
 from tools.fleet import CURVE, Fleet, errors, name, nodes
 
 SIZES = [2**20 << place for place in range(8)]
@@ -116,6 +117,7 @@ def test_only_alike_nodes_are_held_against_each_other() -> None:
     ]
     found = groups(fleet(*[1.0] * 20, seed=1) + slower)
     assert [(each.judgement.what, each.curve) for each in outliers_of(found)] == [(f"a{name(19)}", other)]
+    assert outliers_of(found)[0].judgement.reason.endswith(" % slower than the others on 4 x NVIDIA A100")
 
 
 def test_a_node_that_is_far_off_on_both_sides_is_neither_slow_nor_fast() -> None:
@@ -165,21 +167,59 @@ def test_verdicts_are_outdated_by_how_far_apart_the_others_are() -> None:
 
 
 def test_a_node_is_judged_by_its_check_or_by_its_peers_whichever_is_worse_and_the_fleet_by_the_worst_node() -> None:
-    """Alike nodes that no check judged are OK; those without a result, or that are compared with none, are UNKNOWN."""
+    """Nodes that no check judged are UNKNOWN, and so are those without a result or without others to compare with."""
     made = fleet(1.2, 1.0, 1.0, 0.8, *[1.0] * 26, noise=0.003)
     unjudged = [replace(node, word=Word.UNKNOWN) for node in made]
     mixed = [made[0], replace(unjudged[1], reason="cut off"), unjudged[2], made[3], replace(made[4], word=Word.WRONG)]
     slow, peers = f"{name(0)} 20 % slower than the others", "none judged against a system"
     for chosen, words, whole, said in (
-        (mixed + made[5:], "SLOW UNKNOWN OK FAST WRONG OK", "WRONG", f"{name(4)} WRONG, {slow}; 1 WRONG, 1 SLOW, "),
+        (
+            mixed + made[5:],
+            "SLOW UNKNOWN UNKNOWN FAST WRONG OK",
+            "WRONG",
+            f"{name(4)} WRONG, {slow}; 1 UNKNOWN, 1 alike, ",
+        ),
         (mixed[:4], "OK UNKNOWN UNKNOWN OK", "OK", "2 UNKNOWN, 2 OK; 2 not judged against a system"),
-        (unjudged, "SLOW OK OK FAST OK", "SLOW", f"{slow}; 1 SLOW, 1 FAST, 28 OK; {peers}"),
+        (unjudged, "SLOW UNKNOWN UNKNOWN FAST UNKNOWN", "SLOW", f"{slow}; 28 alike, 1 FAST; {peers}"),
+        (unjudged[:3] + unjudged[4:], "SLOW UNKNOWN UNKNOWN", "SLOW", f"{slow}; {peers}"),
+        (unjudged[4:], "UNKNOWN UNKNOWN", "UNKNOWN", f"alike; {peers}"),
         (unjudged[:3], "UNKNOWN UNKNOWN UNKNOWN", "UNKNOWN", f"3 UNKNOWN; {peers}"),
     ):
         judgements = judged(chosen, alike := groups(chosen))
         assert " ".join(each.word.value for each in judgements).startswith(words)
         judgement = judgement_of(chosen, judgements, alike)
         assert (judgement.word.value, judgement.reason[: len(said)]) == (whole, said)
+
+
+def with_words(nodes: list[FleetNode], words: str) -> list[FleetNode]:
+    """Nodes whose checks say so; of fewer words the last is that of all others."""
+    every = [Word[word] for word in words.split()]
+    every += every[-1:] * (len(nodes) - len(every))
+    return [replace(node, word=word) for node, word in zip(nodes, every, strict=True)]
+
+
+def test_slowness_of_most_nodes_is_one_finding_and_only_outliers_are_excluded() -> None:
+    alike, one_slow, few = fleet(*[1.0] * 16), fleet(1.25, *[1.0] * 15, noise=0.003), fleet(*[1.0] * 3)
+    other = [replace(node, curves={CURVE._replace(topology="A100"): node.curves[CURVE]}) for node in alike[:2]]
+    setting, slower = "alike: a setting, or the wrong --on", "25 % slower than the others"
+    n0, n1, n2 = map(name, range(3))
+    for chosen, said, out in (
+        (with_words(alike, "SLOW"), f"all 16 SLOW, {setting}", []),
+        (with_words(alike, "OK SLOW"), f"15 of 16 SLOW, {setting}; {n0} OK", []),
+        (with_words(one_slow, "SLOW"), f"15 of 16 SLOW, {setting}; {n0} {slower}", [n0]),
+        (with_words(alike, "WRONG SLOW"), f"15 of 16 SLOW, {setting}; {n0} WRONG", [n0]),
+        (with_words(alike, "UNKNOWN " * 12 + "SLOW"), f"4 of 16 SLOW, {setting}; {n0} not judged, alike, ", []),
+        (with_words(alike, "SLOW SLOW OK"), f"{n0} SLOW, {n1} SLOW; 14 OK", []),
+        (with_words(alike, "SLOW " * 8 + "OK"), f"{n0} SLOW, {n1} SLOW, {n2} SLOW; 5 more SLOW, 8 OK", []),
+        (with_words(other + alike[2:], "SLOW OK"), f"{n0} SLOW; 15 OK", [n0]),
+        (with_words(few, "SLOW"), "all 3 SLOW: a setting, or the wrong --on", []),
+        (with_words(few, "SLOW OK"), f"{n0} SLOW; 2 OK", [n0]),
+    ):
+        judgements = judged(chosen, found := groups(chosen))
+        judgement = judgement_of(chosen, judgements, found)
+        assert judgement.reason.startswith(said), said
+        assert judgement.word is (Word.WRONG if "WRONG" in said else Word.SLOW)
+        assert findings(chosen, found)[1] == out, said
 
 
 def test_equal_times_have_no_spread_and_no_outlier() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from collbench.analysis.judgement import Word
+from collbench.commands.check.fleet import groups
+from collbench.commands.check.fleet_files import FleetNode, read_fleet
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import check
 from collbench.commands.check.outputs import document
-from collbench.commands.runs.fleet import groups
-from collbench.commands.runs.fleet_files import FleetNode, read_fleet
 from collbench.errors import Notice, UsageError
 from collbench.results import Mismatch
 from collbench.results.facts import Scheduling
@@ -101,6 +101,8 @@ def test_no_file_of_those_that_nobody_means_well_with_is_more_than_a_node_withou
                 folder = tmp_path / f"{number}-{file}"
                 (folder / "n1").mkdir(parents=True)
                 hostile.make(folder / "n1" / file)
+                if not os.path.lexists(folder / "n1" / file):
+                    continue
                 (node,) = read_fleet(folder)
                 assert node.reason.isprintable(), hostile.name
                 for group in groups([node]):
@@ -112,11 +114,11 @@ def test_pipes_folders_and_links_to_nothing_are_no_results(tmp_path: Path) -> No
     for number, make_it in enumerate((os.mkfifo, os.mkdir, lambda path: path.symlink_to("nowhere"))):
         (tmp_path / name(number)).mkdir()
         make_it(tmp_path / name(number) / "check.json")
-    (tmp_path / name(3)).mkdir()  # as of a node that ended before its first round did
+    (tmp_path / name(3)).mkdir()  # which is no node, since nothing is in it
     (tmp_path / "a-file").touch()
     (tmp_path / ".hidden").mkdir()
     read = by_name(tmp_path)
-    assert list(read) == [name(number) for number in range(4)]
+    assert list(read) == [name(number) for number in range(3)]
     assert all(node.word == Word.UNKNOWN and node.reason for node in read.values())
 
 
@@ -152,6 +154,40 @@ def test_a_run_that_stops_before_its_end_is_named(tmp_path: Path, log: bool) -> 
     assert (node.word, len(node.curves)) == (Word.UNKNOWN, 1)
     assert ("stops before its end" if log else "was cut off") in node.reason
     assert "1 row" in node.reason
+
+
+def test_a_node_is_a_folder_with_a_name_of_its_own_or_the_host_of_a_run(tmp_path: Path) -> None:
+    """A name that collbench gives to a folder is nobody's; several runs of a host are a node with all their curves."""
+    made, later, numbered = "20260101-010203-allreduce-h1", "20260102-010203-allreduce-h1-2", "1-allreduce"
+    for number, (runs, nodes) in enumerate(
+        (
+            ({"n1": "pod-a", "n2": "pod-b"}, {"n1", "n2"}),
+            ({"n1/results/runs/x": "pod-a"}, {"n1"}),
+            ({"n1/a": "h1", "n1/b": "h2", "n1/c": "h1"}, {"h1", "h2"}),
+            ({"n1/a": "", "n1/b": "unknown"}, {"n1"}),
+            ({made: "h1", later: "h1", "20260103-010203-reduce-h2": "h2"}, {"h1", "h2"}),
+            ({numbered: "h1", "2-reduce": "", "3-others": "h3"}, {"h1", "2-reduce", "3-others"}),
+            ({"none/x": None, "n1": "h1"}, {"n1"}),
+        )
+    ):
+        for place, host in runs.items():
+            (tmp_path / str(number) / place).mkdir(parents=True)
+            if host is not None:
+                write_run(tmp_path / str(number) / place, measurement(), environment={"host": host})
+        assert by_name(tmp_path / str(number)).keys() == nodes, runs
+    (tmp_path / "0" / "n2" / "check.json").write_text("{")
+    assert by_name(tmp_path / "0")["n2"].reason.startswith("check.json: ")
+    (tmp_path / "4" / later / NAME).write_text("{")
+    assert by_name(tmp_path / "4")[later].reason.startswith(f"{NAME}:")
+
+
+def test_several_runs_of_a_host_have_all_their_curves_and_the_newest_times(tmp_path: Path) -> None:
+    for age, seconds, nbytes in ((2, 2e-6, 8), (1, 3e-6, 8), (3, 4e-6, 64)):
+        folder = write_run(tmp_path / "n1" / f"{age}", measurement(seconds=(seconds,) * 7, nbytes=nbytes))
+        os.utime(folder / NAME, (1e9 - age, 1e9 - age))
+    (node,) = read_fleet(tmp_path)
+    ((_, times),) = node.curves.items()
+    assert (times, node.modified) == ({8: pytest.approx(3e-6), 64: pytest.approx(4e-6)}, 1e9 - 1)
 
 
 def test_a_folder_without_folders_is_no_fleet(tmp_path: Path) -> None:

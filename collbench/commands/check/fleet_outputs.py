@@ -1,25 +1,27 @@
-"""What `collbench runs --fleet` prints of a folder of nodes, and the files that it writes."""
+"""What `collbench check --fleet` prints of a folder of nodes, and the files that it writes."""
 
+import json
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import click
 
 from collbench.analysis.judgement import EXITS, Judgement, Word
-from collbench.cli.options import STANDARD, write_json
-from collbench.cli.verdicts import head_of, host_lines, line_of
-from collbench.commands.runs import fleet
-from collbench.commands.runs.fleet import AlikeNodes, outdated, outliers_of
-from collbench.commands.runs.fleet_files import FleetCurve, FleetNode, read_fleet
-from collbench.errors import StorageError, writing
+from collbench.cli.options import PATH, STANDARD, given, option
+from collbench.cli.verdicts import head_of, host_lines, junit, junit_suite, line_of, write_verdict
+from collbench.commands.check import fleet
+from collbench.commands.check.fleet import AlikeNodes, outdated, outliers_of
+from collbench.commands.check.fleet_files import FleetCurve, FleetNode, read_fleet
+from collbench.commands.check.library import CheckRequest, judge_run
+from collbench.errors import UsageError
 from collbench.present.columns import Column, csv_text
 from collbench.present.terminal import lines as table_lines
 from collbench.present.terminal import room, wrapped
-from collbench.runfile.store import replace_whole
+from collbench.runfile import DEFAULT
 from collbench.units import format_duration, format_rate, format_seconds, format_size
 
 _LISTED = 60  # lines of a kind, or names, that are printed; JSON has all
@@ -29,36 +31,61 @@ _COLUMNS = (
     *("fleet_median_time_seconds", "time_over_fleet_median", "slow_outlier"),
 )
 
+OPTIONS = [
+    option("--fleet", "Compare the nodes in FOLDER by check.json, runs or logs; --slower is 5 % then.", is_flag=True),
+    option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
+    option("--exclude-file", "Of a fleet: write the names of its outliers, a line each.", type=PATH, metavar="FILE"),
+    option("--csv", "Of a fleet: write a row for each node and size.", type=PATH, metavar="FILE"),
+]
+_OF_A_FLEET = {str(each.name) for each in OPTIONS}
+_OF_BOTH = {"inputs", "on", "nodes", "slower", "as_json", "junit", "quiet", "exits"}
 
-def show(folder: Path, against: Path | None, as_json: Path | None, **options: Any) -> int:
+
+def asked(fleet: bool) -> bool:
+    """Return whether a fleet is to be compared; UsageError where an option is for something else."""
+    for name, spelling in given().items():
+        if name not in _OF_BOTH and (name in _OF_A_FLEET) is not fleet:
+            raise UsageError(f"{spelling} is for {'a measurement; leave it out, or --fleet' if fleet else '--fleet'}")
+    return fleet
+
+
+def show(options: Mapping[str, Any]) -> int:
     """Print what is known of a fleet, or how it differs from an earlier night, write files, return the exit status."""
+    folder, *more = options["inputs"] or [DEFAULT]
+    if more or (options["nodes"] and not options["on"]):
+        raise UsageError(f"--fleet takes one folder, not {more[0]} too" if more else "--nodes is for --on SYSTEM")
+    request = CheckRequest(on=options["on"], nodes=options["nodes"])
+    judge = partial(judge_run, request, expected=None) if options["on"] else None
     slower = fleet.SLOWER if options["slower"] is None else options["slower"]
-    nodes, before = read_fleet(folder), read_fleet(against) if against else []
+    nodes, before = read_fleet(folder, judge), read_fleet(options["against"]) if options["against"] else []
     alike, changed = fleet.groups(nodes, slower), fleet.changes(before, nodes, slower)
     judgements = fleet.judged(nodes, alike)
     judgement = fleet.judgement_of(nodes, judgements, alike)
-    line = line_of("plain", judgement.word, f"{judgement.what}: {judgement.reason}")
+    says = f"{judgement.what}: {judgement.reason}"
+    shared, excluded = fleet.findings(nodes, alike)
     rows = list(_rows(zip(nodes, judgements, strict=True), alike))
-
-    # Files first: the reader of the table may stop early.
-    bad = [each.what for each in judgements if each.word.bad]
-    contents = {"exclude_file": host_lines(bad) if options["exclude_file"] else "", "csv": csv_text(rows[0], rows)}
-    for name, content in contents.items():
-        if (path := options[name]) == STANDARD:
-            click.echo(content.encode(), nl=False)  # as it is, however narrow the terminal
-        elif path:
-            with writing(path, f"--{name.replace('_', '-')} FILE", StorageError):
-                replace_whole(path, content.encode())
-    answer = head_of(judgement, socket.gethostname())
-    answer |= {"line": line, "outliers": [outlier.fields() for outlier in outliers_of(alike)]}
+    answer = head_of(judgement, socket.gethostname()) | {"line": line_of("plain", judgement.word, says)}
+    answer |= {"outliers": [outlier.fields() for outlier in outliers_of(alike)]}
     answer |= {"changes": [outlier.fields() for outlier in outliers_of(changed)]}
     answer |= {"outdated": [node.name for node in outdated(nodes)], "rows": rows}
-    write_json(as_json, answer, allow_nan=False)
-    if STANDARD not in (as_json, *(options[name] for name in contents)):
-        moved = [*_moved(before, nodes, changed), *_table(changed)] if against else []
-        parts = _table(alike, nodes), moved, _compared(alike, nodes)
-        click.echo("\n\n".join("\n".join(part) for part in (*parts, [line]) if part))
-    return EXITS["plain"][judgement.word]
+
+    # Files first: the reader of the table may stop early.
+    outputs: dict[str, Callable[[], str]] = {
+        "as_json": lambda: json.dumps(answer, indent=2, allow_nan=False),
+        "csv": lambda: csv_text(rows[0], rows),
+        "exclude_file": lambda: host_lines(excluded),
+        "junit": lambda: junit([junit_suite(f"collbench check --fleet {folder}", "collbench.check", judgements)]),
+    }
+    paths = {name: options[name] for name in outputs if options[name]}
+    for name, path in paths.items():
+        write_verdict(name.removeprefix("as_"), path, outputs[name]().removesuffix("\n"))
+    if not (options["quiet"] or options["exits"] != "plain" or STANDARD in paths.values()):
+        moved = [*_moved(before, nodes, changed), *_table(changed)] if before else []
+        parts = [wrapped(says, room() or len(says))], _table(alike, nodes, shared), moved, _compared(alike, nodes)
+        click.echo("".join("\n".join((*part, "", "")) for part in parts if part), nl=False)
+    if STANDARD not in paths.values():
+        click.echo(line_of(options["exits"], judgement.word, says))
+    return EXITS[options["exits"]][judgement.word]
 
 
 def _rows(judged: Iterable[tuple[FleetNode, Judgement]], alike: Sequence[AlikeNodes]) -> Iterator[dict[str, Any]]:
@@ -79,27 +106,33 @@ def _rows(judged: Iterable[tuple[FleetNode, Judgement]], alike: Sequence[AlikeNo
 
 COLUMNS: tuple[Column[tuple[str, ...]], ...] = (
     Column("node", itemgetter(0)),
-    Column("time", itemgetter(1), form=">"),
-    Column("95 % interval", itemgetter(2), importance=2),
-    Column("sizes", itemgetter(3), importance=1),
-    Column("curve", itemgetter(4)),
+    Column("", itemgetter(1)),
+    Column("time", itemgetter(2), form=">"),
+    Column("95 % interval", itemgetter(3), importance=2),
+    Column("sizes", itemgetter(4), importance=1),
+    Column("curve", itemgetter(5)),
 )
 """Of an outlier, or of a node of which something else is to be said."""
 
 
-def _table(alike: Sequence[AlikeNodes], nodes: Sequence[FleetNode] = ()) -> list[str]:
-    """Return a line for each outlier, the slowest first, then for what failed, has no result, or is outdated."""
+def _table(alike: Sequence[AlikeNodes], nodes: Sequence[FleetNode] = (), shared: Sequence[str] = ()) -> list[str]:
+    """Return a line for each outlier, the slowest first, then for what failed, has no result, or is outdated.
+
+    Nodes that share a finding have one line.
+    """
     rows = []
     for judgement, curve, sizes, measured in outliers_of(alike):
         time, low, high = map(_percent, judgement.ratio)
         from_on = f", {format_size(sizes[0])} on" if sizes else ""
         count = f"{len(sizes) or measured} of {measured}{from_on}"
-        rows.append((judgement.what, time, f"{low} .. {high}", count, curve.title))
-    ordered = sorted(nodes, key=lambda node: list(Word).index(node.word))
-    rows += [(node.name, node.word.value, "", "", node.reason) for node in ordered if node.reason]
+        rows.append((judgement.what, judgement.word.value, time, f"{low} .. {high}", count, curve.title))
+    names = dict.fromkeys(shared, "") | {name: f"{name} and {len(shared) - 1:,} more" for name in shared[:1]}
+    for node in sorted(nodes, key=lambda node: list(Word).index(node.word)):
+        if node.reason and (name := names.get(node.name, node.name)):
+            rows.append((name, node.word.value, "", "", "", node.reason))
     for node in outdated(nodes):
         age = format_duration(datetime.now(UTC).timestamp() - node.modified, 2)
-        rows.append((node.name, node.word.value, "", "", f"written {age} ago, much longer than the others"))
+        rows.append((node.name, node.word.value, "", "", "", f"written {age} ago, much longer than the others"))
     more = [f"and {len(rows) - _LISTED} more; --json has all"] if len(rows) > _LISTED else []
     return [*table_lines(COLUMNS, rows[:_LISTED]), *more] if rows else []
 

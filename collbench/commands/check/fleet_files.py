@@ -1,12 +1,13 @@
-"""A fleet's results: a folder in which each node has a folder of its name, with the verdict of its check or with a run.
+"""A fleet's results: a folder of checks and runs, a folder for each node or runs that name their hosts, or of logs.
 
-Of a verdict only what nodes are compared by is decoded, so that thousands are read in a moment.  A file that cannot be
-read costs its node alone, which then says why.
+Only the fields that nodes are compared by are decoded of a verdict, so that thousands are read in a moment.  A file
+that cannot be read costs its node alone, which then says why.
 """
 
 import os
+import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
@@ -14,19 +15,25 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Literal, NamedTuple
 
+import click
 import msgspec
 
-from collbench.analysis.judgement import Word
+from collbench.analysis.judgement import Word, overall
 from collbench.cases import Case
-from collbench.errors import RunFileError, UsageError
+from collbench.collectives import COLLECTIVES
+from collbench.commands.check.judge import CheckResult
+from collbench.errors import CollbenchError, RunFileError, UsageError
 from collbench.host import sanitize
 from collbench.results import Reported, observed
 from collbench.runfile.schema import case_fields, to_case
-from collbench.runfile.store import NAME, read
+from collbench.runfile.store import NAME, Run, read, why_none
 from collbench.units import Seconds, counted
 
 CHECK = "check.json"
 """What `collbench check --json` is to write into the folder of a node."""
+_MADE = re.compile(
+    rf"\d{{8}}-\d{{6}}-.*|\d+-({'|'.join(COLLECTIVES)})"
+)  # names of folders that collbench gives, not users
 _EARLIER = {"OK": Word.OK, "WARN": Word.OK, "FAIL": Word.SLOW, "UNKNOWN": Word.UNKNOWN}  # of schema 1
 
 
@@ -99,27 +106,65 @@ class _Check(msgspec.Struct):
     wrong_or_failed: list[msgspec.Raw] = []
 
 
-def read_fleet(folder: Path) -> list[FleetNode]:
-    """Return the nodes of a folder by name, one for each folder in it; UsageError where there is none."""
+Judge = Callable[[Run], CheckResult]
+
+
+def read_fleet(folder: Path, judge: Judge | None = None) -> list[FleetNode]:
+    """Return the nodes of a folder by name; UsageError where there is none.
+
+    A node is a folder with a check, or with a single run and a name that a user gave; else the host that a run names.
+    Runs are judged by `judge`, if there is one.  Logs of other tools are nodes where the folder holds nothing else.
+    """
     try:
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != ".")
+        inside = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != ".")
     except OSError as error:
         raise UsageError(f"cannot read the folder {folder}: {error.strerror}") from None
-    if not names:
-        raise UsageError(f"{folder} has no folders; give the folder in which each node has a folder with {CHECK}")
-    return [_node(folder / name) for name in names]
+    by_name: dict[str, list[FleetNode]] = defaultdict(list)
+    for node in chain.from_iterable(_nodes(folder / name, judge) for name in inside):
+        by_name[node.name].append(node)
+    return [_joined(by_name[name]) for name in sorted(by_name)] or list(_of_logs(folder, judge))
 
 
-def _node(folder: Path) -> FleetNode:
-    name = sanitize.text(os.fsencode(folder.name).decode(errors="replace"))
-    for file, reader in ((CHECK, _checked), (NAME, _measured)):
-        if os.path.lexists(folder / file):
-            try:
-                return reader(name, folder / file)
-            except (RunFileError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-                reason = str(error).removeprefix(f"{folder / file}:").replace(f"{folder}{os.sep}", "")
-                return FleetNode(name, reason=sanitize.message(f"{file}: {reason.strip()}"))
-    return FleetNode(name, reason=f"neither {CHECK} nor {NAME} in its folder")
+def _nodes(folder: Path, judge: Judge | None) -> Iterator[FleetNode]:
+    """Yield the node that a folder is, or a node for each run in it."""
+    name, checked = sanitize.text(os.fsencode(folder.name).decode(errors="replace")), folder / CHECK
+    paths = (
+        [checked]
+        if os.path.lexists(checked)
+        else sorted(Path(place, NAME) for place, *names in os.walk(folder) if NAME in chain.from_iterable(names))
+    )
+    by_host = len(paths) > 1 or bool(_MADE.fullmatch(name))
+    for path in paths:
+        try:
+            yield _checked(name, path) if path == checked else _measured(name, read(path), path, judge, by_host)
+        except (RunFileError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+            reason = str(error).removeprefix(f"{path}:").replace(f"{folder}{os.sep}", "").strip()
+            yield FleetNode(name, reason=sanitize.message(f"{path.relative_to(folder)}: {reason}"))
+
+
+def _joined(parts: list[FleetNode]) -> FleetNode:
+    """Return the node of several runs: each time is that of the newest run that has it."""
+    parts.sort(key=lambda part: part.modified)
+    curves: dict[FleetCurve, dict[int, float]] = defaultdict(dict)
+    for curve, times in chain.from_iterable(part.curves.items() for part in parts):
+        curves[curve].update(times)
+    word, last = overall(part.word for part in parts), parts[-1]
+    reasons = dict.fromkeys(part.reason for part in parts if part.word is word and part.reason)
+    return FleetNode(last.name, word, "; ".join(reasons), last.modified, curves)
+
+
+def _of_logs(folder: Path, judge: Judge | None) -> Iterator[FleetNode]:
+    """Yield a node for each log, named as `collbench import --each` does."""
+    from collbench.commands.formats.importing import ImportRequest, names, read_foreign, stored
+
+    try:
+        groups, remarks, refused = read_foreign(ImportRequest(folder, each=True))
+    except CollbenchError as error:
+        raise UsageError(f"{folder} has no nodes: no folder with {CHECK} or {NAME}, and no logs: {error}") from None
+    for remark in (*remarks, *(f"not read: {reason}" for reason in refused)):
+        click.echo(remark, err=True)
+    for name, imported in zip(names(groups), groups, strict=True):
+        yield _measured(name, stored(imported, None), Path(imported.tests[0].path), judge)
 
 
 def _checked(name: str, path: Path) -> FleetNode:
@@ -137,9 +182,10 @@ def _checked(name: str, path: Path) -> FleetNode:
     return FleetNode(name, word, sanitize.message(reason), written, curves)
 
 
-def _measured(name: str, path: Path) -> FleetNode:
-    """Return what a run says; no check has compared it with anything: it is UNKNOWN, or WRONG where a row is bad."""
-    run = read(path)
+def _measured(name: str, run: Run, path: Path, judge: Judge | None, by_host: bool = False) -> FleetNode:
+    """Return the node of a run: UNKNOWN, or WRONG where a row is bad, unless it is judged here."""
+    if by_host and run.header.environment.host not in ("", "unknown"):
+        name = run.header.environment.host
     bad = next((result.problem for result in run.results if result.outcome.bad), "")
     curves: dict[FleetCurve, dict[int, float]] = defaultdict(dict)
     for row in observed(run.cases):
@@ -148,7 +194,11 @@ def _measured(name: str, path: Path) -> FleetNode:
         fields = map(case_fields(row.case).__getitem__, FleetCurve._fields[1:-1])
         curves[_curve(run.header.topology.name, *fields, row.implementation)][row.case.nbytes] = seconds
     stopped = f"{run.stopped}; it has {counted(len(run.results), 'row')}" if run.stopped else ""
-    return FleetNode(name, Word.WRONG if bad else Word.UNKNOWN, bad or stopped, path.stat().st_mtime, curves)
+    word, reason = Word.WRONG if bad else Word.UNKNOWN, bad or stopped or ("" if curves else why_none([run]))
+    if judge and curves and not bad:
+        result = judge(run)
+        word, reason = result.word, reason if result.word in (Word.UNKNOWN, Word.OK) else result.words
+    return FleetNode(name, word, reason, path.stat().st_mtime, curves)
 
 
 @cache

@@ -12,7 +12,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.analysis.judgement import LISTED, NO_RATIO, Judgement, Word, overall, worst
-from collbench.commands.runs.fleet_files import FleetCurve, FleetNode
+from collbench.commands.check.fleet_files import FleetCurve, FleetNode
 from collbench.stats import Estimate, student
 from collbench.units import counted, significant
 
 FEWEST = 5  # alike nodes from which on anything is concluded
 SLOWER = 0.05  # the usual share of time from which on a difference matters
 PEERS = "the other nodes"
+ALIKE = "not judged, alike"  # the reason of a node that no check judged, and that no comparison names
 _UNLIKE = 0.5  # spread between nodes from which on none could stand out
 _ERROR = 0.05  # how often a node that is like all others is named: half for single sizes, half for all together
 _FLOOR = 2e-3  # least spread: printed times of three digits are no closer
@@ -100,34 +101,62 @@ def outliers_of(alike: Iterable[AlikeNodes]) -> list[Outlier]:
 
 
 def judged(nodes: Sequence[FleetNode], alike: Sequence[AlikeNodes]) -> list[Judgement]:
-    """Return the judgement of each node: by its check or by the nodes that are alike, whichever is worse."""
-    names = chain.from_iterable(group.nodes for group in alike if group.alike)
-    peers = {name: Judgement(name, PEERS, Word.OK, "alike, not judged against a system") for name in names}
-    peers |= {outlier.judgement.what: outlier.judgement for outlier in reversed(outliers_of(alike))}
-    judgements = []
+    """Return the judgement of each node: by its check, or by its peers, whichever is worse; a tie is by its peers."""
+    compared, judgements = names_alike(alike), []
+    outliers = {outlier.judgement.what: outlier.judgement for outlier in reversed(outliers_of(alike))}
     for node in nodes:
-        own = Judgement(node.name, "", node.word, node.reason)
-        other = peers.get(node.name, own)
-        silent = node.word is Word.UNKNOWN and not node.reason
-        judgements.append(other if silent or worst((node.word, other.word)) is not node.word else own)
+        silent, other = node.word is Word.UNKNOWN and not node.reason, outliers.get(node.name)
+        if not other or not (silent or worst((node.word, other.word)) is other.word):
+            facts = (PEERS, node.word, ALIKE) if silent and node.name in compared else ("", node.word, node.reason)
+            other = Judgement(node.name, *facts)
+        judgements.append(other)
     return judgements
+
+
+def names_alike(alike: Iterable[AlikeNodes]) -> set[str]:
+    """Return the nodes that are compared with others."""
+    return set(chain.from_iterable(group.nodes for group in alike if group.alike))
+
+
+def findings(nodes: Sequence[FleetNode], alike: Sequence[AlikeNodes]) -> tuple[list[str], list[str]]:
+    """Return the nodes that are slow by a setting, since most checks say SLOW and no peers do; and those to exclude.
+
+    The latter are nodes that are WRONG, slower than the others, or SLOW by their checks and compared with none.
+    """
+    outliers = {outlier.judgement.what: outlier.judgement.word for outlier in outliers_of(alike)}
+    slow = [node.name for node in nodes if node.word is Word.SLOW and node.name not in outliers]
+    checked = [node.word for node in nodes if node.word is not Word.UNKNOWN]
+    shared = slow if 2 * checked.count(Word.SLOW) > len(checked) and len(slow) > 1 else []
+    excluded = set(slow).difference(shared, names_alike(alike))
+    excluded.update(name for name, word in outliers.items() if word is Word.SLOW)
+    return shared, [*excluded.union(node.name for node in nodes if node.word is Word.WRONG)]
 
 
 def judgement_of(nodes: Sequence[FleetNode], judgements: Sequence[Judgement], alike: Sequence[AlikeNodes]) -> Judgement:
     """Return the judgement of a fleet: the worst of those of its nodes that could be judged."""
-    bad = [each for each in judgements if each.word.bad]
-    bad.sort(key=lambda each: -each.ratio.value if each.ratio.known else -math.inf)
-    names = [f"{each.what} {each.reason if each.against == PEERS else each.word.value}" for each in bad[:LISTED]]
-    counts = Counter(each.word for each in judgements)
-    parts = [", ".join(names), ", ".join(f"{counts[word]:,} {word.value}" for word in Word if counts[word])]
+    shared, compared = set(findings(nodes, alike)[0]), names_alike(alike)
+    rest = [each for each in judgements if each.what not in shared]
+    rest.sort(key=lambda each: (list(Word).index(each.word), -each.ratio.value if each.ratio.known else 0))
+    named = [each for each in rest if each.word.bad or shared][:LISTED]
+    kinds = ("alike" if each.reason == ALIKE else f"{'more ' * each.word.bad}{each.word.value}" for each in rest)
+    counts = Counter(islice(kinds, len(named), None))
+    many = f"{len(shared):,} of {len(nodes):,}" if rest else f"all {len(shared):,}"
+    parts = [f"{many} SLOW{', alike' * (shared <= compared)}: a setting, or the wrong --on"] * bool(shared)
+    said = (f"{each.what} {each.reason if each.against == PEERS else each.word.value}" for each in named)
+    parts.append(", ".join(said))
+    if set(counts) != {"alike"}:
+        parts.append(", ".join(f"{count:,} {kind}" for kind, count in counts.items()))
+    elif not any(parts):
+        parts.append("alike")
     checked = sum(node.word is not Word.UNKNOWN for node in nodes)
     if checked < len(nodes):
         parts.append(f"{f'{len(nodes) - checked:,} not' if checked else 'none'} judged against a system")
-    against = ["their checks"] * bool(checked) + [PEERS] * any(group.alike for group in alike)
-    reason, ratio = "; ".join(filter(None, parts)), bad[0].ratio if bad else NO_RATIO
+    against = ["their checks"] * bool(checked) + [PEERS] * bool(compared)
+    words = Counter(each.word for each in judgements)
     # Where most nodes are not known, some that are OK do not make the fleet so.
-    word = worst(counts) if 2 * counts[Word.UNKNOWN] > len(nodes) else overall(counts)
-    return Judgement(counted(len(nodes), "node"), " and ".join(against), word, reason, ratio)
+    word = worst(words) if 2 * words[Word.UNKNOWN] > len(nodes) else overall(words)
+    ratio = rest[0].ratio if rest and rest[0].word.bad else NO_RATIO
+    return Judgement(counted(len(nodes), "node"), " and ".join(against), word, "; ".join(filter(None, parts)), ratio)
 
 
 def outdated(nodes: Sequence[FleetNode]) -> list[FleetNode]:
@@ -141,7 +170,8 @@ def outdated(nodes: Sequence[FleetNode]) -> list[FleetNode]:
 def _with_outliers(fleet: Times, slower: float, against: str) -> list[AlikeNodes]:
     alike = _alike(fleet)
     tests, nodes = sum(group.times.size for group in alike), sum(len(group.nodes) for group in alike)
-    return [replace(group, outliers=tuple(_outliers(group, nodes, tests, slower, against))) for group in alike]
+    several = against == PEERS and len({group.curve.topology for group in alike}) > 1
+    return [replace(group, outliers=tuple(_outliers(group, nodes, tests, slower, against, several))) for group in alike]
 
 
 def _alike(fleet: Times) -> list[AlikeNodes]:
@@ -161,7 +191,9 @@ def _alike(fleet: Times) -> list[AlikeNodes]:
     return sorted(alike, key=lambda group: (-len(group.nodes), group.curve))
 
 
-def _outliers(group: AlikeNodes, nodes: int, tests: int, slower: float, against: str) -> Iterator[Outlier]:
+def _outliers(
+    group: AlikeNodes, nodes: int, tests: int, slower: float, against: str, several: bool
+) -> Iterator[Outlier]:
     """Yield the nodes that stand out, where so many nodes and single times are tested in all."""
     logs, spreads = np.log(group.times / group.medians), group.spreads
     measured, middles = np.isfinite(logs), np.nanmedian(logs, axis=1, keepdims=True)
@@ -187,6 +219,7 @@ def _outliers(group: AlikeNodes, nodes: int, tests: int, slower: float, against:
                 continue
             ratio = Estimate(*(math.exp(middle + side * reach * error) for side in (0, -1, 1)))
             way, than = "slower" if sign > 0 else "faster", "the others" if against == PEERS else "before"
+            than += f" on {group.curve.topology}" * several
             reason = f"{significant(100 * abs(ratio.value - 1), 2)} % {way} than {than}"
             judgement = Judgement(group.nodes[row], against, word, reason, ratio, limit=1 + slower)
             sizes = tuple(np.array(group.sizes)[far[row]].tolist()) if single[row] else ()
