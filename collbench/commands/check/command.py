@@ -1,9 +1,10 @@
-"""Say in one line whether this machine is right: measured briefly, checked, and compared with what is expected.
+"""Say in one line whether this machine, a run, a log, each of many, or a fleet is right and as fast as expected.
 
 For example:
   collbench check
   collbench check --op allreduce,allgather --reference floors.toml
-  collbench check --run run.jsonl --on dgx-h100
+  collbench check all_reduce.log
+  collbench check LOGS --on dgx-h100
   collbench check --fleet NIGHT --exclude-file exclude.txt
   collbench check --exit nagios --metrics /var/lib/node_exporter/collbench.prom
 """
@@ -73,7 +74,7 @@ def command(**options: Any) -> int:
         try:
             _try_paths(files, None if names else options["out"])
             words = {name: options[name] for name in declared(CheckRequest)}
-            with _replacing_the_last_verdict(files, options["op"]), waiting("" if names else "measuring"):
+            with _replacing_the_last_verdict(files, options["op"] or "allreduce"), waiting("" if names else "measuring"):
                 judged = _judged(names, words, quiet=options["quiet"] or exits != "plain")
         except KeyboardInterrupt as cause:
             click.echo("collbench: interrupted: no verdict", err=True)
@@ -103,7 +104,7 @@ def _judged(names: Sequence[str], words: Mapping[str, Any], quiet: bool) -> list
         for sentence in said:
             click.echo(sentence, err=True)
         return judged
-    if not quiet:
+    if is_leader(launched()) and not quiet:
         click.echo("measuring this machine")
     result = check(**words)
     return [Judged("", result)] if result else []
