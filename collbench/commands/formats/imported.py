@@ -513,7 +513,7 @@ def tables(tests: Sequence[ImportedTest]) -> list[Imported]:
 
 
 def remarks(tests: Sequence[ImportedTest]) -> Iterable[str]:
-    """Return what the user must know of what was read, a line each."""
+    """Return remarks and left out rows of these tests, a line each and none twice."""
     said = []
     for test in tests:
         left_out = [f"left out: {clean(reason, 200)}" for reason in test.left_out]

@@ -26,7 +26,7 @@ _SHOWN = 3  # reasons or names in a line
 
 @dataclass(frozen=True)
 class FileHints:
-    """What the user says of files, by patterns of their names: the first that matches counts."""
+    """Ranks and collective of files, as the user gives them; the first pattern of names that matches counts."""
 
     ranks: tuple[tuple[str, int], ...] = ()
     collective: str = ""
