@@ -182,5 +182,5 @@ def wrapped(line: str, width: int) -> str:
         return line
     indent = " " * (len(line) - len(line.lstrip()))
     first, *more = _broken(line.strip(), width - len(indent))
-    rest = _broken(" ".join(more), width - len(indent) - 2)
+    rest = _broken(" ".join(more), width - len(indent) - 2) if more else []
     return "\n".join([indent + first, *(f"{indent}  {part}" for part in rest)])
