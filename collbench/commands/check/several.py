@@ -70,10 +70,7 @@ def shown(judged: Sequence[Judged], verbose: bool) -> Iterator[str]:
         for each in read:
             yield from ("", f"{each.name}: {each.result.line}", *lines(each.result))
     if read:
-        # Beside each other, names of files need no folder that all of them are in.
-        folder = os.path.commonpath([Path(each.name).parent for each in read])
-        short = [replace(each, name=str(Path(each.name).relative_to(folder))) for each in read]
-        yield from table_lines(INPUTS, short)
+        yield from table_lines(INPUTS, _without_folder(read))
         yield ""
     for each in read:
         if each.result.word.bad and not verbose:
@@ -81,6 +78,15 @@ def shown(judged: Sequence[Judged], verbose: bool) -> Iterator[str]:
     for each in judged:
         if each.refused:
             yield f"refused: {each.result.no_verdict}"
+
+
+def _without_folder(judged: Sequence[Judged]) -> list[Judged]:
+    """Return judgements with names that lack the folder that all of them are in."""
+    parents = {Path(each.name).parent for each in judged}
+    if len({parent.is_absolute() for parent in parents}) > 1:
+        return list(judged)
+    folder = os.path.commonpath(parents)
+    return [replace(each, name=str(Path(each.name).relative_to(folder))) for each in judged]
 
 
 def last_line(judged: Sequence[Judged], exits: str) -> str:
