@@ -214,6 +214,8 @@ def test_slowness_of_most_nodes_is_one_finding_and_only_outliers_are_excluded() 
         (with_words(other + alike[2:], "SLOW OK"), f"{n0} SLOW; 15 OK", [n0]),
         (with_words(few, "SLOW"), "all 3 SLOW: a setting, or the wrong --on", []),
         (with_words(few, "SLOW OK"), f"{n0} SLOW; 2 OK", [n0]),
+        (with_words(few[:1], "SLOW"), f"{n0} SLOW", [n0]),
+        (with_words(fleet(0.75, *[1.0] * 15, noise=0.003), "SLOW"), f"15 of 16 SLOW, {setting}; {n0} SLOW", []),
     ):
         judgements = judged(chosen, found := groups(chosen))
         judgement = judgement_of(chosen, judgements, found)

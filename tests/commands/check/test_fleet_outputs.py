@@ -190,6 +190,8 @@ def test_logs_are_nodes_and_are_judged_against_the_system_of_on_alone(here: Comm
         assert document["line"] == f"collbench: {line}"
         assert {row["node"] for row in document["rows"]} == {f"n{node}" for node in range(6)}
         assert all(("91.3 of 47" in row["reason"]) is bool(words) for row in document["rows"])
+        printed = here("check", "--fleet", ".", *words).stdout
+        assert ("\nn0 and 5 more " in printed, "\nn1 " in printed) == (bool(words), False)
 
 
 def test_options_of_a_measurement_and_of_a_fleet_do_not_mix(here: Command, slow: list[str]) -> None:
