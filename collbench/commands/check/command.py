@@ -60,30 +60,37 @@ def command(**options: Any) -> int:
     each preset that fits a log; else what earlier good runs of this machine took, its baseline; on a CPU without those,
     what its own latency and copy speed come to.
     """
-    if fleet_outputs.asked(options["fleet"]):
-        return fleet_outputs.show(options)
+    try:
+        return fleet_outputs.show(options) if fleet_outputs.asked(options["fleet"]) else _carried_out(options)
+    except CollbenchError as error:
+        if options["exits"] != "plain":  # its reader reads standard output, and would take 2 for a verdict
+            error.exit_status = EXITS[options["exits"]][Word.UNKNOWN]
+            click.echo(line_of(options["exits"], Word.UNKNOWN, str(error)))
+        raise
+
+
+def _carried_out(options: Mapping[str, Any]) -> int:
+    """Measure or judge, print the verdict, write files, and return the exit status."""
     names = [str(path) for path in (*options["inputs"], options["run"]) if path is not None]
     if options["inputs"] and options["metrics"]:
         raise UsageError("--metrics is for a measurement of this machine; leave it out, or the names")
     if names and not is_leader(launched()):  # the first process of the launcher reads them
         return 0
-    paths, exits = options | {"json": options["as_json"]}, options["exits"]
+    paths, exits = {**options, "json": options["as_json"]}, options["exits"]
     printed = next((name for name in verdicts.OUTPUTS if paths[name] == STANDARD), "")
     files = {name: paths[name] for name in verdicts.OUTPUTS if paths[name] not in (None, STANDARD)}
     with redirect_stdout(sys.stderr if printed else sys.stdout):
         try:
             _try_paths(files, None if names else options["out"])
             words = {name: options[name] for name in declared(CheckRequest)}
-            with _replacing_the_last_verdict(files, options["op"] or "allreduce"), waiting("" if names else "measuring"):
+            with (
+                _replacing_the_last_verdict(files, options["op"] or "allreduce"),
+                waiting("" if names else "measuring"),
+            ):
                 judged = _judged(names, words, quiet=options["quiet"] or exits != "plain")
         except KeyboardInterrupt as cause:
             click.echo("collbench: interrupted: no verdict", err=True)
             return signals.status(cause)
-        except CollbenchError as error:
-            if exits != "plain":  # its reader reads standard output, and would take 2 for a verdict
-                error.exit_status = EXITS[exits][Word.UNKNOWN]
-                click.echo(line_of(exits, Word.UNKNOWN, str(error)))
-            raise
         if not judged:  # the first process of the launcher has it
             return 0
         if not options["quiet"] and exits == "plain":
