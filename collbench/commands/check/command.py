@@ -25,7 +25,7 @@ from collbench.cli.options import PATH, RENDEZVOUS_FOLDER, STANDARD, json_option
 from collbench.cli.progress import waiting
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of
 from collbench.commands.check import fleet_outputs
-from collbench.commands.check import several as verdicts
+from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import CheckRequest, Judged, check, judge_inputs
 from collbench.errors import CollbenchError, StorageError, UsageError

@@ -18,7 +18,6 @@ import pytest
 from collbench.analysis.judgement import EXITS, Judgement, Sight, Word
 from collbench.cli.verdicts import junit, line_of
 from collbench.commands.check import outputs as verdicts
-from collbench.commands.check import several
 from collbench.commands.check.judge import CheckedCurve, CheckedSize, CheckResult
 from collbench.commands.check.library import Judged, check
 from collbench.datatypes import DATATYPES
@@ -243,7 +242,7 @@ def samples(text: str) -> dict[str, dict[str, float]]:
 
 def exported(result: CheckResult, folder: Path) -> str:
     """The file of metrics."""
-    several.write("metrics", folder / "collbench.prom", [Judged("", result)])
+    verdicts.write("metrics", folder / "collbench.prom", [Judged("", result)])
     return (folder / "collbench.prom").read_text(encoding="utf-8")
 
 
