@@ -5,11 +5,13 @@ content.  `imported` has what readers return; writers get an `ExportSelection`.
 """
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 from statistics import fmean
 
 from collbench.commands.formats.imported import Hints, ImportedTest
@@ -20,42 +22,8 @@ from collbench.presence import imported, modules
 from collbench.results import Measurement, Observed, Prediction, Reported, Result
 from collbench.runfile.header import Header
 
-# Each has a sign in its text, what it is, and what to do instead.
-OTHERS = (
-    (r'\A\s*\{"kind": ?"header"', "a run file of collbench already", "give it to the commands as it is"),
-    (r"\A(?:PK\x03\x04|[^\0]{1,100}\0[\s\S]{150,260}ustar)", "an archive", "unpack it and give the folder"),
-    (
-        r"^nvbandwidth version|^(?:running|sum) \w{1,80}_(?:memcpy|latency)_|(?:memcpy|latency) (?:CE|SM) [CG]PU\(row",
-        "text of nvbandwidth",
-        "run `nvbandwidth -j`",
-    ),
-    (
-        r"^(?:# (?:HELP|TYPE) )?nccl_\w{1,80}(?:\{| )|\A\s{0,99}\[[\s\S]{0,400}\"n_ranks\"",
-        "Prometheus text of NCCL Inspector, or a list of its objects",
-        "give its JSON (NCCL_INSPECTOR_PROM_DUMP=0), an object a line (`jq -c .`, of a list `jq -c .[]`)",
-    ),
-    (
-        r'\A\s{0,99}[\[{][\s\S]{0,400}"inPlace"',
-        "JSON of the reporter of rccl-tests",
-        "give its CSV (-Z csv), or what it printed",
-    ),
-    (
-        START.pattern,
-        "rows of nccl-tests without the line that names their columns",
-        "copy the header of the table (# size count type ... time algbw busbw), too",
-    ),
-    (
-        r"^\W{0,9}size\s.{0,80}(?:latency|bandwidth)",
-        "a table of OSU without its title",
-        "copy its line `# OSU ...`, too",
-    ),
-    (
-        r" NCCL (?:INFO|WARN|TRACE|VERSION) ",
-        "NCCL's own log without a table",
-        "give what the benchmark printed, for example of `all_reduce_perf`",
-    ),
-    (r"\A\s{0,99}<(?:!doctype\s|html)", "an HTML page", "save the log itself, as raw text"),
-)
+_FILE = Path(__file__).with_suffix(".toml")
+OTHERS = tomllib.loads(_FILE.read_text(encoding="utf-8"))["file"]
 """Files that users give and no format reads."""
 
 Exported = Measurement | Reported | Prediction
@@ -117,10 +85,10 @@ def detect(source: ForeignFile) -> Format:
         if format_.recognises(source):
             return format_
     shown = "\n".join(bare(line) for _, line in source.lines())
-    for pattern, what, instead in OTHERS:
-        sign = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+    for other in OTHERS:
+        sign = re.compile(other["sign"].replace("START", START.pattern), re.IGNORECASE | re.MULTILINE)
         if sign.search(source.text) or sign.search(shown):
-            raise RunFileError(f"{source.name} is {what}; {instead}")
+            raise RunFileError(f"{source.name} is {other['what']}; {other['instead']}")
     raise NotResults(f"{source.name}: nothing in it looks like results; known are: {', '.join(formats())}")
 
 
