@@ -156,11 +156,11 @@ def test_imported_logs_make_a_fleet_of_nodes_named_by_host_file_or_folder(tmp_pa
 
 
 def test_other_commands_take_an_import(tmp_path: Path) -> None:
-    """Diagnosed as what the file says (not enough) and as a named system; drawn; fitted, with few sizes too."""
+    """Diagnosed as every system that fits and as a named one; drawn; fitted, with few sizes too."""
     for name in (LOG.name, "nccl_tests_several_tests.txt"):
         (folder := tmp_path / name).mkdir()
         run = imported(folder, DATA / name)
-        assert "name it with --on" in call(diagnose_command, run).stdout, name
+        assert "compared with the models of " in call(diagnose_command, run).stdout, name
         named = call(diagnose_command, run, "--on", "dgx-h100")
         assert named.exit_code == 0, name
         drawn = call(plot_command, run, "-o", folder / "figures", "--format", "svg", "--view", "latency")
