@@ -185,7 +185,7 @@ def spread(system: System, part: System) -> str:
 
 
 def unlike_gpu(run: Run, system: System) -> tuple[str, bool]:
-    """Return a sentence on a run whose GPUs are called unlike those of a system, and whether they are of another kind.
+    """Return a sentence if the GPUs of a run have other names than those of a system, and whether the kind differs.
 
     They are of the same kind if they differ in their memory, and no kind is known of a name that is no product's.
     """

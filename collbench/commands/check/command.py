@@ -56,9 +56,9 @@ def command(**options: Any) -> int:
     Without a name it measures this machine, in rounds until it is sure.  RUN is a run file or its folder, LOG what
     another tool printed (`collbench import` has the formats; `-` is standard input), FOLDER has any of these below it.
 
-    Expected is what --reference has; else what the model says of --on, of the system that the topology matches, or of
-    each preset that fits a log; else what earlier good runs of this machine took, its baseline; on a CPU without those,
-    what its own latency and copy speed come to.
+    Times are held against --reference; else against the model of --on, of the system that the topology matches, or of
+    each preset that fits a log; else against earlier good runs of this machine, its baseline; on a CPU without those,
+    against its own latency and copy speed.
     """
     try:
         return fleet_outputs.show(options) if fleet_outputs.asked(options["fleet"]) else _carried_out(options)

@@ -1,4 +1,4 @@
-"""What `collbench check --fleet` prints of a folder of nodes, and the files that it writes."""
+"""Print the judgement of a fleet (`collbench check --fleet`) and write its files."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""What is judged instead of measuring: runs, logs of other tools, folders of both; each table of a log by itself."""
+"""Inputs of a check that measures nothing: runs, logs of other tools, folders of both; a log table by table."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -131,7 +131,7 @@ INPUTS: tuple[Column[Judged], ...] = (
 
 
 def shown(judged: Sequence[Judged], verbose: bool) -> Iterator[str]:
-    """Yield a single judgement at length; of several a line each, what is behind SLOW and WRONG, and what was refused.
+    """Yield a single judgement at length; of several a line each, reasons of SLOW and WRONG, and refused files.
 
     `verbose` yields all of several at length too.
     """

@@ -83,7 +83,7 @@ class ImportRequest(Request):
 
     @property
     def hints(self) -> FileHints:
-        """What the user says of the files."""
+        """Facts that the user gives of the files."""
         return FileHints.parse(self.ranks, self.op)
 
 
