@@ -378,52 +378,65 @@ def _verdict(
     request: CheckRequest, run: Run, expected: Expectation | None, rounds: int = 1, seconds: float = math.nan
 ) -> CheckResult:
     """Return the judgement of all rows so far: against what is expected, or else against the model of their system."""
-    header, nodes = run.header, request.nodes
+    header = run.header
     rows = [row for row in run.results if isinstance(row, Observed) and row.right and not row.case.work]
     said = chain.from_iterable(test.remarks for test in header.imported.tests)
-    notes = [printable(remark) for remark in dict.fromkeys(said)]
-    if expected:
-        test = SequentialTest(request.share or usual_slower(header.topology.platform))
-        name, curves = expected.name, judge_rounds(rows, expected, test, nodes or header.topology.nodes)
-        remarks = [*other_release(expected, header), *assumptions(run)]
-    else:
-        facts = RunFacts.of(run, "")
-        found, why = places(run, request.on, nodes, facts)
-        facts = replace(facts, unplaced=why if found else "", no_system=why)
-        by_curve = by_key(map(joined, by_case(rows).values()), lambda row: row.curve)
-        diagnoses, found = judge_curves([*by_curve.values()], found, facts)
-        name, remarks = in_words(found, header.topology.ranks), list(assumptions(run))
-        if found:
-            counts = [*dict.fromkeys(place.nodes for place in found)]
-            nodes = nodes or (counts[0] if len(counts) == 1 else None)
-            where = found[0].where(header.topology.ranks).partition(", ")[2]
-            where = f"any of {format_list(counts)} nodes" if len(counts) > 1 else where
-            remarks = list(assumptions(run, found[0].system, where, request.nodes))
-        notes += [*facts.caveats, *(f"{setting} was set" for setting in settings(facts))]
-        curves = []
-        for diagnosis in diagnoses:
-            remarks += [diagnosis.assumed] if diagnosis.assumed and diagnosis.assumed not in remarks else []
-            curves.append(judge_by_model(diagnosis))
-    alone = [header.topology.copied or ONE_RANK * (curve.sizes[0].row.case.ranks == 1) for curve in curves]
-    if any(alone):
-        curves = [unjudged(curve, why) if why else curve for curve, why in zip(curves, alone, strict=True)]
-        name = "" if all(alone) else name
-    return CheckResult(
+    result = CheckResult(
         where=header.topology.name,
-        compared=name,
-        remarks=tuple(remarks),
-        notes=tuple(note for note in notes if note not in alone),
+        compared="",
+        notes=tuple(printable(remark) for remark in dict.fromkeys(said)),
         collectives=tuple(dict.fromkeys(row.case.collective.name for row in run.results)),
-        curves=tuple(map(unsure, curves) if shares_cores(run.results) else curves),
+        curves=(),
         correctness=Correctness.of(run.cases),
         host=header.environment.host,
-        nodes=nodes or header.topology.nodes,
+        nodes=request.nodes or header.topology.nodes,
         disturbed=sum(row.disturbed for row in run.results),
         rows=len(run.results),
         rounds=rounds,
         seconds=seconds,
         first=bool(expected and expected.first),
     )
+    if expected:
+        test = SequentialTest(request.share or usual_slower(header.topology.platform))
+        curves, remarks = judge_rounds(rows, expected, test, result.nodes), [*other_release(expected, header)]
+        result = replace(result, compared=expected.name, curves=tuple(curves), remarks=(*remarks, *assumptions(run)))
+    else:
+        result = _by_model(request, run, rows, result)
+    if shares_cores(run.results):
+        result = replace(result, curves=tuple(map(unsure, result.curves)))
+    return _without_lone_ranks(result, header)
+
+
+def _by_model(request: CheckRequest, run: Run, rows: Sequence[Observed], result: CheckResult) -> CheckResult:
+    """Return the result with the curves that the model of each place judges where the run may have been."""
+    facts, ranks, nodes = RunFacts.of(run, ""), run.header.topology.ranks, result.nodes
+    found, why = places(run, request.on, request.nodes, facts)
+    facts = replace(facts, unplaced=why if found else "", no_system=why)
+    by_curve = by_key(map(joined, by_case(rows).values()), lambda row: row.curve)
+    diagnoses, found = judge_curves([*by_curve.values()], found, facts)
+    remarks = list(assumptions(run))
+    if found:
+        counts = [*dict.fromkeys(place.nodes for place in found)]
+        where = found[0].where(ranks).partition(", ")[2]
+        where = f"any of {format_list(counts)} nodes" if len(counts) > 1 else where
+        remarks = list(assumptions(run, found[0].system, where, request.nodes))
+        nodes = request.nodes or (len(counts) == 1 and counts[0]) or nodes
+    remarks += dict.fromkeys(diagnosis.assumed for diagnosis in diagnoses if diagnosis.assumed)
+    notes = (*result.notes, *facts.caveats, *(f"{setting} was set" for setting in settings(facts)))
+    curves = tuple(map(judge_by_model, diagnoses))
+    return replace(
+        result, compared=in_words(found, ranks), curves=curves, remarks=tuple(remarks), notes=notes, nodes=nodes
+    )
+
+
+def _without_lone_ranks(result: CheckResult, header: Header) -> CheckResult:
+    """Return the result without a word on curves of ranks between which nothing crossed a link, and why."""
+    alone = [header.topology.copied or ONE_RANK * (curve.sizes[0].row.case.ranks == 1) for curve in result.curves]
+    if not any(alone):
+        return result
+    curves = tuple(unjudged(curve, why) if why else curve for curve, why in zip(result.curves, alone, strict=True))
+    notes = tuple(note for note in result.notes if note not in alone)
+    return replace(result, curves=curves, notes=notes, compared="" if all(alone) else result.compared)
 
 
 def other_release(expected: Expectation, header: Header) -> Iterator[str]:
