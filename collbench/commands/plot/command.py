@@ -39,7 +39,7 @@ class DrawRequest(Request):
         Sequence[str],
         Opt("--format", "png, svg or pdf, or several.", "as the file is named, else png", metavar="png|svg|pdf"),
     ] = ()
-    style: Annotated[str, Opt("--style", "What the figures are for.", metavar="screen|paper|slide")] = "screen"
+    style: Annotated[str, Opt("--style", "What the figures are for.", metavar="screen|paper")] = "screen"
     views: Annotated[
         Names,
         Opt(
