@@ -15,7 +15,7 @@ HEAVY = {  # library: modules, or packages, that may import it
     "click": ("cli", "commands"),
     "cuda": ("platforms.gpu",),
     "cupy": ("platforms.gpu.cuda",),
-    "jinja2": ("present.page", "commands.report", "commands.lesson.page"),
+    "jinja2": ("present.page", "commands.report"),
     "matplotlib": ("plots", "commands", "present.figures"),
     "mpi4py": ("platforms.cpu", "platforms.mpi_processes", "measure.launcher_watchdog", "algorithms.mpi"),
     "scipy": ("stats", "model", "analysis", "commands"),

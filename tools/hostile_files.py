@@ -368,7 +368,7 @@ _OPTIONS = {
     "plot": "-o --view --style --impl --format --on",
     "verify": "--op",
     "explain": "--op",
-    "topo": "--on -o",
+    "topo": "--nodes -o",
     "list": "--nothing",
     "report": "--on",
     "export": "--to",

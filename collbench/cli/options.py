@@ -50,7 +50,6 @@ class _PrintablePath(click.Path):
 
 
 PATH = _PrintablePath(path_type=Path)
-PICTURE = _PrintablePath(dir_okay=False, path_type=Path)
 RUN = click.Argument(["run"], metavar="RUN", type=PATH)
 RUNS = click.Argument(["runs"], metavar="RUN...", nargs=-1, required=True, type=PATH)
 

@@ -150,7 +150,7 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[PlotLin
 
     # Texts are measured while they are placed, so that the plot style must hold from here on.
     with style(plot_style):
-        size = plot_style.width(columns), plot_style.height(rows)
+        size = plot_style.width(columns), plot_style.row_height * rows
         figure = new_figure(*size, dpi=plot_style.dpi)
 
         # The legend comes first: what it leaves is the panels' room.
@@ -272,7 +272,7 @@ def _value_labels(figure: Figure, cells: Sequence[Cell], columns: int, plot_styl
         predicted = not plot_style.title and all(panel.predicted for panel in row)
         labels.append(f"{'predicted ' * predicted}{cell[0].view.label(row)}")
     rows = math.ceil(len(labels) / columns)
-    room = 0.6 * plot_style.height(rows) / rows
+    room = 0.6 * plot_style.row_height
     if rows > 1 and len(set(labels)) == 1 and len(labels[0]) > letters_of(room, plot_style.labels):
         figure.supylabel(labels[0], fontsize=plot_style.labels)
         return

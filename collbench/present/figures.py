@@ -1,4 +1,4 @@
-"""How figures look (LOOKS: a line's colour and marker; STYLES: sizes for screen, paper, slide) and are written.
+"""How figures look (LOOKS: a line's colour and marker; STYLES: sizes for screen and paper) and are written.
 
 The look of another implementation is a row in LOOKS, another plot style a row in STYLES.  Letters are DejaVu Sans,
 which Matplotlib brings along, so the same runs give the same bytes on every machine.  Most colours are Okabe and
@@ -171,7 +171,6 @@ class Style:
     widths: tuple[float, ...] = (8.0, 12.4, 15.6)  # of figures with one, two, three columns of panels
     panel_width: float = 0  # of each of more panels; 0: the figure stays as wide as the last of widths
     row_height: float = 5.0  # of a row of panels, with what stands above it
-    tallest: float = math.inf  # of all rows together
     size_ticks: tuple[int, int, int] = (7, 6, 6)  # most sizes named along x, with one, two, three and more columns
     value_ticks: int = 0  # most steps of a linear y axis; 0: as many as Matplotlib likes
     font: float = 11  # of the legend, ticks and a panel's title
@@ -199,10 +198,6 @@ class Style:
         if columns <= len(self.widths):
             return self.widths[columns - 1]
         return max(self.widths[-1], self.panel_width * columns)
-
-    def height(self, rows: int) -> float:
-        """Return the height in inches of a figure with that many rows of panels."""
-        return min(self.row_height * rows, self.tallest)
 
     def letters(self, inches: float, columns: int, shared: bool) -> int:
         """Return how many letters fit into a line of a panel's title, where so many columns have so many inches.
@@ -254,24 +249,7 @@ PAPER = Style(
         **_ticks({"major.size": 2.5, "minor.size": 1.5, "minor.width": 0.4}),
     },
 )
-SLIDE = Style(
-    name="slide",
-    widths=(13.333,),  # a whole slide of 16:9
-    row_height=7.5,
-    tallest=7.5,
-    size_ticks=(5, 3, 3),
-    value_ticks=5,
-    font=18,
-    title=26,
-    labels=20,
-    wrap=70,
-    lines=1.8,
-    markers=10,
-    frame=1.4,
-    dpi=144,  # 1920 x 1080
-    more={"grid.linewidth": 1.2, "legend.labelspacing": 0.35, **_ticks({"major.size": 7, "minor.size": 4})},
-)
-STYLES = {style.name: style for style in (SCREEN, PAPER, SLIDE)}
+STYLES = {style.name: style for style in (SCREEN, PAPER)}
 
 
 def new_figure(width: float, height: float, **options: Any) -> Figure:

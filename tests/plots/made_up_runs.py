@@ -1,19 +1,13 @@
 """Made-up results by the kind of figure that is drawn of them, most by two implementations; and runs of them."""
 
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from collbench.algorithms import implementations
-from collbench.collectives import find_collective
-from collbench.datatypes import LEARNT, Lost, Study
-from collbench.results import Explanation, Measurement, Result
+from collbench.results import Explanation, Result
 from collbench.results.collectives import MOVED, PHASES, WAITED, Span, Track
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from tests.conftest import ROOT, case, measurement
-
-STUDY = Study(1000, LEARNT, Lost(0.5, 0.1, 0.02), Lost(0.6, 0.2, 0.0004))
 
 
 def explained() -> list[Result]:
@@ -21,17 +15,6 @@ def explained() -> list[Result]:
     spans = (Span(WAITED, 0.0, 1e-6), Span(MOVED, 1e-6, 1e-7))
     tracks = tuple(Track(rank, 0, 0.0, 1.9e-6, dict.fromkeys(PHASES, 1e-7), spans) for rank in (0, 1))
     return [Explanation(case(), name, "cpu", 2e-6, 2.1e-6, tracks) for name in ("ring-flags", "two-shot")]
-
-
-def narrow() -> list[Result]:
-    """Wires that are up to twice as fast as what is exact."""
-
-    def one(name: str, seconds: float, study: Study | None) -> Measurement:
-        whole = replace(case(nbytes=4096), collective=find_collective("allreduce"))
-        return Measurement(whole, name, "cpu", 1, (seconds,) * 7, errors=study)
-
-    wires = [name for name, way in implementations().items() if way.wire]
-    return [*(one(name, 1e-6 + place / 1e7, STUDY) for place, name in enumerate(wires)), one("two-shot", 2e-6, None)]
 
 
 def swept() -> list[Result]:
@@ -48,7 +31,7 @@ def of_commands() -> dict[str, list[Result]]:
     return found
 
 
-MADE_UP = {"curves": swept(), "wires": narrow(), "timeline": explained(), **of_commands()}
+MADE_UP = {"curves": swept(), "timeline": explained(), **of_commands()}
 """By the name of the kind; a kind without any is missed by tests/plots/test_kinds.py."""
 
 

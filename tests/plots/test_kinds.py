@@ -15,8 +15,6 @@ from collbench.results import PARTS, Failed
 from tests.conftest import case
 from tests.plots.made_up_runs import MADE_UP, run
 
-TOO = {"wires": ("curves",)}  # messages of narrow wires have curves
-
 
 @cache
 def drawn(name: str, rows: str = "", *implementations: str) -> dict[str, Figure]:
@@ -35,7 +33,7 @@ def test_every_kind_has_results_to_be_tried_on_and_a_place_among_the_others() ->
 def test_a_run_is_drawn_by_its_kind_within_its_figures_and_by_no_other(name: str) -> None:
     assert drawn(name)
     for other in kinds():
-        if other not in (name, *TOO.get(name, ())):
+        if other != name:
             assert not drawn(other, name), other
     for stem, figure in drawn(name).items():
         FigureCanvasAgg(figure).draw()
@@ -57,8 +55,7 @@ def test_a_run_is_drawn_by_its_kind_within_its_figures_and_by_no_other(name: str
 
 @pytest.mark.parametrize("name", kinds())
 def test_an_implementation_can_be_chosen_and_a_second_run_has_figures_of_its_own(name: str) -> None:
-    last = MADE_UP[name][-1].implementation if name != "wires" else "narrow-topk"
-    assert drawn(name, "", last)
+    assert drawn(name, "", MADE_UP[name][-1].implementation)
     assert not drawn(name, "", "nobody")
     if name != "curves":
         twice = [stem for stem, _ in kinds()[name].figures([run(*MADE_UP[name])] * 2, PLAIN, str)]
@@ -66,8 +63,8 @@ def test_an_implementation_can_be_chosen_and_a_second_run_has_figures_of_its_own
 
 
 def test_every_drawn_kind_is_written(tmp_path: Path) -> None:
-    paths = draw([run(*MADE_UP["wires"])], tmp_path, ("svg",))
-    assert [path.stem for path in paths] == [*drawn("curves", "wires"), *drawn("wires")]
+    paths = draw([run(*MADE_UP["curves"], *MADE_UP["timeline"])], tmp_path, ("svg",))
+    assert [path.stem for path in paths] == [*drawn("curves"), *drawn("timeline")]
 
 
 def test_why_nothing_is_drawn_is_one_line() -> None:

@@ -94,7 +94,7 @@ STAGES = (
     _step("stragglers", "which rank is late", "--ranks", "4", "--impl", "auto,two-shot,nccl"),
     Stage("check", "`collbench check`, which becomes a baseline", _CHECK, 110),
     Stage("check-again", "`collbench check`, compared with that", _CHECK, 110),
-    Stage("topology", "`collbench topo`: what joins the GPUs", ("collbench", "topo", "--on", "gpu"), 60),
+    Stage("topology", "`collbench topo`: what joins the GPUs", ("collbench", "topo", "gpu"), 60),
     *(_rungs(ranks, how) for ranks in (4, 2, 8) for how in ("launches", "graphs")),
     _right("rungs-every-gpu", "every rung is exact with a rank on every GPU", "run", "--impl", "ladder", gpus=2),
     *(_nccl(ranks) for ranks in (2, 4, 8)),

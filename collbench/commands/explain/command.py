@@ -116,15 +116,9 @@ def _events_of(explanation: Explanation, first_process: int) -> Iterator[dict[st
         process = first_process + track.rank
         yield _named("thread", process, track.block, f"block {track.block}")
         for span in track.spans:
-            yield _complete(span.phase, "collective", (process, track.block), track.start + span.start, span.seconds)
+            times = {"ts": round((track.start + span.start) * 1e6, 4), "dur": round(span.seconds * 1e6, 4)}
+            yield {"ph": "X", "name": span.phase, "cat": "collective", "pid": process, "tid": track.block} | times
 
 
 def _named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": f"{kind}_name", "pid": process, "tid": thread, "args": {"name": name}}
-
-
-def _complete(name: str, category: str, track: tuple[int, int], start: float, seconds: float) -> dict[str, Any]:
-    """Return a complete event; `track` is its process and its thread, times are in seconds."""
-    process, thread = track
-    times = {"ts": round(start * 1e6, 4), "dur": round(seconds * 1e6, 4)}
-    return {"ph": "X", "name": name, "cat": category, "pid": process, "tid": thread} | times

@@ -167,7 +167,7 @@ def _breaks(folder: Path) -> tuple[Part, ...]:
 
 def _write(runs: Sequence[Run], breaks: tuple[Part, ...], folder: Path) -> Path:
     """Write the page."""
-    from collbench.commands.lesson import page, screens
+    from collbench.commands.lesson import screens
     from collbench.commands.report.analysed import safe_runs
 
     content = screens.content([safe.run for safe in safe_runs(runs)], breaks)
@@ -175,5 +175,5 @@ def _write(runs: Sequence[Run], breaks: tuple[Part, ...], folder: Path) -> Path:
         click.echo(f"note: {content.caution}", err=True)
     place = folder / "lesson.html"
     with writing(place, "--out"):
-        place.write_text(page.build(content), encoding="utf-8")
+        place.write_text(screens.build(content), encoding="utf-8")
     return place

@@ -1,26 +1,33 @@
-"""From runs to what a lesson says: its texts (assets/lesson.toml) with the numbers, code and traces at hand.
+"""From runs to a lesson: its texts (assets/lesson.toml) with the numbers, code and traces at hand, and its page.
 
 A text is a sentence, or a list of sentences.  A sentence is a string, or a table whose `says` are the sentences to
 choose from: by the first bound of `up_to` that the `number` does not exceed, or by the right choice of the question.
 
 Numbers are those of the reader's runs.  Where these lack one, or had it disturbed, the sentence takes its numbers from
 the committed run, and says so.  A sentence whose numbers nobody knows is left out.
+
+The page is one HTML file that opens anywhere and fetches nothing: `lesson.html` lays the `Content` out, `lesson.css`
+says how that looks and `lesson.js` moves it.  Without the script everything can be read, and there is nothing to guess.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
+from markupsafe import Markup
 
+from collbench import __version__
 from collbench.algorithms import implementations, is_library
 from collbench.commands.lesson import asset, table
 from collbench.commands.lesson.content import HERE, Code, Content, Event, Formula, LessonMachine, Part, Trace
 from collbench.commands.lesson.numbers import (
     COMMITTED,
     Numbers,
+    allreduce,
     constants_of,
     filled,
     fitted,
@@ -30,14 +37,17 @@ from collbench.commands.lesson.numbers import (
     published,
     titles,
 )
+from collbench.commands.report.chart import data_block, for_dark
 from collbench.errors import UsageError
 from collbench.platforms.compiler import own_folder
 from collbench.presence import PACKAGE
+from collbench.present import page as pages
+from collbench.present.figures import LOOKS, PHASES, phase_css
 from collbench.results import Explanation
 from collbench.results.base import Timed
 from collbench.results.collectives import WAITED, Span, Track
 from collbench.runfile.store import Run
-from collbench.units import format_list, parse_size
+from collbench.units import format_figure, format_list, format_seconds, format_size, parse_size
 
 _LARGE = 2**21  # bytes of the larger formula of a screen, where the implementation does that much
 _TRACED = 2**11  # bytes of the operation that is shown moment by moment, or the size nearest to that
@@ -370,3 +380,86 @@ def _expected(stages: Sequence[Mapping[str, Any]], rank: int, ranks: int) -> Ite
         for before in range(ranks - off if off else 1):
             for part in stage["parts"]:
                 yield part, stage.get("spins"), before
+
+
+# ---- the page ----
+
+DRAWN = {"ring": "ring-flags", "one-shot": "one-shot", "two-shot": "two-shot", "one-shot-ll": "one-shot-ll"}
+"""Lines of the figure whose numbers can be dragged: names, and implementations that count what each costs."""
+FIRST_RANKS = 8  # of the figure: with 2, a ring, one-shot and two-shot are one line
+MOST_DRAGGED = 72  # that can be dragged to: those of the largest NVLink domain
+DASHES = {"-": "", "--": "7 4", "-.": "8 3 2 3", ":": "2 3"}
+
+
+def build(content: Content) -> str:
+    """Return the lesson as the text of an HTML file; the same content gives the same text.
+
+    Texts are Markdown without HTML and without pictures; nothing in them becomes an element that loads or runs.
+    """
+    script = pages.asset("views.js") + asset("lesson.js")
+    traces = {screen["name"]: screen["trace"] for screen in content.screens if screen["trace"]}
+
+    # Texts are escaped by the templates; Markdown becomes elements by these filters alone.
+    environment = pages.templates("collbench.commands.lesson", "assets")
+    environment.filters |= {
+        "markdown": partial(_markdown, inline=False),
+        "inline": partial(_markdown, inline=True),
+        "size": format_size,
+        "seconds": format_seconds,
+        "rate": lambda rate: f"{format_figure(rate / 1e9)} GB/s",
+        "badge": _badge,
+    }
+    page = environment.get_template("lesson.html").render(
+        content=content,
+        phases=sorted({event.phase for trace in traces.values() for event in trace.events}, key=[*PHASES].index),
+        first_ranks=FIRST_RANKS,
+        version=__version__,
+        policy=pages.policy(script),
+        style=Markup(pages.asset("colours.css") + asset("lesson.css") + _colours()),
+        data=data_block(_data(content, traces)),
+        script=Markup(script),
+    )
+    return page.lstrip()  # the template's macros leave empty lines
+
+
+def _data(content: Content, traces: Mapping[str, Trace]) -> Mapping[str, Any]:
+    """Return what the script needs beyond the text of the page."""
+    looks = {line: LOOKS[name] for line, name in DRAWN.items()}
+    return {
+        "places": [*map(asdict, (content.measured, *content.places))],
+        "ranks": FIRST_RANKS,
+        "counts": _counts(),
+        "dashes": {line: DASHES.get(str(look.linestyle), "") for line, look in looks.items()},
+        "traces": {name: asdict(trace) for name, trace in traces.items()},
+    }
+
+
+def _counts() -> Mapping[str, list[tuple[float, float]]]:
+    """Return steps one after the other, and bytes through the busiest link over the size, of 2, 3 and more ranks."""
+    counts: dict[str, list[tuple[float, float]]] = {line: [] for line in DRAWN}
+    for line, name in DRAWN.items():
+        cost = implementations()[name].cost
+        assert cost
+        for ranks in range(2, MOST_DRAGGED + 1):
+            counted = cost(allreduce(1024, ranks))
+            counts[line].append((counted.steps, round(counted.link, 6)))
+    return counts
+
+
+def _markdown(text: str, inline: bool) -> Markup:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "html_block", "html_inline"])
+    return Markup(parser.renderInline(text) if inline else parser.render(text))
+
+
+def _badge(source: str) -> str:
+    """Return the class of a source's badge: the first word."""
+    return "".join(filter(str.isalpha, source.partition(" ")[0].lower())) or "other"
+
+
+def _colours() -> str:
+    """Return style sheet rules: of phases, as the plots have them, and of the figure's lines, by day and night."""
+    colours = {line: LOOKS[name].color for line, name in DRAWN.items()}
+    rules = [f".line-{line} {{ --day: {colour}; --night: {for_dark(colour)}; }}" for line, colour in colours.items()]
+    return "\n".join([phase_css(".part."), *rules])

@@ -39,7 +39,7 @@ class DrawRequest(Request):
         Sequence[str],
         Opt("--format", "png, svg or pdf, or several.", "as the file is named, else png", metavar="png|svg|pdf"),
     ] = ()
-    style: Annotated[str, Opt("--style", "What the figures are for.", metavar="screen|paper|slide")] = "screen"
+    style: Annotated[str, Opt("--style", "What the figures are for.", choices=("screen", "paper"))] = "screen"
     views: Annotated[
         Names,
         Opt(
@@ -102,16 +102,6 @@ def command(runs: tuple[Path, ...], out: Path | None, **options: Any) -> None:
         click.echo(figure)
 
 
-def _formats(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the formats of figures, each once; UsageError for one that there is not."""
-    from collbench.present.figures import FORMATS
-
-    for name in names:
-        if name not in FORMATS:
-            raise unknown("--format", name, FORMATS)
-    return tuple(dict.fromkeys(names))
-
-
 @takes(DrawRequest)
 def plot(request: DrawRequest) -> list[Path]:
     """Draw a run, or several, into a folder or a file.
@@ -135,11 +125,11 @@ def plot(request: DrawRequest) -> list[Path]:
 
     out, lines = request.out, request.lines
     shown = runs_of(request.runs)
-    if request.style not in STYLES:
-        raise unknown("--style", request.style, STYLES)
     if lines not in (None, "all") and not (str(lines).isdecimal() and len(str(lines)) < 7):
         raise UsageError(f"--lines {lines!r} is no number of lines; give 0 or more, or all")
-    path, formats = Path(out), _formats(request.formats)
+    path, formats = Path(out), tuple(dict.fromkeys(request.formats))
+    if wrong := {*formats} - {*FORMATS}:
+        raise unknown("--format", min(wrong), FORMATS)
     ending = path.suffix[1:]
     is_file = ending in FORMATS and not path.is_dir()
     # A folder may be called run-1.5, but none is meant to be called x.jpg.

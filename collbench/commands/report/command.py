@@ -4,21 +4,45 @@ For example:
   collbench report results/runs/...
   collbench report imported --on dgx-h100 --nodes 2
   collbench report before after --out report.html
+
+`build` makes its text: the modules here gather what the page says, `templates/` lays it out.  What comes from a run
+file is not trusted: `analysed` sets aside what cannot be calculated with, the templates escape every text, and the
+page's own policy lets no script run but two: ours, and `plotly/` as its makers publish it, which the page holds
+compressed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import click
+from markupsafe import Markup
 
+from collbench import __version__
 from collbench.cli.options import RUNS, options_of
-from collbench.commands.report import page as reports
+from collbench.commands.report import sections
+from collbench.commands.report.analysed import AnalysedRun, analysed, safe_runs
+from collbench.commands.report.chart import chart_of, data_block
+from collbench.commands.report.sections import SECTIONS, Anchors, by_run
+from collbench.commands.report.summary import FIRST, about, title_of, verdict
+from collbench.commands.report.table import all_rows
 from collbench.errors import UsageError, unlinked, writing
+from collbench.plots.sections import sections as sections_of
+from collbench.present.figures import phase_css
+from collbench.present.page import asset, packed, policy, templates
 from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.runs import RunOrPath, runs_of
 from collbench.requests.words import OfMachine, RunsNodes
+from collbench.runfile.store import Run
+
+LARGEST = 1_500_000
+"""Bytes of a page, but for dozens of runs.  Rows of the table that have no room are left out, and it says so."""
+ROWS = 700_000
+"""Bytes of all rows together."""
+PICTURES = 500_000
+"""Bytes of all pictures together; of more, whole pictures are left out, and it says so."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +88,7 @@ def report(request: ReportRequest) -> Path:
         raise UsageError(f"{place} is no name of a report; choose another with --out, such as report.html")
     if not request.out:
         unlinked(place, "--out")
-    text = reports.build(shown, request.on, request.nodes)
+    text = build(shown, request.on, request.nodes)
     with writing(place, "file with --out"):
         place.write_text(text, encoding="utf-8")
     return place
@@ -78,3 +102,76 @@ def command(**words: Any) -> None:
     report.  It needs no network, and nothing that a run file says can run in it.
     """
     click.echo(report(**words))
+
+
+def build(runs: Sequence[Run], name: str | None = None, nodes: int | None = None) -> str:
+    """Return the report as the text of an HTML file; the same runs give the same text.
+
+    Args:
+        runs: The runs, in the order of the report.
+        name: A system (preset or FILE.toml) that the machine of all runs is known to be.
+        nodes: How many nodes of it the ranks of all runs are spread over.
+
+    Raises:
+        UsageError: There is no such system, or its nodes cannot have the ranks.
+
+    """
+    library = asset("plotly/plotly-basic.min.js")
+    script = asset("fflate/fflate.js") + asset("views.js") + asset("report.js", __package__)
+    return (
+        templates(__package__, "templates")
+        .get_template("page.html")
+        .render(
+            **_content([analysed(run, name, nodes) for run in safe_runs(runs)]),
+            version=__version__,
+            policy=policy(library, script),
+            style=Markup(asset("colours.css") + asset("report.css", __package__) + phase_css(".part.")),
+            library=packed(library),
+            script=Markup(script),
+        )
+    )
+
+
+def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
+    """Return what the runs say, part by part, under the names that the templates use."""
+    commands = sections_of({type(result).__name__ for run in runs for result in run.run.results})
+    titles = {**SECTIONS, **{section.name: section.title for section in commands}}
+    anchors = Anchors(titles)
+    chart = chart_of(runs, anchors)
+
+    # Pictures share their room: as much for each command's part of each run.
+    illustrated = 0
+    for run in runs:
+        for section in commands:
+            illustrated += section.drawn and any(isinstance(row, section.rows) for row in run.run.results)
+    room = PICTURES // max(1, illustrated)
+    said, all_said = [], []
+    for section in commands:
+        said_of_runs = by_run(runs, partial(sections.said, section=section, room=room, anchors=anchors))
+        said.append((section, said_of_runs))
+        all_said += said_of_runs
+
+    which = sections.which(runs)
+    parts = {
+        "verdict": verdict(runs, all_said, which),
+        "curves": chart["figures"],
+        "which": which,
+        **{section.name: said_of_runs for section, said_of_runs in said},
+        "crossovers": by_run(runs, sections.crossovers),
+        "fits": by_run(runs, sections.fits),
+        "verdicts": by_run(runs, sections.verdicts),
+        "machine": sections.machines(runs),
+        "environment": by_run(runs, sections.environment),
+        "raw": all_rows(runs, commands, ROWS),
+        "table": True,
+    }
+    return parts | {
+        "title": title_of(runs, commands),
+        "runs": [about(run) for run in runs],
+        "nav": [(name, titles[name]) for name, part in parts.items() if part and name in titles],
+        "titles": titles,
+        "said": said,
+        "in_verdict": FIRST,
+        "chart": chart,
+        "data": data_block(chart),
+    }

@@ -21,15 +21,9 @@ from collbench.topology.render import system_lines, topology_lines
 _OPTIONS = [
     click.Argument(
         ["system"],
-        required=False,
-        metavar="[SYSTEM|FILE.toml]",
+        default="auto",
+        metavar="[auto|gpu|cpu|SYSTEM|FILE.toml]",
         shell_complete=completed("topology.files.names", several=False),
-    ),
-    option(
-        "--on",
-        "What ranks would run on here, or the system, as the argument; auto: GPUs if the driver shows any, else the "
-        "CPU.  [default: auto]",
-        metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
     ),
     option("--nodes", "How many nodes the system has.", type=click.IntRange(min=1), metavar="N"),
     option("--ranks", "Ranks.  [default: one a GPU or usable CPU]", type=click.IntRange(1, 2**20), metavar="N"),
@@ -38,24 +32,21 @@ _OPTIONS = [
 
 
 @click.command(params=_OPTIONS)
-def command(system: str | None, on: str | None, nodes: int | None, ranks: int | None, as_json: Path | None) -> None:
+def command(system: str, nodes: int | None, ranks: int | None, as_json: Path | None) -> None:
     """Show what connects the ranks here, or in a system (presets: `collbench list`).
 
     Here: links between each pair, devices, and what spoils measurements.  A system: the network above one of its
     nodes, as in `collbench topo dgx-h100 --nodes 4`.
     """
-    if system and on:
-        raise UsageError(f"{system} is a system, and --on {on} names another place; leave one of them out")
     here = ("auto", *platforms())
     width = shutil.get_terminal_size().columns
-    name = system or on or "auto"
-    if name in here:
+    if system in here:
         if nodes:
             raise UsageError("--nodes needs a system to have so many of: collbench topo SYSTEM --nodes N")
-        topology = _discover(name, ranks)
+        topology = _discover(system, ranks)
         title, record, lines = "", topology.to_json(), topology_lines(topology, width)
     else:
-        described = find_system(name, here if on else ())
+        described = find_system(system)
         if nodes:
             described = described.of(nodes)
         if ranks:

@@ -97,7 +97,6 @@ def _lines(planned: TrainingPlan) -> Iterator[str]:
         row = _priced(planned)
         yield f"\na run of {row.total:.3g} tokens at {row.price:g} {row.currency} a GPU-hour"
         yield from costs(planned.priced, planned.deadline)
-        yield analysis.restarts_in_words(row)
 
 
 def answer(planned: TrainingPlan) -> str:

@@ -13,7 +13,6 @@ from collbench.units import (
     counted,
     digits,
     format_count,
-    format_duration,
     format_interval,
     format_range,
     format_rounded,
@@ -120,33 +119,6 @@ def cost_text(row: PlannedStep) -> str:
     form = partial(format_count, count=certain_digits(row))
     low, high = (end / row.typical * row.cost for end in row.band)
     return " ".join(filter(None, (form(row.cost), row.currency))) + format_interval(low, high, form)
-
-
-FAILURES = 419 / (16_384 * 54 * 86_400)
-"""Failures of a GPU in a second, with its part of all else: unexpected interruptions of Llama 3 405B on H100 in 54
-days (arXiv:2407.21783, section 3.3.4)."""
-RESTART = 600.0
-"""Seconds until a job runs again: detection and diagnosis of MegaScale take less (arXiv:2402.15627, section 6.3)."""
-
-CHECKPOINT = 10.0
-"""Seconds that a checkpoint holds a run up: it is written out from a copy in the CPU's memory (the same paper)."""
-
-
-def restarts_in_words(row: PlannedStep) -> str:
-    """Return what failures to expect of a plan's run, and what they cost it with checkpoints as often as is best.
-
-    Sources: Young 1974 for the time between checkpoints, the square root of 2 x checkpoint x time between failures;
-    Daly 2006 for what is lost: to first order half of that time at each failure, and the restart.
-    """
-    between = 1 / (FAILURES * row.gpus)
-    every = math.sqrt(2 * CHECKPOINT * between)
-    lost = CHECKPOINT / every + (every / 2 + RESTART) / between
-    failures = f"about {format_rounded(row.seconds / between, 2)} failures on {counted(row.gpus, 'GPU')}"
-    return (
-        f"restarts: {failures}, 1 in {format_duration(between, 2)} (as often as Llama 3 405B: 419 in 54 days on 16,384 "
-        f"H100); a checkpoint every {format_duration(every, 2)}, {CHECKPOINT:g} s each, and {format_duration(RESTART)} "
-        f"a restart make the run {lost:.1%} longer"
-    )
 
 
 def verdicts(results: Sequence[CaseResult]) -> list[str]:

@@ -13,7 +13,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from collbench.commands.lesson.page import build
+from collbench.commands.lesson.screens import build
 from tests.browser import asked_for, browser, show
 from tests.commands.lesson.made_up_content import content
 

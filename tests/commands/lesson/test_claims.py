@@ -10,8 +10,7 @@ import pytest
 
 from collbench.commands.lesson import numbers, screens, table
 from collbench.commands.lesson.content import HERE, Content
-from collbench.commands.lesson.page import build
-from collbench.commands.lesson.screens import Text
+from collbench.commands.lesson.screens import Text, build
 from collbench.results import Explanation, Measurement, Result
 from collbench.results.collectives import PHASES
 from collbench.results.facts import Scheduling

@@ -10,8 +10,7 @@ import pytest
 
 from collbench.algorithms import implementations
 from collbench.commands.lesson.content import Code, Content, Event, Formula, Trace
-from collbench.commands.lesson.page import DRAWN, build
-from collbench.commands.lesson.screens import unchanged
+from collbench.commands.lesson.screens import DRAWN, build, unchanged
 from tests.commands.lesson.made_up_content import content
 from tests.commands.report.pages import Text, data_of
 from tests.conftest import case

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
-from collbench.commands.report import page as reports
+from collbench.commands.report import command as reports
 from collbench.results import Measurement, Result
 from collbench.runfile.header import Header
 from collbench.runfile.store import NAME, Writer, read

@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from collbench.commands.report import page as reports
+from collbench.commands.report import command as reports
 from collbench.results import Note, Prediction, Skipped
 from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size

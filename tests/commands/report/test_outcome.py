@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import collbench
 from collbench.analysis.hypotheses import HYPOTHESES
-from collbench.commands.report import page as reports
+from collbench.commands.report import command as reports
 from collbench.commands.report.command import command
 from collbench.errors import Notice, UsageError
 from collbench.present.page import templates

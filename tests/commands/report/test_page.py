@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.commands.report import page as reports
+from collbench.commands.report import command as reports
 from collbench.commands.report.chart import VIEWS
 from collbench.commands.report.sections import SECTIONS, Anchors
 from collbench.plots.sections import TextTable

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from collbench.commands.report import page as reports
+from collbench.commands.report import command as reports
 from collbench.results import Prediction
 from collbench.runfile.store import read
 from tests.commands.report.pages import Text, built, without_library, write

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from matplotlib.colors import to_rgb
 
 from collbench.commands.report import chart
-from collbench.commands.report import page as reports
+from collbench.commands.report import command as reports
 from collbench.commands.report.chart import data_block
 from collbench.commands.report.command import command
 from collbench.errors import UsageError
@@ -56,7 +56,7 @@ def test_every_part_is_there(measured: str) -> None:
 @pytest.mark.full
 def test_the_same_runs_give_the_same_text_whatever_the_order_of_sets(tmp_path: Path) -> None:
     place = write(tmp_path / "run", *RESULTS, *times(1e-6, 1e9, "mpi"), *times(2e-6, 2e9, "two-shot"))
-    script = "import pathlib, sys; from collbench.commands.report import page as reports; "
+    script = "import pathlib, sys; from collbench.commands.report import command as reports; "
     script += "from collbench.runfile import store; "
     script += f"p = pathlib.Path({str(place)!r}); sys.stdout.buffer.write(reports.build([store.read(p)]).encode())"
     seed = os.environ | {"PYTHONHASHSEED": "1", "PYTHONPATH": str(ROOT)}

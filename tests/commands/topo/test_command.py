@@ -128,9 +128,8 @@ def test_the_command_takes_presets_files_nodes_and_ranks(tmp_path):
     record = json.loads(topo("dgx-h100", "--nodes", "2", "--json").output)
     assert (record["nodes"], record["gpu_rate"]) == (2, files.load("dgx-h100").gpu_rate)
     for arguments, message in (
-        ("dgx-h100 --on cpu", "--on cpu names another place"),
         ("--nodes 2", "--nodes needs a system"),
-        ("--on moon", "unknown --on 'moon'; choose from: auto, gpu, cpu, "),
+        ("moon", "unknown system 'moon'; choose from: "),
     ):
         with pytest.raises(UsageError, match=message):
             topo(*arguments.split())
@@ -167,12 +166,12 @@ def test_gpus_come_before_the_cpu_unless_there_are_none_or_it_is_asked_for(nvml,
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     assert "CUDA_VISIBLE_DEVICES is not applied" in topo().stderr
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert topo("--on", "cpu", "--ranks", "3").output.startswith("3 ranks on ")
+    assert topo("cpu", "--ranks", "3").output.startswith("3 ranks on ")
     nvml.init_error = NO_DRIVER
     assert " on " in topo().stdout.splitlines()[0]
-    message = r"^no GPU can be used: NVML .* \(Driver Not Loaded\).*, or choose --on cpu$"
+    message = r"^no GPU can be used: NVML .* \(Driver Not Loaded\).*, or choose cpu$"
     with pytest.raises(PlatformError, match=message):
-        topo("--on", "gpu")
+        topo("gpu")
 
 
 def test_without_nvml_gpus_are_named_as_cuda_has_them(nvml, cuda, monkeypatch):
@@ -185,8 +184,8 @@ def test_without_nvml_gpus_are_named_as_cuda_has_them(nvml, cuda, monkeypatch):
     assert f"note: links and slots of the GPUs are not known: {reason}" in words
     assert [(gpu.bus_id, gpu.uuid) for gpu in shown("--ranks", "1").gpus] == [("0000:00:00.0", "01" * 16)]
     monkeypatch.setattr(probe, "missing", lambda: "CuPy")
-    with pytest.raises(PlatformError, match=r"^no GPU can be used: NVML cannot be used .*, or choose --on cpu$"):
-        topo("--on", "gpu")
+    with pytest.raises(PlatformError, match=r"^no GPU can be used: NVML cannot be used .*, or choose cpu$"):
+        topo("gpu")
 
 
 def test_gpus_are_probed_in_the_order_of_cuda(cuda):

@@ -78,17 +78,10 @@ def test_a_deadline_picks_the_cheapest_size(here: Command, tmp_path: Path) -> No
     assert done.stdout.count("cheapest in time") == 1
     assert "a run of 3e+11 tokens at 2.5 USD a GPU-hour" in done.stdout
     assert {row.currency for row in rows} == {"USD"}
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("restarts: "))
-    failures = cheapest.gpus * cheapest.seconds / 86400 * 419 / 16384 / 54
-    said = re.search(r"about (\d+) failures on ([\d,]+) GPUs, .*; a checkpoint every .*, 10 s each, and 10 min", line)
-    assert said, line
-    assert float(said[1]) == pytest.approx(failures, rel=0.05)
-    assert said[2] == f"{cheapest.gpus:,}"
     done = here("train", *SMALL, "--price", "2.5EUR", "--deadline", "1h", "--out", "none")
     assert done.returncode == 0, done.stderr
     assert "USD" not in done.stdout
     assert re.search(r"^ +16 +[\d,]+ days \([\d,]+ \.\. [\d,]+\) +[\d.]+ M EUR \([\d.]+ [kM] \.\. ", done.stdout, re.M)
-    assert re.search(r"^restarts: about [\d.]+ failures on 384 GPUs", done.stdout, re.M)
     assert "cheapest in time" not in done.stdout
     answer = done.stdout.splitlines()[2]
     assert "; none of 1 to 384 GPUs (--scale tries others) is done in 60 min: the quickest, " in answer

@@ -63,20 +63,6 @@ def test_what_a_run_takes_and_costs_has_the_digits_that_its_band_leaves() -> Non
     assert plans.duration_text(replace(run, total=1e13)) == "1,100 days (990 .. 1,300)"
 
 
-def test_failures_come_as_often_as_published_and_checkpoints_as_often_as_is_best() -> None:
-    """Llama 3 405B on 16,384 GPUs for 54 days: 419 failures, 11,135 s apart, and more than 90 % of useful time."""
-    run = plan("cost", gpus=16384, total=54 * 86400 * 2.0**20 / 10)
-    assert run.seconds == pytest.approx(54 * 86400)
-    line = plans.restarts_in_words(run)
-    assert "about 420 failures on 16,384 GPUs, 1 in 3.1 hours" in line  # 11,135 s
-    assert "a checkpoint every 7.9 min, 10 s each" in line  # the root of 2 x 10 x 11,135.1 is 471.9 s
-    lost = 10 / 471.9 + (235.95 + 600) / 11135.1
-    assert line.endswith(f"make the run {lost:.1%} longer")
-    assert 1 / (1 + lost) > 0.9
-    fewer = plans.restarts_in_words(replace(run, case=plan("cost", gpus=64).case))
-    assert "on 64 GPUs, 1 in 33 days" in fewer
-
-
 def test_verdicts_say_what_stands_in_the_plans() -> None:
     told = plans.verdicts([*ranked(), *grown(), *compared(), *paid()])
     assert all(line.startswith("predicted: ") for line in told)

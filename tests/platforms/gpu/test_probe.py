@@ -129,7 +129,7 @@ def test_a_cupy_that_cannot_use_the_gpus_is_told_and_one_that_works_is_no_obstac
 def test_auto_never_falls_back_in_silence(collbench: Command, build: Build, tmp_path: Path) -> None:
     """One line on stderr says so, and the command goes on with the CPU."""
     build(status=100, words="no device")
-    done = collbench("topo", "--on", "auto", LD_LIBRARY_PATH=str(tmp_path))
+    done = collbench("topo", "auto", LD_LIBRARY_PATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("collbench: "))
     assert "showing the CPU only" in line
