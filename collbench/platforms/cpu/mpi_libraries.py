@@ -10,12 +10,15 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
+
+import msgspec
 
 from collbench.errors import PlatformError, UsageError, unknown
 from collbench.platforms import compiler
@@ -45,7 +48,7 @@ class MpiKind:
     key: str  # its word for --mpi
     name: str  # as people write it
     version: str  # a pattern for what MPI_Get_library_version says, whose group is the version
-    mark: bytes  # bytes that its file has, and no other's of the same interface
+    mark: str  # that its file has, and no other's of the same interface
     install: str  # how to get it
     launcher: str = r"HYDRA build details"  # a pattern for what its launcher says of itself
     launchers: tuple[str, ...] = _HYDRA  # names of that, the surest first
@@ -60,79 +63,8 @@ class MpiKind:
     adds_half_since: int = 0  # major version whose reductions know 16-bit floats
 
 
-_VENV = "python3 -m venv FOLDER, FOLDER/bin/pip install {}, and --mpi FOLDER, or FOLDER/bin on the PATH"
-
-KINDS = {
-    kind.key: kind
-    for kind in (
-        MpiKind(
-            key="mvapich",
-            name="MVAPICH",
-            version=r"MVAPICH\d*\s+Version\s*:\s*(\S+)",
-            mark=b"MVAPICH",
-            install="build it, and --mpi its folder, or MV2_HOME",
-            roots=("MV2_HOME", "MVAPICH_HOME"),
-            options=_HERE,
-        ),
-        MpiKind(
-            key="cray",
-            name="Cray MPICH",
-            version=r"CRAY MPICH version (\S+)",
-            mark=b"CRAY MPICH",
-            launcher=r"HYDRA build details|\bPALS\b",
-            files=("libmpi_gnu.so.12", *_MPICH_FILES),
-            install="module load cray-mpich",
-            roots=("CRAY_MPICH_DIR", "MPICH_DIR"),
-            flags=Flags("--ppn {}", "--cpu-bind none --envall", hosts="--hosts", slots=False, here=()),  # of PALS
-            slurm=("cray_shasta", "pmi2"),
-        ),
-        MpiKind(
-            key="intel",
-            name="Intel MPI",
-            version=r"Intel\(R\) MPI Library (\S+)",
-            mark=b"Intel(R) MPI Library",
-            launcher=r"Intel\(R\) MPI Library",
-            files=("libmpi.so.12", "release/libmpi.so.12"),
-            install=_VENV.format("impi-rt"),
-            roots=("I_MPI_ROOT",),
-            places=("/opt/intel/oneapi/mpi/latest",),
-            options=_HERE,
-            flags=Flags(fixed="-genv I_MPI_PIN off -genvall", slots=False),
-        ),
-        MpiKind(
-            key="openmpi",
-            name="Open MPI",
-            version=r"Open MPI v([^\s,]+)",
-            mark=b"ompi_mpi_comm_self",
-            launcher=r"Open ?MPI|OpenRTE|PRTE",
-            launchers=("mpirun.openmpi", "mpiexec.openmpi", "mpirun", "mpiexec"),
-            files=("libmpi.so.40", "libmpi.so"),
-            install=f"apt install openmpi-bin, or {_VENV.format('openmpi')}",
-            roots=("OPAL_PREFIX", "MPI_HOME", "EBROOTOPENMPI"),
-            places=("/usr/lib64/openmpi", "/opt/openmpi"),
-            options=("--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"),  # as Hydra leaves it: ranks may be anywhere
-            environment={
-                "OMPI_ALLOW_RUN_AS_ROOT": "1",  # which containers are, and what a benchmark may be
-                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            },
-            flags=Flags("--map-by ppr:{}:node", "--bind-to none", hosts="--host", here=(), variable="-x"),
-            slurm=("pmix", "pmi2"),
-            adds_half_since=5,
-        ),
-        MpiKind(  # last: what is made of it has its marks too
-            key="mpich",
-            name="MPICH",
-            version=r"MPICH Version:\s*(\S+)",
-            mark=b"MPICH Version:",
-            launchers=("mpiexec.mpich", *_HYDRA),
-            install=f"apt install mpich, or {_VENV.format('mpich')}",
-            roots=("MPICH_HOME",),
-            places=("/usr/lib64/mpich",),
-            options=_HERE,
-            silent=("mpiexec.gforker", "-exitinfo"),  # socket pairs, where Hydra listens on all addresses
-        ),
-    )
-}
+_RECORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+KINDS = {key: msgspec.convert({"key": key, **record}, MpiKind) for key, record in _RECORDS.items()}
 ALIASES = {"impi": "intel", "intelmpi": "intel", "intel-mpi": "intel", "ompi": "openmpi", "open-mpi": "openmpi"}
 
 
@@ -330,7 +262,7 @@ def _kind_of_file(file: Path) -> MpiKind | None:
         return None
 
     # The first of several marks, since what is made of MPICH has MPICH's too, which is the last in the table.
-    return next((kind for kind in KINDS.values() if kind.mark in content), None)
+    return next((kind for kind in KINDS.values() if kind.mark.encode() in content), None)
 
 
 def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
