@@ -72,6 +72,7 @@ class Diagnosis:
     together: bool = False  # whether sizes are slow together, so that reasons are looked for
     system: System | None = None  # that it was held against
     refuted: bool = False  # whether it is faster than links carry
+    faster: str = ""  # which round of a log was much faster than the judged one
 
     @property
     def title(self) -> str:
@@ -125,7 +126,7 @@ class Diagnosis:
             return ""
         if self.implementation.startswith(COPIES):
             return "see `nvidia-smi nvlink --status` for links that are down, and `nvidia-smi topo -p2p r` for paths"
-        if faster_round(self.measured):
+        if self.faster:
             return "no setting is the cause, which is as it is in every round; look for other jobs, and for throttling"
         if len(self.measured) < FEWEST:
             return f"{FEWEST} sizes or more would tell a reason, from 8 bytes on"
@@ -162,7 +163,8 @@ def explained(diagnosis: Diagnosis, facts: RunFacts, expect: Expect = curve) -> 
     """Return the diagnosis with reasons, if its sizes are slow together, and with what another round says."""
     if diagnosis.word is not Word.SLOW:
         return diagnosis
-    faster = faster_round(diagnosis.measured)
+    slow = {nbytes for nbytes, _ in slow_sizes(diagnosis.measured, diagnosis.expected)}
+    faster = faster_round([row for row in diagnosis.measured if row.case.nbytes in slow] or diagnosis.measured)
     reasons: Iterable[Reason] = ()
     if diagnosis.system and diagnosis.together:
         part = diagnosis.system.part(diagnosis.measured[0].case.ranks)
@@ -170,7 +172,9 @@ def explained(diagnosis: Diagnosis, facts: RunFacts, expect: Expect = curve) -> 
 
     # A setting is as it is in every round.
     reasons = tuple(reason for reason in reasons if not faster or reason.hypothesis.shape)
-    return replace(diagnosis, reasons=reasons, remark="; ".join(filter(None, (diagnosis.remark, faster))))
+    return replace(
+        diagnosis, reasons=reasons, faster=faster, remark="; ".join(filter(None, (diagnosis.remark, faster)))
+    )
 
 
 def faster_round(rows: Sequence[Observed]) -> str:
@@ -320,7 +324,8 @@ def _more_than_links_carry(system: System, rows: Sequence[Observed]) -> str:
         if row.case.ranks < 2 or row.case.collective.parts > 1:
             continue
         limit = link_roofline(system, row.case)
-        share = limit.seconds(row.case.nbytes) / row.typical
+        fastest = min(row.round_times) if isinstance(row, Reported) else row.typical
+        share = limit.seconds(row.case.nbytes) / fastest
         if share > fullest:
             line = f"{share:.0%} of their {format_rate(limit.line)} GB/s"
             fullest, words = share, f"at {format_size(row.case.nbytes)} {limit.where} would carry {line}"

@@ -82,7 +82,8 @@ def _how_to_name_it(run: Run) -> str:
 
 
 _GOOD = "hold them against a good run: check --reference RUN"
-_NAMED = re.compile(r"\d+ x (?P<gpu>[\w /-]+?)(?: on (?P<nodes>\d{1,6}) nodes)?")  # as formats/imported.py writes it
+_NAMED = re.compile(r"\d+ x (?P<gpu>[\w /.()-]+?)(?: on (?P<nodes>\d{1,6}) nodes)?")  # as formats/imported.py writes it
+_SLICE = re.compile(r"\bMIG\b")
 _FORM, _MEMORY = re.compile(r"SXM\d?|PCIE|NVL"), re.compile(r"\d+GB")
 
 
@@ -189,13 +190,17 @@ def unlike_gpu(run: Run, system: System) -> tuple[str, bool]:
 
     They are of the same kind if they differ in their memory, and no kind is known of a name that is no product's.
     """
-    named = _NAMED.fullmatch(run.header.topology.name)
-    gpu = next((gpu.name for gpu in run.header.topology.gpus), named["gpu"] if named else "GPU")
-    if not system.gpu or "GPU" in gpu or _same(gpu, system.gpu):  # as in `unknown GPU`
-        return "", False
-    known = product_named(gpu) and product_named(system.gpu)
-    other = bool(known) and not _same(_MEMORY.sub("", gpu), _MEMORY.sub("", system.gpu))
-    return f"the run names {gpu}, and {system.name} has {system.gpu}", other
+    topology = run.header.topology
+    named = [match["gpu"] for match in map(_NAMED.fullmatch, topology.name.split(" + ")) if match]
+    unlike, other = "", False
+    for gpu in {gpu.name for gpu in topology.gpus} or named:
+        if (
+            system.gpu and "GPU" not in gpu and (_SLICE.search(gpu) or not _same(gpu, system.gpu))
+        ):  # as in `unknown GPU`
+            unlike = f"the run names {gpu}, and {system.name} has {system.gpu}"
+            same_kind = _same(_MEMORY.sub("", gpu), _MEMORY.sub("", system.gpu)) and not _SLICE.search(gpu)
+            other = other or bool(product_named(gpu) and product_named(system.gpu) and not same_kind)
+    return unlike, other
 
 
 def assumptions(run: Run, system: System | None = None, where: str = "", nodes: int | None = None) -> Iterator[str]:

@@ -84,9 +84,7 @@ def places(run: Run, name: str | None, nodes: int | None, facts: RunFacts) -> tu
 def in_words(found: Sequence[Place], ranks: int) -> str:
     """Return `the model of DGX H100, 2 nodes of 8 GPUs`, or the models of several; empty for none."""
     names = list(dict.fromkeys(place.where(ranks) for place in found))
-    if len(names) < 2:
-        return f"the model of {names[0]}" if names else ""
-    return f"the models of {_first(names, '; ')}"
+    return f"the model{'s' * (len(names) > 1)} of {_first(names, '; ')}" if names else ""
 
 
 def _counts(system: System, run: Run, nodes: int | None) -> Iterator[int | None]:

@@ -1,6 +1,6 @@
 """Where a run may have been measured: every system that fits its log judges it, and they must agree."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,10 +21,32 @@ from tests.conftest import case
 TWO_NODES = [name for name in files.names() if (system := files.load(name)).nics and not system.is_rack]
 
 
-def log(system: System, gpu: str = "", listed: int = 0, slower: float = 1.0, **facts: str) -> Run:
-    """A log of the system: what it takes by the model, or `slower` times that; `listed` of its ranks, 0: all."""
-    cases = [case(nbytes=2**power, ranks=system.ranks) for power in range(3, 34)]
-    rows = [Reported(each.case, "nccl", "gpu", each.seconds * slower, "mean", 0) for each in curve(system, cases)]
+def log(
+    system: System,
+    gpu: str = "",
+    listed: int = 0,
+    slower: float = 1.0,
+    rounds: Sequence[float] = (),
+    least: int = 3,
+    **facts: str,
+) -> Run:
+    """A log of the system: what it takes by the model, or `slower` times that; `listed` of its ranks, 0: all.
+
+    Rounds are so many times slower.
+    """
+    cases = [case(nbytes=2**power, ranks=system.ranks) for power in range(least, 34)]
+    rows = [
+        Reported(
+            each.case,
+            "nccl",
+            "gpu",
+            each.seconds * slower,
+            "mean",
+            0,
+            rounds=tuple(each.seconds * times for times in rounds),
+        )
+        for each in curve(system, cases)
+    ]
     topology = TopologyPart(
         platform="gpu",
         ranks=system.ranks,
@@ -57,6 +79,15 @@ def test_of_no_system_a_healthy_log_is_slow_and_a_slow_one_ok() -> None:
     assert set(found[1.5]) == {Word.SLOW, Word.UNKNOWN}
     for words, clear in zip(found.values(), (Word.OK, Word.SLOW), strict=True):
         assert words.count(clear) > len(words) / 2
+
+
+def test_a_fast_round_refutes_a_system_for_the_slow_one() -> None:
+    """Three times slower, 16 H100 are like a preset whose cards could not have carried the first round."""
+    system = files.load("dgx-h100").of(2)
+    for rounds, word in (((3.0, 3.0), Word.UNKNOWN), ((1.0, 3.0), Word.SLOW)):
+        result = checked(log(system, rounds=rounds, least=27))
+        assert result.word is word
+        assert ("the first round was 3.0x faster" in result.line) is (word is Word.SLOW)
 
 
 def test_systems_that_disagree_are_named() -> None:
@@ -109,6 +140,9 @@ def test_gpus_of_another_kind_are_unknown_whichever_is_faster() -> None:
         ("H100 80GB HBM3", "dgx-a100", Word.UNKNOWN),
         ("H100 PCIe", "dgx-h100", Word.UNKNOWN),
         ("A100-SXM4-80GB", "aws-p4d", Word.OK),  # of the same kind, with more memory
+        ("A100-SXM4-40GB MIG 1g.5gb", "aws-p4d", Word.UNKNOWN),
+        ("H100 80GB HBM3 + 8 x NVIDIA A100-SXM4-40GB", "aws-p4d", Word.UNKNOWN),
+        ("Instinct MI300X (SPX)", "aws-p4d", Word.UNKNOWN),
         ("Graphics Device", "aws-p4d", Word.OK),
         ("Something New", "aws-p4d", Word.OK),
     ):

@@ -31,6 +31,7 @@ from collbench.commands.check.library import CheckRequest, Judged, check, judge_
 from collbench.errors import CollbenchError, StorageError, UsageError
 from collbench.host import signals
 from collbench.host.launcher import launched
+from collbench.measure.launcher_watchdog import WATCHDOG
 from collbench.requests.declared import declared
 from collbench.requests.notices import is_leader
 from collbench.runfile.store import Writer
@@ -74,8 +75,10 @@ def _carried_out(options: Mapping[str, Any]) -> int:
     names = [str(path) for path in (*options["inputs"], options["run"]) if path is not None]
     if options["inputs"] and options["metrics"]:
         raise UsageError("--metrics is for a measurement of this machine; leave it out, or the names")
-    if names and not is_leader(launched()):  # the first process of the launcher reads them
-        return 0
+    if names:
+        WATCHDOG.stop()
+        if not is_leader(launched()):  # the first process of the launcher reads them, alone
+            return 0
     paths, exits = {**options, "json": options["as_json"]}, options["exits"]
     printed = next((name for name in verdicts.OUTPUTS if paths[name] == STANDARD), "")
     files = {name: paths[name] for name in verdicts.OUTPUTS if paths[name] not in (None, STANDARD)}
@@ -93,11 +96,11 @@ def _carried_out(options: Mapping[str, Any]) -> int:
             return signals.status(cause)
         if not judged:  # the first process of the launcher has it
             return 0
+        lost = _write(files, judged)  # first: the reader of what is printed may leave
         if not options["quiet"] and exits == "plain":
             click.echo("\n".join(verdicts.shown(judged, options["verbose"])))
         elif hint := next((each.result.hint for each in judged if each.result.hint.startswith("not stored")), ""):
             click.echo(hint, err=True)
-    lost = _write(files, judged)
     click.echo(verdicts.OUTPUTS[printed](judged) if printed else verdicts.last_line(judged, exits))
     # Statuses for monitoring speak of the machine alone.
     return EXITS[exits][verdicts.word(judged)] or int(lost and exits == "plain")

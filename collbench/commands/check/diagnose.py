@@ -56,15 +56,10 @@ def diagnose(request: DiagnoseRequest) -> CheckResult:
     return result
 
 
-@click.command(
-    "diagnose",
-    params=[
-        RUN,
-        *options_of(DiagnoseRequest),
-        json_option("all of it"),
-        option("--gate gated", "Exit with 3 if WRONG or SLOW, 4 if UNKNOWN.", is_flag=True),
-    ],
-)
+_GATE = option("--gate gated", "Exit with 3 if WRONG or SLOW, 4 if UNKNOWN.", is_flag=True)
+
+
+@click.command("diagnose", params=[RUN, *options_of(DiagnoseRequest), json_option("all of it"), _GATE])
 def command(run: Path, on: str | None, nodes: int | None, as_json: Path | None, gated: bool) -> int:
     """Judge a run or a log as `collbench check` does, which is its name now; without --gate the exit status is 0.
 
@@ -75,9 +70,6 @@ def command(run: Path, on: str | None, nodes: int | None, as_json: Path | None, 
     status = EXITS["plain"][result.word]
     if status and not gated:
         click.echo(f"the exit status is 0; with --gate, and of `collbench check {run}`, it is {status}", err=True)
-
-    def show() -> None:
-        click.echo("\n".join((result.line, *outputs.lines(result))).rstrip())
-
-    print_answer(show, as_json, outputs.document(result))
+    text = "\n".join((result.line, *outputs.lines(result))).rstrip()
+    print_answer(lambda: click.echo(text), as_json, outputs.document(result))
     return status if gated else 0

@@ -121,13 +121,13 @@ def names_alike(alike: Iterable[AlikeNodes]) -> set[str]:
 def findings(nodes: Sequence[FleetNode], alike: Sequence[AlikeNodes]) -> tuple[list[str], list[str]]:
     """Return the nodes that are slow by a setting, since most checks say SLOW and no peers do; and those to exclude.
 
-    The latter are nodes that are WRONG, slower than the others, or SLOW by their checks and compared with none.
+    The latter are nodes that are WRONG, slower than the others, or SLOW by their checks where most are not.
     """
     outliers = {outlier.judgement.what: outlier.judgement.word for outlier in outliers_of(alike)}
     slow = [node.name for node in nodes if node.word is Word.SLOW and node.name not in outliers]
     checked = [node.word for node in nodes if node.word is not Word.UNKNOWN]
     shared = slow if 2 * checked.count(Word.SLOW) > len(checked) and len(slow) > 1 else []
-    excluded = set(slow).difference(shared, names_alike(alike))
+    excluded = set(slow).difference(shared)
     excluded.update(name for name, word in outliers.items() if word is Word.SLOW)
     return shared, [*excluded.union(node.name for node in nodes if node.word is Word.WRONG)]
 

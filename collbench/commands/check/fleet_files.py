@@ -25,6 +25,7 @@ from collbench.commands.check.judge import CheckResult
 from collbench.errors import CollbenchError, RunFileError, UsageError
 from collbench.host import sanitize
 from collbench.results import Reported, observed
+from collbench.runfile.header import ONE_RANK
 from collbench.runfile.schema import case_fields, to_case
 from collbench.runfile.store import NAME, Run, read, why_none
 from collbench.units import Seconds, counted
@@ -120,9 +121,10 @@ def read_fleet(folder: Path, judge: Judge | None = None) -> list[FleetNode]:
     except OSError as error:
         raise UsageError(f"cannot read the folder {folder}: {error.strerror}") from None
     by_name: dict[str, list[FleetNode]] = defaultdict(list)
-    for node in chain.from_iterable(_nodes(folder / name, judge) for name in inside):
+    nodes = list(chain.from_iterable(_nodes(folder / name, judge) for name in inside))
+    for node in nodes or _of_logs(folder, judge):
         by_name[node.name].append(node)
-    return [_joined(by_name[name]) for name in sorted(by_name)] or list(_of_logs(folder, judge))
+    return [_joined(by_name[name]) for name in sorted(by_name)]
 
 
 def _nodes(folder: Path, judge: Judge | None) -> Iterator[FleetNode]:
@@ -164,7 +166,8 @@ def _of_logs(folder: Path, judge: Judge | None) -> Iterator[FleetNode]:
     for remark in (*remarks, *(f"not read: {reason}" for reason in refused)):
         click.echo(remark, err=True)
     for name, imported in zip(names(groups), groups, strict=True):
-        yield _measured(name, stored(imported, None), Path(imported.tests[0].path), judge)
+        test = imported.tests[0]
+        yield _measured(name, stored(imported, None), Path(test.path), judge, by_host=test.machine.nodes == 1)
 
 
 def _checked(name: str, path: Path) -> FleetNode:
@@ -187,6 +190,8 @@ def _measured(name: str, run: Run, path: Path, judge: Judge | None, by_host: boo
     if by_host and run.header.environment.host not in ("", "unknown"):
         name = run.header.environment.host
     bad = next((result.problem for result in run.results if result.outcome.bad), "")
+    if alone := run.header.topology.copied or ONE_RANK * (run.header.topology.ranks == 1):
+        return FleetNode(name, Word.WRONG if bad else Word.UNKNOWN, bad or alone, path.stat().st_mtime)
     curves: dict[FleetCurve, dict[int, float]] = defaultdict(dict)
     for row in observed(run.cases):
         # Of a log's rounds the slowest counts, as in a check; of those measured here the median.

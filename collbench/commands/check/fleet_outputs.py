@@ -17,7 +17,7 @@ from collbench.commands.check import fleet
 from collbench.commands.check.fleet import AlikeNodes, outdated, outliers_of
 from collbench.commands.check.fleet_files import FleetCurve, FleetNode, read_fleet
 from collbench.commands.check.library import CheckRequest, judge_run
-from collbench.errors import UsageError
+from collbench.errors import StorageError, UsageError
 from collbench.present.columns import Column, csv_text
 from collbench.present.terminal import lines as table_lines
 from collbench.present.terminal import room, wrapped
@@ -45,7 +45,7 @@ def asked(fleet: bool) -> bool:
     """Return whether a fleet is to be compared; UsageError where an option is for something else."""
     for name, spelling in given().items():
         if name not in _OF_BOTH and (name in _OF_A_FLEET) is not fleet:
-            raise UsageError(f"{spelling} is for {'a measurement; leave it out, or --fleet' if fleet else '--fleet'}")
+            raise UsageError(f"{spelling} is for {'other checks; leave it out, or --fleet' if fleet else '--fleet'}")
     return fleet
 
 
@@ -77,15 +77,20 @@ def show(options: Mapping[str, Any]) -> int:
         "junit": lambda: junit([junit_suite(f"collbench check --fleet {folder}", "collbench.check", judgements)]),
     }
     paths = {name: options[name] for name in outputs if options[name]}
+    lost = False
     for name, path in paths.items():
-        write_verdict(name.removeprefix("as_"), path, outputs[name]().removesuffix("\n"))
+        try:
+            write_verdict(name.removeprefix("as_"), path, outputs[name]().removesuffix("\n"))
+        except StorageError as error:  # the verdict is not lost with it
+            click.echo(f"collbench: error: {error}", err=True)
+            lost = True
     if not (options["quiet"] or options["exits"] != "plain" or STANDARD in paths.values()):
         moved = [*_moved(before, nodes, changed), *_table(changed)] if before else []
         parts = [wrapped(says, room() or len(says))], _table(alike, nodes, shared), moved, _compared(alike, nodes)
         click.echo("".join("\n".join((*part, "", "")) for part in parts if part), nl=False)
     if STANDARD not in paths.values():
         click.echo(line_of(options["exits"], judgement.word, says))
-    return EXITS[options["exits"]][judgement.word]
+    return EXITS[options["exits"]][judgement.word] or int(lost and options["exits"] == "plain")
 
 
 def _rows(judged: Iterable[tuple[FleetNode, Judgement]], alike: Sequence[AlikeNodes]) -> Iterator[dict[str, Any]]:

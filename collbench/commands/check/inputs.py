@@ -58,7 +58,7 @@ def _existing(name: str) -> Path:
         return Path(name)
     if name in files.names():
         raise UsageError(f"{name} is a system, and no file; give --on {name}")
-    what = f"there is no file or folder {name}" if name else "a name is empty"
+    what = f"there is no file or folder {name or repr(name)}"
     raise UsageError(f"{what}; give a run, a log or a folder of them, or nothing to measure this machine")
 
 
@@ -71,13 +71,10 @@ def _is_run(path: Path) -> bool:
 
 
 def _inside(folder: Path, said: list[str]) -> list[Path]:
-    """Return the logs and runs below a folder; UsageError where there is none, or checks of nodes."""
+    """Return the logs and runs below a folder; CollbenchError where there is none, or checks of nodes."""
     if any((child / CHECK).exists() for child in folder.iterdir()):
         raise UsageError(f"{folder} holds checks of nodes; give --fleet {folder}")
-    try:
-        found, others = files_in(folder)
-    except RunFileError as error:
-        raise UsageError(str(error)) from None
+    found, others = files_in(folder)
     if others:
         said.append(f"{folder}: {counted(len(others), 'file')} not read, by the names no logs")
     return [path for path in found if path.name != CHECK]
@@ -98,7 +95,11 @@ def _logs(logs: Sequence[Path], below: set[str], request: ImportRequest, said: l
                 yield Input(name, stored(table, None))
     if without:
         said.append(f"{counted(without, 'file')} without results")
-    if request.out and read_tests:
-        groups = grouped(read_tests)
+    if not request.out:
+        return
+    groups = grouped(read_tests)
+    try:
         for imported, folder in zip(groups, folders(request, groups), strict=True):
             said.append(f"run file: {stored(imported, folder).path}")
+    except CollbenchError as error:  # the verdict is not lost with it
+        said.append(f"not kept: {error}")

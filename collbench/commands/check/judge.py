@@ -208,13 +208,15 @@ class CheckResult(Shown):
         if not worst:
             return "nothing was measured"
         if math.isnan(worst.telling.expected):
-            return f"{self._right}, nothing to compare them with: {worst.remark}"
+            return f"not judged: {worst.remark}; {self._right}"
         name = f"{worst.telling.row.case.collective.name} " if len(self.collectives) > 1 else ""
         why = f"; {worst.remark}" if worst.word in (Word.UNKNOWN, Word.FAST) else ""
         if worst.word is Word.SLOW:
             likely = f"likely: {', or '.join(worst.likely)}" if worst.likely else ""
-            why = "".join(f"; {part}" for part in (faster_round([size.row for size in worst.sizes]), likely) if part)
-        return f"{name}{worst.telling.figure}, {self.counts}{why}"
+            slow = [size.row for size in worst.sizes if size.word is Word.SLOW] or [size.row for size in worst.sizes]
+            why = "".join(f"; {part}" for part in (faster_round(slow), likely) if part)
+        counts = self._right if worst.word is Word.UNKNOWN else self.counts
+        return f"{name}{worst.telling.figure}, {counts}{why}"
 
     @property
     def _right(self) -> str:
@@ -409,11 +411,7 @@ def _word(sizes: Sequence[CheckedSize], whole: Word, resolution: float) -> tuple
 
 def unjudged(curve: CheckedCurve, why: str) -> CheckedCurve:
     """Return the curve of ranks between which nothing crossed a link: its times say nothing of any."""
-    sizes = []
-    for size in curve.sizes:
-        unjudged = Judgement(size.row.what, "", Word.UNKNOWN, NOT_COMPARED)
-        sizes.append(replace(size, expected=math.nan, judgement=unjudged))
-    return CheckedCurve(tuple(sizes), Word.UNKNOWN, why)
+    return CheckedCurve(tuple(_not_compared([size.row]) for size in curve.sizes), Word.UNKNOWN, why)
 
 
 def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:

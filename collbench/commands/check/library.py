@@ -72,24 +72,12 @@ class CheckRequest(Request):
 
     op: Annotated[
         Names,
-        Opt(
-            "--op",
-            "Collectives, by the names of `collbench list`.",
-            "allreduce; of a log, what it says",
-            unit=NAMES,
-            complete="collectives.COLLECTIVES",
-        ),
+        Opt("--op", "Collectives.", "allreduce; of logs, their own", unit=NAMES, complete="collectives.COLLECTIVES"),
     ] = ""
     _: KW_ONLY
     impl: Annotated[Names, Opt("--impl", "Implementations.", "the library on GPUs, auto on a CPU", unit=NAMES)] = ""
     ranks: Annotated[
-        int | str | None,
-        Opt(
-            "-g --ranks --ngpus",
-            "Number of ranks; of logs as for `import`.",
-            "every GPU, and 2 on a CPU",
-            metavar="N|PATTERN=N",
-        ),
+        int | str | None, Opt("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 2 on a CPU", "N|NAME*=N")
     ] = None
     minbytes: Smallest = 8
     maxbytes: Annotated[
@@ -128,6 +116,8 @@ class CheckRequest(Request):
                 unused.append(word.opt.name)
         if self.run is not None and unused:
             raise UsageError(f"a run is judged as it is; leave {format_list(unused)} out")
+        if self.run is None:
+            _ = self.measured_ranks  # raises for patterns of names
         if self.on:
             files.load(self.on)  # raises for a system that there is not, before anything is measured
 
@@ -142,7 +132,8 @@ class CheckRequest(Request):
         return None if self.slower is None else parse_share(self.slower, "--slower")
 
     @property
-    def _measured_ranks(self) -> int | None:
+    def measured_ranks(self) -> int | None:
+        """Ranks to start; None for the usual number."""
         if isinstance(self.ranks, str) and not self.ranks.isdecimal():
             raise UsageError(f"--ranks {self.ranks} is for logs; give a number of ranks")
         return None if self.ranks is None else int(self.ranks)
@@ -158,7 +149,7 @@ class CheckRequest(Request):
         return SweepRequest(
             self.op or "allreduce",
             impl=self.impl or default_implementations(self.op or "allreduce"),
-            ranks=self._measured_ranks,
+            ranks=self.measured_ranks,
             minbytes=self.minbytes,
             maxbytes=self.maxbytes or (ON_CACHES if on_auto() == "cpu" else None),
             stepfactor=self.stepfactor,
@@ -217,16 +208,22 @@ def judge_inputs(names: Sequence[str], request: CheckRequest, said: list[str]) -
         try:
             if isinstance(run, CollbenchError):
                 raise run
-            judged.append(Judged(name, judge_run(request, run, expected)))
+            judged.append(Judged(printable(name), judge_run(request, run, expected)))
         except CollbenchError as error:
-            refused = CheckResult("", "", (), (), host=gethostname(), no_verdict=str(error))
-            judged.append(Judged(name, refused, refused=True))
+            refused = CheckResult(printable(name), "", (), (), host=gethostname(), no_verdict=str(error))
+            judged.append(Judged(printable(name), refused, refused=True))
             last = error
     if len(judged) == 1 and judged[0].refused:
         raise last
     if not judged:
         raise UsageError(f"no results in {format_list(names)}; give a run, a log or a folder of them")
-    return sorted(judged, key=lambda each: (each.refused, list(Word).index(each.result.word)))
+    return sorted(judged, key=_how_bad)
+
+
+def _how_bad(judged: Judged) -> tuple[bool, int, float]:
+    """Return what inputs are sorted by: refused ones last, the worst word first, then the slowest."""
+    slower = judged.result.judgement.ratio.value
+    return judged.refused, list(Word).index(judged.result.word), -slower if math.isfinite(slower) else math.inf
 
 
 def only_run(run: RunOrPath, request: ImportRequest) -> Run:

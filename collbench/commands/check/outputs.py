@@ -299,10 +299,7 @@ def message_size(nbytes: int) -> str:
 
 
 def _documents(judged: Sequence[Judged]) -> dict[str, Any]:
-    every = []
-    for each in judged:
-        which = {"input": each.name, "refused": each.refused} if each.name else {}
-        every.append(document(each.result) | which)
+    every = [document(each.result) | {"input": each.name, "refused": each.refused} for each in judged]
     return every[0] if len(every) == 1 else {"inputs": every}
 
 

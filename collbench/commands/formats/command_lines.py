@@ -10,8 +10,8 @@ from collbench.commands.formats.source import LONGEST
 LAUNCHERS = re.compile(
     r"\b(?:mpirun(?:_rsh)?|mpiexec(?:\.hydra)?|ibrun|flux run|srun|prun|prterun|jsrun|aprun|orterun)\b"
 )
+MANY = 2**20  # processes
 PROGRAM = re.compile(r"_(?:perf|test)|\bosu_")
-FAILURE = re.compile(r"\bTest (?:NCCL |CUDA )?failure\b")  # of nccl-tests, whose process then ends
 LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 TEST = re.compile(
     r"(?<![\w.-])((?:[a-z]{1,20}_){1,4}(?:perf|test)(?:_[a-z0-9]{1,10})?)(?:\.exe)?(?![\w.-])",
@@ -75,8 +75,8 @@ class Context:
     programs: tuple[str, ...] = ()  # of nccl-tests, by the commands since the last table
     ranks: int | None = None  # that the last command starts
     processes: int | None = None  # that the last launcher of a benchmark starts
-    launch: tuple[int, str] = 0, ""  # number and text of its line, or of a failure below it
-    started: int = 0  # processes that it starts at least
+    launch: tuple[int, str] = 0, ""  # number and text of its line, or of a command without one
+    started: int = 0  # processes that it starts; MANY where it does not say
     launched: bool = False  # whether the last command has a launcher, which may not say how many it starts
     options: dict[str, int] = field(default_factory=dict)  # of the last command, where they are not the usual ones
     library: str = ""  # version of NCCL
@@ -119,10 +119,7 @@ class Context:
             self.library = match[1]
         if LAUNCHERS.search(text) and PROGRAM.search(text):
             self.processes = processes_started(text)
-            self.launch = self.launch[0] + 1, text
-            self.started = self.processes or _option(PROGRAM.split(text, maxsplit=1)[0], "-N", "--nodes") or 0
-        elif FAILURE.search(text):
-            self.launch = self.launch[0] + 1, text
+            self.launch, self.started = (self.launch[0] + 1, text), self.processes or MANY
         is_command = PROGRAM.search(text) is not None or LAUNCHERS.search(text) is not None
         relevant = _RELEVANT.search(text) is not None and not text.startswith("#")
 
@@ -158,6 +155,8 @@ class Context:
         commands = [match for match in TEST.finditer(line) if _is_test(match[1].lower())]
         if not commands:
             return
+        if not LAUNCHERS.search(line) and not line.startswith("+"):  # which a shell prints below its launcher
+            self.launch, self.started = (self.launch[0] + 1, line), 0
         options = line[commands[0].end() :]
         per_process = (_option(options, "-t", "--nthreads") or 1) * (_option(options, "-g", "--ngpus") or 1)
         self.launched = LAUNCHERS.search(line) is not None

@@ -65,10 +65,9 @@ def _show(run: Run) -> None:
 
 def _summarize(imported: Imported) -> None:
     """Print a line for each collective of each file: file, collective, ranks, GPUs and best bus bandwidth."""
-    machine = imported.tests[0].machine
     rows = [(test.path, row) for test in imported.tests for row in timed(test.results) if row.typical > 0]
     for (path, name), alike in by_key(rows, lambda pair: (pair[0], pair[1].case.collective.name)).items():
         best = max((row for _, row in alike), key=lambda row: row.busbw)
-        ranks = counted(best.case.ranks, "rank")
-        rate = f"best {format_rate(best.busbw)} GB/s at {format_size(best.case.nbytes)}"
-        click.echo(f"{path}: {name}, {ranks}, {machine.name}, {rate}, as reported")
+        where = f"{counted(best.case.ranks, 'rank')}, {imported.tests[0].machine.name}"
+        rate = f"best {format_rate(best.busbw)} GB/s at {format_size(best.case.nbytes)}, as reported"
+        click.echo(f"{path}: {name}, {where}, {rate}")

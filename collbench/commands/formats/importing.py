@@ -157,8 +157,8 @@ def read_each(
 
 def _paths(files: Files, said: list[str]) -> Iterator[Path]:
     """Yield the path of each file, of a folder those of its logs."""
-    for file in map(Path, [files] if isinstance(files, Path | str) else files):
-        logs, others = files_in(file)
+    for file in [files] if isinstance(files, Path | str) else files:
+        logs, others = files_in(Path(file or "an empty name"))
         if others:
             said.append(f"{file}: by their names no logs, so not read: {first_few(others)}")
         yield from logs

@@ -92,18 +92,17 @@ def _mark_copies(sections: Sequence[LogSection]) -> None:
     for alike in by_key(listed, lambda each: (each.above.launch, each.program, str(each.settings))).values():
         devices = [device for section in alike for device in dict.fromkeys(section.devices)]
         outputs, started = sum(max(1, section.copies) for section in alike), alike[0].above.started
-        whole = outputs <= started or (started > 1 and outputs % started == 0)  # a script may run several times
-        if len(alike) > 1 and whole and len(set(devices)) == len(devices):
+        if len(alike) > 1 and started > 1 and len(set(devices)) == len(devices):
             for section in alike:
                 section.copies = min(outputs, section.above.processes or outputs)
                 section.hosts = tuple(dict.fromkeys(device.host for device in devices))
 
 
 def _lists_a_process(section: LogSection) -> bool:
-    """Whether the list of ranks is that of one process: as many as it has threads and GPUs."""
+    """Whether the list of ranks ends as that of one process does, which has so many threads and GPUs."""
     numbers = {device.rank for device in section.devices}
     gpus = section.settings.get("gpus", len(numbers))
-    return 0 < len(numbers) == max(numbers) + 1 == gpus * section.settings.get("threads", 1)
+    return bool(numbers) and max(numbers) + 1 == gpus * section.settings.get("threads", 1)
 
 
 def _alternating(section: LogSection) -> int:

@@ -22,8 +22,7 @@ from collbench.presence import imported, modules
 from collbench.results import Measurement, Observed, Prediction, Reported, Result
 from collbench.runfile.header import Header
 
-_FILE = Path(__file__).with_suffix(".toml")
-OTHERS = tomllib.loads(_FILE.read_text(encoding="utf-8"))["file"]
+OTHERS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["file"]
 """Files that users give and no format reads."""
 
 Exported = Measurement | Reported | Prediction

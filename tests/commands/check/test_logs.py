@@ -173,6 +173,30 @@ def test_tables_of_a_log_are_judged_each_by_itself_and_kept_where_the_user_says(
     assert (piped.returncode, piped.stdout.splitlines()[-1][:24]) == (3, "collbench: SLOW allreduc")
 
 
+def test_a_setting_is_cleared_where_only_some_sizes_of_a_round_are_slow(tmp_path: Path) -> None:
+    slower = FAST
+    for row in FAST.splitlines():
+        if row.split()[:1] in (["4294967296"], ["8589934592"]):
+            slower = slower.replace(row, scaled(row, 6))
+    (tmp_path / "log").write_text(f"export NCCL_PROTO=LL\n{FAST}{slower}")
+    result = collbench.check(run=tmp_path / "log")
+    assert result
+    assert "the first round was 6.0x faster" in result.line
+    _, in_place = result.curves  # of which 4 and 8 GiB are slower, and all sizes a little
+    assert in_place.word is Word.SLOW
+    assert not in_place.reasons
+
+
+def test_neither_a_folder_that_is_taken_nor_an_odd_name_costs_the_verdict(here: Command, tmp_path: Path) -> None:
+    (tmp_path / "a\x1bb.log").write_text(FAST)
+    for _ in range(2):
+        done = here("check", ".", "-o", "kept", "-q")
+        assert done.returncode == 3
+    assert "not kept: " in done.stderr
+    (tmp_path / "c.log").write_text(FAST)
+    assert here("check", ".", "-v").stdout.replace("\n", "").isprintable()
+
+
 @pytest.mark.filterwarnings("ignore::collbench.errors.Notice")
 @pytest.mark.parametrize(
     ("name", "word", "told"),

@@ -14,6 +14,8 @@ LISTS = [[line for line in LINES if f"{node} device" in line] for node in ("node
 BOTH = [line for line in LINES if " float " in line]
 A, B = BOTH[::2], BOTH[1::2]
 NP_2, NP_4 = LINES[0], LINES[0].replace("-np 2", "-np 4")
+UNSAID, LOCAL = "mpirun -H a,b -N 1 ./all_reduce_perf -g 8\n", "$ ./build/all_reduce_perf -b 1G -e 8G -f 2 -g 8\n"
+ENDS = [[listed[0], listed[-1]] for listed in LISTS]
 ALONE = [re.sub(r"[\d.]+(?= +0(\s|$))", "0.00", line) for line in A]
 OF_16 = [re.sub(r"[\d.]+(?= +0(\s|$))", lambda busbw: f"{float(busbw[0]) * 15 / 14:.2f}", line) for line in A]
 PIDS = [LISTS[0][0].replace("Pid    100", f"Pid    10{number}") for number in range(4)]
@@ -41,6 +43,10 @@ KINDS = {  # a text; copies, ranks, hosts, nodes and tests of its first run; rou
     "lists interleaved": (NP_2 + output(LISTS[0][:4] + LISTS[1] + LISTS[0][4:], A), (2, 8, 2, 1, 1), 0),
     "a rank each": (NP_4 + "".join(output([pid], ALONE, 1) for pid in PIDS), (4, 1, 0, 1, 4), 0),
     "lists of a rank each": (NP_4 + output(PIDS, sorted(ALONE * 4), 1), (4, 1, 0, 1, 1), 0),
+    "by a launcher that does not say how many": (UNSAID + FIRST + SECOND, (2, 8, 2, 1, 2), 0),
+    "lists trimmed": (NP_2 + output(ENDS[0], A) + output(ENDS[1], B), (2, 8, 2, 0, 2), 0),
+    "a command of its own below": (NP_2 + FIRST + SECOND + LOCAL + AGAIN, (2, 8, 2, 1, 2), 0),
+    "rounds of local commands": (NP_2 + LOCAL + FIRST + LOCAL + AGAIN, (0, 8, 0, 1, 2), 2),
     "rounds": (FIRST + AGAIN, (0, 8, 0, 1, 2), 2),
     "rounds by a command each": (NP_2 + FIRST + NP_2 + AGAIN, (0, 8, 0, 1, 2), 2),
     "rounds, by one process": (NP_2 + FIRST + FIRST, (0, 8, 0, 1, 2), 2),
@@ -52,7 +58,6 @@ KINDS = {  # a text; copies, ranks, hosts, nodes and tests of its first run; rou
     "rounds far apart": (text_of("F15"), (0, 2, 0, 1, 2), 2),
     "listed by an attempt before": (output(LISTS[0] + AGAIN.splitlines(True)[2:10], A), (0, 8, 0, 1, 1), 0),
     "listed by processes of MPI": (output(LISTS[0] + LISTS[1], A, 1), (0, 8, 0, 1, 1), 0),
-    "after a failure": (NP_2 + output(LISTS[1], []) + "n: Test NCCL failure x.cu:9\n" + FIRST, (0, 8, 0, 1, 1), 0),
 }
 
 
