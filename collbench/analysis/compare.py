@@ -93,6 +93,7 @@ def compare(
         reasons = Counter(row.judgement.reason for row in rows if not row.estimate.known)
         remarks += [f"unknown rows ({count}): {why}" for why, count in reasons.items()]
     remarks = [*ran_otherwise(pairs), *remarks, *libraries_called(pairs)]
+    remarks += dict.fromkeys(filter(None, (run.header.topology.copied for run in (base, new))))
     if copied or not halves:
         remarks += _shared_move(rows)
     return Comparison(
