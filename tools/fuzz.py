@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from collbench.cli.results_table import row
-from collbench.commands.formats.imported import Hints, grouped, remarks
+from collbench.commands.formats.imported import Hints
+from collbench.commands.formats.importing import grouped, remarks
 from collbench.commands.formats.registry import read_tests, select, written
 from collbench.commands.formats.source import decode
 from collbench.errors import CollbenchError

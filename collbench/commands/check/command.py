@@ -27,7 +27,7 @@ from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of
 from collbench.commands.check import fleet_outputs
 from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckResult
-from collbench.commands.check.library import CheckRequest, Judged, check, judge_inputs
+from collbench.commands.check.library import CheckRequest, JudgedInput, check, judge_inputs
 from collbench.errors import CollbenchError, StorageError, UsageError
 from collbench.host import signals
 from collbench.host.launcher import launched
@@ -106,7 +106,7 @@ def _carried_out(options: Mapping[str, Any]) -> int:
     return EXITS[exits][verdicts.word(judged)] or int(lost and exits == "plain")
 
 
-def _judged(names: Sequence[str], words: Mapping[str, Any], quiet: bool) -> list[Judged]:
+def _judged(names: Sequence[str], words: Mapping[str, Any], quiet: bool) -> list[JudgedInput]:
     """Measure this machine, or judge what is named; nothing in all but the first process of a launcher."""
     if names:
         said: list[str] = []
@@ -117,7 +117,7 @@ def _judged(names: Sequence[str], words: Mapping[str, Any], quiet: bool) -> list
     if is_leader(launched()) and not quiet:
         click.echo("measuring this machine")
     result = check(**words)
-    return [Judged("", result)] if result else []
+    return [JudgedInput("", result)] if result else []
 
 
 def _try_paths(files: Mapping[str, Path], out: Path | None) -> None:
@@ -134,15 +134,15 @@ def _replacing_the_last_verdict(files: Mapping[str, Path], op: str) -> Iterator[
     why = f"started at {datetime.now().astimezone():%F %T %z}, no verdict"
     host = gethostname()
     begun = CheckResult(host, "", (op,), (), host=host, rounds=0, no_verdict=why)
-    _write(files, [Judged("", begun)])
+    _write(files, [JudgedInput("", begun)])
     try:
         yield
     except CollbenchError as error:
-        _write(files, [Judged("", replace(begun, no_verdict=f"no verdict: {error}"))])
+        _write(files, [JudgedInput("", replace(begun, no_verdict=f"no verdict: {error}"))])
         raise
 
 
-def _write(files: Mapping[str, Path], judged: Sequence[Judged]) -> bool:
+def _write(files: Mapping[str, Path], judged: Sequence[JudgedInput]) -> bool:
     """Write all files, and return whether any was lost; the verdict is printed in any case."""
     lost = False
     for name, path in files.items():

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from collbench.commands.formats.imported import ImportedTest, grouped, tables
-from collbench.commands.formats.importing import ImportRequest, folders, read_each, stored
+from collbench.commands.formats.imported import ImportedTest
+from collbench.commands.formats.importing import ImportRequest, folders, grouped, read_each, stored, tables
 from collbench.commands.formats.registry import NotResults
 from collbench.commands.formats.source import STDIN, files_in
 from collbench.errors import CollbenchError, RunFileError, UsageError

@@ -187,7 +187,7 @@ def check(request: CheckRequest) -> CheckResult | None:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedInput:
     """The judgement of an input, by the name of its file; empty for this machine."""
 
     name: str
@@ -195,7 +195,7 @@ class Judged:
     refused: bool = False  # whether it could not be read, and `no_verdict` says why
 
 
-def judge_inputs(names: Sequence[str], request: CheckRequest, said: list[str]) -> list[Judged]:
+def judge_inputs(names: Sequence[str], request: CheckRequest, said: list[str]) -> list[JudgedInput]:
     """Judge runs and tables of logs, the worst first and refused ones last; `said` gets what the user must know.
 
     Raises:
@@ -203,15 +203,15 @@ def judge_inputs(names: Sequence[str], request: CheckRequest, said: list[str]) -
 
     """
     expected = read_reference(Path(request.reference)) if request.reference else None
-    judged: list[Judged] = []
+    judged: list[JudgedInput] = []
     for name, run in read_inputs(names, request.imported, said):
         try:
             if isinstance(run, CollbenchError):
                 raise run
-            judged.append(Judged(printable(name), judge_run(request, run, expected)))
+            judged.append(JudgedInput(printable(name), judge_run(request, run, expected)))
         except CollbenchError as error:
             refused = CheckResult(printable(name), "", (), (), host=gethostname(), no_verdict=str(error))
-            judged.append(Judged(printable(name), refused, refused=True))
+            judged.append(JudgedInput(printable(name), refused, refused=True))
             last = error
     if len(judged) == 1 and judged[0].refused:
         raise last
@@ -220,7 +220,7 @@ def judge_inputs(names: Sequence[str], request: CheckRequest, said: list[str]) -
     return sorted(judged, key=_how_bad)
 
 
-def _how_bad(judged: Judged) -> tuple[bool, int, float]:
+def _how_bad(judged: JudgedInput) -> tuple[bool, int, float]:
     """Return what inputs are sorted by: refused ones last, the worst word first, then the slowest."""
     slower = judged.result.judgement.ratio.value
     return judged.refused, list(Word).index(judged.result.word), -slower if math.isfinite(slower) else math.inf

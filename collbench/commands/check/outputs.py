@@ -18,7 +18,7 @@ from xml.etree.ElementTree import Element
 from collbench.analysis.judgement import EXITS, LISTED, Judgement, Word, number, worst
 from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, junit, junit_suite, line_of, write_verdict
 from collbench.commands.check.judge import BANDWIDTH, CheckedCurve, CheckedSize, CheckResult
-from collbench.commands.check.library import Judged
+from collbench.commands.check.library import JudgedInput
 from collbench.measure.disturbance import left_out_in_words
 from collbench.present.columns import Column, data, record
 from collbench.present.terminal import Table
@@ -93,12 +93,12 @@ def _performance(result: CheckResult) -> list[str]:
 _COUNT = re.compile(r"^\d+ (x |ranks$)")  # which the column of ranks has
 
 
-def word(judged: Sequence[Judged]) -> Word:
+def word(judged: Sequence[JudgedInput]) -> Word:
     """Return the worst word; what was refused is UNKNOWN."""
     return worst(each.result.word for each in judged)
 
 
-def summary(judged: Sequence[Judged]) -> str:
+def summary(judged: Sequence[JudgedInput]) -> str:
     """Return `43 inputs: 2 SLOW, 12 UNKNOWN, 20 OK, 9 refused; all_reduce.log SLOW, ...`."""
     counts = Counter("refused" if each.refused else each.result.word.value for each in judged)
     bad = [f"{each.name} {each.result.word.value}" for each in judged if each.result.word.bad]
@@ -107,18 +107,18 @@ def summary(judged: Sequence[Judged]) -> str:
     return "; ".join(filter(None, (f"{counted(len(judged), 'input')}: {kinds}", ", ".join(named))))
 
 
-def _busbw(each: Judged) -> float | None:
+def _busbw(each: JudgedInput) -> float | None:
     rows = [size.row for size in each.result.sizes]
     rates = [row.busbw for row in rows if row.case.ranks > 1 and not row.note.shared]
     return max(rates, default=0.0) or None
 
 
-def _ranks(each: Judged) -> str:
+def _ranks(each: JudgedInput) -> str:
     ranks = dict.fromkeys(size.row.case.ranks for size in each.result.sizes)
     return ", ".join(map(str, ranks))
 
 
-INPUTS: tuple[Column[Judged], ...] = (
+INPUTS: tuple[Column[JudgedInput], ...] = (
     Column("input", lambda each: each.name, key="input"),
     Column("collective", lambda each: ",".join(each.result.collectives), importance=30),
     Column("ranks", _ranks, importance=20, form=">"),
@@ -130,7 +130,7 @@ INPUTS: tuple[Column[Judged], ...] = (
 """The columns of several inputs: the best bus bandwidth of each, and the ratio of its most telling size."""
 
 
-def shown(judged: Sequence[Judged], verbose: bool) -> Iterator[str]:
+def shown(judged: Sequence[JudgedInput], verbose: bool) -> Iterator[str]:
     """Yield a single judgement at length; of several a line each, reasons of SLOW and WRONG, and refused files.
 
     `verbose` yields all of several at length too.
@@ -153,7 +153,7 @@ def shown(judged: Sequence[Judged], verbose: bool) -> Iterator[str]:
             yield f"refused: {each.result.no_verdict}"
 
 
-def _without_folder(judged: Sequence[Judged]) -> list[Judged]:
+def _without_folder(judged: Sequence[JudgedInput]) -> list[JudgedInput]:
     """Return judgements with names that lack the folder that all of them are in."""
     parents = {Path(each.name).parent for each in judged}
     if len({parent.is_absolute() for parent in parents}) > 1:
@@ -162,7 +162,7 @@ def _without_folder(judged: Sequence[Judged]) -> list[Judged]:
     return [replace(each, name=str(Path(each.name).relative_to(folder))) for each in judged]
 
 
-def last_line(judged: Sequence[Judged], exits: str) -> str:
+def last_line(judged: Sequence[JudgedInput], exits: str) -> str:
     """Return the line of a verdict, or of several, as the program expects it that the exit status is for."""
     return line(judged[0].result, exits) if len(judged) == 1 else line_of(exits, word(judged), summary(judged))
 
@@ -298,12 +298,12 @@ def message_size(nbytes: int) -> str:
 # ---------------------------------------------------------------------------------------------------------------- files
 
 
-def _documents(judged: Sequence[Judged]) -> dict[str, Any]:
+def _documents(judged: Sequence[JudgedInput]) -> dict[str, Any]:
     every = [document(each.result) | {"input": each.name, "refused": each.refused} for each in judged]
     return every[0] if len(every) == 1 else {"inputs": every}
 
 
-OUTPUTS: Mapping[str, Callable[[Sequence[Judged]], str]] = {
+OUTPUTS: Mapping[str, Callable[[Sequence[JudgedInput]], str]] = {
     "json": lambda judged: json.dumps(_documents(judged), indent=2, allow_nan=False),
     "junit": lambda judged: junit([suite(each.result, each.name) for each in judged]),
     "metrics": lambda judged: metrics(judged[0].result),
@@ -311,7 +311,7 @@ OUTPUTS: Mapping[str, Callable[[Sequence[Judged]], str]] = {
 """What can be written into a file, by the name of its option."""
 
 
-def write(output: str, path: Path, judged: Sequence[Judged]) -> None:
+def write(output: str, path: Path, judged: Sequence[JudgedInput]) -> None:
     """Write a verdict into a file; StorageError if it cannot be written."""
     regular = path.is_file() or not path.exists()
     if judged[0].result.no_verdict and len(judged) == 1 and not regular:  # a pipe holds no earlier verdict

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -482,40 +482,3 @@ class Imported:
 def _as(kind: type[Narrowed], more: Narrowed) -> Narrowed:
     """Return what a header keeps of a record that knows more."""
     return kind(**{field.name: getattr(more, field.name) for field in fields(kind)})
-
-
-def grouped(
-    tests: Sequence[ImportedTest], each: bool = False, kind: Callable[[ImportedTest], Hashable] = lambda test: None
-) -> list[Imported]:
-    """Return a run for each machine, with its ranks and variables, for each kind of test, and with `each` each file."""
-    runs: dict[Hashable, list[ImportedTest]] = defaultdict(list)
-    for of_file in by_key(tests, lambda test: test.path).values():
-        # The first test with rows says why others of the file have none.
-        unread: list[str] = []
-        for test in of_file:
-            unread += () if test.results else test.left_out
-        for test in of_file:
-            if test.results:
-                key = test.machine, test.path if each else "", kind(test)
-                runs[key].append(replace(test, left_out=test.left_out + tuple(unread)))
-                unread.clear()
-    return [Imported(tuple(alike)) for alike in runs.values()]
-
-
-def tables(tests: Sequence[ImportedTest]) -> list[Imported]:
-    """Return the tables of each file: tests of one machine with the same collectives, types, reductions and roots."""
-
-    def kinds(test: ImportedTest) -> Hashable:
-        cases = [result.case for result in test.results]
-        return frozenset((case.collective.name, case.dtype.name, case.redop.name, case.root) for case in cases)
-
-    return grouped(tests, each=True, kind=kinds)
-
-
-def remarks(tests: Sequence[ImportedTest]) -> Iterable[str]:
-    """Return remarks and left out rows of these tests, a line each and none twice."""
-    said = []
-    for test in tests:
-        left_out = [f"left out: {clean(reason, 200)}" for reason in test.left_out]
-        said += [f"{test.path}: {remark}" for remark in (*test.remarks, *left_out)]
-    return dict.fromkeys(said)

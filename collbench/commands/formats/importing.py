@@ -5,19 +5,21 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Self
 
 from collbench.collectives import find_collective
-from collbench.commands.formats.imported import Hints, Imported, ImportedTest, grouped, remarks
+from collbench.commands.formats.imported import Hints, Imported, ImportedTest
 from collbench.commands.formats.registry import joined, read_tests
-from collbench.commands.formats.source import MOST_RANKS, ForeignFile, files_in, load, stem
+from collbench.commands.formats.source import MOST_RANKS, ForeignFile, clean, files_in, load, stem
 from collbench.errors import CollbenchError, Notice, RunFileError, UsageError
 from collbench.requests import reworded
 from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.sweeps import new_folder
+from collbench.results import by_key
 from collbench.runfile.store import NAME, Run, write
 
 Files = Path | str | Sequence[Path | str]
@@ -171,6 +173,43 @@ def _loaded(paths: Sequence[Path], errors: list[CollbenchError]) -> Iterator[For
             yield load(path)
         except RunFileError as error:
             errors.append(error)
+
+
+def grouped(
+    tests: Sequence[ImportedTest], each: bool = False, kind: Callable[[ImportedTest], Hashable] = lambda test: None
+) -> list[Imported]:
+    """Return a run for each machine, with its ranks and variables, for each kind of test, and with `each` each file."""
+    runs: dict[Hashable, list[ImportedTest]] = defaultdict(list)
+    for of_file in by_key(tests, lambda test: test.path).values():
+        # The first test with rows says why others of the file have none.
+        unread: list[str] = []
+        for test in of_file:
+            unread += () if test.results else test.left_out
+        for test in of_file:
+            if test.results:
+                key = test.machine, test.path if each else "", kind(test)
+                runs[key].append(replace(test, left_out=test.left_out + tuple(unread)))
+                unread.clear()
+    return [Imported(tuple(alike)) for alike in runs.values()]
+
+
+def tables(tests: Sequence[ImportedTest]) -> list[Imported]:
+    """Return the tables of each file: tests of one machine with the same collectives, types, reductions and roots."""
+
+    def kinds(test: ImportedTest) -> Hashable:
+        cases = [result.case for result in test.results]
+        return frozenset((case.collective.name, case.dtype.name, case.redop.name, case.root) for case in cases)
+
+    return grouped(tests, each=True, kind=kinds)
+
+
+def remarks(tests: Sequence[ImportedTest]) -> Iterable[str]:
+    """Return remarks and left out rows of these tests, a line each and none twice."""
+    said = []
+    for test in tests:
+        left_out = [f"left out: {clean(reason, 200)}" for reason in test.left_out]
+        said += [f"{test.path}: {remark}" for remark in (*test.remarks, *left_out)]
+    return dict.fromkeys(said)
 
 
 def first_few(words: Iterable[str]) -> str:

@@ -2,7 +2,7 @@
 
 import re
 
-from collbench.commands.formats.imported import grouped, remarks, tables
+from collbench.commands.formats.importing import grouped, remarks, tables
 from collbench.runfile.header import variables
 from collbench.runfile.store import Run
 from tests.commands.formats.goldens import parsed, stored

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable
 
-from collbench.commands.formats.imported import Hints, ImportedTest, remarks
+from collbench.commands.formats.imported import Hints, ImportedTest
+from collbench.commands.formats.importing import remarks
 from collbench.commands.formats.registry import read_tests
 from collbench.commands.formats.source import decode
 from collbench.errors import CollbenchError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.commands.formats.imported import remarks
+from collbench.commands.formats.importing import remarks
 from collbench.errors import RunFileError
 from tests.commands.formats.goldens import DATA, parsed, reported
 from tests.conftest import Command

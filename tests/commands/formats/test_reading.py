@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from collbench.commands.formats.imported import Hints, grouped, remarks
+from collbench.commands.formats.imported import Hints
+from collbench.commands.formats.importing import grouped, remarks
 from collbench.commands.formats.registry import detect, formats, read_tests
 from collbench.commands.formats.source import LARGEST, decode, load
 from collbench.errors import CollbenchError, RunFileError, UsageError

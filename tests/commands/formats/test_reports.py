@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.commands.formats.imported import grouped, remarks
+from collbench.commands.formats.importing import grouped, remarks
 from collbench.errors import RunFileError, UsageError
 from tests.commands.formats.goldens import DATA, counted, parsed, reported
 

@@ -16,8 +16,8 @@ import pytest
 from collbench.commands.check.diagnose import diagnose
 from collbench.commands.check.library import check
 from collbench.commands.formats import source
-from collbench.commands.formats.imported import Hints, ImportedTest, remarks
-from collbench.commands.formats.importing import ImportRequest, import_, read_foreign
+from collbench.commands.formats.imported import Hints, ImportedTest
+from collbench.commands.formats.importing import ImportRequest, import_, read_foreign, remarks
 from collbench.commands.formats.registry import joined as joined_files
 from collbench.commands.formats.registry import read_tests
 from collbench.commands.formats.source import decode
