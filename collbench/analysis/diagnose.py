@@ -6,7 +6,7 @@ knows better, in standard deviations of that mean between machines that no fit h
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from statistics import median, median_high
@@ -138,10 +138,10 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
 
     The system is None if the machine is not known; `expect` predicts cases on a system by an implementation.
     """
-    return explained(held(rows, system, facts, expect), facts, expect)
+    return with_reasons(judge_curve(rows, system, facts, expect), facts, expect)
 
 
-def held(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
+def judge_curve(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
     """Return the verdict without reasons.
 
     Where a log does not say how its run was started, or by which release, the curve is slow only if it is so by all.
@@ -159,12 +159,12 @@ def held(rows: Sequence[Observed], system: System | None, facts: RunFacts, expec
     return diagnosis
 
 
-def explained(diagnosis: Diagnosis, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
+def with_reasons(diagnosis: Diagnosis, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
     """Return the diagnosis with reasons, if its sizes are slow together, and with what another round says."""
     if diagnosis.word is not Word.SLOW:
         return diagnosis
     slow = {nbytes for nbytes, _ in slow_sizes(diagnosis.measured, diagnosis.expected)}
-    faster = faster_round([row for row in diagnosis.measured if row.case.nbytes in slow] or diagnosis.measured)
+    faster = faster_round(diagnosis.measured, slow)
     reasons: Iterable[Reason] = ()
     if diagnosis.system and diagnosis.together:
         part = diagnosis.system.part(diagnosis.measured[0].case.ranks)
@@ -177,9 +177,13 @@ def explained(diagnosis: Diagnosis, facts: RunFacts, expect: Expect = curve) -> 
     )
 
 
-def faster_round(rows: Sequence[Observed]) -> str:
-    """Return `the second round was 4.0x faster` of a log whose rounds are far apart; empty for any other."""
-    rounds = [row.rounds for row in rows if isinstance(row, Reported) and row.rounds]
+def faster_round(rows: Sequence[Observed], slow: Collection[int]) -> str:
+    """Return `the second round was 4.0x faster` of a log whose rounds are far apart; empty for any other.
+
+    Only the sizes count that are slow (bytes), if there are any.
+    """
+    chosen = [row for row in rows if row.case.nbytes in slow] or rows
+    rounds = [row.rounds for row in chosen if isinstance(row, Reported) and row.rounds]
     apart = [max(seconds) / min(seconds) for seconds in rounds]
     if not apart or median(apart) < APART:
         return ""

@@ -194,12 +194,12 @@ def unlike_gpu(run: Run, system: System) -> tuple[str, bool]:
     named = [match["gpu"] for match in map(_NAMED.fullmatch, topology.name.split(" + ")) if match]
     unlike, other = "", False
     for gpu in {gpu.name for gpu in topology.gpus} or named:
-        if (
-            system.gpu and "GPU" not in gpu and (_SLICE.search(gpu) or not _same(gpu, system.gpu))
-        ):  # as in `unknown GPU`
-            unlike = f"the run names {gpu}, and {system.name} has {system.gpu}"
-            same_kind = _same(_MEMORY.sub("", gpu), _MEMORY.sub("", system.gpu)) and not _SLICE.search(gpu)
-            other = other or bool(product_named(gpu) and product_named(system.gpu) and not same_kind)
+        sliced = _SLICE.search(gpu)
+        if not system.gpu or "GPU" in gpu or (_same(gpu, system.gpu) and not sliced):  # as in `unknown GPU`
+            continue
+        unlike = f"the run names {gpu}, and {system.name} has {system.gpu}"
+        unlike_kind = sliced or not _same(_MEMORY.sub("", gpu), _MEMORY.sub("", system.gpu))
+        other = other or bool(product_named(gpu) and product_named(system.gpu) and unlike_kind)
     return unlike, other
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import collbench
+from collbench.analysis.candidates import candidates
 from collbench.analysis.judgement import Word
 from collbench.analysis.machine import RunFacts, machine, stated_nodes
-from collbench.analysis.places import places
 from collbench.analysis.roofline import roofline
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.formats.nccl_tests_write import devices
@@ -93,7 +93,7 @@ def test_a_healthy_rack_is_as_expected_and_trays_are_counted_in_racks() -> None:
     """Ranks, hosts, and the racks that are the least to hold them; 80 ranks fill no rack, nor two."""
     for hosts, each, racks in ((1, 4, 1), (8, 2, 1), (18, 4, 1), (20, 4, 2), (36, 4, 2)):
         run = imported(log("NVIDIA GB200", *[each] * hosts))
-        ((place,), _) = places(run, "gb200-nvl72", None, RunFacts({}))
+        ((place,), _) = candidates(run, "gb200-nvl72", None, RunFacts({}))
         assert place.nodes == racks, hosts
         assert place.part(hosts * each).gpus == hosts * each // racks
         assert ("--nodes" in hint(run)) is (racks > 1), hosts

@@ -62,7 +62,7 @@ def command(**options: Any) -> int:
     against its own latency and copy speed.
     """
     try:
-        return fleet_outputs.show(options) if fleet_outputs.asked(options["fleet"]) else _carried_out(options)
+        return fleet_outputs.show(options) if fleet_outputs.asked(options["fleet"]) else _check(options)
     except CollbenchError as error:
         if options["exits"] != "plain":  # its reader reads standard output, and would take 2 for a verdict
             error.exit_status = EXITS[options["exits"]][Word.UNKNOWN]
@@ -70,7 +70,7 @@ def command(**options: Any) -> int:
         raise
 
 
-def _carried_out(options: Mapping[str, Any]) -> int:
+def _check(options: Mapping[str, Any]) -> int:
     """Measure or judge, print the verdict, write files, and return the exit status."""
     names = [str(path) for path in (*options["inputs"], options["run"]) if path is not None]
     if options["inputs"] and options["metrics"]:

@@ -1,5 +1,6 @@
 """Inputs of a check that measures nothing: runs, logs of other tools, folders of both; a log table by table."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -64,7 +65,7 @@ def _existing(name: str) -> Path:
 
 def _is_run(path: Path) -> bool:
     """Return whether a file is a run file, whatever it is called."""
-    if not path.is_file():
+    if not path.is_file() or not os.access(path, os.R_OK):
         return path.name == NAME
     with path.open("rb") as file:
         return file.read(len(_BEGIN)) == _BEGIN
@@ -72,7 +73,7 @@ def _is_run(path: Path) -> bool:
 
 def _inside(folder: Path, said: list[str]) -> list[Path]:
     """Return the logs and runs below a folder; CollbenchError where there is none, or checks of nodes."""
-    if any((child / CHECK).exists() for child in folder.iterdir()):
+    if next(folder.glob(f"*/{CHECK}"), None):
         raise UsageError(f"{folder} holds checks of nodes; give --fleet {folder}")
     found, others = files_in(folder)
     if others:

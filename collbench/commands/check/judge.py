@@ -213,8 +213,9 @@ class CheckResult(Shown):
         why = f"; {worst.remark}" if worst.word in (Word.UNKNOWN, Word.FAST) else ""
         if worst.word is Word.SLOW:
             likely = f"likely: {', or '.join(worst.likely)}" if worst.likely else ""
-            slow = [size.row for size in worst.sizes if size.word is Word.SLOW] or [size.row for size in worst.sizes]
-            why = "".join(f"; {part}" for part in (faster_round(slow), likely) if part)
+            slow = [size.row.case.nbytes for size in worst.sizes if size.word is Word.SLOW]
+            faster = faster_round([size.row for size in worst.sizes], slow)
+            why = "".join(f"; {part}" for part in (faster, likely) if part)
         counts = self._right if worst.word is Word.UNKNOWN else self.counts
         return f"{name}{worst.telling.figure}, {counts}{why}"
 

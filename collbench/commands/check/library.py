@@ -13,9 +13,9 @@ from socket import gethostname
 from typing import Annotated
 
 from collbench.algorithms import implementations, libraries
+from collbench.analysis.candidates import candidates, judge_by_candidates, models_in_words
 from collbench.analysis.judgement import Correctness, Word
 from collbench.analysis.machine import RunFacts, assumptions
-from collbench.analysis.places import in_words, judge_curves, places
 from collbench.analysis.reasons import settings
 from collbench.analysis.sequential import FEWEST, SequentialTest, usual_slower
 from collbench.collectives import find_collective
@@ -230,13 +230,13 @@ def only_run(run: RunOrPath, request: ImportRequest) -> Run:
     """Return a run, which may be the only table of a log; UsageError where a path holds several."""
     if isinstance(run, Run):
         return run
-    (_, found), *others = read_inputs([str(run)], request, [])
-    if others:
-        what = f"{run} holds {1 + len(others)} tables or runs"
+    inputs = [found for _, found in read_inputs([str(run)], request, [])]
+    if len(inputs) != 1:
+        what = f"{run} holds {len(inputs)} tables and runs"
         raise UsageError(f"{what}; `collbench check {run}` judges each, collbench.import_ and read return them")
-    if isinstance(found, CollbenchError):
-        raise found
-    return found
+    if isinstance(inputs[0], CollbenchError):
+        raise inputs[0]
+    return inputs[0]
 
 
 def default_implementations(op: Names) -> str:
@@ -405,15 +405,15 @@ def _verdict(
 
 
 def _by_model(request: CheckRequest, run: Run, rows: Sequence[Observed], result: CheckResult) -> CheckResult:
-    """Return the result with the curves that the model of each place judges where the run may have been."""
+    """Return the result with the curves as the models of all candidates judge them."""
     facts, ranks, nodes = RunFacts.of(run, ""), run.header.topology.ranks, result.nodes
-    found, why = places(run, request.on, request.nodes, facts)
+    found, why = candidates(run, request.on, request.nodes, facts)
     facts = replace(facts, unplaced=why if found else "", no_system=why)
     by_curve = by_key(map(joined, by_case(rows).values()), lambda row: row.curve)
-    diagnoses, found = judge_curves([*by_curve.values()], found, facts)
+    diagnoses, found = judge_by_candidates([*by_curve.values()], found, facts)
     remarks = list(assumptions(run))
     if found:
-        counts = [*dict.fromkeys(place.nodes for place in found)]
+        counts = [*dict.fromkeys(candidate.nodes for candidate in found)]
         where = found[0].where(ranks).partition(", ")[2]
         where = f"any of {format_list(counts)} nodes" if len(counts) > 1 else where
         remarks = list(assumptions(run, found[0].system, where, request.nodes))
@@ -422,7 +422,7 @@ def _by_model(request: CheckRequest, run: Run, rows: Sequence[Observed], result:
     notes = (*result.notes, *facts.caveats, *(f"{setting} was set" for setting in settings(facts)))
     curves = tuple(map(judge_by_model, diagnoses))
     return replace(
-        result, compared=in_words(found, ranks), curves=curves, remarks=tuple(remarks), notes=notes, nodes=nodes
+        result, compared=models_in_words(found, ranks), curves=curves, remarks=tuple(remarks), notes=notes, nodes=nodes
     )
 
 

@@ -63,7 +63,7 @@ def discover(ranks: int | None) -> tuple[Topology, str]:
 def _named(ranks: int | None, reason: str) -> Topology:
     """Return what a sweep knows of the GPUs without NVML, for a reason; PlatformError if it could use none."""
     if probe.missing() or not probe.available():
-        raise PlatformError(f"no GPU can be used: {reason}, or choose cpu")
+        raise PlatformError(f"no GPU can be used: {reason}, or choose cpu (--on cpu)")
     cuda = Cuda(load_cupy())
     gpus = []
     for device, (bus_id, uuid) in enumerate(zip(*_visible(cuda), strict=True)):

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import collbench
+from collbench.analysis.candidates import Candidate
 from collbench.analysis.diagnose import diagnose
 from collbench.analysis.judgement import MOST_SIGHT, Sight, Word
 from collbench.analysis.machine import RunFacts
-from collbench.analysis.places import Place
 from collbench.cases import Case, Sampling
 from collbench.commands.check import library
 from collbench.commands.check.judge import CheckResult
@@ -209,8 +209,8 @@ def test_what_a_model_hardly_judges_is_unknown_and_kept_for_the_next_check(monke
     """As where no model knows it; what is slow by the model, or what it sees well, is not stored."""
     monkeypatch.setattr(Ranks, "device", "gpu")
     monkeypatch.setattr(Ranks, "states", (NEAR,))
-    place = Place(load("dgx-h100").part(2), 1)
-    monkeypatch.setattr(library, "places", lambda *_: ([place], ""))
+    place = Candidate(load("dgx-h100").part(2), 1)
+    monkeypatch.setattr(library, "candidates", lambda *_: ([place], ""))
 
     for word, limit, kept in ((Word.SLOW, 3.0, 0), (Word.OK, 1.5, 0), (Word.UNKNOWN, 3.0, 1)):
         changed = {"word": word, "limit": limit, "sight": Sight(limit, (limit,) * 3)}
@@ -218,7 +218,7 @@ def test_what_a_model_hardly_judges_is_unknown_and_kept_for_the_next_check(monke
             [replace(diagnose(rows, None, RunFacts({})), **by) for rows in curves],
             [place],
         )
-        monkeypatch.setattr(library, "judge_curves", found)
+        monkeypatch.setattr(library, "judge_by_candidates", found)
         first = check()
         assert (first.word, len(list(tmp_path.rglob("run.jsonl")))) == (word, kept)
     second = check()

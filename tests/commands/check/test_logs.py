@@ -166,8 +166,12 @@ def test_tables_of_a_log_are_judged_each_by_itself_and_kept_where_the_user_says(
     kept = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "kept").rglob("run.jsonl"))
     assert done.stderr.splitlines() == [f"run file: {path}" for path in kept]
     assert len(kept) == 2
-    with pytest.raises(UsageError, match="holds 2 tables or runs"):
+    with pytest.raises(UsageError, match="holds 2 tables and runs"):
         collbench.check(run=tmp_path / "two.log")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "note.txt").write_text("hello\n")
+    with pytest.raises(UsageError, match="holds 0 tables and runs"):
+        collbench.check(run=tmp_path / "empty")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(FAST.encode())))
     piped = here("check", "-", "--on", "dgx-h100")
     assert (piped.returncode, piped.stdout.splitlines()[-1][:24]) == (3, "collbench: SLOW allreduc")

@@ -1,14 +1,14 @@
-"""Where a run may have been measured: on a system that is named or described, or on any of several that fit its log.
+"""The systems that a run may have been measured on: the named or described one, or all presets that fit its log.
 
-Nobody names the system of most logs, and many lists of ranks are trimmed.  So a curve is held against every place that
-it may be of, and its word is the one on which all of them agree that neither its log nor its times rule out.
+Nobody names the system of most logs, and many lists of ranks are trimmed.  So a curve is held against each candidate, a
+system on a number of nodes.  Candidates that the log or the times rule out drop out; the others must agree on a word.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from collbench.analysis.diagnose import Diagnosis, explained, held
+from collbench.analysis.diagnose import Diagnosis, judge_curve, with_reasons
 from collbench.analysis.judgement import LISTED, Sight, Word
 from collbench.analysis.machine import (
     RunFacts,
@@ -24,7 +24,6 @@ from collbench.analysis.machine import (
 from collbench.errors import UsageError
 from collbench.results import Observed
 from collbench.runfile.store import Run
-from collbench.topology import files
 from collbench.topology.system import System
 
 _NETWORKS = (  # as NCCL logs them behind `NET/`, and the transports of presets that are so
@@ -35,7 +34,7 @@ _NETWORKS = (  # as NCCL logs them behind `NET/`, and the transports of presets 
 
 
 @dataclass(frozen=True)
-class Place:
+class Candidate:
     """A system, as the run ran, and on how many of its nodes the run may have been."""
 
     system: System
@@ -51,16 +50,11 @@ class Place:
         return f"{self.system.name}, {spread(self.system, self.part(ranks or self.system.ranks))}"
 
 
-def places(run: Run, name: str | None, nodes: int | None, facts: RunFacts) -> tuple[list[Place], str]:
-    """Return where a run may have been, and why that is unsure; or nothing, and why nothing is known of it.
-
-    UsageError if no system has the name.
-    """
-    if name:
-        files.load(name)
+def candidates(run: Run, name: str | None, nodes: int | None, facts: RunFacts) -> tuple[list[Candidate], str]:
+    """Return the candidates, and why the user's nodes are doubtful; or none, and why nothing is known of the run."""
     described = name or run.header.topology.gpus or run.header.topology.sockets
     presets = () if described else fitting(run)
-    found: list[Place] = []
+    found: list[Candidate] = []
     why = against = ""
     for preset in presets or (name,):
         try:
@@ -69,6 +63,7 @@ def places(run: Run, name: str | None, nodes: int | None, facts: RunFacts) -> tu
             if other:
                 return [], unlike
             if preset in presets and _ruled_out(system, facts):
+                why = "what NCCL logged rules out every preset with such GPUs; give --on FILE.toml"
                 continue
             every = list(_counts(system, run, nodes))
         except UsageError as error:
@@ -76,14 +71,14 @@ def places(run: Run, name: str | None, nodes: int | None, facts: RunFacts) -> tu
             continue
         for count in every:
             labels = [str(preset)] * (len(presets) > 1) + [f"--nodes {count}"] * (len(every) > 1)
-            found.append(Place(system, count, " ".join(labels)))
+            found.append(Candidate(system, count, " ".join(labels)))
             against = contradicted(system, run, count) if count else ""
     return found, against if found else why
 
 
-def in_words(found: Sequence[Place], ranks: int) -> str:
+def models_in_words(found: Sequence[Candidate], ranks: int) -> str:
     """Return `the model of DGX H100, 2 nodes of 8 GPUs`, or the models of several; empty for none."""
-    names = list(dict.fromkeys(place.where(ranks) for place in found))
+    names = list(dict.fromkeys(candidate.where(ranks) for candidate in found))
     return f"the model{'s' * (len(names) > 1)} of {_first(names, '; ')}" if names else ""
 
 
@@ -113,26 +108,25 @@ def _ruled_out(system: System, facts: RunFacts) -> bool:
     return bool(seen) and not any(system.nics.transport in transports for transports in seen)
 
 
-def judge_curves(
-    curves: Sequence[Sequence[Observed]], found: Sequence[Place], facts: RunFacts
-) -> tuple[list[Diagnosis], list[Place]]:
-    """Hold curves against every place; return a diagnosis of each, and the places that the times leave."""
+def judge_by_candidates(
+    curves: Sequence[Sequence[Observed]], found: Sequence[Candidate], facts: RunFacts
+) -> tuple[list[Diagnosis], list[Candidate]]:
+    """Hold curves against every candidate; return a diagnosis of each, and the candidates that the times leave."""
     if not found:
-        return [held(rows, None, facts) for rows in curves], []
+        return [judge_curve(rows, None, facts) for rows in curves], []
     every: dict[str, list[Diagnosis]] = {}
-    for place in found:
-        every[place.choice] = [held(rows, place.part(rows[0].case.ranks), facts) for rows in curves]
-    left = [place for place in found if not any(diagnosis.refuted for diagnosis in every[place.choice])]
+    for candidate in found:
+        every[candidate.choice] = [judge_curve(rows, candidate.part(rows[0].case.ranks), facts) for rows in curves]
+    left = [candidate for candidate in found if not any(diagnosis.refuted for diagnosis in every[candidate.choice])]
 
     # The times refute all of them, or the only one: the first says how.
-    held_against = left or found[:1]
-    choices = [place.choice for place in held_against]
+    choices = [candidate.choice for candidate in left or found[:1]]
     by_curve = zip(*(every[choice] for choice in choices), strict=True)
-    return [explained(_agreed(each, choices), facts) for each in by_curve], left or list(found)
+    return [with_reasons(_agreed(each, choices), facts) for each in by_curve], left or list(found)
 
 
 def _agreed(every: Sequence[Diagnosis], choices: Sequence[str]) -> Diagnosis:
-    """Return the diagnosis that is nearest to the times, with the word on which all places agree."""
+    """Return the diagnosis that is nearest to the times, with the word on which all candidates agree."""
     judged = [diagnosis for diagnosis in every if diagnosis.judged] or every
     words = {diagnosis.word for diagnosis in judged}
     nearest = min(judged, key=lambda diagnosis: diagnosis.off)
@@ -147,7 +141,7 @@ def _agreed(every: Sequence[Diagnosis], choices: Sequence[str]) -> Diagnosis:
 
 
 def _choices(every: Sequence[Diagnosis], choices: Sequence[str]) -> str:
-    """Return which of the places make a curve slow, and which do not."""
+    """Return which of the candidates make a curve slow, and which do not."""
     slow = [choice for diagnosis, choice in zip(every, choices, strict=True) if diagnosis.word is Word.SLOW]
     other = [choice for choice in choices if choice not in slow]
     return f"slow as {_first(slow)}, and not as {_first(other)}: say which it is (--on, --nodes)"

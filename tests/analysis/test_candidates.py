@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import collbench
+from collbench.analysis.candidates import candidates
 from collbench.analysis.judgement import Word
 from collbench.analysis.machine import RunFacts, fitting, sized
-from collbench.analysis.places import places
 from collbench.commands.check.judge import CheckResult
 from collbench.model.predict import curve
 from collbench.results import Reported
@@ -117,8 +117,14 @@ def test_what_nccl_logged_rules_systems_out_but_not_what_is_wrong_with_some(
     facts: dict[str, str], left: set[str]
 ) -> None:
     run = log(files.load("dgx-h100").of(2), **facts)
-    found, _ = places(run, None, None, RunFacts.of(run, ""))
-    assert {place.choice for place in found} == left
+    found, _ = candidates(run, None, None, RunFacts.of(run, ""))
+    assert {candidate.choice for candidate in found} == left
+
+
+def test_a_log_that_rules_all_presets_out_is_unknown_and_says_so() -> None:
+    result = checked(log(files.load("dgx-h100").of(2), cards=", ".join(map(str, range(40)))))
+    assert result.word is Word.UNKNOWN
+    assert "what NCCL logged rules out every preset" in result.line
 
 
 def test_presets_have_the_gpus_of_a_log_its_memory_and_room_for_its_ranks() -> None:
