@@ -142,7 +142,7 @@ def read_each(
     files: Files, hints: FileHints, said: list[str]
 ) -> Iterator[tuple[str, list[ImportedTest] | CollbenchError]]:
     """Yield each log by its name with its tests, at least one of which has rows, or why it is refused."""
-    errors: list[CollbenchError] = []
+    errors: list[tuple[str, CollbenchError]] = []
     paths = list(_paths(files, said))
     hints.require(paths)
     for source in joined(_loaded(paths, errors)):
@@ -154,7 +154,7 @@ def read_each(
             yield source.name, of_file
         except CollbenchError as error:
             yield source.name, error
-    yield from (("", error) for error in errors)
+    yield from errors
 
 
 def _paths(files: Files, said: list[str]) -> Iterator[Path]:
@@ -166,13 +166,13 @@ def _paths(files: Files, said: list[str]) -> Iterator[Path]:
         yield from logs
 
 
-def _loaded(paths: Sequence[Path], errors: list[CollbenchError]) -> Iterator[ForeignFile]:
+def _loaded(paths: Sequence[Path], errors: list[tuple[str, CollbenchError]]) -> Iterator[ForeignFile]:
     """Yield the content of each file."""
     for path in paths:
         try:
             yield load(path)
         except RunFileError as error:
-            errors.append(error)
+            errors.append((str(path), error))
 
 
 def grouped(
