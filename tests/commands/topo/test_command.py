@@ -169,7 +169,7 @@ def test_gpus_come_before_the_cpu_unless_there_are_none_or_it_is_asked_for(nvml,
     assert topo("cpu", "--ranks", "3").output.startswith("3 ranks on ")
     nvml.init_error = NO_DRIVER
     assert " on " in topo().stdout.splitlines()[0]
-    message = r"^no GPU can be used: NVML .* \(Driver Not Loaded\).*, or choose cpu$"
+    message = r"^no GPU can be used: NVML .* \(Driver Not Loaded\).*, or choose cpu \(--on cpu\)$"
     with pytest.raises(PlatformError, match=message):
         topo("gpu")
 
@@ -184,7 +184,7 @@ def test_without_nvml_gpus_are_named_as_cuda_has_them(nvml, cuda, monkeypatch):
     assert f"note: links and slots of the GPUs are not known: {reason}" in words
     assert [(gpu.bus_id, gpu.uuid) for gpu in shown("--ranks", "1").gpus] == [("0000:00:00.0", "01" * 16)]
     monkeypatch.setattr(probe, "missing", lambda: "CuPy")
-    with pytest.raises(PlatformError, match=r"^no GPU can be used: NVML cannot be used .*, or choose cpu$"):
+    with pytest.raises(PlatformError, match=r"^no GPU can be used: NVML cannot be used .*, or choose cpu \(--on cpu\)$"):
         topo("gpu")
 
 
