@@ -36,7 +36,7 @@ def machine(run: Run, name: str | None) -> System:
     if named and not (topology and topology.sliced):
         return as_it_ran(named, run)
     if not topology or not topology.devices:
-        raise UsageError(f"the run does not say what the machine is; {_how_to_name_it(run)}")
+        raise UsageError(f"the machine is not known; {_how_to_name_it(run)}")
     return as_it_ran(as_system(topology), run)
 
 

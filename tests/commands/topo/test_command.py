@@ -184,7 +184,9 @@ def test_without_nvml_gpus_are_named_as_cuda_has_them(nvml, cuda, monkeypatch):
     assert f"note: links and slots of the GPUs are not known: {reason}" in words
     assert [(gpu.bus_id, gpu.uuid) for gpu in shown("--ranks", "1").gpus] == [("0000:00:00.0", "01" * 16)]
     monkeypatch.setattr(probe, "missing", lambda: "CuPy")
-    with pytest.raises(PlatformError, match=r"^no GPU can be used: NVML cannot be used .*, or choose cpu \(--on cpu\)$"):
+    with pytest.raises(
+        PlatformError, match=r"^no GPU can be used: NVML cannot be used .*, or choose cpu \(--on cpu\)$"
+    ):
         topo("gpu")
 
 
