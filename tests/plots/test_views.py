@@ -191,7 +191,7 @@ def test_without_a_known_bound_the_view_says_why_and_no_line_is_made_up() -> Non
         (discovered(4, gpus=1), "several ranks share a GPU"),
         (discovered(2, 2, SLICED), "MIG slices share a GPU's memory and slot"),
         (run(*(measured("nccl", case(size, ranks=1)) for size in FEW)), "one rank sends nothing"),
-        (run(*sweep("nccl")), "does not say what the machine is; name it with --on"),
+        (run(*sweep("nccl")), "the machine is not known; name it with --on"),
     ):
         (reason,) = reasons("bound", results)
         assert reason.startswith("bound not drawn for ")
