@@ -1,9 +1,8 @@
-"""Which groups to measure next: of several ways to deal the members, the one that is expected to tell most.
+"""Which groups to measure next.
 
-What a round tells is the mutual information between who is slow and which groups are: the entropy of the groups that
-are slow, over all hypotheses by their probability (group testing by expected information: R. Dorfman, 1943; M. Cuturi
-and others, Noisy Adaptive Group Testing using Bayesian Sequential Experimental Design, 2020).  All members are busy at
-once and a group's messages take as long however many it has, so the cost is the same and the entropy alone decides.
+Of few members every pair comes once in a cycle (the circle method: E. Lucas, 1883), so that links are seen too.  Many
+are dealt anew each round, suspects apart; every third round stays inside units of a level, which tells a leaf's nodes
+from its uplinks.  In some rounds only the first of each pair sends.  A link that looks slow is measured again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collbench.commands.scan.posterior import Belief, Floats, Hypotheses, Integers
+from collbench.commands.scan.effects import Fit, Floats, Integers
 
-_TRIES = 3  # draws of each way to deal
-_SUSPECTS, _LINKS = 500, 3  # that ways to deal look at, of each fault
+EVERY_LINK = 16  # members up to which all pairs are measured
+_INSIDE, _ONE_WAY = 3, 5  # every so manieth round
+_LINKS = 8  # of so many groups at most one is a link that looks slow
 
 
 class RoundPlan(NamedTuple):
@@ -22,83 +22,64 @@ class RoundPlan(NamedTuple):
 
     groups: Integers
     one_way: bool = False
+    nbytes: int = 0
 
 
-def choose(
-    hypotheses: Hypotheses, belief: Belief, size: int, random: np.random.Generator, out: Sequence[int] = ()
-) -> RoundPlan:
-    """Return the round that tells most of the faults that are suspected and of one more, without the members `out`."""
-    plans = list(_plans(hypotheses, belief, size, random, out))
-    return max(plans, key=lambda plan: _information(hypotheses, belief, plan))
+def matchings(ranks: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield rounds of disjoint pairs in which every pair comes once: the circle method (E. Lucas, 1883).
+
+    >>> list(matchings(4))
+    [[(0, 3), (1, 2)], [(0, 2), (3, 1)], [(0, 1), (2, 3)]]
+
+    """
+    around = [*range(ranks), *([-1] if ranks % 2 else [])]
+    for _ in range(len(around) - 1):
+        half = len(around) // 2
+        pairs = zip(around[:half], reversed(around[half:]), strict=True)
+        yield [pair for pair in pairs if -1 not in pair]
+        around[1:] = [around[-1], *around[1:-1]]
 
 
-def _information(hypotheses: Hypotheses, belief: Belief, plan: RoundPlan) -> float:
-    """Return the entropy of which groups will be slow, in nats, summed over faults."""
-    of, by = hypotheses.slowed(plan.groups, plan.one_way)
-    known = [int(numbers[0]) for numbers, _ in belief.masses[:-1]]
-    entropy = 0.0
-    for place, (numbers, chances) in enumerate(belief.masses):
-        # A signature for each hypothesis: the sum of numbers drawn for the groups that it slows.  What another fault
-        # slows already shows nothing.
-        drawn = np.random.default_rng(0).random(len(plan.groups))
-        drawn[of[np.isin(by, known[:place] + known[place + 1 :])]] = 0.0
-        signatures = np.bincount(by, drawn[of], len(hypotheses)).round(9)
-        seen, outcome = np.unique(np.append(signatures[numbers], 0.0), return_inverse=True)
-        shares = np.bincount(outcome, np.append(chances, max(0.0, 1 - chances.sum())), len(seen))
-        shares = shares[shares > 0]
-        entropy -= float((shares * np.log(shares)).sum())
-    return entropy
+def choose(fit: Fit, size: int, suspected: bool, out: Sequence[int]) -> RoundPlan:
+    """Return the next round of groups of that many, without the members `out`; `suspected` says that somebody is."""
+    number, levels = fit.times.rounds, fit.times.levels
+    random = np.random.default_rng([number, fit.times.count])
+    there = np.setdiff1d(np.arange(fit.times.count), out)
+    one_way = size == 2 and suspected and number % 2 == 1
+    if size == 2 and len(there) <= EVERY_LINK:
+        cycle = list(matchings(len(there)))
+        groups = there[np.array(cycle[number % len(cycle)])]
+        one_way |= number // len(cycle) % _INSIDE == _INSIDE - 1
+        return RoundPlan(_turned(groups, random) if one_way else groups, one_way)
+    one_way |= size == 2 and number % _ONE_WAY == _ONE_WAY - 1
+    if levels and number % _INSIDE == _INSIDE - 1:
+        units = levels[number // _INSIDE % len(levels)].units
+        parts = [there[units[there] == unit] for unit in np.unique(units[there])]
+        groups = np.concatenate([_dealt(part, fit.middle, size, random) for part in parts])
+        if len(groups):
+            return RoundPlan(_turned(groups, random) if one_way else groups, one_way)
+    links: list[tuple[int, int]] = []
+    busy = set(out)
+    for link in sorted(fit.pending, key=lambda link: -fit.pending[link]) if size == 2 else ():
+        if not busy & set(link) and len(links) < len(there) // _LINKS:
+            links.append(link)
+            busy |= set(link)
+    taken = np.array(links, np.int64).reshape(-1, 2)
+    groups = _dealt(np.setdiff1d(there, taken), fit.middle, size, random)
+    if links:
+        groups = np.concatenate([taken, groups])
+    return RoundPlan(_turned(groups, random) if one_way else groups, one_way)
 
 
-def _plans(
-    hypotheses: Hypotheses, belief: Belief, size: int, random: np.random.Generator, out: Sequence[int]
-) -> Iterator[RoundPlan]:
-    """Yield ways to deal the members: suspects apart, within levels, the ends of a link together, and one way."""
-    mass, links = _suspects(hypotheses, belief, out)
-    for _ in range(_TRIES):
-        order = np.lexsort((random.random(len(mass)), -mass))
-        order = order[~np.isin(order, out)]
-        yield from _ways(_dealt(order, size, random), random)
-        for level in hypotheses.levels:
-            inside = [_dealt(part, size, random) for part in _parts(order, level)]
-            if sum(map(len, inside)):
-                yield from _ways(np.concatenate(inside), random)
-        for link in links:
-            others = _dealt(order[~np.isin(order, link)], size, random)
-            if size == 2:
-                for ends in (link, link[::-1]):
-                    yield RoundPlan(np.concatenate([[ends], others]), one_way=True)
-                yield RoundPlan(np.concatenate([[link], others]))
-
-
-def _ways(groups: Integers, random: np.random.Generator) -> Iterator[RoundPlan]:
-    """Yield the round of these groups; of pairs one too in which either end sends."""
-    yield RoundPlan(groups)
-    if groups.shape[1] == 2:
-        turned = random.random(len(groups)) < 0.5
-        yield RoundPlan(np.where(turned[:, None], groups[:, ::-1], groups), one_way=True)
-
-
-def _suspects(hypotheses: Hypotheses, belief: Belief, out: Sequence[int]) -> tuple[Floats, list[tuple[int, ...]]]:
-    """Return how suspect each member is, and the ends of the likeliest links."""
-    mass, links = np.zeros(hypotheses.count), dict[tuple[int, ...], float]()
-    for numbers, chances in belief.masses:
-        for number, chance in list(zip(numbers.tolist(), chances.tolist(), strict=True))[:_SUSPECTS]:
-            members = hypotheses.of_member(number)
-            mass[members] += chance / len(members)
-            if hypotheses[number].kind == "link" and not set(members) & set(out):
-                links[tuple(members)] = max(chance, links.get(tuple(members), 0.0))
-    return mass, sorted(links, key=lambda link: -links[link])[:_LINKS]
-
-
-def _parts(order: Integers, unit: Integers) -> list[Integers]:
-    """Return the members of each unit, in their order."""
-    by_unit = order[np.argsort(unit[order], kind="stable")]
-    return np.split(by_unit, np.flatnonzero(np.diff(unit[by_unit])) + 1)
-
-
-def _dealt(order: Integers, size: int, random: np.random.Generator) -> Integers:
-    """Return groups of members, the first of whom are apart, and the last of whom may be left over."""
+def _dealt(members: Integers, suspicion: Floats, size: int, random: np.random.Generator) -> Integers:
+    """Return groups of members, of whom the most suspect are apart, and the last may be left over."""
+    mass = np.nan_to_num(suspicion[members], nan=0.0)
+    order = members[np.lexsort((random.random(len(members)), -np.maximum(mass, mass.mean() if len(mass) else 0)))]
     count = len(order) // size
-    first, others = order[:count], random.permutation(order[count : count * size])
+    first, others = order[:count], random.permutation(order[count:])[: count * (size - 1)]
     return np.column_stack([first, others.reshape(count, size - 1)])
+
+
+def _turned(groups: Integers, random: np.random.Generator) -> Integers:
+    """Return the groups with either end first."""
+    return np.where(random.random(len(groups))[:, None] < 0.5, groups[:, ::-1], groups)

@@ -25,6 +25,7 @@ class Scan(Work):
 
     group: Annotated[int, Meta(ge=2, le=1023)] = 2  # members of a group
     slower: float = 0.1  # share of the usual time that is too much
+    sizes: tuple[Count, ...] = ()  # bytes of the messages, round by round in turn; none: those of the case
     slow: tuple[tuple[Count, float], ...] = ()  # ranks that are made slower on purpose, and how many times
 
     # Groups, their seconds, whether one way, seconds of the round: of a scan that goes on, the rounds so far.

@@ -1,13 +1,11 @@
 """A scan as its first process sees it: round after round, until another would change nothing."""
 
 from collections.abc import Sequence
-
-import numpy as np
+from dataclasses import replace
 
 from collbench.commands.scan.choice import RoundPlan, choose
-from collbench.commands.scan.posterior import Belief
 from collbench.commands.scan.rows import Members, Round, Scan
-from collbench.commands.scan.verdict import MOST_ROUNDS, ScanVerdict, judged, posterior_of
+from collbench.commands.scan.verdict import MOST_ROUNDS, Evidence, ScanVerdict
 
 
 class Scanner:
@@ -15,34 +13,28 @@ class Scanner:
 
     def __init__(self, members: Members, work: Scan, rounds: Sequence[Round] = ()) -> None:
         self.members, self.work, self.rounds = members, work, [*rounds]
-        self._posterior = posterior_of(members, work.slower)
+        self._sizes = work.sizes or (members.case.nbytes,)
+        self._evidence = Evidence(members, work.slower, self._sizes)
         for each in rounds:
-            self._posterior.add(each)
-        self._belief: Belief = self._posterior.believe()
+            self._evidence.add(each)
+        self.verdict: ScanVerdict = self._evidence.verdict()
+        """What is known so far."""
 
     def add(self, measured: Round) -> None:
         """Take a round."""
         self.rounds.append(measured)
-        self._posterior.add(measured)
-        self._belief = self._posterior.believe()
-
-    @property
-    def verdict(self) -> ScanVerdict:
-        """What is known so far."""
-        return judged(self.members, self._belief, self.rounds, self.work.slower)
+        self._evidence.add(measured)
+        self.verdict = self._evidence.verdict()
 
     def next(self) -> RoundPlan | None:
         """Return the next round; None once another would change nothing, or after MOST_ROUNDS."""
-        verdict = self.verdict
-        if verdict.sure or len(self.rounds) >= MOST_ROUNDS:
+        if self.verdict.sure or len(self.rounds) >= MOST_ROUNDS:
             return None
-
-        # A slow member would only slow the others of its group.
-        names = self.members.names
-        slow = {finding.name for finding in verdict.faulty if finding.decided}
-        out = [place for place, name in enumerate(names) if name in slow or place in self.work.lost]
-        size = self.work.group
-        if len(names) - len(out) < size:
+        nbytes, group = self._sizes[len(self.rounds) % len(self._sizes)], self.work.group
+        out = {*self.work.lost, *self.verdict.named_members}
+        if len(self.members.names) - len(out) < max(group, len(self.members.names) // 2):
+            out = {*self.work.lost}
+        if len(self.members.names) - len(out) < group:
             return None
-        random = np.random.default_rng(len(self.rounds))
-        return choose(self._posterior.hypotheses, self._belief, size, random, out)
+        plan = choose(self._evidence.fits[nbytes], group, bool(self.verdict.findings), sorted(out))
+        return plan._replace(nbytes=nbytes)

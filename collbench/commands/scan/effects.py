@@ -1,0 +1,427 @@
+"""By how much members, links and what joins them slow the groups of a scan: few effects, none below 0, explain its times.
+
+A time is a logarithm over what is usual for its shape (inside a leaf, across, one way) and for its round, which may
+drift.  What is usual is at first the time of groups of the fastest quarter of the members, so that it stays right where
+most groups have a slow one, and then the median of all groups that nothing explains.
+
+Members come before levels: who is slow in groups of every kind is slow itself, however many share its leaf.  Only then
+a leaf's uplinks are to blame for what crosses them, and a link for what nothing else explains.  Each is judged by the
+median of its groups that no other slows, which is found by turns (the alternation of least absolute deviations).
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collbench.analysis.sequential import FEWEST, MEDIAN, PRIOR_ROUNDS, TO_DEVIATION
+from collbench.commands.scan.rows import Members, Round
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+EVERY, SENDS, RECEIVES, WITHIN, ACROSS = "", "sends", "receives", "within", "across"
+"""Of a fault: every group with it, those in which it sends or receives, those with two of its members, those that have
+members of it and others."""
+SIGMAS = 3.0
+"""Half of an interval in standard deviations: 99.7 %, so that among some hundred members hardly one lies outside."""
+LIKELY, SURE = 0.02, 0.001
+"""Chances that it is noise below which somebody is suspected, and named."""
+_FOUND = 4.0  # standard deviations from which on an effect is one
+_WINDOW = 18  # groups that tell what is usual in a round, of as many rounds as that takes
+_FAST = 0.25  # quantile that a fast group has, and that who is slow in all its groups exceeds too
+_MOST_OF = 0.8  # share of a unit's members that must be slow, where the unit is
+_TURNS = 8  # at most, until who is slow changes no more
+_FASTER = 6.0  # standard deviations by which members differ in how often they are fast, where some are
+_SOLID = 8.0  # standard deviations from which on one value of a table is enough
+
+
+class Fault(NamedTuple):
+    """Whose fault it is: of what kind, of whom by name, and which groups it slows."""
+
+    kind: str  # member, link, or that of a level: node, leaf, ...
+    name: str
+    way: str = EVERY
+
+
+class Effect(NamedTuple):
+    """A fault, by how much it slows groups, and how well that is known: logarithms."""
+
+    fault: Fault
+    members: tuple[int, ...]
+    slower: float
+    error: float  # standard deviation of `slower`
+    groups: int  # that told it
+    often: float = 1.0  # share of the rounds, 1 of a lasting fault
+    seen: int = 0  # groups that could have shown it
+    chance: float = 0.0  # that noise alone would have done this to anybody
+
+
+class Level(NamedTuple):
+    """A level that tells some members from others: the number of each member's unit, and what units are called."""
+
+    kind: str
+    units: Integers
+    names: Sequence[str]
+
+    def crossed(self, groups: Integers) -> Booleans:
+        """Return which groups have members of several units."""
+        units = self.units[groups]
+        return np.asarray((units != units[:, :1]).any(axis=1))
+
+
+def levels_of(members: Members) -> list[Level]:
+    """Return the levels that tell some members from others, the innermost first."""
+    found = []
+    for level in members.levels:
+        names, units = np.unique(level.units, return_inverse=True)
+        if 1 < len(names) < len(members.names):  # else all are in one, or each is in its own
+            found.append(Level(level.kind, units, names.tolist()))
+    return found
+
+
+class Times:
+    """The groups of one size so far, and their times: flat arrays of all rounds."""
+
+    def __init__(self, members: Members) -> None:
+        self.members, self.count = members, len(members.names)
+        self.levels = levels_of(members)
+        self._rounds: list[tuple[Integers, Floats, Booleans, Integers]] = []
+        self.rounds = 0
+
+    def add(self, measured: Round) -> None:
+        """Take a round."""
+        self.rounds += 1
+        groups = np.array(measured.groups, np.int64).reshape(len(measured.groups), -1)
+        if not len(groups):
+            return
+        crossed = np.zeros(len(groups), np.int64)
+        for level in self.levels:
+            crossed = 2 * crossed + level.crossed(groups)
+        one_way = np.full(len(groups), measured.one_way)
+        self._rounds.append((groups, np.log(measured.seconds), one_way, 2 * crossed + one_way))
+
+    def joined(self) -> tuple[Integers, Floats, Booleans, Integers, Integers]:
+        """Return groups, logarithms of seconds, which are one way, shapes and rounds."""
+        if not self._rounds:
+            none = np.zeros(0, np.int64)
+            return none.reshape(0, 2), none.astype(float), none.astype(bool), none, none
+        groups, logs, one_way, shapes = (np.concatenate(part) for part in zip(*self._rounds, strict=True))
+        number = np.repeat(np.arange(len(self._rounds)), [len(each[0]) for each in self._rounds])
+        return groups, logs, one_way, shapes, number
+
+
+def by_key(keys: Integers, values: Floats, share: float, count: int) -> tuple[Floats, Integers]:
+    """Return a quantile of the values of each key from 0 to count - 1, NaN of those without any; and how many it has."""
+    order = np.argsort(values)
+    sorted_keys = keys[order].astype(np.uint16 if count < 2**16 else np.int64)
+    order = order[np.argsort(sorted_keys, kind="stable")]  # of 16 bits by radix, ten times as fast
+    counts = np.bincount(keys, minlength=count)
+    found = np.full(count, np.nan)
+    there = counts > 0
+    place = (np.cumsum(counts) - counts + share * (counts - 1)).astype(np.int64)  # the lower one of two in the middle
+    found[there] = values[order[place[there]]]
+    return found, counts
+
+
+class Fit:
+    """What explains the groups of one size.
+
+    Args:
+        times: The groups.
+        slower: Logarithm of how much slower is too much.
+        deviation: What times of a healthy group scatter by, before any was seen: of a logarithm.
+        solid: Whether each time stands for many, as in a table of pairs.
+
+    """
+
+    def __init__(self, times: Times, slower: float, deviation: float, solid: bool = False) -> None:
+        self.times, self.limit, self._solid, self._prior = times, slower, solid, deviation
+        self.rounds = times.rounds
+        self.groups, self._logs, self.one_way, shapes, self.round = times.joined()
+        total = len(self._logs)
+        self._place = np.unique(shapes // 2, return_inverse=True)[1]  # which levels a group crosses
+        self._shape = np.unique(shapes, return_inverse=True)[1]
+        self._window = np.minimum(np.searchsorted(self.round, self.round) // _WINDOW, max(0, total // _WINDOW - 1))
+        self.deviation = deviation
+        self.effects: list[Effect] = []
+        self.pending: dict[tuple[int, int], int] = {}
+        """How often links were slow, each time so far, whose ends are to be measured again."""
+        self.slows = np.zeros(total)
+        """By how much an effect slows each group."""
+        self.above = np.zeros(total)
+        """Logarithm of each time over what is usual."""
+        self.middle, self.error = np.full(times.count, np.nan), np.full(times.count, np.inf)
+        """Of each member the median of its groups that no other slows, and its standard deviation."""
+        self._base, self._drift = np.zeros(self._shape.max(initial=-1) + 1), np.zeros(self._window.max(initial=-1) + 1)
+        if not total:
+            return
+        self._usual(np.ones(total, bool))
+        self._base += self._of_the_fastest()
+        for _ in range(3):  # what is usual depends on who is slow, and the other way round
+            self._scale()
+            before = self.slows > 0
+            self._search()
+            near = np.abs(self.above) < max(self.limit, _FOUND * self.deviation)  # else it may return to the slow
+            self._usual(near & (self.slows == 0))
+            if np.array_equal(before, self.slows > 0):
+                break
+        self._scale()
+
+    # What is usual.
+
+    def _usual(self, free: Booleans) -> None:
+        """Set what is usual for shapes and rounds by these groups."""
+        for _ in range(2):
+            rest = self._logs - self._base[self._shape]
+            drift, counts = by_key(self._window[free], rest[free], _FAST, len(self._drift))
+            self._drift = np.where(counts > 0, drift, np.nanmedian(drift) if counts.any() else 0.0)
+            rest = self._logs - self._drift[self._window]
+            base, counts = by_key(self._shape[free], rest[free], 0.5, len(self._base))
+            self._base = np.where(counts > 0, base, by_key(self._shape, rest, _FAST, len(base))[0])
+
+    def _of_the_fastest(self) -> Floats:
+        """Return by shape how much groups of the fastest members take, over what groups of all do."""
+        above = self._logs - self._base[self._shape] - self._drift[self._window]
+        found, count = np.zeros(len(self._base)), self.times.count
+        for place in range(self._place.max() + 1):
+            here = self._place == place
+            groups, values = self.groups[here], above[here]
+            fast, seen = by_key(groups.ravel(), np.repeat(values, groups.shape[1]), _FAST, count)
+            order = np.argsort(fast)  # whoever has no groups comes last
+            for share in (4, 2):
+                best = np.zeros(count, bool)
+                best[order[: max(groups.shape[1], int(np.count_nonzero(seen)) // share)]] = True
+                among = values[best[groups].all(axis=1)]
+                if len(among) >= FEWEST:
+                    found[self._shape[here]] = min(0.0, float(np.median(among)))
+                    break
+        return found
+
+    def _scale(self) -> None:
+        """Set times above the usual, and what those that nothing explains scatter by."""
+        self.above = self._logs - self._base[self._shape] - self._drift[self._window]
+        free = self.above[self.slows == 0]
+        if not self.effects:  # most may be slow as yet: by those below the usual
+            free = free[free <= 0]
+        spread = TO_DEVIATION * np.median(np.abs(free)) if len(free) else self._prior
+        both = PRIOR_ROUNDS * self._prior**2 + len(free) * spread**2
+        self.deviation = float(np.sqrt(both / (PRIOR_ROUNDS + len(free))))
+
+    # Who is slow.
+
+    def _search(self) -> None:
+        """Find all effects: of members, then of what joins them, then of directions and links."""
+        self.effects, self.slows, self.pending = [], np.zeros(len(self.above)), {}
+        levels, names = self.times.levels, self.times.members.names
+        slow, partly = self._members()
+        for level in levels:
+            for unit, name in enumerate(level.names if level.kind != "rail" else ()):
+                inside = np.flatnonzero(level.units == unit)
+                if 1 < len(inside) < len(slow) and slow[inside].all():
+                    self._add(Fault(level.kind, name), inside, np.isin(self.groups, inside).any(axis=1))
+                    slow[inside] = False
+        for member in np.flatnonzero(slow):
+            self._add(Fault("member", names[member]), [member], (self.groups == member).any(axis=1))
+        for level in reversed(levels):
+            self._units(level)
+        for member in partly:
+            self._partly(member)
+        if self.groups.shape[1] == 2:
+            self._links()
+
+        self.effects = [each._replace(chance=self._chance(each)) if each.chance < 0 else each for each in self.effects]
+
+        # What is left of each member: nothing of those that are slow in all their groups.
+        told = self._told(self.groups, self.slows == 0, np.ones(self.times.count, bool))
+        self.middle, self.error = told.middle, told.error
+
+    def _members(self) -> tuple[Booleans, Integers]:
+        """Return who is slow in groups of every kind, and the numbers of those that are slow in some kinds alone."""
+        groups, size, count = self.groups, self.groups.shape[1], self.times.count
+        barred, partly = np.zeros(count, bool), np.zeros(count, bool)
+        role = np.where(self.one_way[:, None], 1 + np.arange(size), 0).ravel()
+        kinds = [(role, np.arange(count))]
+        kinds += [(np.repeat(level.crossed(groups), size), level.units) for level in self.times.levels]
+        for _ in range(_TURNS):
+            told = self._told(groups, self.slows == 0, barred)
+            fails = np.zeros(count, bool)
+            for mine in (told.slow[told.who], told.slow[told.who] & told.clean):
+                who, above = told.who[mine], self.above[told.of[mine]]
+                fails |= told.slow & (by_key(who, above, _FAST, count)[0] < told.middle / 3)  # it comes and goes
+                for kind, unit in kinds:
+                    part, counts = by_key(who * 3 + kind[mine], above, 0.5, 3 * count)
+                    apart = (counts >= FEWEST) & (part < np.repeat(told.middle, 3) / 2)
+                    partly |= apart.reshape(-1, 3).any(axis=1)
+
+                    # Who was never alone with its unit is slow as most of that is.
+                    most = np.bincount(unit, partly) > np.bincount(unit) / 2
+                    partly |= told.slow & most[unit] & (counts[::3] < FEWEST)
+            if not (fails | partly & told.slow).any():
+                break
+            barred |= fails | partly
+        return told.slow & ~barred, np.flatnonzero(partly)
+
+    def _told(self, ids: Integers, among: Booleans, barred: Booleans) -> "_Told":
+        """Return who of several is slow, as these groups tell; `ids` says whose each is, -1 for nobody's."""
+        count, of, who = len(barred), np.repeat(np.arange(len(ids)), ids.shape[1]), ids.ravel()
+        usable = (who >= 0) & among[of]
+        of, who = of[usable], who[usable]
+        values = self.above[of]
+        low, _ = by_key(who, values, _FAST, count)
+        slow = (low > self.limit / 2) & ~barred
+        for _ in range(_TURNS):
+            clean = np.bincount(of, slow[who], len(ids))[of] == slow[who]
+            middle, seen = by_key(who[clean], values[clean], 0.5, count)
+            middle = np.where(seen >= FEWEST, middle, low)
+            least = np.maximum(self.limit / 2, _FOUND * self._error(self.deviation, np.maximum(seen, 1)))
+            again = (middle > least) & ~barred
+            if np.array_equal(again, slow):
+                break
+            slow = again
+        away, _ = by_key(who[clean], np.abs(values[clean] - middle[who[clean]]), 0.5, count)
+        scatter = self._scatter(np.where(seen >= FEWEST, away, 0.0), seen)
+        error = np.where(seen > 0, self._error(scatter, np.maximum(seen, 1)), np.inf)
+        return _Told(slow, middle, error, of, who, clean)
+
+    def _scatter(self, away: Any, seen: Any) -> Any:
+        """Return what times scatter by, of which `seen` have this median distance: as all of them, or more."""
+        own = (PRIOR_ROUNDS * self.deviation**2 + seen * (TO_DEVIATION * away) ** 2) / (PRIOR_ROUNDS + seen)
+        return np.maximum(self.deviation, np.sqrt(own))
+
+    def _error(self, scatter: Any, seen: Any) -> Any:
+        return scatter * np.sqrt(MEDIAN / seen)
+
+    def _units(self, level: Level) -> None:
+        """Find units that slow what crosses them, or of rails what stays on them: each of their members must show it."""
+        ids, rail = level.units[self.groups], level.kind == "rail"
+        among = level.crossed(self.groups) ^ rail
+        ids = np.where(np.arange(ids.shape[1]) == 0, ids, -1) if rail else _once(ids)
+        if rail:
+            among &= np.logical_or.reduce([each.crossed(self.groups) for each in self.times.levels])
+        barred, count = np.zeros(len(level.names), bool), self.times.count
+        if len(barred) == 2 and not rail:
+            return  # whatever crosses one crosses the other
+        for _ in range(_TURNS):
+            told = self._told(ids, among & (self.slows == 0), barred)
+            keys, of = self.groups[told.of].ravel(), np.repeat(np.arange(len(told.of)), self.groups.shape[1])
+            mine = (told.clean & told.slow[told.who])[of] & (level.units[keys] == told.who[of])
+            part, counts = by_key(keys[mine], self.above[told.of[of[mine]]], 0.5, count)
+            shows = (part > told.middle[level.units] / 2) & (counts > 0)
+            known = np.bincount(level.units, counts > 0, len(barred))
+            fails = told.slow & (np.bincount(level.units, shows, len(barred)) < _MOST_OF * known)
+            if not fails.any():
+                break
+            barred |= fails
+        for unit in np.flatnonzero(told.slow):
+            crossing = among & (ids == unit).any(axis=1)
+            fault = Fault(level.kind, level.names[unit], WITHIN if rail else ACROSS)
+            self._add(fault, np.flatnonzero(level.units == unit), crossing)
+
+    def _partly(self, member: int) -> None:
+        """Find in which groups a member is slow: where it sends, receives, or crosses a level."""
+        free, mine = self.slows == 0, (self.groups == member).any(axis=1)
+        sends = mine & self.one_way & (self.groups[:, 0] == member)
+        receives = mine & self.one_way & ~sends
+        ways = [(SENDS, receives), (RECEIVES, sends)]
+        ways += [(ACROSS, mine & ~level.crossed(self.groups)) for level in self.times.levels]
+        best, gap = None, self.limit / 2
+        for way, fast in ways:
+            fast, slow = fast & free, mine & ~fast & free
+            if min(np.count_nonzero(fast), np.count_nonzero(slow)) >= FEWEST:
+                apart = float(np.median(self.above[slow]) - np.median(self.above[fast]))
+                if apart > gap and np.quantile(self.above[slow], _FAST) > apart / 3:
+                    best, gap = (way, slow), apart
+        if best:
+            self._add(Fault("member", self.times.members.names[member], best[0]), [member], best[1])
+
+    def _links(self) -> None:
+        """Find links: all groups of two members are slow, and nothing else says why."""
+        free = np.flatnonzero(self.slows == 0)
+        above, usual = self.above[free], np.sort(self.above[free])
+        links, place, seen = np.unique(self.codes()[free], return_inverse=True, return_counts=True)
+        least = max(self.limit, (_SOLID if self._solid else _FOUND) * self.deviation)
+        every = np.flatnonzero(np.bincount(place, above > least, len(links)) == seen)
+        for number in every[np.argsort(-seen[every], kind="stable")]:
+            values = above[place == number]
+            others = len(usual) - np.searchsorted(usual, np.median(values) / 2) - len(values)
+            chance = len(links) * float((1 + max(0, others)) / len(usual)) ** len(values)
+            ends = divmod(int(links[number]), self.times.count)
+            if self._solid or (chance < LIKELY and len(values) >= FEWEST):
+                mine = free[place == number]
+                self._add(self._link(*ends, mine), ends, mine, 0.0 if self._solid else chance)
+            if chance >= SURE and not self._solid:
+                self.pending[ends] = len(values)
+
+    def codes(self) -> Integers:
+        """Return the link of each group of two: the lower member times the number of members, and the upper."""
+        return np.asarray(self.groups.min(axis=1) * self.times.count + self.groups.max(axis=1))
+
+    def _link(self, first: int, second: int, groups: Integers) -> Fault:
+        """Return a link, of one direction where the other one is fast."""
+        names, slow = self.times.members.names, []
+        for sender in (first, second):
+            here = groups[self.one_way[groups] & (self.groups[groups, 0] == sender)]
+            slow.append(float(np.median(self.above[here])) if len(here) else np.nan)
+        if slow[0] < slow[1] / 2:
+            return Fault("link", f"{names[second]} > {names[first]}")
+        return Fault("link", f"{names[first]} {'>' if slow[1] < slow[0] / 2 else '-'} {names[second]}")
+
+    def _add(self, fault: Fault, members: Sequence[int] | Integers, groups: Any, chance: float | None = None) -> None:
+        """Take an effect on these groups, by the median of those that no other slows."""
+        groups = np.flatnonzero(groups) if groups.dtype == bool else groups
+        alone = groups[self.slows[groups] == 0]
+        values = self.above[alone if len(alone) else groups]
+        slower, count = float(np.median(values)), len(values)
+        scatter = self._scatter(np.median(np.abs(values - slower)) if count >= FEWEST else 0.0, count)
+        error, whose = float(self._error(scatter, count)), tuple(map(int, members))
+        self.effects.append(Effect(fault, whose, slower, error, count, seen=len(groups), chance=-1 if chance is None else chance))
+        self.slows[groups] = np.maximum(self.slows[groups], slower)
+
+    def across(self, level: Level) -> float:
+        """Return how much longer groups across a level take than those inside, of those that nothing slows."""
+        rest, free = self._logs - self._drift[self._window], (self.slows == 0) & ~self.one_way
+        crossed = level.crossed(self.groups)
+        parts = [rest[free & crossed], rest[free & ~crossed]]
+        return float(np.median(parts[0]) - np.median(parts[1])) if all(map(len, parts)) else 0.0
+
+    def _chance(self, effect: Effect) -> float:
+        """Return the chance that noise makes anybody's groups as slow as that, by the groups that nothing slows."""
+        from scipy.special import betainc  # takes a while to load
+
+        usual = self.above[self.slows == 0]
+        share = (np.count_nonzero(usual > effect.slower / 2) + 1) / (len(usual) + 2)
+        hits = -(-effect.groups // 2)
+        return float(self.times.count * betainc(hits, effect.groups - hits + 1, share))
+
+    def faster(self) -> bool:
+        """Return whether groups of some members are faster than usual by too much: then what is usual here is slow."""
+        free = self.slows == 0
+        low = (self.above < -self.limit) & free
+        seen = np.bincount(self.groups[free].ravel(), minlength=self.times.count)
+        fast = np.bincount(self.groups[low].ravel(), minlength=self.times.count)
+        there, share = seen > 0, np.count_nonzero(low) / max(1, np.count_nonzero(free))
+        if np.count_nonzero(low) < FEWEST or share == 1:
+            return False
+        spread = ((fast - seen * share)[there] ** 2 / (seen * share * (1 - share))[there]).sum()
+        freedom = np.count_nonzero(there) - 1
+        return bool(spread - freedom > _FASTER * np.sqrt(2 * freedom))
+
+
+class _Told(NamedTuple):
+    """What groups tell of several: who is slow, the median of each, its error; and by entry whose group counts."""
+
+    slow: Booleans
+    middle: Floats
+    error: Floats
+    of: Integers  # the group of an entry
+    who: Integers
+    clean: Booleans  # no other slows it
+
+
+def _once(ids: Integers) -> Integers:
+    """Return rows in which nobody stands twice: -1 instead."""
+    ordered = np.sort(ids, axis=1)
+    ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = -1
+    return ordered
