@@ -1,4 +1,8 @@
-"""Measure every pair of ranks: the earlier name of `collbench scan --pairs`, until 0.3.0."""
+"""Measure every pair of ranks: the earlier name of `collbench scan --pairs`, until 0.3.0.
+
+For example:
+  collbench pairs --on cpu --ranks 4 --impl mpi
+"""
 
 import socket
 from pathlib import Path

@@ -26,10 +26,9 @@ Pairs = Sequence[tuple[int, int]]
 def matchings(ranks: int) -> Iterator[list[tuple[int, int]]]:
     """Yield rounds of disjoint pairs in which every pair comes once: the circle method (E. Lucas, 1883)."""
     around = [*range(ranks), *([-1] if ranks % 2 else [])]
-    for _ in range(len(around) - 1):
-        half = len(around) // 2
-        pairs = zip(around[:half], reversed(around[half:]), strict=True)
-        yield [pair for pair in pairs if -1 not in pair]
+    half = len(around) // 2
+    for _ in around[1:]:
+        yield [pair for pair in zip(around[:half], around[: half - 1 : -1], strict=True) if -1 not in pair]
         around[1:] = [around[-1], *around[1:-1]]
 
 
@@ -44,7 +43,8 @@ def measure(
     """
     work = case.work
     assert isinstance(work, PairMessages)
-    patterns = [pattern for pattern in work.patterns if (pattern == LATENCY) == (case.nbytes <= LATENCY_BYTES)]
+    patterns = [LATENCY] if case.nbytes <= LATENCY_BYTES else [ONE_WAY, BOTH_WAYS]
+    patterns = [pattern for pattern in patterns if pattern in (work.pattern or pattern)]
     for name in names:
         heartbeat(name)
         exchanges = Exchanges(case, name, platform)

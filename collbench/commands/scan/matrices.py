@@ -78,7 +78,7 @@ def pairs_session(request: PairsRequest, folder: Path | None) -> Session:
     known = ways(platform)
     names = _chosen("--impl", request.impl, {name: (name,) for name in known} | {"library": known[:1], "all": known})
     patterns = _chosen("--patterns", request.patterns, _BY_NAME | {"all": PATTERNS})
-    work = PairMessages(alone=sweep.ranks <= request.alone, patterns=patterns)  # alone is as many times as pairs
+    work = PairMessages(pattern=", ".join(patterns), alone=sweep.ranks <= request.alone)
     sizes = tuple(dict.fromkeys(LATENCY_BYTES if pattern == LATENCY else largest for pattern in patterns))
     sweep = replace(sweep, implementations=names, sizes=sizes, requested=None, works=(work,), starts=1)
     return Session(platform, sweep, joined, folder)
@@ -121,9 +121,7 @@ def lines(results: Sequence[Result]) -> Iterator[str]:
         if at_once and (slower := [row.typical / alone[row.pair] for row in rows if row.pair in alone]):
             yield f"at once {significant(median(slower), 3)}x the time of each pair alone"
         yield ""
-    for row in results:
-        if isinstance(row, Skipped):
-            yield f"{row.implementation}: {row.describe()}"
+    yield from (f"{row.implementation}: {row.describe()}" for row in results if isinstance(row, Skipped))
 
 
 def _matrix(values: Mapping[tuple[int, int], float]) -> Iterator[str]:
@@ -136,7 +134,7 @@ def _matrix(values: Mapping[tuple[int, int], float]) -> Iterator[str]:
     texts = {pair: significant(value, 3) for pair, value in values.items()}
     yield "".join(["from", *(f"{rank:>7}" for rank in ranks)])
     for sender in ranks:
-        yield "".join([f"{sender:>4}", *(f"{texts.get((sender, rank), ''):>7}" for rank in ranks)])
+        yield "".join([f"{sender:>4}", *(f"{texts.get((sender, rank), ''):>7}" for rank in ranks)]).rstrip()
 
 
 def outliers(results: Sequence[Result]) -> Iterator[str]:

@@ -114,15 +114,14 @@ class PairMessages(Work):
 
     sender: Count = 0
     receiver: Count = 0
-    pattern: str = ""  # of PATTERNS
+    pattern: str = ""  # of PATTERNS; of a run several, with commas, or "" for all
     at_once: bool = False  # whether the other ranks exchange messages too, in pairs of their own
     alone: bool = field(default=True, compare=False)  # of a run: whether pairs are measured alone too
-    patterns: tuple[str, ...] = field(default=PATTERNS, compare=False)  # of a run: which ones are measured
 
     @property
     def words(self) -> tuple[str, ...]:
         """Who sends to whom, and how."""
-        if not self.pattern:
+        if self.sender == self.receiver:
             return ("pairs",)
         arrow, when = ">" if self.pattern == ONE_WAY else "-", "at once" if self.at_once else "alone"
         return "pairs", f"rank {self.sender} {arrow} rank {self.receiver}", self.pattern, when
