@@ -48,7 +48,7 @@ def commands_of(path: Path) -> frozenset[str]:
     text = path.read_text(encoding="utf-8")
     names = {*re.findall(r"""(?:(?:collbench|tests)\.commands(?:\.| import )|"commands" / ")(\w+)""", text)}
     for function in re.findall(r"\bcollbench\.(\w+)\(", text):  # of the library
-        names.add("formats" if function == "import_" else function)
+        names.add({"import_": "formats", "pairs": "scan"}.get(function, function))
     for module, imported in re.findall(r"^from ((?:tests|tools)[\w.]*) import (.+)", text, re.MULTILINE):
         for name in ("", *re.findall(r"\w+", imported)):
             other = ROOT / f"{module.replace('.', '/')}/{name}".rstrip("/")

@@ -113,12 +113,12 @@ def apart(row: str) -> tuple[str, str]:
 
 
 def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:
-    """Return what implementations need of memory.
+    """Return what implementations need of memory; what is none, as a copy between two ranks, needs no more.
 
     Each has a FIFO of its own: what one leaves there must not pass for another's packets.
     """
     used: set[str] = set()
-    for name in names:
+    for name in implementations().keys() & set(names):
         used.update((name, *implementations()[name].uses()))
     chosen = [way for name, way in implementations().items() if name in used and platform in way.platforms]
     return Needs(

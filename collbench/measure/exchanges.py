@@ -1,4 +1,4 @@
-"""Messages between chosen ranks, and what each rank took for them: rounds of `collbench scan`, and of `pairs`.
+"""Messages between chosen ranks, and what each rank took for them: rounds of `collbench scan`, and every pair.
 
 A library sends and receives; `copy` has the sender copy into its peer's memory by whatever copies fastest, `kernel` by
 a kernel's stores.  Times are of each rank by itself, since groups that are measured at once have nothing in common.
@@ -144,12 +144,12 @@ class Exchanges:
             for late in self._late:
                 late()
 
-    def calibrate(self, to: To, region: float, messages: int = IN_FLIGHT) -> int:
+    def calibrate(self, to: To, region: float, count: int = IN_FLIGHT, answered: bool = False) -> int:
         """*Collective*: return how many operations a sample of so many seconds holds, and make slow ranks slow."""
         if self.platform.note.oversubscribed:
             to = [peer if rank < 2 else None for rank, peer in enumerate(to)]
         ranks = sorted({end for rank, peer in enumerate(to) if peer is not None for end in (rank, peer)})
-        prepared = self.prepared(to)
+        prepared, messages = self.prepared(to, count, answered), count * (1 + answered)
         launches, seconds = 1, math.inf
 
         # Caches are cold first, and then others know how long to sleep; two ranks may share a core for a while.

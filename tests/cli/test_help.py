@@ -190,5 +190,5 @@ def test_streams_that_take_nothing(
 def test_commands_that_ranks_of_a_launcher_share_are_those_that_ask_for_it() -> None:
     """A command that measures under a launcher must be known before it is imported."""
     commands = (ROOT / "collbench" / "commands").glob("*/command.py")
-    asking = {path.parent.name for path in commands if "launched()" in path.read_text()}
+    asking = {path.parent.name for path in commands if "RENDEZVOUS_FOLDER" in path.read_text()}
     assert asking == {name.split()[0] for name in TOGETHER}

@@ -1,1 +1,1 @@
-"""Latency and bandwidth of every pair of ranks."""
+"""The earlier name of `collbench scan --pairs`, which stays until 0.3.0."""

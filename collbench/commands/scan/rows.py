@@ -1,4 +1,4 @@
-"""Rows of run files: who takes part in a scan, and what the groups of each of its rounds took."""
+"""Rows of run files: who takes part in a scan, what the groups of each of its rounds took, and what every pair did."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from collbench.cases import Work
 from collbench.records import Record
-from collbench.results.base import CaseResult
+from collbench.results.base import CaseResult, Observed
 from collbench.units import Count, Seconds, counted
 
 Groups = tuple[tuple[Count, ...], ...]
@@ -99,5 +99,56 @@ class Round(CaseResult, frozen=True, tag="round"):
         return counted(len(self.groups), "group")
 
 
-ROWS = (Members, Round)
-WORKS = (Scan,)
+LATENCY, ONE_WAY, BOTH_WAYS = "latency", "one way", "both ways"
+PATTERNS = LATENCY, ONE_WAY, BOTH_WAYS
+"""A small message there and back, halved; large ones from the first to the second; large ones in both directions."""
+LATENCY_BYTES = 8  # of a small message
+
+
+@dataclass(frozen=True)
+class PairMessages(Work):
+    """Messages between two ranks; of a run that has not begun, of all pairs."""
+
+    FIELD: ClassVar = "pair"
+    MODULE: ClassVar = "collbench.commands.scan.every_pair"
+    several: ClassVar = True
+
+    sender: Count = 0
+    receiver: Count = 0
+    pattern: str = ""  # of PATTERNS; of a run several, with commas, or "" for all
+    at_once: bool = False  # whether the other ranks exchange messages too, in pairs of their own
+    alone: bool = field(default=True, compare=False)  # of a run: whether pairs are measured alone too
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Who sends to whom, and how."""
+        if self.sender == self.receiver:
+            return ("pairs",)
+        arrow, when = ">" if self.pattern == ONE_WAY else "-", "at once" if self.at_once else "alone"
+        return "pairs", f"rank {self.sender} {arrow} rank {self.receiver}", self.pattern, when
+
+
+class PairTimes(Observed, frozen=True, tag="pair"):
+    """Seconds of a message between two ranks; of a latency, of half the way there and back."""
+
+    seconds: Annotated[tuple[Seconds, ...], Meta(min_length=1)]
+
+    @property
+    def pair(self) -> PairMessages:
+        """Whose messages they are."""
+        assert isinstance(self.case.work, PairMessages)
+        return self.case.work
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """The samples."""
+        return self.seconds
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second in one direction."""
+        return self.case.nbytes / self.typical
+
+
+ROWS = (Members, Round, PairTimes)
+WORKS = (Scan, PairMessages)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from collbench.commands.pairs.rows import LATENCY, ONE_WAY, PairMessages, PairTimes
+from collbench.commands.scan.rows import LATENCY, ONE_WAY, PairMessages, PairTimes
 from tests.conftest import case
 
 CASE = case("sendrecv", 2**20, ranks=3, work=PairMessages())

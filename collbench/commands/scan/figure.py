@@ -1,0 +1,52 @@
+"""The figure of `collbench scan --pairs`: heat maps of senders and receivers, in the order of the topology."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from collbench.commands.scan.matrices import cells, matrices
+from collbench.commands.scan.rows import LATENCY, PairTimes
+from collbench.plots.axes import heading, panel_grid
+from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
+from collbench.present.figures import SCREEN, Figure, new_figure, style
+from collbench.runfile.store import Run
+from collbench.units import format_size, significant
+
+_PANELS = 24
+_NUMBERED = 8  # ranks whose cells have numbers in them
+
+
+def figures(run: Run, request: PlotRequest) -> Named:
+    """Yield a figure with a panel for each matrix, if there are any."""
+    chosen = [rows for rows in matrices(run.results).values() if request.shows(rows[0].implementation)]
+    if chosen:
+        yield "pairs", _figure(chosen[:_PANELS])
+
+
+@style()
+def _figure(panels: Sequence[Sequence[PairTimes]]) -> Figure:
+    columns = min(3, len(panels))
+    drawn = new_figure(SCREEN.width(columns), 3.4 * -(-len(panels) // columns) + 0.6)
+    for axes, rows in zip(panel_grid(drawn, len(panels), columns), panels, strict=True):
+        case, pair, shown = rows[0].case, rows[0].pair, cells(rows)
+        values = np.full((case.ranks, case.ranks), np.nan)
+        values[tuple(zip(*shown, strict=True))] = [*shown.values()]
+
+        # What is slow is dark in all of them.
+        latency = pair.pattern == LATENCY
+        colours = "viridis_r" if latency else "viridis"
+        image = axes.imshow(values, cmap=colours, interpolation="nearest", vmin=min(0.0, *shown.values()))
+        drawn.colorbar(image, ax=axes, shrink=0.8)
+        if case.ranks <= _NUMBERED:
+            for (sender, receiver), value in shown.items():
+                colour = "black" if (value > max(shown.values()) / 2) != latency else "white"
+                axes.text(receiver, sender, significant(value, 2), ha="center", va="center", color=colour, fontsize=7)
+            axes.set(xticks=range(case.ranks), yticks=range(case.ranks))
+        axes.grid(visible=False)
+        axes.set(xlabel="to rank", ylabel="from rank")
+        axes.set_title(f"{rows[0].label}, {pair.pattern}\n{pair.words[-1]}, {format_size(case.nbytes)}")
+    heading(drawn, "Messages between every two ranks: latencies in us, bandwidths in GB/s")
+    return drawn
+
+
+KINDS = {"pairs": Kind(order=67, rows=(PairTimes,), needs="pairs", figures=run_by_run(figures))}
