@@ -1,8 +1,8 @@
 """Which groups to measure next.
 
 Of few members every pair comes once in a cycle (the circle method: E. Lucas, 1883), so that links are seen too.  Many
-are dealt anew each round, suspects apart; every third round stays inside units of a level, which tells a leaf's nodes
-from its uplinks.  In some rounds only the first of each pair sends.  A link that looks slow is measured again.
+are dealt anew each round, suspects apart; in every second round half of the units of a level stay among themselves,
+which tells a leaf's nodes from its uplinks.  In some rounds only the first of each pair sends.  A link that looks slow is measured again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 from collbench.commands.scan.effects import Fit, Floats, Integers
 
 EVERY_LINK = 16  # members up to which all pairs are measured
-_INSIDE, _ONE_WAY = 3, 5  # every so manieth round
+_CYCLE, _ONE_WAY = 3, 5  # every so manieth cycle or round is one way
 _LINKS = 8  # of so many groups at most one is a link that looks slow
 
 
@@ -49,15 +49,9 @@ def choose(fit: Fit, size: int, suspected: bool, out: Sequence[int]) -> RoundPla
     if size == 2 and len(there) <= EVERY_LINK:
         cycle = list(matchings(len(there)))
         groups = there[np.array(cycle[number % len(cycle)])]
-        one_way |= number // len(cycle) % _INSIDE == _INSIDE - 1
+        one_way |= number // len(cycle) % _CYCLE == _CYCLE - 1
         return RoundPlan(_turned(groups, random) if one_way else groups, one_way)
     one_way |= size == 2 and number % _ONE_WAY == _ONE_WAY - 1
-    if levels and number % _INSIDE == _INSIDE - 1:
-        units = levels[number // _INSIDE % len(levels)].units
-        parts = [there[units[there] == unit] for unit in np.unique(units[there])]
-        groups = np.concatenate([_dealt(part, fit.middle, size, random) for part in parts])
-        if len(groups):
-            return RoundPlan(_turned(groups, random) if one_way else groups, one_way)
     links: list[tuple[int, int]] = []
     busy = set(out)
     for link in sorted(fit.pending, key=lambda link: -fit.pending[link]) if size == 2 else ():
@@ -65,9 +59,13 @@ def choose(fit: Fit, size: int, suspected: bool, out: Sequence[int]) -> RoundPla
             links.append(link)
             busy |= set(link)
     taken = np.array(links, np.int64).reshape(-1, 2)
-    groups = _dealt(np.setdiff1d(there, taken), fit.middle, size, random)
-    if links:
-        groups = np.concatenate([taken, groups])
+    parts, rest = [taken] if links else [], np.setdiff1d(there, taken)
+    if levels and number % 2:  # in the same round as others across, or a drift would tell the two apart
+        units = levels[number // 2 % len(levels)].units[rest]
+        inside = np.isin(units, random.permutation(np.unique(units))[::2])
+        parts += [_dealt(rest[units == unit], fit.middle, size, random) for unit in np.unique(units[inside])]
+        rest = rest[~inside]
+    groups = np.concatenate([*parts, _dealt(rest, fit.middle, size, random)])
     return RoundPlan(_turned(groups, random) if one_way else groups, one_way)
 
 

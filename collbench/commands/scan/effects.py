@@ -157,7 +157,7 @@ class Fit:
         self._base, self._drift = np.zeros(self._shape.max(initial=-1) + 1), np.zeros(self._window.max(initial=-1) + 1)
         if not total:
             return
-        self._usual(np.ones(total, bool))
+        self._usual(np.ones(total, bool), _FAST)
         self._base += self._of_the_fastest()
         for _ in range(3):  # what is usual depends on who is slow, and the other way round
             self._scale()
@@ -171,14 +171,14 @@ class Fit:
 
     # What is usual.
 
-    def _usual(self, free: Booleans) -> None:
-        """Set what is usual for shapes and rounds by these groups."""
+    def _usual(self, free: Booleans, share: float = 0.5) -> None:
+        """Set what is usual for shapes and rounds by these groups, of a shape by that quantile."""
         for _ in range(2):
             rest = self._logs - self._base[self._shape]
             drift, counts = by_key(self._window[free], rest[free], _FAST, len(self._drift))
             self._drift = np.where(counts > 0, drift, np.nanmedian(drift) if counts.any() else 0.0)
             rest = self._logs - self._drift[self._window]
-            base, counts = by_key(self._shape[free], rest[free], 0.5, len(self._base))
+            base, counts = by_key(self._shape[free], rest[free], share, len(self._base))
             self._base = np.where(counts > 0, base, by_key(self._shape, rest, _FAST, len(base))[0])
 
     def _of_the_fastest(self) -> Floats:

@@ -33,6 +33,8 @@ class Intermittent:
         for fit in fits:
             height = fit.above / max(fit.limit, _HIT * fit.deviation)
             free, number = fit.slows == 0, first + fit.round
+            if again := [ends for ends, seen in fit.pending.items() if seen > 1]:  # it may be the link
+                free &= ~np.isin(fit.codes(), np.array(again) @ [self._count, 1])
             groups = np.bincount(number[free], minlength=int(number.max(initial=0)) + 1)
             slow = np.bincount(number[free & (height > 1)], minlength=len(groups))
             free &= ((groups < _MANY) | (slow <= _DISTURBED * groups))[number]
