@@ -50,4 +50,4 @@ def plain_scan(world: World) -> Answer:
     chances = binom.sf((has & slow).sum(axis=1) - 1, (has & kept).sum(axis=1), slow.sum() / max(1, kept.sum()))
     named |= {f"node {node}" for node in np.flatnonzero(chances < CHANCE / world.members)}
     word = Word.UNKNOWN if far > 0.5 else Word.SLOW if named else Word.OK
-    return Answer(word, frozenset(named if far <= 0.5 else ()), ROUNDS, LIMIT, 0.2, False, SIZES[1:])
+    return Answer(word, frozenset(named if far <= 0.5 else ()), ROUNDS, LIMIT, often=0.2)

@@ -23,7 +23,7 @@ from collbench.datatypes import DATATYPES, NONE
 from tools.plain_scan import plain_scan
 from tools.scan_worlds import FAULTS, LIMIT, MOST, NOISES, SIZES, TABLE, Answer, Floats, World, drawn
 
-COLUMNS = ("exact", "false", "missed", "OK, not in sight", "UNKNOWN", "rounds", "sight")
+HEAD = "| scans | exact | false | missed | OK, not in sight | UNKNOWN | rounds | sight |\n|" + "---|" * 9
 
 
 def scanned(world: World) -> Answer:
@@ -40,10 +40,9 @@ def scanned(world: World) -> Answer:
         seconds = tuple(world.times(groups, plan.one_way, size).tolist())
         row = tuple(map(tuple, groups.tolist()))
         scanner.add(Round(cases[size], "nccl", "model", number, row, seconds, max(seconds), plan.one_way))
-    verdict = scanner.verdict
-    blind: dict[str, Any] = {"slower": LIMIT, "often": 1.0, "links": False, "sizes": SIZES[1:]}
-    sight = {name: getattr(getattr(verdict, "sight", None), name, value) for name, value in blind.items()}
-    return Answer(verdict.word, frozenset(one.name for one in verdict.faulty), verdict.rounds, **sight)
+    verdict, seen = scanner.verdict, getattr(scanner.verdict, "sight", None)
+    sight = (seen.slower, seen.often, seen.links, tuple(seen.sizes)) if seen else ()
+    return Answer(verdict.word, frozenset(one.name for one in verdict.faulty), verdict.rounds, *sight)
 
 
 ENGINES: dict[str, Callable[[World], Answer]] = {"scan": scanned, "plain": plain_scan}
@@ -66,19 +65,16 @@ def judged(world: World, answer: Answer) -> Floats:
     slow, ok = set(truth) - grey, answer.word is Word.OK
     exact = found - grey == slow and answer.word is (Word.SLOW if found else Word.OK)
     missed = ok and any(truth[name].inside(answer) for name in slow - found)
-    unseen = ok and not exact and not missed
-    false, unknown = bool(found - set(truth) - grey), answer.word is Word.UNKNOWN
-    return np.array([exact, false, missed, unseen, unknown, answer.rounds, answer.slower], float)
+    false, unknown, unseen = found - set(truth) - grey, answer.word is Word.UNKNOWN, ok and not (exact or missed)
+    return np.array([exact, bool(false), missed, unseen, unknown, answer.rounds, answer.slower], float)
 
 
 def of_table(engine: str, name: str, seed: int) -> bool:
     """Whether the answer to a row of the table is one of the right ones."""
-    world = TABLE[name].drawn(seed)
+    world, right = TABLE[name].drawn(seed), TABLE[name].right
     answer = ENGINES[engine](world)
     exact, _, missed, *_ = judged(world, answer)
-    if answer.named:
-        return "named" in TABLE[name].right and bool(exact)
-    return answer.word.value in TABLE[name].right and not missed
+    return "named" in right and bool(exact) if answer.named else answer.word.value in right and not missed
 
 
 def of_noise(engine: str, noise: str, fault: str, seed: int) -> Floats:
@@ -105,8 +101,7 @@ def table(pool: ProcessPoolExecutor, engines: list[str], only: str, seeds: int) 
 
 def noises(pool: ProcessPoolExecutor, engine: str, only: str, healthy: int, faulty: int) -> None:
     """Print how right the answers are by noise and fault, and by fault alone."""
-    head = f"| scans | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 2)}"
-    print(f"\n| {engine}: fault; noise {head}")
+    print(f"\n| {engine}: fault; noise {HEAD}")
     pooled: dict[str, list[Floats]] = {}
     for fault, noise in ((fault, noise) for fault in FAULTS for noise in NOISES):
         if only in (name := f"{fault}; {noise}"):
@@ -114,7 +109,7 @@ def noises(pool: ProcessPoolExecutor, engine: str, only: str, healthy: int, faul
             outcomes = list(pool.map(partial(of_noise, engine, noise, fault), seeds, chunksize=4))
             pooled.setdefault(fault, []).extend(outcomes)
             print(f"| {name} | {cells(outcomes)}", flush=True)
-    print(f"\n| {engine}: fault, all noises {head}")
+    print(f"\n| {engine}: fault, all noises {HEAD}")
     for fault, outcomes in pooled.items():
         print(f"| {fault} | {cells(outcomes)}", flush=True)
 

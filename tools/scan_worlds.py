@@ -15,7 +15,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 SIZES = (8 << 10, 1 << 20)  # latency decides the one, bandwidth the other
 LIMIT, GREY = 1.1, (1.09, 1.11)  # times the usual time: what is too much, and where either answer is right
-WAYS = ("slower end", "pipelined", "staged")  # decides always; decides for long messages; ends always add up
 MOST = 400  # rounds of a world
 
 
@@ -25,10 +24,10 @@ class Answer(NamedTuple):
     word: Word
     named: frozenset[str]
     rounds: int
-    slower: float  # times the usual time, of what lasts
-    often: float  # share of the rounds, of what does not
-    links: bool
-    sizes: tuple[int, ...]
+    slower: float = LIMIT  # times the usual time, of what lasts
+    often: float = 1.0  # share of the rounds, of what does not
+    links: bool = False
+    sizes: tuple[int, ...] = SIZES[1:]
 
 
 class Fault(NamedTuple):
@@ -66,13 +65,11 @@ def _wandering(random: Generator, members: int) -> Floats:
 
 def _spells(random: Generator, members: int) -> Floats:
     """Each member has now and then a spell of 2 to 6 rounds: in 3 % of the rounds."""
-    shape, spells = (MOST + 5, members), np.zeros((MOST, members))
-    starts = (random.random(shape) < 0.03 / 4) * random.integers(2, 7, shape)
-    size = np.log(random.uniform(1.15, 1.3, shape))
-    for ago in range(6):
-        here = slice(5 - ago, MOST + 5 - ago)
-        spells = np.maximum(spells, np.where(starts[here] > ago, size[here], 0))
-    return spells
+    shape = MOST + 5, members
+    lengths = (random.random(shape) < 0.03 / 4) * random.integers(2, 7, shape)
+    sizes = np.log(random.uniform(1.15, 1.3, shape))
+    ago = [(lengths > rounds)[5 - rounds :][:MOST] * sizes[5 - rounds :][:MOST] for rounds in range(6)]
+    return np.asarray(np.max(ago, axis=0))
 
 
 def _drifts(random: Generator, members: int) -> Floats:
@@ -108,20 +105,37 @@ NOISES = {
     "each node drifts": Noise(members=_drifts),
     "jitter in a fifth of the rounds": Noise(jitter=0.2),
 }
+Planted = Callable[[Generator, Ints], tuple[Fault, ...]]
+
+
+def plant(kind: str, low: float, high: float = 0, many: int = 1, of_leaf: bool = False, **fault: Any) -> Planted:
+    """Nodes, of all or of one leaf, leaves or a link, with factors between two; of no number 3 to 8."""
+
+    def planted(random: Generator, leaves: Ints) -> tuple[Fault, ...]:
+        among, whole = np.arange(leaves.max() + 1 if kind == "leaf" else len(leaves)), np.bincount(leaves)
+        if of_leaf:
+            among = np.flatnonzero(leaves == random.choice(np.flatnonzero(whole == whole.max())))
+        number = many or random.integers(3, min(8, len(among) // 2, len(leaves) // 4) + 1)
+        chosen = random.choice(among, (1, 2) if kind == "link" else (number, 1), replace=False).tolist()
+        factors = random.uniform(low, high or low, len(chosen)).tolist()
+        return tuple(Fault(kind, tuple(of), f)._replace(**fault) for of, f in zip(chosen, factors, strict=True))
+
+    return planted
 
 
 class World:
     """A cluster: the times of its rounds, and who of it was slow."""
 
-    def __init__(self, leaves: Ints, noise: Noise, faults: tuple[Fault, ...], random: Generator) -> None:
-        self.leaves, self.noise, self.faults, self.random, self.members = leaves, noise, faults, random, len(leaves)
-        self.lasting = {fault for fault in faults if fault.kind == "node" and fault.share == 1 and not fault.least}
-        self.way = WAYS[random.integers(3)]
+    def __init__(self, members: int, size: int, planted: Planted, noise: Noise, random: Generator) -> None:
+        self.members, self.leaves, self.noise, self.random = members, np.arange(members) // size, noise, random
+        self.faults = planted(random, self.leaves)
+        self.lasting = {fault for fault in self.faults if fault.kind == "node" and fault.share == 1 and not fault.least}
+        self.way = random.choice(("slower end", "pipelined", "staged"))  # decides; of long messages; ends add up
         self.alpha, self.beta = random.uniform(4e-6, 8e-6), random.uniform(20e9, 50e9)
         self.far = random.uniform(1.1, 1.5), random.uniform(1, 1.25)  # times latency and transfer, across leaves
         self.duplex = random.uniform(1, 1.3)  # times transfer, while the other end sends, too
-        links = np.triu(random.normal(0, noise.links, (self.members, self.members)), 1)
-        self.links, self.states, self.rounds = np.exp(links + links.T), noise.members(random, self.members), 0
+        links = np.triu(random.normal(0, noise.links, (members, members)), 1)
+        self.links, self.states, self.rounds = np.exp(links + links.T), noise.members(random, members), 0
 
     def times(self, groups: Ints, one_way: bool, nbytes: int) -> Floats:
         """The seconds of each group in the next round."""
@@ -169,39 +183,13 @@ class World:
         return {f"node {node}" for node, ratio in enumerate(self.ratios()) if GREY[0] <= ratio <= GREY[1]}
 
 
-Planted = Callable[[Generator, Ints], tuple[Fault, ...]]
-
-
-def nodes(low: float, high: float | None = None, many: int = 1, of_leaf: bool = False, **fault: Any) -> Planted:
-    """Nodes, of one leaf or of all, with factors between two; of no number 3 to 8."""
-
-    def planted(random: Generator, leaves: Ints) -> tuple[Fault, ...]:
-        leaf = random.choice(np.flatnonzero(np.bincount(leaves) == np.bincount(leaves).max()))
-        among = np.flatnonzero(leaves == leaf) if of_leaf else np.arange(len(leaves))
-        number = many or random.integers(3, min(8, len(among) // 2, len(leaves) // 4) + 1)
-        chosen, factors = random.choice(among, number, replace=False), random.uniform(low, high or low, number)
-        return tuple(Fault("node", (int(one),), f)._replace(**fault) for one, f in zip(chosen, factors, strict=True))
-
-    return planted
-
-
-def a_leaf(factor: float) -> Planted:
-    """A leaf whose uplinks are slow."""
-    return lambda random, leaves: (Fault("leaf", (int(random.integers(leaves.max() + 1)),), factor),)
-
-
-def a_link(random: Generator, leaves: Ints) -> tuple[Fault, ...]:
-    """The link of two nodes, at half speed."""
-    return (Fault("link", tuple(random.choice(len(leaves), 2, replace=False).tolist()), 2.0),)
-
-
 FAULTS: dict[str, Planted] = {
-    "healthy": nodes(1),
-    "a node, 1.2 to 2 times": nodes(1.2, 2),
-    "3 to 8 nodes of a leaf, 1.25 times": nodes(1.25, many=0, of_leaf=True),
-    "a leaf, 1.43 times": a_leaf(1.43),
-    "a link, 2 times": a_link,
-    "a node, 1.67 times now and then": lambda random, _: nodes(1.67, share=random.uniform(0.2, 0.5))(random, _),
+    "healthy": plant("node", 1),
+    "a node, 1.2 to 2 times": plant("node", 1.2, 2),
+    "3 to 8 nodes of a leaf, 1.25 times": plant("node", 1.25, many=0, of_leaf=True),
+    "a leaf, 1.43 times": plant("leaf", 1.43),
+    "a link, 2 times": plant("link", 2),
+    "a node, 1.67 times now and then": lambda random, _: plant("node", 1.67, share=random.uniform(0.2, 0.5))(random, _),
 }
 
 
@@ -210,8 +198,7 @@ def drawn(noise: str, fault: str, seed: int) -> World:
     random = default_rng((crc32(f"{noise}; {fault}".encode()), seed))
     size = int(random.choice((8, 16) if "a leaf," in fault else (8, 16, 32)))
     members = size * random.integers(4, 64 // size + 1) if "a leaf," in fault else random.integers(16, 65)
-    leaves = np.arange(members) // size
-    return World(leaves, NOISES[noise], FAULTS[fault](random, leaves), random)
+    return World(int(members), size, FAULTS[fault], NOISES[noise], random)
 
 
 class Row(NamedTuple):
@@ -225,34 +212,33 @@ class Row(NamedTuple):
 
     def drawn(self, seed: int) -> World:
         """One of its worlds."""
-        random, leaves = default_rng(seed), np.arange(self.members) // self.size
-        return World(leaves, self.noise, self.planted(random, leaves), random)
+        return World(self.members, self.size, self.planted, self.noise, default_rng(seed))
 
 
 DRIFT, JITTER = QUIET._replace(drift=0.01), QUIET._replace(jitter=0.2)
 TABLE = {
-    "3 nodes, one at 0.6": Row("named or UNKNOWN", nodes(1 / 0.6), 3),
-    "4 nodes, two at 0.5": Row("named or UNKNOWN", nodes(2, many=2), 4),
-    "5 nodes, two at 0.5": Row("named or UNKNOWN", nodes(2, many=2), 5),
-    "32 nodes, 14 at 0.8": Row("named or UNKNOWN", nodes(1.25, many=14), 32, 8),
-    "32 nodes, 20 at 0.8": Row("named or UNKNOWN", nodes(1.25, many=20), 32, 8),
-    "96 nodes, one of three leaves at 0.7": Row("named or UNKNOWN", a_leaf(1 / 0.7), 96, 32),
+    "3 nodes, one at 0.6": Row("named or UNKNOWN", plant("node", 1 / 0.6), 3),
+    "4 nodes, two at 0.5": Row("named or UNKNOWN", plant("node", 2, many=2), 4),
+    "5 nodes, two at 0.5": Row("named or UNKNOWN", plant("node", 2, many=2), 5),
+    "32 nodes, 14 at 0.8": Row("named or UNKNOWN", plant("node", 1.25, many=14), 32, 8),
+    "32 nodes, 20 at 0.8": Row("named or UNKNOWN", plant("node", 1.25, many=20), 32, 8),
+    "96 nodes, one of three leaves at 0.7": Row("named or UNKNOWN", plant("leaf", 1 / 0.7), 96, 32),
     **{
-        f"{4 * size} nodes, {many} of a leaf at 0.8": Row("named", nodes(1.25, many=many, of_leaf=True), 4 * size, size)
+        f"{4 * size} nodes, {many} of a leaf at 0.8": Row("named", plant("node", 1.25, 0, many, True), 4 * size, size)
         for size in (16, 32)
         for many in (3, 4, 6, 8)
     },
-    "64 nodes, one at 0.95": Row("OK", nodes(1 / 0.95)),
-    "64 nodes, one at 0.94": Row("OK", nodes(1 / 0.94)),
-    "64 nodes, 6 slow by 6 to 8 %": Row("OK", nodes(1.06, 1.08, 6)),
-    "64 nodes, one of two leaves at 0.7": Row("UNKNOWN", a_leaf(1 / 0.7), size=32),
-    "64 nodes, two leaves, healthy": Row("OK or UNKNOWN", nodes(1), size=32),
-    "64 nodes, a link at 0.5": Row("OK or named", a_link),
-    "64 nodes, one at 0.5 from 64 MiB on": Row("OK or named", nodes(2, least=64 << 20)),
-    "all drift, one at 0.9": Row("named", nodes(1 / 0.9), noise=DRIFT),
-    "all drift, one at 1 / 1.15": Row("named", nodes(1.15), noise=DRIFT),
-    "jitter, healthy": Row("OK", nodes(1), noise=JITTER),
-    "jitter, a node at 0.8": Row("named", nodes(1.25), noise=JITTER),
-    "jitter, one of four leaves at 0.7": Row("named", a_leaf(1 / 0.7), noise=JITTER),
-    "64 nodes, one that sends at 0.8": Row("named", nodes(1.25, kind="send")),
+    "64 nodes, one at 0.95": Row("OK", plant("node", 1 / 0.95)),
+    "64 nodes, one at 0.94": Row("OK", plant("node", 1 / 0.94)),
+    "64 nodes, 6 slow by 6 to 8 %": Row("OK", plant("node", 1.06, 1.08, 6)),
+    "64 nodes, one of two leaves at 0.7": Row("UNKNOWN", plant("leaf", 1 / 0.7), size=32),
+    "64 nodes, two leaves, healthy": Row("OK or UNKNOWN", plant("node", 1), size=32),
+    "64 nodes, a link at 0.5": Row("OK or named", plant("link", 2)),
+    "64 nodes, one at 0.5 from 64 MiB on": Row("OK or named", plant("node", 2, least=64 << 20)),
+    "all drift, one at 0.9": Row("named", plant("node", 1 / 0.9), noise=DRIFT),
+    "all drift, one at 1 / 1.15": Row("named", plant("node", 1.15), noise=DRIFT),
+    "jitter, healthy": Row("OK", plant("node", 1), noise=JITTER),
+    "jitter, a node at 0.8": Row("named", plant("node", 1.25), noise=JITTER),
+    "jitter, one of four leaves at 0.7": Row("named", plant("leaf", 1 / 0.7), noise=JITTER),
+    "64 nodes, one that sends at 0.8": Row("named", plant("send", 1.25)),
 }
