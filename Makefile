@@ -138,7 +138,7 @@ model-report: $(VENV)/.dev
 train-report: $(VENV)/.dev
 	$(CHECKOUT) $(RUN)/python -m tools.training.report
 
-## Draws made-up clusters for the tables of docs/scanning.md: an hour or two.
+## Judges scans of made-up clusters, and a plain opponent: 40 minutes.
 scan-report: $(VENV)/.dev
 	$(RUN)/python -m tools.scan_report
 

@@ -1,191 +1,132 @@
-"""How often `collbench scan` is right on made-up clusters, and what others would cost: the tables of docs/scanning.md.
+"""How often `collbench scan` is right on made-up clusters, and how often a plain opponent is: tables in Markdown.
 
-`python -m tools.scan_report --seeds 1000` draws so many clusters of 1,024 nodes of each kind, by the noise of
-collbench/commands/scan/simulated.py; an hour on two cores.  Rivals are drawn with the same noise, as what they do with
-pairs: whoever's figure is above a limit is called slow, and the limit is what one healthy cluster in a hundred exceeds.
+`python -m tools.scan_report` draws 6,600 clusters of tools/scan_worlds.py for each, in 40 minutes on two cores.  An
+answer is exact if it names all that is slow and nobody else, false if it names somebody innocent, and missed if it is
+OK in spite of a fault that the scan says it would have seen.
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import fields
 from functools import partial
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from collbench.commands.scan.choice import RoundPlan
-from collbench.commands.scan.rows import Scan
+from collbench.analysis.judgement import Word
+from collbench.cases import Case
+from collbench.collectives import COLLECTIVES
+from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
 from collbench.commands.scan.scanner import Scanner
-from collbench.commands.scan.simulated import Cluster
-from collbench.requests.sweeps import find_system
+from collbench.datatypes import DATATYPES, NONE
+from tools.plain_scan import plain_scan
+from tools.scan_worlds import FAULTS, LIMIT, MOST, NOISES, SIZES, TABLE, Answer, Floats, World, drawn
 
-NODES, SIZE, SYSTEM = 1024, "1M", "dgx-h100"
-FAULTS = {
-    "nothing": "",
-    "a node by 10 %": "node=37:0.9",
-    "two nodes, by 10 and 20 %": "node=37:0.9,node=500:0.8",
-    "a leaf by 30 %": "leaf=3:0.7",
-    "a node by 40 % in a fifth of the rounds": "flaky=99:0.6@0.2",
-    "a node by 20 % where it sends": "send=7:0.8",
-}
-NAMES = {"node": "node", "flaky": "node", "send": "node", "leaf": "leaf"}
-Drawn = np.ndarray
+HEAD = "| scans | exact | false | missed | OK, not in sight | UNKNOWN | rounds | sight |\n|" + "---|" * 9
 
 
-class ScanOutcome(NamedTuple):
-    """Of one scan."""
-
-    right: bool  # all that is slow was named, and nobody else
-    wrong: bool  # somebody was named who is not
-    named: int  # rounds until all that is slow was
-    rounds: int
-    rank_seconds: float
-
-
-def wanted(inject: str) -> set[str]:
-    """The names of who is slow."""
-    words = [word.partition(":")[0].partition("=") for word in inject.split(",") if word]
-    return {f"{NAMES[kind]} {number}" for kind, _, number in words}
-
-
-def scanned(inject: str, group: int, seed: int) -> ScanOutcome:
-    """A scan of a cluster."""
-    work = Scan(group)
-    cluster = Cluster(find_system(SYSTEM).of(NODES), work, SIZE, inject, seed)
-    scanner, slow, named = Scanner(cluster.members, work), wanted(inject), 0
-    for each in cluster.rounds(scanner):
-        if {finding.name for finding in scanner.verdict.faulty} != slow:
-            named = each.number + 2
-    verdict = scanner.verdict
-    found = {finding.name for finding in verdict.faulty}
-    return ScanOutcome(found == slow, bool(found - slow), max(1, named), verdict.rounds, verdict.rank_seconds)
+def scanned(world: World) -> Answer:
+    """What `collbench scan` says of a world."""
+    sizes: dict[str, Any] = {"sizes": SIZES} if "sizes" in {field.name for field in fields(Scan)} else {}
+    work = Scan(2, LIMIT - 1, **sizes)
+    of_size = partial(Case, COLLECTIVES["sendrecv"], dtype=DATATYPES["float"], redop=NONE, root=0, in_place=False)
+    cases = {size: of_size(size, ranks=world.members, work=work) for size in SIZES}
+    names = tuple(f"node {node}" for node in range(world.members))
+    leaf = MemberLevel("leaf", tuple(f"leaf {leaf}" for leaf in world.leaves))
+    scanner: Any = Scanner(Members(cases[SIZES[0]], "nccl", platform="model", names=names, levels=(leaf,)), work)
+    while (plan := scanner.next()) is not None and world.rounds < MOST:
+        size, groups, number = getattr(plan, "nbytes", SIZES[1]), np.asarray(plan.groups), world.rounds
+        seconds = tuple(world.times(groups, plan.one_way, size).tolist())
+        row = tuple(map(tuple, groups.tolist()))
+        scanner.add(Round(cases[size], "nccl", "model", number, row, seconds, max(seconds), plan.one_way))
+    verdict, seen = scanner.verdict, getattr(scanner.verdict, "sight", None)
+    sight = (seen.slower, seen.often, seen.links, tuple(seen.sizes)) if seen else ()
+    return Answer(verdict.word, frozenset(one.name for one in verdict.faulty), verdict.rounds, *sight)
 
 
-def rates(name: str, outcomes: list[ScanOutcome]) -> str:
-    """A row of the table."""
-    right, wrong = (100 * np.mean([getattr(one, word) for one in outcomes]) for word in ("right", "wrong"))
-    soon = 100 * np.mean([one.right and one.named <= 20 for one in outcomes])
-    named, rounds = ([getattr(one, word) for one in outcomes] for word in ("named", "rounds"))
-    cost = np.median([one.rank_seconds for one in outcomes])
-    after, until = (f"{np.median(each):.0f}; {np.percentile(each, 99):.0f}" for each in (named, rounds))
-    return f"| {name} | {right:.1f} % | {soon:.1f} % | {wrong:.1f} % | {after} | {until} | {cost:.0f} |"
+ENGINES: dict[str, Callable[[World], Answer]] = {"scan": scanned, "plain": plain_scan}
 
 
-# --------------------------------------------------------------------------------------------------------------- rivals
+def common(world: World, answer: Answer) -> set[str]:
+    """The names of an answer: a direction of a link as the link, and all nodes of a slow leaf as the leaf."""
+    ends = [name.replace(" > ", " - ").split(" - ") for name in answer.named]
+    found = {" - ".join(sorted(each, key=lambda end: int(end.split()[-1]))) for each in ends}
+    for leaf in np.unique(world.leaves):
+        members = {f"node {node}" for node in np.flatnonzero(world.leaves == leaf)}
+        if f"leaf {leaf}" in world.slow() and members <= found:
+            found = found - members | {f"leaf {leaf}"}
+    return found
 
 
-@dataclass(frozen=True)
-class Rival:
-    """What somebody else does: rounds of pairs, and a figure of each node."""
-
-    name: str
-    rounds: int
-    figure: Callable[[Cluster, int], tuple[Drawn, float]]  # of each node, and rank-seconds
-
-
-def _pairs(cluster: Cluster, rounds: int, every: bool) -> tuple[Drawn, float]:
-    """The median of each node over random pairs, or over pairs of the circle method that come once each."""
-    random, times, cost = np.random.default_rng(1), np.zeros((rounds, NODES)), 0.0
-    around = np.arange(NODES)
-    for number in range(rounds):
-        order = random.permutation(NODES) if not every else around
-        groups = np.column_stack([order[: NODES // 2], order[NODES // 2 :][::-1]])
-        measured = cluster.measure(RoundPlan(groups), number)
-        times[number, groups] = np.array(measured.seconds)[:, None]
-        cost += measured.took * NODES
-        around = np.concatenate([around[:1], around[-1:], around[1:-1]])
-    return np.median(times, axis=0), cost
+def judged(world: World, answer: Answer) -> Floats:
+    """The columns of an answer, of which those with 1 hold."""
+    truth, grey, found = world.slow(), world.grey(), common(world, answer)
+    slow, ok = set(truth) - grey, answer.word is Word.OK
+    exact = found - grey == slow and answer.word is (Word.SLOW if found else Word.OK)
+    missed = ok and any(truth[name].inside(answer) for name in slow - found)
+    false, unknown, unseen = found - set(truth) - grey, answer.word is Word.UNKNOWN, ok and not (exact or missed)
+    return np.array([exact, bool(false), missed, unseen, unknown, answer.rounds, answer.slower], float)
 
 
-def _two_passes(cluster: Cluster, rounds: int) -> tuple[Drawn, float]:
-    """Neighbours as pairs; the slowest pairs' nodes are then measured with nodes of fast pairs, as often."""
-    groups = np.arange(NODES).reshape(-1, 2)
-    figure, cost = np.zeros(NODES), 0.0
-    first = np.median([cluster.measure(RoundPlan(groups), number).seconds for number in range(rounds)], axis=0)
-    cost += rounds * 9 * float(np.max(first)) * NODES
-    order = np.argsort(-first)
-    suspects, known = groups[order[:16]].ravel(), groups[order[-32:]].ravel()[:32]
-    again = np.column_stack([suspects, known])
-    second = np.median([cluster.measure(RoundPlan(again), number).seconds for number in range(rounds)], axis=0)
-    figure[groups] = np.median(first)
-    figure[suspects] = second
-    return figure, cost + rounds * 9 * float(np.max(second)) * len(again) * 2
+def of_table(engine: str, name: str, seed: int) -> bool:
+    """Whether the answer to a row of the table is one of the right ones."""
+    world, right = TABLE[name].drawn(seed), TABLE[name].right
+    answer = ENGINES[engine](world)
+    exact, _, missed, *_ = judged(world, answer)
+    return "named" in right and bool(exact) if answer.named else answer.word.value in right and not missed
 
 
-def _bisection(cluster: Cluster, rounds: int) -> tuple[Drawn, float]:
-    """Halves, as often each; the slower half is halved again, and its last pair's nodes are measured with another."""
-    suspects, figure, cost = np.arange(NODES), np.zeros(NODES), 0.0
-    while len(suspects) > 1:
-        halves = np.array_split(suspects, 2)
-        times = []
-        for half in halves:
-            group = half if len(half) > 1 else np.append(half, (half[0] + NODES // 2) % NODES)
-            taken = [cluster.measure(RoundPlan(group[None]), number) for number in range(rounds)]
-            times.append(np.median([one.seconds[0] for one in taken]))
-            cost += sum(one.took for one in taken) * len(group)
-        suspects = halves[int(times[1] > times[0])]
-        figure[:] = min(times)
-        figure[suspects] = max(times)
-    return figure, cost
+def of_noise(engine: str, noise: str, fault: str, seed: int) -> Floats:
+    """The columns of the answer to a world with this noise and this fault."""
+    world = drawn(noise, fault, seed)
+    return judged(world, ENGINES[engine](world))
 
 
-RIVALS = {
-    "all pairs (ClusterKit, nvloom, gcm, cvs)": (partial(_pairs, every=True), (NODES - 1,)),
-    "random pairs, the median (nvloom)": (partial(_pairs, every=False), (1, 3, 5, 7, 9, 13, 19)),
-    "pairs, then suspects with good ones (cluster-health-scanner, ncclscout)": (_two_passes, (1, 3, 5, 7, 9)),
-    "bisection (cvs; by hand)": (_bisection, (1, 3, 5, 9, 15)),
-}
+def cells(outcomes: list[Floats]) -> str:
+    """The columns of a row."""
+    *counts, rounds, sight = np.transpose(outcomes)
+    shares = " | ".join(f"{each.sum():.0f} ({100 * each.mean():.1f} %)" for each in counts)
+    return f"{len(outcomes)} | {shares} | {np.median(rounds):.0f} | {np.median(sight):.2f} |"
 
 
-def _figures(method: Callable[[Cluster, int], tuple[Drawn, float]], rounds: int, inject: str, seed: int) -> Drawn:
-    """How far the slowest node is from the median, which node it is, and what it cost."""
-    cluster = Cluster(find_system(SYSTEM).of(NODES), Scan(), SIZE, inject, seed)
-    figure, cost = method(cluster, rounds)
-    return np.array([np.log(figure.max() / np.median(figure)), float(np.argmax(figure)), cost])
+def table(pool: ProcessPoolExecutor, engines: list[str], only: str, seeds: int) -> None:
+    """Print how many answers to each row of the table are right."""
+    print(f"| cluster | right is | {' | '.join(engines)} |\n|---|---|{'---|' * len(engines)}")
+    for name, row in TABLE.items():
+        if only in name:
+            right = [sum(pool.map(partial(of_table, engine, name), range(seeds))) for engine in engines]
+            print(f"| {name} | {row.right} | {' | '.join(f'{each} of {seeds}' for each in right)} |", flush=True)
 
 
-def rivals(pool: ProcessPoolExecutor, seeds: int) -> Iterator[str]:
-    """Rows: the fewest rounds with which 99 % of 10 % slow nodes are named, or the most, and what they cost."""
-    for name, (method, tries) in RIVALS.items():
-        for rounds in tries:
-            few = min(seeds, max(20, 20_000 // rounds))
-            healthy = np.array(list(pool.map(partial(_figures, method, rounds, ""), range(few))))
-            slow = np.array(list(pool.map(partial(_figures, method, rounds, "node=37:0.9"), range(few))))
-            limit = np.quantile(healthy[:, 0], 0.99)
-            named = float(np.mean((slow[:, 0] > limit) & (slow[:, 1] == 37)))
-            if named >= 0.99 or rounds == tries[-1]:
-                yield f"| {name} | {rounds} | {100 * named:.1f} % | {np.median(slow[:, 2]):.0f} |"
-                break
-
-
-_HEAD = "right | by round 20 | wrongly named | named after rounds | rounds | rank-seconds |"
+def noises(pool: ProcessPoolExecutor, engine: str, only: str, healthy: int, faulty: int) -> None:
+    """Print how right the answers are by noise and fault, and by fault alone."""
+    print(f"\n| {engine}: fault; noise {HEAD}")
+    pooled: dict[str, list[Floats]] = {}
+    for fault, noise in ((fault, noise) for fault in FAULTS for noise in NOISES):
+        if only in (name := f"{fault}; {noise}"):
+            seeds = range(healthy if fault == "healthy" else faulty)
+            outcomes = list(pool.map(partial(of_noise, engine, noise, fault), seeds, chunksize=4))
+            pooled.setdefault(fault, []).extend(outcomes)
+            print(f"| {name} | {cells(outcomes)}", flush=True)
+    print(f"\n| {engine}: fault, all noises {HEAD}")
+    for fault, outcomes in pooled.items():
+        print(f"| {fault} | {cells(outcomes)}", flush=True)
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1000)
-    parser.add_argument("--only", choices=("rates", "groups", "rivals"), action="append")
+    for name, usual in ("seeds", 20), ("seeds-healthy", 300), ("seeds-faults", 60), ("jobs", None):
+        parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--only", default="", metavar="WORD", help="rows whose names have this word")
+    parser.add_argument("--engine", choices=tuple(ENGINES), action="append")
     options = parser.parse_args()
-    only = options.only or ["rates", "groups", "rivals"]
-    with ProcessPoolExecutor() as pool:
-        if "rates" in only:
-            print(f"| slow is | {_HEAD}")
-            print("|---|---|---|---|---|---|---|")
-            for name, inject in FAULTS.items():
-                print(rates(name, list(pool.map(partial(scanned, inject, 2), range(options.seeds)))), flush=True)
-        if "groups" in only:
-            print(f"\n| members of a group | {_HEAD}")
-            print("|---|---|---|---|---|---|---|")
-            for group in (2, 4, 8, 16, 32):
-                outcomes = list(pool.map(partial(scanned, "node=37:0.9", group), range(options.seeds // 10)))
-                print(rates(str(group), outcomes), flush=True)
-        if "rivals" in only:
-            print("\n| strategy | rounds | names a node slow by 10 % | rank-seconds |")
-            print("|---|---|---|---|")
-            for row in rivals(pool, options.seeds):
-                print(row, flush=True)
+    engines = options.engine or list(ENGINES)
+    with ProcessPoolExecutor(options.jobs) as pool:
+        table(pool, engines, options.only, options.seeds)
+        for engine in engines:
+            noises(pool, engine, options.only, options.seeds_healthy, options.seeds_faults)
 
 
 if __name__ == "__main__":
