@@ -14,6 +14,7 @@ from collbench.commands.scan.effects import Fit, Floats, Integers
 
 EVERY_LINK = 16  # members up to which all pairs are measured
 _CYCLE, _ONE_WAY = 3, 5  # every so manieth cycle or round is one way
+_SPELL = 6  # rounds after which what disturbed a link for a while is over
 _LINKS = 8  # of so many groups at most one is a link that looks slow
 
 
@@ -46,23 +47,24 @@ def choose(fit: Fit, size: int, suspected: bool, out: Sequence[int]) -> RoundPla
     random = np.random.default_rng([number, fit.times.count])
     there = np.setdiff1d(np.arange(fit.times.count), out)
     one_way = size == 2 and suspected and number % 2 == 1
-    if size == 2 and len(there) <= EVERY_LINK:
-        cycle = list(matchings(len(there)))
+    cycle = list(matchings(len(there))) if size == 2 and len(there) <= EVERY_LINK else []
+    if cycle and (number < len(cycle) or number % 2 == 0 or not fit.pending):
         groups = there[np.array(cycle[number % len(cycle)])]
         one_way |= number // len(cycle) % _CYCLE == _CYCLE - 1
         return RoundPlan(_turned(groups, random) if one_way else groups, one_way)
     one_way |= size == 2 and number % _ONE_WAY == _ONE_WAY - 1
     links: list[tuple[int, int]] = []
-    busy = set(out)
+    busy, latest = set(out), int(fit.round.max(initial=0))
     for link in sorted(fit.pending, key=lambda link: -fit.pending[link]) if size == 2 else ():
-        if not busy & set(link) and len(links) < len(there) // _LINKS:
+        soon = latest - fit.last[link] < _SPELL
+        if not soon and not busy & set(link) and len(links) < max(1, len(there) // _LINKS):
             links.append(link)
             busy |= set(link)
     taken = np.array(links, np.int64).reshape(-1, 2)
     parts, rest = [taken] if links else [], np.setdiff1d(there, taken)
     if levels and number % 2:  # in the same round as others across, or a drift would tell the two apart
         units = levels[number // 2 % len(levels)].units[rest]
-        inside = np.isin(units, random.permutation(np.unique(units))[::2])
+        inside = (np.searchsorted(np.unique(units), units) + number // 2 // len(levels)) % 2 == 0
         parts += [_dealt(rest[units == unit], fit.middle, size, random) for unit in np.unique(units[inside])]
         rest = rest[~inside]
     groups = np.concatenate([*parts, _dealt(rest, fit.middle, size, random)])

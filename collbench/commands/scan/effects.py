@@ -28,11 +28,13 @@ SIGMAS = 3.0
 """Half of an interval in standard deviations: 99.7 %, so that among some hundred members hardly one lies outside."""
 LIKELY, SURE = 0.02, 0.001
 """Chances that it is noise below which somebody is suspected, and named."""
-_FOUND = 4.0  # standard deviations from which on an effect is one
+FOUND = 4.0  # standard deviations from which on an effect is one
 _WINDOW = 18  # groups that tell what is usual in a round, of as many rounds as that takes
+_KNOWN = 5  # groups of a shape from which on they count
 _FAST = 0.25  # quantile that a fast group has, and that who is slow in all its groups exceeds too
 _MOST_OF = 0.8  # share of a unit's members that must be slow, where the unit is
 _TURNS = 8  # at most, until who is slow changes no more
+_DISTURBED, _MANY = 0.25, 8  # share of a round's groups, of so many at least
 _FASTER = 6.0  # standard deviations by which members differ in how often they are fast, where some are
 _SOLID = 8.0  # standard deviations from which on one value of a table is enough
 
@@ -87,7 +89,7 @@ class Times:
     def __init__(self, members: Members) -> None:
         self.members, self.count = members, len(members.names)
         self.levels = levels_of(members)
-        self._rounds: list[tuple[Integers, Floats, Booleans, Integers]] = []
+        self._rounds: list[tuple[Integers, Floats, Booleans, Integers, Integers]] = []
         self.rounds = 0
 
     def add(self, measured: Round) -> None:
@@ -100,16 +102,14 @@ class Times:
         for level in self.levels:
             crossed = 2 * crossed + level.crossed(groups)
         one_way = np.full(len(groups), measured.one_way)
-        self._rounds.append((groups, np.log(measured.seconds), one_way, 2 * crossed + one_way))
+        number = np.full(len(groups), measured.number)
+        self._rounds.append((groups, np.log(measured.seconds), one_way, 2 * crossed + one_way, number))
 
-    def joined(self) -> tuple[Integers, Floats, Booleans, Integers, Integers]:
-        """Return groups, logarithms of seconds, which are one way, shapes and rounds."""
-        if not self._rounds:
-            none = np.zeros(0, np.int64)
-            return none.reshape(0, 2), none.astype(float), none.astype(bool), none, none
-        groups, logs, one_way, shapes = (np.concatenate(part) for part in zip(*self._rounds, strict=True))
-        number = np.repeat(np.arange(len(self._rounds)), [len(each[0]) for each in self._rounds])
-        return groups, logs, one_way, shapes, number
+    def joined(self) -> tuple[Any, ...]:
+        """Return groups, logarithms of seconds, which are one way, shapes, and the numbers of the rounds."""
+        none = np.zeros(0, np.int64)
+        empty = none.reshape(0, 2), none.astype(float), none.astype(bool), none, none
+        return tuple(np.concatenate(part) for part in zip(*(self._rounds or [empty]), strict=True))
 
 
 def by_key(keys: Integers, values: Floats, share: float, count: int) -> tuple[Floats, Integers]:
@@ -139,7 +139,10 @@ class Fit:
     def __init__(self, times: Times, slower: float, deviation: float, solid: bool = False) -> None:
         self.times, self.limit, self._solid, self._prior = times, slower, solid, deviation
         self.rounds = times.rounds
-        self.groups, self._logs, self.one_way, shapes, self.round = times.joined()
+        every = times.joined()
+        _, shapes, seen = np.unique(every[3], return_inverse=True, return_counts=True)
+        known = seen[shapes] >= _KNOWN  # of fewer, what is usual would be themselves
+        self.groups, self._logs, self.one_way, shapes, self.round = (part[known] for part in every)
         total = len(self._logs)
         self._place = np.unique(shapes // 2, return_inverse=True)[1]  # which levels a group crosses
         self._shape = np.unique(shapes, return_inverse=True)[1]
@@ -148,6 +151,10 @@ class Fit:
         self.effects: list[Effect] = []
         self.pending: dict[tuple[int, int], int] = {}
         """How often links were slow, each time so far, whose ends are to be measured again."""
+        self.last: dict[tuple[int, int], int] = {}
+        """The last round of each of these."""
+        self.calm = np.ones(total, bool)
+        """Groups of rounds in which not a quarter of all was slow, as where a whole cluster is disturbed."""
         self.slows = np.zeros(total)
         """By how much an effect slows each group."""
         self.above = np.zeros(total)
@@ -163,7 +170,7 @@ class Fit:
             self._scale()
             before = self.slows > 0
             self._search()
-            near = np.abs(self.above) < max(self.limit, _FOUND * self.deviation)  # else it may return to the slow
+            near = np.abs(self.above) < max(self.limit, FOUND * self.deviation)  # else it may return to the slow
             self._usual(near & (self.slows == 0))
             if np.array_equal(before, self.slows > 0):
                 break
@@ -173,13 +180,15 @@ class Fit:
 
     def _usual(self, free: Booleans, share: float = 0.5) -> None:
         """Set what is usual for shapes and rounds by these groups, of a shape by that quantile."""
-        for _ in range(2):
-            rest = self._logs - self._base[self._shape]
-            drift, counts = by_key(self._window[free], rest[free], _FAST, len(self._drift))
-            self._drift = np.where(counts > 0, drift, np.nanmedian(drift) if counts.any() else 0.0)
+        for turn in range(4):
             rest = self._logs - self._drift[self._window]
             base, counts = by_key(self._shape[free], rest[free], share, len(self._base))
             self._base = np.where(counts > 0, base, by_key(self._shape, rest, _FAST, len(base))[0])
+            if turn == 3:
+                break
+            rest = self._logs - self._base[self._shape]
+            drift, counts = by_key(self._window[free], rest[free], _FAST, len(self._drift))
+            self._drift = np.where(counts > 0, drift, np.nanmedian(drift) if counts.any() else 0.0)
 
     def _of_the_fastest(self) -> Floats:
         """Return by shape how much groups of the fastest members take, over what groups of all do."""
@@ -213,7 +222,7 @@ class Fit:
 
     def _search(self) -> None:
         """Find all effects: of members, then of what joins them, then of directions and links."""
-        self.effects, self.slows, self.pending = [], np.zeros(len(self.above)), {}
+        self.effects, self.slows, self.pending, self.last = [], np.zeros(len(self.above)), {}, {}
         levels, names = self.times.levels, self.times.members.names
         slow, partly = self._members()
         for level in levels:
@@ -275,7 +284,7 @@ class Fit:
             clean = np.bincount(of, slow[who], len(ids))[of] == slow[who]
             middle, seen = by_key(who[clean], values[clean], 0.5, count)
             middle = np.where(seen >= FEWEST, middle, low)
-            least = np.maximum(self.limit / 2, _FOUND * self._error(self.deviation, np.maximum(seen, 1)))
+            least = np.maximum(self.limit / 2, FOUND * self._error(self.deviation, np.maximum(seen, 1)))
             again = (middle > least) & ~barred
             if np.array_equal(again, slow):
                 break
@@ -338,21 +347,29 @@ class Fit:
 
     def _links(self) -> None:
         """Find links: all groups of two members are slow, and nothing else says why."""
-        free = np.flatnonzero(self.slows == 0)
-        above, usual = self.above[free], np.sort(self.above[free])
+        least = max(self.limit, (_SOLID if self._solid else FOUND) * self.deviation)
+        free, slow = self.slows == 0, self.above > least
+        groups, disturbed = np.bincount(self.round[free]), np.bincount(self.round[free & slow])
+        wide = np.flatnonzero((groups >= _MANY)[: len(disturbed)] & (disturbed > _DISTURBED * groups[: len(disturbed)]))
+        self.calm = ~np.isin(self.round, wide)
+        free = np.flatnonzero(free & self.calm)
+        above = self.above[free]
         links, place, seen = np.unique(self.codes()[free], return_inverse=True, return_counts=True)
-        least = max(self.limit, (_SOLID if self._solid else _FOUND) * self.deviation)
         every = np.flatnonzero(np.bincount(place, above > least, len(links)) == seen)
         for number in every[np.argsort(-seen[every], kind="stable")]:
-            values = above[place == number]
-            others = len(usual) - np.searchsorted(usual, np.median(values) / 2) - len(values)
-            chance = len(links) * float((1 + max(0, others)) / len(usual)) ** len(values)
-            ends = divmod(int(links[number]), self.times.count)
+            values, ends = above[place == number], divmod(int(links[number]), self.times.count)
+
+            # By what share of other groups, of all or of either end, is as slow as half of it.
+            hit, other = above > np.median(values) / 2, place != number
+            near = [other] + [other & (self.groups[free] == end).any(axis=1) for end in ends]
+            share = max((np.count_nonzero(hit & each) + 0.5) / (np.count_nonzero(each) + 1) for each in near)
+            chance = float(len(links) * share ** len(values))
             if self._solid or (chance < LIKELY and len(values) >= FEWEST):
                 mine = free[place == number]
                 self._add(self._link(*ends, mine), ends, mine, 0.0 if self._solid else chance)
             if chance >= SURE and not self._solid:
                 self.pending[ends] = len(values)
+                self.last[ends] = int(self.round[free[place == number]].max())
 
     def codes(self) -> Integers:
         """Return the link of each group of two: the lower member times the number of members, and the upper."""

@@ -42,18 +42,15 @@ def measure(
     if not work.before and not work.lost:
         yield row
     heartbeat(names[0], "first messages")
-    pairs: To = [rank ^ 1 if rank ^ 1 < case.ranks else None for rank in range(case.ranks)]
-    exchanges = Exchanges(case, names[0], platform, dict(work.slow))
-    try:
-        launches = exchanges.calibrate(pairs, REGION)
-    except Unsupported:
-        exchanges = Exchanges(case, COPY, platform, dict(work.slow))
-        launches = exchanges.calibrate(pairs, REGION)
+    sizes = work.sizes or (case.nbytes,)
+    by_size = {size: _calibrated(replace(case, nbytes=size), names[0], platform, work) for size in sizes}
+    way = next(iter(by_size.values()))[0].way
     scanner = None
     if team.leader:
         so_far = []
-        for number, (groups, seconds, one_way, took) in enumerate(work.before):
-            so_far.append(Round(case, exchanges.way, platform.name, number, groups, seconds, took, one_way))
+        for number, (groups, seconds, one_way, took, size) in enumerate(work.before):
+            of_size = replace(case, nbytes=size)
+            so_far.append(Round(of_size, way, platform.name, number, groups, seconds, took, one_way))
         scanner = Scanner(row, work, so_far)
     begun, longest = time.perf_counter(), 0.0
     while True:
@@ -64,15 +61,27 @@ def measure(
         if plan is None:
             return
         number = len(scanner.rounds) if scanner else 0
+        exchanges, launches = by_size[plan.nbytes]
         since = time.perf_counter()
         times = _round(exchanges, plan, launches, partial(heartbeat, names[0], f"round {number + 1}"))
         (number, took), *_rest = team.exchange((number, time.perf_counter() - since))
         groups, seconds = tuple(times), tuple(times.values())
-        measured = Round(case, exchanges.way, platform.name, number, groups, seconds, took, plan.one_way)
+        measured = Round(exchanges.case, way, platform.name, number, groups, seconds, took, plan.one_way)
         if scanner:
             scanner.add(measured)
             longest = max(longest, took)
         yield measured
+
+
+def _calibrated(case: Case, name: str, platform: Platform, work: Scan) -> tuple[Exchanges, int]:
+    """*Collective*: return what exchanges messages of a size, by copies without a library, and how many a sample has."""
+    pairs: To = [rank ^ 1 if rank ^ 1 < case.ranks else None for rank in range(case.ranks)]
+    exchanges = Exchanges(case, name, platform, dict(work.slow))
+    try:
+        return exchanges, exchanges.calibrate(pairs, REGION)
+    except Unsupported:
+        exchanges = Exchanges(case, COPY, platform, dict(work.slow))
+        return exchanges, exchanges.calibrate(pairs, REGION)
 
 
 def _round(exchanges: Exchanges, plan: RoundPlan, launches: int, begin: partial[None]) -> dict[tuple[int, ...], float]:

@@ -28,14 +28,15 @@ class Scan(Work):
     sizes: tuple[Count, ...] = ()  # bytes of the messages, round by round in turn; none: those of the case
     slow: tuple[tuple[Count, float], ...] = ()  # ranks that are made slower on purpose, and how many times
 
-    # Groups, their seconds, whether one way, seconds of the round: of a scan that goes on, the rounds so far.
-    before: tuple[tuple[Groups, tuple[Seconds, ...], bool, Seconds], ...] = field(default=(), compare=False)
+    # Groups, their seconds, whether one way, seconds of the round, bytes: of a scan that goes on, the rounds so far.
+    before: tuple[tuple[Groups, tuple[Seconds, ...], bool, Seconds, Count], ...] = field(default=(), compare=False)
 
     lost: tuple[Count, ...] = field(default=(), compare=False)  # ranks that died, without which it goes on
 
     def resumed(self, results: Sequence[Any], lost: int | None = None) -> Self:
         """Return the scan that goes on after these rounds, without a rank that was lost."""
-        rounds = [(row.groups, row.seconds, row.one_way, row.took) for row in results if isinstance(row, Round)]
+        of = [row for row in results if isinstance(row, Round)]
+        rounds = [(row.groups, row.seconds, row.one_way, row.took, row.case.nbytes) for row in of]
         without = self.lost if lost is None else (*self.lost, lost)
         return replace(self, before=(*self.before, *rounds), lost=without)
 

@@ -31,7 +31,7 @@ class Scanner:
         if self.verdict.sure or len(self.rounds) >= MOST_ROUNDS:
             return None
         nbytes, group = self._sizes[len(self.rounds) % len(self._sizes)], self.work.group
-        out = {*self.work.lost, *self.verdict.named_members}
+        out = {*self.work.lost, *self.verdict.named}
         if len(self.members.names) - len(out) < max(group, len(self.members.names) // 2):
             out = {*self.work.lost}
         if len(self.members.names) - len(out) < group:

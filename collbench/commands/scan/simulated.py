@@ -6,20 +6,19 @@ nodes by what starts of published sweeps of large messages do, of which one in 2
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from collbench.commands.scan.choice import RoundPlan
-from collbench.commands.scan.posterior import Floats, Integers
+from collbench.commands.scan.effects import Booleans, Integers
 from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
 from collbench.commands.scan.scanner import Scanner
 from collbench.errors import UsageError
 from collbench.measure.predicted import NAME, Predicted, topology_record
 from collbench.model.predict import curve
 from collbench.requests.sweeps import SweepRequest, predicted_sweep
-from collbench.requests.words import Size
 from collbench.results import Result
 from collbench.topology.system import System
 
@@ -40,33 +39,32 @@ class Injected:
     slower: float
     often: float
 
-    def slows(self, plan: RoundPlan, leaves: Integers) -> np.ndarray:
+    def slows(self, plan: RoundPlan, leaves: Integers) -> Booleans:
         """Return which groups it slows."""
-        groups = plan.groups
+        mine = (leaves if self.kind == "leaf" else np.arange(len(leaves)))[plan.groups] == self.of
         if self.kind == "leaf":
-            here = leaves[groups] == self.of
-            slow = here.any(axis=1) & ~here.all(axis=1)
-        elif self.kind == "link":
-            slow = (groups == self.of).any(axis=1) & (groups == self.to).any(axis=1)
-        elif plan.one_way and self.kind in ("send", "receive"):
-            slow = groups[:, int(self.kind == "receive")] == self.of
-        else:
-            slow = (groups == self.of).any(axis=1)
-        return np.asarray(slow)
+            return np.asarray(mine.any(axis=1) & ~mine.all(axis=1))
+        if self.kind == "link":
+            return np.asarray(mine.any(axis=1) & (plan.groups == self.to).any(axis=1))
+        if plan.one_way and self.kind in ("send", "receive"):
+            return np.asarray(mine[:, int(self.kind == "receive")])
+        return np.asarray(mine.any(axis=1))
 
 
-def faults_of(text: str, nodes: int, leaves: int) -> tuple[Injected, ...]:
+def faults_of(texts: Sequence[str], nodes: int, leaves: int) -> tuple[Injected, ...]:
     """Return the faults of `node=37:0.9,leaf=3:0.7,flaky=99:0.6@0.2`: speeds, and in which share of the rounds."""
     faults = []
-    for word in filter(None, text.replace(" ", "").split(",")):
+    for word in filter(None, ",".join(texts).replace(" ", "").split(",")):
         match = _FAULT.fullmatch(word)
-        if not match or (match[1] == "link") != bool(match[3]):
+        if not match or (match[1] == "link") != bool(match[3]) or match[2] == match[3]:
             raise UsageError(
                 f"--inject {word} is no fault; give KIND=NUMBER:SPEED[@SHARE] with a speed below 1, such as "
                 "node=37:0.9, leaf=3:0.7, link=1-2:0.5, send=4:0.8, receive=4:0.8 or flaky=99:0.6@0.2"
             )
         kind, most = match[1], leaves if match[1] == "leaf" else nodes
         ends = [int(end) for end in (match[2], match[3] or "0")]
+        if kind == "leaf" and leaves == 1:
+            raise UsageError(f"--inject {word}: all nodes are on one leaf, which nothing crosses; give more --nodes")
         if max(ends) >= most or not float(match[4]):
             raise UsageError(f"--inject {word}: choose from 0 to {most - 1}, and a speed above 0")
         often = float(match[5] or (0.2 if kind == "flaky" else 1))
@@ -77,35 +75,36 @@ def faults_of(text: str, nodes: int, leaves: int) -> tuple[Injected, ...]:
 class Cluster:
     """The nodes of a system, of which a round takes what the model says, times noise and faults."""
 
-    def __init__(self, system: System, work: Scan, size: Size, inject: str, seed: int) -> None:
+    def __init__(self, system: System, work: Scan, inject: Sequence[str], seed: int) -> None:
+        size = max(work.sizes)
         request = SweepRequest("sendrecv", on=system.name, impl="nccl", minbytes=size, maxbytes=size)
         pair, sweep = predicted_sweep(system.of(2), request)
-        case = next(sweep.cases())
-        self.seconds = curve(pair, [case])[0].seconds
+        cases = [replace(next(sweep.cases()), nbytes=each) for each in work.sizes]
+        self._seconds = {row.case.nbytes: row.seconds for row in curve(pair, cases)}
         self.sweep = replace(sweep, ranks=system.nodes, works=(work,))
-        self.case = replace(case, ranks=system.nodes, work=work)
+        self.cases = {case.nbytes: replace(case, ranks=system.nodes, work=work) for case in cases}
         self._random = np.random.default_rng(seed)
         self._speeds = np.exp(self._random.normal(0, NODES, system.nodes))
         radix = next((tier.radix for tier in system.tiers if tier.radix), system.nodes)
         self._leaves = np.arange(system.nodes) // radix
         names = tuple(f"node {node}" for node in range(system.nodes))
         leaves = MemberLevel("leaf", tuple(f"leaf {leaf}" for leaf in self._leaves.tolist()))
-        self.members = Members(self.case, "nccl", platform=NAME, names=names, levels=(leaves,))
+        self.members = Members(self.cases[size], "nccl", platform=NAME, names=names, levels=(leaves,))
         self._faults = faults_of(inject, system.nodes, int(self._leaves[-1]) + 1)
 
     def measure(self, plan: RoundPlan, number: int) -> Round:
         """Return a round."""
         random, count = self._random, len(plan.groups)
-        logs: Floats = random.normal(0, START, count) + random.normal(0, ROUND, count)
+        logs = random.normal(0, START, count) + random.normal(0, ROUND, count)
         logs += np.where(random.random(count) < STRAGGLERS, random.exponential(STRAGGLING, count), 0.0)
         slower = np.ones(count)
         for fault in self._faults:
             if random.random() < fault.often:  # the narrowest part of a way decides
                 slower = np.where(fault.slows(plan, self._leaves), np.maximum(slower, fault.slower), slower)
-        times = self.seconds * self._speeds[plan.groups].max(axis=1) * np.exp(logs) * slower
-        groups = tuple(map(tuple, plan.groups.tolist()))
+        times = self._seconds[plan.nbytes] * self._speeds[plan.groups].max(axis=1) * np.exp(logs) * slower
+        groups, case = tuple(map(tuple, plan.groups.tolist())), self.cases[plan.nbytes]
         took = _SAMPLES * float(times.max())
-        return Round(self.case, "nccl", NAME, number, groups, tuple(times.tolist()), took, plan.one_way)
+        return Round(case, "nccl", NAME, number, groups, tuple(times.tolist()), took, plan.one_way)
 
     def rounds(self, scanner: Scanner) -> Iterator[Round]:
         """Yield rounds until the scanner is sure."""
@@ -117,8 +116,8 @@ class Cluster:
 class Simulated(Predicted):
     """A scan of a described system, where a Session expects ranks."""
 
-    def __init__(self, system: System, work: Scan, size: Size, inject: str, seed: int) -> None:
-        cluster = Cluster(system, work, size, inject, seed)
+    def __init__(self, system: System, work: Scan, inject: Sequence[str], seed: int) -> None:
+        cluster = Cluster(system, work, inject, seed)
         self.sweep = cluster.sweep
         rows: list[Result] = [cluster.members]
         rows += cluster.rounds(Scanner(cluster.members, work))

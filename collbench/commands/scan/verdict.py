@@ -19,19 +19,20 @@ from collbench.stats import Estimate
 from collbench.units import counted, format_list, format_size, significant
 
 LEAST_ROUNDS, MOST_ROUNDS = 36, 80  # of all sizes together
-_ENOUGH = 12  # groups of a slow member after which it is left out of further rounds
-_OFTEN = 0.999  # at most, of how sure anything is said to be
+_ENOUGH = 12  # groups of a slow member after which it is left out, not before so many rounds are left
+_APART = math.log(1.35)  # by which groups across two leaves may take longer: switches on the way cost something
 _WORDS = {SENDS: ", where it sends", RECEIVES: ", where it receives", ACROSS: ", to and from others"}
+_CHECK = "`collbench check` says whether that is right"
 
 
 @dataclass(frozen=True)
 class ScanFinding(Shown):
-    """A fault, or what may be one: of the size at which it slows most."""
+    """A fault, or what may be one, as it shows at the size where it slows most."""
 
     SHOWN = ("name", "slower", "least", "most", "word")
     effect: Effect
     limit: float  # logarithm of how much slower is too much
-    sizes: str = ""  # at which it shows, where it does not at all
+    where: str = ""  # at which sizes it shows, where not at all
 
     @property
     def name(self) -> str:
@@ -62,30 +63,38 @@ class ScanFinding(Shown):
         return Word.OK if math.log(self.most) < self.limit else Word.UNKNOWN
 
     @property
+    def probability(self) -> float:
+        """How sure it is that noise is no explanation: 0.999 at most."""
+        return min(0.999, 1 - self.effect.chance)
+
+    @property
     def judgement(self) -> Judgement:
         """The judgement of who has it."""
-        return Judgement(self.name, "the other members", self.word, str(self), Estimate(self.slower, self.least, self.most))
+        ratio = Estimate(self.slower, self.least, self.most)
+        return Judgement(self.name, "the other members", self.word, str(self), ratio)
 
     def __str__(self) -> str:
         effect = self.effect
         much = f"{significant(self.slower, 3)}x slower ({significant(self.least, 3)}x to {significant(self.most, 3)}x)"
         often = f", in {effect.groups} of {counted(effect.seen, 'group')}" if effect.often < 1 else ""
-        return f"{self.name} is {much}{_WORDS.get(effect.fault.way, '')}{often}{self.sizes}"
+        return f"{self.name} is {much}{_WORDS.get(effect.fault.way, '')}{often}{self.where}"
 
 
 class ScanSight(NamedTuple):
     """What a scan would not have missed, and what it did not look at."""
 
-    sizes: tuple[int, ...]  # bytes of the messages
+    sizes: tuple[int | str, ...]  # bytes of the messages; of tables, what each is of
     slower: float  # times: the smallest slowdown that lasts
-    often: float  # the rarest share of the rounds of one that comes and goes
-    brief: float  # times: the smallest slowdown that comes and goes
+    brief: float  # times: the smallest that comes and goes
+    often: float  # in the rarest share of the rounds
     links: bool  # whether every two members exchanged messages
+    unseen: tuple[str, ...] = ()  # what was not looked at, with the command that does
 
     def __str__(self) -> str:
-        sizes = format_list([format_size(size) for size in self.sizes])
         lasting, brief = (significant(math.ceil(100 * each) / 100, 3) for each in (self.slower, self.brief))
-        return f"seen would be {lasting}x, or {brief}x in {self.often:.0%} of the rounds, at {sizes}"
+        passing = f", or {brief}x in {self.often:.0%} of the rounds" if self.often < 1 else ""
+        unseen = f"; not looked at: {', '.join(self.unseen)}" if self.unseen else ""
+        return f"would have seen {lasting}x{passing}{_at(self.sizes)}{unseen}"
 
 
 @dataclass(frozen=True)
@@ -96,15 +105,14 @@ class ScanVerdict(Shown):
     TABLE = "findings"
     members: Members
     findings: tuple[ScanFinding, ...]
-    doubts: tuple[str, ...]  # why who is slow is not known, in words
-    uncleared: tuple[str, ...]  # names of members that are neither slow nor cleared
+    doubts: tuple[str, ...]  # why what is usual is not known, in words
+    uncleared: tuple[str, ...]  # names of members that are neither found slow nor cleared
     sight: ScanSight
-    rounds: int
-    seconds: float  # of all rounds together
-    pending: bool = False  # whether a link is to be measured again
+    rounds: int  # 0 of tables
+    seconds: float = 0.0  # of all rounds together
+    pending: bool = False  # whether more rounds might tell of another
     lost: str = ""  # who died, or what ended the scan before it was sure
     empty: int = 0  # rounds of which no group counted, since other programs had the cores
-    unseen: tuple[str, ...] = ()  # what was not looked at, with the command that does
 
     @property
     def faulty(self) -> list[ScanFinding]:
@@ -115,23 +123,27 @@ class ScanVerdict(Shown):
     @property
     def suspects(self) -> list[str]:
         """Who may be slow, and why nobody is named, in words."""
-        unsure = [finding for finding in self.findings if finding.word is (Word.SLOW if self.doubts else Word.UNKNOWN)]
-        return [*self.doubts, *(f"suspected: {finding}" for finding in unsure)]
+        doubtful = Word.SLOW if self.doubts else Word.UNKNOWN
+        return [*self.doubts, *(f"suspected: {finding}" for finding in self.findings if finding.word is doubtful)]
 
     @property
-    def named_members(self) -> set[int]:
-        """Numbers of the members that are slow in all of their groups."""
+    def named(self) -> set[int]:
+        """Numbers of the members that need no more rounds, since they are slow in all of their groups."""
         if self.rounds < LEAST_ROUNDS - _ENOUGH:
             return set()
-        slow = [each.effect for each in self.faulty if each.effect.often == 1 and each.effect.groups >= _ENOUGH]
-        return {member for effect in slow if not effect.fault.way for member in effect.members}
+        lasting = [each.effect for each in self.faulty if each.effect.often == 1 and not each.effect.fault.way]
+        return {member for each in lasting if each.groups >= _ENOUGH for member in each.members if each.fault.kind != "link"}
+
+    @property
+    def enough(self) -> bool:
+        """Whether the rounds are enough for an OK."""
+        return not self.rounds or self.rounds >= LEAST_ROUNDS
 
     @property
     def sure(self) -> bool:
         """Whether another round would change nothing."""
-        if self.rounds < LEAST_ROUNDS or self.pending:
-            return False
-        return bool(self.doubts) or not (self.suspects or self.uncleared)
+        settled = bool(self.doubts) or not (self.suspects or self.uncleared)
+        return self.rounds >= LEAST_ROUNDS and settled and not self.pending
 
     @property
     def word(self) -> Word:
@@ -140,8 +152,7 @@ class ScanVerdict(Shown):
             return Word.WRONG
         if self.faulty:
             return Word.SLOW
-        enough = self.rounds >= LEAST_ROUNDS
-        return Word.OK if enough and not self.suspects and not self.uncleared else Word.UNKNOWN
+        return Word.OK if self.enough and not self.suspects and not self.uncleared else Word.UNKNOWN
 
     @property
     def judgement(self) -> Judgement:
@@ -155,108 +166,127 @@ class ScanVerdict(Shown):
 
     @property
     def words(self) -> str:
-        """Who is slow, who may be, by how many rounds that is known, and what could not be seen."""
+        """Who is slow, who may be, what could not be seen, and by how many rounds that is known."""
         parts = [*map(str, self.faulty), *self.suspects, *filter(None, [self.lost])]
-        if not parts and not self.uncleared and self.rounds >= LEAST_ROUNDS:
+        if not parts and self.word is Word.OK:
             parts = [f"none of {counted(len(self.members.names), 'member')} is slow"]
         elif not parts:
-            parts = [f"too few rounds to clear {_listed(self.uncleared or self.members.names)}"]
-        cost = f"{counted(self.rounds, 'round')}, {significant(self.rank_seconds, 3)} rank-seconds"
-        sight = f"; {self.sight}" if self.word in (Word.OK, Word.SLOW) else ""
-        unseen = f"; not looked at: {', '.join(self.unseen)}" if self.unseen and self.word is Word.OK else ""
-        return f"{'; '.join(parts)} ({cost}){sight}{unseen}"
+            parts = [f"too few groups to clear {_listed(self.uncleared or self.members.names)}"]
+        if self.word is Word.OK:
+            parts.append(str(self.sight))
+        cost = f" ({counted(self.rounds, 'round')}, {significant(self.rank_seconds, 3)} rank-seconds)"
+        return "; ".join(parts) + (cost if self.rounds else "")
 
 
 class Evidence:
-    """The rounds of a scan so far, by the sizes of their messages."""
+    """The rounds of a scan so far by the sizes of their messages; or tables, by what they are of."""
 
-    def __init__(self, members: Members, slower: float, sizes: Sequence[int], solid: bool = False) -> None:
-        self._members, self._limit, self._solid = members, math.log1p(slower), solid
+    def __init__(self, members: Members, slower: float, sizes: Iterable[int | str], table: bool = False) -> None:
+        self._members, self._limit, self._table = members, math.log1p(slower), table
         self._deviation = PRIOR_DEVIATION if members.platform == "cpu" else PRIOR_OF_GPUS
         self._times = {size: Times(members) for size in sizes}
         self._seconds, self._empty = 0.0, 0
-        self.fits: dict[int, Fit] = {}
+        self.fits: dict[int | str, Fit] = {}
 
-    def add(self, measured: Round) -> None:
-        """Take a round."""
+    def add(self, measured: Round, table: str | None = None) -> None:
+        """Take a round, or a table of that name."""
         self._seconds += measured.took
         self._empty += not measured.groups
-        self._times[measured.case.nbytes].add(measured)
+        self._times[measured.case.nbytes if table is None else table].add(measured)
 
     def verdict(self, lost: str = "") -> ScanVerdict:
         """Return what is known by now."""
         for size, times in self._times.items():
             if size not in self.fits or self.fits[size].rounds != times.rounds:
-                self.fits[size] = Fit(times, self._limit, self._deviation, self._solid)
+                self.fits[size] = Fit(times, self._limit, self._deviation, self._table)
         fits, names = list(self.fits.values()), self._members.names
         passing = Intermittent(fits)
         findings = self._findings(passing)
-        doubts = tuple(dict.fromkeys(doubt for fit in fits for doubt in self._doubts(fit)))
+        slow = {member for each in findings for member in each.effect.members}
 
-        # A member is cleared at each size, unless it is one that is named, or its unit is.
-        concerned = {member for finding in findings for member in finding.effect.members}
+        # Whoever is not found slow is cleared at each size.
         unsure = np.zeros(len(names), bool)
         for fit in fits:
             unsure |= ~(fit.middle + SIGMAS * fit.error < self._limit)
-        uncleared = tuple(names[member] for member in np.flatnonzero(unsure) if member not in concerned)
+        uncleared = tuple(names[member] for member in np.flatnonzero(unsure) if member not in slow)
         often = 1 if len(names) <= EVERY_LINK else 2  # among many somebody is always slow once
-        pending = any(
-            seen >= often and not concerned & set(ends) for fit in fits for ends, seen in fit.pending.items()
-        )
+        open_links = [ends for fit in fits for ends, seen in fit.pending.items() if seen >= often]
         return ScanVerdict(
-            self._members, findings, doubts, uncleared, self._sight(passing, concerned), sum(fit.times.rounds for fit in fits),
-            self._seconds, pending, lost, self._empty, tuple(self._unseen()),
-        )  # fmt: skip
+            self._members,
+            findings,
+            doubts=tuple(dict.fromkeys(doubt for fit in fits for doubt in self._doubts(fit))),
+            uncleared=uncleared,
+            sight=self._sight(passing, sorted(slow)),
+            rounds=0 if self._table else sum(fit.rounds for fit in fits),
+            seconds=self._seconds,
+            pending=passing.open or not all(slow & set(ends) for ends in open_links),
+            lost=lost,
+            empty=self._empty,
+        )
 
     def _findings(self, passing: Intermittent) -> tuple[ScanFinding, ...]:
-        """Return the faults of all sizes, each once: as it shows at the size that it slows most."""
-        found: dict[tuple[str, str], dict[int, Effect]] = {}
+        """Return the faults of all sizes, each once."""
+        found: dict[tuple[str, str], dict[int | str, Effect]] = {}
         for size, fit in self.fits.items():
             for effect in fit.effects:
                 found.setdefault(effect.fault[:2], {})[size] = effect
         findings = []
         for by_size in found.values():
-            effect = max(by_size.values(), key=lambda each: each.slower - SIGMAS * each.error)
-            some = sorted(set(by_size)) if len(by_size) < len(self.fits) else []
-            sizes = f", at {format_list([format_size(size) for size in some])}" if some else ""
-            findings.append(ScanFinding(effect, self._limit, sizes))
+            most = max(by_size.values(), key=lambda each: each.slower - SIGMAS * each.error)
+            where = f",{_at(by_size)}" if len(by_size) < len(self.fits) else ""
+            findings.append(ScanFinding(most, self._limit, where))
         findings += [ScanFinding(effect, self._limit) for effect in passing.effects if effect.fault[:2] not in found]
 
-        # Who comes and goes makes some of its links look slow.
-        goers = {member for effect in passing.effects for member in effect.members}
-        return tuple(each for each in findings if each.effect.fault.kind != "link" or not goers & set(each.effect.members))
+        # Who is slow, always or now and then, makes its links look slow.
+        slow = {member for each in findings if each.effect.fault.kind != "link" for member in each.effect.members}
+        return tuple(each for each in findings if each.effect.fault.kind != "link" or not slow & {*each.effect.members})
 
     def _doubts(self, fit: Fit) -> Iterator[str]:
-        """Yield why what is usual may not be."""
+        """Yield why what is usual may be wrong."""
         count = len(self._members.names)
         slow = {member for effect in fit.effects if not effect.fault.way for member in effect.members}
         if 2 * len(slow) > count:
-            yield f"{len(slow)} of {counted(count, 'member')} are slower than the others: `collbench check` says who is right"
+            yield f"{len(slow)} of {counted(count, 'member')} are slower than the others: {_CHECK}"
         elif fit.faster():
-            yield "some groups are much faster than most: what is usual here may be slow, which `collbench check` tells"
-        for level in fit.times.levels:
-            if len(level.names) == 2 and level.kind in ("leaf", "spine") and (much := fit.across(level)) > self._limit:
-                yield (
-                    f"{' or '.join(level.names)} is slow: across them messages take {significant(math.exp(much), 3)}x as "
-                    "long as inside, which does not tell the two apart"
-                )
+            yield f"some groups are much faster than most, so that what is usual here may be slow: {_CHECK}"
+        for level in fit.times.levels if fit is self._largest else ():
+            if len(level.names) == 2 and level.kind in ("leaf", "spine") and (much := fit.across(level)) > _APART:
+                longer = f"messages across take {math.exp(much):.2f}x as long as inside"
+                yield f"{' or '.join(level.names)} may be slow, and traffic between two does not tell which: {longer}"
 
-    def _sight(self, passing: Intermittent, concerned: set[int]) -> ScanSight:
-        worst = max((float(np.nanmax(np.where(np.isfinite(fit.error), fit.error, np.nan), initial=0.0)) for fit in self.fits.values()))
-        slower = math.exp(self._limit + worst)
-        largest = self.fits[max(self.fits)]
-        count = len(self._members.names)
-        links = largest.groups.shape[1] == 2 and len(np.unique(largest.codes())) == count * (count - 1) // 2
-        return ScanSight(tuple(sorted(self.fits)), slower, passing.rarest(sorted(concerned)), math.exp(passing.least * 1.5), links)
+    @property
+    def _largest(self) -> Fit:
+        sizes = [size for size in self.fits if isinstance(size, int)]
+        return self.fits[max(sizes)] if sizes else next(iter(self.fits.values()))
 
-    def _unseen(self) -> Iterator[str]:
-        return iter(())
+    def _sight(self, passing: Intermittent, slow: Sequence[int]) -> ScanSight:
+        """Return what would have been seen of whoever is not slow."""
+        names, largest = self._members.names, self._largest
+        error = max(float(np.delete(fit.error, slow).max(initial=0.0)) for fit in self.fits.values())
+        links = largest.groups.shape[1] == 2 and len(np.unique(largest.codes())) == len(names) * (len(names) - 1) // 2
+        measured = self._members.platform not in ("", "model")
+        unseen = [] if links else ["single links" + (" (`collbench scan --pairs`)" if measured else "")]
+        unseen += [
+            f"{level.names[0]} against {level.names[1]}" + (" (`collbench check`)" if measured else "")
+            for level in largest.times.levels
+            if len(level.names) == 2 and level.kind in ("leaf", "spine")
+        ]
+        if not self._table:
+            unseen.append("other sizes (--size)")
+        slower = math.exp(self._limit + error)
+        often = 1.0 if self._table else passing.rarest(slow)
+        return ScanSight(tuple(self.fits), slower, math.exp(1.5 * passing.least), often, links, tuple(unseen))
 
 
-def _listed(names: Iterable[str]) -> str:
-    every = list(names)
-    more = [f"{len(every) - LISTED} more"] if len(every) > LISTED else []
-    return format_list([*every[:LISTED], *more])
+def _at(sizes: Iterable[int | str]) -> str:
+    """Return ` at 8 KiB and 1 MiB`; nothing of a table without a name."""
+    words = format_list([format_size(size) if isinstance(size, int) else size for size in sizes])
+    return f" at {words}" if words else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = [f"{len(names) - LISTED} more"] if len(names) > LISTED else []
+    return format_list([*names[:LISTED], *more])
 
 
 def judge(results: Sequence[Result], slower: float) -> ScanVerdict:
@@ -266,7 +296,8 @@ def judge(results: Sequence[Result], slower: float) -> ScanVerdict:
     lost = next((row.reason for row in results if row.outcome.bad), "")
     if not members:
         members = Members(results[0].case, results[0].implementation, platform="")
-    evidence = Evidence(members, slower, dict.fromkeys(row.case.nbytes for row in rounds) or [members.case.nbytes])
+    sizes = dict.fromkeys(row.case.nbytes for row in rounds) or [members.case.nbytes]
+    evidence = Evidence(members, slower, sizes)
     for each in rounds:
         evidence.add(each)
     return evidence.verdict(lost)

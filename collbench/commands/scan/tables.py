@@ -1,0 +1,94 @@
+"""Tables of pairs, judged as a scan: a run of `scan --pairs` or `pairs`, or CSV of sender, receiver and GB/s."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from collbench.analysis.sequential import usual_slower
+from collbench.cases import Case
+from collbench.collectives import COLLECTIVES
+from collbench.commands.scan.matrices import matrices
+from collbench.commands.scan.rows import ONE_WAY, MemberLevel, Members, PairTimes, Round, Scan
+from collbench.commands.scan.verdict import Evidence, ScanVerdict, judge, refuse_few
+from collbench.datatypes import DATATYPES, NONE
+from collbench.errors import RunFileError
+from collbench.host.sanitize import message, read_lines
+from collbench.runfile.store import NAME, Run, read
+from collbench.units import format_size
+
+Cells = Mapping[tuple[int, int], float]  # seconds of a message, by sender and receiver
+_MOST = 4096  # members of a table
+
+
+def judge_file(path: Path, slower: float | None) -> ScanVerdict:
+    """Return the verdict of a run of a scan or of pairs, or of a table of pairs as CSV; by default 10 %, on a CPU 20 %.
+
+    Raises:
+        RunFileError: It is none of them.
+
+    """
+    if path.is_dir() or path.suffix == Path(NAME).suffix:
+        return judge_run(read(path), slower)
+    names, cells = _csv(path)
+    return _judged(names, [], "", {"": (cells, True)}, 0.1 if slower is None else slower)
+
+
+def judge_run(run: Run, slower: float | None) -> ScanVerdict:
+    """Return the verdict of a run of a scan or of pairs."""
+    work = run.results[0].case.work if run.results else None
+    if isinstance(work, Scan):
+        return judge(run.results, work.slower if slower is None else slower)
+    rows = [row for row in run.results if isinstance(row, PairTimes)]
+    if not rows:
+        raise RunFileError(f"{run.path} is of no scan and of no pairs; `collbench check` judges other runs")
+    every, ranks, topology = matrices(rows), rows[0].case.ranks, run.header.topology
+    tables = {}
+    for (name, nbytes, pattern, at_once), of in every.items():
+        if not at_once or (name, nbytes, pattern, False) not in every:  # what pairs contend for slows them at once
+            cells = {(row.pair.sender, row.pair.receiver): row.typical for row in of}
+            tables[f"{name}, {pattern}, {format_size(nbytes)}"] = cells, pattern == ONE_WAY
+    hosts = [topology.devices[place].host for place in topology.places if place < len(topology.devices)]
+    platform = rows[0].platform
+    usual = usual_slower(platform) if slower is None else slower
+    names = [f"rank {rank}" for rank in range(ranks)]
+    return _judged(names, hosts if len(hosts) == ranks else [], platform, tables, usual)
+
+
+def _judged(
+    names: Sequence[str], hosts: Sequence[str], platform: str, tables: Mapping[str, tuple[Cells, bool]], slower: float
+) -> ScanVerdict:
+    """Return the verdict of tables, each of which says whether its messages went one way."""
+    refuse_few(len(names), 2, "a table of pairs")
+    case = Case(COLLECTIVES["sendrecv"], 1, DATATYPES["int8"], NONE, 0, len(names), in_place=False, work=Scan())
+    levels = (MemberLevel("node", tuple(hosts)),) if hosts else ()
+    members = Members(case, "", platform=platform, names=tuple(names), levels=levels)
+    evidence = Evidence(members, slower, list(tables), table=True)
+    for name, (cells, one_way) in tables.items():
+        evidence.add(Round(case, "", platform, 0, tuple(cells), tuple(cells.values()), 0.0, one_way), name)
+    return evidence.verdict()
+
+
+def _csv(path: Path) -> tuple[list[str], Cells]:
+    """Return the names of a table's members, and the seconds of a gigabyte from one to another."""
+    names: dict[str, int] = {}
+    cells: dict[tuple[int, int], float] = {}
+    lines = (line.decode(errors="replace") for _, line in read_lines(path, RunFileError))
+    for number, row in enumerate(csv.reader(lines), 1):
+        if not any(row):
+            continue
+        try:
+            sender, receiver, rate = (cell.strip() for cell in row[:3])
+            value = float(rate)
+        except ValueError:
+            if number == 1:  # the names of the columns
+                continue
+            value = np.nan
+            sender = receiver = ""
+        if sender != receiver and value > 0 and np.isfinite(value) and len(names) <= _MOST:
+            ends = names.setdefault(sender, len(names)), names.setdefault(receiver, len(names))
+            cells[ends] = 1 / value
+        elif sender != receiver or not sender:
+            raise RunFileError(message(f"{path}, line {number}: no sender, receiver and GB/s above 0, with commas between"))
+    return list(names), cells
