@@ -1,14 +1,16 @@
-"""Name the slow rank, link, node or leaf of many, in rounds of disjoint groups that tell most.
+"""Name the slow rank, link, node or leaf of many, in rounds of disjoint groups, or by a table of pairs.
 
 For example:
-  mpirun -n 4 collbench scan --on cpu
+  collbench scan
   srun --ntasks-per-node 1 collbench scan --exclude-file slow-nodes.txt
   collbench scan --on dgx-h100 --nodes 1024 --inject node=37:0.9,leaf=3:0.7
+  collbench scan --pairs --ranks 4
+  collbench scan pairs.csv
 """
 
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from collbench.cli.options import (
     RENDEZVOUS_FOLDER,
     STANDARD,
     UNMEASURED,
+    given,
     json_option,
     made,
     option,
@@ -29,16 +32,31 @@ from collbench.cli.options import (
     try_output,
 )
 from collbench.cli.progress import LiveTable
-from collbench.cli.running import run_session
+from collbench.cli.running import run_session, say_where
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of, write_verdict
-from collbench.commands.scan.library import ScanRequest, cost_in_words, scan_session, slower_of
+from collbench.commands.scan.library import (
+    ScanRequest,
+    cost_in_words,
+    judge_stored,
+    scan_session,
+    slower_of,
+    usual_ranks,
+)
+from collbench.commands.scan.matrices import PairsRequest, lines, pairs_session
 from collbench.commands.scan.outputs import OUTPUTS, advice, measured
-from collbench.commands.scan.verdict import ScanVerdict, judge
-from collbench.errors import CollbenchError, StorageError
+from collbench.commands.scan.tables import judge_run
+from collbench.commands.scan.verdict import ScanVerdict, judge, refuse_few
+from collbench.errors import CollbenchError, StorageError, UsageError
 from collbench.requests.sweeps import new_folder
+from collbench.units import format_list
 
+_OF_PAIRS = "impl", "alone", "patterns"
+_OF_ROUNDS = "nodes", "inject", "seed", "group", "slow_rank", "budget", "resume", "file"
 _OPTIONS = [
+    click.Argument(["file"], required=False, type=PATH, metavar="[TABLE|RUN]"),
     *options_of(ScanRequest),
+    option("--pairs", "Measure every pair, print matrices and judge them.", is_flag=True),
+    *options_of(PairsRequest, " ".join(_OF_PAIRS)),
     RENDEZVOUS_FOLDER,
     EXIT,
     QUIET,
@@ -53,15 +71,17 @@ _OPTIONS = [
 def command(**options: Any) -> int:
     """Find out who of many ranks or nodes is slow: pairs exchange messages, all at once, and are dealt anew each round.
 
-    A slow rank is told from a slow link, node or leaf switch, in a logarithm of the rounds that all pairs would take,
-    with an interval of how much.  It ends once everybody is cleared or found slow, after 20 to 60 rounds.  The exit
-    status is 0 if nobody is slow, 3 if somebody is, 4 if somebody is suspected.
+    A slow rank is told from a slow link, node or leaf switch, with an interval of how much.  It ends once everybody is
+    cleared or found slow, after 36 to 80 rounds.  TABLE is CSV of sender, receiver and GB/s; RUN is an earlier scan or
+    what --pairs measured: nothing is measured then.  An OK says what it would have seen.
+
+    The exit status is 0 if nobody is slow, 3 if somebody is, 4 if somebody is suspected.
     """
     paths, exits = options | {"json": options["as_json"]}, options["exits"]
     files = {name: paths[name] for name in OUTPUTS if paths[name] is not None}
     with redirect_stdout(sys.stderr if STANDARD in files.values() else sys.stdout):
         try:
-            verdict = _scanned(made(ScanRequest, options), files, options)
+            verdict = _verdict(files, options)
         except CollbenchError as error:
             if exits != "plain":  # its reader reads standard output, and would take 2 for a verdict
                 error.exit_status = EXITS[exits][Word.UNKNOWN]
@@ -69,8 +89,8 @@ def command(**options: Any) -> int:
             raise
         if not isinstance(verdict, ScanVerdict):
             return verdict
-        if not options["quiet"] and exits == "plain":
-            click.echo("\n".join(_lines(verdict)))
+        for line in _lines(verdict) if not options["quiet"] and exits == "plain" else ():
+            click.echo(line)
     lost = False
     for name, path in files.items():
         try:
@@ -84,25 +104,41 @@ def command(**options: Any) -> int:
     return EXITS[exits][verdict.word] or int(lost and exits == "plain")
 
 
-def _scanned(request: ScanRequest, files: dict[str, Path], options: dict[str, Any]) -> ScanVerdict | int:
+def _verdict(files: Mapping[str, Path], options: dict[str, Any]) -> ScanVerdict | int:
     """Return the verdict, or the exit status of what has none: an interruption, or another process than the first."""
     for name, path in files.items():
         try_output(path, f"--{name.replace('_', '-')} FILE", options["out"])
-    where = socket.gethostname() if request.measured else Path(request.on).stem
-    new = None if request.resume else options["out"] or new_folder(["scan"], where)
-    session = scan_session(request, new)
-    if session.leader and not options["quiet"] and request.measured:
-        click.echo(cost_in_words(request, session.sweep.ranks), err=True)
+    words, pairs = given(), options["pairs"]
+    if wrong := [words[name] for name in (_OF_ROUNDS if pairs else _OF_PAIRS) if name in words]:
+        them = format_list(word if word.startswith("-") else "TABLE|RUN" for word in wrong)
+        raise UsageError(f"--pairs and {them}: leave out either" if pairs else f"{them}: add --pairs, or leave it out")
+    request = made(ScanRequest, options)
+    if request.file is not None:
+        return judge_stored(request)
+    where, show = socket.gethostname() if request.measured else Path(request.on).stem, options["exits"] == "plain"
+    new = None if request.resume else options["out"] or new_folder(["pairs" if pairs else "scan"], where)
+    if pairs:
+        besides = {"ranks": usual_ranks(request), "size": options["size"] if "size" in words else PairsRequest.size}
+        session = pairs_session(made(PairsRequest, options | besides), new)
+        refuse_few(session.sweep.ranks, 2)
+    else:
+        session = scan_session(request, new)
+        if session.leader and not options["quiet"] and request.measured:
+            click.echo(cost_in_words(request, session.sweep.ranks), err=True)
     if session.leader:  # the files of a scan that dies keep no earlier verdict
         for path in files.values():
             if path.is_file():
                 path.unlink()
-    with redirect_stdout(sys.stdout if options["exits"] == "plain" else sys.stderr):  # others read one line
+    with redirect_stdout(sys.stdout if show else sys.stderr):  # others read one line
         interrupted = run_session(session, LiveTable(0), quiet=options["quiet"])
-    if interrupted or not session.leader:
-        return interrupted
-    if not options["quiet"] and options["exits"] == "plain":
-        click.echo(f"run file: {session.path}")
+        if interrupted or not session.leader:
+            return interrupted
+        if pairs and not options["quiet"]:
+            click.echo("\n".join(lines(session.results)))
+        if not options["quiet"] and show:
+            say_where(session, plot=pairs)
+    if pairs:
+        return judge_run(session.as_run(), request.slower)
     return judge(session.results, slower_of(session))
 
 
@@ -114,5 +150,5 @@ def _lines(verdict: ScanVerdict) -> Iterator[str]:
     if 2 * verdict.empty > verdict.rounds:
         yield f"note: other programs had the cores in {verdict.empty} of {verdict.rounds} rounds: end them, scan again"
     for finding in verdict.faulty:
-        yield f"{finding}: {finding.suspicion.of_name():.2%} sure"
+        yield f"{finding}: {'>99.9' if finding.probability == 0.999 else f'{100 * finding.probability:.1f}'} % sure"
         yield from (f"  {line}" for line in advice(finding, verdict))

@@ -55,6 +55,7 @@ class Effect(NamedTuple):
     slower: float
     error: float  # standard deviation of `slower`
     groups: int  # that told it
+    hits: int  # of these, that were slower by half of that or more
     often: float = 1.0  # share of the rounds, 1 of a lasting fault
     seen: int = 0  # groups that could have shown it
     chance: float = 0.0  # that noise alone would have done this to anybody
@@ -95,9 +96,9 @@ class Times:
     def add(self, measured: Round) -> None:
         """Take a round."""
         self.rounds += 1
-        groups = np.array(measured.groups, np.int64).reshape(len(measured.groups), -1)
-        if not len(groups):
+        if not measured.groups:
             return
+        groups = np.array(measured.groups, np.int64)
         crossed = np.zeros(len(groups), np.int64)
         for level in self.levels:
             crossed = 2 * crossed + level.crossed(groups)
@@ -253,10 +254,10 @@ class Fit:
         role = np.where(self.one_way[:, None], 1 + np.arange(size), 0).ravel()
         kinds = [(role, np.arange(count))]
         kinds += [(np.repeat(level.crossed(groups), size), level.units) for level in self.times.levels]
-        for _ in range(_TURNS):
+        for turn in range(_TURNS):
             told = self._told(groups, self.slows == 0, barred)
-            fails = np.zeros(count, bool)
-            for mine in (told.slow[told.who], told.slow[told.who] & told.clean):
+            fails, theirs = np.zeros(count, bool), told.slow[told.who]
+            for mine in (theirs, theirs & told.clean)[: 1 + min(turn, 1)]:  # at first a whole leaf may seem slow
                 who, above = told.who[mine], self.above[told.of[mine]]
                 fails |= told.slow & (by_key(who, above, _FAST, count)[0] < told.middle / 3)  # it comes and goes
                 for kind, unit in kinds:
@@ -354,10 +355,17 @@ class Fit:
         self.calm = ~np.isin(self.round, wide)
         free = np.flatnonzero(free & self.calm)
         above = self.above[free]
-        links, place, seen = np.unique(self.codes()[free], return_inverse=True, return_counts=True)
+        codes = self.codes()
+        if self._solid and self.one_way.all():  # each direction by itself
+            codes = self.groups @ [self.times.count, 1]
+        links, place, seen = np.unique(codes[free], return_inverse=True, return_counts=True)
         every = np.flatnonzero(np.bincount(place, above > least, len(links)) == seen)
         for number in every[np.argsort(-seen[every], kind="stable")]:
             values, ends = above[place == number], divmod(int(links[number]), self.times.count)
+
+            # In a table both directions are one link.
+            if self._solid and (back := ends[1] * self.times.count + ends[0]) in links[every] and back < links[number]:
+                continue
 
             # By what share of other groups, of all or of either end, is as slow as half of it.
             hit, other = above > np.median(values) / 2, place != number
@@ -378,9 +386,10 @@ class Fit:
     def _link(self, first: int, second: int, groups: Integers) -> Fault:
         """Return a link, of one direction where the other one is fast."""
         names, slow = self.times.members.names, []
+        here = self.one_way & (self.codes() == self.codes()[groups[0]])
         for sender in (first, second):
-            here = groups[self.one_way[groups] & (self.groups[groups, 0] == sender)]
-            slow.append(float(np.median(self.above[here])) if len(here) else np.nan)
+            sent = self.above[here & (self.groups[:, 0] == sender)]
+            slow.append(float(np.median(sent)) if len(sent) else np.nan)
         if slow[0] < slow[1] / 2:
             return Fault("link", f"{names[second]} > {names[first]}")
         return Fault("link", f"{names[first]} {'>' if slow[1] < slow[0] / 2 else '-'} {names[second]}")
@@ -393,7 +402,8 @@ class Fit:
         slower, count = float(np.median(values)), len(values)
         scatter = self._scatter(np.median(np.abs(values - slower)) if count >= FEWEST else 0.0, count)
         error, whose = float(self._error(scatter, count)), tuple(map(int, members))
-        self.effects.append(Effect(fault, whose, slower, error, count, seen=len(groups), chance=-1 if chance is None else chance))
+        hits, chance = int(np.count_nonzero(values > slower / 2)), -1.0 if chance is None else chance
+        self.effects.append(Effect(fault, whose, slower, error, count, hits, seen=len(groups), chance=chance))
         self.slows[groups] = np.maximum(self.slows[groups], slower)
 
     def across(self, level: Level) -> float:
@@ -409,8 +419,8 @@ class Fit:
 
         usual = self.above[self.slows == 0]
         share = (np.count_nonzero(usual > effect.slower / 2) + 1) / (len(usual) + 2)
-        hits = -(-effect.groups // 2)
-        return float(self.times.count * betainc(hits, effect.groups - hits + 1, share))
+        chance = self.times.count * betainc(effect.hits, effect.groups - effect.hits + 1, share)
+        return float(chance * (SURE / LIKELY if self._solid else 1.0))
 
     def faster(self) -> bool:
         """Return whether groups of some members are faster than usual by too much: then what is usual here is slow."""

@@ -40,7 +40,9 @@ class Intermittent:
                 free &= np.isin(np.arange(len(free)), first)
             height = fit.above / max(fit.limit, FOUND * fit.deviation)
             parts.append((fit.groups[free], fit.above[free], height[free], fit.round[free]))
-        self._groups, self._above, self._height, self._round = (np.concatenate(part) for part in zip(*parts, strict=True))
+        self._groups, self._above, self._height, self._round = (
+            np.concatenate(part) for part in zip(*parts, strict=True)
+        )
         self.effects: list[Effect] = []
         while len(self.effects) < _MOST and len(self._groups) and (found := self._unit(fits[0]) or self._member()):
             self.effects.append(found)
@@ -116,7 +118,7 @@ class Intermittent:
         self._groups, self._above = self._groups[rest], self._above[rest]
         self._height, self._round = self._height[rest], self._round[rest]
         whose = tuple(map(int, members))
-        return Effect(fault, whose, slower, float(error), len(above), len(above) / seen, seen, chance)
+        return Effect(fault, whose, slower, float(error), len(above), len(above), len(above) / seen, seen, chance)
 
 
 def _chance(slow: Integers, seen: Integers | int, share: float | Floats) -> Floats:

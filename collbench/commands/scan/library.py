@@ -1,4 +1,4 @@
-"""`collbench.scan`: who of many members is slow, measured on ranks or tried on a described system."""
+"""`collbench.scan`: who of many members is slow, measured on ranks, tried on a described system, or told by a table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -8,19 +8,22 @@ from typing import Annotated
 from collbench.algorithms import libraries
 from collbench.analysis.sequential import usual_slower
 from collbench.commands.scan.rows import Scan
-from collbench.commands.scan.verdict import LEAST_ROUNDS, MOST_ROUNDS, ScanVerdict, judge
+from collbench.commands.scan.tables import judge_file
+from collbench.commands.scan.verdict import LEAST_ROUNDS, MOST_ROUNDS, ScanVerdict, judge, refuse_few
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
+from collbench.platforms import on_auto
 from collbench.requests import words
-from collbench.requests.declared import SHARE, SIZE, TIME, Opt, Request, declared, takes
+from collbench.requests.declared import SHARE, TIME, Opt, Request, declared, takes
 from collbench.requests.sessions import resuming_session, run_to_end
-from collbench.requests.sweeps import SweepRequest, find_system, measured_sweep
+from collbench.requests.sweeps import SweepRequest, find_system, measured_sweep, split_names
 from collbench.results import Result
 from collbench.topology import files
-from collbench.units import format_list, parse_duration, parse_share
+from collbench.units import format_list, parse_duration, parse_share, parse_size
 
 SLOW_FACTOR = 2.0  # of a slow rank, if none is given
+_USUAL_RANKS = 4  # on a CPU: two cannot be told apart
 
 
 @dataclass(frozen=True)
@@ -37,18 +40,25 @@ class ScanRequest(Request):
         ),
     ] = "auto"
     _: KW_ONLY
-    ranks: words.Ranks = None
+    file: Annotated[
+        Path | str | None, Opt("", "A run of a scan or of pairs, or a table of pairs, to judge instead.")
+    ] = None
+    ranks: Annotated[
+        int | None, Opt("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 4 on a CPU", "N", least=1)
+    ] = None
     nodes: words.Nodes = None
     inject: Annotated[
-        str,
+        Sequence[str],
         Opt(
             "--inject",
             "Faults of a described system: speeds of node, leaf, link, send, receive, or with a share of the rounds.",
             metavar="node=37:0.9,leaf=3:0.7,link=1-2:0.5,flaky=99:0.6@0.2",
         ),
-    ] = ""
+    ] = ()
     seed: Annotated[int, Opt("--seed", "Draws the noise of a described system.", metavar="N", least=0)] = 0
-    size: Annotated[words.Size, Opt("--size", "Bytes of a message.", unit=SIZE, least=1, most=2**31)] = "1M"
+    size: Annotated[words.Names, Opt("--size", "Bytes of messages, of rounds in turn.", metavar="SIZE[,SIZE]")] = (
+        "8K,1M"
+    )
     group: Annotated[int, Opt("--group", "Members of a group.", metavar="N", least=2, most=1023)] = 2
     slower: Annotated[
         float | str | None,
@@ -77,28 +87,54 @@ class ScanRequest(Request):
         """Whether ranks are measured, and no described system is tried."""
         return self.on in words.places()
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The bytes of messages; UsageError for sizes that no message has."""
+        sizes = tuple(dict.fromkeys(parse_size(name, "--size") for name in split_names(self.size)))
+        if not sizes or not 1 <= min(sizes) <= max(sizes) <= 2**31:
+            raise UsageError(f"--size {self.size} is impossible; give sizes from 1 to 2G, such as 8K,1M")
+        return sizes
+
+    def refuse_besides(self, word: str, why: str, *more: str) -> None:
+        """Raise UsageError for words that do not go with that one, but `more` do."""
+        every = declared(ScanRequest)
+        words = [(name, each) for name, each in every.items() if each.opt.names]
+        given = {each.opt.name for name, each in words if not each.usual(getattr(self, name))}
+        if others := sorted(given - {word, *more}):
+            raise UsageError(f"{why}; leave {format_list(others)} out")
+
 
 @takes(ScanRequest)
 def scan(request: ScanRequest) -> ScanVerdict:
-    """Name the slow rank, link, node or leaf, in rounds of disjoint groups that tell most, as `collbench scan` does.
+    """Name the slow rank, link, node or leaf, in rounds of disjoint groups, as `collbench scan` does.
 
     Returns:
-        The verdict: `word`, `faulty` with how much slower each is, `suspects`, and what it cost.
+        The verdict: `word`, `faulty` with how much slower each is, `suspects`, `sight`, and what it cost.
 
     Raises:
         UsageError: Something does not exist or cannot be.
         PlatformError: The hardware cannot do it.
+        RunFileError: `file` is no run of a scan and no table.
         StorageError: The run can no longer be written.
 
     >>> import collbench
-    >>> verdict = collbench.scan("dgx-h100", nodes=64, inject="node=37:0.8")
+    >>> verdict = collbench.scan("dgx-h100", nodes=64, inject=["node=37:0.8"])
     >>> verdict.faulty[0].name
     'node 37'
 
     """
+    if request.file is not None:
+        return judge_stored(request)
     session = scan_session(request, Path(request.out) if request.out else None)
     run = run_to_end(session, request.each)
     return judge(run.results, slower_of(session))
+
+
+def judge_stored(request: ScanRequest) -> ScanVerdict:
+    """Return the verdict of the file of a request."""
+    request.refuse_besides("", f"{request.file} is judged, and nothing measured", "--slower")
+    slower = None if request.slower is None else parse_share(request.slower, "--slower")
+    return judge_file(Path(str(request.file)), slower)
 
 
 def scan_session(request: ScanRequest, folder: Path | None) -> Session:
@@ -109,24 +145,28 @@ def scan_session(request: ScanRequest, folder: Path | None) -> Session:
         return _tried(request, folder)
     if request.inject:
         raise UsageError("--inject is for described systems; on ranks use --slow-rank, or leave it out")
-    joined = launched()
+    joined, sizes = launched(), request.sizes
     exchange = SweepRequest(
-        "sendrecv", on=request.on, ranks=request.ranks, nodes=request.nodes, impl="library", minbytes=request.size,
-        maxbytes=request.size, cudagraph=False, starts=None if joined else 1, budget=request.budget,
+        "sendrecv", on=request.on, ranks=usual_ranks(request), nodes=request.nodes, impl="library", minbytes=max(sizes),
+        maxbytes=max(sizes), cudagraph=False, starts=None if joined else 1, budget=request.budget,
         timeout=request.timeout,
     )  # fmt: skip
     platform, sweep = measured_sweep(exchange, joined)
-    _refuse_few(sweep.ranks, request)
+    refuse_few(sweep.ranks, request.group)
     slow = words.parse_slow(request.slow_rank, sweep.ranks, SLOW_FACTOR)
     name = next(name for name in libraries() if name in sweep.implementations)
-    work = Scan(request.group, _share(request, platform), slow)
+    work = Scan(request.group, _share(request, platform), sizes, slow)
     return Session(platform, replace(sweep, implementations=(name,), works=(work,), starts=1), joined, folder)
 
 
+def usual_ranks(request: ScanRequest) -> int | None:
+    """Return how many ranks are started; None of as many as the launcher has, or as there are GPUs."""
+    cpu = request.ranks is None and not launched() and (on_auto() if request.on == "auto" else request.on) == "cpu"
+    return _USUAL_RANKS if cpu else request.ranks
+
+
 def _resumed(request: ScanRequest) -> Session:
-    given = [word.opt.name for word in declared(ScanRequest).values() if not word.usual(getattr(request, word.name))]
-    if others := sorted(set(given) - {"--resume"}):
-        raise UsageError(f"--resume goes on as the run began; leave {format_list(others)} out")
+    request.refuse_besides("--resume", "--resume goes on as the run began")
     session = resuming_session(Path(request.resume or ""))
     if not session or not isinstance(session.sweep.works[0], Scan):
         raise UsageError(f"--resume {request.resume} is of no scan; `collbench sweep --resume` goes on with a sweep")
@@ -143,18 +183,10 @@ def _tried(request: ScanRequest, folder: Path | None) -> Session:
         )
     system = find_system(request.on, words.places())
     system = system.of(request.nodes or system.nodes)
-    _refuse_few(system.nodes, request)
-    work = Scan(request.group, _share(request, "gpu"))
-    simulated = Simulated(system, work, request.size, request.inject, request.seed)
+    refuse_few(system.nodes, request.group)
+    work = Scan(request.group, _share(request, "gpu"), request.sizes)
+    simulated = Simulated(system, work, request.inject, request.seed)
     return Session(simulated, simulated.sweep, None, folder, modelled=True)
-
-
-def _refuse_few(members: int, request: ScanRequest) -> None:
-    if members < max(3, request.group):
-        raise UsageError(
-            f"{members} members are too few to tell who is slow in groups of {request.group}; give "
-            f"{max(3, request.group)} or more (--ranks, or --nodes of a described system)"
-        )
 
 
 def _share(request: ScanRequest, platform: str) -> float:
@@ -171,8 +203,7 @@ def slower_of(session: Session) -> float:
 def cost_in_words(request: ScanRequest, members: int) -> str:
     """Return what a scan of ranks may cost, before it starts, and what measuring all pairs would."""
     most = members * parse_duration(request.budget, "--budget")
-    every = members - 1 + members % 2
     return (
         f"cost: at most {most:,.0f} rank-seconds (--budget), in {LEAST_ROUNDS} to {MOST_ROUNDS} rounds of {members} "
-        f"members; all pairs would be {every:,} rounds"
+        f"members; all pairs would be {members - 1 + members % 2:,} rounds"
     )

@@ -17,23 +17,23 @@ from collbench.units import significant
 
 def hosts(finding: ScanFinding, verdict: ScanVerdict) -> list[str]:
     """Return the hosts of a fault; none of a link, a rail or a switch, which no single host is to blame for."""
-    kind, name, _ = finding.suspicion.likeliest
+    kind, name, _ = finding.effect.fault
     nodes = next((level.units for level in verdict.members.levels if level.kind == "node"), ())
     if kind == "node":
         return [name]
-    return [nodes[verdict.members.names.index(name)]] if kind == "member" and nodes else []
+    return [nodes[member] for member in finding.effect.members] if kind == "member" and nodes else []
 
 
 def reason(finding: ScanFinding) -> str:
     """Return why a scheduler should drain the node, as `scontrol update ... Reason=` takes it."""
-    seen = finding.suspicion
-    return f"collbench scan: {significant(finding.slower, 3)}x slower in {seen.rounds} of {seen.seen} groups"
+    seen = finding.effect
+    return f"collbench scan: {significant(finding.slower, 3)}x slower in {seen.groups} of {seen.seen} groups"
 
 
 def advice(finding: ScanFinding, verdict: ScanVerdict) -> Iterator[str]:
     """Yield what to look at next, and how to drain the node."""
-    kind, name, _ = finding.suspicion.likeliest
-    if finding.suspicion.often < 1:
+    kind, name, _ = finding.effect.fault
+    if finding.effect.often < 1:
         yield "it comes and goes: look for throttled clocks, links that retrain (`nvidia-smi -q`, `ibstat`, `dmesg`)"
     elif kind in ("link", "leaf", "spine", "rail"):
         yield "look at cables and ports there (`ibdiagnet`, `nvidia-smi nvlink -e`), then scan again"
@@ -41,10 +41,6 @@ def advice(finding: ScanFinding, verdict: ScanVerdict) -> Iterator[str]:
         yield f"look at {name}: clocks, other programs, cards and lanes, as `collbench diagnose` lists them"
     for host in hosts(finding, verdict):
         yield f'drain: scontrol update NodeName={host} State=DRAIN Reason="{reason(finding)}"'
-
-
-def _excluded(verdict: ScanVerdict) -> str:
-    return host_lines(host for finding in verdict.faulty for host in hosts(finding, verdict)).removesuffix("\n")
 
 
 def measured(verdict: ScanVerdict) -> bool:
@@ -56,11 +52,11 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
     """Return the verdict for JSON."""
     findings = []
     for finding in verdict.findings:
-        seen, (kind, name, way) = finding.suspicion, finding.suspicion.likeliest
+        effect, (kind, name, way) = finding.effect, finding.effect.fault
         findings.append(
             {
-                "kind": kind, "name": name, "way": way, "sure": finding.sure, "probability": seen.of_name(),
-                "share_of_rounds": seen.often,
+                "kind": kind, "name": name, "way": way, "sure": finding in verdict.faulty,
+                "probability": finding.probability, "share_of_rounds": effect.often,
                 "hosts": hosts(finding, verdict), "drain": reason(finding), "advice": [*advice(finding, verdict)],
             } | finding.judgement.fields()
         )  # fmt: skip
@@ -69,7 +65,8 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
         "members": list(verdict.members.names),
         "findings": findings,
         "suspects": list(verdict.suspects),
-        "another_fault": verdict.one_more,
+        "not_cleared": list(verdict.uncleared),
+        "sight": verdict.sight._asdict(),
         "rounds": verdict.rounds,
         "seconds": verdict.seconds,
         "rank_seconds": verdict.rank_seconds,
@@ -77,12 +74,17 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
 
 
 def _junit(verdict: ScanVerdict) -> str:
-    """Return JUnit's XML: the verdict, and each member, of which the slow ones failed; all are skipped if simulated."""
+    """Return JUnit's XML: the verdict, who is slow, and each member, which passes if it is cleared; else it is skipped."""
     slow = {finding.name: finding.judgement for finding in verdict.faulty}
-    clear = Word.UNKNOWN if verdict.suspects or verdict.word is Word.UNKNOWN else Word.OK
-    tests = [Judgement("verdict", "", verdict.word, verdict.words)]
-    for name in dict.fromkeys((*slow, *verdict.members.names)):
-        tests.append(slow.get(name, Judgement(name, "", clear, "not slow" if clear is Word.OK else "not cleared")))
+    doubtful = {member: each for each in verdict.findings if each.word is not Word.OK for member in each.effect.members}
+    tests = [Judgement("verdict", "", verdict.word, verdict.words), *slow.values()]
+    for number, name in enumerate(verdict.members.names):
+        cleared = verdict.enough and not (verdict.lost or verdict.doubts or name in verdict.uncleared)
+        if name not in slow and number in doubtful:
+            tests.append(Judgement(name, "", Word.UNKNOWN, f"not cleared: {doubtful[number]}"))
+        elif name not in slow:
+            word, says = (Word.OK, "not slow") if cleared else (Word.UNKNOWN, "not cleared")
+            tests.append(Judgement(name, "", word, says))
     if not measured(verdict):
         tests = [replace(test, word=Word.UNKNOWN, reason=f"{UNMEASURED}; {test.says}") for test in tests]
     return junit([junit_suite("collbench scan", "collbench.scan", tests)])
@@ -104,7 +106,7 @@ def _metrics(verdict: ScanVerdict) -> str:
 
 OUTPUTS: Mapping[str, Callable[[ScanVerdict], str]] = {
     "json": lambda verdict: json.dumps(document(verdict), indent=2, allow_nan=False),
-    "exclude_file": _excluded,
+    "exclude_file": lambda verdict: host_lines(host for each in verdict.faulty for host in hosts(each, verdict))[:-1],
     "junit": _junit,
     "metrics": _metrics,
 }

@@ -32,7 +32,8 @@ def judge_file(path: Path, slower: float | None) -> ScanVerdict:
     if path.is_dir() or path.suffix == Path(NAME).suffix:
         return judge_run(read(path), slower)
     names, cells = _csv(path)
-    return _judged(names, [], "", {"": (cells, True)}, 0.1 if slower is None else slower)
+    hosts = [name.partition(":")[0] for name in names] if all(":" in name for name in names) else []
+    return _judged(names, hosts, "", {"": (cells, True)}, 0.1 if slower is None else slower)
 
 
 def judge_run(run: Run, slower: float | None) -> ScanVerdict:
@@ -49,18 +50,18 @@ def judge_run(run: Run, slower: float | None) -> ScanVerdict:
         if not at_once or (name, nbytes, pattern, False) not in every:  # what pairs contend for slows them at once
             cells = {(row.pair.sender, row.pair.receiver): row.typical for row in of}
             tables[f"{name}, {pattern}, {format_size(nbytes)}"] = cells, pattern == ONE_WAY
-    hosts = [topology.devices[place].host for place in topology.places if place < len(topology.devices)]
+    hosts = [topology.gpus[topology.place(rank)].host for rank in range(ranks)] if topology.gpus else []
     platform = rows[0].platform
     usual = usual_slower(platform) if slower is None else slower
     names = [f"rank {rank}" for rank in range(ranks)]
-    return _judged(names, hosts if len(hosts) == ranks else [], platform, tables, usual)
+    return _judged(names, hosts, platform, tables, usual)
 
 
 def _judged(
     names: Sequence[str], hosts: Sequence[str], platform: str, tables: Mapping[str, tuple[Cells, bool]], slower: float
 ) -> ScanVerdict:
     """Return the verdict of tables, each of which says whether its messages went one way."""
-    refuse_few(len(names), 2, "a table of pairs")
+    refuse_few(len(names), 2)
     case = Case(COLLECTIVES["sendrecv"], 1, DATATYPES["int8"], NONE, 0, len(names), in_place=False, work=Scan())
     levels = (MemberLevel("node", tuple(hosts)),) if hosts else ()
     members = Members(case, "", platform=platform, names=tuple(names), levels=levels)
@@ -90,5 +91,7 @@ def _csv(path: Path) -> tuple[list[str], Cells]:
             ends = names.setdefault(sender, len(names)), names.setdefault(receiver, len(names))
             cells[ends] = 1 / value
         elif sender != receiver or not sender:
-            raise RunFileError(message(f"{path}, line {number}: no sender, receiver and GB/s above 0, with commas between"))
+            raise RunFileError(
+                message(f"{path}, line {number}: no sender, receiver and GB/s above 0, with commas between")
+            )
     return list(names), cells

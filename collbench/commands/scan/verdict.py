@@ -13,6 +13,7 @@ from collbench.commands.scan.choice import EVERY_LINK
 from collbench.commands.scan.effects import ACROSS, RECEIVES, SENDS, SIGMAS, SURE, Effect, Fit, Times
 from collbench.commands.scan.intermittent import Intermittent
 from collbench.commands.scan.rows import Members, Round
+from collbench.errors import UsageError
 from collbench.notebook import Shown
 from collbench.results import Result
 from collbench.stats import Estimate
@@ -132,7 +133,9 @@ class ScanVerdict(Shown):
         if self.rounds < LEAST_ROUNDS - _ENOUGH:
             return set()
         lasting = [each.effect for each in self.faulty if each.effect.often == 1 and not each.effect.fault.way]
-        return {member for each in lasting if each.groups >= _ENOUGH for member in each.members if each.fault.kind != "link"}
+        return {
+            member for each in lasting if each.groups >= _ENOUGH for member in each.members if each.fault.kind != "link"
+        }
 
     @property
     def enough(self) -> bool:
@@ -171,7 +174,7 @@ class ScanVerdict(Shown):
         if not parts and self.word is Word.OK:
             parts = [f"none of {counted(len(self.members.names), 'member')} is slow"]
         elif not parts:
-            parts = [f"too few groups to clear {_listed(self.uncleared or self.members.names)}"]
+            parts = [f"not cleared, since groups are few or scatter: {_listed(self.uncleared or self.members.names)}"]
         if self.word is Word.OK:
             parts.append(str(self.sight))
         cost = f" ({counted(self.rounds, 'round')}, {significant(self.rank_seconds, 3)} rank-seconds)"
@@ -244,7 +247,12 @@ class Evidence:
     def _doubts(self, fit: Fit) -> Iterator[str]:
         """Yield why what is usual may be wrong."""
         count = len(self._members.names)
-        slow = {member for effect in fit.effects if not effect.fault.way for member in effect.members}
+        slow = {
+            member
+            for each in fit.effects
+            if each.fault.kind != "link" and not each.fault.way
+            for member in each.members
+        }
         if 2 * len(slow) > count:
             yield f"{len(slow)} of {counted(count, 'member')} are slower than the others: {_CHECK}"
         elif fit.faster():
@@ -301,3 +309,12 @@ def judge(results: Sequence[Result], slower: float) -> ScanVerdict:
     for each in rounds:
         evidence.add(each)
     return evidence.verdict(lost)
+
+
+def refuse_few(members: int, group: int) -> None:
+    """Raise UsageError for members of whom nobody can be named."""
+    if members < (least := max(3, group)):
+        raise UsageError(
+            f"{members} members are too few to tell who is slow in groups of {group}; give {least} or more (--ranks, or "
+            "--nodes of a described system), or use `collbench check`, which needs no others to compare with"
+        )
