@@ -43,7 +43,8 @@ def matchings(ranks: int) -> Iterator[list[tuple[int, int]]]:
 
 def choose(fit: Fit, size: int, suspected: bool, out: Sequence[int]) -> RoundPlan:
     """Return the next round of groups of that many, without the members `out`; `suspected` says that somebody is."""
-    number, levels = fit.times.rounds, fit.times.levels
+    number = fit.times.rounds
+    levels = [level for level in fit.times.levels if level.kind != "rail"]
     random = np.random.default_rng([number, fit.times.count])
     there = np.setdiff1d(np.arange(fit.times.count), out)
     one_way = size == 2 and suspected and number % 2 == 1
@@ -54,19 +55,21 @@ def choose(fit: Fit, size: int, suspected: bool, out: Sequence[int]) -> RoundPla
         return RoundPlan(_turned(groups, random) if one_way else groups, one_way)
     one_way |= size == 2 and number % _ONE_WAY == _ONE_WAY - 1
     links: list[tuple[int, int]] = []
-    busy, latest = set(out), int(fit.round.max(initial=0))
     for link in sorted(fit.pending, key=lambda link: -fit.pending[link]) if size == 2 else ():
-        soon = latest - fit.last[link] < _SPELL
-        if not soon and not busy & set(link) and len(links) < max(1, len(there) // _LINKS):
+        last = fit.round[(np.isin(fit.groups, link)).all(axis=1)].max()
+        if fit.round.max() - last >= _SPELL and not {*out, *np.ravel(links)} & {*link}:
             links.append(link)
-            busy |= set(link)
+        if len(links) >= max(1, len(there) // _LINKS):
+            break
     taken = np.array(links, np.int64).reshape(-1, 2)
     parts, rest = [taken] if links else [], np.setdiff1d(there, taken)
     if levels and number % 2:  # in the same round as others across, or a drift would tell the two apart
-        units = levels[number // 2 % len(levels)].units[rest]
-        inside = (np.searchsorted(np.unique(units), units) + number // 2 // len(levels)) % 2 == 0
-        parts += [_dealt(rest[units == unit], fit.middle, size, random) for unit in np.unique(units[inside])]
-        rest = rest[~inside]
+        units = levels[-1].units[rest]
+        turn = (np.searchsorted(np.unique(units), units) + number // 2) % (len(levels) + 1)
+        for stays, level in enumerate(levels):
+            inside = rest[turn == stays]
+            parts += [_dealt(inside[level.units[inside] == unit], fit.middle, size, random) for unit in np.unique(level.units[inside])]
+        rest = rest[turn == len(levels)]
     groups = np.concatenate([*parts, _dealt(rest, fit.middle, size, random)])
     return RoundPlan(_turned(groups, random) if one_way else groups, one_way)
 

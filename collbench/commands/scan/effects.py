@@ -10,6 +10,7 @@ median of its groups that no other slows, which is found by turns (the alternati
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,7 +62,8 @@ class Effect(NamedTuple):
     chance: float = 0.0  # that noise alone would have done this to anybody
 
 
-class Level(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Level:
     """A level that tells some members from others: the number of each member's unit, and what units are called."""
 
     kind: str
@@ -152,8 +154,6 @@ class Fit:
         self.effects: list[Effect] = []
         self.pending: dict[tuple[int, int], int] = {}
         """How often links were slow, each time so far, whose ends are to be measured again."""
-        self.last: dict[tuple[int, int], int] = {}
-        """The last round of each of these."""
         self.calm = np.ones(total, bool)
         """Groups of rounds in which not a quarter of all was slow, as where a whole cluster is disturbed."""
         self.slows = np.zeros(total)
@@ -223,7 +223,7 @@ class Fit:
 
     def _search(self) -> None:
         """Find all effects: of members, then of what joins them, then of directions and links."""
-        self.effects, self.slows, self.pending, self.last = [], np.zeros(len(self.above)), {}, {}
+        self.effects, self.slows, self.pending = [], np.zeros(len(self.above)), {}
         levels, names = self.times.levels, self.times.members.names
         slow, partly = self._members()
         for level in levels:
@@ -234,7 +234,7 @@ class Fit:
                     slow[inside] = False
         for member in np.flatnonzero(slow):
             self._add(Fault("member", names[member]), [member], (self.groups == member).any(axis=1))
-        for level in reversed(levels):
+        for level in sorted(reversed(levels), key=lambda level: level.kind == "rail"):
             self._units(level)
         for member in partly:
             self._partly(member)
@@ -350,67 +350,67 @@ class Fit:
         """Find links: all groups of two members are slow, and nothing else says why."""
         least = max(self.limit, (_SOLID if self._solid else FOUND) * self.deviation)
         free, slow = self.slows == 0, self.above > least
-        groups, disturbed = np.bincount(self.round[free]), np.bincount(self.round[free & slow])
-        wide = np.flatnonzero((groups >= _MANY)[: len(disturbed)] & (disturbed > _DISTURBED * groups[: len(disturbed)]))
-        self.calm = ~np.isin(self.round, wide)
+        groups = np.bincount(self.round[free], minlength=self.round.max(initial=0) + 1)
+        wide = np.bincount(self.round[free & slow], minlength=len(groups)) > _DISTURBED * groups
+        self.calm = (~wide | (groups < _MANY) | self._solid)[self.round]
         free = np.flatnonzero(free & self.calm)
-        above = self.above[free]
-        codes = self.codes()
-        if self._solid and self.one_way.all():  # each direction by itself
-            codes = self.groups @ [self.times.count, 1]
-        links, place, seen = np.unique(codes[free], return_inverse=True, return_counts=True)
-        every = np.flatnonzero(np.bincount(place, above > least, len(links)) == seen)
-        for number in every[np.argsort(-seen[every], kind="stable")]:
-            values, ends = above[place == number], divmod(int(links[number]), self.times.count)
-
-            # In a table both directions are one link.
-            if self._solid and (back := ends[1] * self.times.count + ends[0]) in links[every] and back < links[number]:
-                continue
+        above, count = self.above[free], self.times.count
+        directed = self._solid and self.one_way.all()
+        codes = (self.groups @ [count, 1] if directed else self.codes())[free]
+        links, place, seen = np.unique(codes, return_inverse=True, return_counts=True)
+        every = np.bincount(place, above > least, len(links)) == seen
+        once = np.flatnonzero(every & (seen == 1) & ~self._solid)
+        self.pending = {divmod(int(links[number]), count): 1 for number in once[: count // 2]}
+        for number in np.flatnonzero(every & ((seen > 1) | self._solid)):
+            first, second = divmod(int(links[number]), count)
+            mine = free[codes == links[number]]
+            if directed and (back := free[codes == second * count + first]).size:  # a table has either direction
+                if np.median(self.above[back]) > least and first > second:
+                    continue
 
             # By what share of other groups, of all or of either end, is as slow as half of it.
-            hit, other = above > np.median(values) / 2, place != number
-            near = [other] + [other & (self.groups[free] == end).any(axis=1) for end in ends]
+            hit, other = above > np.median(self.above[mine]) / 2, codes != links[number]
+            near = [other, *(other & (self.groups[free] == end).any(axis=1) for end in (first, second))]
             share = max((np.count_nonzero(hit & each) + 0.5) / (np.count_nonzero(each) + 1) for each in near)
-            chance = float(len(links) * share ** len(values))
-            if self._solid or (chance < LIKELY and len(values) >= FEWEST):
-                mine = free[place == number]
-                self._add(self._link(*ends, mine), ends, mine, 0.0 if self._solid else chance)
-            if chance >= SURE and not self._solid:
-                self.pending[ends] = len(values)
-                self.last[ends] = int(self.round[free[place == number]].max())
+            chance = 0.0 if self._solid else float(len(links) * share ** len(mine))
+            if chance < LIKELY and (self._solid or len(mine) >= FEWEST):
+                self._add(self._link(first, second), [first, second], mine, chance)
+            if chance >= SURE:
+                self.pending[first, second] = len(mine)
 
     def codes(self) -> Integers:
         """Return the link of each group of two: the lower member times the number of members, and the upper."""
         return np.asarray(self.groups.min(axis=1) * self.times.count + self.groups.max(axis=1))
 
-    def _link(self, first: int, second: int, groups: Integers) -> Fault:
+    def _link(self, first: int, second: int) -> Fault:
         """Return a link, of one direction where the other one is fast."""
         names, slow = self.times.members.names, []
-        here = self.one_way & (self.codes() == self.codes()[groups[0]])
-        for sender in (first, second):
-            sent = self.above[here & (self.groups[:, 0] == sender)]
+        for ends in ((first, second), (second, first)):
+            sent = self.above[self.one_way & (self.groups == ends).all(axis=1)]
             slow.append(float(np.median(sent)) if len(sent) else np.nan)
         if slow[0] < slow[1] / 2:
             return Fault("link", f"{names[second]} > {names[first]}")
         return Fault("link", f"{names[first]} {'>' if slow[1] < slow[0] / 2 else '-'} {names[second]}")
 
-    def _add(self, fault: Fault, members: Sequence[int] | Integers, groups: Any, chance: float | None = None) -> None:
-        """Take an effect on these groups, by the median of those that no other slows."""
+    def _add(self, fault: Fault, members: Sequence[int] | Integers, groups: Any, chance: float = -1.0) -> None:
+        """Take an effect on these groups, by the median of those that no other slows; a chance below 0 follows later."""
         groups = np.flatnonzero(groups) if groups.dtype == bool else groups
         alone = groups[self.slows[groups] == 0]
         values = self.above[alone if len(alone) else groups]
         slower, count = float(np.median(values)), len(values)
         scatter = self._scatter(np.median(np.abs(values - slower)) if count >= FEWEST else 0.0, count)
         error, whose = float(self._error(scatter, count)), tuple(map(int, members))
-        hits, chance = int(np.count_nonzero(values > slower / 2)), -1.0 if chance is None else chance
+        hits = int(np.count_nonzero(values > slower / 2))
         self.effects.append(Effect(fault, whose, slower, error, count, hits, seen=len(groups), chance=chance))
         self.slows[groups] = np.maximum(self.slows[groups], slower)
 
     def across(self, level: Level) -> float:
-        """Return how much longer groups across a level take than those inside, of those that nothing slows."""
-        rest, free = self._logs - self._drift[self._window], (self.slows == 0) & ~self.one_way
+        """Return how much longer groups across a level take than others that cross the same levels inside of it."""
+        rest, among = self._logs - self._drift[self._window], (self.slows == 0) & ~self.one_way
+        for inner in self.times.levels[: self.times.levels.index(level)]:
+            among &= inner.crossed(self.groups) | (inner.kind == "rail")
         crossed = level.crossed(self.groups)
-        parts = [rest[free & crossed], rest[free & ~crossed]]
+        parts = [rest[among & crossed], rest[among & ~crossed]]
         return float(np.median(parts[0]) - np.median(parts[1])) if all(map(len, parts)) else 0.0
 
     def _chance(self, effect: Effect) -> float:
