@@ -8,9 +8,7 @@ OK in spite of a fault that the scan says it would have seen.
 import argparse
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import fields
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -28,21 +26,19 @@ HEAD = "| scans | exact | false | missed | OK, not in sight | UNKNOWN | rounds |
 
 def scanned(world: World) -> Answer:
     """What `collbench scan` says of a world."""
-    sizes: dict[str, Any] = {"sizes": SIZES} if "sizes" in {field.name for field in fields(Scan)} else {}
-    work = Scan(2, LIMIT - 1, **sizes)
+    work = Scan(2, LIMIT - 1, SIZES)
     of_size = partial(Case, COLLECTIVES["sendrecv"], dtype=DATATYPES["float"], redop=NONE, root=0, in_place=False)
     cases = {size: of_size(size, ranks=world.members, work=work) for size in SIZES}
     names = tuple(f"node {node}" for node in range(world.members))
     leaf = MemberLevel("leaf", tuple(f"leaf {leaf}" for leaf in world.leaves))
-    scanner: Any = Scanner(Members(cases[SIZES[0]], "nccl", platform="model", names=names, levels=(leaf,)), work)
+    scanner = Scanner(Members(cases[SIZES[0]], "nccl", platform="model", names=names, levels=(leaf,)), work)
     while (plan := scanner.next()) is not None and world.rounds < MOST:
-        size, groups, number = getattr(plan, "nbytes", SIZES[1]), np.asarray(plan.groups), world.rounds
-        seconds = tuple(world.times(groups, plan.one_way, size).tolist())
-        row = tuple(map(tuple, groups.tolist()))
-        scanner.add(Round(cases[size], "nccl", "model", number, row, seconds, max(seconds), plan.one_way))
-    verdict, seen = scanner.verdict, getattr(scanner.verdict, "sight", None)
-    sight = (seen.slower, seen.often, seen.links, tuple(seen.sizes)) if seen else ()
-    return Answer(verdict.word, frozenset(one.name for one in verdict.faulty), verdict.rounds, *sight)
+        number, seconds = world.rounds, tuple(world.times(plan.groups, plan.one_way, plan.nbytes).tolist())
+        groups = tuple(map(tuple, plan.groups.tolist()))
+        scanner.add(Round(cases[plan.nbytes], "nccl", "model", number, groups, seconds, max(seconds), plan.one_way))
+    verdict, sight = scanner.verdict, scanner.verdict.sight
+    named = frozenset(one.name for one in verdict.faulty)
+    return Answer(verdict.word, named, verdict.rounds, sight.slower, sight.often, sight.links, SIZES)
 
 
 ENGINES: dict[str, Callable[[World], Answer]] = {"scan": scanned, "plain": plain_scan}

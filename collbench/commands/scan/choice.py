@@ -68,7 +68,10 @@ def choose(fit: Fit, size: int, suspected: bool, out: Sequence[int]) -> RoundPla
         turn = (np.searchsorted(np.unique(units), units) + number // 2) % (len(levels) + 1)
         for stays, level in enumerate(levels):
             inside = rest[turn == stays]
-            parts += [_dealt(inside[level.units[inside] == unit], fit.middle, size, random) for unit in np.unique(level.units[inside])]
+            parts += [
+                _dealt(inside[level.units[inside] == unit], fit.middle, size, random)
+                for unit in np.unique(level.units[inside])
+            ]
         rest = rest[turn == len(levels)]
     groups = np.concatenate([*parts, _dealt(rest, fit.middle, size, random)])
     return RoundPlan(_turned(groups, random) if one_way else groups, one_way)

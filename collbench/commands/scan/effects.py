@@ -2,11 +2,11 @@
 
 A time is a logarithm over what is usual for its shape (inside a leaf, across, one way) and for its round, which may
 drift.  What is usual is at first the time of groups of the fastest quarter of the members, so that it stays right where
-most groups have a slow one, and then the median of all groups that nothing explains.
+most groups have a slow one, and then the median of the groups near it that nothing explains.
 
 Members come before levels: who is slow in groups of every kind is slow itself, however many share its leaf.  Only then
 a leaf's uplinks are to blame for what crosses them, and a link for what nothing else explains.  Each is judged by the
-median of its groups that no other slows, which is found by turns (the alternation of least absolute deviations).
+median of its groups that no other slows, which is found by turns (least absolute deviations, coordinate by coordinate).
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,10 @@ SIGMAS = 3.0
 """Half of an interval in standard deviations: 99.7 %, so that among some hundred members hardly one lies outside."""
 LIKELY, SURE = 0.02, 0.001
 """Chances that it is noise below which somebody is suspected, and named."""
-FOUND = 4.0  # standard deviations from which on an effect is one
+FOUND = 4.0
+"""Standard deviations from which on an effect is one, and a group slow."""
 _WINDOW = 18  # groups that tell what is usual in a round, of as many rounds as that takes
-_KNOWN = 5  # groups of a shape from which on they count
+_KNOWN = 5  # groups of a shape from which on they count: of fewer, what is usual would be themselves
 _FAST = 0.25  # quantile that a fast group has, and that who is slow in all its groups exceeds too
 _MOST_OF = 0.8  # share of a unit's members that must be slow, where the unit is
 _TURNS = 8  # at most, until who is slow changes no more
@@ -57,9 +58,9 @@ class Effect(NamedTuple):
     error: float  # standard deviation of `slower`
     groups: int  # that told it
     hits: int  # of these, that were slower by half of that or more
+    seen: int  # groups that could have shown it
+    chance: float  # that noise alone would have done this to anybody
     often: float = 1.0  # share of the rounds, 1 of a lasting fault
-    seen: int = 0  # groups that could have shown it
-    chance: float = 0.0  # that noise alone would have done this to anybody
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,24 +77,18 @@ class Level:
         return np.asarray((units != units[:, :1]).any(axis=1))
 
 
-def levels_of(members: Members) -> list[Level]:
-    """Return the levels that tell some members from others, the innermost first."""
-    found = []
-    for level in members.levels:
-        names, units = np.unique(level.units, return_inverse=True)
-        if 1 < len(names) < len(members.names):  # else all are in one, or each is in its own
-            found.append(Level(level.kind, units, names.tolist()))
-    return found
-
-
 class Times:
-    """The groups of one size so far, and their times: flat arrays of all rounds."""
+    """The groups of one size so far, and their times."""
 
     def __init__(self, members: Members) -> None:
-        self.members, self.count = members, len(members.names)
-        self.levels = levels_of(members)
-        self._rounds: list[tuple[Integers, Floats, Booleans, Integers, Integers]] = []
-        self.rounds = 0
+        self.members, self.count, self.rounds = members, len(members.names), 0
+        self.levels: list[Level] = []
+        for level in members.levels:
+            names, units = np.unique(level.units, return_inverse=True)
+            if 1 < len(names) < self.count:  # else all are in one, or each is in its own
+                self.levels.append(Level(level.kind, units, names.tolist()))
+        none = np.zeros(0, np.int64)
+        self._parts: list[tuple[Any, ...]] = [(none.reshape(0, 2), none * 1.0, none > 0, none, none)]
 
     def add(self, measured: Round) -> None:
         """Take a round."""
@@ -101,31 +96,38 @@ class Times:
         if not measured.groups:
             return
         groups = np.array(measured.groups, np.int64)
-        crossed = np.zeros(len(groups), np.int64)
-        for level in self.levels:
-            crossed = 2 * crossed + level.crossed(groups)
-        one_way = np.full(len(groups), measured.one_way)
-        number = np.full(len(groups), measured.number)
-        self._rounds.append((groups, np.log(measured.seconds), one_way, 2 * crossed + one_way, number))
+        same = np.ones(len(groups), np.int64)
+        shape = measured.one_way + sum(2 * level.crossed(groups) << place for place, level in enumerate(self.levels))
+        part = groups, np.log(measured.seconds), same * measured.one_way > 0, same * shape, same * measured.number
+        self._parts = [part] if not len(self._parts[0][0]) else [*self._parts, part]
 
     def joined(self) -> tuple[Any, ...]:
         """Return groups, logarithms of seconds, which are one way, shapes, and the numbers of the rounds."""
-        none = np.zeros(0, np.int64)
-        empty = none.reshape(0, 2), none.astype(float), none.astype(bool), none, none
-        return tuple(np.concatenate(part) for part in zip(*(self._rounds or [empty]), strict=True))
+        return tuple(np.concatenate(parts) for parts in zip(*self._parts, strict=True))
 
 
-def by_key(keys: Integers, values: Floats, share: float, count: int) -> tuple[Floats, Integers]:
-    """Return a quantile of the values of each key from 0 to count - 1, NaN of those without any; and how many it has."""
-    order = np.argsort(values)
-    sorted_keys = keys[order].astype(np.uint16 if count < 2**16 else np.int64)
-    order = order[np.argsort(sorted_keys, kind="stable")]  # of 16 bits by radix, ten times as fast
-    counts = np.bincount(keys, minlength=count)
-    found = np.full(count, np.nan)
-    there = counts > 0
-    place = (np.cumsum(counts) - counts + share * (counts - 1)).astype(np.int64)  # the lower one of two in the middle
-    found[there] = values[order[place[there]]]
+def by_key(keys: Integers, values: Floats, share: float, count: int, rising: bool = False) -> tuple[Floats, Integers]:
+    """Return a quantile of the values of each key below `count`, NaN of those without any; and how many it has.
+
+    The lower one of two is taken.  `rising` says that values are sorted.
+    """
+    order = np.arange(len(values)) if rising else np.argsort(values)
+    narrow = keys[order].astype(np.uint16 if count < 2**16 else np.int64)
+    order = order[np.argsort(narrow, kind="stable")]  # of 16 bits by radix, ten times as fast
+    counts, found = np.bincount(keys, minlength=count), np.full(count, np.nan)
+    place = (np.cumsum(counts) - counts + share * (counts - 1)).astype(np.int64)
+    found[counts > 0] = values[order[place[counts > 0]]]
     return found, counts
+
+
+class _Told(NamedTuple):
+    """What groups tell of several: who is slow, and the median of each; by entry, sorted by time, whose group counts."""
+
+    slow: Booleans
+    middle: Floats
+    of: Integers  # the group of an entry
+    who: Integers
+    clean: Booleans  # no other slows it
 
 
 class Fit:
@@ -140,29 +142,25 @@ class Fit:
     """
 
     def __init__(self, times: Times, slower: float, deviation: float, solid: bool = False) -> None:
-        self.times, self.limit, self._solid, self._prior = times, slower, solid, deviation
-        self.rounds = times.rounds
+        self.times, self.limit, self.solid, self.rounds = times, slower, solid, times.rounds
+        self.deviation = self._prior = deviation
         every = times.joined()
-        _, shapes, seen = np.unique(every[3], return_inverse=True, return_counts=True)
-        known = seen[shapes] >= _KNOWN  # of fewer, what is usual would be themselves
-        self.groups, self._logs, self.one_way, shapes, self.round = (part[known] for part in every)
+        _, number, seen = np.unique(every[3], return_inverse=True, return_counts=True)
+        self.groups, self._logs, self.one_way, shape, self.round = (part[seen[number] >= _KNOWN] for part in every)
         total = len(self._logs)
-        self._place = np.unique(shapes // 2, return_inverse=True)[1]  # which levels a group crosses
-        self._shape = np.unique(shapes, return_inverse=True)[1]
+        self._place = np.unique(shape // 2, return_inverse=True)[1]  # which levels a group crosses
+        self._shape = np.unique(shape, return_inverse=True)[1]
         self._window = np.minimum(np.searchsorted(self.round, self.round) // _WINDOW, max(0, total // _WINDOW - 1))
-        self.deviation = deviation
+        self._base, self._drift = np.zeros(self._shape.max(initial=-1) + 1), np.zeros(self._window.max(initial=-1) + 1)
         self.effects: list[Effect] = []
         self.pending: dict[tuple[int, int], int] = {}
         """How often links were slow, each time so far, whose ends are to be measured again."""
         self.calm = np.ones(total, bool)
         """Groups of rounds in which not a quarter of all was slow, as where a whole cluster is disturbed."""
-        self.slows = np.zeros(total)
-        """By how much an effect slows each group."""
-        self.above = np.zeros(total)
-        """Logarithm of each time over what is usual."""
+        self.slows, self.above = np.zeros(total), np.zeros(total)
+        """By how much an effect slows each group, and the logarithm of each time over what is usual."""
         self.middle, self.error = np.full(times.count, np.nan), np.full(times.count, np.inf)
         """Of each member the median of its groups that no other slows, and its standard deviation."""
-        self._base, self._drift = np.zeros(self._shape.max(initial=-1) + 1), np.zeros(self._window.max(initial=-1) + 1)
         if not total:
             return
         self._usual(np.ones(total, bool), _FAST)
@@ -171,7 +169,7 @@ class Fit:
             self._scale()
             before = self.slows > 0
             self._search()
-            near = np.abs(self.above) < max(self.limit, FOUND * self.deviation)  # else it may return to the slow
+            near = np.abs(self.above) < max(self.limit, FOUND * self.deviation)  # else the slow may become usual
             self._usual(near & (self.slows == 0))
             if np.array_equal(before, self.slows > 0):
                 break
@@ -180,21 +178,20 @@ class Fit:
     # What is usual.
 
     def _usual(self, free: Booleans, share: float = 0.5) -> None:
-        """Set what is usual for shapes and rounds by these groups, of a shape by that quantile."""
-        for turn in range(4):
+        """Set what is usual for shapes, by that quantile of these groups, and for rounds."""
+        for turn in range(3):
             rest = self._logs - self._drift[self._window]
             base, counts = by_key(self._shape[free], rest[free], share, len(self._base))
             self._base = np.where(counts > 0, base, by_key(self._shape, rest, _FAST, len(base))[0])
-            if turn == 3:
-                break
-            rest = self._logs - self._base[self._shape]
-            drift, counts = by_key(self._window[free], rest[free], _FAST, len(self._drift))
-            self._drift = np.where(counts > 0, drift, np.nanmedian(drift) if counts.any() else 0.0)
+            if turn < 2:
+                rest = self._logs - self._base[self._shape]
+                drift, counts = by_key(self._window[free], rest[free], _FAST, len(self._drift))
+                self._drift = np.where(counts > 0, drift, np.nanmedian(drift) if counts.any() else 0.0)
 
     def _of_the_fastest(self) -> Floats:
         """Return by shape how much groups of the fastest members take, over what groups of all do."""
-        above = self._logs - self._base[self._shape] - self._drift[self._window]
-        found, count = np.zeros(len(self._base)), self.times.count
+        above, count = self._logs - self._base[self._shape] - self._drift[self._window], self.times.count
+        found = np.zeros(len(self._base))
         for place in range(self._place.max() + 1):
             here = self._place == place
             groups, values = self.groups[here], above[here]
@@ -212,6 +209,7 @@ class Fit:
     def _scale(self) -> None:
         """Set times above the usual, and what those that nothing explains scatter by."""
         self.above = self._logs - self._base[self._shape] - self._drift[self._window]
+        self._rising = np.argsort(self.above)
         free = self.above[self.slows == 0]
         if not self.effects:  # most may be slow as yet: by those below the usual
             free = free[free <= 0]
@@ -223,45 +221,52 @@ class Fit:
 
     def _search(self) -> None:
         """Find all effects: of members, then of what joins them, then of directions and links."""
-        self.effects, self.slows, self.pending = [], np.zeros(len(self.above)), {}
-        levels, names = self.times.levels, self.times.members.names
+        self.effects, self.slows = [], np.zeros(len(self.above))
+        levels, names, nobody = self.times.levels, self.times.members.names, np.ones(self.times.count, bool)
         slow, partly = self._members()
         for level in levels:
-            for unit, name in enumerate(level.names if level.kind != "rail" else ()):
+            for unit in np.unique(level.units[slow]) if level.kind != "rail" else ():
                 inside = np.flatnonzero(level.units == unit)
                 if 1 < len(inside) < len(slow) and slow[inside].all():
-                    self._add(Fault(level.kind, name), inside, np.isin(self.groups, inside).any(axis=1))
+                    self._add(Fault(level.kind, level.names[unit]), inside, np.isin(self.groups, inside).any(axis=1))
                     slow[inside] = False
-        for member in np.flatnonzero(slow):
+        for member in np.flatnonzero(slow).tolist():
             self._add(Fault("member", names[member]), [member], (self.groups == member).any(axis=1))
         for level in sorted(reversed(levels), key=lambda level: level.kind == "rail"):
             self._units(level)
-        for member in partly:
+        still = self._told(self.groups, self.slows == 0, nobody).middle > self.limit / 2
+        for member in np.flatnonzero(partly & still).tolist():
             self._partly(member)
         if self.groups.shape[1] == 2:
             self._links()
-
         self.effects = [each._replace(chance=self._chance(each)) if each.chance < 0 else each for each in self.effects]
 
         # What is left of each member: nothing of those that are slow in all their groups.
-        told = self._told(self.groups, self.slows == 0, np.ones(self.times.count, bool))
-        self.middle, self.error = told.middle, told.error
+        told = self._told(self.groups, self.slows == 0, nobody)
+        away = np.abs(self.above[told.of] - told.middle[told.who])
+        scatter, seen = by_key(told.who, away, 0.5, self.times.count)
+        error = self._error(np.where(seen >= FEWEST, scatter, 0.0), np.maximum(seen, 1))
+        self.middle, self.error = told.middle, np.where(seen > 0, error, np.inf)
 
-    def _members(self) -> tuple[Booleans, Integers]:
-        """Return who is slow in groups of every kind, and the numbers of those that are slow in some kinds alone."""
+    def _members(self) -> tuple[Booleans, Booleans]:
+        """Return who is slow in groups of every kind, and who is in groups of some kinds alone."""
         groups, size, count = self.groups, self.groups.shape[1], self.times.count
         barred, partly = np.zeros(count, bool), np.zeros(count, bool)
-        role = np.where(self.one_way[:, None], 1 + np.arange(size), 0).ravel()
+        role = np.where(self.one_way[:, None], 1 + np.arange(size), 0)
         kinds = [(role, np.arange(count))]
-        kinds += [(np.repeat(level.crossed(groups), size), level.units) for level in self.times.levels]
+        kinds += [(np.tile(level.crossed(groups)[:, None], size), level.units) for level in self.times.levels]
+        column = np.tile(np.arange(size), len(groups))
         for turn in range(_TURNS):
             told = self._told(groups, self.slows == 0, barred)
             fails, theirs = np.zeros(count, bool), told.slow[told.who]
             for mine in (theirs, theirs & told.clean)[: 1 + min(turn, 1)]:  # at first a whole leaf may seem slow
-                who, above = told.who[mine], self.above[told.of[mine]]
-                fails |= told.slow & (by_key(who, above, _FAST, count)[0] < told.middle / 3)  # it comes and goes
+                of, who = told.of[mine], told.who[mine]
+                fails |= told.slow & (
+                    by_key(who, self.above[of], _FAST, count, True)[0] < told.middle / 3
+                )  # now and then
                 for kind, unit in kinds:
-                    part, counts = by_key(who * 3 + kind[mine], above, 0.5, 3 * count)
+                    keys = who * 3 + kind[of, column[mine]]
+                    part, counts = by_key(keys, self.above[of], 0.5, 3 * count, True)
                     apart = (counts >= FEWEST) & (part < np.repeat(told.middle, 3) / 2)
                     partly |= apart.reshape(-1, 3).any(axis=1)
 
@@ -271,74 +276,66 @@ class Fit:
             if not (fails | partly & told.slow).any():
                 break
             barred |= fails | partly
-        return told.slow & ~barred, np.flatnonzero(partly)
+        return told.slow & ~barred, partly
 
-    def _told(self, ids: Integers, among: Booleans, barred: Booleans) -> "_Told":
+    def _told(self, ids: Integers, among: Booleans, barred: Booleans) -> _Told:
         """Return who of several is slow, as these groups tell; `ids` says whose each is, -1 for nobody's."""
-        count, of, who = len(barred), np.repeat(np.arange(len(ids)), ids.shape[1]), ids.ravel()
+        count, order = len(barred), self._rising
+        of, who = np.repeat(order, ids.shape[1]), ids[order].ravel()
         usable = (who >= 0) & among[of]
         of, who = of[usable], who[usable]
         values = self.above[of]
-        low, _ = by_key(who, values, _FAST, count)
+        low, _ = by_key(who, values, _FAST, count, True)
         slow = (low > self.limit / 2) & ~barred
         for _ in range(_TURNS):
             clean = np.bincount(of, slow[who], len(ids))[of] == slow[who]
-            middle, seen = by_key(who[clean], values[clean], 0.5, count)
+            middle, seen = by_key(who[clean], values[clean], 0.5, count, True)
             middle = np.where(seen >= FEWEST, middle, low)
-            least = np.maximum(self.limit / 2, FOUND * self._error(self.deviation, np.maximum(seen, 1)))
-            again = (middle > least) & ~barred
+            least = FOUND * self.deviation * np.sqrt(MEDIAN / np.maximum(seen, 1))
+            again = (middle > np.maximum(self.limit / 2, least)) & ~barred
             if np.array_equal(again, slow):
                 break
             slow = again
-        away, _ = by_key(who[clean], np.abs(values[clean] - middle[who[clean]]), 0.5, count)
-        scatter = self._scatter(np.where(seen >= FEWEST, away, 0.0), seen)
-        error = np.where(seen > 0, self._error(scatter, np.maximum(seen, 1)), np.inf)
-        return _Told(slow, middle, error, of, who, clean)
+        return _Told(slow, middle, of, who, clean)
 
-    def _scatter(self, away: Any, seen: Any) -> Any:
-        """Return what times scatter by, of which `seen` have this median distance: as all of them, or more."""
+    def _error(self, away: Any, seen: Any) -> Any:
+        """Return the error of medians of so many, by their median distance to it, or by what all groups scatter."""
         own = (PRIOR_ROUNDS * self.deviation**2 + seen * (TO_DEVIATION * away) ** 2) / (PRIOR_ROUNDS + seen)
-        return np.maximum(self.deviation, np.sqrt(own))
-
-    def _error(self, scatter: Any, seen: Any) -> Any:
-        return scatter * np.sqrt(MEDIAN / seen)
+        return np.maximum(self.deviation, np.sqrt(own)) * np.sqrt(MEDIAN / seen)
 
     def _units(self, level: Level) -> None:
         """Find units that slow what crosses them, or of rails what stays on them: each of their members must show it."""
-        ids, rail = level.units[self.groups], level.kind == "rail"
+        count, rail, ids = self.times.count, level.kind == "rail", np.sort(level.units[self.groups], axis=1)
+        ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1  # each unit once
         among = level.crossed(self.groups) ^ rail
-        ids = np.where(np.arange(ids.shape[1]) == 0, ids, -1) if rail else _once(ids)
         if rail:
             among &= np.logical_or.reduce([each.crossed(self.groups) for each in self.times.levels])
-        barred, count = np.zeros(len(level.names), bool), self.times.count
+        barred = np.zeros(len(level.names), bool)
         if len(barred) == 2 and not rail:
             return  # whatever crosses one crosses the other
         for _ in range(_TURNS):
             told = self._told(ids, among & (self.slows == 0), barred)
             keys, of = self.groups[told.of].ravel(), np.repeat(np.arange(len(told.of)), self.groups.shape[1])
             mine = (told.clean & told.slow[told.who])[of] & (level.units[keys] == told.who[of])
-            part, counts = by_key(keys[mine], self.above[told.of[of[mine]]], 0.5, count)
-            shows = (part > told.middle[level.units] / 2) & (counts > 0)
-            known = np.bincount(level.units, counts > 0, len(barred))
-            fails = told.slow & (np.bincount(level.units, shows, len(barred)) < _MOST_OF * known)
+            part, counts = by_key(keys[mine], self.above[told.of[of[mine]]], 0.5, count, True)
+            shows = np.bincount(level.units, (part > told.middle[level.units] / 2) & (counts > 0), len(barred))
+            fails = told.slow & (shows < _MOST_OF * np.bincount(level.units, counts > 0, len(barred)))
             if not fails.any():
                 break
             barred |= fails
-        for unit in np.flatnonzero(told.slow):
-            crossing = among & (ids == unit).any(axis=1)
+        for unit in np.flatnonzero(told.slow).tolist():
             fault = Fault(level.kind, level.names[unit], WITHIN if rail else ACROSS)
-            self._add(fault, np.flatnonzero(level.units == unit), crossing)
+            self._add(fault, np.flatnonzero(level.units == unit), among & (ids == unit).any(axis=1))
 
     def _partly(self, member: int) -> None:
         """Find in which groups a member is slow: where it sends, receives, or crosses a level."""
-        free, mine = self.slows == 0, (self.groups == member).any(axis=1)
+        mine = (self.groups == member).any(axis=1) & (self.slows == 0)
         sends = mine & self.one_way & (self.groups[:, 0] == member)
-        receives = mine & self.one_way & ~sends
-        ways = [(SENDS, receives), (RECEIVES, sends)]
+        ways = [(SENDS, mine & self.one_way & ~sends), (RECEIVES, sends)]
         ways += [(ACROSS, mine & ~level.crossed(self.groups)) for level in self.times.levels]
         best, gap = None, self.limit / 2
         for way, fast in ways:
-            fast, slow = fast & free, mine & ~fast & free
+            slow = mine & ~fast
             if min(np.count_nonzero(fast), np.count_nonzero(slow)) >= FEWEST:
                 apart = float(np.median(self.above[slow]) - np.median(self.above[fast]))
                 if apart > gap and np.quantile(self.above[slow], _FAST) > apart / 3:
@@ -348,32 +345,32 @@ class Fit:
 
     def _links(self) -> None:
         """Find links: all groups of two members are slow, and nothing else says why."""
-        least = max(self.limit, (_SOLID if self._solid else FOUND) * self.deviation)
+        least = max(self.limit, (_SOLID if self.solid else FOUND) * self.deviation)
         free, slow = self.slows == 0, self.above > least
-        groups = np.bincount(self.round[free], minlength=self.round.max(initial=0) + 1)
+        groups = np.bincount(self.round[free], minlength=self.round.max() + 1)
         wide = np.bincount(self.round[free & slow], minlength=len(groups)) > _DISTURBED * groups
-        self.calm = (~wide | (groups < _MANY) | self._solid)[self.round]
+        self.calm = (~wide | (groups < _MANY) | self.solid)[self.round]
         free = np.flatnonzero(free & self.calm)
         above, count = self.above[free], self.times.count
-        directed = self._solid and self.one_way.all()
+        directed = self.solid and bool(self.one_way.all())
         codes = (self.groups @ [count, 1] if directed else self.codes())[free]
         links, place, seen = np.unique(codes, return_inverse=True, return_counts=True)
         every = np.bincount(place, above > least, len(links)) == seen
-        once = np.flatnonzero(every & (seen == 1) & ~self._solid)
+        once = np.flatnonzero(every & (seen == 1) & (not self.solid))
         self.pending = {divmod(int(links[number]), count): 1 for number in once[: count // 2]}
-        for number in np.flatnonzero(every & ((seen > 1) | self._solid)):
+        for number in np.flatnonzero(every & ((seen > 1) | self.solid)):
             first, second = divmod(int(links[number]), count)
             mine = free[codes == links[number]]
-            if directed and (back := free[codes == second * count + first]).size:  # a table has either direction
-                if np.median(self.above[back]) > least and first > second:
-                    continue
+            back = self.above[free[codes == second * count + first]]
+            if first > second and len(back) and np.median(back) > least:
+                continue  # in a table the other direction stands for both
 
             # By what share of other groups, of all or of either end, is as slow as half of it.
             hit, other = above > np.median(self.above[mine]) / 2, codes != links[number]
             near = [other, *(other & (self.groups[free] == end).any(axis=1) for end in (first, second))]
             share = max((np.count_nonzero(hit & each) + 0.5) / (np.count_nonzero(each) + 1) for each in near)
-            chance = 0.0 if self._solid else float(len(links) * share ** len(mine))
-            if chance < LIKELY and (self._solid or len(mine) >= FEWEST):
+            chance = 0.0 if self.solid else float(len(links) * share ** len(mine))
+            if chance < LIKELY and (self.solid or len(mine) >= FEWEST):
                 self._add(self._link(first, second), [first, second], mine, chance)
             if chance >= SURE:
                 self.pending[first, second] = len(mine)
@@ -397,12 +394,22 @@ class Fit:
         groups = np.flatnonzero(groups) if groups.dtype == bool else groups
         alone = groups[self.slows[groups] == 0]
         values = self.above[alone if len(alone) else groups]
-        slower, count = float(np.median(values)), len(values)
-        scatter = self._scatter(np.median(np.abs(values - slower)) if count >= FEWEST else 0.0, count)
-        error, whose = float(self._error(scatter, count)), tuple(map(int, members))
+        slower, count, whose = float(np.median(values)), len(values), tuple(map(int, members))
+        error = float(self._error(np.median(np.abs(values - slower)) if count >= FEWEST else 0.0, count))
         hits = int(np.count_nonzero(values > slower / 2))
-        self.effects.append(Effect(fault, whose, slower, error, count, hits, seen=len(groups), chance=chance))
+        self.effects.append(Effect(fault, whose, slower, error, count, hits, len(groups), chance))
         self.slows[groups] = np.maximum(self.slows[groups], slower)
+
+    def _chance(self, effect: Effect) -> float:
+        """Return the chance that noise makes anybody's groups as slow as that, by the groups that nothing slows."""
+        from scipy.special import betainc  # takes a while to load
+
+        usual = self.above[self.slows == 0]
+        share = (np.count_nonzero(usual > effect.slower / 2) + 1) / (len(usual) + 2)
+        chance = self.times.count * betainc(effect.hits, effect.groups - effect.hits + 1, share)
+        return float(chance * (SURE / LIKELY if self.solid else 1.0))
+
+    # What may be wrong.
 
     def across(self, level: Level) -> float:
         """Return how much longer groups across a level take than others that cross the same levels inside of it."""
@@ -413,42 +420,14 @@ class Fit:
         parts = [rest[among & crossed], rest[among & ~crossed]]
         return float(np.median(parts[0]) - np.median(parts[1])) if all(map(len, parts)) else 0.0
 
-    def _chance(self, effect: Effect) -> float:
-        """Return the chance that noise makes anybody's groups as slow as that, by the groups that nothing slows."""
-        from scipy.special import betainc  # takes a while to load
-
-        usual = self.above[self.slows == 0]
-        share = (np.count_nonzero(usual > effect.slower / 2) + 1) / (len(usual) + 2)
-        chance = self.times.count * betainc(effect.hits, effect.groups - effect.hits + 1, share)
-        return float(chance * (SURE / LIKELY if self._solid else 1.0))
-
     def faster(self) -> bool:
         """Return whether groups of some members are faster than usual by too much: then what is usual here is slow."""
         free = self.slows == 0
         low = (self.above < -self.limit) & free
-        seen = np.bincount(self.groups[free].ravel(), minlength=self.times.count)
-        fast = np.bincount(self.groups[low].ravel(), minlength=self.times.count)
+        seen, fast = (np.bincount(self.groups[each].ravel(), minlength=self.times.count) for each in (free, low))
         there, share = seen > 0, np.count_nonzero(low) / max(1, np.count_nonzero(free))
         if np.count_nonzero(low) < FEWEST or share == 1:
             return False
         spread = ((fast - seen * share)[there] ** 2 / (seen * share * (1 - share))[there]).sum()
         freedom = np.count_nonzero(there) - 1
         return bool(spread - freedom > _FASTER * np.sqrt(2 * freedom))
-
-
-class _Told(NamedTuple):
-    """What groups tell of several: who is slow, the median of each, its error; and by entry whose group counts."""
-
-    slow: Booleans
-    middle: Floats
-    error: Floats
-    of: Integers  # the group of an entry
-    who: Integers
-    clean: Booleans  # no other slows it
-
-
-def _once(ids: Integers) -> Integers:
-    """Return rows in which nobody stands twice: -1 instead."""
-    ordered = np.sort(ids, axis=1)
-    ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = -1
-    return ordered

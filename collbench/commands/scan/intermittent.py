@@ -118,7 +118,7 @@ class Intermittent:
         self._groups, self._above = self._groups[rest], self._above[rest]
         self._height, self._round = self._height[rest], self._round[rest]
         whose = tuple(map(int, members))
-        return Effect(fault, whose, slower, float(error), len(above), len(above), len(above) / seen, seen, chance)
+        return Effect(fault, whose, slower, float(error), len(above), len(above), seen, chance, len(above) / seen)
 
 
 def _chance(slow: Integers, seen: Integers | int, share: float | Floats) -> Floats:

@@ -60,7 +60,7 @@ def measure(
         plan = team.broadcast(plan)
         if plan is None:
             return
-        number = len(scanner.rounds) if scanner else 0
+        number = scanner.count if scanner else 0
         exchanges, launches = by_size[plan.nbytes]
         since = time.perf_counter()
         times = _round(exchanges, plan, launches, partial(heartbeat, names[0], f"round {number + 1}"))

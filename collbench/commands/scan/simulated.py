@@ -109,8 +109,9 @@ class Cluster:
     def rounds(self, scanner: Scanner) -> Iterator[Round]:
         """Yield rounds until the scanner is sure."""
         while plan := scanner.next():
-            scanner.add(self.measure(plan, len(scanner.rounds)))
-            yield scanner.rounds[-1]
+            measured = self.measure(plan, scanner.count)
+            scanner.add(measured)
+            yield measured
 
 
 class Simulated(Predicted):

@@ -10,7 +10,7 @@ import numpy as np
 from collbench.analysis.judgement import LISTED, Judgement, Word
 from collbench.analysis.sequential import PRIOR_DEVIATION, PRIOR_OF_GPUS
 from collbench.commands.scan.choice import EVERY_LINK
-from collbench.commands.scan.effects import ACROSS, RECEIVES, SENDS, SIGMAS, SURE, Effect, Fit, Times
+from collbench.commands.scan.effects import ACROSS, RECEIVES, SENDS, SIGMAS, SURE, Effect, Fit, Level, Times
 from collbench.commands.scan.intermittent import Intermittent
 from collbench.commands.scan.rows import Members, Round
 from collbench.errors import UsageError
@@ -20,7 +20,6 @@ from collbench.stats import Estimate
 from collbench.units import counted, format_list, format_size, significant
 
 LEAST_ROUNDS, MOST_ROUNDS = 36, 80  # of all sizes together
-_ENOUGH = 12  # groups of a slow member after which it is left out, not before so many rounds are left
 _APART = math.log(1.35)  # by which groups across two leaves may take longer: switches on the way cost something
 _WORDS = {SENDS: ", where it sends", RECEIVES: ", where it receives", ACROSS: ", to and from others"}
 _CHECK = "`collbench check` says whether that is right"
@@ -32,36 +31,12 @@ class ScanFinding(Shown):
 
     SHOWN = ("name", "slower", "least", "most", "word")
     effect: Effect
-    limit: float  # logarithm of how much slower is too much
+    name: str  # with the kind where the name does not say it: `leaf 3`, `rank 2`
+    slower: float  # times
+    least: float  # 99.7 % interval of that
+    most: float
+    word: Word  # SLOW where all of the interval is too slow and noise is no explanation, OK where none of it is
     where: str = ""  # at which sizes it shows, where not at all
-
-    @property
-    def name(self) -> str:
-        """Who it is, with the kind where the name does not say it: `leaf 3`, `rank 2`."""
-        kind, name, _ = self.effect.fault
-        return name if kind in ("member", "link") or name.startswith(kind) else f"{kind} {name}"
-
-    @property
-    def slower(self) -> float:
-        """How many times slower."""
-        return math.exp(self.effect.slower)
-
-    @property
-    def least(self) -> float:
-        """The lower end of the 99.7 % interval of that."""
-        return math.exp(self.effect.slower - SIGMAS * self.effect.error)
-
-    @property
-    def most(self) -> float:
-        """The upper end."""
-        return math.exp(self.effect.slower + SIGMAS * self.effect.error)
-
-    @property
-    def word(self) -> Word:
-        """SLOW where all of the interval is too slow and noise is no explanation, OK where none of it is."""
-        if math.log(self.least) > self.limit and self.effect.chance < SURE:
-            return Word.SLOW
-        return Word.OK if math.log(self.most) < self.limit else Word.UNKNOWN
 
     @property
     def probability(self) -> float:
@@ -75,10 +50,10 @@ class ScanFinding(Shown):
         return Judgement(self.name, "the other members", self.word, str(self), ratio)
 
     def __str__(self) -> str:
-        effect = self.effect
-        much = f"{significant(self.slower, 3)}x slower ({significant(self.least, 3)}x to {significant(self.most, 3)}x)"
+        effect, (times, least, most) = self.effect, (significant(x, 3) for x in (self.slower, self.least, self.most))
         often = f", in {effect.groups} of {counted(effect.seen, 'group')}" if effect.often < 1 else ""
-        return f"{self.name} is {much}{_WORDS.get(effect.fault.way, '')}{often}{self.where}"
+        way = _WORDS.get(effect.fault.way, "")
+        return f"{self.name} is {times}x slower ({least}x to {most}x){way}{often}{self.where}"
 
 
 class ScanSight(NamedTuple):
@@ -128,34 +103,22 @@ class ScanVerdict(Shown):
         return [*self.doubts, *(f"suspected: {finding}" for finding in self.findings if finding.word is doubtful)]
 
     @property
-    def named(self) -> set[int]:
-        """Numbers of the members that need no more rounds, since they are slow in all of their groups."""
-        if self.rounds < LEAST_ROUNDS - _ENOUGH:
-            return set()
-        lasting = [each.effect for each in self.faulty if each.effect.often == 1 and not each.effect.fault.way]
-        return {
-            member for each in lasting if each.groups >= _ENOUGH for member in each.members if each.fault.kind != "link"
-        }
-
-    @property
-    def enough(self) -> bool:
-        """Whether the rounds are enough for an OK."""
-        return not self.rounds or self.rounds >= LEAST_ROUNDS
+    def clear(self) -> bool:
+        """Whether whoever is not named has been cleared, by rounds enough."""
+        enough = not self.rounds or self.rounds >= LEAST_ROUNDS
+        return enough and not (self.suspects or self.uncleared or self.lost)
 
     @property
     def sure(self) -> bool:
         """Whether another round would change nothing."""
-        settled = bool(self.doubts) or not (self.suspects or self.uncleared)
-        return self.rounds >= LEAST_ROUNDS and settled and not self.pending
+        return self.rounds >= LEAST_ROUNDS and not self.pending and (self.clear or bool(self.doubts))
 
     @property
     def word(self) -> Word:
         """WRONG where somebody is lost, SLOW where somebody is slow, UNKNOWN where rounds are too few to say."""
         if self.lost:
             return Word.WRONG
-        if self.faulty:
-            return Word.SLOW
-        return Word.OK if self.enough and not self.suspects and not self.uncleared else Word.UNKNOWN
+        return Word.SLOW if self.faulty else Word.OK if self.clear else Word.UNKNOWN
 
     @property
     def judgement(self) -> Judgement:
@@ -171,12 +134,12 @@ class ScanVerdict(Shown):
     def words(self) -> str:
         """Who is slow, who may be, what could not be seen, and by how many rounds that is known."""
         parts = [*map(str, self.faulty), *self.suspects, *filter(None, [self.lost])]
-        if not parts and self.word is Word.OK:
-            parts = [f"none of {counted(len(self.members.names), 'member')} is slow"]
-        elif not parts:
-            parts = [f"not cleared, since groups are few or scatter: {_listed(self.uncleared or self.members.names)}"]
         if self.word is Word.OK:
-            parts.append(str(self.sight))
+            parts += [f"none of {counted(len(self.members.names), 'member')} is slow", str(self.sight)]
+        elif not parts:
+            names = self.uncleared or self.members.names
+            more = [f"{len(names) - LISTED} more"] if len(names) > LISTED else []
+            parts.append(f"not cleared, since groups are few or scatter: {format_list([*names[:LISTED], *more])}")
         cost = f" ({counted(self.rounds, 'round')}, {significant(self.rank_seconds, 3)} rank-seconds)"
         return "; ".join(parts) + (cost if self.rounds else "")
 
@@ -208,113 +171,112 @@ class Evidence:
         slow = {member for each in findings for member in each.effect.members}
 
         # Whoever is not found slow is cleared at each size.
-        unsure = np.zeros(len(names), bool)
-        for fit in fits:
-            unsure |= ~(fit.middle + SIGMAS * fit.error < self._limit)
-        uncleared = tuple(names[member] for member in np.flatnonzero(unsure) if member not in slow)
+        unsure = ~np.logical_and.reduce([fit.middle + SIGMAS * fit.error < self._limit for fit in fits])
         often = 1 if len(names) <= EVERY_LINK else 2  # among many somebody is always slow once
-        open_links = [ends for fit in fits for ends, seen in fit.pending.items() if seen >= often]
+        again = [ends for fit in fits for ends, seen in fit.pending.items() if seen >= often]
         return ScanVerdict(
             self._members,
             findings,
             doubts=tuple(dict.fromkeys(doubt for fit in fits for doubt in self._doubts(fit))),
-            uncleared=uncleared,
+            uncleared=tuple(names[member] for member in np.flatnonzero(unsure) if member not in slow),
             sight=self._sight(passing, sorted(slow)),
             rounds=0 if self._table else sum(fit.rounds for fit in fits),
             seconds=self._seconds,
-            pending=passing.open or not all(slow & set(ends) for ends in open_links),
+            pending=passing.open or not all(slow & {*ends} for ends in again),
             lost=lost,
             empty=self._empty,
         )
 
     def _findings(self, passing: Intermittent) -> tuple[ScanFinding, ...]:
-        """Return the faults of all sizes, each once."""
+        """Return the faults of all sizes, each once; but none that another one explains."""
         found: dict[tuple[str, str], dict[int | str, Effect]] = {}
         for size, fit in self.fits.items():
             for effect in fit.effects:
                 found.setdefault(effect.fault[:2], {})[size] = effect
+        effects = {
+            key: max(each.values(), key=lambda one: one.slower - SIGMAS * one.error) for key, each in found.items()
+        }
+        effects |= {each.fault[:2]: each for each in passing.effects if each.fault[:2] not in found}
+        slow = {member for each in effects.values() if each.fault.kind != "link" for member in each.members}
+        leaves = [each for each in effects.values() if each.fault.kind != "member" and each.fault.way == ACROSS]
         findings = []
-        for by_size in found.values():
-            most = max(by_size.values(), key=lambda each: each.slower - SIGMAS * each.error)
-            where = f",{_at(by_size)}" if len(by_size) < len(self.fits) else ""
-            findings.append(ScanFinding(most, self._limit, where))
-        findings += [ScanFinding(effect, self._limit) for effect in passing.effects if effect.fault[:2] not in found]
+        for key, effect in effects.items():
+            some = len(found.get(key, self.fits)) < len(self.fits)
+            # Who is slow makes its links look slow, and a leaf its nodes where these had no round among themselves.
+            if effect.fault.kind == "link" and slow & {*effect.members}:
+                continue
+            near = (each for each in leaves if {*effect.members} < {*each.members})
+            if some and any(abs(each.slower - effect.slower) < self._limit / 2 for each in near):
+                continue
+            findings.append(self._finding(effect, f",{_at(found[key])}" if some else ""))
+        return tuple(findings)
 
-        # Who is slow, always or now and then, makes its links look slow.
-        slow = {member for each in findings if each.effect.fault.kind != "link" for member in each.effect.members}
-        return tuple(each for each in findings if each.effect.fault.kind != "link" or not slow & {*each.effect.members})
+    def _finding(self, effect: Effect, where: str) -> ScanFinding:
+        kind, name, _ = effect.fault
+        label = name if kind in ("member", "link") or name.startswith(kind) else f"{kind} {name}"
+        least, most = (effect.slower + side * SIGMAS * effect.error for side in (-1, 1))
+        named = least > self._limit and effect.chance < SURE
+        word = Word.SLOW if named else Word.OK if most < self._limit else Word.UNKNOWN
+        return ScanFinding(effect, label, math.exp(effect.slower), math.exp(least), math.exp(most), word, where)
 
     def _doubts(self, fit: Fit) -> Iterator[str]:
         """Yield why what is usual may be wrong."""
-        count = len(self._members.names)
-        slow = {
-            member
-            for each in fit.effects
-            if each.fault.kind != "link" and not each.fault.way
-            for member in each.members
-        }
+        count, lasting = len(self._members.names), [each for each in fit.effects if not each.fault.way]
+        slow = {member for each in lasting if each.fault.kind != "link" for member in each.members}
         if 2 * len(slow) > count:
             yield f"{len(slow)} of {counted(count, 'member')} are slower than the others: {_CHECK}"
         elif fit.faster():
             yield f"some groups are much faster than most, so that what is usual here may be slow: {_CHECK}"
-        for level in fit.times.levels if fit is self._largest else ():
-            if len(level.names) == 2 and level.kind in ("leaf", "spine") and (much := fit.across(level)) > _APART:
+        for level in self._twos if fit is self._largest else ():
+            if (much := fit.across(level)) > _APART:
                 longer = f"messages across take {math.exp(much):.2f}x as long as inside"
                 yield f"{' or '.join(level.names)} may be slow, and traffic between two does not tell which: {longer}"
 
     @property
     def _largest(self) -> Fit:
-        sizes = [size for size in self.fits if isinstance(size, int)]
-        return self.fits[max(sizes)] if sizes else next(iter(self.fits.values()))
+        return self.fits[max(self.fits, key=lambda size: (isinstance(size, int), size))]
+
+    @property
+    def _twos(self) -> list[Level]:
+        """The levels of switches of which there are two."""
+        return [
+            level for level in self._largest.times.levels if len(level.names) == 2 and level.kind in ("leaf", "spine")
+        ]
 
     def _sight(self, passing: Intermittent, slow: Sequence[int]) -> ScanSight:
         """Return what would have been seen of whoever is not slow."""
-        names, largest = self._members.names, self._largest
+        count, largest = len(self._members.names), self._largest
         error = max(float(np.delete(fit.error, slow).max(initial=0.0)) for fit in self.fits.values())
-        links = largest.groups.shape[1] == 2 and len(np.unique(largest.codes())) == len(names) * (len(names) - 1) // 2
-        measured = self._members.platform not in ("", "model")
-        unseen = [] if links else ["single links" + (" (`collbench scan --pairs`)" if measured else "")]
-        unseen += [
-            f"{level.names[0]} against {level.names[1]}" + (" (`collbench check`)" if measured else "")
-            for level in largest.times.levels
-            if len(level.names) == 2 and level.kind in ("leaf", "spine")
-        ]
-        if not self._table:
-            unseen.append("other sizes (--size)")
-        slower = math.exp(self._limit + error)
-        often = 1.0 if self._table else passing.rarest(slow)
+        links = largest.groups.shape[1] == 2 and len(np.unique(largest.codes())) == count * (count - 1) // 2
+        unseen = [] if links else ["single links (--pairs)"]
+        unseen += [f"{level.names[0]} against {level.names[1]} (`collbench check`)" for level in self._twos]
+        unseen += [] if self._table else ["other sizes (--size)"]
+        slower, often = math.exp(self._limit + error), 1.0 if self._table else passing.rarest(slow)
         return ScanSight(tuple(self.fits), slower, math.exp(1.5 * passing.least), often, links, tuple(unseen))
 
 
 def _at(sizes: Iterable[int | str]) -> str:
     """Return ` at 8 KiB and 1 MiB`; nothing of a table without a name."""
-    words = format_list([format_size(size) if isinstance(size, int) else size for size in sizes])
+    words = format_list(format_size(size) if isinstance(size, int) else size for size in sizes)
     return f" at {words}" if words else ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = [f"{len(names) - LISTED} more"] if len(names) > LISTED else []
-    return format_list([*names[:LISTED], *more])
 
 
 def judge(results: Sequence[Result], slower: float) -> ScanVerdict:
     """Return the verdict of the rows of a scan."""
-    members = next((row for row in results if isinstance(row, Members)), None)
     rounds = [row for row in results if isinstance(row, Round)]
-    lost = next((row.reason for row in results if row.outcome.bad), "")
-    if not members:
-        members = Members(results[0].case, results[0].implementation, platform="")
+    members = next((row for row in results if isinstance(row, Members)), None)
+    members = members or Members(results[0].case, results[0].implementation, platform="")
     sizes = dict.fromkeys(row.case.nbytes for row in rounds) or [members.case.nbytes]
     evidence = Evidence(members, slower, sizes)
     for each in rounds:
         evidence.add(each)
-    return evidence.verdict(lost)
+    return evidence.verdict(next((row.reason for row in results if row.outcome.bad), ""))
 
 
 def refuse_few(members: int, group: int) -> None:
     """Raise UsageError for members of whom nobody can be named."""
     if members < (least := max(3, group)):
         raise UsageError(
-            f"{members} members are too few to tell who is slow in groups of {group}; give {least} or more (--ranks, or "
+            f"{members} members are too few to tell who is slow in groups of {group}; give {least} or more (--ranks, "
             "--nodes of a described system), or use `collbench check`, which needs no others to compare with"
         )
