@@ -1,7 +1,8 @@
-"""`collbench scan`: real ranks, made-up GPUs, described systems; its files, statuses, refusals and what goes on."""
+"""`collbench scan`: real ranks, made-up GPUs, described systems, tables; its files, statuses, refusals, resuming."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,14 +16,16 @@ from collbench.cli.verdicts import EXIT
 from collbench.collectives import COLLECTIVES
 from collbench.commands.scan import measured
 from collbench.commands.scan.library import ScanRequest, scan_session
-from collbench.commands.scan.rows import Members, Round, Scan
-from collbench.commands.scan.verdict import judge
+from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
+from collbench.commands.scan.scanner import Scanner
+from collbench.commands.scan.simulated import Cluster
 from collbench.errors import CaseFailed
 from collbench.measure import exchanges
+from collbench.requests.sweeps import find_system
 from collbench.runfile.schema import to_line, to_result
 from collbench.runfile.store import read
 from tests.commands.conftest import write_run
-from tests.conftest import Command, case
+from tests.conftest import ROOT, Command, case
 from tests.platforms.gpu.opening import Open, nothing_set, opened
 from tools.stand_in.cuda import Machine
 
@@ -30,6 +33,31 @@ __all__ = ["nothing_set", "opened"]
 
 SYSTEM = ("scan", "--on", "dgx-h100", "--nodes", "128")
 CASE = case("sendrecv", 4096, ranks=4, work=Scan())
+PAIRS = str(ROOT / "results" / "cpu-4-ranks-pairs")
+
+
+def stored(folder: Path, inject: str, nodes: int, old: bool = False) -> None:
+    """A run of a scan of hosts whose times are made up; of an old one the work has no sizes."""
+    cluster = Cluster(find_system("dgx-h100").of(nodes), Scan(2, 0.1, (2**20,)), [inject], 0)
+    hosts = MemberLevel("node", tuple(f"host{node}" for node in range(nodes)))
+    rows = [cluster.members, *cluster.rounds(Scanner(cluster.members, Scan(2, 0.1, (2**20,))))]
+    rows[0] = replace(cluster.members, platform="gpu", levels=(hosts, *cluster.members.levels))
+    work = Scan() if old else cluster.members.case.work
+    write_run(folder, *(replace(row, case=replace(row.case, work=work)) for row in rows))
+
+
+def table(path: Path, names: str, slow: Mapping[str, float], head: str = "from,to,GB/s\n") -> None:
+    """Rates of pairs, of which some are other ones, by their ends or by one of them."""
+    pairs = [(one, other) for one in names.split() for other in names.split() if one != other]
+    rates = [slow.get(f"{one} {other}", slow.get(one, slow.get(other, 25))) for one, other in pairs]
+    path.write_text(
+        head + "".join(f"{one}, {other}, {rate}\n" for (one, other), rate in zip(pairs, rates, strict=True))
+    )
+
+
+def tests_of(path: Path) -> dict[str, str]:
+    """What has become of each test of a JUnit file."""
+    return {each.get("name", ""): each[0].tag for each in ElementTree.parse(path).getroot()}
 
 
 # Described systems.
@@ -37,38 +65,35 @@ CASE = case("sendrecv", 4096, ranks=4, work=Scan())
 
 def test_the_line_names_who_is_slow_and_the_files_say_it_to_other_programs(here: Command, tmp_path: Path) -> None:
     files = ("--json", "j", "--junit", "x", "--metrics", "m", "--exclude-file", "e")
-    done = here(*SYSTEM, "--inject", "node=37:0.8,leaf=1:0.7", "--out", "out", *files)
+    done = here(*SYSTEM, "--inject", "node=37:0.8", "--inject", "leaf=1:0.7", "--out", "out", *files)
     assert done.returncode == 3, done.stderr
     last = done.stdout.splitlines()[-1]
     assert last.startswith("collbench: SLOW scan: leaf 1 is 1.4")
     assert "node 37 is 1.2" in last
     answer = json.loads((tmp_path / "j").read_text())
     assert (answer["schema"], answer["word"], answer["line"]) == (2, "SLOW", last)
-    assert {finding["name"]: finding["kind"] for finding in answer["findings"]} == {
-        "leaf 1": "leaf",
-        "node 37": "member",
-    }
+    assert {each["name"]: each["kind"] for each in answer["findings"]} == {"leaf 1": "leaf", "node 37": "member"}
+    assert (answer["sight"]["sizes"], answer["sight"]["links"], answer["not_cleared"]) == ([8192, 2**20], False, [])
     assert (tmp_path / "e").read_text() == ""  # of a described system there are no hosts
-    suite = ElementTree.parse(tmp_path / "x").getroot()
-    skipped = {each.get("name"): each[0].get("message", "") for each in suite if each[0].tag == "skipped"}
-    assert len(skipped) == len(suite) > 128
-    assert all(message.startswith("UNKNOWN: nothing was measured; ") for message in skipped.values())
-    assert "node 37 is 1.2" in skipped["node 37"]
+    assert {*tests_of(tmp_path / "x").values()} == {"skipped"}  # nothing was measured
     samples = [line for line in (tmp_path / "m").read_text().splitlines() if not line.startswith("#")]
     assert all('measured="false"} ' in sample for sample in samples)
     assert 'collbench_scan_status{measured="false"} 2' in samples
     assert any(sample.startswith('collbench_scan_slower_ratio{name="node 37",') for sample in samples)
-    run = read(tmp_path / "out")
-    assert last == f"collbench: SLOW scan: {judge(run.results, 0.1).words}"
+    again = here("scan", "out")
+    assert (again.returncode, again.stdout.splitlines()[-1]) == (3, last)
+    assert "leaf 1 is" in here("scan", "out", "--slower", "80%").stdout.partition("note: ")[2].partition("\n")[0]
 
 
 def test_exit_statuses_are_those_of_check(here: Command) -> None:
     choices = EXIT.type.choices  # type: ignore[attr-defined]
     assert list(choices) == list(EXITS)
     for exits in choices:
-        for inject, word in (("", Word.OK), ("node=3:0.5", Word.SLOW)):
-            done = here(*SYSTEM, "--inject", inject, "--exit", exits, "--out", f"{exits}{word.value}")
+        for inject, word in (("node=3:0.95", Word.OK), ("node=3:0.5", Word.SLOW), ("leaf=1:0.7", Word.UNKNOWN)):
+            nodes = ("scan", "--on", "dgx-h100", "--nodes", "64")
+            done = here(*nodes, "--inject", inject, "--exit", exits, "--out", f"{exits}{word.value}")
             assert done.returncode == EXITS[exits][word], done.stdout
+            assert ("note: node 3 is 1.05x" in done.stdout) == (word is Word.OK and exits == "plain")
             if exits != "plain":
                 assert done.stdout.count("\n") == 1
                 assert "scan: nothing was measured; " in done.stdout
@@ -77,26 +102,98 @@ def test_exit_statuses_are_those_of_check(here: Command) -> None:
 def test_the_function_of_the_library_returns_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     seen: list[Any] = []
-    verdict = library.scan("dgx-h100", nodes=64, inject="node=9:0.7", each=seen.append)
-    assert [finding.name for finding in verdict.faulty] == ["node 9"]
+    verdict = library.scan("dgx-h100", nodes=64, inject=["node=9:0.7", "node=5:0.8"], each=seen.append)
+    assert [finding.name for finding in verdict.faulty] == ["node 9", "node 5"]
     assert [type(row) for row in seen] == [Members, *[Round] * verdict.rounds]
     assert [to_result(to_line(row)) for row in seen] == seen
     assert not list(tmp_path.iterdir())
+    table(tmp_path / "table", "a b c d", {})
+    assert library.scan(file="table").word is Word.OK
+
+
+# Tables and runs.
+
+
+def test_tables_and_runs_are_judged_as_a_scan_is(here: Command, tmp_path: Path) -> None:
+    for name, members, slow, head in (
+        ("one", "a b c d e f", {"c": 10}, "from,to,GB/s\n"),
+        ("bare", "a b c d e f", {"c": 10}, ""),
+        ("way", "a b c d e f", {"c e": 10}, ""),
+        ("back", "a b c d e f", {"e c": 10}, ""),
+        ("both", "a b c d e f", {"c e": 10, "e c": 10}, ""),
+        ("hosts", "h0:0 h0:1 h1:0 h1:1 h2:0 h2:1 h3:0 h3:1", {"h1:0": 10, "h1:1": 10}, ""),
+        ("some", "a b c d e f", {"c": 23.7}, ""),
+        ("same", "a b c d e f", {}, ""),
+    ):
+        table(tmp_path / name, members, slow, head)
+    stored(tmp_path / "old", "node=7:0.8", 64, old=True)
+    for words, status, said in (
+        ("one", 3, "SLOW scan: c is 2.50x"),
+        ("bare", 3, "SLOW scan: c is 2.50x"),
+        ("way", 3, "SLOW scan: c > e is 2.50x"),
+        ("back", 3, "SLOW scan: e > c is 2.50x"),
+        ("both", 3, "SLOW scan: c - e is 2.50x"),
+        ("hosts", 3, "SLOW scan: node h1 is 2.50x"),
+        ("hosts", 3, "drain: scontrol update NodeName=h1 "),
+        ("some", 0, "OK scan: none of 6 members is slow"),
+        ("some --slower 3%", 3, "SLOW scan: c is 1.05x"),
+        ("same", 0, "OK scan: none of 6 members is slow"),
+        ("old", 3, "SLOW scan: node 7 is 1.2"),
+        (PAIRS, 0, "OK scan: none of 4 members is slow"),
+    ):
+        done = here("scan", *words.split())
+        assert done.returncode == status, (words, done.stdout, done.stderr)
+        assert said in done.stdout, done.stdout
+
+
+def test_members_pass_only_where_the_verdict_clears_them(here: Command, tmp_path: Path) -> None:
+    table(tmp_path / "one", "a b c d e f", {"c": 10})
+    stored(tmp_path / "leaf", "leaf=1:0.7,node=3:0.8", 128)
+    stored(tmp_path / "two", "leaf=1:0.7", 64)
+    of_leaf, every = {f"node {node}" for node in range(32, 64)}, {f"node {node}" for node in range(64)}
+    for name, failures, skipped, excluded in (
+        ("one", {"verdict", "c"}, set(), ""),
+        ("leaf", {"verdict", "leaf 1", "node 3"}, of_leaf, "host3\n"),
+        ("two", set(), {"verdict", *every}, ""),
+    ):
+        done = here("scan", name, "--junit", "x", "--exclude-file", "e", "--metrics", "m")
+        assert done.returncode == (3 if failures else 4), done.stderr
+        tests = tests_of(tmp_path / "x")
+        assert {test for test, tag in tests.items() if tag == "failure"} == failures
+        assert {test for test, tag in tests.items() if tag == "skipped"} == skipped
+        assert (tmp_path / "e").read_text() == excluded
+        assert f"\ncollbench_scan_status {2 if failures else 3}\n" in (tmp_path / "m").read_text()
 
 
 def test_words_that_do_not_go_together_are_refused_in_a_line(here: Command, tmp_path: Path) -> None:
     write_run(tmp_path / "sweep")
+    table(tmp_path / "table", "a b c", {})
+    for name, text in (("word", "a,b,2\na,c,x\n"), ("less", "a,b,2\n\nb,a,-1\n"), ("few", "a,b,2\nb,a,2\n")):
+        (tmp_path / name).write_text(text)
     for words, said in (
         ("--on cpu --inject node=1:0.5", "--inject is for described systems"),
         ("--on dgx-h100 --nodes 8 --slow-rank 1", "use --inject instead"),
+        ("--on dgx-h100 --nodes 8 --inject leaf=0:0.5", "all nodes are on one leaf"),
         ("--on dgx-h100 --nodes 2", "2 members are too few"),
         ("--on dgx-h100 --ranks 64", "--nodes instead of --ranks"),
         ("--on cpu --ranks 2", "2 members are too few"),
+        ("--on cpu --ranks 2 --pairs", "2 members are too few"),
         ("--on cpu --ranks 4 --slow-rank 4", "--slow-rank 4 is no rank of 4"),
         ("--on nowhere", "unknown --on 'nowhere'"),
         ("--resume sweep --ranks 4", "leave --ranks out"),
         ("--resume sweep", "no whole sweep"),
         ("--group 1", "--group 1 is impossible"),
+        ("--size 0", "--size 0 is impossible"),
+        ("--alone 3", "--alone: add --pairs"),
+        ("--pairs --inject node=1:0.5", "--pairs and --inject: leave out"),
+        ("--pairs --group 3", "--pairs and --group: leave out"),
+        ("--pairs table", "--pairs and TABLE|RUN: leave out"),
+        ("table --on cpu", "leave --on out"),
+        ("word", "word, line 2: no sender, receiver and GB/s"),
+        ("less", "less, line 3: no sender, receiver and GB/s"),
+        ("few", "2 members are too few"),
+        ("sweep", "is of no scan and of no pairs"),
+        ("nothing", "cannot read nothing"),
     ):
         done = here("scan", *words.split())
         assert done.returncode == 2, words
@@ -156,10 +253,8 @@ def test_gpus_exchange_by_nccl_and_without_it_by_copies(
         assert second.number == 1
 
 
-def test_a_message_that_did_not_arrive_ends_the_scan(gpus: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    platform = gpus()
-    messages = exchanges.Exchanges(CASE, exchanges.COPY, platform)
-    to = [1, 0, 3, 2]
+def test_a_message_that_did_not_arrive_ends_the_scan(gpus: Callable[..., Any]) -> None:
+    messages, to = exchanges.Exchanges(CASE, exchanges.COPY, gpus()), [1, 0, 3, 2]
     messages.seconds(messages.prepared(to), range(4), 1, 1, 1)
     messages.refuse_wrong(to)
     with pytest.raises(CaseFailed, match=r"rank 0 did not receive what rank 1 sent, by copy"):
@@ -182,8 +277,7 @@ def test_members_are_named_after_nodes_switches_and_rails(
     ]
 
 
-def test_a_session_of_ranks_starts_them_once_with_a_message_of_the_size() -> None:
-    session = scan_session(ScanRequest("cpu", ranks=4, size="64K", slow_rank=("1:3",)), None)
-    assert session.sweep.sizes == (65536,)
+def test_a_session_of_ranks_starts_them_once_with_messages_of_the_sizes() -> None:
+    session = scan_session(ScanRequest("cpu", ranks=4, size="8K,64K", slow_rank=("1:3",)), None)
     assert session.sweep.starts == 1
-    assert session.sweep.works == (Scan(2, 0.2, ((1, 3.0),)),)
+    assert session.sweep.works == (Scan(2, 0.2, (8192, 65536), ((1, 3.0),)),)
