@@ -1,9 +1,9 @@
 """Who is slow, told from rounds of made-up clusters: each kind of fault, several, none; and which groups are chosen."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -35,11 +35,6 @@ def scanned(*inject: str, nodes: int = 128, seed: int = 0, work: Scan = WORK) ->
     for _ in cluster.rounds(scanner):
         pass
     return scanner.verdict
-
-
-def nodes_at(speed: float, *nodes: int) -> str:
-    """These nodes, slow."""
-    return ",".join(f"node={node}:{speed}" for node in nodes)
 
 
 def found(verdict: ScanVerdict) -> set[str]:
@@ -74,19 +69,14 @@ def made_up(
     return scanner.verdict, rounds
 
 
-def slow(factor: float, *members: int, every: bool = False, least: int = 0) -> Slower:
-    """Any of these members slows its groups, or those that have no others, of messages so long."""
-    of = np.all if every else np.any
-    return lambda plan, *_: np.where(of(np.isin(plan.groups, members), axis=1) & (plan.nbytes >= least), factor, 1)
+def slow(factor: float, *members: int, hits: Sequence[int] = (1, 2, 3), least: int = 0) -> Slower:
+    """Groups with so many of these members are slow, of messages so long."""
 
+    def times(plan: RoundPlan, *_: object) -> Any:
+        many = np.isin(plan.groups, members).sum(axis=1)
+        return np.where(np.isin(many, hits) & (plan.nbytes >= least), factor, 1)
 
-def leaving(factor: float, *members: int) -> Slower:
-    """Groups that have some of these members and others are slow."""
-    return lambda plan, *_: np.where(np.isin(plan.groups, members).sum(axis=1) == 1, factor, 1)
-
-
-def healthy(*_: object) -> float:
-    return 1.0
+    return times
 
 
 def test_each_kind_of_fault_is_told_from_the_others() -> None:
@@ -98,7 +88,7 @@ def test_each_kind_of_fault_is_told_from_the_others() -> None:
         ("receive=9:0.7", 128, ("member", "node 9", RECEIVES), 1 / 0.7),
         ("flaky=99:0.6@0.3", 128, ("member", "node 99", EVERY), 1 / 0.6),
         ("link=3-5:0.6", 8, ("link", "node 3 - node 5", EVERY), 1 / 0.6),
-        (nodes_at(0.8, *range(32, 64)), 128, ("leaf", "leaf 1", EVERY), 1 / 0.8),
+        (",".join(f"node={node}:0.8" for node in range(32, 64)), 128, ("leaf", "leaf 1", EVERY), 1 / 0.8),
     ):
         verdict = scanned(inject, nodes=nodes)
         (finding,) = verdict.faulty
@@ -111,10 +101,7 @@ def test_each_kind_of_fault_is_told_from_the_others() -> None:
 
 
 def test_any_number_of_faults_is_found_and_nobody_innocent_named() -> None:
-    one_leaf, all_over = (33, 36, 41, 44, 50, 63), range(1, 120, 8)
     for inject, names in (
-        (nodes_at(0.8, *one_leaf), {f"node {node}" for node in one_leaf}),
-        (nodes_at(0.8, *all_over), {f"node {node}" for node in all_over}),
         ("leaf=0:0.7,node=5:0.5", {"leaf 0", "node 5"}),
         ("node=3:0.9,node=40:0.8,node=77:0.7,leaf=3:0.75", {"node 3", "node 40", "node 77", "leaf 3"}),
         ("node=3:0.8,flaky=50:0.5@0.4,flaky=99:0.6@0.3", {"node 3", "node 50", "node 99"}),
@@ -123,34 +110,33 @@ def test_any_number_of_faults_is_found_and_nobody_innocent_named() -> None:
     assert found(scanned("node=37:0.85", work=Scan(4, 0.1, (LARGE,)))) == {"node 37"}
 
 
-def test_where_many_of_few_are_slow_they_are_named_exactly_or_nobody_is() -> None:
-    for nodes, speed, of in ((3, 0.6, [1]), (5, 0.5, [1, 2]), (32, 0.8, range(14)), (32, 0.8, range(20))):
-        for seed in range(3):
-            verdict = scanned(nodes_at(speed, *of), nodes=nodes, seed=seed)
-            if verdict.word is Word.SLOW:
-                assert found(verdict) == {f"node {node}" for node in of}
-            else:
-                assert (verdict.word, verdict.faulty) == (Word.UNKNOWN, []), (nodes, verdict.words)
-                assert verdict.suspects
-    assert len(found(scanned(nodes_at(0.5, 1, 2), nodes=5))) == 2
+def test_where_many_are_slow_they_are_named_exactly_or_it_is_unknown() -> None:
+    for nodes, speed, of, sure in (
+        (3, 0.6, [1], True),
+        (5, 0.5, [1, 2], True),
+        (32, 0.8, range(14), False),
+        (32, 0.8, range(20), False),
+        (128, 0.8, [33, 36, 41, 44, 50, 63], True),  # of a leaf
+        (128, 0.8, range(1, 120, 8), True),
+    ):
+        for seed in range(3 if nodes < 128 else 1):
+            verdict = scanned(*(f"node={node}:{speed}" for node in of), nodes=nodes, seed=seed)
+            assert verdict.word is Word.SLOW or (not sure and verdict.word is Word.UNKNOWN and verdict.suspects)
+            assert found(verdict) == ({f"node {node}" for node in of} if verdict.faulty else set())
 
 
 def test_of_two_leaves_none_can_be_named_and_an_ok_says_so() -> None:
     doubtful, good = scanned("leaf=1:0.7", nodes=64), scanned(nodes=64)
-    assert (doubtful.word, doubtful.faulty) == (Word.UNKNOWN, [])
+    assert (doubtful.word, doubtful.faulty, good.word) == (Word.UNKNOWN, [], Word.OK)
     assert "leaf 0 or leaf 1 may be slow" in doubtful.words
-    assert good.word is Word.OK
     assert any("leaf 0 against leaf 1" in unseen for unseen in good.sight.unseen)
-    assert found(scanned("leaf=1:0.7,node=5:0.5", nodes=64)) <= {"node 5"}
 
 
 def test_what_is_slower_by_less_than_asked_is_a_finding_that_is_ok() -> None:
-    for speed in (0.95, 0.94):
-        for seed in range(3):
-            verdict = scanned(f"node=9:{speed}", nodes=64, seed=seed)
-            (finding,) = verdict.findings
-            assert (verdict.word, verdict.faulty) == (Word.OK, []), verdict.words
-            assert (finding.name, finding.word) == ("node 9", Word.OK)
+    for speed, seed in ((0.95, 0), (0.94, 1), (0.94, 2)):
+        verdict = scanned(f"node=9:{speed}", nodes=64, seed=seed)
+        found_out = [(finding.name, finding.word) for finding in verdict.findings]
+        assert (verdict.word, verdict.faulty, found_out) == (Word.OK, [], [("node 9", Word.OK)])
     assert found(scanned("node=9:0.94", nodes=64, work=replace(WORK, slower=0.03))) == {"node 9"}
 
 
@@ -160,9 +146,9 @@ def test_gpus_their_nodes_rails_and_leaves_are_told_from_one_another() -> None:
     for members, slower, fault in (
         (of_four, slow(1.3, 4, 5, 6, 7), ("node", "b", EVERY)),
         (of_four, slow(1.3, 5), ("member", "b:1", EVERY)),
-        (of_four, slow(1.4, *rail, every=True), ("rail", "rail 1", WITHIN)),
-        (of_four, leaving(1.4, *range(8, 16)), ("leaf", "leaf 1", ACROSS)),
-        (of_four, leaving(1.4, 8, 9, 10, 11), ("node", "c", ACROSS)),
+        (of_four, slow(1.4, *rail, hits=[2]), ("rail", "rail 1", WITHIN)),
+        (of_four, slow(1.4, *range(8, 16), hits=[1]), ("leaf", "leaf 1", ACROSS)),
+        (of_four, slow(1.4, 8, 9, 10, 11, hits=[1]), ("node", "c", ACROSS)),
         (odd, slow(1.3, 28), ("member", "z:0", EVERY)),
         (odd, slow(1.3, 4, 5, 6, 7), ("node", "b", EVERY)),
     ):
@@ -178,75 +164,70 @@ def test_noise_is_no_fault_and_hides_none() -> None:
 
     for seed in range(2):
         assert not scanned(nodes=64, seed=seed).findings
-        for slower, noise in ((healthy, 0.03), (healthy, 0.06), (jitter, 0.003)):
+        for slower, noise in ((slow(1), 0.03), (slow(1), 0.06), (jitter, 0.003)):
             verdict, _ = made_up(members, slower, noise=noise, seed=seed)
             assert (verdict.word, verdict.suspects) == (Word.OK, []), verdict.words
-    for by in (1.01, 0.99):  # all drift
-        verdict, _ = made_up(members, lambda plan, number, random: slow(1.15, 5)(plan, number, random) * by**number)
-        (finding,) = verdict.faulty
-        assert finding.name == "a:5"
-        assert finding.least < 1.15 < finding.most
+    drift, _ = made_up(members, lambda plan, number, random: slow(1.15, 5)(plan, number, random) * 1.01**number)
+    (finding,) = drift.faulty
+    assert finding.name == "a:5"
+    assert finding.least < 1.15 < finding.most
 
 
 def test_an_ok_says_what_it_would_have_seen() -> None:
     for nodes, links, often in ((8, True, 0.5), (64, False, 0.6)):
-        verdict = scanned(nodes=nodes)
-        sight = verdict.sight
-        assert (verdict.word, verdict.clear, sight.sizes, sight.links) == (Word.OK, True, WORK.sizes, links)
-        assert 1.1 < sight.slower < 1.12
-        assert sight.slower < sight.brief < 1.3
+        verdict, sight = (seen := scanned(nodes=nodes)), seen.sight
+        assert (verdict.word, sight.sizes, sight.links) == (Word.OK, WORK.sizes, links)
+        assert 1.1 < sight.slower < 1.12 < sight.brief < 1.3
         assert 0.1 < sight.often < often
         assert any("single links" in unseen for unseen in sight.unseen) != links
         assert "would have seen 1.11x" in verdict.words
-    noisy, _ = made_up(plain(32), healthy, noise=0.06)
-    assert noisy.sight.slower > verdict.sight.slower
-    assert noisy.sight.brief > 1.3
+    noisy = made_up(plain(32), slow(1), noise=0.06)[0].sight
+    assert noisy.slower > sight.slower
+    assert noisy.brief > 1.3
 
 
 def test_a_fault_at_one_size_is_said_there() -> None:
-    for least, said in ((LARGE, " at 1 MiB"), (0, "")):
+    for least, said in ((LARGE, "1 MiB"), (0, "")):
         (finding,) = made_up(plain(32), slow(1.5, 5, least=least))[0].faulty
-        assert str(finding).partition(" at ")[1:] == (said[:4], said[4:])
+        assert str(finding).partition(" at ")[2] == said
 
 
 def test_rounds_are_of_disjoint_groups_and_of_few_have_every_pair_once_a_cycle() -> None:
     for members, slower, work in (
-        (plain(8), healthy, WORK),
+        (plain(8), slow(1), WORK),
         (plain(7), slow(1.5, 3), WORK),
-        (plain(40), healthy, Scan(3, 0.1, (LARGE,))),
+        (plain(40), slow(1), Scan(3, 0.1, (LARGE,))),
         (gpus("aaaabbbbccccddddeeeeffffgggghhhh", 2), slow(1.4, 2), replace(WORK, lost=(9, 20))),
     ):
         _, rounds = made_up(members, slower, work)
         assert LEAST_ROUNDS <= len(rounds) <= MOST_ROUNDS
-        for each in rounds:
-            in_it = [member for group in each.groups for member in group]
-            assert len({*in_it}) == len(in_it)
-            assert not {*in_it} & {*work.lost}
-        assert {each.case.nbytes for each in rounds} == {*work.sizes}
-        if len(members.names) == 8:
-            for size in WORK.sizes:
-                pairs = [tuple(sorted(pair)) for each in rounds if each.case.nbytes == size for pair in each.groups]
-                assert Counter(pairs[:28]) == Counter(combinations(range(8), 2))
+        assert not any(each.contradiction for each in rounds)  # as a member twice would be
+        assert not {*work.lost} & {member for each in rounds for group in each.groups for member in group}
+        for size, count in product(work.sizes, [len(members.names)]):
+            pairs = [tuple(sorted(pair)) for each in rounds if each.case.nbytes == size for pair in each.groups]
+            if count < 9:
+                every = Counter(combinations(range(count), 2))
+                assert Counter(pairs[: len(every)]) == every
 
 
 def test_rounds_of_many_have_pairs_inside_leaves_and_across_without_who_is_slow_at_the_end() -> None:
-    members, suspects = gpus("aaaabbbbccccddddeeeeffffgggghhhh" * 2, 2), {3, 12, 21, 30, 42, 55}
-    verdict, rounds = made_up(members, slow(1.4, *suspects))
+    members, faulty = gpus("aaaabbbbccccddddeeeeffffgggghhhh" * 2, 2), {3, 12, 21, 30, 42, 55}
+    verdict, rounds = made_up(members, slow(1.4, *faulty))
     leaves = members.levels[2].units
-    mixed = [{leaves[one] == leaves[other] for one, other in each.groups} for each in rounds]
-    assert mixed.count({True, False}) > len(rounds) / 3
+    inside = [{leaves[one] == leaves[other] for one, other in each.groups} for each in rounds]
+    assert inside.count({True, False}) > len(rounds) / 3
     assert any(each.one_way for each in rounds)
-    assert len(found(verdict)) == len(suspects)
-    assert not suspects & {member for group in rounds[-1].groups for member in group}
+    assert found(verdict) == {members.names[each] for each in faulty}
+    assert not faulty & {member for group in rounds[-1].groups for member in group}
 
 
 def test_a_link_of_many_that_looks_slow_is_measured_again_until_it_is_named() -> None:
-    first = made_up(plain(64), healthy)[1][0].groups[0]
-    verdict, rounds = made_up(plain(64), slow(2, *first, every=True))
+    first = made_up(plain(64), slow(1))[1][0].groups[0]
+    verdict, rounds = made_up(plain(64), slow(2, *first, hits=[2]))
     again = [each.number for each in rounds if any({*group} == {*first} for group in each.groups)]
     assert len(again) >= 3
     assert found(verdict) == {" - ".join(f"n{end}" for end in sorted(first))}
-    once, _ = made_up(plain(64), lambda plan, number, _: 1 + (number == 0) * slow(2, *first, every=True)(plan, 0, _))
+    once, _ = made_up(plain(64), lambda plan, number, _: 1 + (number == 0) * slow(2, *first, hits=[2])(plan, 0, _))
     assert not once.faulty
 
 
