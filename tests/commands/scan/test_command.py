@@ -3,10 +3,9 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
-from unittest import mock
 from xml.etree import ElementTree
 
 import pytest
@@ -17,7 +16,6 @@ from collbench.cases import Sampling
 from collbench.cli.verdicts import EXIT
 from collbench.collectives import COLLECTIVES
 from collbench.commands.scan import measured
-from collbench.commands.scan.library import ScanRequest, scan_session
 from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
 from collbench.commands.scan.scanner import Scanner
 from collbench.commands.scan.simulated import Cluster
@@ -33,8 +31,8 @@ from tools.stand_in.cuda import Machine
 
 __all__ = ["nothing_set", "opened"]
 
-SYSTEM = ("scan", "--on", "dgx-h100", "--nodes", "128")
 CASE = case("sendrecv", 4096, ranks=4, work=Scan())
+Gpus = Callable[..., Any]
 PAIRS = str(ROOT / "results" / "cpu-4-ranks-pairs")
 
 
@@ -48,9 +46,10 @@ def stored(folder: Path, inject: str, nodes: int) -> None:
 
 
 def table(path: Path, names: str, slow: Mapping[str, float], head: str = "") -> None:
-    """Rates of pairs, of which some are other ones, by their ends or by one of them."""
-    for one, other in permutations(names.split(), 2):
-        head += f"{one}, {other}, {slow.get(f'{one} {other}', slow.get(one, slow.get(other, 25)))}\n"
+    """Rates of pairs, of which some are other ones, by their ends or by one of them or its host."""
+    for ends in permutations(names.split(), 2):
+        known = [slow[key] for key in (" ".join(ends), *ends, *(end.partition(":")[0] for end in ends)) if key in slow]
+        head += f"{', '.join(ends)}, {[*known, 25][0]}\n"
     path.write_text(head)
 
 
@@ -60,8 +59,9 @@ def outcomes(path: Path) -> dict[str, str]:
 
 
 def test_the_line_names_who_is_slow_and_the_files_say_it_to_other_programs(here: Command, tmp_path: Path) -> None:
-    files = ("--json", "j", "--junit", "x", "--metrics", "m", "--exclude-file", "e")
-    done = here(*SYSTEM, "--inject", "node=3:0.8", "--inject", "leaf=1:0.7", "--out", "out", *files)
+    files = "--json j --junit x --metrics m --exclude-file e"
+    words = f"scan --on dgx-h100 --nodes 128 --inject node=3:0.8 --inject leaf=1:0.7 --out out {files}"
+    done = here(*words.split())
     assert done.returncode == 3, done.stderr
     last = done.stdout.splitlines()[-1]
     assert last.startswith("collbench: SLOW scan: leaf 1 is 1.4")
@@ -82,17 +82,14 @@ def test_the_line_names_who_is_slow_and_the_files_say_it_to_other_programs(here:
 
 
 def test_exit_statuses_are_those_of_check(here: Command) -> None:
-    choices = EXIT.type.choices  # type: ignore[attr-defined]
-    assert list(choices) == list(EXITS)
-    for exits in choices:
-        for inject, word in (("node=3:0.95", Word.OK), ("node=3:0.5", Word.SLOW), ("leaf=1:0.7", Word.UNKNOWN)):
-            nodes = ("scan", "--on", "dgx-h100", "--nodes", "64")
-            done = here(*nodes, "--inject", inject, "--exit", exits, "--out", f"{exits}{word.value}")
-            assert done.returncode == EXITS[exits][word], done.stdout
-            assert ("note: node 3 is 1.05x" in done.stdout) == (word is Word.OK and exits == "plain")
-            if exits != "plain":
-                assert done.stdout.count("\n") == 1
-                assert "scan: nothing was measured; " in done.stdout
+    assert list(EXIT.type.choices) == list(EXITS)  # type: ignore[attr-defined]
+    faults = {"node=3:0.95": Word.OK, "node=3:0.5": Word.SLOW, "leaf=1:0.7": Word.UNKNOWN}
+    for number, (exits, (inject, word)) in enumerate(product(EXITS, faults.items())):
+        words = f"--on dgx-h100 --nodes 64 --inject {inject} --exit {exits} --out {number}"
+        done = here("scan", *words.split())
+        assert done.returncode == EXITS[exits][word], done.stdout
+        assert ("note: node 3 is 1.05x" in done.stdout) == (word is Word.OK and exits == "plain")
+        assert exits == "plain" or ("scan: nothing was measured; " in done.stdout and done.stdout.count("\n") == 1)
 
 
 def test_the_function_of_the_library_returns_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,22 +108,17 @@ def test_tables_and_runs_are_judged_as_a_scan_is(here: Command, tmp_path: Path) 
     stored(tmp_path / "old", "node=7:0.8", 64)
     hosts = "h0:0 h0:1 h1:0 h1:1 h2:0 h2:1 h3:0 h3:1"
     for names, slow, words, said in (
-        ("a b c d e f", {"c": 10}, "", "SLOW scan: c is 2.50x"),
-        ("a b c d e f", {"c e": 10}, "", "SLOW scan: c > e is 2.50x"),
-        ("a b c d e f", {"e c": 10}, "", "SLOW scan: e > c is 2.50x"),
-        ("a b c d e f", {"c e": 10, "e c": 10}, "", "SLOW scan: c - e is 2.50x"),
+        ("a b c d e f", {"c": 10}, "", "SLOW scan: c is 2.50x"), ("", {}, PAIRS, "OK scan: none of 4 members is"),
+        ("a b c d e f", {"c e": 18}, "", "SLOW scan: c > e is 1.39x"), ("", {}, "old", "SLOW scan: node 7 is 1.2"),
+        ("a b c d e f", {"c e": 9, "e c": 10}, "", "SLOW scan: c - e is "), (hosts, {"h1": 9}, "", "NodeName=h1 "),
+        ("a b c d e f", {"e c": 10}, "", "SLOW scan: e > c is 2.50x"), (hosts, {"h1": 10}, "", "SLOW scan: node h1 is"),
         ("a b c d e f", {"c": 23.7}, "", "OK scan: none of 6 members is slow; would have seen 1.1"),
         ("a b c d e f", {"c": 23.7}, "--slower 3%", "SLOW scan: c is 1.05x"),
-        (hosts, {"h1:0": 10, "h1:1": 10}, "", "SLOW scan: node h1 is 2.50x"),
-        (hosts, {"h1:0": 10, "h1:1": 10}, "", "drain: scontrol update NodeName=h1 "),
-        ("", {}, "old", "SLOW scan: node 7 is 1.2"),
-        ("", {}, PAIRS, "OK scan: none of 4 members is slow"),
-    ):
-        for head in ("", "from,to,GB/s\n"):
+    ):  # fmt: skip
+        for head in ("", "from,to,GB/s\n") if names else [""]:
             table(tmp_path / "table", names, slow, head)
-            done = here("scan", *([] if words in ("old", PAIRS) else ["table"]), *words.split())
-            assert done.returncode == (0 if said.startswith("OK") else 3), (said, done.stdout, done.stderr)
-            assert said in done.stdout, done.stdout
+            done = here("scan", *["table"][: len(names)], *words.split())
+            assert (done.returncode, said in done.stdout) == (0 if said.startswith("OK") else 3, True), done.stdout
 
 
 def test_members_pass_only_where_the_verdict_clears_them(here: Command, tmp_path: Path) -> None:
@@ -134,18 +126,17 @@ def test_members_pass_only_where_the_verdict_clears_them(here: Command, tmp_path
     stored(tmp_path / "leaf", "leaf=1:0.7,node=3:0.8", 128)
     stored(tmp_path / "two", "leaf=1:0.7", 64)
     of_leaf, every = {f"node {node}" for node in range(32, 64)}, {f"node {node}" for node in range(64)}
-    for name, failures, skipped, excluded in (
+    for name, bad, skipped, excluded in (
         ("one", {"verdict", "c"}, set(), ""),
         ("leaf", {"verdict", "leaf 1", "node 3"}, of_leaf, "host3\n"),
         ("two", set(), {"verdict", *every}, ""),
     ):
         done = here("scan", name, "--junit", "x", "--exclude-file", "e", "--metrics", "m")
-        assert done.returncode == (3 if failures else 4), done.stderr
+        assert done.returncode == (3 if bad else 4), done.stderr
         tests = outcomes(tmp_path / "x")
-        assert {test for test, tag in tests.items() if tag == "failure"} == failures
-        assert {test for test, tag in tests.items() if tag == "skipped"} == skipped
+        assert [{test for test in tests if tests[test] == tag} for tag in ("failure", "skipped")] == [bad, skipped]
         assert (tmp_path / "e").read_text() == excluded
-        assert f"\ncollbench_scan_status {2 if failures else 3}\n" in (tmp_path / "m").read_text()
+        assert f"\ncollbench_scan_status {2 if bad else 3}\n" in (tmp_path / "m").read_text()
 
 
 def test_words_that_do_not_go_together_are_refused_in_a_line(here: Command, tmp_path: Path) -> None:
@@ -154,29 +145,18 @@ def test_words_that_do_not_go_together_are_refused_in_a_line(here: Command, tmp_
     for name, text in (("word", "a,b,2\na,c,x\n"), ("less", "a,b,2\n\nb,a,-1\n"), ("few", "a,b,2\nb,a,2\n")):
         (tmp_path / name).write_text(text)
     for words, said in (
-        ("--on cpu --inject node=1:0.5", "--inject is for described systems"),
-        ("--on dgx-h100 --nodes 8 --slow-rank 1", "use --inject instead"),
-        ("--on dgx-h100 --nodes 8 --inject leaf=0:0.5", "all nodes are on one leaf"),
-        ("--on dgx-h100 --nodes 2", "2 members are too few"),
-        ("--on cpu --ranks 2 --pairs", "2 members are too few"),
-        ("--on cpu --ranks 4 --slow-rank 4", "--slow-rank 4 is no rank of 4"),
-        ("--resume sweep --ranks 4", "leave --ranks out"),
-        ("--resume sweep", "no whole sweep"),
-        ("--size 0", "--size 0 is impossible"),
-        ("--alone 3", "--alone: add --pairs"),
-        ("--pairs --inject node=1:0.5", "--pairs and --inject: leave out"),
-        ("--pairs --group 3", "--pairs and --group: leave out"),
-        ("--pairs table", "--pairs and TABLE|RUN: leave out"),
-        ("table --on cpu", "leave --on out"),
-        ("word", "word, line 2: no sender, receiver and GB/s"),
-        ("less", "less, line 3: no sender, receiver and GB/s"),
-        ("few", "2 members are too few"),
-        ("sweep", "is of no scan and of no pairs"),
-    ):
+        ("--on cpu --inject node=1:0.5", "--inject is for described systems"), ("--alone 3", "--alone: add --pairs"),
+        ("--on dgx-h100 --nodes 8 --slow-rank 1", "use --inject instead"), ("--size 0", "--size 0 is impossible"),
+        ("--on dgx-h100 --nodes 8 --inject leaf=0:0.5", "all nodes are on one leaf"), ("few", "2 members are too few"),
+        ("--on dgx-h100 --nodes 2", "2 members are too few"), ("--on cpu --ranks 2 --pairs", "2 members are too few"),
+        ("--on cpu --ranks 4 --slow-rank 4", "--slow-rank 4 is no rank of 4"), ("table --on cpu", "leave --on out"),
+        ("--resume sweep --ranks 4", "leave --ranks out"), ("--resume sweep", "no whole sweep"),
+        ("--pairs --group 3", "--pairs and --group: leave"), ("--pairs --inject node=1:0.5", "--pairs and --inject: "),
+        ("--pairs table", "--pairs and TABLE|RUN: leave"), ("sweep", "is of no scan and of no pairs"),
+        ("word", "word, line 2: no sender, receiver"), ("less", "less, line 3: no sender, receiver"),
+    ):  # fmt: skip
         done = here("scan", *words.split())
-        assert done.returncode == 2, words
-        assert said in done.stderr, done.stderr
-        assert done.stderr.count("\n") == 1, done.stderr
+        assert (done.returncode, said in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr
 
 
 @pytest.mark.machine
@@ -195,31 +175,26 @@ def test_a_rank_that_is_made_slow_is_named_and_the_run_goes_on_where_it_was_cut(
     (tmp_path / "out" / "run.jsonl").write_text("".join(lines[:8]))
     done = here("scan", "--resume", "out")
     assert done.returncode == 3, done.stderr
-    again = read(tmp_path / "out")
-    assert again.results[:7] == run.results[:7]
-    assert [row.number for row in again.results[1:] if isinstance(row, Round)] == list(range(len(again.results) - 1))
+    again = read(tmp_path / "out").results
+    assert again[:7] == run.results[:7]
+    assert [row.number for row in again[1:] if isinstance(row, Round)] == list(range(len(again) - 1))
 
 
 @pytest.fixture
-def gpus(opened: Open) -> Callable[..., Any]:
+def gpus(opened: Open) -> Gpus:
     """Open four made-up GPUs for the case."""
     sweep = {"collectives": (COLLECTIVES["sendrecv"],), "sizes": (4096,), "implementations": ("nccl",), "ranks": 4}
     quick = Sampling(timeout=5.0)
     return lambda **machine: opened(Machine(4, **machine), works=(Scan(),), sampling=quick, **sweep)
 
 
-def test_gpus_exchange_by_nccl_and_without_it_by_copies(
-    gpus: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpus_exchange_by_nccl_or_by_copies_that_must_arrive(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured, "REGION", 1e-5)
     for way, machine in (("nccl", {}), (exchanges.COPY, {"has_nccl": False})):
         results = measured.measure(CASE, ["nccl"], gpus(**machine), Sampling(budget=10.0), lambda *_: None)
         members, *rounds = (next(results) for _ in range(3))
         assert isinstance(members, Members)
         assert [(row.implementation, row.number, len(row.groups)) for row in rounds] == [(way, 0, 2), (way, 1, 2)]
-
-
-def test_a_message_that_did_not_arrive_ends_the_scan(gpus: Callable[..., Any]) -> None:
     messages, to = exchanges.Exchanges(CASE, exchanges.COPY, gpus()), [1, 0, 3, 2]
     messages.seconds(messages.prepared(to), range(4), 1, 1, 1)
     messages.refuse_wrong(to)
@@ -227,20 +202,11 @@ def test_a_message_that_did_not_arrive_ends_the_scan(gpus: Callable[..., Any]) -
         messages.refuse_wrong(to)  # nobody has sent anything since
 
 
-def test_members_are_named_after_nodes_switches_and_rails(gpus: Callable[..., Any]) -> None:
-    places = dict(enumerate(("a", "leaf1", "spine") if rank < 2 else ("b", "leaf2", "spine") for rank in range(4)))
-    with mock.patch.object((platform := gpus()).team, "exchange", lambda mine: [places]):
-        members = measured.members_of(platform, CASE, "nccl")
+def test_members_are_named_after_nodes_switches_and_rails(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = dict(enumerate([("a", "leaf1", "spine")] * 2 + [("b", "leaf2", "spine")] * 2))
+    monkeypatch.setattr((platform := gpus()).team, "exchange", lambda mine: [places])
+    members = measured.members_of(platform, CASE, "nccl")
     assert members.names == ("a:0", "a:1", "b:0", "b:1")
-    assert [(level.kind, level.units) for level in members.levels] == [
-        ("node", ("a", "a", "b", "b")),
-        ("rail", ("rail 0", "rail 1", "rail 0", "rail 1")),
-        ("leaf", ("leaf1", "leaf1", "leaf2", "leaf2")),
-        ("spine", ("spine",) * 4),
-    ]
-
-
-def test_a_session_of_ranks_starts_them_once_with_messages_of_the_sizes() -> None:
-    session = scan_session(ScanRequest("cpu", ranks=4, size="8K,64K", slow_rank=("1:3",)), None)
-    assert session.sweep.starts == 1
-    assert session.sweep.works == (Scan(2, 0.2, (8192, 65536), ((1, 3.0),)),)
+    units = [(level.kind, " ".join(level.units)) for level in members.levels]
+    assert units[:2] == [("node", "a a b b"), ("rail", "rail 0 rail 1 rail 0 rail 1")]
+    assert units[2:] == [("leaf", "leaf1 leaf1 leaf2 leaf2"), ("spine", "spine spine spine spine")]

@@ -21,19 +21,18 @@ from collbench.requests.sweeps import find_system
 from collbench.results import Failed
 from tests.conftest import case
 
-SMALL, LARGE = 8192, 2**20
-WORK = Scan(2, 0.1, (SMALL, LARGE))
+LARGE = 2**20
+WORK = Scan(2, 0.1, (8192, LARGE))
 CASE = case("sendrecv", LARGE, ranks=8, work=WORK)
-Slower = Callable[[RoundPlan, int, np.random.Generator], Any]
-"""How many times slower the groups of a round are, of that number."""
+Slower = Callable[[RoundPlan, int, np.random.Generator], Any]  # how many times slower groups of a round are
+Made = tuple[ScanVerdict, list[Round]]
 
 
 def scanned(*inject: str, nodes: int = 128, seed: int = 0, work: Scan = WORK) -> ScanVerdict:
     """What a scan of a described system finds."""
     cluster = Cluster(find_system("dgx-h100").of(nodes), work, inject, seed)
     scanner = Scanner(cluster.members, work)
-    for _ in cluster.rounds(scanner):
-        pass
+    assert len(list(cluster.rounds(scanner))) == scanner.verdict.rounds
     return scanner.verdict
 
 
@@ -56,9 +55,7 @@ def gpus(hosts: str, per_leaf: int) -> Members:
     return replace(plain(0), names=tuple(map("{}:{}".format, hosts, places)), levels=levels)
 
 
-def made_up(
-    members: Members, slower: Slower, work: Scan = WORK, noise: float = 0.003, seed: int = 0
-) -> tuple[ScanVerdict, list[Round]]:
+def made_up(members: Members, slower: Slower, work: Scan = WORK, noise: float = 0.003, seed: int = 0) -> Made:
     """The verdict of a scan whose times are made up, and its rounds."""
     random, scanner, rounds = np.random.default_rng(seed), Scanner(members, work), []
     while plan := scanner.next():
@@ -80,23 +77,18 @@ def slow(factor: float, *members: int, hits: Sequence[int] = (1, 2, 3), least: i
 
 
 def test_each_kind_of_fault_is_told_from_the_others() -> None:
-    for inject, nodes, fault, slower in (
-        ("node=37:0.9", 128, ("member", "node 37", EVERY), 1 / 0.9),
-        ("leaf=1:0.7", 128, ("leaf", "leaf 1", ACROSS), 1 / 0.7),
-        ("leaf=2:0.7", 96, ("leaf", "leaf 2", ACROSS), 1 / 0.7),
-        ("send=7:0.8", 128, ("member", "node 7", SENDS), 1 / 0.8),
-        ("receive=9:0.7", 128, ("member", "node 9", RECEIVES), 1 / 0.7),
-        ("flaky=99:0.6@0.3", 128, ("member", "node 99", EVERY), 1 / 0.6),
-        ("link=3-5:0.6", 8, ("link", "node 3 - node 5", EVERY), 1 / 0.6),
-        (",".join(f"node={node}:0.8" for node in range(32, 64)), 128, ("leaf", "leaf 1", EVERY), 1 / 0.8),
-    ):
-        verdict = scanned(inject, nodes=nodes)
+    for inject, nodes, fault in (
+        ("node=37:0.9", 128, ("member", "node 37", EVERY)), ("send=7:0.8", 128, ("member", "node 7", SENDS)),
+        ("leaf=1:0.7", 128, ("leaf", "leaf 1", ACROSS)), ("receive=9:0.7", 128, ("member", "node 9", RECEIVES)),
+        ("leaf=2:0.7", 96, ("leaf", "leaf 2", ACROSS)), ("flaky=99:0.6@0.3", 128, ("member", "node 99", EVERY)),
+        ("leaf=2:0.6@0.3", 256, ("leaf", "leaf 2", ACROSS)), ("link=3-5:0.6", 8, ("link", "node 3 - node 5", EVERY)),
+        (",".join(f"node={node}:0.8" for node in range(32, 64)), 128, ("leaf", "leaf 1", EVERY)),
+    ):  # fmt: skip
+        verdict, slower = scanned(inject, nodes=nodes), 1 / float(inject.partition(":")[2][:3])
         (finding,) = verdict.faulty
         assert (finding.effect.fault, verdict.word) == (fault, Word.SLOW), verdict.words
-        assert finding.least < slower < finding.most
-        assert finding.slower == pytest.approx(slower, rel=0.03)
-        assert finding.most / finding.least < 1.05
-        assert (finding.effect.often < 0.5) == inject.startswith("flaky")
+        assert finding.least < slower < finding.most < 1.05 * finding.least
+        assert (finding.effect.often < 0.5) == ("@" in inject)
         assert 0.99 < finding.probability <= 0.999
 
 
@@ -112,68 +104,59 @@ def test_any_number_of_faults_is_found_and_nobody_innocent_named() -> None:
 
 def test_where_many_are_slow_they_are_named_exactly_or_it_is_unknown() -> None:
     for nodes, speed, of, sure in (
-        (3, 0.6, [1], True),
-        (5, 0.5, [1, 2], True),
-        (32, 0.8, range(14), False),
-        (32, 0.8, range(20), False),
-        (128, 0.8, [33, 36, 41, 44, 50, 63], True),  # of a leaf
-        (128, 0.8, range(1, 120, 8), True),
-    ):
+        (3, 0.6, [1], True), (5, 0.5, [1, 2], True), (32, 0.8, range(14), False), (32, 0.8, range(20), False),
+        (128, 0.8, [33, 36, 41, 44, 50, 63], True), (128, 0.8, range(1, 120, 8), True),  # of a leaf, of all
+    ):  # fmt: skip
         for seed in range(3 if nodes < 128 else 1):
             verdict = scanned(*(f"node={node}:{speed}" for node in of), nodes=nodes, seed=seed)
             assert verdict.word is Word.SLOW or (not sure and verdict.word is Word.UNKNOWN and verdict.suspects)
             assert found(verdict) == ({f"node {node}" for node in of} if verdict.faulty else set())
+            assert not verdict.faulty or len(of) <= nodes / 2  # most of all are what is usual
 
 
-def test_of_two_leaves_none_can_be_named_and_an_ok_says_so() -> None:
+def test_what_cannot_be_told_or_is_less_than_asked_is_named_as_that() -> None:
     doubtful, good = scanned("leaf=1:0.7", nodes=64), scanned(nodes=64)
     assert (doubtful.word, doubtful.faulty, good.word) == (Word.UNKNOWN, [], Word.OK)
     assert "leaf 0 or leaf 1 may be slow" in doubtful.words
     assert any("leaf 0 against leaf 1" in unseen for unseen in good.sight.unseen)
-
-
-def test_what_is_slower_by_less_than_asked_is_a_finding_that_is_ok() -> None:
     for speed, seed in ((0.95, 0), (0.94, 1), (0.94, 2)):
         verdict = scanned(f"node=9:{speed}", nodes=64, seed=seed)
-        found_out = [(finding.name, finding.word) for finding in verdict.findings]
-        assert (verdict.word, verdict.faulty, found_out) == (Word.OK, [], [("node 9", Word.OK)])
+        told = [(finding.name, finding.word) for finding in verdict.findings]
+        assert (verdict.word, verdict.faulty, told) == (Word.OK, [], [("node 9", Word.OK)])
     assert found(scanned("node=9:0.94", nodes=64, work=replace(WORK, slower=0.03))) == {"node 9"}
 
 
 def test_gpus_their_nodes_rails_and_leaves_are_told_from_one_another() -> None:
     of_four, odd = gpus("aaaabbbbccccddddeeeeffffgggghhhh", 2), gpus("aaaabbbbccccddddeeeeffffggggz", 8)
-    rail = range(1, 32, 4)
     for members, slower, fault in (
         (of_four, slow(1.3, 4, 5, 6, 7), ("node", "b", EVERY)),
         (of_four, slow(1.3, 5), ("member", "b:1", EVERY)),
-        (of_four, slow(1.4, *rail, hits=[2]), ("rail", "rail 1", WITHIN)),
+        (of_four, slow(1.4, *range(1, 32, 4), hits=[2]), ("rail", "rail 1", WITHIN)),
         (of_four, slow(1.4, *range(8, 16), hits=[1]), ("leaf", "leaf 1", ACROSS)),
         (of_four, slow(1.4, 8, 9, 10, 11, hits=[1]), ("node", "c", ACROSS)),
         (odd, slow(1.3, 28), ("member", "z:0", EVERY)),
-        (odd, slow(1.3, 4, 5, 6, 7), ("node", "b", EVERY)),
     ):
-        verdict, _ = made_up(members, slower)
-        assert [finding.effect.fault for finding in verdict.findings] == [fault], verdict.words
+        assert [finding.effect.fault for finding in made_up(members, slower)[0].findings] == [fault]
 
 
 def test_noise_is_no_fault_and_hides_none() -> None:
     members = gpus("aaaaaaaabbbbbbbbccccccccdddddddd", 1)
 
-    def jitter(_: RoundPlan, number: int, random: np.random.Generator) -> Any:
-        return 1 + 0.6 * (number % 5 == 2) * (random.random(16) < 0.5)
-
-    for seed in range(2):
+    noises: list[tuple[Slower, float]] = [
+        (slow(1), 0.03),
+        (slow(1), 0.06),
+        (lambda _, number, random: 1 + 0.6 * (number % 5 == 2) * (random.random(16) < 0.5), 0.003),
+        (lambda plan, number, _: slow(1.3, number // 8)(plan), 0.003),  # each has a spell, of eight rounds
+    ]
+    for seed, (slower, noise) in product(range(2), noises):
+        verdict, _ = made_up(members, slower, noise=noise, seed=seed)
+        assert (verdict.word, verdict.suspects) == (Word.OK, []), verdict.words
         assert not scanned(nodes=64, seed=seed).findings
-        for slower, noise in ((slow(1), 0.03), (slow(1), 0.06), (jitter, 0.003)):
-            verdict, _ = made_up(members, slower, noise=noise, seed=seed)
-            assert (verdict.word, verdict.suspects) == (Word.OK, []), verdict.words
     drift, _ = made_up(members, lambda plan, number, random: slow(1.15, 5)(plan, number, random) * 1.01**number)
-    (finding,) = drift.faulty
-    assert finding.name == "a:5"
-    assert finding.least < 1.15 < finding.most
+    assert [(each.name, each.least < 1.15 < each.most) for each in drift.faulty] == [("a:5", True)]
 
 
-def test_an_ok_says_what_it_would_have_seen() -> None:
+def test_an_ok_says_what_it_would_have_seen_and_a_fault_at_which_sizes_it_shows() -> None:
     for nodes, links, often in ((8, True, 0.5), (64, False, 0.6)):
         verdict, sight = (seen := scanned(nodes=nodes)), seen.sight
         assert (verdict.word, sight.sizes, sight.links) == (Word.OK, WORK.sizes, links)
@@ -182,11 +165,7 @@ def test_an_ok_says_what_it_would_have_seen() -> None:
         assert any("single links" in unseen for unseen in sight.unseen) != links
         assert "would have seen 1.11x" in verdict.words
     noisy = made_up(plain(32), slow(1), noise=0.06)[0].sight
-    assert noisy.slower > sight.slower
-    assert noisy.brief > 1.3
-
-
-def test_a_fault_at_one_size_is_said_there() -> None:
+    assert sight.slower < noisy.slower < 1.3 < noisy.brief
     for least, said in ((LARGE, "1 MiB"), (0, "")):
         (finding,) = made_up(plain(32), slow(1.5, 5, least=least))[0].faulty
         assert str(finding).partition(" at ")[2] == said
@@ -203,11 +182,9 @@ def test_rounds_are_of_disjoint_groups_and_of_few_have_every_pair_once_a_cycle()
         assert LEAST_ROUNDS <= len(rounds) <= MOST_ROUNDS
         assert not any(each.contradiction for each in rounds)  # as a member twice would be
         assert not {*work.lost} & {member for each in rounds for group in each.groups for member in group}
-        for size, count in product(work.sizes, [len(members.names)]):
-            pairs = [tuple(sorted(pair)) for each in rounds if each.case.nbytes == size for pair in each.groups]
-            if count < 9:
-                every = Counter(combinations(range(count), 2))
-                assert Counter(pairs[: len(every)]) == every
+        pairs = [tuple(sorted(pair)) for each in rounds if each.case.nbytes == LARGE for pair in each.groups]
+        cycle = Counter(combinations(range(len(members.names)), 2))
+        assert len(members.names) > 16 or Counter(pairs[: len(cycle)]) == cycle
 
 
 def test_rounds_of_many_have_pairs_inside_leaves_and_across_without_who_is_slow_at_the_end() -> None:
@@ -224,8 +201,7 @@ def test_rounds_of_many_have_pairs_inside_leaves_and_across_without_who_is_slow_
 def test_a_link_of_many_that_looks_slow_is_measured_again_until_it_is_named() -> None:
     first = made_up(plain(64), slow(1))[1][0].groups[0]
     verdict, rounds = made_up(plain(64), slow(2, *first, hits=[2]))
-    again = [each.number for each in rounds if any({*group} == {*first} for group in each.groups)]
-    assert len(again) >= 3
+    assert len([each for each in rounds if any({*group} == {*first} for group in each.groups)]) >= 3
     assert found(verdict) == {" - ".join(f"n{end}" for end in sorted(first))}
     once, _ = made_up(plain(64), lambda plan, number, _: 1 + (number == 0) * slow(2, *first, hits=[2])(plan, 0, _))
     assert not once.faulty
@@ -237,22 +213,16 @@ def test_rounds_that_are_stored_give_the_same_verdict_and_a_lost_rank_another() 
     again = judge([members, *rounds], WORK.slower)
     assert again.words == verdict.words == Scanner(members, WORK, rounds).verdict.words
     few = Scanner(members, WORK, rounds[:6])
-    assert (few.verdict.word, few.count) == (Word.UNKNOWN, 6)
-    assert few.next() is not None
+    assert (few.verdict.word, few.count, few.next() is None) == (Word.UNKNOWN, 6, False)
     lost = judge([members, *rounds[:6], Failed(CASE, "nccl", "gpu", "rank 2 died")], WORK.slower)
     assert (lost.word, "rank 2 died" in lost.words) == (Word.WRONG, True)
 
 
-def test_faults_to_inject_are_read_or_refused_with_the_form() -> None:
+def test_faults_to_inject_and_rounds_are_read_or_refused() -> None:
     node, link, flaky = faults_of(["node=37:0.9, link=1-2:0.5", "flaky=9:0.6@0.1"], 64, 2)
     assert (node.slower, link.of, link.to, flaky.often) == (pytest.approx(1 / 0.9), 1, 2, 0.1)
     for text in ("node=64:0.9", "leaf=2:0.5", "node=1", "node=1:1.5", "link=1:0.5", "rail=1:0.5", "node=1:0"):
         with pytest.raises(UsageError, match=r"--inject"):
             faults_of([text], 64, 2)
-
-
-def test_groups_without_times_or_with_a_member_twice_are_no_round() -> None:
-    good = Round(CASE, "nccl", "gpu", 0, ((0, 1), (2, 3)), (1e-3, 1e-3), 1e-2)
-    assert not good.contradiction
-    for groups, seconds in ((((0, 1),), ()), (((0, 1), (1, 2)), (1e-3, 1e-3)), (((0, 1), (2, 3, 4)), (1e-3, 1e-3))):
-        assert Round(CASE, "nccl", "gpu", 0, groups, seconds, 1e-2).contradiction
+    for groups, right in ((((0, 1), (2, 3)), True), (((0, 1),), False), (((0, 1), (1, 2)), False)):
+        assert (not Round(CASE, "nccl", "gpu", 0, groups, (1e-3, 1e-3), 1e-2).contradiction) == right

@@ -3,10 +3,8 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
-from itertools import combinations
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +19,7 @@ from collbench.results import Skipped
 from collbench.runfile.schema import to_result
 from collbench.runfile.store import read
 from tests.commands.conftest import write_run
-from tests.commands.scan.made_up_pairs import CASE, EVERY, ROWS, row
+from tests.commands.scan.made_up_pairs import EVERY, ROWS, row
 from tests.conftest import Command, case
 from tests.platforms.gpu.opening import Open, nothing_set, opened
 from tools.stand_in.cuda import Machine
@@ -29,25 +27,15 @@ from tools.stand_in.cuda import Machine
 __all__ = ["nothing_set", "opened"]
 
 
-def test_rounds_are_of_disjoint_pairs_and_have_every_pair_once() -> None:
-    for ranks in range(2, 12):
-        rounds = list(every_pair.matchings(ranks))
-        assert len(rounds) == ranks - 1 + ranks % 2
-        for pairs in rounds:
-            assert len({end for pair in pairs for end in pair}) == 2 * len(pairs) == ranks - ranks % 2
-        met = Counter(tuple(sorted(pair)) for pairs in rounds for pair in pairs)
-        assert met == Counter(combinations(range(ranks), 2))
-
-
 def test_the_earlier_name_measures_every_pattern_of_every_pair_alone_and_at_once(here: Command, tmp_path: Path) -> None:
-    done = here("pairs", *"--on cpu --ranks 4 --size 64K --impl mpi,copy --out out --json j".split())
+    words = "pairs --on cpu --ranks 4 --size 64K --impl mpi,copy --out out --json j"
+    done = here(*words.split())
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("collbench pairs is called `collbench scan --pairs` now\n")
     results = read(tmp_path / "out").results
     for (name, nbytes, pattern, _), rows in matrices(results).items():
         assert name.startswith(("mpi", "copy"))
-        assert nbytes == (8 if pattern == LATENCY else 65536)
-        assert len(rows) == (12 if pattern == ONE_WAY else 6)
+        assert (nbytes, len(rows)) == (8 if pattern == LATENCY else 65536, 12 if pattern == ONE_WAY else 6)
         assert all(1e-9 < seconds < 1 for of in rows for seconds in of.times)
     assert len(matrices(results)) == 2 * 2 * len(PATTERNS)
     assert [to_result(line) for line in json.loads((tmp_path / "j").read_text())] == list(results)
@@ -64,22 +52,16 @@ def test_the_function_of_the_library_returns_the_run(tmp_path: Path, monkeypatch
     assert not list(tmp_path.iterdir())  # nothing is stored
 
 
-def test_made_up_gpus_send_by_nccl_by_copies_and_by_kernels(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(every_pair, "_REGION", 1e-5)
+def test_made_up_gpus_send_by_nccl_by_copies_and_by_kernels(opened: Open) -> None:
+    of, names = case("sendrecv", 4096, ranks=2, work=PairMessages()), ["nccl", "copy", "kernel"]
+    sweep = {"collectives": (COLLECTIVES["sendrecv"],), "sizes": (4096,), "implementations": ("nccl",), "ranks": 2}
     for machine, skipped in (({}, []), ({"has_nccl": False}, ["nccl"])):
-        sweep = {"collectives": (COLLECTIVES["sendrecv"],), "sizes": (4096,), "implementations": ("nccl",), "ranks": 3}
-        platform = opened(Machine(3, **machine), works=(PairMessages(),), sampling=Sampling(timeout=5.0), **sweep)
-        names = ["nccl", "copy", "kernel"]
-        of = case("sendrecv", 4096, ranks=3, work=PairMessages())
+        platform = opened(Machine(2, **machine), works=(PairMessages(),), sampling=Sampling(timeout=5.0), **sweep)
         results = list(every_pair.measure(of, names, platform, Sampling(), lambda *_: None))
         assert [each.implementation for each in results if isinstance(each, Skipped)] == skipped
         met = Counter((each.implementation, each.pair.pattern) for each in results if isinstance(each, PairTimes))
-        assert met == {
-            (name, pattern): 6 if pattern == ONE_WAY else 3
-            for name in names
-            for pattern in (ONE_WAY, BOTH_WAYS)
-            if name not in skipped
-        }
+        counts = product([name for name in names if name not in skipped], [(ONE_WAY, 2), (BOTH_WAYS, 1)])
+        assert met == {(name, pattern): count for name, (pattern, count) in counts}
 
 
 def test_matrices_and_outliers_are_of_what_was_measured() -> None:
@@ -112,9 +94,3 @@ def test_what_cannot_be_is_refused_in_a_line() -> None:
     ):
         with pytest.raises(UsageError, match=re.escape(said)):
             library.pairs(**words)  # type: ignore[arg-type]
-
-
-def test_pairs_are_named_in_titles() -> None:
-    assert PairMessages(2, 0, ONE_WAY).words == ("pairs", "rank 2 > rank 0", "one way", "alone")
-    assert PairMessages(2, 0, BOTH_WAYS, at_once=True).words[1:] == ("rank 2 - rank 0", "both ways", "at once")
-    assert CASE.title.endswith("pairs")
