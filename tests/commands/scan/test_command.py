@@ -1,6 +1,7 @@
 """`collbench scan`: real ranks, made-up GPUs, described systems, tables; its files, statuses, refusals, resuming."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import permutations, product
@@ -32,8 +33,7 @@ from tools.stand_in.cuda import Machine
 __all__ = ["nothing_set", "opened"]
 
 CASE = case("sendrecv", 4096, ranks=4, work=Scan())
-Gpus = Callable[..., Any]
-PAIRS = str(ROOT / "results" / "cpu-4-ranks-pairs")
+Gpus, PAIRS = Callable[..., Any], str(ROOT / "results" / "cpu-4-ranks-pairs")
 
 
 def stored(folder: Path, inject: str, nodes: int) -> None:
@@ -64,8 +64,7 @@ def test_the_line_names_who_is_slow_and_the_files_say_it_to_other_programs(here:
     done = here(*words.split())
     assert done.returncode == 3, done.stderr
     last = done.stdout.splitlines()[-1]
-    assert last.startswith("collbench: SLOW scan: leaf 1 is 1.4")
-    assert "node 3 is 1.2" in last
+    assert re.match(r"collbench: SLOW scan: leaf 1 is 1\.4.*node 3 is 1\.2", last)
     answer = json.loads((tmp_path / "j").read_text())
     assert (answer["schema"], answer["word"], answer["line"]) == (2, "SLOW", last)
     assert {each["name"]: each["kind"] for each in answer["findings"]} == {"leaf 1": "leaf", "node 3": "member"}
@@ -100,8 +99,7 @@ def test_the_function_of_the_library_returns_the_verdict(tmp_path: Path, monkeyp
     assert [type(row) for row in seen] == [Members, *[Round] * verdict.rounds]
     assert [to_result(to_line(row)) for row in seen] == seen
     assert not list(tmp_path.iterdir())
-    table(tmp_path / "table", "a b c d", {})
-    assert library.scan(file="table").word is Word.OK
+    assert library.scan(file=PAIRS).word is Word.OK
 
 
 def test_tables_and_runs_are_judged_as_a_scan_is(here: Command, tmp_path: Path) -> None:
@@ -127,10 +125,9 @@ def test_members_pass_only_where_the_verdict_clears_them(here: Command, tmp_path
     stored(tmp_path / "two", "leaf=1:0.7", 64)
     of_leaf, every = {f"node {node}" for node in range(32, 64)}, {f"node {node}" for node in range(64)}
     for name, bad, skipped, excluded in (
-        ("one", {"verdict", "c"}, set(), ""),
+        ("one", {"verdict", "c"}, set(), ""), ("two", set(), {"verdict", *every}, ""),
         ("leaf", {"verdict", "leaf 1", "node 3"}, of_leaf, "host3\n"),
-        ("two", set(), {"verdict", *every}, ""),
-    ):
+    ):  # fmt: skip
         done = here("scan", name, "--junit", "x", "--exclude-file", "e", "--metrics", "m")
         assert done.returncode == (3 if bad else 4), done.stderr
         tests = outcomes(tmp_path / "x")
@@ -169,10 +166,9 @@ def test_a_rank_that_is_made_slow_is_named_and_the_run_goes_on_where_it_was_cut(
     assert isinstance(members, Members)
     assert members.names == ("rank 0", "rank 1", "rank 2", "rank 3")
     assert [row.number for row in rounds if isinstance(row, Round)] == list(range(len(rounds)))
-
     # After an interruption: the rows so far stay, and are not measured again.
-    lines = (tmp_path / "out" / "run.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "out" / "run.jsonl").write_text("".join(lines[:8]))
+    path = tmp_path / "out" / "run.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:8]))
     done = here("scan", "--resume", "out")
     assert done.returncode == 3, done.stderr
     again = read(tmp_path / "out").results

@@ -68,7 +68,6 @@ def test_matrices_and_outliers_are_of_what_was_measured() -> None:
     at_once = [row(*pair, seconds=2e-4, at_once=True) for pair in EVERY]
     text = "\n".join(lines([*ROWS, *at_once]))
     assert "mpi, one way, alone, 1 MiB: GB/s\nfrom      0      1      2\n   0          10.5   10.5" in text
-    assert "2   3.50   10.5" in text
     assert "at once 2.00x the time of each pair alone" in text
     assert list(outliers(ROWS)) == ["slow: rank 2 > rank 0, one way, alone, mpi: 3.00x the median"]
     assert not list(outliers(at_once))
