@@ -2,15 +2,17 @@
 
 Of few members every pair comes once in a cycle (the circle method: E. Lucas, 1883), so that links are seen too.  Many
 are dealt anew each round, suspects apart; in every second round half of the units of a level stay among themselves,
-which tells a leaf's nodes from its uplinks.  In some rounds only the first of each pair sends.  A link that looks slow is measured again.
+which tells a leaf's nodes from its uplinks.  In some rounds only the first of each pair sends.  A link that looks slow
+is measured again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from collbench.commands.scan.effects import Fit, Floats, Integers
+from collbench.commands.scan.every_pair import matchings
 
 EVERY_LINK = 16  # members up to which all pairs are measured
 _CYCLE, _ONE_WAY = 3, 5  # every so manieth cycle or round is one way
@@ -24,21 +26,6 @@ class RoundPlan(NamedTuple):
     groups: Integers
     one_way: bool = False
     nbytes: int = 0
-
-
-def matchings(ranks: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield rounds of disjoint pairs in which every pair comes once: the circle method (E. Lucas, 1883).
-
-    >>> list(matchings(4))
-    [[(0, 3), (1, 2)], [(0, 2), (3, 1)], [(0, 1), (2, 3)]]
-
-    """
-    around = [*range(ranks), *([-1] if ranks % 2 else [])]
-    for _ in range(len(around) - 1):
-        half = len(around) // 2
-        pairs = zip(around[:half], reversed(around[half:]), strict=True)
-        yield [pair for pair in pairs if -1 not in pair]
-        around[1:] = [around[-1], *around[1:-1]]
 
 
 def choose(fit: Fit, size: int, suspected: bool, out: Sequence[int]) -> RoundPlan:

@@ -1,4 +1,4 @@
-"""By how much members, links and what joins them slow the groups of a scan: few effects, none below 0, explain its times.
+"""By how much members, links and what joins them slow the groups of a scan: few effects explain its times.
 
 A time is a logarithm over what is usual for its shape (inside a leaf, across, one way) and for its round, which may
 drift.  What is usual is at first the time of groups of the fastest quarter of the members, so that it stays right where
@@ -121,7 +121,7 @@ def by_key(keys: Integers, values: Floats, share: float, count: int, rising: boo
 
 
 class _Told(NamedTuple):
-    """What groups tell of several: who is slow, and the median of each; by entry, sorted by time, whose group counts."""
+    """What groups tell of several: who is slow, the median of each; and by entry, sorted by time, whose group counts."""
 
     slow: Booleans
     middle: Floats
@@ -232,7 +232,7 @@ class Fit:
                     slow[inside] = False
         for member in np.flatnonzero(slow).tolist():
             self._add(Fault("member", names[member]), [member], (self.groups == member).any(axis=1))
-        for level in sorted(reversed(levels), key=lambda level: level.kind == "rail"):
+        for level in sorted(levels, key=lambda level: (level.kind == "rail", -levels.index(level))):
             self._units(level)
         still = self._told(self.groups, self.slows == 0, nobody).middle > self.limit / 2
         for member in np.flatnonzero(partly & still).tolist():
@@ -304,7 +304,7 @@ class Fit:
         return np.maximum(self.deviation, np.sqrt(own)) * np.sqrt(MEDIAN / seen)
 
     def _units(self, level: Level) -> None:
-        """Find units that slow what crosses them, or of rails what stays on them: each of their members must show it."""
+        """Find units that slow what crosses them, or of rails what stays on them: nearly all of their members show it."""
         count, rail, ids = self.times.count, level.kind == "rail", np.sort(level.units[self.groups], axis=1)
         ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1  # each unit once
         among = level.crossed(self.groups) ^ rail
@@ -390,7 +390,7 @@ class Fit:
         return Fault("link", f"{names[first]} {'>' if slow[1] < slow[0] / 2 else '-'} {names[second]}")
 
     def _add(self, fault: Fault, members: Sequence[int] | Integers, groups: Any, chance: float = -1.0) -> None:
-        """Take an effect on these groups, by the median of those that no other slows; a chance below 0 follows later."""
+        """Take an effect on these groups, by the median of those that no other slows; a chance below 0 comes later."""
         groups = np.flatnonzero(groups) if groups.dtype == bool else groups
         alone = groups[self.slows[groups] == 0]
         values = self.above[alone if len(alone) else groups]
@@ -425,7 +425,7 @@ class Fit:
         free = self.slows == 0
         low = (self.above < -self.limit) & free
         seen, fast = (np.bincount(self.groups[each].ravel(), minlength=self.times.count) for each in (free, low))
-        there, share = seen > 0, np.count_nonzero(low) / max(1, np.count_nonzero(free))
+        there, share = seen > 0, float(low.sum() / max(1, int(free.sum())))
         if np.count_nonzero(low) < FEWEST or share == 1:
             return False
         spread = ((fast - seen * share)[there] ** 2 / (seen * share * (1 - share))[there]).sum()

@@ -74,7 +74,7 @@ def measure(
 
 
 def _calibrated(case: Case, name: str, platform: Platform, work: Scan) -> tuple[Exchanges, int]:
-    """*Collective*: return what exchanges messages of a size, by copies without a library, and how many a sample has."""
+    """*Collective*: return what exchanges messages, by copies without a library, and how many a sample has."""
     pairs: To = [rank ^ 1 if rank ^ 1 < case.ranks else None for rank in range(case.ranks)]
     exchanges = Exchanges(case, name, platform, dict(work.slow))
     try:

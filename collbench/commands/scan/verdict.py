@@ -12,7 +12,7 @@ from collbench.analysis.sequential import PRIOR_DEVIATION, PRIOR_OF_GPUS
 from collbench.commands.scan.choice import EVERY_LINK
 from collbench.commands.scan.effects import ACROSS, RECEIVES, SENDS, SIGMAS, SURE, Effect, Fit, Level, Times
 from collbench.commands.scan.intermittent import Intermittent
-from collbench.commands.scan.rows import Members, Round
+from collbench.commands.scan.rows import Members, Round, Scan
 from collbench.errors import UsageError
 from collbench.notebook import Shown
 from collbench.results import Result
@@ -261,13 +261,15 @@ def _at(sizes: Iterable[int | str]) -> str:
     return f" at {words}" if words else ""
 
 
-def judge(results: Sequence[Result], slower: float) -> ScanVerdict:
-    """Return the verdict of the rows of a scan."""
+def judge(results: Sequence[Result], slower: float | None = None) -> ScanVerdict:
+    """Return the verdict of the rows of a scan; by default it is too slow what was when it ran."""
     rounds = [row for row in results if isinstance(row, Round)]
     members = next((row for row in results if isinstance(row, Members)), None)
     members = members or Members(results[0].case, results[0].implementation, platform="")
+    work = members.case.work
+    usual = work.slower if isinstance(work, Scan) else 0.1
     sizes = dict.fromkeys(row.case.nbytes for row in rounds) or [members.case.nbytes]
-    evidence = Evidence(members, slower, sizes)
+    evidence = Evidence(members, usual if slower is None else slower, sizes)
     for each in rounds:
         evidence.add(each)
     return evidence.verdict(next((row.reason for row in results if row.outcome.bad), ""))
