@@ -121,7 +121,7 @@ def by_key(keys: Integers, values: Floats, share: float, count: int, rising: boo
 
 
 class _Told(NamedTuple):
-    """What groups tell of several: who is slow, the median of each; and by entry, sorted by time, whose group counts."""
+    """What groups tell of several: who is slow, the median of each; by entry, sorted by time, whose group counts."""
 
     slow: Booleans
     middle: Floats
@@ -304,7 +304,7 @@ class Fit:
         return np.maximum(self.deviation, np.sqrt(own)) * np.sqrt(MEDIAN / seen)
 
     def _units(self, level: Level) -> None:
-        """Find units that slow what crosses them, or of rails what stays on them: nearly all of their members show it."""
+        """Find units that slow what crosses them, or of rails what stays on them: most of their members show it."""
         count, rail, ids = self.times.count, level.kind == "rail", np.sort(level.units[self.groups], axis=1)
         ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1  # each unit once
         among = level.crossed(self.groups) ^ rail
