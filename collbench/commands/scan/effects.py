@@ -1,8 +1,8 @@
 """By how much members, links and what joins them slow the groups of a scan: few effects explain its times.
 
 A time is a logarithm over what is usual for its shape (inside a leaf, across, one way) and for its round, which may
-drift.  What is usual is at first the time of groups of the fastest quarter of the members, so that it stays right where
-most groups have a slow one, and then the median of the groups near it that nothing explains.
+drift.  The usual time is at first that of groups of the fastest quarter of the members: it stays right where most
+groups have a slow one.  Then it is the median of the groups near it that nothing explains.
 
 Members come before levels: who is slow in groups of every kind is slow itself, however many share its leaf.  Only then
 a leaf's uplinks are to blame for what crosses them, and a link for what nothing else explains.  Each is judged by the
@@ -42,7 +42,7 @@ _SOLID = 8.0  # standard deviations from which on one value of a table is enough
 
 
 class Fault(NamedTuple):
-    """Whose fault it is: of what kind, of whom by name, and which groups it slows."""
+    """A fault: the kind and the name of the guilty, and the groups that it slows."""
 
     kind: str  # member, link, or that of a level: node, leaf, ...
     name: str
@@ -121,7 +121,7 @@ def by_key(keys: Integers, values: Floats, share: float, count: int, rising: boo
 
 
 class _Told(NamedTuple):
-    """What groups tell of several: who is slow, the median of each; by entry, sorted by time, whose group counts."""
+    """The medians of several, and the slow ones; their entries are sorted by time, and a clean one counts."""
 
     slow: Booleans
     middle: Floats
@@ -131,7 +131,7 @@ class _Told(NamedTuple):
 
 
 class Fit:
-    """What explains the groups of one size.
+    """The effects that explain the groups of one size.
 
     Args:
         times: The groups.

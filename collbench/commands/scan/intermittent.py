@@ -1,4 +1,4 @@
-"""Who is slow now and then: more often than noise makes anybody, by a binomial test.
+"""Find members that are slow now and then: more often than noise makes anybody, by a binomial test.
 
 Slow rounds of a member in a row count once, since noise too may last some rounds; and a round in which a quarter of all
 groups is slow says nothing of anybody.
@@ -21,7 +21,7 @@ _SEEN = 0.99  # of faults in sight that are seen
 
 
 class Intermittent:
-    """What comes and goes in the groups that nothing else explains, of all sizes together."""
+    """Faults that come and go, in the groups of all sizes that nothing else explains."""
 
     def __init__(self, fits: Sequence[Fit]) -> None:
         self._members = fits[0].times.members

@@ -40,7 +40,7 @@ _Resume = Opt("--resume", "Go on with a scan that was interrupted, into its run 
 
 @dataclass(frozen=True)
 class ScanRequest(Request):
-    """Whom to scan, with what messages, and for how long."""
+    """The members of a scan, its messages, and its time."""
 
     on: Annotated[str, _Where] = "auto"
     _: KW_ONLY

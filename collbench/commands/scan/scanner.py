@@ -10,7 +10,7 @@ _ENOUGH = 12  # groups of a slow member after which it is left out, in as many r
 
 
 class Scanner:
-    """What the first process knows of a scan: its members, its rounds, and which groups to measure next."""
+    """The first process's knowledge of a scan: its members, its rounds, and the groups to measure next."""
 
     def __init__(self, members: Members, work: Scan, rounds: Sequence[Round] = ()) -> None:
         self._work, self._sizes, self.count = work, work.sizes or (members.case.nbytes,), 0

@@ -1,7 +1,7 @@
 """A scan of a described system's nodes: the same rounds and verdict, with times of the model and measured noise.
 
-The noise: nodes of a healthy cluster differ by 0.22 % (nine nodes, one H100 machine's operator); rounds of a pair of
-nodes by what starts of published sweeps of large messages do, of which one in 25 takes 12 % longer on average
+The noise: nodes of a healthy cluster differ by 0.22 % (nine nodes, one H100 machine's operator).  Rounds of a pair of
+nodes differ as starts of published sweeps of large messages do: one in 25 takes 12 % longer on average
 (docs/checking.md).
 """
 
@@ -73,7 +73,7 @@ def faults_of(texts: Sequence[str], nodes: int, leaves: int) -> tuple[Injected, 
 
 
 class Cluster:
-    """The nodes of a system, of which a round takes what the model says, times noise and faults."""
+    """The nodes of a system: a round takes the time of the model, times noise and faults."""
 
     def __init__(self, system: System, work: Scan, inject: Sequence[str], seed: int) -> None:
         size = max(work.sizes)

@@ -57,7 +57,7 @@ class ScanFinding(Shown):
 
 
 class ScanSight(NamedTuple):
-    """What a scan would not have missed, and what it did not look at."""
+    """The smallest faults that a scan would not have missed, and the parts that it did not look at."""
 
     sizes: tuple[int | str, ...]  # bytes of the messages; of tables, what each is of
     slower: float  # times: the smallest slowdown that lasts
@@ -98,7 +98,7 @@ class ScanVerdict(Shown):
 
     @property
     def suspects(self) -> list[str]:
-        """Who may be slow, and why nobody is named, in words."""
+        """The suspects, and why nobody is named, in words."""
         doubtful = Word.SLOW if self.doubts else Word.UNKNOWN
         return [*self.doubts, *(f"suspected: {finding}" for finding in self.findings if finding.word is doubtful)]
 
@@ -132,7 +132,7 @@ class ScanVerdict(Shown):
 
     @property
     def words(self) -> str:
-        """Who is slow, who may be, what could not be seen, and by how many rounds that is known."""
+        """The slow and the suspects, the sight of an OK, and the rounds that it rests on."""
         parts = [*map(str, self.faulty), *self.suspects, *filter(None, [self.lost])]
         if self.word is Word.OK:
             parts += [f"none of {counted(len(self.members.names), 'member')} is slow", str(self.sight)]
