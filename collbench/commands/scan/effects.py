@@ -31,6 +31,8 @@ LIKELY, SURE = 0.02, 0.001
 """Chances that it is noise below which somebody is suspected, and named."""
 FOUND = 4.0
 """Standard deviations from which on an effect is one, and a group slow."""
+EVERY_LINK = 16
+"""Members up to which all pairs are measured."""
 _WINDOW = 18  # groups that tell what is usual in a round, of as many rounds as that takes
 _KNOWN = 5  # groups of a shape from which on they count: of fewer, what is usual would be themselves
 _FAST = 0.25  # quantile that a fast group has, and that who is slow in all its groups exceeds too

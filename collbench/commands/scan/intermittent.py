@@ -9,8 +9,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from collbench.analysis.sequential import FEWEST, MEDIAN, TO_DEVIATION
-from collbench.commands.scan.choice import EVERY_LINK
-from collbench.commands.scan.effects import ACROSS, FOUND, LIKELY, SURE, Booleans, Effect, Fault, Fit, Floats, Integers
+from collbench.commands.scan.effects import (
+    ACROSS,
+    EVERY_LINK,
+    FOUND,
+    LIKELY,
+    SURE,
+    Booleans,
+    Effect,
+    Fault,
+    Fit,
+    Floats,
+    Integers,
+)
 
 _HEIGHTS = 1.0, 2.0, 4.0  # of that: little of what disturbs anybody is as slow as a fault
 _LEAST_SHARE = 0.01  # of groups that noise makes slow: rarer ones are not known well enough

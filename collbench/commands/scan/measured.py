@@ -10,9 +10,8 @@ from dataclasses import replace
 from functools import partial
 
 from collbench.cases import Case, Sampling
-from collbench.commands.scan.choice import RoundPlan
 from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
-from collbench.commands.scan.scanner import Scanner
+from collbench.commands.scan.scanner import RoundPlan, Scanner
 from collbench.errors import Unsupported
 from collbench.measure.exchanges import COPY, IN_FLIGHT, Exchanges, To, quartile, together
 from collbench.measure.sampling import Heartbeat

@@ -9,8 +9,7 @@ import numpy as np
 
 from collbench.analysis.judgement import LISTED, Judgement, Word
 from collbench.analysis.sequential import PRIOR_DEVIATION, PRIOR_OF_GPUS
-from collbench.commands.scan.choice import EVERY_LINK
-from collbench.commands.scan.effects import ACROSS, RECEIVES, SENDS, SIGMAS, SURE, Effect, Fit, Level, Times
+from collbench.commands.scan.effects import ACROSS, EVERY_LINK, RECEIVES, SENDS, SIGMAS, SURE, Effect, Fit, Level, Times
 from collbench.commands.scan.intermittent import Intermittent
 from collbench.commands.scan.rows import Members, Round, Scan
 from collbench.errors import UsageError
