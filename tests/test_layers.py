@@ -32,7 +32,7 @@ SPEAKING = {
 
 
 OTHERS = {"lesson": {"sweep", "explain", "report", "exercise"}, "sweep": {"compare"}}
-OTHERS |= {"runs": {"check"}, "check": {"formats"}}
+OTHERS |= {"check": {"formats"}}
 """Commands that use other commands.  What two need otherwise moves down."""
 
 
