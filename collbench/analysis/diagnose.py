@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from collbench.algorithms import is_path
+from collbench.analysis.compare import unlike_table
 from collbench.analysis.judgement import LISTED, UNSEEN, Judgement, Sight, Word
 from collbench.analysis.machine import RunFacts, assumed, possible
-from collbench.analysis.ran import unlike_table
 from collbench.analysis.reasons import FEWEST, ComparedCurve, Expect, Reason, called, explain
 from collbench.analysis.roofline import link_roofline
 from collbench.errors import CollbenchError

@@ -16,8 +16,7 @@ from collbench.errors import UsageError
 from collbench.present.figures import COLORS, COLOURED, TOLD_APART
 from collbench.results import Measurement, Prediction, Reported, Result, Timed
 from collbench.results.facts import labelled
-from collbench.runfile.rounds import scatter_in_words
-from collbench.runfile.store import NAME, Run
+from collbench.runfile.store import NAME, Run, scatter_in_words
 
 
 class Combination(NamedTuple):

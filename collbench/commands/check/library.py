@@ -47,8 +47,7 @@ from collbench.results import by_key, observed
 from collbench.results.base import Observed
 from collbench.runfile.header import ONE_RANK, Header
 from collbench.runfile.listing import list_runs
-from collbench.runfile.rounds import joined, scatter_in_words
-from collbench.runfile.store import NAME, Run, read, why_none, write
+from collbench.runfile.store import NAME, Run, joined, read, scatter_in_words, why_none, write
 from collbench.topology import files
 from collbench.units import counted, format_list, parse_duration, parse_share, printable
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import click
 
-from collbench.analysis.compare import compare
+from collbench.analysis.compare import compare, ran_otherwise
 from collbench.analysis.comparison import Comparison
 from collbench.analysis.crossover import handicaps
-from collbench.analysis.ran import ran_otherwise
 from collbench.cases import USUAL_STARTS
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import NAME, Compared, legend_lines, row, timed_table

@@ -10,9 +10,8 @@ from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.platforms import compiler, tracelog
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Stream, compile_kernel
-from collbench.platforms.gpu.discover import Probed
+from collbench.platforms.gpu.discover import Placement, Probed
 from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.interface import Launcher
 from collbench.platforms.layout import MAX_RANKS, Region, buffers, world_type

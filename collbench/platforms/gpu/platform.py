@@ -25,11 +25,11 @@ from collbench.platforms.cost import of_product
 from collbench.platforms.gpu import discover, nccl
 from collbench.platforms.gpu.check import GpuChecker
 from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, Stream, load_cupy, why
+from collbench.platforms.gpu.discover import bind_near, place_ranks
 from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.nccl.communicators import Communicators
 from collbench.platforms.gpu.nccl.paths import PathMemory
-from collbench.platforms.gpu.placement import bind_near, place_ranks
 from collbench.platforms.gpu.probe import STARTUP
 from collbench.platforms.gpu.timing import GpuClock, StartGate, closest
 from collbench.platforms.interface import Compute, FastPath, Platform
