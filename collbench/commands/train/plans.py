@@ -1,6 +1,5 @@
 """What plans of a training run say: the best layout, how it scales, what an interconnect or money buys."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -71,10 +70,9 @@ class Scaled(NamedTuple):
     rows: tuple[PlannedStep, ...]
     base: float  # tokens of a GPU and second
 
-    def efficiency(self, row: PlannedStep, seconds: float | None = None) -> float:
-        """Return the efficiency of a plan, or of a plan whose step takes so many seconds; infinite for no time."""
-        spent = row.typical if seconds is None else seconds
-        return row.tokens / row.gpus / spent / self.base if spent > 0 else math.inf
+    def efficiency(self, row: PlannedStep) -> float:
+        """Return the efficiency of a plan."""
+        return rate(row) / self.base
 
 
 def scaled(rows: Sequence[PlannedStep]) -> Scaled | None:

@@ -82,5 +82,5 @@ def compared() -> list[Result]:
     return [plan("interconnect", f"tp8 dp{8} mb1", seconds=seconds, system=name) for name, seconds in systems.items()]
 
 
-MADE_UP = {"layouts": ranked(), "efficiency": grown()}
+MADE_UP = {"layouts": ranked()}
 """By the name of the kind of figure."""
