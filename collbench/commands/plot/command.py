@@ -64,7 +64,6 @@ class DrawRequest(Request):
         ),
     ] = 7
     overlay: Annotated[bool, Opt("--overlay", "All topologies in one panel, a colour each.")] = False
-    apart: Annotated[bool, Opt("--apart", "Give predictions panels of their own.")] = False
     on: Annotated[
         str | None, OfMachine("What machine measured runs are of, for the view bound.", "as each run file says")
     ] = None
@@ -145,7 +144,6 @@ def plot(request: DrawRequest) -> list[Path]:
         STYLES[request.style],
         machine=request.on,
         overlay=request.overlay,
-        apart=request.apart,
         linear=request.linear,
         coloured=sys.maxsize if lines in (None, "all") else int(lines or 0),
         implementations=_shown_implementations(split_names(request.impl), shown),
