@@ -219,11 +219,6 @@ def letters_of(inches: float, font: float) -> int:
     return max(12, math.floor(inches * 72 / (font * _LETTER)))
 
 
-def _ticks(settings: Mapping[str, float]) -> dict[str, float]:
-    """Return Matplotlib's settings of the ticks of both axes."""
-    return {f"{axis}tick.{name}": value for name, value in settings.items() for axis in "xy"}
-
-
 SCREEN = Style(panel_width=5.2, companion=True)
 PAPER = Style(
     name="paper",
@@ -246,7 +241,9 @@ PAPER = Style(
         "grid.linewidth": 0.5,
         "legend.columnspacing": 1.2,
         "legend.labelspacing": 0.3,
-        **_ticks({"major.size": 2.5, "minor.size": 1.5, "minor.width": 0.4}),
+        **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 2.5),
+        **dict.fromkeys(("xtick.minor.size", "ytick.minor.size"), 1.5),
+        **dict.fromkeys(("xtick.minor.width", "ytick.minor.width"), 0.4),
     },
 )
 STYLES = {style.name: style for style in (SCREEN, PAPER)}

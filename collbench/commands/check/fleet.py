@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.analysis.judgement import LISTED, NO_RATIO, Judgement, Word, overall, worst
-from collbench.commands.check.fleet_files import FleetCurve, FleetNode
+from collbench.commands.check.inputs import FleetCurve, FleetNode
 from collbench.stats import Estimate, student
 from collbench.units import counted, significant
 

@@ -15,7 +15,7 @@ from collbench.cli.options import PATH, STANDARD, given, option
 from collbench.cli.verdicts import head_of, host_lines, junit, junit_suite, line_of, write_verdict
 from collbench.commands.check import fleet
 from collbench.commands.check.fleet import AlikeNodes, outdated, outliers_of
-from collbench.commands.check.fleet_files import FleetCurve, FleetNode, read_fleet
+from collbench.commands.check.inputs import FleetCurve, FleetNode, read_fleet
 from collbench.commands.check.library import CheckRequest, judge_run
 from collbench.errors import StorageError, UsageError
 from collbench.present.columns import Column, csv_text
