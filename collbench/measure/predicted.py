@@ -10,8 +10,7 @@ from collbench.algorithms import implementations
 from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
 from collbench.measure.protocol import Ranks, WorkerHello
-from collbench.model.predict import network_curve
-from collbench.model.what_if import changed
+from collbench.model.predict import changed, network_curve
 from collbench.results import Result
 from collbench.results.collectives import Skipped
 from collbench.runfile.header import TopologyPart

@@ -63,7 +63,7 @@ _OPTIONS = [
 class _Command(click.Command):
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write every what-if, looked up for this help alone: the model takes a while to import."""
-        from collbench.model.what_if import WHAT_IFS
+        from collbench.model.predict import WHAT_IFS
 
         super().format_epilog(context, formatter)
         with formatter.section("What-ifs"):
@@ -99,8 +99,7 @@ def command(system: str, graph: bool, **options: Any) -> int:
 def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], outputs: Outputs) -> int:
     """Predict and print the request with and without changes of the network, and what they do to it."""
     from collbench.measure.predicted import Modelled
-    from collbench.model.predict import network_effect
-    from collbench.model.what_if import changed, pattern_of
+    from collbench.model.predict import changed, network_effect, pattern_of
 
     part, sweep = predicted_sweep(system, request)
     session = predicting_session(

@@ -50,19 +50,14 @@ def _scaling(curves: Sequence[ScalingCurve], topology: str) -> Figure:
 
 
 def _mode(axes: Axes, curves: Sequence[ScalingCurve], chosen: dict[str, Look]) -> None:
-    from matplotlib.ticker import NullLocator, PercentFormatter
-
-    ranks: set[int] = set()
-    for curve in curves:
-        ranks.update(point.ranks for point in curve.points)
-    counts = sorted(ranks)
+    counts = sorted({point.ranks for curve in curves for point in curve.points})
     axes.axhline(1.0, color=GREY, linewidth=1, label="ideal")
     axes.set_xscale("log", base=2)
     axes.set_xlim(counts[0] / 1.15, counts[-1] * 1.15)
     shown = counts[:: math.ceil(len(counts) / 9)]
     axes.set_xticks(shown, [f"{count:,}" for count in shown])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.minorticks_off()
+    axes.yaxis.set_major_formatter("{x:.0%}")
     for curve in curves:
         _efficiency(axes, curve, chosen[family(curve.points[-1].row.implementation)])
     axes.set(ylim=(0, 1.1), xlabel=f"ranks; {bars_in_words(isinstance(curves[0].last.row, StepPrediction))}")
