@@ -94,10 +94,10 @@ def make(folder: Path, fleet: Fleet, seed: int = 1, runs: bool = False) -> list[
         place.mkdir(parents=True)
         cases = [CASE | {"nbytes": nbytes, "implementation": "nccl"} for nbytes in fleet.bytes]
         if runs:
-            lines = [{"kind": "header", "format": 3, "topology": {"name": WHERE, "platform": "gpu", "ranks": 8}}]
+            lines = [{"kind": "header", "format": 2, "topology": {"name": WHERE, "platform": "gpu", "ranks": 8}}]
             for number in range(fleet.rounds):
                 for case, rounds in zip(cases, row, strict=True):
-                    more = {"kind": "measurement", "platform": "gpu", "launches": 20}
+                    more = {"kind": "measurement", "platform": "gpu", "launches": 20, "check": "ok"}
                     lines.append(case | more | {"seconds": rounds[number]})
             lines.append({"kind": "end", "finished": "", "status": 0})
             (place / "run.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from collbench.commands.formats.registry import formats
-from collbench.runfile.store import FORMAT, NAME
+from collbench.runfile.store import NAME
 
 ESCAPES = "\x1b[31mred\x1b]0;title\x07\x9b2J"
 FACES = {
@@ -109,9 +109,10 @@ ROW: dict[str, Any] = {
     "ranks": 2,
     "in_place": False,
     "launches": 64,
+    "check": "ok",
     "seconds": [1e-6, 1.1e-6, 1.2e-6, 1.05e-6, 1.15e-6, 1.08e-6, 1.12e-6],
 }
-PLAN: dict[str, Any] = {name: value for name, value in ROW.items() if name not in ("launches", "seconds")} | {
+PLAN: dict[str, Any] = {name: value for name, value in ROW.items() if name not in ("launches", "check", "seconds")} | {
     "kind": "planned",
     "implementation": "tp2 pp4 dp8 mb1 zero1",
     "platform": "model",
@@ -132,7 +133,7 @@ PLAN: dict[str, Any] = {name: value for name, value in ROW.items() if name not i
 PURPOSES = ("layout", "scale", "interconnect", "cost")
 HEADER: dict[str, Any] = {
     "kind": "header",
-    "format": FORMAT,
+    "format": 2,
     "collbench": "1.0",
     "command": ["collbench", "sweep"],
     "started": "2026-11-01T12:00:00+00:00",
@@ -161,22 +162,21 @@ def _told(face: str) -> Iterator[tuple[str, str]]:
         "interleaved": {"id": face, "setting": face},
         face: face,
     }
-    common = {"implementation": face, "note": {"picked": face, "remarks": [face], "spin": face}}
-    mismatch = dict.fromkeys(("rank", "index", "chunk", "wrong"), 0) | {"kind": "mismatch"}
+    common = {"implementation": face, "picked": face, "remarks": [face], "spin": face}
     rows = [
         ROW | common,
         ROW | common | {"platform": face},
-        ROW | {"mismatch": mismatch | _both(face)},
+        ROW | {"check": "wrong", "mismatch": dict.fromkeys(("rank", "index", "chunk", "wrong"), 0) | _both(face)},
         ROW | {"kind": "skipped", "reason": face},
         ROW | {"kind": "failed", "reason": face, "implementation": face},
         ROW | common | {"kind": "prediction", "seconds": 1e-6, "low": 1e-7, "high": 1e-5} | _how(face),
-        ROW | common | {"kind": "reported", "seconds": 1e-6, "statistic": face, "printed": {face: face}},
+        ROW | common | {"kind": "reported", "seconds": 1e-6, "statistic": face, "wrong": 0, "printed": {face: face}},
         ROW | {"collective": face},
         ROW | {"dtype": face},
         ROW | {"kind": face},
     ]
     yield "everywhere", run_text(header, *rows)
-    reported = [row | {"kind": "reported", "seconds": 1e-6, "statistic": face} for row in (ROW, rows[0])]
+    reported = [row | {"kind": "reported", "seconds": 1e-6, "statistic": face, "wrong": 0} for row in (ROW, rows[0])]
     test = {"format": face, "tool": face, "version": face, "file": face, "layout": {"header": face}, "sweep": {face: 1}}
     yield "imported", run_text(header | {"imported": {"tool": face, "left_out": [face], "tests": [test]}}, *reported)
 

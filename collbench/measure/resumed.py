@@ -15,10 +15,11 @@ from collbench.cases import Case, Sampling, Sweep, Work
 from collbench.errors import RunFileError, UsageError
 from collbench.host import sanitize
 from collbench.platforms.cpu.mpi_libraries import short_name
+from collbench.records import encoded
 from collbench.results import Failed, Result, Skipped
 from collbench.runfile.header import Header
-from collbench.runfile.schema import to_result, to_sweep
-from collbench.runfile.store import INTERRUPTED, parse_header
+from collbench.runfile.schema import to_line, to_result, to_sweep, upgraded
+from collbench.runfile.store import FORMAT, INTERRUPTED, parse_header
 from collbench.units import counted
 
 ANEW = "measure anew, without --resume"
@@ -57,14 +58,14 @@ class ResumedRun:
 
         """
         lines = ((number, line) for number, line in enumerate(io.BytesIO(content), 1) if line.strip())
-        header = parse_header(path, lines)
+        header, version = parse_header(path, lines)
         sweep = _sweep(path, header)
         rows: list[tuple[bytes, Result | None]] = []
         status: object = None
         for _, line in lines:
             try:
                 fields = sanitize.parse_object(line)
-                row = to_result(fields)
+                row = to_result(upgraded(fields) if version < FORMAT else fields)
             except ValueError:  # torn, or no result
                 continue
             if fields.get("kind") == "end":
@@ -73,7 +74,8 @@ class ResumedRun:
 
             # An end counts only where nothing follows it.
             status = None
-            rows.append((line.rstrip(b"\n") + b"\n", row))
+            written = encoded(to_line(row)) if row and version < FORMAT else line.rstrip(b"\n") + b"\n"
+            rows.append((written, row))
 
         # What failed is measured again, and with it what was skipped since that had failed.
         failed = {row.implementation for _, row in rows if isinstance(row, Failed)}

@@ -27,7 +27,7 @@ from collbench.notebook import Shown
 from collbench.records import encoded
 from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Reported, Result, Timed, by_key
 from collbench.runfile.header import ForeignTest, Header
-from collbench.runfile.schema import to_line, to_result
+from collbench.runfile.schema import to_line, to_result, upgraded
 from collbench.units import counted, format_size, printable
 
 FORMAT = 3
@@ -319,7 +319,7 @@ def read(path: Path) -> Run:
         which = f"name one of them: {names}; or all: collbench check --fleet {path}"
         raise RunFileError(sanitize.message(f"{path} has {len(inside)} runs; {which}"))
     lines = ((number, line) for number, line in sanitize.read_lines(file, RunFileError) if line.strip())
-    header = parse_header(file, lines)
+    header, version = parse_header(file, lines)
     results: list[Result] = []
     left_out: list[str] = []
     unknown: dict[str, None] = {}  # kinds of rows, in their order
@@ -327,7 +327,7 @@ def read(path: Path) -> Run:
     for number, line in lines:
         try:
             last = sanitize.parse_object(line)
-            result = to_result(last)
+            result = to_result(_of_today(last, version))
             if result:
                 results.append(result)
             elif isinstance(last.get("kind"), str) and last["kind"] != "end":
@@ -356,11 +356,16 @@ def _warn(text: str, category: type[Notice]) -> None:
 
 def read_header(path: Path) -> Header:
     """Read the header of a run file alone."""
-    return parse_header(path, sanitize.read_lines(path, RunFileError))
+    return parse_header(path, sanitize.read_lines(path, RunFileError))[0]
 
 
-def parse_header(path: Path, lines: Iterator[tuple[int, bytes]]) -> Header:
-    """Return the header; RunFileError where the first of these lines is none."""
+def _of_today(line: dict[str, Any], version: int) -> dict[str, Any]:
+    """Return a line of a file of that format as one of today's; ValueError where it is none."""
+    return line if version == FORMAT else upgraded(line)
+
+
+def parse_header(path: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, int]:
+    """Return the header, and the number of the format; RunFileError where the first of these lines is none."""
     number, line = next(lines, (1, b"{}"))
     try:
         fields = sanitize.parse_object(line)
@@ -369,11 +374,11 @@ def parse_header(path: Path, lines: Iterator[tuple[int, bytes]]) -> Header:
     if fields.get("kind") != "header":
         raise RunFileError(f"{path} is not a run file: its first line is no header")
     version = fields.get("format")
-    if type(version) is not int or version != FORMAT:
-        fix = "measure anew" if version in range(1, FORMAT) else "upgrade collbench"
-        raise RunFileError(f"{path} has format {text(repr(version), 24)}, this collbench reads {FORMAT}: {fix}")
+    if type(version) is not int or not 1 <= version <= FORMAT:
+        shown = text(repr(version), 24)
+        raise RunFileError(f"{path} has format {shown}, this collbench reads up to {FORMAT}: upgrade collbench")
     try:
-        return Header.from_json(fields)
+        return Header.from_json(_of_today(fields, version)), version
     except ValueError as error:
         raise RunFileError(f"{path}:{number}: the header cannot be read: {error}") from None
 

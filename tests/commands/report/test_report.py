@@ -207,7 +207,7 @@ def test_an_odd_header_costs_its_own_part_only(tmp_path: Path) -> None:
         assert len(data_of(page)["figures"][0]["lines"][0]["sizes"]) == len(SIZES)  # type: ignore[index]
         assert "unknown" in Text(page).text, topology
     deep = '{"a":' * 400 + "1" + "}" * 400
-    (tmp_path / NAME).write_text(f'{{"kind": "header", "format": 3, "imported": {{"tests": [{{"sweep": {deep}}}]}}}}\n')
+    (tmp_path / NAME).write_text(f'{{"kind": "header", "format": 1, "imported": {{"tests": [{{"sweep": {deep}}}]}}}}\n')
     assert "no row has a time" in Text(built(tmp_path / NAME)).text
 
 
