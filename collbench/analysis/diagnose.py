@@ -1,6 +1,6 @@
 """Whether measured times are as expected of a healthy machine.
 
-The model's errors at neighbouring sizes go together (model/error_bands.py), so a stretch of sizes is
+The model's errors at neighbouring sizes go together (model/predict.py), so a stretch of sizes is
 judged as a whole: the mean of the logarithms of measured over expected times, with more weight on sizes that the model
 knows better, in standard deviations of that mean between machines that no fit has seen.
 """
@@ -23,10 +23,9 @@ from collbench.analysis.roofline import link_roofline
 from collbench.errors import CollbenchError
 from collbench.model.constants import transport
 from collbench.model.equation import Floats
-from collbench.model.error_bands import SIGHT_FACTORS, ErrorModel, regime, smoothed
-from collbench.model.predict import COPIES, curve
+from collbench.model.predict import COPIES, SIGHT_FACTORS, ErrorModel, curve, regime, smoothed
 from collbench.results import Observed, Prediction, Reported
-from collbench.runfile.header import ONE_RANK
+from collbench.runfile.schema import ONE_RANK
 from collbench.stats import Estimate
 from collbench.topology.system import System
 from collbench.units import counted, format_rate, format_size

@@ -13,7 +13,7 @@ from collbench.measure.protocol import Ranks, WorkerHello
 from collbench.model.predict import changed, network_curve
 from collbench.results import Result
 from collbench.results.collectives import Skipped
-from collbench.runfile.header import TopologyPart
+from collbench.runfile.schema import TopologyPart
 from collbench.topology.system import System
 
 NAME = "model"  # of the platform, in rows of a run file

@@ -26,8 +26,7 @@ from collbench.host.sanitize import text
 from collbench.notebook import Shown
 from collbench.records import encoded
 from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Reported, Result, Timed, by_key
-from collbench.runfile.header import ForeignTest, Header
-from collbench.runfile.schema import to_line, to_result, upgraded
+from collbench.runfile.schema import ForeignTest, Header, to_line, to_result, upgraded
 from collbench.units import counted, format_size, printable
 
 FORMAT = 3
@@ -62,8 +61,8 @@ class Run(Shown):
         return one_of_each(self.results, self.header.imported.tests, self.header.topology.copies)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return flat records in bytes, seconds and bytes per second (flat.py), None for what is not known."""
-        from collbench.runfile.flat import record  # here: tables of rows are asked for
+        """Return flat records in bytes, seconds and bytes per second, None for what is not known."""
+        from collbench.runfile.schema import record  # here: tables of rows are asked for
 
         return [record(result) for result in self.results]
 

@@ -23,9 +23,9 @@ from collbench.algorithms import implementations, needs
 from collbench.cases import Case, Sampling
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import CollbenchError, Unsupported
-from collbench.measure.external_launcher import Joined
 from collbench.measure.sampling import measure
 from collbench.measure.tracing import explain
+from collbench.measure.worker import Joined
 from collbench.platforms.gpu import discover, launch, nccl
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.interface import Prepared

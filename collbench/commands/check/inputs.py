@@ -25,14 +25,12 @@ from collbench.collectives import COLLECTIVES
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.formats import importing
 from collbench.commands.formats.imported import ImportedTest
-from collbench.commands.formats.importing import ImportRequest, folders, grouped, read_each, stored, tables
-from collbench.commands.formats.registry import NotResults
+from collbench.commands.formats.importing import ImportRequest, NotResults, folders, grouped, read_each, stored, tables
 from collbench.commands.formats.source import STDIN, files_in
 from collbench.errors import CollbenchError, RunFileError, UsageError
 from collbench.host import sanitize
 from collbench.results import Reported, observed
-from collbench.runfile.header import ONE_RANK
-from collbench.runfile.schema import case_fields, to_case
+from collbench.runfile.schema import ONE_RANK, case_fields, to_case
 from collbench.runfile.store import NAME, Run, read, why_none
 from collbench.topology import files
 from collbench.units import Seconds, counted

@@ -18,8 +18,8 @@ from collbench.cli.options import HERE, PATH, QUIET, RENDEZVOUS_FOLDER, made, op
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import finish, run_session
 from collbench.collectives import Collective, find_collective, of_nccl_tests
+from collbench.commands.formats.importing import select
 from collbench.commands.formats.nccl_tests_write import average, footer, opening, row, settings, signature, write_json
-from collbench.commands.formats.registry import select
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.session import Session

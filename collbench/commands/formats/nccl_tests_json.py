@@ -24,10 +24,10 @@ from collbench.commands.formats.imported import (
     require_ranks,
     row_of,
 )
+from collbench.commands.formats.importing import Format
 from collbench.commands.formats.nccl_tests_text import AMD, AVERAGES
 from collbench.commands.formats.nccl_tests_write import JSON as NAME
 from collbench.commands.formats.nccl_tests_write import PLACES, SETTINGS, write_json
-from collbench.commands.formats.registry import Format
 from collbench.commands.formats.source import HEAD, ForeignFile, as_list, as_mapping, as_texts, clean, seconds_of, whole
 from collbench.errors import RunFileError, UsageError
 

@@ -24,8 +24,8 @@ from collbench.commands.formats.imported import (
     relevant_variables,
     require_ranks,
 )
+from collbench.commands.formats.importing import Format
 from collbench.commands.formats.nccl_tests_log import begins_row, without_log
-from collbench.commands.formats.registry import Format
 from collbench.commands.formats.source import (
     SHORTEST,
     ForeignFile,

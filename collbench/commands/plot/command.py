@@ -19,9 +19,8 @@ from collbench.algorithms import find
 from collbench.cli.options import RUNS, options_of, out_option
 from collbench.errors import UsageError, unknown
 from collbench.requests.declared import NAMES, Opt, Request, takes
-from collbench.requests.runs import RunOrPath, runs_of
 from collbench.requests.sweeps import split_names
-from collbench.requests.words import Names, OfMachine
+from collbench.requests.words import Names, OfMachine, RunOrPath, runs_of
 from collbench.runfile.store import Run, cut_off_notes
 from collbench.topology.files import load
 

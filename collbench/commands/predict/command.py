@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from collbench.cli import interconnects
+from collbench.cli import sweeping
 from collbench.cli.options import QUIET, completed, csv_option, json_option, made, option, options_of, print_basis
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import remarks, row
@@ -32,7 +32,7 @@ from collbench.requests.sweeps import (
     split_names,
 )
 from collbench.results import Prediction, Result
-from collbench.runfile.flat import record
+from collbench.runfile.schema import record
 from collbench.runfile.store import Run
 from collbench.topology.system import System, launched_in_graph
 from collbench.units import format_range, format_seconds, format_size
@@ -82,7 +82,7 @@ def command(system: str, graph: bool, **options: Any) -> int:
     """
     names = split_names(system)
     if len(names) > 1:
-        return interconnects.side_by_side(names, options, options["what_if"], graph)
+        return sweeping.side_by_side(names, options, options["what_if"], graph)
     if options["as_csv"]:
         raise UsageError("--csv is for several systems; of one: --json FILE, or - for standard output")
     described = find_system(names[0])

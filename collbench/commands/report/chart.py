@@ -14,8 +14,8 @@ from collbench.analysis.roofline import share_in_words
 from collbench.cases import Case
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.commands.report.sections import Anchors, statuses
+from collbench.plots.kinds import Section, section_of
 from collbench.plots.panels import share_a_device
-from collbench.plots.sections import Section, section_of
 from collbench.present.figures import Look, looks
 from collbench.results import Observed, Result, Timed, by_key, timed
 from collbench.runfile.store import Run

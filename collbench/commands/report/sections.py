@@ -20,8 +20,7 @@ from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines, unread
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.errors import CollbenchError
-from collbench.plots.kinds import PLAIN, kinds
-from collbench.plots.sections import MOST, PagePart, Picture, Section, TextTable, section_of
+from collbench.plots.kinds import MOST, PLAIN, PagePart, Picture, Section, TextTable, kinds, section_of
 from collbench.present.figures import page_svg
 from collbench.results import Timed, by_key
 from collbench.runfile.store import INTERRUPTED, Run, scatter_in_words

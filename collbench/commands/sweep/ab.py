@@ -26,7 +26,7 @@ from collbench.present.terminal import Table
 from collbench.requests.sweeps import SweepRequest, cut_short, default_folder, measured_sweep
 from collbench.requests.words import places
 from collbench.results import Result, Skipped
-from collbench.runfile.header import Changes, changed
+from collbench.runfile.schema import Changes, changed
 
 AS_IS = "as-is"  # the folder of the environment as it is
 LETTERS = ("A", "B")

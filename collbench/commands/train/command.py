@@ -16,7 +16,7 @@ import click
 
 from collbench.cli.options import folder_option, given, options_of, print_basis
 from collbench.cli.running import say_where, software
-from collbench.commands.train import plans as analysis
+from collbench.commands.train import section as analysis
 from collbench.commands.train.library import Gain, TrainingPlan, TrainRequest, sensitivities, train
 from collbench.commands.train.rows import PlannedStep, words
 from collbench.commands.train.search import OnSystem, Plan

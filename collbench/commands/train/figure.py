@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from collbench.commands.train.plans import planned
 from collbench.commands.train.rows import PlannedStep, words
+from collbench.commands.train.section import planned
 from collbench.host.sanitize import text
 from collbench.plots.axes import (
     grid_along_x,

@@ -26,11 +26,10 @@ from collbench.measure.predicted import Predicted
 from collbench.measure.session import Session
 from collbench.notebook import Shown
 from collbench.requests.declared import Opt, Request, takes
-from collbench.requests.runs import RunOrPath, read
 from collbench.requests.sweeps import find_system, split_names
-from collbench.requests.words import Names
+from collbench.requests.words import Names, RunOrPath, read
 from collbench.results import Observed, by_key
-from collbench.runfile.header import TopologyPart
+from collbench.runfile.schema import TopologyPart
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
 from collbench.units import duration, parse_duration, parse_numbers

@@ -26,15 +26,13 @@ from collbench.platforms.cost import cpus
 from collbench.platforms.cpu import memory as traffic
 from collbench.platforms.cpu import mpi
 from collbench.platforms.cpu.memory import CpuMemory
-from collbench.platforms.interface import Clock, Compute, Launcher, Platform, Prepared
+from collbench.platforms.interface import Chain, Clock, Compute, Launcher, Moment, Platform, Prepared, Products
 from collbench.platforms.layout import GUARD, GUARDED, MAX_RANKS, WINDOW_HEAD, MemoryLayout, Region, buffers, view
 from collbench.platforms.mpi_processes import MpiProcesses
-from collbench.platforms.processes import Alone, Team
-from collbench.platforms.products import Chain, Moment, Products
-from collbench.platforms.scheduling import RunQueue, SchedulingWatch
+from collbench.platforms.processes import Alone, RunQueue, SchedulingWatch, Team
 from collbench.results import Note
 from collbench.results.facts import CheckFailure, GemmMismatch, Mismatch, Overrun
-from collbench.runfile.header import TopologyPart
+from collbench.runfile.schema import TopologyPart
 from collbench.topology.discover_cpu import discover
 
 _COPIES = 2**20  # bytes of results that are stored until they are compared

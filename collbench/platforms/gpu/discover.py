@@ -28,7 +28,7 @@ from collbench.platforms.gpu.cuda import Cuda, DeviceMemory, Stream, compile_ker
 from collbench.platforms.gpu.probe import too_large
 from collbench.platforms.processes import Team, node_name
 from collbench.results.facts import Sharing
-from collbench.runfile.header import TopologyPart
+from collbench.runfile.schema import TopologyPart
 from collbench.topology import discover_gpu
 from collbench.topology.discover_cpu import cpu_list, read_text
 from collbench.topology.discovered import Gpu, Topology, join, named

@@ -37,13 +37,12 @@ from collbench.platforms.gpu.nccl.communicators import Communicators
 from collbench.platforms.gpu.nccl.paths import PathMemory
 from collbench.platforms.gpu.probe import STARTUP
 from collbench.platforms.gpu.timing import GpuClock, StartGate, closest
-from collbench.platforms.interface import Compute, FastPath, Platform, Prepared
+from collbench.platforms.interface import Chain, Compute, FastPath, Moment, Platform, Prepared, Products
 from collbench.platforms.layout import GUARD, GUARDED, WINDOW_HEAD, MemoryLayout, Region, buffers
 from collbench.platforms.processes import Alone, Team
-from collbench.platforms.products import Chain, Moment, Products
 from collbench.results import Mismatch, Note
 from collbench.results.facts import CheckFailure, GemmMismatch, Overrun
-from collbench.runfile.header import TopologyPart
+from collbench.runfile.schema import TopologyPart
 
 _LONGEST = 0.002  # seconds that a rank comes late; a device that spins for longer is near to giving up
 

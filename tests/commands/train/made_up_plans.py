@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from collbench.commands.train.communication import PARTS as STEP_PARTS
-from collbench.commands.train.memory import PARTS as MEMORY_PARTS
+from collbench.commands.train.formulas import PARTS as MEMORY_PARTS
 from collbench.commands.train.rows import PlannedStep
 from collbench.datatypes import DATATYPES
 from collbench.results import Note, Result

@@ -28,7 +28,6 @@ from collbench.commands.train.models import (
     load_model,
     usual_tokens,
 )
-from collbench.commands.train.plans import cheapest, scaled
 from collbench.commands.train.search import (
     EQUAL,
     GROUPED,
@@ -43,6 +42,7 @@ from collbench.commands.train.search import (
     resized,
     search,
 )
+from collbench.commands.train.section import cheapest, scaled
 from collbench.commands.train.setting import FITTED, PlanSetting, choices, constants_of, inputs, machine_of
 from collbench.errors import UsageError
 from collbench.model.predict import CONTENTION
