@@ -55,7 +55,7 @@ class Session:
         if not isinstance(on, str):
             self._ranks = on
         elif launched:
-            from collbench.measure import worker
+            from collbench.measure import worker  # the ranks' side: no supervisor needs it
 
             self._ranks = self._joined = worker.Joined(on, sweep, results)
         else:

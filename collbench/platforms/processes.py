@@ -6,6 +6,10 @@ So there is one way to speak, the exchange, and every exchange first asks whethe
 inside `agreeing` takes part in one more exchange, whichever the others come to next, and all of them raise its error.
 Orders are apart from that: a process that waits for one sleeps.  MPI carries the words (mpi_processes.py), or
 sockets do (socket_processes.py).
+
+How ranks on CPUs see that they were off their cores, by what the operating system says of a thread: every rank looks at
+itself, at wall time less CPU time of what is timed (clock_gettime(2), CLOCK_THREAD_CPUTIME_ID), involuntary context
+switches (getrusage(2), RUSAGE_THREAD) and the cores it ran on (sched_getcpu(3)).
 """
 
 import ctypes

@@ -1,4 +1,7 @@
-"""Words that several requests have, each an Annotated type that says its options, its sentence and its limits."""
+"""Words that several requests have, each an Annotated type that says its options, its sentence and its limits.
+
+And what functions of the library take as a run, with `collbench.read`.
+"""
 
 from collections.abc import Sequence
 from functools import partial

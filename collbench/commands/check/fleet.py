@@ -6,6 +6,8 @@ Mosteller and J. Tukey, Data Analysis and Regression, 1977, chapter 10) says how
 together (Bonferroni).  Times have longer tails than that, by disturbances; so as many sizes of a node must stand out as
 would by chance in hardly any fleet, if single sizes do as often as among the others.  docs/fleet.md has how often that
 errs.
+
+`show` prints the judgement (`collbench check --fleet`) and writes its files.
 """
 
 import json

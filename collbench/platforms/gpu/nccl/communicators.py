@@ -3,6 +3,10 @@
 NCCL allows that since 2.30 (NCCL_MULTI_RANK_GPU_ENABLE, before it starts).  Every rank's kernel must then
 find room next to the others': with too many CTAs each, one waits for a peer that is never started.  So whatever NCCL
 does for the first time, its start and the first operation of a kind, has a limit of time.
+
+NCCL chooses algorithm, protocol and channels for each operation, falls back in silence, and tells of it in its log
+only.  A log slows what it tells of, so it is switched on for one operation that is not timed and off again: NCCL reads
+NCCL_DEBUG anew after ncclResetDebugInit (tried with the libraries of 2.27 to 2.32).
 """
 
 import ctypes
