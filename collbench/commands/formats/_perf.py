@@ -32,15 +32,8 @@ SUFFIX = "_perf"
 LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"
 """A variable of nccl-tests: the average bus bandwidth in GB/s below which a test has failed."""
 OPTIONS = "stepbytes warmup datatype redop root unalign budget timeout spin bind out"  # as in a sweep
-USUAL = {
-    "impl": "library",
-    "minbytes": "32M",
-    "maxbytes": "32M",
-    "stepfactor": 0.0,
-    "iters": 20,
-    "ranks": 1,
-    "cudagraph": False,
-}
+_RECORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+USUAL = _RECORDS["usual"]
 """Defaults of nccl-tests, where a sweep has others."""
 
 
@@ -53,7 +46,6 @@ class Unneeded(NamedTuple):
     why: str
 
 
-_RECORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 UNNEEDED = tuple(Unneeded(*each) for each in _RECORDS["unneeded"])
 _PATHS = {
     (0, 0): "",
