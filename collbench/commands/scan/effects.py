@@ -1,7 +1,7 @@
 """By how much members, links and what joins them slow the groups of a scan: few effects explain its times.
 
 A time is a logarithm over what is usual for its shape (inside a leaf, across, one way) and for its round, which may
-drift.  The usual time is at first that of groups of the fastest quarter of the members: it stays right where most
+drift.  The usual time is at first that of groups of the faster half of the members: it stays right where most
 groups have a slow one.  Then it is the median of the groups near it that nothing explains.
 
 Members come before levels: who is slow in groups of every kind is slow itself, however many share its leaf.  Only then
@@ -34,6 +34,7 @@ FOUND = 4.0
 EVERY_LINK = 16
 """Members up to which all pairs are measured."""
 _WINDOW = 18  # groups that tell what is usual in a round, of as many rounds as that takes
+_FIRST = 4  # times as many, before it is known who is slow
 _KNOWN = 5  # groups of a shape from which on they count: of fewer, what is usual would be themselves
 _FAST = 0.25  # quantile that a fast group has, and that who is slow in all its groups exceeds too
 _MOST_OF = 0.8  # share of a unit's members that must be slow, where the unit is
@@ -122,6 +123,13 @@ def by_key(keys: Integers, values: Floats, share: float, count: int, rising: boo
     return found, counts
 
 
+def chance_of(slow: Integers, seen: Integers | int, share: float | Floats) -> Floats:
+    """Return the chance of as many slow ones of those seen, where noise makes that share of all slow."""
+    from scipy.special import betainc  # takes a while to load
+
+    return np.asarray(np.where(slow > 0, betainc(np.maximum(slow, 1), seen - slow + 1, share), 1.0))
+
+
 class _Told(NamedTuple):
     """The medians of several, and the slow ones; their entries are sorted by time, and a clean one counts."""
 
@@ -135,12 +143,8 @@ class _Told(NamedTuple):
 class Fit:
     """The effects that explain the groups of one size.
 
-    Args:
-        times: The groups.
-        slower: Logarithm of how much slower is too much.
-        deviation: What times of a healthy group scatter by, before any was seen: of a logarithm.
-        solid: Whether each time stands for many, as in a table of pairs.
-
+    `slower` is too slow, and times scatter by `deviation` before any was seen: logarithms.  `solid` says that each time
+    stands for many, as in a table of pairs.
     """
 
     def __init__(self, times: Times, slower: float, deviation: float, solid: bool = False) -> None:
@@ -152,8 +156,8 @@ class Fit:
         total = len(self._logs)
         self._place = np.unique(shape // 2, return_inverse=True)[1]  # which levels a group crosses
         self._shape = np.unique(shape, return_inverse=True)[1]
-        self._window = np.minimum(np.searchsorted(self.round, self.round) // _WINDOW, max(0, total // _WINDOW - 1))
-        self._base, self._drift = np.zeros(self._shape.max(initial=-1) + 1), np.zeros(self._window.max(initial=-1) + 1)
+        self._window = np.zeros(total, np.int64)
+        self._base, self._drift = np.zeros(self._shape.max(initial=-1) + 1), np.zeros(1)
         self.effects: list[Effect] = []
         self.pending: dict[tuple[int, int], int] = {}
         """How often links were slow, each time so far, whose ends are to be measured again."""
@@ -165,12 +169,14 @@ class Fit:
         """Of each member the median of its groups that no other slows, and its standard deviation."""
         if not total:
             return
+        self._in_windows(_FIRST * _WINDOW)
         self._usual(np.ones(total, bool), _FAST)
         self._base += self._of_the_fastest()
         for _ in range(3):  # what is usual depends on who is slow, and the other way round
             self._scale()
             before = self.slows > 0
             self._search()
+            self._in_windows(_WINDOW)
             near = np.abs(self.above) < max(self.limit, FOUND * self.deviation)  # else the slow may become usual
             self._usual(near & (self.slows == 0))
             if np.array_equal(before, self.slows > 0):
@@ -178,6 +184,12 @@ class Fit:
         self._scale()
 
     # What is usual.
+
+    def _in_windows(self, groups: int) -> None:
+        """Let what is usual in rounds be told by so many groups at least."""
+        window = np.minimum(np.searchsorted(self.round, self.round) // groups, max(0, len(self.round) // groups - 1))
+        self._drift, _ = by_key(window, self._drift[self._window], 0.5, int(window.max()) + 1)
+        self._window = window
 
     def _usual(self, free: Booleans, share: float = 0.5) -> None:
         """Set what is usual for shapes, by that quantile of these groups, and for rounds."""
@@ -199,13 +211,11 @@ class Fit:
             groups, values = self.groups[here], above[here]
             fast, seen = by_key(groups.ravel(), np.repeat(values, groups.shape[1]), _FAST, count)
             order = np.argsort(fast)  # whoever has no groups comes last
-            for share in (4, 2):
-                best = np.zeros(count, bool)
-                best[order[: max(groups.shape[1], int(np.count_nonzero(seen)) // share)]] = True
-                among = values[best[groups].all(axis=1)]
-                if len(among) >= FEWEST:
-                    found[self._shape[here]] = min(0.0, float(np.median(among)))
-                    break
+            best = np.zeros(count, bool)
+            best[order[: max(groups.shape[1], int(np.count_nonzero(seen)) // 2)]] = True
+            among = values[best[groups].all(axis=1)]
+            if len(among) >= FEWEST:
+                found[self._shape[here]] = min(0.0, float(np.median(among)))
         return found
 
     def _scale(self) -> None:
@@ -404,12 +414,10 @@ class Fit:
 
     def _chance(self, effect: Effect) -> float:
         """Return the chance that noise makes anybody's groups as slow as that, by the groups that nothing slows."""
-        from scipy.special import betainc  # takes a while to load
-
         usual = self.above[self.slows == 0]
         share = (np.count_nonzero(usual > effect.slower / 2) + 1) / (len(usual) + 2)
-        chance = self.times.count * betainc(effect.hits, effect.groups - effect.hits + 1, share)
-        return float(chance * (SURE / LIKELY if self.solid else 1.0))
+        sure = SURE / LIKELY if self.solid else 1.0
+        return float(sure * self.times.count * chance_of(np.array(effect.hits), effect.groups, share))
 
     # What may be wrong.
 

@@ -19,8 +19,8 @@ from collbench.commands.scan.effects import (
     Effect,
     Fault,
     Fit,
-    Floats,
     Integers,
+    chance_of,
 )
 
 _HEIGHTS = 1.0, 2.0, 4.0  # of that: little of what disturbs anybody is as slow as a fault
@@ -66,7 +66,7 @@ class Intermittent:
         rounds = int(np.delete(seen, without).min(initial=10**6))
         share = max(_LEAST_SHARE, begins.sum() / max(1, seen.sum()))
         hits = np.arange(1, rounds + 1)
-        enough = hits[_chance(hits, rounds, share) * self._count * len(_HEIGHTS) < LIKELY]
+        enough = hits[chance_of(hits, rounds, share) * self._count * len(_HEIGHTS) < LIKELY]
         return float(betaincinv(enough[0], rounds - enough[0] + 1, _SEEN)) if len(enough) else 1.0
 
     def _member(self) -> Effect | None:
@@ -75,7 +75,7 @@ class Intermittent:
         for height in _HEIGHTS:
             begins, seen = self._runs(self._height > height)
             share = (begins.sum() - begins + 0.5) / (seen.sum() - seen + 1)  # of the others
-            chances = self._count * len(_HEIGHTS) * _chance(begins, seen, np.maximum(share, _LEAST_SHARE))
+            chances = self._count * len(_HEIGHTS) * chance_of(begins, seen, np.maximum(share, _LEAST_SHARE))
             chances[begins < FEWEST] = 1.0
             if chances.min() < least:
                 best, least = int(np.argmin(chances)), float(chances.min())
@@ -112,7 +112,7 @@ class Intermittent:
             event = there & (slow >= _EVENT * seen).reshape(-1, units)
             rounds, often = there.sum(axis=0), event.sum(axis=0)
             share = (event.sum() - often + 0.5) / (there.sum() - rounds + 1)
-            chances = np.where(often >= FEWEST, units * _chance(often, rounds, np.maximum(share, _LEAST_SHARE)), 1.0)
+            chances = np.where(often >= FEWEST, units * chance_of(often, rounds, np.maximum(share, _LEAST_SHARE)), 1.0)
             best = int(np.argmin(chances))
             if chances[best] < LIKELY:
                 inside = np.flatnonzero(level.units == best)
@@ -130,10 +130,3 @@ class Intermittent:
         self._height, self._round = self._height[rest], self._round[rest]
         whose = tuple(map(int, members))
         return Effect(fault, whose, slower, float(error), len(above), len(above), seen, chance, len(above) / seen)
-
-
-def _chance(slow: Integers, seen: Integers | int, share: float | Floats) -> Floats:
-    """Return the chance of as many slow ones of those seen."""
-    from scipy.special import betainc  # takes a while to load
-
-    return np.asarray(np.where(slow > 0, betainc(np.maximum(slow, 1), seen - slow + 1, share), 1.0))
