@@ -221,7 +221,6 @@ class Fit:
     def _scale(self) -> None:
         """Set times above the usual, and what those that nothing explains scatter by."""
         self.above = self._logs - self._base[self._shape] - self._drift[self._window]
-        self._rising = np.argsort(self.above)
         free = self.above[self.slows == 0]
         if not self.effects:  # most may be slow as yet: by those below the usual
             free = free[free <= 0]
@@ -233,7 +232,7 @@ class Fit:
 
     def _search(self) -> None:
         """Find all effects: of members, then of what joins them, then of directions and links."""
-        self.effects, self.slows = [], np.zeros(len(self.above))
+        self.effects, self.slows, self._rising = [], np.zeros(len(self.above)), np.argsort(self.above)
         levels, names, nobody = self.times.levels, self.times.members.names, np.ones(self.times.count, bool)
         slow, partly = self._members()
         for level in levels:

@@ -51,9 +51,9 @@ class Intermittent:
                 free &= np.isin(np.arange(len(free)), first)
             height = fit.above / max(fit.limit, FOUND * fit.deviation)
             parts.append((fit.groups[free], fit.above[free], height[free], fit.round[free]))
-        self._groups, self._above, self._height, self._round = (
-            np.concatenate(part) for part in zip(*parts, strict=True)
-        )
+        whole = [np.concatenate(part) for part in zip(*parts, strict=True)]
+        order = np.argsort(whole[3], kind="stable")  # round by round
+        self._groups, self._above, self._height, self._round = (part[order] for part in whole)
         self.effects: list[Effect] = []
         while len(self.effects) < _MOST and len(self._groups) and (found := self._unit(fits[0]) or self._member()):
             self.effects.append(found)
@@ -88,10 +88,9 @@ class Intermittent:
 
     def _runs(self, hit: Booleans) -> tuple[Integers, Integers]:
         """Return how often each member began to be slow, round by round, and how often it might have."""
-        size = self._groups.shape[1]
-        who, when, slow = self._groups.ravel(), np.repeat(self._round, size), np.repeat(hit, size)
-        order = np.lexsort((when, who))
-        who, slow = who[order], slow[order]
+        who = self._groups.ravel()
+        order = np.argsort(who.astype(np.uint16 if self._count < 2**16 else np.int64), kind="stable")
+        who, slow = who[order], np.repeat(hit, self._groups.shape[1])[order]
         goes_on = np.zeros(len(who), bool)
         goes_on[1:] = slow[1:] & slow[:-1] & (who[1:] == who[:-1])
         begins = np.bincount(who[slow & ~goes_on], minlength=self._count)
