@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collbench.commands.report.command import report as report
     from collbench.commands.sweep.command import sweep as sweep
     from collbench.commands.train.library import train as train
-    from collbench.requests.runs import read as read
+    from collbench.requests.words import read as read
 
 __version__ = "0.2.0.dev0"
 

@@ -101,7 +101,7 @@ extern "C" __global__ void compare(PARAMETER(u64) got, PARAMETER(u64) count, PAR
   finding.report((Verdict*)verdict);
 }
 
-// The result of a chain of matrix products (collbench/platforms/products.py) against its start: row r must be row
+// The result of a chain of matrix products (collbench/platforms/interface.py) against its start: row r must be row
 // |rows[r]| - 1 of the start, times the sign of rows[r].  NaN is equal to nothing.
 extern "C" __global__ void compare_product(PARAMETER(u64) got, PARAMETER(u64) start, PARAMETER(u64) rows,
                                            PARAMETER(unsigned) size, PARAMETER(u64) verdict) {

@@ -64,7 +64,7 @@ IMPLEMENTATION = Implementation(
 FORMAT = '''"""The log of a stopwatch: `stopwatch RANKS`, then bytes and microseconds a line."""
 
 from collbench.collectives import find_collective
-from collbench.commands.formats.registry import Format
+from collbench.commands.formats.importing import Format
 from collbench.commands.formats.imported import ForeignMachine, ImportedTest, make_case
 from collbench.results.collectives import Reported
 

@@ -21,18 +21,17 @@ HEAVY = {  # library: modules, or packages, that may import it
     "scipy": ("stats", "model", "analysis", "commands"),
 }
 SPEAKING = {
-    "measure.worker": "the last words of a rank that the supervisor no longer hears, for its log",
     "requests.notices": "what takes so long, which a notebook should say too",
-    "measure.external_launcher": "what MPI_Abort would leave unsaid",
+    "measure.worker": "the last words of a rank that the supervisor no longer hears, and what MPI_Abort leaves unsaid",
     "measure.launcher_watchdog": "why it ends all processes of a launcher",
     "present.terminal": "how wide standard output is; it says nothing itself",
-    "platforms.gpu.nccl.log": "what the user has asked NCCL to print, for the ranks' log",
+    "platforms.gpu.nccl.communicators": "what the user has asked NCCL to print, for the ranks' log",
     "host.signals": "what was printed, before a signal ends the command",
 }
 
 
 OTHERS = {"lesson": {"sweep", "explain", "report", "exercise"}, "sweep": {"compare"}}
-OTHERS |= {"runs": {"check"}, "check": {"formats"}, "pairs": {"scan"}}
+OTHERS |= {"check": {"formats"}, "pairs": {"scan"}}
 """Commands that use other commands.  What two need otherwise moves down."""
 
 
@@ -126,7 +125,7 @@ def test_a_sweep_loads_neither_the_model_nor_the_tables_of_other_commands() -> N
     loaded(
         "import collbench.commands.sweep.command",
         "collbench.model.predict",
-        "collbench.commands.step.columns",
+        "collbench.commands.step.section",
         "collbench.planner",
     )
 

@@ -10,7 +10,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, FOREIGN_DATATYPES, FOREIGN_REDUCTIONS, NONE, REDUCTIONS, Datatype
 from collbench.records import convert, encoded, plain
 from collbench.results.facts import Scheduling
-from collbench.runfile.header import Environment
+from collbench.runfile.schema import Environment
 from tests.conftest import case
 
 REGISTERED = (*COLLECTIVES.values(), *DATATYPES.values(), *FOREIGN_DATATYPES.values(), NONE, *REDUCTIONS.values())

@@ -11,11 +11,10 @@ from collbench.analysis.crossover import contests, disturbed_rivals, library_of,
 from collbench.analysis.roofline import measured_roofline
 from collbench.cli.results_table import Compared, row
 from collbench.measure.disturbance import all_disturbed, disturbed_in_words
-from collbench.platforms.scheduling import SchedulingWatch
+from collbench.platforms.processes import SchedulingWatch
 from collbench.results import Explanation, Measurement, Outcome, Skipped, timed
 from collbench.results.facts import DISTURBED_SHARE, Scheduling
-from collbench.runfile.header import Header
-from collbench.runfile.schema import to_line, to_result
+from collbench.runfile.schema import Header, to_line, to_result
 from collbench.runfile.store import Run
 from tests.conftest import case, measurement
 

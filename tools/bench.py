@@ -54,7 +54,7 @@ from collbench.commands.step.measured import take_series
 from collbench.platforms import open_platform
 from collbench.platforms.layout import Needs
 from collbench.platforms.mpi_processes import MpiProcesses
-from collbench.platforms.products import Chain
+from collbench.platforms.interface import Chain
 from collbench.commands.step.rows import Series
 from collbench.commands.step.work import Step
 world = MpiProcesses.of_world()

@@ -20,8 +20,8 @@ from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.model.constants import Constants
 from collbench.model.equation import Floats
-from collbench.model.error_bands import ErrorModel, Levels, band, error_model, widened
 from collbench.model.nccl_terms import terms_by
+from collbench.model.predict import ErrorModel, Levels, band, error_model, widened
 from collbench.results import Measurement, Prediction
 from collbench.topology.system import System
 from tests.conftest import ROOT, case

@@ -17,7 +17,7 @@ import numpy as np
 from collbench.analysis.judgement import Judgement, Word
 from collbench.cli.verdicts import head_of
 from collbench.commands.check.fleet import SLOWER, changes, groups
-from collbench.commands.check.fleet_files import FleetCurve, FleetNode
+from collbench.commands.check.inputs import FleetCurve, FleetNode
 
 WHERE = "8 x NVIDIA H100 80GB HBM3, NVSwitch"
 CASE = {"collective": "allreduce", "dtype": "float", "redop": "sum", "root": 0, "ranks": 8, "in_place": False}

@@ -16,13 +16,11 @@ from hypothesis import strategies as st
 
 from collbench.cli.results_table import row
 from collbench.commands.formats.imported import Hints
-from collbench.commands.formats.importing import grouped, remarks
-from collbench.commands.formats.registry import read_tests, select, written
+from collbench.commands.formats.importing import grouped, read_tests, remarks, select, written
 from collbench.commands.formats.source import decode
 from collbench.errors import CollbenchError
 from collbench.plots.panels import panels
-from collbench.runfile.header import Header
-from collbench.runfile.schema import to_line, to_result
+from collbench.runfile.schema import Header, to_line, to_result
 from collbench.runfile.store import Run
 from tools import ROOT
 

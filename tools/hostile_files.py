@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collbench.commands.formats.registry import formats
+from collbench.commands.formats.importing import formats
 from collbench.runfile.store import NAME
 
 ESCAPES = "\x1b[31mred\x1b]0;title\x07\x9b2J"

@@ -30,7 +30,7 @@ def measured(world: World) -> tuple[Ints, Floats, float]:
 
 
 def plain_scan(world: World) -> Answer:
-    """What the opponent says of a world."""
+    """Return the answer of the opponent to a world."""
     pairs, ratios, far = measured(world)
     named, kept, across = set(), np.ones(len(pairs), bool), np.ptp(world.leaves[pairs], axis=1) > 0
     has = np.array([(pairs == node).any(axis=1) for node in range(world.members)])  # of each node, which pairs

@@ -1,8 +1,8 @@
 """How often `collbench scan` is right on made-up clusters, and how often a plain opponent is: tables in Markdown.
 
 `python -m tools.scan_report` draws 6,600 clusters of tools/scan_worlds.py for each, in 40 minutes on two cores.  An
-answer is exact if it names all that is slow and nobody else, false if it names somebody innocent, and missed if it is
-OK in spite of a fault that the scan says it would have seen.
+answer is exact if it names all that is slow and nobody else, and false if it names somebody innocent.  It is missed if
+it is OK in spite of a fault that the scan says it would have seen.
 """
 
 import argparse
@@ -25,7 +25,7 @@ HEAD = "| scans | exact | false | missed | OK, not in sight | UNKNOWN | rounds |
 
 
 def scanned(world: World) -> Answer:
-    """What `collbench scan` says of a world."""
+    """Return the answer of `collbench scan` to a world."""
     work = Scan(2, LIMIT - 1, SIZES)
     of_size = partial(Case, COLLECTIVES["sendrecv"], dtype=DATATYPES["float"], redop=NONE, root=0, in_place=False)
     cases = {size: of_size(size, ranks=world.members, work=work) for size in SIZES}

@@ -19,7 +19,7 @@ MOST = 400  # rounds of a world
 
 
 class Answer(NamedTuple):
-    """What a scan says, and what it says that it would have seen."""
+    """The answer of a scan, and its sight."""
 
     word: Word
     named: frozenset[str]
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What is slow: a node, always or where it sends, what leaves a leaf, or the link of two nodes."""
+    """A slow node, always or where it sends; a slow leaf, for messages that leave it; or a slow link of two nodes."""
 
     kind: str  # node, send, leaf, link
     of: tuple[int, ...]
@@ -80,7 +80,7 @@ def _drifts(random: Generator, members: int) -> Floats:
 
 
 class Noise(NamedTuple):
-    """What makes times differ where nothing is wrong."""
+    """A cause of times that differ where nothing is wrong."""
 
     normal: float = 0.01  # of each time
     tails: float = 0.0  # share of the times that take longer, by what `tail` draws

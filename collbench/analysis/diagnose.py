@@ -1,6 +1,6 @@
 """Whether measured times are as expected of a healthy machine.
 
-The model's errors at neighbouring sizes go together (model/error_bands.py), so a stretch of sizes is
+The model's errors at neighbouring sizes go together (model/predict.py), so a stretch of sizes is
 judged as a whole: the mean of the logarithms of measured over expected times, with more weight on sizes that the model
 knows better, in standard deviations of that mean between machines that no fit has seen.
 """
@@ -15,18 +15,17 @@ from typing import NamedTuple
 import numpy as np
 
 from collbench.algorithms import is_path
+from collbench.analysis.compare import unlike_table
 from collbench.analysis.judgement import LISTED, UNSEEN, Judgement, Sight, Word
 from collbench.analysis.machine import RunFacts, assumed, possible
-from collbench.analysis.ran import unlike_table
 from collbench.analysis.reasons import FEWEST, ComparedCurve, Expect, Reason, called, explain
 from collbench.analysis.roofline import link_roofline
 from collbench.errors import CollbenchError
 from collbench.model.constants import transport
 from collbench.model.equation import Floats
-from collbench.model.error_bands import SIGHT_FACTORS, ErrorModel, regime, smoothed
-from collbench.model.predict import COPIES, curve
+from collbench.model.predict import COPIES, SIGHT_FACTORS, ErrorModel, curve, regime, smoothed
 from collbench.results import Observed, Prediction, Reported
-from collbench.runfile.header import ONE_RANK
+from collbench.runfile.schema import ONE_RANK
 from collbench.stats import Estimate
 from collbench.topology.system import System
 from collbench.units import counted, format_rate, format_size

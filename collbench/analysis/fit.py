@@ -9,8 +9,7 @@ from collbench.errors import UsageError
 from collbench.notebook import Shown
 from collbench.present.columns import ALWAYS, Column
 from collbench.results import Observed, Reported, by_key, observed
-from collbench.runfile.rounds import scatter_in_words
-from collbench.runfile.store import Run
+from collbench.runfile.store import Run, scatter_in_words
 from collbench.units import RANGE, counted, format_rate, format_seconds, format_size
 
 

@@ -82,10 +82,6 @@ def _halved(system: System) -> list[System]:
     return [replace(system, gpu_rate=system.gpu_rate / 2, pcie_lanes=max(1, system.pcie_lanes // 2))]
 
 
-def _launched_otherwise(system: System) -> list[System]:
-    return [replace(system, launch=launch) for launch in ("single-process", "torch") if launch != system.launch]
-
-
 def _pinned(system: System, algorithm: str = "auto", protocol: str = "auto") -> list[System]:
     free = (system.algorithm, system.protocol) == ("auto", "auto")
     return [replace(system, algorithm=algorithm, protocol=protocol)] if free else []
@@ -102,7 +98,9 @@ _CHANGES: Mapping[str, Callable[[System], Sequence[System]]] = {
     "tree": partial(_pinned, algorithm="tree"),
     "ring": partial(_pinned, algorithm="ring"),
     "few_channels": lambda system: [replace(system, channels=count, nvls=False) for count in (1, 2, 4, 8)],
-    "launches": _launched_otherwise,
+    "launches": lambda system: [
+        replace(system, launch=way) for way in ("single-process", "torch") if way != system.launch
+    ],
 }
 _RECORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 HYPOTHESES = tuple(

@@ -293,7 +293,7 @@ def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | N
             rows[interconnect] = usable
 
     # The largest number of ranks that all have, or else the largest of each.
-    counts = list(map(_rank_counts, rows.values()))
+    counts = [{row.case.ranks for row in usable} for usable in rows.values()]
     common = set.intersection(*counts) if counts else set()
     ranks = tuple(max(common or count) for count in counts)
     curves = []
@@ -309,10 +309,6 @@ def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | N
             lines.append(_line(nbytes, names, best))
     title = replace(kind, ranks=ranks[0] if len(set(ranks)) == 1 else 0)
     return InterconnectTable(title, tuple(rows), ranks, tuple(lines))
-
-
-def _rank_counts(rows: Iterable[Timed]) -> set[int]:
-    return {row.case.ranks for row in rows}
 
 
 def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> SizeLine:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Self
 
-from collbench.model.error_bands import regime
+from collbench.model.predict import regime
 from collbench.notebook import Shown
 from collbench.results import Outcome, Reported, Result
 from collbench.stats import Estimate

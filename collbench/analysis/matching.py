@@ -13,7 +13,7 @@ from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.errors import UsageError
 from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Result, by_key, family
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from collbench.units import counted, format_size, parse_size, printable
 

@@ -19,7 +19,7 @@ from collbench.analysis.machine import RunFacts
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.model.equation import Floats
-from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, smoothed
+from collbench.model.predict import SMALL, ErrorModel, error_levels, error_model, smoothed
 from collbench.results import Observed, Prediction, family
 from collbench.topology.system import System
 

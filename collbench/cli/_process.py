@@ -200,7 +200,7 @@ def agreed(launched: tuple[int, int] | None) -> Iterator[None]:
 
     # The others have to hear of it, or they would wait for this process in their next exchange.
     try:
-        from collbench.measure.external_launcher import agree_on
+        from collbench.measure.worker import agree_on
 
         agree_on(error)
     except CollbenchError as agreed_error:

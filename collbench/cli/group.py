@@ -59,7 +59,9 @@ class Commands(click.Group):
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands in --help, by section."""
-        summaries = dict(sorted(_summaries().items()))
+        summaries = {}
+        for name, path in sorted(_files().items()):
+            summaries[name] = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix('"""')
         for title, names in SECTIONS.items():
             rows = [(name, summaries.pop(name)) for name in names if name in summaries]
             if rows:
@@ -77,12 +79,6 @@ def _files() -> dict[str, Path]:
         # commands/sweep/command.py, but commands/formats/import.py
         files[path.parent.name if path.stem == "command" else path.stem] = path
     return files
-
-
-def _summaries() -> dict[str, str]:
-    """Return the first line of every command's file by the name of the command."""
-    texts = {name: path.read_text(encoding="utf-8") for name, path in _files().items()}
-    return {name: text.partition("\n")[0].removeprefix('"""') for name, text in texts.items()}
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -169,7 +169,7 @@ class Outputs:
     def write(self, session: Session, **more: Any) -> None:
         """Write the JSON file that the user asked for, of all that has been measured, and more that is known."""
         if session.leader and self.json:
-            from collbench.runfile.flat import document
+            from collbench.runfile.schema import document
 
             text = document(session.header, session.results, assumed=software(session), **more)
             if self.json == STANDARD:

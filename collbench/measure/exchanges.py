@@ -17,10 +17,9 @@ from collbench.collectives import Flight, exchange
 from collbench.errors import CaseFailed
 from collbench.platforms import compiler
 from collbench.platforms.checking import POISON
-from collbench.platforms.interface import Platform, Prepared
+from collbench.platforms.interface import Platform, Prepared, at
 from collbench.platforms.layout import buffers
-from collbench.platforms.products import at
-from collbench.platforms.scheduling import RunQueue
+from collbench.platforms.processes import RunQueue
 
 IN_FLIGHT = 2  # messages of an operation: a single one that both ends send first would never arrive
 COPY, KERNEL = "copy", "kernel"

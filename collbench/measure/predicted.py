@@ -10,11 +10,10 @@ from collbench.algorithms import implementations
 from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
 from collbench.measure.protocol import Ranks, WorkerHello
-from collbench.model.predict import network_curve
-from collbench.model.what_if import changed
+from collbench.model.predict import changed, network_curve
 from collbench.results import Result
 from collbench.results.collectives import Skipped
-from collbench.runfile.header import TopologyPart
+from collbench.runfile.schema import TopologyPart
 from collbench.topology.system import System
 
 NAME = "model"  # of the platform, in rows of a run file

@@ -21,7 +21,7 @@ from typing import Any, Self
 from collbench.host import signals
 from collbench.records import encoded
 from collbench.results import Result
-from collbench.runfile.header import Interleaved, TopologyPart
+from collbench.runfile.schema import Interleaved, TopologyPart
 
 WORKER = "collbench.measure.worker"  # the module that ranks run
 FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and heartbeat

@@ -17,8 +17,7 @@ from collbench.host import sanitize
 from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.records import encoded
 from collbench.results import Failed, Result, Skipped
-from collbench.runfile.header import Header
-from collbench.runfile.schema import to_line, to_result, to_sweep, upgraded
+from collbench.runfile.schema import Header, to_line, to_result, to_sweep, upgraded
 from collbench.runfile.store import FORMAT, INTERRUPTED, parse_header
 from collbench.units import counted
 

@@ -21,12 +21,11 @@ from collbench.measure.supervisor import Supervisor
 from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.results import Outcome, Result
 from collbench.results.facts import labelled
-from collbench.runfile.header import Changes, Header, Interleaved, environment_of
-from collbench.runfile.schema import sweep_part
+from collbench.runfile.schema import Changes, Header, Interleaved, environment_of, sweep_part
 from collbench.runfile.store import NAME, Reopened, Run, Writer
 
 if TYPE_CHECKING:
-    from collbench.measure.external_launcher import Joined
+    from collbench.measure.worker import Joined
 
 COPIES = 2  # sets of ranks of a pair, which hold memory at the same time
 
@@ -56,9 +55,9 @@ class Session:
         if not isinstance(on, str):
             self._ranks = on
         elif launched:
-            from collbench.measure import external_launcher  # the ranks' side: no supervisor needs it
+            from collbench.measure import worker  # the ranks' side: no supervisor needs it
 
-            self._ranks = self._joined = external_launcher.Joined(on, sweep, results)
+            self._ranks = self._joined = worker.Joined(on, sweep, results)
         else:
             self._ranks = Starts(on, sweep, results, existing.path.parent if existing else folder)
         self.leader = launched is None or launched[0] == 0

@@ -35,8 +35,7 @@ from collbench.platforms.cpu.mpi_libraries import Library, own
 from collbench.records import convert
 from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped
-from collbench.runfile.header import Changes, changed
-from collbench.runfile.schema import case_fields, sweep_part, to_result
+from collbench.runfile.schema import Changes, case_fields, changed, sweep_part, to_result
 from collbench.topology.discover_cpu import free
 from collbench.topology.discovered import small_shared_memory
 from collbench.units import format_size

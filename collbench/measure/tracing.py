@@ -15,8 +15,7 @@ from collbench.errors import Unsupported
 from collbench.measure.checks import SEEDS, checked
 from collbench.measure.sampling import Heartbeat, calibrate, steady_launches
 from collbench.platforms import tracelog
-from collbench.platforms.interface import Platform, Prepared
-from collbench.platforms.products import Moment, at
+from collbench.platforms.interface import Moment, Platform, Prepared, at
 from collbench.results import Result
 from collbench.results.collectives import PHASES, WAITED, Explanation, Measurement, Skipped, Span, Track
 from collbench.results.facts import Scheduling

@@ -2,28 +2,161 @@
 
 The equation knows network cards at their full rate (`curve`); the flow level says what switches and failures leave of
 them (`network_curve`).
+
+What `--what-if` changes, other nodes and cards, or what failed links, fewer switches, static routing leave of a rate:
+
+    effect(system, "ring", ["link-down=leaf3:spine1", "ecmp=4"]).factor
+
+The factor is the slowest transfer's share of the rate that its NICs alone would give it.  `slowed(system, factor)` is
+a system whose NICs are as slow as that transfer, for which the equation holds.
+
+How far predictions may be off (error_bands.toml) is of machines that were left out of the fit, by what joins the GPUs
+and by size.  `make model-report` writes the tables.  A band says between which factors nine of ten published times lie.
+The error model says what the times of a machine say together: the median error of its kind and how it spreads between
+machines.  A single size may be off by itself, so sizes are looked at with their neighbours (`smoothed`).  Neighbouring
+sizes are off alike: the correlation of their errors falls by e over `OCTAVES`.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil
+from math import ceil, hypot, log2
+from pathlib import Path
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
 from collbench.algorithms import implementations
 from collbench.algorithms.nvls import REDUCES
 from collbench.cases import Case
-from collbench.errors import Unsupported, unknown
+from collbench.errors import Unsupported, UsageError, unknown
 from collbench.model import handwritten, nccl_terms
-from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Floats, calibration_of
-from collbench.model.error_bands import ESTIMATED, HANDWRITTEN, band
-from collbench.model.what_if import Effect, changed, effect, pattern_of, slowed
+from collbench.model.constants import place, transport
+from collbench.model.equation import DEFAULT, OCTAVES, PER_OCTAVE, SIZES, Calibration, Floats, calibration_of
+from collbench.model.handwritten import is_published
+from collbench.model.nccl_terms import choose
+from collbench.model.network import Fault, Scenario, Slowest, drawings, median_drawing, solve
+from collbench.model.schedule import schedule_of
 from collbench.results import Note, Prediction
-from collbench.topology.system import ALGORITHMS, PROTOCOLS, System
+from collbench.topology import files
+from collbench.topology.products import TRAYS, is_amd
+from collbench.topology.render import TRANSPORTS
+from collbench.topology.system import ALGORITHMS, PROTOCOLS, System, Tier
 
-_effect = lru_cache(maxsize=512)(effect)
+SMALL, LARGE = 64 << 10, 64 << 20  # bytes below which latency decides, and above which bandwidth does
+Pair = tuple[float, float]
+Levels = tuple[Pair, Pair, Pair]  # below SMALL, between, above LARGE
+
+_TABLES = tomllib.loads(Path(__file__).with_name("error_bands.toml").read_text(encoding="utf-8"))
+
+
+def _table(name: str) -> Mapping[str, Levels]:
+    return {kind: ((a, b), (c, d), (e, f)) for kind, ((a, b), (c, d), (e, f)) in _TABLES[name].items()}
+
+
+BANDS, CALIBRATED_BANDS = _table("bands"), _table("calibrated_bands")
+"""Factors of low and high end where nothing of the machine was measured, and where five sizes of the curve were."""
+LEVELS, CALIBRATED_LEVELS = _table("levels"), _table("calibrated_levels")
+"""Median and standard deviation of the logarithm of measured over predicted, for the same two cases."""
+HANDWRITTEN, ESTIMATED = (0.75, 1.4), (0.5, 2.0)
+"""Factors for hand-written implementations of which times are published, and an estimate for all others."""
+HANDWRITTEN_LEVELS: Levels = ((0.0, 0.18),) * 3
+ESTIMATED_LEVELS: Levels = ((0.0, 0.42),) * 3  # the same as standard deviations
+
+KINDS = TRANSPORTS | {"tcpx": "TCP"}  # row of the tables by transport between nodes
+MANY = "more than two nodes"  # the row of InfiniBand, RoCE and EFA there
+SIGHT_FACTORS: Mapping[str, Sequence[float]] = _TABLES["sight_factors"]
+"""Times its limit that a slowdown must be to be seen in all but one of fifty machines: others are faster than
+predicted, and hide as much.  Of a curve; and of one size, by its place in a row of the tables."""
+KNOWN = {"slingshot": 32}
+FEW = 64
+"""Nodes up to which the model is as sure as its tables say; KNOWN by transport.
+
+More were hardly published; or, over Slingshot, transfers hinder each other and those of other jobs, now less, now more.
+"""
+WIDER = 0.1  # how much each doubling of the nodes beyond widens the band above, and adds to the spread of errors
+ALONE = 0.05  # fraction of a size's variance that it shares with no other: how times scatter
+WINDOW = 5  # sizes of which the median counts: two neighbours out of line say nothing of the machine
+
+
+def kind_of(system: System, collective: str) -> str:
+    """Return the row of the tables for a system's predictions."""
+    if is_amd(system.arch):
+        return "AMD, nodes" if system.nodes > 1 else "AMD, one node"
+    if schedule_of(collective).direct:
+        return "straight, nodes" if system.nodes > 1 else "straight, one node"
+    if system.nodes > 1:
+        kind = "racks" if system.is_rack else KINDS[transport(system)]
+        return MANY if system.nodes > 2 and kind in ("InfiniBand", "RoCE", "EFA") else kind
+    if system.meets_over_pcie:
+        return "PCIe"
+    may_add = collective == "allreduce" and system.adds and system.gpus > 1 and not system.is_rack
+    if may_add and choose(system, collective).algorithms[-1] == "nvls":
+        return "one node, NVLS"
+    return {"_old": "one node, before Hopper", "_new": "one node, Blackwell"}.get(place(system), "one node")
+
+
+def regime(nbytes: float) -> int:
+    """Return the place of a size in a row of the tables: 0 below SMALL, 2 above LARGE, else 1."""
+    return int(nbytes >= SMALL) + int(nbytes > LARGE)
+
+
+def beyond(system: System) -> float:
+    """Return how often a system's nodes are twice as many as the model is sure of."""
+    return max(0.0, log2(system.nodes / KNOWN.get(transport(system), FEW)))
+
+
+def band(system: System, collective: str, nbytes: int, calibrated: bool = False) -> tuple[float, float]:
+    """Return the factors on a predicted time between which nine of ten measurements should lie."""
+    low, high = (CALIBRATED_BANDS if calibrated else BANDS)[kind_of(system, collective)][regime(nbytes)]
+    return low, high if calibrated else high * (1 + WIDER) ** beyond(system)
+
+
+class ErrorModel(NamedTuple):
+    """The distribution of the logarithm of measured over predicted times, at some sizes of a healthy machine."""
+
+    mean: Floats
+    covariance: Floats
+
+
+def error_levels(system: System, collective: str, implementation: str = "nccl") -> Levels:
+    """Return the median error and its spread for an implementation on a system."""
+    if implementation != "nccl":
+        return HANDWRITTEN_LEVELS if is_published(system, implementation) else ESTIMATED_LEVELS
+    if system.calibration:
+        return CALIBRATED_LEVELS[kind_of(system, collective)]
+    return widened(LEVELS[kind_of(system, collective)], system)
+
+
+def widened(levels: Levels, system: System) -> Levels:
+    """Widen the levels for more nodes than the model is sure of."""
+    wider = WIDER * beyond(system)
+    (a, small), (b, middle), (c, large) = levels
+    return (a, hypot(small, wider)), (b, hypot(middle, wider)), (c, hypot(large, wider))
+
+
+def error_model(sizes: Sequence[int], levels: Levels) -> ErrorModel:
+    """Return the error model of a curve at these sizes, in bytes."""
+    mean, spread = np.array([levels[regime(size)] for size in sizes]).T
+    octaves = np.log2(np.maximum(sizes, 1))
+    # Neighbouring sizes are off alike, but for a part of each that it shares with no other.
+    together = (1 - ALONE) * np.exp(-np.abs(octaves[:, None] - octaves) / OCTAVES) + ALONE * np.eye(len(octaves))
+    return ErrorModel(mean, spread[:, None] * together * spread)
+
+
+def smoothed(logs: Floats) -> Floats:
+    """Return every value as the median of itself and its neighbours."""
+    padded = np.pad(logs, WINDOW // 2, constant_values=np.nan)
+    return np.asarray(np.nanmedian(np.lib.stride_tricks.sliding_window_view(padded, WINDOW), axis=1))
+
+
+TREES = ("tree", "nvlstree", "collnet", "collnetchain", "collnetdirect", "pat")  # algorithms that send along trees
+TRAY = 4  # GPUs of a host of GB200's and GB300's racks
+_WHOLE = 0.995  # a share above this counts as the whole rate
+_BEYOND = 1.25  # of what a slot carries, the most that cards may have: those sold have up to 1.04
 COPIES = "memcpy-"  # how the names of copies between two GPUs begin, which CUDA makes without NCCL
 COPIED = 1.05
 COPIED_BAND = (0.85, 1.2)
@@ -39,6 +172,179 @@ NOISE = 0.0022
 
 CONTENTION = 0.075
 """How much longer computing takes while a GPU communicates: Calculon's `processor_usage` lies between 0.02 and 0.15."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What the network leaves of the NICs' rate."""
+
+    factor: float  # of the slowest transfer: 1 where the network does not slow it
+    explanation: str  # one line
+
+
+def effect(system: System, pattern: str, what_ifs: Sequence[str] = ()) -> Effect:
+    """Return the effect of the network on a pattern of `PATTERNS`, with all what-ifs together.
+
+    UsageError where a what-if is unknown, or impossible on this system.
+    """
+    before = Scenario(system)
+    after = scenario(system, what_ifs)
+    slowest = _median(after, pattern)
+    unchanged = slowest if after == before else _median(before, pattern)
+    words = _explain(after, slowest)
+    if after != before and unchanged.share < _WHOLE:
+        words += f"; {unchanged.share:.0%} as the system is described"
+    return Effect(slowest.share, words)
+
+
+def slowed(system: System, factor: float) -> System:
+    """Return the system with NICs of that fraction of their rate."""
+    if not system.nics:
+        return system
+    return replace(system, nics=replace(system.nics, rate=system.nics.rate * factor))
+
+
+def changed(system: System, what_ifs: Sequence[str]) -> System:
+    """Return the system with the nodes and network cards that the what-ifs give it, and all else as it was."""
+    scenario(system, what_ifs)  # raises if one of them is impossible
+    return scenario(system, [text for text in what_ifs if WHAT_IFS[text.partition("=")[0]].node]).system
+
+
+def pattern_of(collective: str, algorithm: str = "ring") -> str:
+    """Return the pattern that a collective makes between nodes, given NCCL's name for the algorithm."""
+    return schedule_of(collective).pattern or ("tree" if algorithm in TREES else "ring")
+
+
+def scenario(system: System, what_ifs: Sequence[str]) -> Scenario:
+    """Apply all what-ifs in the order given; UsageError naming the choices."""
+    after = Scenario(system)
+    for text in what_ifs:
+        word, equals, value = text.partition("=")
+        if word not in WHAT_IFS:
+            raise unknown("what-if", text, (known.form for known in WHAT_IFS.values()))
+        known = WHAT_IFS[word]
+        takes_value = "=" in known.form
+        complete = bool(value) == takes_value or (known.optional and not equals)
+        if not complete:
+            raise UsageError(f"--what-if {text!r} is not complete or says too much; write {known.form}")
+        after = known.apply(after, word, value)
+    cards, slot = after.system.nics, system.pcie_rate
+    if cards and cards != system.nics and (each := cards.rate * cards.per_node / system.gpus) > _BEYOND * slot:
+        raise UsageError(
+            f"--what-if {', '.join(what_ifs)}: {each / 1e9:.3g} GB/s of cards for a GPU, whose PCIe slot carries "
+            f"{slot / 1e9:.3g}; give fewer or slower cards, or a FILE.toml of a node with another pcie_gen"
+        )
+    return after
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A word of `--what-if`: `apply` takes the network as it is, the word and its value."""
+
+    form: str
+    meaning: str
+    apply: Callable[[Scenario, str, str], Scenario]
+    optional: bool = False  # whether the word may stand without a value
+    node: bool = False  # whether it changes the nodes or their cards, and not what is between them
+
+
+def _fault(now: Scenario, word: str, link: str) -> Scenario:
+    return replace(now, faults=(*now.faults, Fault(link, {"link-down": 0.0, "link-half": 0.5}[word])))
+
+
+def _oversubscription(now: Scenario, word: str, value: str) -> Scenario:
+    try:
+        ratio = float(value)
+    except ValueError:
+        ratio = -1.0
+    if not 1 <= ratio <= 1000:
+        raise UsageError(f"oversubscription={value} is impossible; write a number from 1 to 1000")
+    first, *above = _tiers(now, word)
+    return _with_tiers(now, replace(first, oversubscription=ratio), *above)
+
+
+def _routing(now: Scenario, word: str, value: str) -> Scenario:
+    if value and not (value.isdecimal() and 1 <= int(value) <= 1024):
+        raise UsageError(f"ecmp={value} is no number of queue pairs; write ecmp or ecmp=1 to ecmp=1024")
+    tiers = _tiers(now, word)
+    return _with_tiers(now, *(replace(tier, routing=word, flows=int(value or tier.flows)) for tier in tiers))
+
+
+def _in_order(now: Scenario, word: str, value: str) -> Scenario:
+    return replace(now, in_order=True)
+
+
+def _first_tier(now: Scenario, word: str, value: str) -> Scenario:
+    first, *above = _tiers(now, word)
+    return _with_tiers(now, replace(first, name={"rail": "leaf", "fat-tree": "tor"}[word]), *above)
+
+
+def _card(now: Scenario, word: str, value: str) -> Scenario:
+    return replace(now, system=files.with_cards(now.system, word.removeprefix("nic."), value))
+
+
+def _nvlinks_between_hosts(now: Scenario, word: str, value: str) -> Scenario:
+    """Return the rack as nodes of one tray each, where its NVLinks do not leave a tray (NCCL_MNNVL_ENABLE=0)."""
+    system, cards = now.system, now.system.nics
+    trays = system.gpus // TRAY
+    if value not in ("0", "1") or not (re.search(TRAYS, system.gpu) and cards):
+        raise UsageError(f"mnnvl={value} is impossible on {system.name}; write mnnvl=0 for racks of GB200 or GB300")
+    if value == "1" or system.gpus <= TRAY:
+        return now
+    if system.gpus % TRAY or cards.per_node % trays:
+        raise UsageError(f"mnnvl=0 needs whole trays; {system.gpus} GPUs are not; give a multiple of {TRAY}")
+    tiers = *(replace(tier, radix=tier.radix * trays) for tier in system.tiers[:1]), *system.tiers[1:]
+    nics, sockets = replace(cards, per_node=cards.per_node // trays), min(TRAY, system.per_socket)
+    tray = replace(system, gpus=TRAY, nodes=system.nodes * trays, nics=nics, per_socket=sockets, tiers=tiers)
+    return replace(now, system=tray)
+
+
+WHAT_IFS = {
+    "link-down": WhatIf("link-down=leaf3:spine1|nic:NODE.NIC", "a link fails", _fault),
+    "link-half": WhatIf("link-half=leaf3:spine1|nic:NODE.NIC", "a link runs at half its rate", _fault),
+    "oversubscription": WhatIf("oversubscription=RATIO", "fewer links above the first switches", _oversubscription),
+    "ecmp": WhatIf("ecmp[=QUEUE_PAIRS]", "each queue pair keeps to one hashed path", _routing, optional=True),
+    "adaptive": WhatIf("adaptive", "switches spread traffic over all paths", _routing),
+    "in-order": WhatIf("in-order", "nodes in the order of the network; else in random order", _in_order),
+    "nic.per_node": WhatIf("nic.per_node=N", "so many network cards in a node", _card, node=True),
+    "nic.rate": WhatIf("nic.rate=GB/s", "of each, in one direction (400 Gb/s are 50)", _card, node=True),
+    "nic.transport": WhatIf("nic.transport=NAME", "other cards, as roce or tcp", _card, node=True),
+    "nic.gdr": WhatIf("nic.gdr=true|false", "whether cards reach the GPUs' memory", _card, node=True),
+    "sharp": WhatIf("sharp=0|1", "whether InfiniBand's switches add (SHARP), and NCCL uses it", _card, node=True),
+    "mnnvl": WhatIf("mnnvl=0|1", "whether NVLinks join the hosts of a rack", _nvlinks_between_hosts, node=True),
+    "rail": WhatIf("rail", "each NIC of a node on switches of its own rail", _first_tier),
+    "fat-tree": WhatIf("fat-tree", "all NICs of a node on one switch", _first_tier),
+}
+
+
+def _tiers(now: Scenario, word: str) -> tuple[Tier, ...]:
+    if len(now.system.tiers) < 2:
+        has = f"{now.system.name} has {len(now.system.tiers)}"
+        raise UsageError(f"{word} needs two tiers of switches; {has}: add [[tier]]")
+    return now.system.tiers
+
+
+def _with_tiers(now: Scenario, *tiers: Tier) -> Scenario:
+    return replace(now, system=replace(now.system, tiers=tiers))
+
+
+def _median(now: Scenario, pattern: str) -> Slowest:
+    """Return the middle one of some drawings of hashes and order, always the same ones."""
+    first = solve(now, pattern, 0)
+    return median_drawing([first, *(solve(now, pattern, seed) for seed in range(1, drawings(now, pattern)))])
+
+
+def _explain(now: Scenario, slowest: Slowest) -> str:
+    order = "nodes in order" if now.in_order else "nodes in random order"
+    if slowest.share >= _WHOLE:
+        return f"every NIC gets its whole rate: {order}, {slowest.apart:.0%} of the transfers between leaves"
+    shared = f"{slowest.flows} flows share" if slowest.flows > 1 else "1 flow uses"
+    per_node = now.system.nics.per_node if now.system.nics else 1
+    some = "" if slowest.alike else f"; {slowest.rails} of {per_node} rails followed"
+    return (
+        f"the slowest NIC ({slowest.sender}) gets {slowest.share:.0%} of its rate: {shared} {slowest.bottleneck}; "
+        f"all get {slowest.mean:.0%} on average, {order}{some}"
+    )
 
 
 def curve(
@@ -106,7 +412,7 @@ def network_curve(
     """Return the expected times of cases of one kind on all ranks, with switches, routing and what-ifs.
 
     Where the network slows the transfers, the library's choice stays what it is: it knows the NICs and nothing behind
-    them.  More bytes never take less time.  Unsupported as of `curve`, UsageError as of `what_if.effect`.
+    them.  More bytes never take less time.  Unsupported as of `curve`, UsageError as of `effect`.
     """
     system = changed(system, what_ifs)
     predictions = curve(system, cases, implementation)
@@ -149,11 +455,12 @@ def _slowdown(system: System, case: Case, implementation: str, what_ifs: tuple[s
     return np.asarray(np.maximum.accumulate(without * ratios) / without, np.float64)
 
 
+@lru_cache(maxsize=512)
 def network_effect(system: System, collective: str, algorithm: str, what_ifs: tuple[str, ...] = ()) -> Effect:
     """Return what the network leaves of the NICs' rate to an algorithm's pattern; all of it within one node."""
     if system.nodes < 2 and not what_ifs:
         return Effect(1.0, "")
-    return _effect(system, pattern_of(collective, algorithm), what_ifs)
+    return effect(system, pattern_of(collective, algorithm), what_ifs)
 
 
 def on_ranks(system: System, ranks: int) -> System:

@@ -129,11 +129,6 @@ def first_error(file: str, log: str) -> str:
     return ""
 
 
-def knows_ranks(file: str) -> bool:
-    """Whether the kernels of a file get the world of ranks, and are launched by `Launcher.bind`."""
-    return "PARAMETER(World)" in source(file)
-
-
 def entries(file: str) -> list[str]:
     """The kernels that a file defines."""
     return _ENTRY.findall(source(file))

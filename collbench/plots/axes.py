@@ -59,17 +59,6 @@ def patch_legend(
     figure.legend(handles=handles, loc=place, ncols=columns or len(handles), **looks)
 
 
-def efficiency_axes(axes: Axes, counts: Sequence[int], shown: Sequence[int]) -> None:
-    """Set up axes of per cent against numbers of ranks, doubled again and again, of which some are named."""
-    from matplotlib.ticker import NullLocator, PercentFormatter
-
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(counts[0] / 1.15, counts[-1] * 1.15)
-    axes.set_xticks(shown, [f"{count:,}" for count in shown])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-
-
 def value_axis(axes: Axes, view: View, steps: int = 0) -> None:
     """Set up the y axis, with at most that many steps where they are not powers of ten; 0: as Matplotlib likes."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter

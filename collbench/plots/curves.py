@@ -54,7 +54,7 @@ Cell = list[PanelCurves]
 
 def figures(runs: Sequence[Run], request: PlotRequest = PLAIN, say: Say = lambda reason: None) -> Named:
     """Yield each figure with its name; `say` gets each panel that a view has to leave out, and why."""
-    rows = panels(runs, request.apart, request.machine)
+    rows = panels(runs, request.machine)
     if request.implementations:
         rows = {combination: only(row, request.implementations) for combination, row in rows.items()}
         rows = {combination: row for combination, row in rows.items() if row}

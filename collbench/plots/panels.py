@@ -16,8 +16,7 @@ from collbench.errors import UsageError
 from collbench.present.figures import COLORS, COLOURED, TOLD_APART
 from collbench.results import Measurement, Prediction, Reported, Result, Timed
 from collbench.results.facts import labelled
-from collbench.runfile.rounds import scatter_in_words
-from collbench.runfile.store import NAME, Run
+from collbench.runfile.store import NAME, Run, scatter_in_words
 
 
 class Combination(NamedTuple):
@@ -126,15 +125,11 @@ def line_of(result: Drawn) -> PlotLine:
     return PlotLine(result.implementation, isinstance(result, Prediction), library)
 
 
-def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None) -> dict[Combination, list[Panel]]:
+def panels(runs: Sequence[Run], machine: str | None = None) -> dict[Combination, list[Panel]]:
     """Sort results into panels, figure by figure; runs of one topology share a panel unless both measured the same.
 
-    Args:
-        runs: The runs to draw.
-        apart: Give predictions panels of their own; else a prediction is laid over what was measured on as many ranks,
-            if there is only one such prediction.
-        machine: The system that measured runs are of, whatever their files say.
-
+    A prediction is laid over what was measured on as many ranks, if there is only one such prediction.  `machine` is
+    the system that measured runs are of, whatever their files say.
     """
     rows: dict[Combination, list[Panel]] = {}
     for run in runs:
@@ -149,7 +144,7 @@ def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None)
                     break
             else:
                 row.append(panel)
-    return rows if apart else {combination: _laid_over(row) for combination, row in rows.items()}
+    return {combination: _laid_over(row) for combination, row in rows.items()}
 
 
 def _laid_over(row: list[Panel]) -> list[Panel]:

@@ -1,6 +1,6 @@
 """How figures look (LOOKS: a line's colour and marker; STYLES: sizes for screen and paper) and are written.
 
-The look of another implementation is a row in LOOKS, another plot style a row in STYLES.  Letters are DejaVu Sans,
+The look of another implementation is a row in figures.toml, another plot style one in STYLES.  Letters are DejaVu Sans,
 which Matplotlib brings along, so the same runs give the same bytes on every machine.  Most colours are Okabe and
 Ito's, which people who see fewer colours can tell apart.  Matplotlib itself is imported at the first figure.
 """
@@ -9,6 +9,7 @@ import importlib.util
 import io
 import math
 import re
+import tomllib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -70,22 +71,8 @@ class Look(NamedTuple):
         return Look(DARK, self.marker, "", markerfacecolor="none", markersize=1.9)
 
 
-# Libraries are solid and thick.  Yellow is left out, which is lost on white; the four colours that are not Okabe and
-# Ito's keep their distance under simulated protanopia, deuteranopia and tritanopia.
-LOOKS = {
-    "nccl": Look("#000000", "o", "-", 2.4),
-    "mpi": Look("#0072B2", "s", "-", 2.4),
-    "ring-host": Look("#999933", "v", "--"),
-    "ring-events": Look("#E69F00", "^", "-."),
-    "ring-flags": Look("#D55E00", "D", "--"),
-    "ring-pipelined": Look("#009E73", "P", "-."),
-    "ring-ll": Look("#56B4E9", "X", "-"),
-    "one-shot": Look("#882255", "<", "--"),
-    "one-shot-ll": Look("#CC79A7", ">", "-"),
-    "two-shot": Look("#332288", "p", "-."),
-    "nvls": Look("#7A4A00", "*", ":"),
-    "parameter-server": Look("#F0A3C0", "h", ":"),
-}
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+LOOKS = {name: Look(*look) for name, look in _TABLES["looks"].items()}
 
 COLORS = ("#0072B2", "#E69F00", "#000000", "#882255", "#009E73", "#332288")
 """Colours of topologies, in the order of the runs.
@@ -94,29 +81,11 @@ Each is at least 9 lighter or darker than every other (of CIE L* from 0 to 100),
 and at least 16 away (CIE 1976) under simulated protanopia, deuteranopia and tritanopia.
 """
 
-# Colours of what time and memory go to: one table for pictures and pages, so that a part looks the same everywhere.
-# Waiting and idling are grey, computing is blue, and what ranks send each other for the gradients is vermilion.
 OTHERS = "#8A8A8A"
 """Colour of a part that is in none of the tables."""
-PHASES: Mapping[str, str] = {
-    "launch": "#F0E442",
-    "waited": "#CCCCCC",
-    "moved": "#56B4E9",
-    "added": "#009E73",
-    "published": "#D55E00",
-}
+PHASES: Mapping[str, str] = _TABLES["phases"]
 """By the part of an explained operation's time: every name of results.PARTS."""
-STEP_PARTS: Mapping[str, str] = {
-    "computing": "#0072B2",
-    "tensor_parallel": "#E69F00",
-    "context_parallel": "#F0A3C0",
-    "expert_parallel": "#CC79A7",
-    "pipeline_parallel": "#882255",
-    "data_parallel": "#D55E00",
-    "bubble": PHASES["waited"],
-    "optimiser": "#009E73",
-    "stragglers": "#F0E442",
-}
+STEP_PARTS: Mapping[str, str] = _TABLES["step_parts"]
 """By the part of a planned step; neighbours in a bar differ also where colours are not seen."""
 
 
@@ -219,11 +188,6 @@ def letters_of(inches: float, font: float) -> int:
     return max(12, math.floor(inches * 72 / (font * _LETTER)))
 
 
-def _ticks(settings: Mapping[str, float]) -> dict[str, float]:
-    """Return Matplotlib's settings of the ticks of both axes."""
-    return {f"{axis}tick.{name}": value for name, value in settings.items() for axis in "xy"}
-
-
 SCREEN = Style(panel_width=5.2, companion=True)
 PAPER = Style(
     name="paper",
@@ -246,7 +210,9 @@ PAPER = Style(
         "grid.linewidth": 0.5,
         "legend.columnspacing": 1.2,
         "legend.labelspacing": 0.3,
-        **_ticks({"major.size": 2.5, "minor.size": 1.5, "minor.width": 0.4}),
+        **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 2.5),
+        **dict.fromkeys(("xtick.minor.size", "ytick.minor.size"), 1.5),
+        **dict.fromkeys(("xtick.minor.width", "ytick.minor.width"), 0.4),
     },
 )
 STYLES = {style.name: style for style in (SCREEN, PAPER)}

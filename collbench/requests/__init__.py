@@ -37,7 +37,7 @@ _KINDS: dict[object, tuple[Any, Callable[[Any], object], str]] = {  # what is ta
 def functions() -> dict[str, Path]:
     """Return the file of each function of the library by its name: `read`, and the one of each command's request."""
     takes = modules("commands/*/*.py", r"^@takes\(\w+\)\ndef (\w+)\(")
-    return {"read": PACKAGE / "requests" / "runs.py"} | {match[1]: path for path, match in takes}
+    return {"read": PACKAGE / "requests" / "words.py"} | {match[1]: path for path, match in takes}
 
 
 def function(name: str) -> Callable[..., Any]:

@@ -93,7 +93,7 @@ def everyone(joined: Launched) -> Team:
     """Return the processes of the launcher, or this one alone."""
     if not joined:
         return Alone()
-    from collbench.measure.external_launcher import world  # the ranks' side
+    from collbench.measure.worker import world  # the ranks' side
 
     return world()
 

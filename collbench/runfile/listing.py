@@ -15,7 +15,7 @@ from typing import Any
 from collbench.errors import Notice, RunFileError, UsageError
 from collbench.host import sanitize
 from collbench.results import Result, timed
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import CUT_OFF, INTERRUPTED, NAME, Run, read, read_header
 from collbench.units import duration, printable
 

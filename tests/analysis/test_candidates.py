@@ -12,7 +12,7 @@ from collbench.analysis.machine import RunFacts, fitting, sized
 from collbench.commands.check.judge import CheckResult
 from collbench.model.predict import curve
 from collbench.results import Reported
-from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, TopologyPart
+from collbench.runfile.schema import Environment, ForeignTest, Header, ImportedPart, TopologyPart
 from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.system import System

@@ -19,7 +19,7 @@ from collbench.analysis.interconnects import (
 )
 from collbench.analysis.matching import several_machines
 from collbench.results import Measurement, Note, Prediction, Reported, Skipped, Timed
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from collbench.topology.files import load
 from tests.conftest import case, measurement

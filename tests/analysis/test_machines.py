@@ -16,7 +16,7 @@ from collbench.commands.formats.nccl_tests_write import devices
 from collbench.commands.report.analysed import SafeRun, analysed
 from collbench.errors import UsageError
 from collbench.results import Observed
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from collbench.topology import files
 from tests.commands.formats.goldens import DATA, golden_tests, parsed, run_of

@@ -13,7 +13,7 @@ from collbench.analysis.machine import RunFacts
 from collbench.model.predict import curve
 from collbench.plots import curves
 from collbench.results import Measurement
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from collbench.topology import files
 from tests.conftest import case, measurement

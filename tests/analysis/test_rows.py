@@ -13,8 +13,16 @@ from collbench.analysis.roofline import measured_roofline, share, share_in_words
 from collbench.collectives import COLLECTIVES
 from collbench.commands.verify.command import cell, matrix
 from collbench.results import Failed, Measurement, Mismatch, Prediction, Skipped
-from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
-from collbench.runfile.schema import to_line, to_result
+from collbench.runfile.schema import (
+    Environment,
+    ForeignTest,
+    Header,
+    ImportedPart,
+    SweepPart,
+    TopologyPart,
+    to_line,
+    to_result,
+)
 from collbench.runfile.store import Run
 from collbench.topology import files
 from tests.conftest import case, measurement

@@ -10,7 +10,7 @@ from click.testing import Result
 
 from collbench.errors import CollbenchError
 from collbench.results.base import CaseResult
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Writer
 from tests.commands.made_up_ranks import made_up_ranks
 from tests.conftest import ROOT, carried_out, of_a_user

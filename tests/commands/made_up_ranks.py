@@ -21,7 +21,7 @@ from collbench.measure import interleave, session
 from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
 from collbench.results import Measurement, Result
-from collbench.runfile.header import changed
+from collbench.runfile.schema import changed
 
 
 class MadeUpRanks(Supervisor):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.commands.check.fleet_outputs import COLUMNS as FLEET
+from collbench.commands.check.fleet import COLUMNS as FLEET
 from collbench.commands.check.outputs import INPUTS, SIZES
 from collbench.commands.compare.command import TABLE
 from collbench.commands.runs.command import COLUMNS as RUNS

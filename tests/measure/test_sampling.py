@@ -18,7 +18,7 @@ from collbench.measure.checks import SEEDS, left_out, too_fast
 from collbench.measure.sampling import Reference, measure
 from collbench.platforms.checking import StressPlan
 from collbench.platforms.interface import Limits, Prepared
-from collbench.platforms.scheduling import SchedulingWatch
+from collbench.platforms.processes import SchedulingWatch
 from collbench.results.collectives import Measurement, Skipped
 from collbench.results.facts import Mismatch, Note, Overrun
 from tests.conftest import case

@@ -14,7 +14,7 @@ from collbench.measure.supervisor import Supervisor, rank_command, rank_environm
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import own
 from collbench.results.collectives import Measurement
-from collbench.runfile.header import changed, variables
+from collbench.runfile.schema import changed, variables
 from tests.commands.sweep.test_command import alive
 from tests.conftest import ROOT, case, mpiexec
 from tests.test_cases import sweep

@@ -8,10 +8,10 @@ import pytest
 
 from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.judgement import Word
-from collbench.model import error_bands
+from collbench.model import predict
 from collbench.model.constants import CONSTANTS
-from collbench.model.error_bands import BANDS, CALIBRATED_BANDS, kind_of
 from collbench.model.nccl_terms import terms
+from collbench.model.predict import BANDS, CALIBRATED_BANDS, kind_of
 from tests.conftest import ROOT
 from tools.confusion import Trial
 from tools.model.accuracy import Errors, errors, fitted, healthy, left_out, logs_of
@@ -43,8 +43,8 @@ def test_the_median_error_on_machines_left_out_is_within_its_bound() -> None:
 
 def test_bands_and_spreads_are_the_quantiles_of_the_errors_and_hold_nine_of_ten_of_any_kind() -> None:
     for name, shipped, judged in (
-        ("nothing", BANDS, error_bands.LEVELS),
-        ("five sizes", CALIBRATED_BANDS, error_bands.CALIBRATED_LEVELS),
+        ("nothing", BANDS, predict.LEVELS),
+        ("five sizes", CALIBRATED_BANDS, predict.CALIBRATED_LEVELS),
     ):
         for regime, sizes in bands(found()[name]).items():
             assert np.array(shipped[regime]) == pytest.approx(np.array(sizes), abs=0.03), (name, regime)

@@ -12,7 +12,7 @@ from collbench.model.equation import SPREAD, Calibration, calibrate, calibration
 from collbench.model.nccl_terms import terms
 from collbench.model.predict import curve
 from collbench.results import Measurement
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.files import to_toml

@@ -12,7 +12,7 @@ from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.platforms.checking import POISON
-from collbench.platforms.cpu.check import CpuChecker
+from collbench.platforms.cpu.platform import CpuChecker
 from collbench.platforms.layout import GUARD, UNTOUCHED, WINDOW_HEAD, Guard, MemoryLayout, Region
 from collbench.requests.sweeps import MOST_UNALIGN
 from collbench.results.facts import Overrun

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.platforms.cpu.platform import CpuProducts
+from collbench.platforms.interface import Chain
 from collbench.platforms.processes import Alone
-from collbench.platforms.products import Chain
 from tests.conftest import of_a_user
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from collbench.results import Explanation, Result
 from collbench.results.collectives import MOVED, PHASES, WAITED, Span, Track
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from tests.conftest import ROOT, case, measurement
 

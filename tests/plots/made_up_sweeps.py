@@ -16,7 +16,7 @@ from collbench.plots.kinds import PlotRequest
 from collbench.present import figures as styles
 from collbench.present.figures import SCREEN
 from collbench.results import Measurement, Mismatch, Prediction, Result
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from tests.conftest import ROOT
 

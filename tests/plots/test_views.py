@@ -17,7 +17,7 @@ from collbench.plots.kinds import PlotRequest
 from collbench.present import figures as styles
 from collbench.present.figures import STYLES
 from collbench.results import Measurement, Prediction
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from collbench.topology.discovered import SLICE, Gpu, Link, LinkKind, NvLink, Pcie, Topology
 from collbench.topology.files import load

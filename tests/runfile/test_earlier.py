@@ -11,8 +11,7 @@ from collbench.cases import SizeRange
 from collbench.errors import RunFileError
 from collbench.results import Measurement, Note, Timed
 from collbench.results.facts import Sharing, note_of
-from collbench.runfile.header import ForeignTest, Header, ImportedPart
-from collbench.runfile.schema import KINDS, to_sweep, upgraded
+from collbench.runfile.schema import KINDS, ForeignTest, Header, ImportedPart, to_sweep, upgraded
 from collbench.runfile.store import FORMAT, NAME, Run, Writer, read
 from tests.commands.step.made_up_steps import LATER, MEASURED, WRONG
 from tests.commands.train.made_up_plans import PLAN

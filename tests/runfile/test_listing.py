@@ -14,8 +14,8 @@ import pytest
 
 from collbench.errors import UsageError
 from collbench.results import Failed, Measurement, Mismatch, Prediction, Reported, Result
-from collbench.runfile.header import Header
 from collbench.runfile.listing import Entry, first_second, last_before, list_runs, passes
+from collbench.runfile.schema import Header
 from collbench.runfile.store import INTERRUPTED, NAME, Run, Writer, read
 from tests.conftest import case, measurement
 

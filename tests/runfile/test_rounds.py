@@ -8,9 +8,8 @@ import pytest
 
 from collbench.results import Failed, Measurement, Mismatch, Observed, Reported, Result
 from collbench.results.facts import Scheduling
-from collbench.runfile.header import ForeignTest, Header, ImportedPart
-from collbench.runfile.rounds import scatter_in_words
-from collbench.runfile.store import Run
+from collbench.runfile.schema import ForeignTest, Header, ImportedPart
+from collbench.runfile.store import Run, scatter_in_words
 from tests.conftest import case, measurement
 
 TEST = ForeignTest(format="nccl-tests", file="a.log", sweep={"iters": 20})

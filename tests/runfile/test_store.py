@@ -21,8 +21,7 @@ from collbench.errors import RunFileError, StorageError, UsageError
 from collbench.results import Explanation, Failed, Mismatch, Note, Prediction, Reported, Result, Skipped, Timed
 from collbench.results.collectives import MOVED, PHASES, WAITED, Span, Track
 from collbench.results.facts import Sharing
-from collbench.runfile.header import Header, SweepPart
-from collbench.runfile.schema import case_fields, sweep_part, to_line, to_result, to_sweep
+from collbench.runfile.schema import Header, SweepPart, case_fields, sweep_part, to_line, to_result, to_sweep
 from collbench.runfile.store import FORMAT, NAME, BadRow, Reopened, TornLine, Writer, read
 from tests.commands.step.made_up_steps import STEP
 from tests.conftest import case, measurement

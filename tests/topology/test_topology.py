@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.runfile.header import TopologyPart
+from collbench.runfile.schema import TopologyPart
 from collbench.topology import discovered
 from collbench.topology.discovered import Gpu, Host, Link, LinkKind, NvLink, Pcie, Socket, Topology, join
 from collbench.topology.products import pcie_spec

@@ -12,8 +12,8 @@ import numpy as np
 
 from collbench.model.constants import Constants
 from collbench.model.equation import DEFAULT, Calibration, Floats, calibrate, soft
-from collbench.model.error_bands import kind_of, regime, smoothed
 from collbench.model.nccl_terms import terms_by
+from collbench.model.predict import kind_of, regime, smoothed
 from collbench.topology.products import is_amd
 from tools.model.systems import Published, published
 

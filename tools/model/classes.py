@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from collbench.model.constants import transport
-from collbench.model.error_bands import SMALL
+from collbench.model.predict import SMALL
 from collbench.topology.products import capability, is_amd
 from tools.model.accuracy import Errors
 from tools.model.spread import unseen

@@ -14,7 +14,7 @@ import numpy as np
 
 from collbench.model.constants import Constants
 from collbench.model.equation import Floats
-from collbench.model.error_bands import LARGE, SMALL
+from collbench.model.predict import LARGE, SMALL
 from tools.model import engines
 from tools.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
 from tools.model.classes import CLASSES, by_class, links

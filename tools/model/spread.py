@@ -11,7 +11,7 @@ import numpy as np
 
 from collbench.analysis.reasons import FEWEST
 from collbench.model.equation import Floats
-from collbench.model.error_bands import BANDS, MANY, WIDER, beyond, smoothed
+from collbench.model.predict import BANDS, MANY, WIDER, beyond, smoothed
 from tools.model.accuracy import Errors
 
 Table = dict[str, list[tuple[float, float]]]

@@ -23,10 +23,10 @@ from collbench.algorithms import implementations, needs
 from collbench.cases import Case, Sampling
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import CollbenchError, Unsupported
-from collbench.measure.external_launcher import Joined
 from collbench.measure.sampling import measure
 from collbench.measure.tracing import explain
-from collbench.platforms.gpu import launch, nccl, placement
+from collbench.measure.worker import Joined
+from collbench.platforms.gpu import discover, launch, nccl
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import MemoryLayout, buffers
@@ -62,7 +62,7 @@ def opened(
     for name in (*nccl.sharing(1, 1), *nccl.CAPTURED):
         os.environ.pop(name, None)
     machine = Machine(devices, multiprocessors=8, process=RANK, **faults)
-    placement.node_name = lambda: (machine.node, "")
+    discover.node_name = lambda: (machine.node, "")
     gpu.load_cupy = machine.cupy
     wanted = sweep(ranks=RANKS, implementations=tuple(names), sampling=Sampling(traced=traced), bind=bind)
     platform = gpu.open_platform(wanted, MemoryLayout.of(wanted, needs(names, RANKS, "gpu")), MpiProcesses(COMM))
@@ -189,7 +189,7 @@ def near_their_gpus() -> Any:
     """A core is next to each GPU: those of the process before, with --bind none, with --bind core, bound by others."""
     before, seen = os.sched_getaffinity(0), []
     cores = sorted(before)
-    with mock.patch.object(placement, "read_text", lambda path: str(cores[int(path.parent.name[5:7]) % len(cores)])):
+    with mock.patch.object(discover, "read_text", lambda path: str(cores[int(path.parent.name[5:7]) % len(cores)])):
         for bind, mine in (("none", before), ("core", before), ("core", {cores[-1 - RANK % len(cores)]})):
             os.sched_setaffinity(0, mine)
             with opened(names=("nccl",), bind=bind) as platform:

@@ -24,7 +24,7 @@ from collbench.analysis.judgement import EXITS, Word
 from collbench.cli.options import PATH, RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
 from collbench.cli.progress import waiting
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of
-from collbench.commands.check import fleet_outputs
+from collbench.commands.check import fleet
 from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import CheckRequest, JudgedInput, check, judge_inputs
@@ -46,7 +46,7 @@ _OPTIONS = [
     json_option("all of it"),
     junit_option("a size"),
     METRICS,
-    *fleet_outputs.OPTIONS,
+    *fleet.OPTIONS,
 ]
 
 
@@ -62,7 +62,7 @@ def command(**options: Any) -> int:
     against its own latency and copy speed.
     """
     try:
-        return fleet_outputs.show(options) if fleet_outputs.asked(options["fleet"]) else _check(options)
+        return fleet.show(options) if fleet.asked(options["fleet"]) else _check(options)
     except CollbenchError as error:
         if options["exits"] != "plain":  # its reader reads standard output, and would take 2 for a verdict
             error.exit_status = EXITS[options["exits"]][Word.UNKNOWN]

@@ -18,8 +18,7 @@ from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import CheckRequest, judge_run, only_run
 from collbench.errors import UsageError
 from collbench.requests.declared import Opt, Request, takes
-from collbench.requests.runs import RunOrPath
-from collbench.requests.words import RunsMachine, RunsNodes
+from collbench.requests.words import RunOrPath, RunsMachine, RunsNodes
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from collbench.analysis.sequential import (
 )
 from collbench.cases import Case
 from collbench.commands.check.expectations import Expectation, ExpectedTime
-from collbench.model.error_bands import SMALL, regime
+from collbench.model.predict import SMALL, regime
 from collbench.notebook import Shown
 from collbench.results import Observed, Reported, Result, by_key
-from collbench.runfile.rounds import joined, scatter_in_words
+from collbench.runfile.store import joined, scatter_in_words
 from collbench.stats import Estimate
 from collbench.units import counted, format_rate, format_seconds, format_size
 

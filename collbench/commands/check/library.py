@@ -39,16 +39,14 @@ from collbench.host.launcher import launched
 from collbench.platforms import on_auto
 from collbench.requests.declared import NAMES, SHARE, SIZE, TIME, Opt, Request, declared, takes
 from collbench.requests.notices import is_leader, started
-from collbench.requests.runs import RunOrPath
 from collbench.requests.sessions import everyone, measuring_session
 from collbench.requests.sweeps import SweepRequest, split_names
-from collbench.requests.words import Factor, Names, Out, Size, Smallest, Time
+from collbench.requests.words import Factor, Names, Out, RunOrPath, Size, Smallest, Time
 from collbench.results import by_key, observed
 from collbench.results.base import Observed
-from collbench.runfile.header import ONE_RANK, Header
 from collbench.runfile.listing import list_runs
-from collbench.runfile.rounds import joined, scatter_in_words
-from collbench.runfile.store import NAME, Run, read, why_none, write
+from collbench.runfile.schema import ONE_RANK, Header
+from collbench.runfile.store import NAME, Run, joined, read, scatter_in_words, why_none, write
 from collbench.topology import files
 from collbench.units import counted, format_list, parse_duration, parse_share, printable
 

@@ -22,7 +22,7 @@ from collbench.analysis.fit import measured
 from collbench.analysis.interconnects import InterconnectTable, of_runs, tables
 from collbench.analysis.judgement import EXITS, Judgement, Word, number
 from collbench.analysis.matching import Selection, Unmatched, no_common_size, selection, several_machines
-from collbench.cli import interconnects
+from collbench.cli import sweeping
 from collbench.cli.options import PATH, STANDARD, csv_option, json_option, option, options_of, out_option, print_answer
 from collbench.cli.verdicts import head_of, junit, junit_option, junit_suite, line_of, write_verdict
 from collbench.commands.compare import figure as ratios
@@ -30,8 +30,7 @@ from collbench.errors import UsageError
 from collbench.present.columns import Column
 from collbench.present.terminal import Table, left_out_in_words
 from collbench.requests.declared import SHARE, Opt, Request, takes
-from collbench.requests.runs import RunOrPath, as_run
-from collbench.requests.words import Share
+from collbench.requests.words import RunOrPath, Share, as_run
 from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields
@@ -258,7 +257,7 @@ def _table(comparisons: Sequence[Comparison], machines: Sequence[InterconnectTab
         click.echo("\n".join([*_head(comparison), *rows(comparison), *_tail(comparison), ""]))
     if machines:
         click.echo("different machines: who is fastest, each by its library")
-        interconnects.show(machines)
+        sweeping.show_interconnects(machines)
     if any(not row.moved for comparison in comparisons for row in comparison.rows):
         click.echo("\n".join(legend(comparisons)))
 
@@ -329,7 +328,7 @@ def _document(comparisons: Sequence[Comparison], machines: Sequence[Interconnect
     hosts = dict.fromkeys(comparison.new.header.environment.host for comparison in comparisons)
     return head_of(overall(comparisons), ", ".join(filter(None, hosts))) | {
         "comparisons": list(map(_comparison_fields, comparisons)),
-        "interconnects": interconnects.as_json(machines),
+        "interconnects": sweeping.interconnects_as_json(machines),
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from collbench.plots.sections import MOST, Cells, PagePart, Section, TextTable
+from collbench.plots.kinds import MOST, Cells, PagePart, Section, TextTable
 from collbench.results import PARTS, Explanation, Result, by_key
 from collbench.units import format_seconds, format_size
 

@@ -5,6 +5,7 @@ out of place and in place side by side.
 """
 
 import os
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,8 +19,8 @@ from collbench.cli.options import HERE, PATH, QUIET, RENDEZVOUS_FOLDER, made, op
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import finish, run_session
 from collbench.collectives import Collective, find_collective, of_nccl_tests
+from collbench.commands.formats.importing import select
 from collbench.commands.formats.nccl_tests_write import average, footer, opening, row, settings, signature, write_json
-from collbench.commands.formats.registry import select
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
@@ -31,15 +32,8 @@ SUFFIX = "_perf"
 LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"
 """A variable of nccl-tests: the average bus bandwidth in GB/s below which a test has failed."""
 OPTIONS = "stepbytes warmup datatype redop root unalign budget timeout spin bind out"  # as in a sweep
-USUAL = {
-    "impl": "library",
-    "minbytes": "32M",
-    "maxbytes": "32M",
-    "stepfactor": 0.0,
-    "iters": 20,
-    "ranks": 1,
-    "cudagraph": False,
-}
+_RECORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+USUAL = _RECORDS["usual"]
 """Defaults of nccl-tests, where a sweep has others."""
 
 
@@ -52,25 +46,7 @@ class Unneeded(NamedTuple):
     why: str
 
 
-UNNEEDED = (
-    Unneeded("a", "average", 3, "the slowest rank counts, as with -a 3"),
-    Unneeded("c", "check", 1, "every row is checked, and a number that was not is never printed"),
-    Unneeded("C", "report_cputime", 0, "times are those of whole operations; `collbench sweep -C` has the host's too"),
-    Unneeded("D", "device_implementation", 0, "--impl names what carries an operation out"),
-    Unneeded("I", "per_iter_timing", 0, "the table has means, and the run file of --out every sample"),
-    Unneeded("K", "per_iter_skip", 0, "no sample is left out; -w is how many come first, untimed"),
-    Unneeded("m", "agg_iters", 1, "operations are called back to back until a sample lasts long enough, never fused"),
-    Unneeded("M", "memory_report", 0, "`collbench sweep -M` has what NCCL took"),
-    Unneeded("N", "run_cycles", 1, "a case is sampled until its median is known, once"),
-    Unneeded("p", "parallel_init", 0, "communicators are made together, and that is not timed"),
-    Unneeded("S", "report_timestamps", 0, "rows have no time of day; the run file has that of its start"),
-    Unneeded("V", "device_cta_count", 16, "a kernel has as many blocks as its size wants and its GPU holds"),
-    Unneeded("y", "stream_null", 0, "every rank has a stream of its own"),
-    Unneeded("z", "blocking", 0, "a sample ends once every rank is done, and nothing in it is waited for"),
-)
-"""Names, letters and usual values are those of nccl-tests' README and of `all_reduce_perf --help`."""
-
-
+UNNEEDED = tuple(Unneeded(*each) for each in _RECORDS["unneeded"])
 _PATHS = {
     (0, 0): "",
     (1, 0): "nccl@registered",

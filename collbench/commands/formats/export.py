@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from collbench.cli.options import RUN, STANDARD, option, out_option, write_text
-from collbench.commands.formats.registry import find_format, select, written
+from collbench.commands.formats.importing import find_format, select, written
 from collbench.runfile import store
 from collbench.units import counted
 

@@ -26,7 +26,7 @@ from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.results import Note, Reported, Result, by_key
 from collbench.results.facts import Sharing
-from collbench.runfile.header import (
+from collbench.runfile.schema import (
     ONE_RANK,
     Environment,
     ForeignTest,

@@ -23,7 +23,7 @@ from collbench.commands.formats.imported import (
     make_case,
     on_nodes,
 )
-from collbench.commands.formats.registry import Format
+from collbench.commands.formats.importing import Format
 from collbench.commands.formats.source import GREATEST, HEAD, LASTING, MOST_RANKS, ForeignFile, clean, span
 from collbench.errors import RunFileError
 from collbench.results import Note, Reported, by_key

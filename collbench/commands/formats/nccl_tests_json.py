@@ -24,10 +24,10 @@ from collbench.commands.formats.imported import (
     require_ranks,
     row_of,
 )
+from collbench.commands.formats.importing import Format
 from collbench.commands.formats.nccl_tests_text import AMD, AVERAGES
 from collbench.commands.formats.nccl_tests_write import JSON as NAME
 from collbench.commands.formats.nccl_tests_write import PLACES, SETTINGS, write_json
-from collbench.commands.formats.registry import Format
 from collbench.commands.formats.source import HEAD, ForeignFile, as_list, as_mapping, as_texts, clean, seconds_of, whole
 from collbench.errors import RunFileError, UsageError
 
@@ -46,11 +46,6 @@ def recognises(source: ForeignFile) -> bool:
     return text.startswith("{") and any(f'"{key}"' in text for key in ("nccl_version", "out_of_place", "alg_bw"))
 
 
-def proper_json(text: str) -> str:
-    """Return the text with bare inf and nan, neither of which is a figure, as Python's parser knows them."""
-    return WORDS.sub(lambda match: match[0] if match[0][0] == '"' else "NaN", text)
-
-
 def parse(source: ForeignFile) -> tuple[Mapping[str, Any], bool, list[str]]:
     """Parse a file.
 
@@ -63,7 +58,8 @@ def parse(source: ForeignFile) -> tuple[Mapping[str, Any], bool, list[str]]:
     """
     if len(source.text) > LARGEST:
         raise RunFileError(f"{source.name} is larger than {LARGEST >> 20} MiB of JSON; split it")
-    text = proper_json(source.text)
+    # Bare inf and nan, neither of which is a figure, become what Python's parser knows.
+    text = WORDS.sub(lambda match: match[0] if match[0][0] == '"' else "NaN", source.text)
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:

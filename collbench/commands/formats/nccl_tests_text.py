@@ -23,6 +23,7 @@ from collbench.commands.formats.imported import (
     require_ranks,
     row_of,
 )
+from collbench.commands.formats.importing import Format
 from collbench.commands.formats.nccl_tests_log import (
     GIN,
     PROGRAM_LINE,
@@ -36,7 +37,6 @@ from collbench.commands.formats.nccl_tests_log import (
 )
 from collbench.commands.formats.nccl_tests_write import TEXT as NAME
 from collbench.commands.formats.nccl_tests_write import write_text
-from collbench.commands.formats.registry import Format
 from collbench.commands.formats.source import HEAD, ForeignFile, body, clean, count, number, streams, whole
 from collbench.errors import RunFileError, UsageError
 from collbench.results import by_key

@@ -11,11 +11,11 @@ from typing import Any
 from collbench import __version__
 from collbench.cases import Case
 from collbench.collectives import Collective, of_nccl_tests
-from collbench.commands.formats.registry import Exported, ExportSelection, mean_seconds, rates, wrong_elements
+from collbench.commands.formats.importing import Exported, ExportSelection, mean_seconds, rates, wrong_elements
 from collbench.commands.formats.source import clean, number, whole
 from collbench.errors import UsageError
 from collbench.results import Observed, Prediction, Reported
-from collbench.runfile.header import ForeignTest, Header
+from collbench.runfile.schema import ForeignTest, Header
 from collbench.topology.discovered import Gpu
 
 TEXT, JSON = "nccl-tests", "nccl-tests-json"

@@ -11,7 +11,7 @@ from typing import Any
 
 from collbench.collectives import COLLECTIVES
 from collbench.commands.formats.imported import Device, Hints, ImportedTest, LeftOut, UnfitRow, machine_of, make_case
-from collbench.commands.formats.registry import Format
+from collbench.commands.formats.importing import Format
 from collbench.commands.formats.source import (
     HEAD,
     ForeignFile,

@@ -5,9 +5,11 @@ reduce-scatter.  Sizes in run files are of the whole array.
 """
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import mode
 
 from collbench.collectives import COLLECTIVES, WINDOW, Collective
@@ -24,8 +26,8 @@ from collbench.commands.formats.imported import (
     relevant_variables,
     require_ranks,
 )
+from collbench.commands.formats.importing import Format
 from collbench.commands.formats.nccl_tests_log import begins_row, without_log
-from collbench.commands.formats.registry import Format
 from collbench.commands.formats.source import (
     SHORTEST,
     ForeignFile,
@@ -58,17 +60,8 @@ ROW = re.compile(r"^\s*\d[\d,]{0,20}[KMG]?(?:\s+\d[\d,]{0,20}\.\d+)+\s*(?:\d+|Pa
 BUFFERS = re.compile(r"Send Buffer on (DEVICE|HOST|MANAGED)\b.{0,9} and Receive Buffer on (DEVICE|HOST|MANAGED)\b")
 TAIL = re.compile(r"\s\d[\d,]{0,20}\s+\d{1,12}\.\d\d\s*$")  # of a row behind something else
 PAIRS = re.compile(r"\[ pairs: (\d{1,6}) \](?: \[ window size: (\d{1,6}) \])?")
-NAMES = {  # of types in MPI, behind MPI_
-    "int8": "CHAR SIGNED_CHAR INT8_T",
-    "uint8": "BYTE UNSIGNED_CHAR UINT8_T",
-    "int32": "INT INT32_T",
-    "uint32": "UNSIGNED UINT32_T",
-    "int64": "LONG INT64_T",
-    "uint64": "UINT64_T",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-}
-TYPES = {f"MPI_{name}": dtype for dtype, names in NAMES.items() for name in names.split()}
+_RECORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+TYPES = {f"MPI_{name}": dtype for dtype, names in _RECORDS["type"].items() for name in names.split()}
 FULL = ("Min Latency(us)", "Max Latency(us)", "Iterations")  # of -f, where a version leaves them out of its header
 VALIDATION = {"pass": 0, "fail": 1}  # how many elements are wrong is not printed
 
@@ -84,26 +77,8 @@ class OsuTest:
     note: str = ""  # what the ranks do, where `collective` is not quite it
 
 
-_ONE_WAY = "one direction, many messages in flight"
-_BOTH_WAYS = "both directions together, many messages in flight"
-_PING_PONG = "half a round trip, one direction at a time"
-TESTS = {  # by their titles
-    "allreduce latency": OsuTest("allreduce"),
-    "reduce latency": OsuTest("reduce"),
-    "broadcast latency": OsuTest("broadcast"),
-    "bcast latency": OsuTest("broadcast"),
-    "reduce_scatter latency": OsuTest("reducescatter"),
-    "allgather latency": OsuTest("allgather", per_rank=True),
-    "gather latency": OsuTest("gather", per_rank=True),
-    "scatter latency": OsuTest("scatter", per_rank=True),
-    "all-to-all personalized exchange latency": OsuTest("alltoall", per_rank=True),
-    "alltoall latency": OsuTest("alltoall", per_rank=True),
-    "barrier latency": OsuTest("barrier"),
-    "latency": OsuTest("sendrecv", pair=True, exactly="pingpong", note=_PING_PONG),
-    "bandwidth": OsuTest("sendrecv", pair=True, exactly="bandwidth", note=_ONE_WAY),
-    "bi-directional bandwidth": OsuTest("sendrecv", pair=True, exactly="bidirectional", note=_BOTH_WAYS),
-    "multiple bandwidth / message rate": OsuTest("multipair"),
-}
+TESTS = {title: OsuTest(**record) for title, record in _RECORDS["test"].items()}
+"""By their titles."""
 
 
 @dataclass

@@ -14,7 +14,7 @@ from collbench.commands.formats.imported import (
     require_ranks,
     row_of,
 )
-from collbench.commands.formats.registry import Format
+from collbench.commands.formats.importing import Format
 from collbench.commands.formats.source import CsvRow, ForeignFile, csv_rows, whole
 from collbench.results import by_key
 

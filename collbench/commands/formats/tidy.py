@@ -14,12 +14,12 @@ from collbench.commands.formats.imported import (
     make_case,
     require_ranks,
 )
-from collbench.commands.formats.registry import Exported, ExportSelection, Format, wrong_elements
+from collbench.commands.formats.importing import Exported, ExportSelection, Format, wrong_elements
 from collbench.commands.formats.source import CsvRow, ForeignFile, clean, count, csv_rows, seconds_of, whole
 from collbench.present.columns import csv_text
 from collbench.results import Prediction, Reported
 from collbench.results.facts import note_of
-from collbench.runfile.flat import record
+from collbench.runfile.schema import record
 
 NAME = "csv"
 CASE = ("collective", "ranks", "nbytes", "dtype", "redop", "root", "in_place")

@@ -16,7 +16,7 @@ from collbench.cases import Case, Sampling
 from collbench.commands.init.rows import COLLECTIVE, COMMUNICATOR, DESTROY, ID, InitTimes, Life
 from collbench.errors import CaseFailed, Unsupported
 from collbench.measure.sampling import Heartbeat
-from collbench.platforms.gpu.nccl.log import init_timings, logging
+from collbench.platforms.gpu.nccl.communicators import init_timings, logging
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import buffers, view
 from collbench.results import CheckFailure, Note, Result, Skipped

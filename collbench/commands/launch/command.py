@@ -29,7 +29,7 @@ from collbench.host.launcher import launched
 from collbench.host.sanitize import read_lines
 from collbench.platforms import find_platform, on_auto
 from collbench.platforms.cpu.mpi_libraries import ALIASES, KINDS, MpiKind, find, own
-from collbench.runfile.header import variables
+from collbench.runfile.schema import variables
 from collbench.topology.discover_cpu import read_text
 
 _OPTIONS = [

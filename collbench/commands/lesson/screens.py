@@ -407,7 +407,7 @@ def build(content: Content) -> str:
         "size": format_size,
         "seconds": format_seconds,
         "rate": lambda rate: f"{format_figure(rate / 1e9)} GB/s",
-        "badge": _badge,
+        "badge": lambda source: "".join(filter(str.isalpha, source.partition(" ")[0].lower())) or "other",
     }
     page = environment.get_template("lesson.html").render(
         content=content,
@@ -451,11 +451,6 @@ def _markdown(text: str, inline: bool) -> Markup:
 
     parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "html_block", "html_inline"])
     return Markup(parser.renderInline(text) if inline else parser.render(text))
-
-
-def _badge(source: str) -> str:
-    """Return the class of a source's badge: the first word."""
-    return "".join(filter(str.isalpha, source.partition(" ")[0].lower())) or "other"
 
 
 def _colours() -> str:

@@ -13,7 +13,7 @@ import click
 from collbench.cli.options import RENDEZVOUS_FOLDER, STANDARD, json_option, made, options_of, try_output, write_json
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import finish, run_session, say_where
-from collbench.commands.scan.matrices import PairsRequest, lines, outliers, pairs_session
+from collbench.commands.scan.matrices import PairsRequest, lines, pairs_session
 from collbench.requests.sweeps import new_folder
 from collbench.runfile.schema import to_line
 
@@ -28,7 +28,7 @@ def command(as_json: Path | None, out: Path | None, **options: Any) -> int:
     interrupted = run_session(session, LiveTable())
     if session.leader and not interrupted:
         if as_json != STANDARD:
-            click.echo("\n".join([*lines(session.results), *outliers(session.results)]))
+            click.echo("\n".join(lines(session.results)))
             say_where(session)
         write_json(as_json, [to_line(row) for row in session.results])
     return interrupted or finish([session])

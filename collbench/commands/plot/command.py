@@ -19,9 +19,8 @@ from collbench.algorithms import find
 from collbench.cli.options import RUNS, options_of, out_option
 from collbench.errors import UsageError, unknown
 from collbench.requests.declared import NAMES, Opt, Request, takes
-from collbench.requests.runs import RunOrPath, runs_of
 from collbench.requests.sweeps import split_names
-from collbench.requests.words import Names, OfMachine
+from collbench.requests.words import Names, OfMachine, RunOrPath, runs_of
 from collbench.runfile.store import Run, cut_off_notes
 from collbench.topology.files import load
 
@@ -64,7 +63,6 @@ class DrawRequest(Request):
         ),
     ] = 7
     overlay: Annotated[bool, Opt("--overlay", "All topologies in one panel, a colour each.")] = False
-    apart: Annotated[bool, Opt("--apart", "Give predictions panels of their own.")] = False
     on: Annotated[
         str | None, OfMachine("What machine measured runs are of, for the view bound.", "as each run file says")
     ] = None
@@ -145,7 +143,6 @@ def plot(request: DrawRequest) -> list[Path]:
         STYLES[request.style],
         machine=request.on,
         overlay=request.overlay,
-        apart=request.apart,
         linear=request.linear,
         coloured=sys.maxsize if lines in (None, "all") else int(lines or 0),
         implementations=_shown_implementations(split_names(request.impl), shown),

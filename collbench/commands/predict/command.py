@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from collbench.cli import interconnects
+from collbench.cli import sweeping
 from collbench.cli.options import QUIET, completed, csv_option, json_option, made, option, options_of, print_basis
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import remarks, row
@@ -32,7 +32,7 @@ from collbench.requests.sweeps import (
     split_names,
 )
 from collbench.results import Prediction, Result
-from collbench.runfile.flat import record
+from collbench.runfile.schema import record
 from collbench.runfile.store import Run
 from collbench.topology.system import System, launched_in_graph
 from collbench.units import format_range, format_seconds, format_size
@@ -63,7 +63,7 @@ _OPTIONS = [
 class _Command(click.Command):
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write every what-if, looked up for this help alone: the model takes a while to import."""
-        from collbench.model.what_if import WHAT_IFS
+        from collbench.model.predict import WHAT_IFS
 
         super().format_epilog(context, formatter)
         with formatter.section("What-ifs"):
@@ -82,7 +82,7 @@ def command(system: str, graph: bool, **options: Any) -> int:
     """
     names = split_names(system)
     if len(names) > 1:
-        return interconnects.side_by_side(names, options, options["what_if"], graph)
+        return sweeping.side_by_side(names, options, options["what_if"], graph)
     if options["as_csv"]:
         raise UsageError("--csv is for several systems; of one: --json FILE, or - for standard output")
     described = find_system(names[0])
@@ -99,8 +99,7 @@ def command(system: str, graph: bool, **options: Any) -> int:
 def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], outputs: Outputs) -> int:
     """Predict and print the request with and without changes of the network, and what they do to it."""
     from collbench.measure.predicted import Modelled
-    from collbench.model.predict import network_effect
-    from collbench.model.what_if import changed, pattern_of
+    from collbench.model.predict import changed, network_effect, pattern_of
 
     part, sweep = predicted_sweep(system, request)
     session = predicting_session(

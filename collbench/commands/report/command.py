@@ -24,17 +24,14 @@ from collbench import __version__
 from collbench.cli.options import RUNS, options_of
 from collbench.commands.report import sections
 from collbench.commands.report.analysed import AnalysedRun, analysed, safe_runs
-from collbench.commands.report.chart import chart_of, data_block
-from collbench.commands.report.sections import SECTIONS, Anchors, by_run
-from collbench.commands.report.summary import FIRST, about, title_of, verdict
-from collbench.commands.report.table import all_rows
+from collbench.commands.report.chart import all_rows, chart_of, data_block
+from collbench.commands.report.sections import FIRST, SECTIONS, Anchors, about, by_run, title_of, verdict
 from collbench.errors import UsageError, unlinked, writing
-from collbench.plots.sections import sections as sections_of
+from collbench.plots.kinds import sections as sections_of
 from collbench.present.figures import phase_css
 from collbench.present.page import asset, packed, policy, templates
 from collbench.requests.declared import Opt, Request, takes
-from collbench.requests.runs import RunOrPath, runs_of
-from collbench.requests.words import OfMachine, RunsNodes
+from collbench.requests.words import OfMachine, RunOrPath, RunsNodes, runs_of
 from collbench.runfile.store import Run
 
 LARGEST = 1_500_000

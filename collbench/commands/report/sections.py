@@ -1,27 +1,35 @@
-"""What the parts of the page say of each run, but for its summary, its curves and the table of all rows.
+"""What the page says of each run, but for its curves and the table of all rows.
 
-`templates/sections.html` lays it out.
+Above the curves stand its title and status, whether it passed, and a verdict: which implementation is fastest where,
+and where the time goes.  `templates/sections.html` lays out the parts below.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from statistics import geometric_mean
+from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
+from collbench.analysis import crossover
 from collbench.analysis.crossover import contests, disturbed_rivals, format_span, in_words, rivals, winners
 from collbench.analysis.fit import COLUMNS, pieces_in_words
 from collbench.analysis.interconnects import InterconnectTable, left_out, of_run, tables
+from collbench.analysis.judgement import Correctness, Word, not_judged, overall
 from collbench.analysis.machine import discovered
-from collbench.analysis.matching import several_machines
+from collbench.analysis.matching import several_machines, unread
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.errors import CollbenchError
-from collbench.plots.kinds import PLAIN, kinds
-from collbench.plots.sections import MOST, PagePart, Picture, Section, TextTable
+from collbench.plots.kinds import MOST, PLAIN, PagePart, Picture, Section, TextTable, kinds, section_of
 from collbench.present.figures import page_svg
-from collbench.results import by_key
-from collbench.runfile.store import Run
+from collbench.results import Timed, by_key
+from collbench.runfile.store import INTERRUPTED, Run, scatter_in_words
 from collbench.topology import render
-from collbench.units import format_seconds, format_size
+from collbench.units import format_rate, format_seconds, format_size
+
+FIRST = 6  # sentences of a command's part in the verdict; later ones stay with their tables
+
+# ---- title and status
 
 SECTIONS = {
     "verdict": "Verdict",
@@ -39,6 +47,149 @@ _MOST_TABLES = 40  # of crossovers or interconnects
 _LONGEST_ANCHOR = 80
 _WIDEST = 84  # columns of a topology in words
 _MOST_LINES = 200  # of a topology in words
+
+
+class Claim(NamedTuple):
+    """Whether a run passed in one respect: its word is a class of report.css, too."""
+
+    subject: str  # Results or Speed
+    word: str  # of the list of judgement.Word
+    sentence: str
+
+
+def title_of(runs: Sequence[AnalysedRun], commands: Sequence[Section]) -> str:
+    """Return the title of the page: collectives, or what commands call their results, and machines."""
+    subjects = []
+    for run in runs:
+        for result in run.every:
+            section = section_of(result, commands)
+            subjects.append(section.subject if section and section.subject else result.case.collective.name)
+    machines = [run.machine for run in runs]
+    return f"{listed(subjects) or 'collectives'}: {listed(machines, '; ')}"
+
+
+def about(run: AnalysedRun) -> dict[str, Any]:
+    """Return what stands of a run below the title: whether it passed, what its numbers are, what is missing, facts."""
+    header = run.run.header
+    facts = [f"{len(run.every):,} row{'' if len(run.every) == 1 else 's'}"]
+    ranks = sorted({result.case.ranks for result in run.every})
+    if len(ranks) > 1:
+        facts.append(f"on {ranks[0]:,} to {ranks[-1]:,} ranks")
+    if tool := " ".join(filter(None, (header.imported.tool, header.imported.version))):
+        facts.append(safe_text(", ".join(filter(None, (f"from {tool}", header.imported.file))), 120))
+    if header.started:
+        facts.append(f"started {safe_text(header.started, 40)}")
+    if header.resumed:
+        facts.append(f"resumed {safe_text(', '.join(header.resumed), 100)}")
+    partial = "" if header.imported.complete else "partial: the log was cut off"
+    if not run.run.complete:
+        partial = "partial: the run was cut off"
+    elif (run.run.status or 0) >= INTERRUPTED:
+        partial = "partial: the run was interrupted"
+    return {"run": run, "claims": _claims(run), "statuses": statuses(run), "partial": partial, "facts": facts}
+
+
+def statuses(run: SafeRun) -> list[str]:
+    """Return how a run's numbers came to be known: `measured`, `imported`, `predicted`, or `no numbers`."""
+    origins = {result.origin for result in run.every}
+    return [status for status in ("measured", "imported", "predicted") if status in origins] or ["no numbers"]
+
+
+def _claims(run: AnalysedRun) -> list[Claim]:
+    """Return whether all results are right, as far as they could be read, and as fast as expected."""
+    correctness = Correctness.of(run.every)
+    if not correctness.total:
+        return [Claim("Results", "UNKNOWN", "not judged: nothing was measured")]
+    lost = [reason for reason in (run.run.cut_off, unread(run.run)) if reason]
+    if run.odd:
+        lost.append(f"{len(run.odd)} not usable, without a time")
+    word = Word.UNKNOWN if correctness.unchecked or lost else Word.OK
+    sentence = safe_text("; ".join([correctness.in_words(), *lost]), 600)
+    return [Claim("Results", (Word.WRONG if correctness.faults else word).value, sentence), _speed(run)]
+
+
+def _speed(run: AnalysedRun) -> Claim:
+    """Return whether all curves are as fast as expected, by the one that is worst."""
+    curves = run.verdicts
+    if not run.system or not curves:
+        none = "no time of these rows can be held against the model"
+        return Claim("Speed", "UNKNOWN", f"not judged: {run.why_not if curves else none}")
+
+    # The sentence is of the curve that is off most among those with the worst word.
+    word = overall(curve.diagnosis.word for curve in curves)
+    alike = [curve for curve in curves if curve.diagnosis.word is word]
+    telling = max(alike, key=lambda curve: curve.diagnosis.off)
+    diagnosis = telling.diagnosis
+    parts = [diagnosis.remark]
+    if scatter := scatter_in_words(diagnosis.measured):
+        parts.append(f"{scatter}, the slowest are judged")
+    if word is Word.OK:
+        ratio = geometric_mean([size.ratio.value for size in diagnosis.sizes])
+        parts += [f"typically {ratio:.2f}x the expected time", str(diagnosis.sight)]
+    count = f", in {len(alike)} of {run.measured} curves" if run.measured > 1 else ""
+    against = f", against {telling.against}" if telling.against else ""
+    words = f"{'; '.join(filter(None, parts))} ({diagnosis.implementation}, {diagnosis.title}{against}{count})"
+    unknown = not_judged((curve.diagnosis.name, curve.diagnosis.word) for curve in curves)
+    words = "; ".join([words, *(unknown if word is not Word.UNKNOWN else ()), *run.assumed])
+    return Claim("Speed", word.value, safe_text(words, 600))
+
+
+# ---- the verdict
+
+
+def verdict(
+    analysed: Sequence[AnalysedRun], parts: Sequence[tuple[str, PagePart]], which: PagePart | None
+) -> list[tuple[str, PagePart]]:
+    """Return sentences about all runs side by side, then about each.
+
+    Args:
+        analysed: The runs.
+        parts: What commands say of the runs, by the labels that `by_run` gives them.
+        which: The interconnects of the runs.
+
+    """
+
+    def of_run(run: AnalysedRun) -> PagePart:
+        label = run.label if len(analysed) > 1 else ""
+        sentences: list[str] = []
+        for name, part in parts:
+            if name == label:
+                sentences += part.words[:FIRST]
+        sentences += _fastest(run)
+        return PagePart(sentences or ["no row has a time of a collective that is known to be right"])
+
+    together = [("all runs", PagePart(which.words[:1]))] if which else []
+    return together + by_run(analysed, of_run)
+
+
+def _fastest(run: AnalysedRun) -> Iterator[str]:
+    """Yield which implementation is fastest where and by how much; of an implementation alone, what it takes.
+
+    That is of the kind of case with the most points, measured before predicted.
+    """
+    groups = by_key(crossover.rivals(run.run.results), lambda row: (row.predicted, row.case.kind))
+    if not groups:
+        return
+    predicted, kind = max(groups, key=lambda key: (not key[0], len(groups[key])))
+    rows = groups[predicted, kind]
+    if len({row.implementation for row in rows}) == 1:
+        yield _alone(rows)
+        return
+    disturbed = crossover.disturbed_rivals(run.run.results)
+    ranges = [span for _, spans in crossover.winners(rows, disturbed) for span in spans]
+    yield f"{kind.title}: {crossover.fastest_in_words(ranges, predicted)}"
+    yield from map(crossover.in_words, crossover.best_of(crossover.contests(rows, libraries())))
+    yield from crossover.handicaps(rows)
+
+
+def _alone(rows: Sequence[Timed]) -> str:
+    """Return `nccl takes 13.2 us at 8 B, 8.02 ms at 2 GiB (267.8 GB/s algorithm bandwidth)`."""
+    sizes = {row.case.nbytes: row for row in rows}
+    ends = [sizes[size] for size in sorted({min(sizes), max(sizes)})]
+    times = ", ".join(f"{format_seconds(row.typical)} at {format_size(row.case.nbytes)}" for row in ends)
+    case, last = rows[0].case, ends[-1]
+    rate = f" ({format_rate(last.algbw)} GB/s algorithm bandwidth)" if case.collective.sized else ""
+    return f"{case.title}: {last.implementation} {'should take' if last.predicted else 'takes'} {times}{rate}"
 
 
 class Anchors:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -63,23 +62,10 @@ _OPTIONS = [
     option("-n --limit", "The newest N of them.", type=click.IntRange(min=1), metavar="N"),
     json_option("everything known of them"),
     option("-v --verbose", "Show the path of each run, not its name alone.", is_flag=True),
-    option("--fleet", "The earlier name of `collbench check --fleet`.", is_flag=True, expose_value=False),
 ]
 
 
-class _Runs(click.Command):
-    """The command; `check` carries out its `--fleet`."""
-
-    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> click.Context:
-        if "--fleet" not in args:
-            return super().make_context(info_name, args, *more, **extra)
-        from collbench.commands.check.command import command as check  # which a list of runs does not wait for
-
-        click.echo("collbench runs --fleet is called `collbench check --fleet FOLDER` now", err=True)
-        return check.make_context("check", args, *more, **extra)
-
-
-@click.command("runs", cls=_Runs, params=_OPTIONS)
+@click.command("runs", params=_OPTIONS)
 def command(
     folder: Path | None, host: str, op: str, on: str, since: str, limit: int | None, as_json: Path | None, verbose: bool
 ) -> int:

@@ -1,1 +1,1 @@
-"""Who of many ranks or nodes is slow."""
+"""Find the slow one of many ranks or nodes, or the slow part between them."""

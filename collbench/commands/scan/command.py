@@ -36,16 +36,13 @@ from collbench.cli.running import run_session, say_where
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of, write_verdict
 from collbench.commands.scan.library import (
     ScanRequest,
-    cost_in_words,
     judge_stored,
     scan_session,
-    slower_of,
-    usual_ranks,
 )
 from collbench.commands.scan.matrices import PairsRequest, lines, pairs_session
 from collbench.commands.scan.outputs import OUTPUTS, advice, measured
 from collbench.commands.scan.tables import judge_run
-from collbench.commands.scan.verdict import ScanVerdict, judge, refuse_few
+from collbench.commands.scan.verdict import ScanVerdict, refuse_few
 from collbench.errors import CollbenchError, StorageError, UsageError
 from collbench.requests.sweeps import new_folder
 from collbench.units import format_list
@@ -81,6 +78,8 @@ def command(**options: Any) -> int:
     files = {name: paths[name] for name in OUTPUTS if paths[name] is not None}
     with redirect_stdout(sys.stderr if STANDARD in files.values() else sys.stdout):
         try:
+            for name, path in files.items():
+                try_output(path, f"--{name.replace('_', '-')} FILE", options["out"])
             verdict = _verdict(files, options)
         except CollbenchError as error:
             if exits != "plain":  # its reader reads standard output, and would take 2 for a verdict
@@ -106,40 +105,32 @@ def command(**options: Any) -> int:
 
 def _verdict(files: Mapping[str, Path], options: dict[str, Any]) -> ScanVerdict | int:
     """Return the verdict, or the exit status of what has none: an interruption, or another process than the first."""
-    for name, path in files.items():
-        try_output(path, f"--{name.replace('_', '-')} FILE", options["out"])
-    words, pairs = given(), options["pairs"]
+    words, pairs, quiet = given(), options["pairs"], options["quiet"]
     if wrong := [words[name] for name in (_OF_ROUNDS if pairs else _OF_PAIRS) if name in words]:
         them = format_list(word if word.startswith("-") else "TABLE|RUN" for word in wrong)
         raise UsageError(f"--pairs and {them}: leave out either" if pairs else f"{them}: add --pairs, or leave it out")
     request = made(ScanRequest, options)
     if request.file is not None:
         return judge_stored(request)
-    where, show = socket.gethostname() if request.measured else Path(request.on).stem, options["exits"] == "plain"
+    where = socket.gethostname() if request.measured else Path(request.on).stem
     new = None if request.resume else options["out"] or new_folder(["pairs" if pairs else "scan"], where)
     if pairs:
-        besides = {"ranks": usual_ranks(request), "size": options["size"] if "size" in words else PairsRequest.size}
-        session = pairs_session(made(PairsRequest, options | besides), new)
+        size = options["size"] if "size" in words else PairsRequest.size
+        session = pairs_session(made(PairsRequest, options | {"ranks": request.usual_ranks, "size": size}), new)
         refuse_few(session.sweep.ranks, 2)
     else:
         session = scan_session(request, new)
-        if session.leader and not options["quiet"] and request.measured:
-            click.echo(cost_in_words(request, session.sweep.ranks), err=True)
-    if session.leader:  # the files of a scan that dies keep no earlier verdict
-        for path in files.values():
-            if path.is_file():
-                path.unlink()
-    with redirect_stdout(sys.stdout if show else sys.stderr):  # others read one line
-        interrupted = run_session(session, LiveTable(0), quiet=options["quiet"])
+    for path in files.values() if session.leader else ():  # those of a scan that dies keep no earlier verdict
+        if path.is_file():
+            path.unlink()
+    with redirect_stdout(sys.stdout if options["exits"] == "plain" else sys.stderr):  # others read one line
+        interrupted = run_session(session, LiveTable(0), quiet=quiet)
         if interrupted or not session.leader:
             return interrupted
-        if pairs and not options["quiet"]:
-            click.echo("\n".join(lines(session.results)))
-        if not options["quiet"] and show:
+        if not quiet:
+            click.echo("".join(f"{line}\n" for line in lines(session.results)), nl=False)
             say_where(session, plot=pairs)
-    if pairs:
-        return judge_run(session.as_run(), request.slower)
-    return judge(session.results, slower_of(session))
+    return judge_run(session.as_run(), None if request.slower is None else request.share(""))
 
 
 def _lines(verdict: ScanVerdict) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""By how much members, links and what joins them slow the groups of a scan: few effects, none below 0, explain its times.
+"""By how much members, links and what joins them slow the groups of a scan: few effects explain its times.
 
 A time is a logarithm over what is usual for its shape (inside a leaf, across, one way) and for its round, which may
-drift.  What is usual is at first the time of groups of the fastest quarter of the members, so that it stays right where
-most groups have a slow one, and then the median of the groups near it that nothing explains.
+drift.  The usual time is at first that of groups of the faster half of the members: it stays right where most
+groups have a slow one.  Then it is the median of the groups near it that nothing explains.
 
 Members come before levels: who is slow in groups of every kind is slow itself, however many share its leaf.  Only then
 a leaf's uplinks are to blame for what crosses them, and a link for what nothing else explains.  Each is judged by the
@@ -31,7 +31,10 @@ LIKELY, SURE = 0.02, 0.001
 """Chances that it is noise below which somebody is suspected, and named."""
 FOUND = 4.0
 """Standard deviations from which on an effect is one, and a group slow."""
+EVERY_LINK = 16
+"""Members up to which all pairs are measured."""
 _WINDOW = 18  # groups that tell what is usual in a round, of as many rounds as that takes
+_FIRST = 4  # times as many, before it is known who is slow
 _KNOWN = 5  # groups of a shape from which on they count: of fewer, what is usual would be themselves
 _FAST = 0.25  # quantile that a fast group has, and that who is slow in all its groups exceeds too
 _MOST_OF = 0.8  # share of a unit's members that must be slow, where the unit is
@@ -42,7 +45,7 @@ _SOLID = 8.0  # standard deviations from which on one value of a table is enough
 
 
 class Fault(NamedTuple):
-    """Whose fault it is: of what kind, of whom by name, and which groups it slows."""
+    """A fault: the kind and the name of the guilty, and the groups that it slows."""
 
     kind: str  # member, link, or that of a level: node, leaf, ...
     name: str
@@ -120,8 +123,15 @@ def by_key(keys: Integers, values: Floats, share: float, count: int, rising: boo
     return found, counts
 
 
+def chance_of(slow: Integers, seen: Integers | int, share: float | Floats) -> Floats:
+    """Return the chance of as many slow ones of those seen, where noise makes that share of all slow."""
+    from scipy.special import betainc  # takes a while to load
+
+    return np.asarray(np.where(slow > 0, betainc(np.maximum(slow, 1), seen - slow + 1, share), 1.0))
+
+
 class _Told(NamedTuple):
-    """What groups tell of several: who is slow, and the median of each; by entry, sorted by time, whose group counts."""
+    """The medians of several, and the slow ones; their entries are sorted by time, and a clean one counts."""
 
     slow: Booleans
     middle: Floats
@@ -131,14 +141,10 @@ class _Told(NamedTuple):
 
 
 class Fit:
-    """What explains the groups of one size.
+    """The effects that explain the groups of one size.
 
-    Args:
-        times: The groups.
-        slower: Logarithm of how much slower is too much.
-        deviation: What times of a healthy group scatter by, before any was seen: of a logarithm.
-        solid: Whether each time stands for many, as in a table of pairs.
-
+    `slower` is too slow, and times scatter by `deviation` before any was seen: logarithms.  `solid` says that each time
+    stands for many, as in a table of pairs.
     """
 
     def __init__(self, times: Times, slower: float, deviation: float, solid: bool = False) -> None:
@@ -150,8 +156,8 @@ class Fit:
         total = len(self._logs)
         self._place = np.unique(shape // 2, return_inverse=True)[1]  # which levels a group crosses
         self._shape = np.unique(shape, return_inverse=True)[1]
-        self._window = np.minimum(np.searchsorted(self.round, self.round) // _WINDOW, max(0, total // _WINDOW - 1))
-        self._base, self._drift = np.zeros(self._shape.max(initial=-1) + 1), np.zeros(self._window.max(initial=-1) + 1)
+        self._window = np.zeros(total, np.int64)
+        self._base, self._drift = np.zeros(self._shape.max(initial=-1) + 1), np.zeros(1)
         self.effects: list[Effect] = []
         self.pending: dict[tuple[int, int], int] = {}
         """How often links were slow, each time so far, whose ends are to be measured again."""
@@ -163,12 +169,14 @@ class Fit:
         """Of each member the median of its groups that no other slows, and its standard deviation."""
         if not total:
             return
+        self._in_windows(_FIRST * _WINDOW)
         self._usual(np.ones(total, bool), _FAST)
         self._base += self._of_the_fastest()
         for _ in range(3):  # what is usual depends on who is slow, and the other way round
             self._scale()
             before = self.slows > 0
             self._search()
+            self._in_windows(_WINDOW)
             near = np.abs(self.above) < max(self.limit, FOUND * self.deviation)  # else the slow may become usual
             self._usual(near & (self.slows == 0))
             if np.array_equal(before, self.slows > 0):
@@ -176,6 +184,12 @@ class Fit:
         self._scale()
 
     # What is usual.
+
+    def _in_windows(self, groups: int) -> None:
+        """Let what is usual in rounds be told by so many groups at least."""
+        window = np.minimum(np.searchsorted(self.round, self.round) // groups, max(0, len(self.round) // groups - 1))
+        self._drift, _ = by_key(window, self._drift[self._window], 0.5, int(window.max()) + 1)
+        self._window = window
 
     def _usual(self, free: Booleans, share: float = 0.5) -> None:
         """Set what is usual for shapes, by that quantile of these groups, and for rounds."""
@@ -197,19 +211,16 @@ class Fit:
             groups, values = self.groups[here], above[here]
             fast, seen = by_key(groups.ravel(), np.repeat(values, groups.shape[1]), _FAST, count)
             order = np.argsort(fast)  # whoever has no groups comes last
-            for share in (4, 2):
-                best = np.zeros(count, bool)
-                best[order[: max(groups.shape[1], int(np.count_nonzero(seen)) // share)]] = True
-                among = values[best[groups].all(axis=1)]
-                if len(among) >= FEWEST:
-                    found[self._shape[here]] = min(0.0, float(np.median(among)))
-                    break
+            best = np.zeros(count, bool)
+            best[order[: max(groups.shape[1], int(np.count_nonzero(seen)) // 2)]] = True
+            among = values[best[groups].all(axis=1)]
+            if len(among) >= FEWEST:
+                found[self._shape[here]] = min(0.0, float(np.median(among)))
         return found
 
     def _scale(self) -> None:
         """Set times above the usual, and what those that nothing explains scatter by."""
         self.above = self._logs - self._base[self._shape] - self._drift[self._window]
-        self._rising = np.argsort(self.above)
         free = self.above[self.slows == 0]
         if not self.effects:  # most may be slow as yet: by those below the usual
             free = free[free <= 0]
@@ -221,7 +232,7 @@ class Fit:
 
     def _search(self) -> None:
         """Find all effects: of members, then of what joins them, then of directions and links."""
-        self.effects, self.slows = [], np.zeros(len(self.above))
+        self.effects, self.slows, self._rising = [], np.zeros(len(self.above)), np.argsort(self.above)
         levels, names, nobody = self.times.levels, self.times.members.names, np.ones(self.times.count, bool)
         slow, partly = self._members()
         for level in levels:
@@ -232,7 +243,7 @@ class Fit:
                     slow[inside] = False
         for member in np.flatnonzero(slow).tolist():
             self._add(Fault("member", names[member]), [member], (self.groups == member).any(axis=1))
-        for level in sorted(reversed(levels), key=lambda level: level.kind == "rail"):
+        for level in sorted(levels, key=lambda level: (level.kind == "rail", -levels.index(level))):
             self._units(level)
         still = self._told(self.groups, self.slows == 0, nobody).middle > self.limit / 2
         for member in np.flatnonzero(partly & still).tolist():
@@ -304,7 +315,7 @@ class Fit:
         return np.maximum(self.deviation, np.sqrt(own)) * np.sqrt(MEDIAN / seen)
 
     def _units(self, level: Level) -> None:
-        """Find units that slow what crosses them, or of rails what stays on them: each of their members must show it."""
+        """Find units that slow what crosses them, or of rails what stays on them: most of their members show it."""
         count, rail, ids = self.times.count, level.kind == "rail", np.sort(level.units[self.groups], axis=1)
         ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1  # each unit once
         among = level.crossed(self.groups) ^ rail
@@ -390,7 +401,7 @@ class Fit:
         return Fault("link", f"{names[first]} {'>' if slow[1] < slow[0] / 2 else '-'} {names[second]}")
 
     def _add(self, fault: Fault, members: Sequence[int] | Integers, groups: Any, chance: float = -1.0) -> None:
-        """Take an effect on these groups, by the median of those that no other slows; a chance below 0 follows later."""
+        """Take an effect on these groups, by the median of those that no other slows; a chance below 0 comes later."""
         groups = np.flatnonzero(groups) if groups.dtype == bool else groups
         alone = groups[self.slows[groups] == 0]
         values = self.above[alone if len(alone) else groups]
@@ -402,12 +413,10 @@ class Fit:
 
     def _chance(self, effect: Effect) -> float:
         """Return the chance that noise makes anybody's groups as slow as that, by the groups that nothing slows."""
-        from scipy.special import betainc  # takes a while to load
-
         usual = self.above[self.slows == 0]
         share = (np.count_nonzero(usual > effect.slower / 2) + 1) / (len(usual) + 2)
-        chance = self.times.count * betainc(effect.hits, effect.groups - effect.hits + 1, share)
-        return float(chance * (SURE / LIKELY if self.solid else 1.0))
+        sure = SURE / LIKELY if self.solid else 1.0
+        return float(sure * self.times.count * chance_of(np.array(effect.hits), effect.groups, share))
 
     # What may be wrong.
 
@@ -425,7 +434,7 @@ class Fit:
         free = self.slows == 0
         low = (self.above < -self.limit) & free
         seen, fast = (np.bincount(self.groups[each].ravel(), minlength=self.times.count) for each in (free, low))
-        there, share = seen > 0, np.count_nonzero(low) / max(1, np.count_nonzero(free))
+        there, share = seen > 0, float(low.sum() / max(1, int(free.sum())))
         if np.count_nonzero(low) < FEWEST or share == 1:
             return False
         spread = ((fast - seen * share)[there] ** 2 / (seen * share * (1 - share))[there]).sum()

@@ -1,4 +1,4 @@
-"""Who is slow now and then: more often than noise makes anybody, by a binomial test.
+"""Find members that are slow now and then: more often than noise makes anybody, by a binomial test.
 
 Slow rounds of a member in a row count once, since noise too may last some rounds; and a round in which a quarter of all
 groups is slow says nothing of anybody.
@@ -9,8 +9,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from collbench.analysis.sequential import FEWEST, MEDIAN, TO_DEVIATION
-from collbench.commands.scan.choice import EVERY_LINK
-from collbench.commands.scan.effects import ACROSS, FOUND, LIKELY, SURE, Booleans, Effect, Fault, Fit, Floats, Integers
+from collbench.commands.scan.effects import (
+    ACROSS,
+    EVERY_LINK,
+    FOUND,
+    LIKELY,
+    SURE,
+    Booleans,
+    Effect,
+    Fault,
+    Fit,
+    Integers,
+    chance_of,
+)
 
 _HEIGHTS = 1.0, 2.0, 4.0  # of that: little of what disturbs anybody is as slow as a fault
 _LEAST_SHARE = 0.01  # of groups that noise makes slow: rarer ones are not known well enough
@@ -21,7 +32,7 @@ _SEEN = 0.99  # of faults in sight that are seen
 
 
 class Intermittent:
-    """What comes and goes in the groups that nothing else explains, of all sizes together."""
+    """Faults that come and go, in the groups of all sizes that nothing else explains."""
 
     def __init__(self, fits: Sequence[Fit]) -> None:
         self._members = fits[0].times.members
@@ -40,9 +51,9 @@ class Intermittent:
                 free &= np.isin(np.arange(len(free)), first)
             height = fit.above / max(fit.limit, FOUND * fit.deviation)
             parts.append((fit.groups[free], fit.above[free], height[free], fit.round[free]))
-        self._groups, self._above, self._height, self._round = (
-            np.concatenate(part) for part in zip(*parts, strict=True)
-        )
+        whole = [np.concatenate(part) for part in zip(*parts, strict=True)]
+        order = np.argsort(whole[3], kind="stable")  # round by round
+        self._groups, self._above, self._height, self._round = (part[order] for part in whole)
         self.effects: list[Effect] = []
         while len(self.effects) < _MOST and len(self._groups) and (found := self._unit(fits[0]) or self._member()):
             self.effects.append(found)
@@ -55,7 +66,7 @@ class Intermittent:
         rounds = int(np.delete(seen, without).min(initial=10**6))
         share = max(_LEAST_SHARE, begins.sum() / max(1, seen.sum()))
         hits = np.arange(1, rounds + 1)
-        enough = hits[_chance(hits, rounds, share) * self._count * len(_HEIGHTS) < LIKELY]
+        enough = hits[chance_of(hits, rounds, share) * self._count * len(_HEIGHTS) < LIKELY]
         return float(betaincinv(enough[0], rounds - enough[0] + 1, _SEEN)) if len(enough) else 1.0
 
     def _member(self) -> Effect | None:
@@ -64,7 +75,7 @@ class Intermittent:
         for height in _HEIGHTS:
             begins, seen = self._runs(self._height > height)
             share = (begins.sum() - begins + 0.5) / (seen.sum() - seen + 1)  # of the others
-            chances = self._count * len(_HEIGHTS) * _chance(begins, seen, np.maximum(share, _LEAST_SHARE))
+            chances = self._count * len(_HEIGHTS) * chance_of(begins, seen, np.maximum(share, _LEAST_SHARE))
             chances[begins < FEWEST] = 1.0
             if chances.min() < least:
                 best, least = int(np.argmin(chances)), float(chances.min())
@@ -77,10 +88,9 @@ class Intermittent:
 
     def _runs(self, hit: Booleans) -> tuple[Integers, Integers]:
         """Return how often each member began to be slow, round by round, and how often it might have."""
-        size = self._groups.shape[1]
-        who, when, slow = self._groups.ravel(), np.repeat(self._round, size), np.repeat(hit, size)
-        order = np.lexsort((when, who))
-        who, slow = who[order], slow[order]
+        who = self._groups.ravel()
+        order = np.argsort(who.astype(np.uint16 if self._count < 2**16 else np.int64), kind="stable")
+        who, slow = who[order], np.repeat(hit, self._groups.shape[1])[order]
         goes_on = np.zeros(len(who), bool)
         goes_on[1:] = slow[1:] & slow[:-1] & (who[1:] == who[:-1])
         begins = np.bincount(who[slow & ~goes_on], minlength=self._count)
@@ -101,7 +111,7 @@ class Intermittent:
             event = there & (slow >= _EVENT * seen).reshape(-1, units)
             rounds, often = there.sum(axis=0), event.sum(axis=0)
             share = (event.sum() - often + 0.5) / (there.sum() - rounds + 1)
-            chances = np.where(often >= FEWEST, units * _chance(often, rounds, np.maximum(share, _LEAST_SHARE)), 1.0)
+            chances = np.where(often >= FEWEST, units * chance_of(often, rounds, np.maximum(share, _LEAST_SHARE)), 1.0)
             best = int(np.argmin(chances))
             if chances[best] < LIKELY:
                 inside = np.flatnonzero(level.units == best)
@@ -119,10 +129,3 @@ class Intermittent:
         self._height, self._round = self._height[rest], self._round[rest]
         whose = tuple(map(int, members))
         return Effect(fault, whose, slower, float(error), len(above), len(above), seen, chance, len(above) / seen)
-
-
-def _chance(slow: Integers, seen: Integers | int, share: float | Floats) -> Floats:
-    """Return the chance of as many slow ones of those seen."""
-    from scipy.special import betainc  # takes a while to load
-
-    return np.asarray(np.where(slow > 0, betainc(np.maximum(slow, 1), seen - slow + 1, share), 1.0))

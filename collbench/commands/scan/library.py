@@ -9,7 +9,7 @@ from collbench.algorithms import libraries
 from collbench.analysis.sequential import usual_slower
 from collbench.commands.scan.rows import Scan
 from collbench.commands.scan.tables import judge_file
-from collbench.commands.scan.verdict import LEAST_ROUNDS, MOST_ROUNDS, ScanVerdict, judge, refuse_few
+from collbench.commands.scan.verdict import ScanVerdict, judge, refuse_few
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
@@ -20,64 +20,45 @@ from collbench.requests.sessions import resuming_session, run_to_end
 from collbench.requests.sweeps import SweepRequest, find_system, measured_sweep, split_names
 from collbench.results import Result
 from collbench.topology import files
-from collbench.units import format_list, parse_duration, parse_share, parse_size
+from collbench.units import format_list, parse_share, parse_size
 
 SLOW_FACTOR = 2.0  # of a slow rank, if none is given
 _USUAL_RANKS = 4  # on a CPU: two cannot be told apart
+_FAULTS = "Faults of a described system: speeds of node, leaf, link, send, receive, or with a share of the rounds."
+_SLOW_RANK = f"Make a rank FACTOR times as slow, {SLOW_FACTOR:g} if not given; several times for several ranks."
+_Inject = Opt("--inject", _FAULTS, metavar="node=37:0.9,leaf=3:0.7,link=1-2:0.5,flaky=99:0.6@0.2")
+_Where = Opt(
+    "--on",
+    "Where the ranks live, or a described system to try a scan on.",
+    metavar=f"{'|'.join(words.places())}|SYSTEM|FILE.toml",
+    complete=files.names,
+)
+_Slower = Opt("--slower", "How much slower than the others is too slow.", "10%, on a CPU 20%", unit=SHARE, above=0)
+_Budget = Opt("--budget", "No new round begins that would end after this time.", unit=TIME, above=0)
+_Resume = Opt("--resume", "Go on with a scan that was interrupted, into its run file.", metavar="RUN")
 
 
 @dataclass(frozen=True)
 class ScanRequest(Request):
-    """Whom to scan, with what messages, and for how long."""
+    """The members of a scan, its messages, and its time."""
 
-    on: Annotated[
-        str,
-        Opt(
-            "--on",
-            "Where the ranks live, or a described system to try a scan on.",
-            metavar=f"{'|'.join(words.places())}|SYSTEM|FILE.toml",
-            complete=files.names,
-        ),
-    ] = "auto"
+    on: Annotated[str, _Where] = "auto"
     _: KW_ONLY
-    file: Annotated[
-        Path | str | None, Opt("", "A run of a scan or of pairs, or a table of pairs, to judge instead.")
-    ] = None
+    file: Annotated[Path | str | None, Opt("", "A run of a scan or of pairs, or a table, to judge instead.")] = None
     ranks: Annotated[
         int | None, Opt("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 4 on a CPU", "N", least=1)
     ] = None
     nodes: words.Nodes = None
-    inject: Annotated[
-        Sequence[str],
-        Opt(
-            "--inject",
-            "Faults of a described system: speeds of node, leaf, link, send, receive, or with a share of the rounds.",
-            metavar="node=37:0.9,leaf=3:0.7,link=1-2:0.5,flaky=99:0.6@0.2",
-        ),
-    ] = ()
+    inject: Annotated[Sequence[str], _Inject] = ()
     seed: Annotated[int, Opt("--seed", "Draws the noise of a described system.", metavar="N", least=0)] = 0
     size: Annotated[words.Names, Opt("--size", "Bytes of messages, of rounds in turn.", metavar="SIZE[,SIZE]")] = (
         "8K,1M"
     )
     group: Annotated[int, Opt("--group", "Members of a group.", metavar="N", least=2, most=1023)] = 2
-    slower: Annotated[
-        float | str | None,
-        Opt("--slower", "How much slower than the others is too slow.", "10%, on a CPU 20%", unit=SHARE, above=0),
-    ] = None
-    slow_rank: Annotated[
-        Sequence[str],
-        Opt(
-            "--slow-rank",
-            f"Make a rank FACTOR times as slow, {SLOW_FACTOR:g} if not given; several times for several ranks.",
-            metavar="R[:FACTOR]",
-        ),
-    ] = ()
-    budget: Annotated[
-        words.Time, Opt("--budget", "No new round begins that would end after this time.", unit=TIME, above=0)
-    ] = "60s"
-    resume: Annotated[
-        Path | str | None, Opt("--resume", "Go on with a scan that was interrupted, into its run file.", metavar="RUN")
-    ] = None
+    slower: Annotated[float | str | None, _Slower] = None
+    slow_rank: Annotated[Sequence[str], Opt("--slow-rank", _SLOW_RANK, metavar="R[:FACTOR]")] = ()
+    budget: Annotated[words.Time, _Budget] = "60s"
+    resume: Annotated[Path | str | None, _Resume] = None
     timeout: words.Timeout = "60s"
     out: words.Out = None
     each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every row as it arrives.")] = None
@@ -95,12 +76,21 @@ class ScanRequest(Request):
             raise UsageError(f"--size {self.size} is impossible; give sizes from 1 to 2G, such as 8K,1M")
         return sizes
 
-    def refuse_besides(self, word: str, why: str, *more: str) -> None:
-        """Raise UsageError for words that do not go with that one, but `more` do."""
-        every = declared(ScanRequest)
-        words = [(name, each) for name, each in every.items() if each.opt.names]
+    @property
+    def usual_ranks(self) -> int | None:
+        """How many ranks are started; None: as many as the launcher has, or as there are GPUs."""
+        cpu = self.ranks is None and not launched() and (on_auto() if self.on == "auto" else self.on) == "cpu"
+        return _USUAL_RANKS if cpu else self.ranks
+
+    def share(self, platform: str) -> float:
+        """Return how much slower is too slow on a platform."""
+        return usual_slower(platform) if self.slower is None else parse_share(self.slower, "--slower")
+
+    def refuse_besides(self, kept: str, why: str) -> None:
+        """Raise UsageError that says why for whatever is given besides that option."""
+        words = [(name, each) for name, each in declared(ScanRequest).items() if each.opt.names]
         given = {each.opt.name for name, each in words if not each.usual(getattr(self, name))}
-        if others := sorted(given - {word, *more}):
+        if others := sorted(given - {kept}):
             raise UsageError(f"{why}; leave {format_list(others)} out")
 
 
@@ -125,16 +115,13 @@ def scan(request: ScanRequest) -> ScanVerdict:
     """
     if request.file is not None:
         return judge_stored(request)
-    session = scan_session(request, Path(request.out) if request.out else None)
-    run = run_to_end(session, request.each)
-    return judge(run.results, slower_of(session))
+    return judge(run_to_end(scan_session(request, Path(request.out) if request.out else None), request.each).results)
 
 
 def judge_stored(request: ScanRequest) -> ScanVerdict:
     """Return the verdict of the file of a request."""
-    request.refuse_besides("", f"{request.file} is judged, and nothing measured", "--slower")
-    slower = None if request.slower is None else parse_share(request.slower, "--slower")
-    return judge_file(Path(str(request.file)), slower)
+    request.refuse_besides("--slower", f"{request.file} is judged, and nothing measured")
+    return judge_file(Path(str(request.file)), None if request.slower is None else request.share(""))
 
 
 def scan_session(request: ScanRequest, folder: Path | None) -> Session:
@@ -147,22 +134,16 @@ def scan_session(request: ScanRequest, folder: Path | None) -> Session:
         raise UsageError("--inject is for described systems; on ranks use --slow-rank, or leave it out")
     joined, sizes = launched(), request.sizes
     exchange = SweepRequest(
-        "sendrecv", on=request.on, ranks=usual_ranks(request), nodes=request.nodes, impl="library", minbytes=max(sizes),
-        maxbytes=max(sizes), cudagraph=False, starts=None if joined else 1, budget=request.budget,
-        timeout=request.timeout,
+        "sendrecv", on=request.on, ranks=request.usual_ranks, nodes=request.nodes, impl="library",
+        minbytes=max(sizes), maxbytes=max(sizes), cudagraph=False, starts=None if joined else 1,
+        budget=request.budget, timeout=request.timeout,
     )  # fmt: skip
     platform, sweep = measured_sweep(exchange, joined)
     refuse_few(sweep.ranks, request.group)
     slow = words.parse_slow(request.slow_rank, sweep.ranks, SLOW_FACTOR)
     name = next(name for name in libraries() if name in sweep.implementations)
-    work = Scan(request.group, _share(request, platform), sizes, slow)
+    work = Scan(request.group, request.share(platform), sizes, slow)
     return Session(platform, replace(sweep, implementations=(name,), works=(work,), starts=1), joined, folder)
-
-
-def usual_ranks(request: ScanRequest) -> int | None:
-    """Return how many ranks are started; None of as many as the launcher has, or as there are GPUs."""
-    cpu = request.ranks is None and not launched() and (on_auto() if request.on == "auto" else request.on) == "cpu"
-    return _USUAL_RANKS if cpu else request.ranks
 
 
 def _resumed(request: ScanRequest) -> Session:
@@ -184,26 +165,6 @@ def _tried(request: ScanRequest, folder: Path | None) -> Session:
     system = find_system(request.on, words.places())
     system = system.of(request.nodes or system.nodes)
     refuse_few(system.nodes, request.group)
-    work = Scan(request.group, _share(request, "gpu"), request.sizes)
+    work = Scan(request.group, request.share("gpu"), request.sizes)
     simulated = Simulated(system, work, request.inject, request.seed)
     return Session(simulated, simulated.sweep, None, folder, modelled=True)
-
-
-def _share(request: ScanRequest, platform: str) -> float:
-    return usual_slower(platform) if request.slower is None else parse_share(request.slower, "--slower")
-
-
-def slower_of(session: Session) -> float:
-    """Return the share of the usual time that is too much in a session."""
-    work = session.sweep.works[0]
-    assert isinstance(work, Scan)
-    return work.slower
-
-
-def cost_in_words(request: ScanRequest, members: int) -> str:
-    """Return what a scan of ranks may cost, before it starts, and what measuring all pairs would."""
-    most = members * parse_duration(request.budget, "--budget")
-    return (
-        f"cost: at most {most:,.0f} rank-seconds (--budget), in {LEAST_ROUNDS} to {MOST_ROUNDS} rounds of {members} "
-        f"members; all pairs would be {members - 1 + members % 2:,} rounds"
-    )

@@ -6,7 +6,6 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated
 
-from collbench.analysis.sequential import TO_DEVIATION, usual_slower
 from collbench.commands.scan.rows import BOTH_WAYS, LATENCY, LATENCY_BYTES, ONE_WAY, PATTERNS, PairMessages, PairTimes
 from collbench.errors import UsageError, unknown
 from collbench.host.launcher import launched
@@ -22,8 +21,6 @@ from collbench.runfile.store import Run
 from collbench.units import format_size, parse_size, significant
 
 _MOST = 200  # characters of a line where there is no terminal
-_NAMED = 10  # outliers that are named
-_FAR = 4  # standard deviations from the others
 _BY_NAME = {pattern.replace(" ", "-"): (pattern,) for pattern in PATTERNS}
 
 
@@ -135,19 +132,3 @@ def _matrix(values: Mapping[tuple[int, int], float]) -> Iterator[str]:
     yield "".join(["from", *(f"{rank:>7}" for rank in ranks)])
     for sender in ranks:
         yield "".join([f"{sender:>4}", *(f"{texts.get((sender, rank), ''):>7}" for rank in ranks)]).rstrip()
-
-
-def outliers(results: Sequence[Result]) -> Iterator[str]:
-    """Yield a line for each pair that is slower than most by more than is usual, the slowest of a matrix first."""
-    far = []
-    for rows in matrices(results).values():
-        usual = median(row.typical for row in rows)
-        spread = TO_DEVIATION * median(abs(row.typical - usual) for row in rows)
-        limit = max(usual * (1 + usual_slower(rows[0].platform)), usual + _FAR * spread)
-        for row in sorted(rows, key=lambda row: -row.typical):
-            if row.typical > limit and len(rows) > 2:
-                slower = f"{row.typical / usual:.2f}x the median"
-                far.append(f"slow: {', '.join(row.pair.words[1:])}, {row.label}: {slower}")
-    yield from far[:_NAMED]
-    if len(far) > _NAMED:
-        yield f"... and {len(far) - _NAMED} more (--json has all)"

@@ -10,9 +10,8 @@ from dataclasses import replace
 from functools import partial
 
 from collbench.cases import Case, Sampling
-from collbench.commands.scan.choice import RoundPlan
 from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
-from collbench.commands.scan.scanner import Scanner
+from collbench.commands.scan.scanner import RoundPlan, Scanner
 from collbench.errors import Unsupported
 from collbench.measure.exchanges import COPY, IN_FLIGHT, Exchanges, To, quartile, together
 from collbench.measure.sampling import Heartbeat
@@ -74,7 +73,7 @@ def measure(
 
 
 def _calibrated(case: Case, name: str, platform: Platform, work: Scan) -> tuple[Exchanges, int]:
-    """*Collective*: return what exchanges messages of a size, by copies without a library, and how many a sample has."""
+    """*Collective*: return what exchanges messages, by copies without a library, and how many a sample has."""
     pairs: To = [rank ^ 1 if rank ^ 1 < case.ranks else None for rank in range(case.ranks)]
     exchanges = Exchanges(case, name, platform, dict(work.slow))
     try:

@@ -74,12 +74,12 @@ def document(verdict: ScanVerdict) -> dict[str, Any]:
 
 
 def _junit(verdict: ScanVerdict) -> str:
-    """Return JUnit's XML: the verdict, who is slow, and each member, which passes if it is cleared; else it is skipped."""
+    """Return JUnit's XML: the verdict, who is slow, and each member, which passes if cleared and else is skipped."""
     slow = {finding.name: finding.judgement for finding in verdict.faulty}
     doubtful = {member: each for each in verdict.findings if each.word is not Word.OK for member in each.effect.members}
     tests = [Judgement("verdict", "", verdict.word, verdict.words), *slow.values()]
     for number, name in enumerate(verdict.members.names):
-        cleared = verdict.enough and not (verdict.lost or verdict.doubts or name in verdict.uncleared)
+        cleared = verdict.clear or bool(verdict.faulty and name not in verdict.uncleared and not verdict.lost)
         if name not in slow and number in doubtful:
             tests.append(Judgement(name, "", Word.UNKNOWN, f"not cleared: {doubtful[number]}"))
         elif name not in slow:

@@ -47,14 +47,14 @@ class Scan(Work):
 
 
 class MemberLevel(Record, frozen=True):
-    """What members are parts of: nodes, leaf switches, rails."""
+    """The nodes, leaf switches or rails that members are parts of."""
 
     kind: str
     units: tuple[str, ...]  # of each member the name of its node, leaf, ...
 
 
 class Members(CaseResult, frozen=True, tag="members"):
-    """Who takes part, from the innermost level to the outermost."""
+    """The members of a scan, and their levels from the innermost to the outermost."""
 
     platform: str
     names: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Members(CaseResult, frozen=True, tag="members"):
 
 
 class Round(CaseResult, frozen=True, tag="round"):
-    """What groups took that were measured at once."""
+    """The times of groups that were measured at once."""
 
     platform: str
     number: Count
@@ -122,7 +122,7 @@ class PairMessages(Work):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Who sends to whom, and how."""
+        """The sender and the receiver, and the pattern."""
         if self.sender == self.receiver:
             return ("pairs",)
         arrow, when = ">" if self.pattern == ONE_WAY else "-", "at once" if self.at_once else "alone"

@@ -1,7 +1,7 @@
 """A scan of a described system's nodes: the same rounds and verdict, with times of the model and measured noise.
 
-The noise: nodes of a healthy cluster differ by 0.22 % (nine nodes, one H100 machine's operator); rounds of a pair of
-nodes by what starts of published sweeps of large messages do, of which one in 25 takes 12 % longer on average
+The noise: nodes of a healthy cluster differ by 0.22 % (nine nodes, one H100 machine's operator).  Rounds of a pair of
+nodes differ as starts of published sweeps of large messages do: one in 25 takes 12 % longer on average
 (docs/checking.md).
 """
 
@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from collbench.commands.scan.choice import RoundPlan
 from collbench.commands.scan.effects import Booleans, Integers
 from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
-from collbench.commands.scan.scanner import Scanner
+from collbench.commands.scan.scanner import RoundPlan, Scanner
 from collbench.errors import UsageError
 from collbench.measure.predicted import NAME, Predicted, topology_record
 from collbench.model.predict import curve
@@ -73,7 +72,7 @@ def faults_of(texts: Sequence[str], nodes: int, leaves: int) -> tuple[Injected, 
 
 
 class Cluster:
-    """The nodes of a system, of which a round takes what the model says, times noise and faults."""
+    """The nodes of a system: a round takes the time of the model, times noise and faults."""
 
     def __init__(self, system: System, work: Scan, inject: Sequence[str], seed: int) -> None:
         size = max(work.sizes)

@@ -1,10 +1,9 @@
 """Tables of pairs, judged as a scan: a run of `scan --pairs` or `pairs`, or CSV of sender, receiver and GB/s."""
 
 import csv
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import numpy as np
 
 from collbench.analysis.sequential import usual_slower
 from collbench.cases import Case
@@ -19,6 +18,7 @@ from collbench.runfile.store import NAME, Run, read
 from collbench.units import format_size
 
 Cells = Mapping[tuple[int, int], float]  # seconds of a message, by sender and receiver
+Table = tuple[Cells, bool]  # and whether messages went one way
 _MOST = 4096  # members of a table
 
 
@@ -33,39 +33,39 @@ def judge_file(path: Path, slower: float | None) -> ScanVerdict:
         return judge_run(read(path), slower)
     names, cells = _csv(path)
     hosts = [name.partition(":")[0] for name in names] if all(":" in name for name in names) else []
-    return _judged(names, hosts, "", {"": (cells, True)}, 0.1 if slower is None else slower)
+    return _judged(names, hosts, "", {"": (cells, True)}, slower)
 
 
 def judge_run(run: Run, slower: float | None) -> ScanVerdict:
     """Return the verdict of a run of a scan or of pairs."""
-    work = run.results[0].case.work if run.results else None
-    if isinstance(work, Scan):
-        return judge(run.results, work.slower if slower is None else slower)
-    rows = [row for row in run.results if isinstance(row, PairTimes)]
-    if not rows:
+    if run.results and isinstance(run.results[0].case.work, Scan):
+        return judge(run.results, slower)
+    every, topology = matrices(run.results), run.header.topology
+    if not every:
         raise RunFileError(f"{run.path} is of no scan and of no pairs; `collbench check` judges other runs")
-    every, ranks, topology = matrices(rows), rows[0].case.ranks, run.header.topology
     tables = {}
-    for (name, nbytes, pattern, at_once), of in every.items():
+    for (name, nbytes, pattern, at_once), rows in every.items():
         if not at_once or (name, nbytes, pattern, False) not in every:  # what pairs contend for slows them at once
-            cells = {(row.pair.sender, row.pair.receiver): row.typical for row in of}
+            cells = {(row.pair.sender, row.pair.receiver): row.typical for row in rows}
             tables[f"{name}, {pattern}, {format_size(nbytes)}"] = cells, pattern == ONE_WAY
-    hosts = [topology.gpus[topology.place(rank)].host for rank in range(ranks)] if topology.gpus else []
-    platform = rows[0].platform
-    usual = usual_slower(platform) if slower is None else slower
-    names = [f"rank {rank}" for rank in range(ranks)]
-    return _judged(names, hosts, platform, tables, usual)
+    first: PairTimes = next(iter(every.values()))[0]
+    hosts = [topology.gpus[topology.place(rank)].host for rank in range(first.case.ranks)] if topology.gpus else []
+    return _judged([f"rank {rank}" for rank in range(first.case.ranks)], hosts, first.platform, tables, slower)
 
 
 def _judged(
-    names: Sequence[str], hosts: Sequence[str], platform: str, tables: Mapping[str, tuple[Cells, bool]], slower: float
+    names: Sequence[str],
+    hosts: Sequence[str],
+    platform: str,
+    tables: Mapping[str, tuple[Cells, bool]],
+    slower: float | None,
 ) -> ScanVerdict:
     """Return the verdict of tables, each of which says whether its messages went one way."""
     refuse_few(len(names), 2)
     case = Case(COLLECTIVES["sendrecv"], 1, DATATYPES["int8"], NONE, 0, len(names), in_place=False, work=Scan())
     levels = (MemberLevel("node", tuple(hosts)),) if hosts else ()
     members = Members(case, "", platform=platform, names=tuple(names), levels=levels)
-    evidence = Evidence(members, slower, list(tables), table=True)
+    evidence = Evidence(members, usual_slower(platform) if slower is None else slower, tables, table=True)
     for name, (cells, one_way) in tables.items():
         evidence.add(Round(case, "", platform, 0, tuple(cells), tuple(cells.values()), 0.0, one_way), name)
     return evidence.verdict()
@@ -77,21 +77,16 @@ def _csv(path: Path) -> tuple[list[str], Cells]:
     cells: dict[tuple[int, int], float] = {}
     lines = (line.decode(errors="replace") for _, line in read_lines(path, RunFileError))
     for number, row in enumerate(csv.reader(lines), 1):
-        if not any(row):
-            continue
         try:
             sender, receiver, rate = (cell.strip() for cell in row[:3])
             value = float(rate)
         except ValueError:
-            if number == 1:  # the names of the columns
+            if number == 1 or not any(row):  # the names of the columns, or an empty line
                 continue
-            value = np.nan
-            sender = receiver = ""
-        if sender != receiver and value > 0 and np.isfinite(value) and len(names) <= _MOST:
+            sender, receiver, value = "", "", math.nan
+        if not (sender and receiver and 0 < value < math.inf) or len(names) > _MOST:
+            raise RunFileError(message(f"{path}, line {number}: not sender, receiver and GB/s above 0, with commas"))
+        if sender != receiver:
             ends = names.setdefault(sender, len(names)), names.setdefault(receiver, len(names))
             cells[ends] = 1 / value
-        elif sender != receiver or not sender:
-            raise RunFileError(
-                message(f"{path}, line {number}: no sender, receiver and GB/s above 0, with commas between")
-            )
     return list(names), cells

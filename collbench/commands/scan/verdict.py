@@ -9,10 +9,9 @@ import numpy as np
 
 from collbench.analysis.judgement import LISTED, Judgement, Word
 from collbench.analysis.sequential import PRIOR_DEVIATION, PRIOR_OF_GPUS
-from collbench.commands.scan.choice import EVERY_LINK
-from collbench.commands.scan.effects import ACROSS, RECEIVES, SENDS, SIGMAS, SURE, Effect, Fit, Level, Times
+from collbench.commands.scan.effects import ACROSS, EVERY_LINK, RECEIVES, SENDS, SIGMAS, SURE, Effect, Fit, Level, Times
 from collbench.commands.scan.intermittent import Intermittent
-from collbench.commands.scan.rows import Members, Round
+from collbench.commands.scan.rows import Members, Round, Scan
 from collbench.errors import UsageError
 from collbench.notebook import Shown
 from collbench.results import Result
@@ -57,7 +56,7 @@ class ScanFinding(Shown):
 
 
 class ScanSight(NamedTuple):
-    """What a scan would not have missed, and what it did not look at."""
+    """The smallest faults that a scan would not have missed, and the parts that it did not look at."""
 
     sizes: tuple[int | str, ...]  # bytes of the messages; of tables, what each is of
     slower: float  # times: the smallest slowdown that lasts
@@ -98,7 +97,7 @@ class ScanVerdict(Shown):
 
     @property
     def suspects(self) -> list[str]:
-        """Who may be slow, and why nobody is named, in words."""
+        """The suspects, and why nobody is named, in words."""
         doubtful = Word.SLOW if self.doubts else Word.UNKNOWN
         return [*self.doubts, *(f"suspected: {finding}" for finding in self.findings if finding.word is doubtful)]
 
@@ -132,7 +131,7 @@ class ScanVerdict(Shown):
 
     @property
     def words(self) -> str:
-        """Who is slow, who may be, what could not be seen, and by how many rounds that is known."""
+        """The slow and the suspects, the sight of an OK, and the rounds that it rests on."""
         parts = [*map(str, self.faulty), *self.suspects, *filter(None, [self.lost])]
         if self.word is Word.OK:
             parts += [f"none of {counted(len(self.members.names), 'member')} is slow", str(self.sight)]
@@ -261,13 +260,15 @@ def _at(sizes: Iterable[int | str]) -> str:
     return f" at {words}" if words else ""
 
 
-def judge(results: Sequence[Result], slower: float) -> ScanVerdict:
-    """Return the verdict of the rows of a scan."""
+def judge(results: Sequence[Result], slower: float | None = None) -> ScanVerdict:
+    """Return the verdict of the rows of a scan; by default it is too slow what was when it ran."""
     rounds = [row for row in results if isinstance(row, Round)]
     members = next((row for row in results if isinstance(row, Members)), None)
     members = members or Members(results[0].case, results[0].implementation, platform="")
+    work = members.case.work
+    usual = work.slower if isinstance(work, Scan) else 0.1
     sizes = dict.fromkeys(row.case.nbytes for row in rounds) or [members.case.nbytes]
-    evidence = Evidence(members, slower, sizes)
+    evidence = Evidence(members, usual if slower is None else slower, sizes)
     for each in rounds:
         evidence.add(each)
     return evidence.verdict(next((row.reason for row in results if row.outcome.bad), ""))

@@ -21,16 +21,16 @@ from collbench.cases import Sweep
 from collbench.cli.options import ANYWHERE, HERE, RENDEZVOUS_FOLDER, given, made, options_of
 from collbench.cli.progress import LiveTable, ResultTable
 from collbench.cli.running import finish, refuse_launcher, run_session, say_where
-from collbench.commands.step import columns as step_tables
 from collbench.commands.step import overlap as overlaps
 from collbench.commands.step import scaling
+from collbench.commands.step import section as step_tables
 from collbench.commands.step import stragglers as stragglers_of
 from collbench.commands.step import strategies as synchronisation
 from collbench.commands.step.calibration import Amount, calibrated
-from collbench.commands.step.columns import PROBLEM, StepResult, StepTable
 from collbench.commands.step.measured import LONGEST
 from collbench.commands.step.rows import StepTimes
 from collbench.commands.step.runs import MODES, PredictedSteps, Scaling, overlap_run, overlap_steps, scaling_run
+from collbench.commands.step.section import PROBLEM, StepResult, StepTable
 from collbench.commands.step.trained import verdicts
 from collbench.commands.step.work import BUCKET_UNIT, WEAK, SgdJob, Step
 from collbench.errors import UsageError

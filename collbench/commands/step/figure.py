@@ -15,7 +15,7 @@ from collbench.commands.step.rows import StepPrediction, StepTimes, Trained
 from collbench.commands.step.scaling import ScalingCurve, curves
 from collbench.commands.step.stragglers import Floats, StepArrays, straggler_rows
 from collbench.commands.step.trained import Effort, StrategyRanking, StrategyRuns, geometric_mean, ranking
-from collbench.plots.axes import bars_in_words, efficiency_axes, heading, seconds_tick
+from collbench.plots.axes import bars_in_words, heading, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.present.figures import COLORS, GREY, SCREEN, Axes, Figure, Look, looks, new_figure, style
 from collbench.results import by_key, family
@@ -50,12 +50,14 @@ def _scaling(curves: Sequence[ScalingCurve], topology: str) -> Figure:
 
 
 def _mode(axes: Axes, curves: Sequence[ScalingCurve], chosen: dict[str, Look]) -> None:
-    ranks: set[int] = set()
-    for curve in curves:
-        ranks.update(point.ranks for point in curve.points)
-    counts = sorted(ranks)
+    counts = sorted({point.ranks for curve in curves for point in curve.points})
     axes.axhline(1.0, color=GREY, linewidth=1, label="ideal")
-    efficiency_axes(axes, counts, counts[:: math.ceil(len(counts) / 9)])
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(counts[0] / 1.15, counts[-1] * 1.15)
+    shown = counts[:: math.ceil(len(counts) / 9)]
+    axes.set_xticks(shown, [f"{count:,}" for count in shown])
+    axes.minorticks_off()
+    axes.yaxis.set_major_formatter("{x:.0%}")
     for curve in curves:
         _efficiency(axes, curve, chosen[family(curve.points[-1].row.implementation)])
     axes.set(ylim=(0, 1.1), xlabel=f"ranks; {bars_in_words(isinstance(curves[0].last.row, StepPrediction))}")

@@ -23,9 +23,8 @@ from collbench.commands.step.work import buckets, step_of
 from collbench.measure.checks import SEEDS
 from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.sampling import Candidate, Heartbeat, Subject, sample_in_turn
-from collbench.platforms.interface import Platform, Prepared
-from collbench.platforms.products import at
-from collbench.platforms.scheduling import RunQueue
+from collbench.platforms.interface import Platform, Prepared, at
+from collbench.platforms.processes import RunQueue
 from collbench.results import CheckFailure, Note, Result
 from collbench.results.facts import Scheduling
 

@@ -12,9 +12,8 @@ from collbench.algorithms import Implementation
 from collbench.cases import Case
 from collbench.commands.step.work import COMMUNICATE, COMPUTE, SEQUENTIAL, buckets, step_of
 from collbench.errors import Unsupported
-from collbench.platforms.interface import Platform, Prepared
+from collbench.platforms.interface import Moment, Platform, Prepared, Products
 from collbench.platforms.processes import usable_cores
-from collbench.platforms.products import Moment, Products
 from collbench.units import counted
 
 Moments = tuple[list[Moment], list[Moment]]

@@ -1,14 +1,257 @@
-"""Steps and training on the page of a report: scaling, overlap, late ranks and strategies, in the commands' words."""
+"""The tables of steps and of training, for the commands of `collbench step` and for the page of a report.
 
-from collections.abc import Sequence
+SECTION has scaling, overlap, late ranks and strategies there, in the commands' words.
+"""
 
-from collbench.commands.step import columns, overlap, scaling, stragglers
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from collbench.commands.step import overlap, scaling, stragglers
 from collbench.commands.step import trained as strategies
-from collbench.commands.step.columns import StepResult
+from collbench.commands.step.overlap import Overlap, overlaps
 from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes, Trained
-from collbench.plots.sections import MOST, Cells, PagePart, Section, TextTable
+from collbench.commands.step.runs import MODES
+from collbench.commands.step.scaling import curves, find_point
+from collbench.commands.step.stragglers import (
+    PERCENTS,
+    RankStatistics,
+    StepArrays,
+    costliest,
+    signed,
+    straggler_rows,
+    tail,
+)
+from collbench.commands.step.trained import ranked_rows, ranking, ranking_columns
+from collbench.commands.step.work import job_of, step_of
+from collbench.plots.kinds import MOST, Cells, PagePart, Section, TextTable
+from collbench.present.columns import USEFUL, Column
+from collbench.present.terminal import lines
 from collbench.results import Result
-from collbench.units import format_seconds
+from collbench.units import format_range, format_seconds, format_size
+
+PREDICTED = "nine in ten: where nine of ten measured steps should lie; likewise the numbers in ()"
+MOST_LATE = 8
+"""Ranks of a table of late ranks: those that cost most."""
+_NAME = 16  # characters of an implementation's name
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """A row: a result, and all results so far, with which it is compared."""
+
+    result: Any
+    results: Sequence[Result] = ()
+
+    @property
+    def problem(self) -> str:
+        """Why there are no numbers."""
+        numbers = isinstance(self.result, StepRow | Trained) and not self.result.wrong
+        return "" if numbers else str(self.result.describe())
+
+    @property
+    def label(self) -> str:
+        """The implementation, with the version of its library where there is room."""
+        label: str = self.result.label
+        return label if len(label) <= _NAME else str(self.result.implementation)
+
+    @property
+    def scaled(self) -> tuple[str, str]:
+        """Speed-up and efficiency, where it is a point of a curve."""
+        curve, point = find_point(curves(self.results), self.result)
+        if not curve or not point:
+            return "-", "-"
+        if point is curve.base:
+            return f"{point.ranks}x", "100%"
+        return curve.speedup(point).text(unit="x"), point.efficiency.scaled(100).text(unit="%")
+
+    @property
+    def overlap(self) -> Overlap | None:
+        """The step compared with the one whose parts do not overlap; None of that one itself."""
+        return next((overlap for overlap in overlaps(self.results) if overlap.row is self.result), None)
+
+    def share(self, part: str) -> str:
+        """Return the share of a part of a step: computing, waiting, or exposed."""
+        whole = self.result.computing() + self.result.waiting() + self.result.exposed()
+        return f"{getattr(self.result, part)() / whole:.1%}" if whole else ""
+
+
+PROBLEM: Callable[[StepResult], str] = attrgetter("problem")
+
+
+class StepTable(NamedTuple):
+    """How a command shows its results."""
+
+    title: Callable[[Result], str]
+    columns: Sequence[Column[StepResult]]
+    legend: str
+
+    def of(self, predicted: bool) -> list[Column[StepResult]]:
+        """Return the columns of results that are measured or predicted."""
+        names = {_BAND.name: "nine in ten"} if predicted else {}
+        return [replace(column, name=names.get(column.name, column.name)) for column in self.columns]
+
+
+def _band(row: StepResult) -> str:
+    low, high = row.result.band
+    return format_range(low, high, format_seconds)
+
+
+def _compared(of: Callable[[Overlap], str]) -> Callable[[StepResult], str]:
+    """Return what a step says of its overlap; nothing where its parts do not overlap."""
+    return lambda row: of(row.overlap) if row.overlap else ""
+
+
+def _bucket(row: StepResult) -> str:
+    nbytes = step_of(row.result.case).bucket
+    return format_size(nbytes) if nbytes else "all"
+
+
+def _exposed(row: StepResult) -> str:
+    return signed(row.overlap.exposed.value if row.overlap else row.result.exposed())
+
+
+_NAMES: Column[StepResult] = Column("", lambda row: row.label, form=f"<{_NAME}", key="implementation")
+_STEP: Column[StepResult] = Column("step", lambda row: row.result.typical, format_seconds, form=">9")
+_BAND: Column[StepResult] = Column("95 % interval", _band, importance=4, form=">19")
+_CHECK: Column[StepResult] = Column(
+    "check", lambda row: ", ".join(filter(None, (row.result.check, row.result.method, str(row.result.note))))
+)
+_PARTS: tuple[Column[StepResult], ...] = (
+    Column("compute", lambda row: row.share("computing"), importance=1, form=">"),
+    Column("wait", lambda row: row.share("waiting"), importance=2, form=">"),
+    Column("exposed", lambda row: row.share("exposed"), importance=3, form=">"),
+)
+_PARTS_LEGEND = (
+    "compute, wait, exposed: shares of a step: computing, waiting for the last rank, communication that nothing hides"
+)
+
+
+def _scaling_title(result: Result) -> str:
+    case = result.case
+    mode = step_of(case).mode
+    return f"{mode} scaling ({MODES[mode]}); {format_size(case.nbytes)} of {case.dtype.name} all-reduced every step"
+
+
+SCALING = StepTable(
+    _scaling_title,
+    (
+        Column("ranks", lambda row: row.result.case.ranks, "{:,}".format, form=">"),
+        _NAMES,
+        _STEP,
+        _BAND,
+        Column("speed-up", lambda row: row.scaled[0], importance=USEFUL + 1, form=">"),
+        Column("efficiency", lambda row: row.scaled[1], importance=USEFUL, form=">"),
+        *_PARTS,
+        _CHECK,
+    ),
+    "step: median of the series' means; speed-up, efficiency: as if the fewest ranks were perfect, 95 % intervals\n"
+    f"{_PARTS_LEGEND}",
+)
+
+
+def _overlap_title(result: Result) -> str:
+    case = result.case
+    return f"{step_of(case).words[0]}; {format_size(case.nbytes)} of {case.dtype.name} all-reduced, {case.ranks} ranks"
+
+
+OVERLAP = StepTable(
+    _overlap_title,
+    (
+        _NAMES,
+        Column("schedule", lambda row: step_of(row.result.case).schedule, form="<"),
+        Column("bucket", _bucket, form=">"),
+        _STEP,
+        _BAND,
+        Column("exposed", _exposed, importance=5, form=">"),
+        Column("hidden", _compared(lambda overlap: overlap.hidden.scaled(100).text(unit="%")), importance=3, form=">"),
+        Column("computing", _compared(lambda overlap: overlap.slowdown.text(unit="x")), importance=2, form=">"),
+        Column("gain", _compared(lambda overlap: overlap.gain.text(unit="x")), importance=USEFUL, form=">"),
+        _CHECK,
+    ),
+    "step: median of the series' means; exposed: beyond computing alone; hidden: share of the communication behind it\n"
+    "computing: over computing alone; gain: over one part after the other; in parentheses: 95 % intervals",
+)
+STRAGGLERS = StepTable(
+    lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
+    (
+        _NAMES,
+        _STEP,
+        _BAND,
+        *_PARTS,
+        replace(_CHECK, name=""),
+    ),
+    "step: median of the series' means; percentiles: of single steps, with 95 % interval, where there are enough\n"
+    f"{_PARTS_LEGEND}\n"
+    "last: share of the steps in which the rank was last; late: behind the median of the others, with 99 % interval\n"
+    "late, costs: shares of a step; costs: what the others wait for it",
+)
+
+
+def _steps(row: StepResult) -> str:
+    fewest, most = min(row.result.steps), max(row.result.steps)
+    return f"{fewest}" if fewest == most else format_range(fewest, most)
+
+
+STRATEGIES = StepTable(
+    lambda result: result.case.title,
+    (
+        Column("seed", lambda row: row.result.case.work and job_of(row.result.case).seed, form=">5"),
+        Column("", lambda row: row.result.implementation, form="<17"),
+        Column("time", lambda row: row.result.seconds, format_seconds, form=">9"),
+        Column("samples/s", lambda row: row.result.rate, "{:,.0f}".format, 2, ">11"),
+        Column("steps", _steps, importance=3, form=">11"),
+        Column("age", lambda row: row.result.age, "{:.1f}".format, 1, ">5"),
+        Column("loss", lambda row: row.result.points[-1].loss, "{:.4g}".format, form=">9"),
+        _CHECK,
+    ),
+    "time: of the slowest rank; samples/s: of all ranks; steps: fewest and most of a rank; loss: on samples held out\n"
+    "age: of a gradient: updates since its weights were read, mean; check: equal weights, and all gradients in them",
+)
+
+
+def ranking_table(results: Sequence[Result]) -> Iterator[str]:
+    """Yield a line for each strategy over all seeds, the first to the target first."""
+    if found := ranking(results):
+        yield ""
+        yield from lines(ranking_columns(found), ranked_rows(found))
+
+
+LATE_RANKS: tuple[Column[RankStatistics], ...] = (
+    Column("rank", attrgetter("rank"), form=">4"),
+    Column("last", attrgetter("last"), "{:.0%}".format, form=">"),
+    Column("late", lambda rank: rank.late.text("{:z.1%}".format), form="<"),
+    Column("computes", attrgetter("computing"), format_seconds, 2, ">"),
+    Column("costs", attrgetter("cost"), "{:.1%}".format, form=">"),
+    Column("finding", lambda rank: rank.finding.value),
+)
+
+
+def straggler_sections(results: Sequence[Result]) -> Iterator[str]:
+    """Yield what is known of the ranks and the noise of every row."""
+    for result, steps in straggler_rows(results):
+        yield ""
+        yield from _straggler_section(result, steps)
+
+
+def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
+    yield (
+        f"{result.label}: {steps.count} steps in {len(steps.slices)} series; "
+        f"clocks agree within {format_seconds(result.clock)}"
+    )
+    ranks = costliest(steps)
+    for line in lines(LATE_RANKS, ranks[:MOST_LATE]):
+        yield f"  {line}"
+    if len(ranks) > MOST_LATE:
+        yield f"  ... and {len(ranks) - MOST_LATE} ranks that cost less"
+    yield f"  steps: {noise(steps)}"
+
+
+def noise(steps: StepArrays) -> str:
+    """Return the percentiles of single steps, with intervals, as far as there are enough steps."""
+    tails = {percent: tail(steps.seconds, percent) for percent in PERCENTS}
+    return "; ".join(f"p{percent:g} {of.text(format_seconds)}" for percent, of in tails.items() if of)
 
 
 def part(results: Sequence[Result]) -> PagePart:
@@ -17,20 +260,20 @@ def part(results: Sequence[Result]) -> PagePart:
     words: list[str] = []
     for curve in scaling.curves(results):
         points = [StepResult(point.row, results) for point in curve.points[:MOST]]
-        tables.append(TextTable.of(f"{curve.mode} scaling, {curve.name}", columns.SCALING.columns, points))
+        tables.append(TextTable.of(f"{curve.mode} scaling, {curve.name}", SCALING.columns, points))
         words += scaling.verdict(curve)
 
     if overlaps := overlap.overlaps(results)[:MOST]:
         rows = [StepResult(pair.row, results) for pair in overlaps]
-        tables.append(TextTable.of("Overlap", columns.OVERLAP.columns, rows))
+        tables.append(TextTable.of("Overlap", OVERLAP.columns, rows))
     words += overlap.verdicts(results)
 
     # A table has the ranks that cost most by its own row; the verdict is by all rows.
     for result, steps in stragglers.straggler_rows(results)[:MOST]:
-        ranks, most = stragglers.costliest(steps), columns.MOST_LATE
+        ranks, most = stragglers.costliest(steps), MOST_LATE
         more = f"; {len(ranks) - most} ranks cost less" if len(ranks) > most else ""
-        caption = f"Late ranks, {result.label}: {steps.count:,} steps, {columns.noise(steps)}{more}"
-        tables.append(TextTable.of(caption, columns.LATE_RANKS, ranks[:most]))
+        caption = f"Late ranks, {result.label}: {steps.count:,} steps, {noise(steps)}{more}"
+        tables.append(TextTable.of(caption, LATE_RANKS, ranks[:most]))
     words += stragglers.verdicts(results)
 
     if ranking := strategies.ranking(results):

@@ -30,7 +30,7 @@ from collbench.measure.clocks import DIGITS
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
-from collbench.platforms.scheduling import RunQueue
+from collbench.platforms.processes import RunQueue
 from collbench.results import Note, Result, Skipped
 from collbench.results.facts import Scheduling
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import click
 
-from collbench.analysis.compare import compare
+from collbench.analysis.compare import compare, ran_otherwise
 from collbench.analysis.comparison import Comparison
 from collbench.analysis.crossover import handicaps
-from collbench.analysis.ran import ran_otherwise
 from collbench.cases import USUAL_STARTS
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import NAME, Compared, legend_lines, row, timed_table
@@ -27,7 +26,7 @@ from collbench.present.terminal import Table
 from collbench.requests.sweeps import SweepRequest, cut_short, default_folder, measured_sweep
 from collbench.requests.words import places
 from collbench.results import Result, Skipped
-from collbench.runfile.header import Changes, changed
+from collbench.runfile.schema import Changes, changed
 
 AS_IS = "as-is"  # the folder of the environment as it is
 LETTERS = ("A", "B")

@@ -16,11 +16,10 @@ import click
 
 from collbench.cli.options import folder_option, given, options_of, print_basis
 from collbench.cli.running import say_where, software
-from collbench.commands.train import plans as analysis
-from collbench.commands.train.library import TrainingPlan, TrainRequest, train
+from collbench.commands.train import section as analysis
+from collbench.commands.train.library import Gain, TrainingPlan, TrainRequest, sensitivities, train
 from collbench.commands.train.rows import PlannedStep, words
 from collbench.commands.train.search import OnSystem, Plan
-from collbench.commands.train.sensitivity import Gain, sensitivities
 from collbench.present.columns import USEFUL, Column
 from collbench.present.terminal import lines
 from collbench.requests.sweeps import new_folder

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from collbench.cases import Case
 from collbench.collectives import find_collective
-from collbench.commands.train import communication, compute, memory
+from collbench.commands.train import communication, formulas
 from collbench.commands.train.curves import HIGH, LOW, TYPICAL, Array, ModelCurves, Network
 from collbench.commands.train.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts
 from collbench.commands.train.rows import PlannedStep
@@ -37,7 +37,7 @@ def _formulas(module: ModuleType) -> tuple[Formula, ...]:
     return tuple(one for one in vars(module).values() if isfunction(one) and one.__module__ == module.__name__)
 
 
-WITHOUT_CURVES = (*_formulas(compute), *_formulas(memory))
+WITHOUT_CURVES = _formulas(formulas)
 WITH_CURVES = _formulas(communication)
 TERMS = (*WITHOUT_CURVES, *WITH_CURVES)
 """All formulas of a plan, in the order in which they are evaluated."""
@@ -96,7 +96,7 @@ def evaluate_layout(given: PlanSetting, layout: Layout) -> PlannedStep:
         purpose="layout",
         system=given.machine.name,
         parts={name: float(values[name]) for name in communication.PARTS},
-        memory={name: float(values[name]) for name in memory.PARTS},
+        memory={name: float(values[name]) for name in formulas.PARTS},
         capacity=given.capacity,
         low=max(0.0, seconds - error(LOW, spread)),
         high=seconds + error(HIGH, 1 / spread),

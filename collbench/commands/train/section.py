@@ -1,41 +1,194 @@
-"""Plans of a training run on the page of a report: layouts, scaling, interconnects and cost."""
+"""What plans of a training run say: the best layout, how it scales, what an interconnect or money buys.
 
-from collections.abc import Sequence
+SECTION is on the page of a report: layouts, scaling, interconnects and cost.
+"""
 
-from collbench.commands.train import plans
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
 from collbench.commands.train.rows import PlannedStep
-from collbench.plots.sections import Cells, PagePart, Section, TextTable
-from collbench.present.columns import Column
+from collbench.plots.kinds import Cells, PagePart, Section, TextTable
+from collbench.present.columns import USEFUL, Column
 from collbench.results import Result
-from collbench.units import format_figure, format_range, format_seconds
+from collbench.results.base import CaseResult
+from collbench.topology.products import GIB
+from collbench.units import (
+    counted,
+    digits,
+    format_count,
+    format_figure,
+    format_interval,
+    format_range,
+    format_rounded,
+    format_seconds,
+    unit_of,
+)
+
+UNHIDDEN = ("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel", "data_parallel")
+"""Parts of a step that are communication."""
+
+
+def planned(results: Iterable[CaseResult], purpose: str) -> list[PlannedStep]:
+    """Return the plans of that purpose, in their order."""
+    return [row for row in results if isinstance(row, PlannedStep) and row.purpose == purpose]
+
+
+def rate(row: PlannedStep) -> float:
+    """Return the tokens of a GPU and second."""
+    return row.tokens / row.gpus / row.typical
+
+
+def communication(row: PlannedStep) -> float:
+    """Return the fraction of a step that is exposed communication."""
+    return sum(row.parts.get(part, 0.0) for part in UNHIDDEN) / row.typical
+
+
+COLUMNS: Mapping[str, Column[PlannedStep]] = {
+    column.name: column
+    for column in (
+        Column[PlannedStep]("system", lambda row: row.system, form="<"),
+        Column[PlannedStep]("GPUs", lambda row: row.gpus, "{:,}".format, form=">"),
+        Column[PlannedStep]("layout", lambda row: row.implementation, form="<"),
+        Column[PlannedStep]("step", lambda row: row.typical, format_seconds, form=">"),
+        Column[PlannedStep](
+            "nine in ten", lambda row: format_range(*row.band, format_seconds), importance=USEFUL + 4, form=">"
+        ),
+        Column[PlannedStep]("MFU", lambda row: row.utilisation, "{:.1%}".format, USEFUL + 5, ">"),
+        Column[PlannedStep]("tokens/s", lambda row: row.tokens / row.typical, format_count, USEFUL + 1, ">"),
+        Column[PlannedStep]("memory", lambda row: row.needed / GIB, "{:.1f} GiB".format, form=">"),
+        Column[PlannedStep]("comp.", lambda row: row.parts["computing"] / row.typical, "{:.0%}".format, USEFUL, ">"),
+        Column[PlannedStep]("sent", communication, "{:.1%}".format, USEFUL + 3, ">"),
+        Column[PlannedStep]("bubble", lambda row: row.parts["bubble"] / row.typical, "{:.1%}".format, USEFUL + 2, ">"),
+    )
+}
+"""What tables say of plans, by the names of the columns."""
+
+
+def columns(names: str) -> list[Column[PlannedStep]]:
+    """Return the columns of these names, which have commas between."""
+    return [COLUMNS[name] for name in names.split(",")]
+
+
+class Scaled(NamedTuple):
+    """Plans by their number of GPUs, and the rate of the first."""
+
+    rows: tuple[PlannedStep, ...]
+    base: float  # tokens of a GPU and second
+
+    def efficiency(self, row: PlannedStep) -> float:
+        """Return the efficiency of a plan."""
+        return rate(row) / self.base
+
+
+def scaled(rows: Sequence[PlannedStep]) -> Scaled | None:
+    """Return the plans that a run is scaled by, if they are of several numbers of GPUs."""
+    ordered = sorted(rows, key=lambda row: row.gpus)
+    if len({row.gpus for row in ordered}) < 2:
+        return None
+    return Scaled(tuple(ordered), rate(ordered[0]))
+
+
+def front(rows: Sequence[PlannedStep]) -> list[PlannedStep]:
+    """Return the Pareto front: plans than which none is as fast and cheaper, or as cheap and faster; fastest first."""
+    best: list[PlannedStep] = []
+    # Fastest first, so a plan is on the front if it is cheaper than all before it.
+    for row in sorted(rows, key=lambda row: (row.seconds, row.cost)):
+        if not best or row.cost < best[-1].cost:
+            best.append(row)
+    return best
+
+
+def cheapest(rows: Sequence[PlannedStep], deadline: float) -> PlannedStep | None:
+    """Return the cheapest plan whose run is done in so many seconds."""
+    return min((row for row in rows if row.seconds <= deadline), key=lambda row: row.cost, default=None)
+
+
+def certain_digits(row: PlannedStep) -> int:
+    """Return how many digits the band of a plan's step leaves of all that is in proportion to it."""
+    low, high = row.band
+    return digits((high - low) / 2 / row.typical)
+
+
+def duration_text(row: PlannedStep) -> str:
+    """Return how long the run of a plan takes and its band, as `24 days (22 .. 29)`: digits as the band leaves them."""
+    scale, unit = unit_of(row.seconds)
+    form = partial(format_rounded, count=certain_digits(row))
+    low, high = (end / row.typical * row.seconds / scale for end in row.band)
+    return f"{form(row.seconds / scale)} {unit}{format_interval(low, high, form)}"
+
+
+def cost_text(row: PlannedStep) -> str:
+    """Return what a plan's run costs and its band, as `1.2 M USD (1 M .. 1.4 M)`, with as many digits."""
+    form = partial(format_count, count=certain_digits(row))
+    low, high = (end / row.typical * row.cost for end in row.band)
+    return " ".join(filter(None, (form(row.cost), row.currency))) + format_interval(low, high, form)
+
+
+def verdicts(results: Sequence[CaseResult]) -> list[str]:
+    """Return what the plans say, in sentences that begin with `predicted`."""
+    layouts, systems = planned(results, "layout"), planned(results, "interconnect")
+    scaling = scaled(planned(results, "scale"))
+    said = [best_in_words(layouts)] if layouts else []
+    said += [efficiency_in_words(scaling)] if scaling else []
+    said += [fastest_in_words(systems)] if systems else []
+    return [f"predicted: {words}" for words in said]
+
+
+def best_in_words(rows: Sequence[PlannedStep]) -> str:
+    """Return the first of the layouts, and how sure its place is."""
+    best, *others = rows
+    step = f"{format_seconds(best.typical)} a step{format_interval(*best.band, format_seconds)}"
+    memory = f"{best.needed / GIB:.0f} of {best.capacity / GIB:.3g} GiB"
+    words = f"{best.implementation}, {step}, {best.utilisation:.0%} MFU, {memory}"
+    level = sum(other.low / other.tokens <= best.typical / best.tokens for other in others)
+    if not level:
+        return words
+    which = "all others" if level == len(others) else f"{level} of the {counted(len(others), 'other')}"
+    return f"{words}; {which} shown may be as fast"
+
+
+def fastest_in_words(rows: Sequence[PlannedStep]) -> str:
+    """Return the system whose step is the fastest, with those whose bands do not leave it behind."""
+    fastest = sorted(rows, key=lambda row: row.typical / row.tokens)
+    first = fastest[0].typical / fastest[0].tokens
+    level = [f"{row.system}, {format_seconds(row.typical)}" for row in fastest if row.low / row.tokens <= first]
+    return f"likely fastest: {' or '.join(level)}"
+
+
+def efficiency_in_words(scaling: Scaled) -> str:
+    """Return what a scaling keeps of the rate of its fewest GPUs."""
+    first, last = scaling.rows[0], scaling.rows[-1]
+    rate = f"{scaling.efficiency(last):.0%} of the rate of {first.gpus:,}"
+    return f"on {first.system}, {counted(last.gpus, 'GPU')} keep {rate} with the same batch"
 
 
 def part(results: Sequence[Result]) -> PagePart:
     """Return what a run plans; nothing where it has no plans."""
-    layouts, scale, systems = (plans.planned(results, name) for name in ("layout", "scale", "interconnect"))
-    priced = [row for row in plans.planned(results, "cost") if row.price > 0]
-    curve, best = plans.scaled(scale), plans.front(priced)
+    layouts, scale, systems = (planned(results, name) for name in ("layout", "scale", "interconnect"))
+    priced = [row for row in planned(results, "cost") if row.price > 0]
+    curve, best = scaled(scale), front(priced)
     least = min((row.typical / row.tokens for row in systems), default=1.0)
     efficiency = Column("efficiency", curve.efficiency, "{:.1%}".format) if curve else None
     slower = Column[PlannedStep]("time of a token", lambda row: f"{format_figure(row.typical / row.tokens / least)}x")
     paid = [
-        Column("time", plans.duration_text),
-        Column("cost", plans.cost_text),
+        Column("time", duration_text),
+        Column("cost", cost_text),
         Column[PlannedStep]("worth it", lambda row: "yes" if row in best else "no"),
     ]
     tables = [
-        _table("Layouts", layouts, plans.columns("sent,memory")),
+        _table("Layouts", layouts, columns("sent,memory")),
         _table("Scaling", curve.rows if curve else (), [efficiency] if efficiency else []),
-        _table("Interconnects", systems, [*plans.columns("sent"), slower]),
+        _table("Interconnects", systems, [*columns("sent"), slower]),
         _table("Cost", priced, paid),
     ]
-    return PagePart(plans.verdicts(results), [table for table in tables if table.rows])
+    return PagePart(verdicts(results), [table for table in tables if table.rows])
 
 
 def _table(what: str, rows: Sequence[PlannedStep], more: Sequence[Column[PlannedStep]]) -> TextTable:
     """Return a table of plans: the columns that all such tables have, and some of its own."""
-    columns = [*plans.columns("layout,system,GPUs,step,nine in ten,MFU,tokens/s"), *more]
-    return TextTable.of(f"{what}, predicted", columns, rows)
+    shown = [*columns("layout,system,GPUs,step,nine in ten,MFU,tokens/s"), *more]
+    return TextTable.of(f"{what}, predicted", shown, rows)
 
 
 def cells(row: PlannedStep) -> Cells:

@@ -33,9 +33,9 @@ from collbench.cli.progress import LiveTable, echo_row
 from collbench.cli.results_table import row
 from collbench.cli.running import run_session, say_where
 from collbench.collectives import COLLECTIVES
+from collbench.commands.verify.measured import LAWS
 from collbench.commands.verify.rows import Bits
 from collbench.commands.verify.shown import LEGEND, tables
-from collbench.commands.verify.sums import LAWS
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import UsageError
 from collbench.host.launcher import launched

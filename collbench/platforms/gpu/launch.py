@@ -10,9 +10,8 @@ from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.platforms import compiler, tracelog
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Stream, compile_kernel
-from collbench.platforms.gpu.discover import Probed
+from collbench.platforms.gpu.discover import Placement, Probed
 from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.interface import Launcher
 from collbench.platforms.layout import MAX_RANKS, Region, buffers, world_type
@@ -40,7 +39,7 @@ class KernelCache:
 
     def get(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
         """Return an entry of `kernels/<file>`; one that gets the world of ranks is compiled for those of the run."""
-        if compiler.knows_ranks(file):
+        if "PARAMETER(World)" in compiler.source(file):
             options = (*defines(len(self.places.places), self.places.one_device), *options)
         key = file, entry, dtype.name, redop.name, *options
         if key not in self._compiled:

@@ -18,8 +18,7 @@ from collbench.errors import PlatformError, Unsupported
 from collbench.platforms import checking
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu.cuda import AccessDesc, AllocationProp, Cuda, DeviceMemory, Driver, Location, MulticastProp
-from collbench.platforms.gpu.discover import NBYTES, Hand, pattern_kernels
-from collbench.platforms.gpu.placement import Placement
+from collbench.platforms.gpu.discover import NBYTES, Hand, Placement, pattern_kernels
 from collbench.platforms.layout import Memory, MemoryLayout, Region
 from collbench.platforms.processes import Team
 from collbench.topology.products import ADDING, capability

@@ -42,11 +42,9 @@ import numpy as np
 from collbench.errors import CaseFailed, TimedOut
 from collbench.platforms.gpu.cuda import Cuda, Stream
 from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.interface import Clock, Limits, Prepared
+from collbench.platforms.interface import Clock, Limits, Moment, Prepared
 from collbench.platforms.layout import Region
-from collbench.platforms.processes import Team
-from collbench.platforms.products import Moment
-from collbench.platforms.scheduling import SchedulingWatch
+from collbench.platforms.processes import SchedulingWatch, Team
 
 LAUNCH_QUEUE = 1024  # entries, about
 _MOST_GRAPHS = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments

@@ -12,7 +12,7 @@ from collbench.analysis.compare import compare
 from collbench.analysis.comparison import Comparison, Together
 from collbench.analysis.judgement import Word
 from collbench.results import Measurement
-from collbench.runfile.header import Header, Interleaved
+from collbench.runfile.schema import Header, Interleaved
 from collbench.runfile.store import Run
 from tests.conftest import case
 

@@ -16,7 +16,7 @@ from collbench.analysis.compare import compare
 from collbench.analysis.comparison import UNSURE, Comparison
 from collbench.analysis.judgement import Word
 from collbench.results import Reported
-from collbench.runfile.header import Header, ImportedPart
+from collbench.runfile.schema import Header, ImportedPart
 from collbench.runfile.store import Run, read
 from tests.conftest import case
 

@@ -16,7 +16,7 @@ from collbench.analysis.judgement import Judgement, Word
 from collbench.analysis.matching import differences, unmatched
 from collbench.analysis.pairs import Pair
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from collbench.stats import Estimate, student
 from tests.conftest import case, measurement

@@ -15,10 +15,9 @@ from collbench.analysis.judgement import Word
 from collbench.analysis.machine import RunFacts, unsaid
 from collbench.analysis.reasons import FEWEST, FREEDOM, Reason, likely_reasons, log_likelihood
 from collbench.analysis.roofline import traffic, traffic_in_words
-from collbench.model.error_bands import ErrorModel, error_levels, error_model, regime
-from collbench.model.predict import curve
+from collbench.model.predict import ErrorModel, curve, error_levels, error_model, regime
 from collbench.results import Measurement
-from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart
+from collbench.runfile.schema import Environment, ForeignTest, Header, ImportedPart
 from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.system import Nics, System

@@ -16,7 +16,7 @@ from collbench.analysis.judgement import Word
 from collbench.analysis.machine import RunFacts
 from collbench.analysis.reasons import settings
 from collbench.model.predict import curve
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from collbench.topology import files
 from tests.analysis.diagnose.test_diagnose import measured_on, network

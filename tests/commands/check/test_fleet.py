@@ -16,7 +16,7 @@ from collbench.commands.check.fleet import (
     outdated,
     outliers_of,
 )
-from collbench.commands.check.fleet_files import FleetNode
+from collbench.commands.check.inputs import FleetNode
 from tools.fleet import CURVE, Fleet, errors, name, nodes
 
 SIZES = [2**20 << place for place in range(8)]

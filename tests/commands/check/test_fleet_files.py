@@ -11,7 +11,7 @@ import pytest
 
 from collbench.analysis.judgement import Word
 from collbench.commands.check.fleet import groups
-from collbench.commands.check.fleet_files import FleetNode, read_fleet
+from collbench.commands.check.inputs import FleetNode, read_fleet
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import check
 from collbench.commands.check.outputs import document

@@ -159,19 +159,16 @@ def test_two_nights_are_compared(compared: Command, tmp_path: Path) -> None:
 
 
 def test_nodes_that_no_check_judged_are_unknown_where_they_are_alike(here: Command, tmp_path: Path) -> None:
-    """The form of earlier versions prints the same, and what it is called now."""
     for number, (word, status, says) in enumerate(
         (("SLOW", 3, " % slower than the others; "), ("UNKNOWN", 4, " alike; "))
     ):
         slow = make(tmp_path / word, replace(FLEET, slow=1 - number, by=0.2), runs=True)
-        for command in ("check", "runs"):
-            done = here(command, "--fleet", word, "--junit", "f.xml", "--exclude-file", "f")
-            first, *_, last = done.stdout.splitlines()
-            assert (done.returncode, last) == (status, f"collbench: {word} {first}")
-            assert first.startswith(f"60 nodes: {''.join(slow)}")
-            assert first.endswith(f"{says}none judged against a system")
-            assert ("`collbench check --fleet FOLDER`" in done.stderr) is (command == "runs")
-            assert (tmp_path / "f").read_text().split() == slow
+        done = here("check", "--fleet", word, "--junit", "f.xml", "--exclude-file", "f")
+        first, *_, last = done.stdout.splitlines()
+        assert (done.returncode, last) == (status, f"collbench: {word} {first}")
+        assert first.startswith(f"60 nodes: {''.join(slow)}")
+        assert first.endswith(f"{says}none judged against a system")
+        assert (tmp_path / "f").read_text().split() == slow
         suite = ElementTree.parse(tmp_path / "f.xml").getroot()
         assert (suite.get("failures"), suite.get("skipped")) == (str(len(slow)), str(60 - len(slow)))
     for exits, status in (("plain", 4), ("nagios", 3), ("npd", 2)):

@@ -9,7 +9,7 @@ from collbench.analysis.judgement import Word
 from collbench.analysis.sequential import SequentialTest
 from collbench.commands.check.expectations import expect_run, read_floors
 from collbench.commands.check.judge import ONCE, ONCE_SMALL, CheckedCurve, judge_rounds
-from collbench.model.error_bands import SMALL
+from collbench.model.predict import SMALL
 from collbench.results import Measurement
 from tests.conftest import measurement
 

@@ -24,7 +24,7 @@ from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
 from collbench.results import Failed, Measurement, Mismatch, Result
 from collbench.results.facts import Note, Scheduling, Sharing
-from collbench.runfile.header import TopologyPart
+from collbench.runfile.schema import TopologyPart
 from collbench.runfile.store import read
 from collbench.topology.files import load
 

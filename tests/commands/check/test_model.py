@@ -16,7 +16,7 @@ from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckResult
 from collbench.model.predict import curve as predicted
 from collbench.results import Measurement
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from collbench.topology.files import load
 from tests.conftest import case, measurement

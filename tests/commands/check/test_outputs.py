@@ -25,7 +25,7 @@ from collbench.errors import StorageError
 from collbench.model.predict import curve as predicted
 from collbench.results import Mismatch, Note
 from collbench.results.facts import Sharing
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from collbench.stats import Estimate
 from collbench.topology.files import load

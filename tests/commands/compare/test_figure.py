@@ -10,7 +10,7 @@ from collbench.analysis.compare import compare
 from collbench.commands.compare.figure import check, draw, figure
 from collbench.errors import UsageError
 from collbench.results import Result
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from collbench.stats import Estimate
 from tests.conftest import measurement

@@ -12,7 +12,7 @@ from collbench.analysis.judgement import EXITS, Judgement, Word
 from collbench.analysis.matching import Selection, Unmatched, selection
 from collbench.commands.compare.command import junit_tests, message, ratio_in_words, rows
 from collbench.errors import UsageError
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from collbench.stats import Estimate
 from collbench.units import printable

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collbench.commands.formats.imported import Hints, Imported, ImportedTest
-from collbench.commands.formats.importing import grouped
-from collbench.commands.formats.registry import read_tests
+from collbench.commands.formats.importing import grouped, read_tests
 from collbench.commands.formats.source import decode, load
 from collbench.results.collectives import Reported
 from collbench.runfile.store import Run

@@ -3,7 +3,7 @@
 import re
 
 from collbench.commands.formats.importing import grouped, remarks, tables
-from collbench.runfile.header import variables
+from collbench.runfile.schema import variables
 from collbench.runfile.store import Run
 from tests.commands.formats.goldens import parsed, stored
 from tests.commands.formats.test_reports import text_of

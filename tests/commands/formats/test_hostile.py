@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable
 
 from collbench.commands.formats.imported import Hints, ImportedTest
-from collbench.commands.formats.importing import remarks
-from collbench.commands.formats.registry import read_tests
+from collbench.commands.formats.importing import read_tests, remarks
 from collbench.commands.formats.source import decode
 from collbench.errors import CollbenchError
 from tests.commands.formats.goldens import DATA, counted, reported

@@ -11,8 +11,7 @@ import pytest
 from collbench.collectives import COLLECTIVES, find_collective, of_nccl_tests
 from collbench.commands.formats._perf import UNNEEDED, command_named
 from collbench.commands.formats.nccl_tests_write import program
-from collbench.runfile.flat import document
-from collbench.runfile.schema import to_sweep
+from collbench.runfile.schema import document, to_sweep
 from collbench.runfile.store import read
 from tests.conftest import ROOT, Command
 

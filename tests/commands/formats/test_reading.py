@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from collbench.commands.formats.imported import Hints
-from collbench.commands.formats.importing import grouped, remarks
-from collbench.commands.formats.registry import detect, formats, read_tests
+from collbench.commands.formats.importing import detect, formats, grouped, read_tests, remarks
 from collbench.commands.formats.source import LARGEST, decode, load
 from collbench.errors import CollbenchError, RunFileError, UsageError
 from tests.commands.formats.goldens import DATA, GOLDENS, counted, golden_tests, parsed, reported, run_of

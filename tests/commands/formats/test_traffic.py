@@ -17,9 +17,8 @@ from collbench.commands.check.diagnose import diagnose
 from collbench.commands.check.library import check
 from collbench.commands.formats import source
 from collbench.commands.formats.imported import Hints, ImportedTest
-from collbench.commands.formats.importing import ImportRequest, import_, read_foreign, remarks
-from collbench.commands.formats.registry import joined as joined_files
-from collbench.commands.formats.registry import read_tests
+from collbench.commands.formats.importing import ImportRequest, import_, read_foreign, read_tests, remarks
+from collbench.commands.formats.importing import joined as joined_files
 from collbench.commands.formats.source import decode
 from collbench.errors import Notice, RunFileError
 from tests.commands.formats.goldens import DATA, parsed, reported, run_of

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from collbench.collectives import COLLECTIVES
+from collbench.commands.formats.importing import find_format, select, written
 from collbench.commands.formats.nccl_tests_write import shrunk, version_code
-from collbench.commands.formats.registry import find_format, select, written
 from collbench.errors import UsageError
 from collbench.results import Result
 from collbench.results.collectives import Failed, Measurement, Prediction, Reported
 from collbench.results.facts import NO_NOTE, Mismatch
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
 from tests.commands.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported, run_of
 from tests.conftest import case

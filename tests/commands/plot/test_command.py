@@ -10,7 +10,7 @@ from collbench.plots.views import VIEWS
 from collbench.present.figures import STYLES
 from collbench.results import Failed
 from collbench.results import Result as Row
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Writer
 from tests.commands.conftest import refusal
 from tests.conftest import measurement, needs_command

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from collbench.commands.report import command as reports
 from collbench.results import Measurement, Result
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import NAME, Writer, read
 from tests.conftest import measurement
 

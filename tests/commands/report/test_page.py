@@ -9,7 +9,7 @@ import pytest
 from collbench.commands.report import command as reports
 from collbench.commands.report.chart import VIEWS
 from collbench.commands.report.sections import SECTIONS, Anchors
-from collbench.plots.sections import TextTable
+from collbench.plots.kinds import TextTable
 from collbench.results import Measurement, Note, Prediction, Reported, Result, Skipped
 from collbench.runfile.store import read
 from tests.commands.report.pages import (

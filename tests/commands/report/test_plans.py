@@ -14,7 +14,7 @@ from tests.commands.report.pages import Text, built, without_library, write
 from tests.commands.train.made_up_plans import compared, grown, paid, ranked
 from tests.conftest import case
 
-PICTURES = ["layouts", "efficiency"]
+PICTURES = ["layouts"]
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ from statistics import fmean
 
 import pytest
 
-from collbench.commands.step.columns import straggler_sections
 from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.rows import StepPrediction, StepTimes, Trained
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.schedules import overlapping
+from collbench.commands.step.section import straggler_sections
 from collbench.commands.step.stragglers import Finding, StepArrays, straggler_test, verdicts
 from collbench.commands.step.work import job_of, step_of
 from collbench.runfile.store import Run, read

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.commands.step.columns import ranking_table
 from collbench.commands.step.figure import losses
 from collbench.commands.step.rows import LossPoint, Trained
+from collbench.commands.step.section import ranking_table
 from collbench.commands.step.trained import Effort, geometric_mean, ranking, round_up, verdicts
 from collbench.commands.step.work import SgdJob, job_of
 from collbench.results.facts import WeightMismatch

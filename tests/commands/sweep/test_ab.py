@@ -13,7 +13,7 @@ from collbench.commands.sweep.ab import folders, parse_setting, verdicts
 from collbench.measure import supervisor
 from collbench.measure.interleave import LEAST, ROUNDS
 from collbench.results import Failed, Measurement
-from collbench.runfile.header import Header, Interleaved
+from collbench.runfile.schema import Header, Interleaved
 from collbench.runfile.store import Run, read
 from tests.commands.conftest import RIGHT
 from tests.commands.held_ranks import go, held

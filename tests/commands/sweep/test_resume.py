@@ -16,8 +16,7 @@ import pytest
 
 from collbench.measure.protocol import WorkerHello
 from collbench.results import Failed, Outcome, Skipped
-from collbench.runfile.header import Header, TopologyPart
-from collbench.runfile.schema import to_line, to_result
+from collbench.runfile.schema import Header, TopologyPart, to_line, to_result
 from collbench.runfile.store import Run, TornLine, Writer, read
 from collbench.topology.discovered import Socket
 from tests.commands.made_up_ranks import MadeUpRanks, made_up_ranks

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from collbench.results import Measurement
-from collbench.runfile.flat import record
+from collbench.runfile.schema import record
 from collbench.runfile.store import read
 from tests.commands.made_up_ranks import MadeUpRanks, made_up_ranks
 from tests.commands.sweep.test_resume import HELLO

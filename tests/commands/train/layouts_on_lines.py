@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from collbench.commands.train import communication, memory
+from collbench.commands.train import communication, formulas
 from collbench.commands.train.curves import TYPICAL, Array, Curve, GpuGroup, Network
 from collbench.commands.train.layouts import RECOMPUTE, SCHEDULES, SHARDINGS, Layout, coded
 from collbench.commands.train.models import Model, TrainingJob
@@ -90,7 +90,7 @@ class Books:
 
     @property
     def memory(self) -> dict[str, float]:
-        return {name: float(self.values[name]) for name in memory.PARTS}
+        return {name: float(self.values[name]) for name in formulas.PARTS}
 
 
 def evaluated(given: PlanSetting, layout: Layout, **host: float) -> Books:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from collbench.commands.train.communication import PARTS as STEP_PARTS
-from collbench.commands.train.memory import PARTS as MEMORY_PARTS
+from collbench.commands.train.formulas import PARTS as MEMORY_PARTS
 from collbench.commands.train.rows import PlannedStep
 from collbench.datatypes import DATATYPES
 from collbench.results import Note, Result
@@ -82,5 +82,5 @@ def compared() -> list[Result]:
     return [plan("interconnect", f"tp8 dp{8} mb1", seconds=seconds, system=name) for name, seconds in systems.items()]
 
 
-MADE_UP = {"layouts": ranked(), "efficiency": grown()}
+MADE_UP = {"layouts": ranked()}
 """By the name of the kind of figure."""

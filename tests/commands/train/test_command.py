@@ -49,7 +49,7 @@ def test_a_scaling_says_what_it_keeps_of_the_rate(here: Command, tmp_path: Path)
     assert re.search(r"^ +32  none: .* short with", done.stdout, re.M)
     share = rows[-1].tokens / rows[-1].typical / rows[-1].gpus / (rows[0].tokens / rows[0].typical / rows[0].gpus)
     assert f"2,048 GPUs keep {share:.0%} of the rate of 64 with the same batch" in done.stdout
-    assert (tmp_path / "out" / "efficiency.png").stat().st_size > 5000
+    assert (tmp_path / "out" / "layouts.png").stat().st_size > 5000
 
 
 def test_interconnects_are_compared_with_as_many_gpus(here: Command, tmp_path: Path) -> None:

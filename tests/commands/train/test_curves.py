@@ -23,7 +23,7 @@ from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.model.predict import network_curve
 from collbench.results import Measurement
-from collbench.runfile.header import Header
+from collbench.runfile.schema import Header
 from collbench.runfile.store import Writer, read
 from collbench.topology.files import load
 from collbench.topology.system import System, Tier

@@ -1,4 +1,4 @@
-"""Figures of plans: bars as long as their steps, and efficiency."""
+"""Figures of plans: bars as long as their steps."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,9 +9,9 @@ from matplotlib.patches import Rectangle
 
 from collbench.commands.train.communication import PARTS as STEP_PARTS
 from collbench.commands.train.rows import PlannedStep
-from collbench.plots.kinds import PLAIN, kinds, lacking
+from collbench.plots.kinds import PLAIN, kinds
 from collbench.present import figures as palette
-from tests.commands.train.made_up_plans import grown, plan, ranked
+from tests.commands.train.made_up_plans import plan, ranked
 from tests.plots.made_up_runs import run
 from tests.plots.made_up_sweeps import labels as legend
 
@@ -19,10 +19,6 @@ from tests.plots.made_up_sweeps import labels as legend
 def drawn(name: str, *rows: Any) -> Figure:
     ((_, figure),) = kinds()[name].figures([run(*rows)], PLAIN, str)
     return figure
-
-
-def drawable(name: str, *rows: Any) -> bool:
-    return bool([*kinds()[name].figures([run(*rows)], PLAIN, str)])
 
 
 def bars(figure: Figure) -> Iterator[list[Rectangle]]:
@@ -59,20 +55,3 @@ def test_a_bar_is_as_long_as_its_step_with_its_band_and_its_time_beside_it() -> 
 
 def test_every_part_of_a_step_has_a_colour() -> None:
     assert set(palette.STEP_PARTS) == set(STEP_PARTS)
-
-
-def test_efficiency_is_drawn_against_the_fewest_gpus_with_its_band_and_levels() -> None:
-    axes = drawn("efficiency", *grown()).axes[0]
-    (curve,) = (line for line in axes.lines if len(line.get_xdata()) == 11)  # type: ignore[arg-type]
-    assert list(curve.get_xdata()) == [8 * 2**power for power in range(1, 12)]
-    assert list(curve.get_ydata()) == pytest.approx([0.96**power for power in range(11)])
-    band = axes.collections[0].get_paths()[0].vertices
-    assert band[:, 1].max() == pytest.approx(1 / 0.9)
-    assert band[:, 1].min() == pytest.approx(0.96**10 / 1.2)
-    level = {round(float(line.get_ydata()[0]), 2) for line in axes.lines if len(line.get_xdata()) == 2}  # type: ignore[index, arg-type]
-    assert level == {1.0, 0.9, 0.8, 0.7}
-    assert axes.get_xscale() == "log"
-    assert not drawable("efficiency", grown()[0])
-    told = lacking([run(plan("scale"))])
-    assert "efficiency is drawn of plans on several numbers of GPUs" in told
-    assert "\n" not in told

@@ -13,6 +13,7 @@ import pytest
 from collbench.commands.train import search as search_module
 from collbench.commands.train.curves import GpuGroup, ModelCurves, Network, group_of, placed
 from collbench.commands.train.layouts import RECOMPUTE, Layout, candidates, layout_of, layouts, parse_layout
+from collbench.commands.train.library import RESOURCES, anchored, parse_anchor, sensitivities
 from collbench.commands.train.models import (
     GRADIENTS,
     MODELS,
@@ -27,7 +28,6 @@ from collbench.commands.train.models import (
     load_model,
     usual_tokens,
 )
-from collbench.commands.train.plans import cheapest, scaled
 from collbench.commands.train.search import (
     EQUAL,
     GROUPED,
@@ -42,7 +42,7 @@ from collbench.commands.train.search import (
     resized,
     search,
 )
-from collbench.commands.train.sensitivity import RESOURCES, anchored, parse_anchor, sensitivities
+from collbench.commands.train.section import cheapest, scaled
 from collbench.commands.train.setting import FITTED, PlanSetting, choices, constants_of, inputs, machine_of
 from collbench.errors import UsageError
 from collbench.model.predict import CONTENTION

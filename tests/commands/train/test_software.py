@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.commands.train.compute import grouped_efficiency
 from collbench.commands.train.curves import GpuGroup
+from collbench.commands.train.formulas import grouped_efficiency
 from collbench.commands.train.layouts import Layout, candidates, layouts
 from collbench.commands.train.models import GRADIENTS, MODELS, OPTIMISERS, STACKS, Model
 from collbench.model.predict import CONTENTION

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.commands.train import memory
+from collbench.commands.train import formulas
 from collbench.commands.train.communication import PARTS
 from collbench.commands.train.curves import GpuGroup
 from collbench.commands.train.layouts import RECOMPUTE, SHARDINGS, Layout
@@ -152,10 +152,10 @@ def test_other_needs_are_the_process_buffers_gathered_layers_and_what_is_held_ba
     assert stages - two["buffers"] == 4 * 2 * 1024 * 1024
     gathered = books(Layout(data=2, sharding="zero3"), MIXED).memory["buffers"]
     assert gathered - two["buffers"] == pytest.approx(8 * (MIXED.layer_parameters + MIXED.routed_parameters))
-    assert tuple(alone) == memory.PARTS
+    assert tuple(alone) == formulas.PARTS
     for plan in (books(layout, MIXED) for layout in (Layout(), Layout(2, 2, 4, 1, 2, sharding="zero3", offload=True))):
         assert plan.needed == exactly(sum(plan.memory.values()))
-    assert {*memory.PARTS} <= {term.__name__ for term in TERMS}
+    assert {*formulas.PARTS} <= {term.__name__ for term in TERMS}
 
 
 RATE = 1e9

@@ -13,6 +13,7 @@ from collbench.algorithms import implementations
 from collbench.cases import Case, Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.commands.verify import measured
+from collbench.commands.verify.measured import LAWS
 from collbench.commands.verify.rows import (
     ALIGNMENT,
     ALIKE,
@@ -30,7 +31,6 @@ from collbench.commands.verify.rows import (
     places,
 )
 from collbench.commands.verify.shown import kinds, tables
-from collbench.commands.verify.sums import LAWS
 from collbench.datatypes import DATATYPES
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import buffers

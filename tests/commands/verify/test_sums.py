@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.commands.verify.sums import LAWS, ExactSums, SumError, exact, nearest, values, with_term
+from collbench.commands.verify.measured import LAWS, ExactSums, SumError, exact, nearest, values, with_term
 from collbench.datatypes import DATATYPES, Array, Datatype
 
 FLOATS = [dtype for dtype in DATATYPES.values() if dtype.kind == "float"]

@@ -9,8 +9,7 @@ import pytest
 from collbench.cases import Case, SizeRange
 from collbench.errors import UsageError
 from collbench.model.network import PATTERNS
-from collbench.model.predict import curve, network_curve, network_effect
-from collbench.model.what_if import WHAT_IFS, effect, pattern_of, scenario
+from collbench.model.predict import WHAT_IFS, curve, effect, network_curve, network_effect, pattern_of, scenario
 from collbench.topology.files import NicTable, load, names
 from collbench.topology.system import Nics, System, Tier
 from tests.conftest import case

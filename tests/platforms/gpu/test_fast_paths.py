@@ -21,7 +21,7 @@ from collbench.measure.sampling import measure
 from collbench.measure.tracing import explain
 from collbench.platforms.checking import VERDICT
 from collbench.platforms.gpu import timing
-from collbench.platforms.gpu.check import GpuChecker
+from collbench.platforms.gpu.nccl.communicators import PLANNING, RESET, init_timings, logging, what_ran, why_not
 from collbench.platforms.gpu.nccl.functions import (
     COLLECTIVE_SYMMETRIC,
     FUNCTIONS,
@@ -30,8 +30,8 @@ from collbench.platforms.gpu.nccl.functions import (
     SimInfo,
     UniqueId,
 )
-from collbench.platforms.gpu.nccl.log import PLANNING, RESET, init_timings, logging, what_ran, why_not
 from collbench.platforms.gpu.nccl.paths import PathCommunicator, PathMemory
+from collbench.platforms.gpu.platform import GpuChecker
 from collbench.platforms.interface import NOT_SAID, Prepared
 from collbench.platforms.layout import LINE, MemoryLayout, Region, buffers, view
 from collbench.platforms.processes import Alone

@@ -15,7 +15,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError, StartFailed, TimedOut, Unsupported
 from collbench.platforms.gpu import cuda, launch, nccl, probe, timing
-from collbench.platforms.gpu.placement import GpuPlace, Placement
+from collbench.platforms.gpu.discover import GpuPlace, Placement
 from collbench.platforms.layout import Region, buffers
 from collbench.platforms.processes import Alone
 from tests.platforms.gpu.opening import Open

@@ -21,7 +21,7 @@ from collbench.algorithms import implementations
 from collbench.algorithms.nccl import FAST_PATHS
 from collbench.cli.results_table import ESTIMATE, SHARED
 from collbench.platforms.gpu import cuda as gpu_cuda
-from collbench.platforms.gpu import placement
+from collbench.platforms.gpu import discover
 from collbench.results import Failed, Measurement
 from collbench.runfile.store import read
 from tests.conftest import ROOT, Tree, mpiexec
@@ -172,12 +172,12 @@ def test_the_processes_of_each_node_are_dealt_its_gpus_in_turn(monkeypatch: pyte
             return names if isinstance(mine, tuple) else [[replace(mine[0], node=name)] for name in names]
 
         for rank, device in enumerate(devices):
-            monkeypatch.setattr(placement, "node_name", lambda name=names[rank]: name)
+            monkeypatch.setattr(discover, "node_name", lambda name=names[rank]: name)
             local = (rank,)
             team: Any = SimpleNamespace(
                 rank=rank, size=len(nodes), exchange=exchange, local=lambda ranks, local=local: local
             )
-            placed = placement.place_ranks(cuda, team, len(nodes))
+            placed = discover.place_ranks(cuda, team, len(nodes))
             assert placed.device == {rank: int(device)}, nodes
             assert placed.nodes == len(set(nodes))
 
@@ -199,9 +199,9 @@ def test_a_process_is_bound_next_to_its_gpu_where_no_launcher_bound_its_neighbou
         ({*range(16)}, {*range(16)}, "aa", "0000:0B:00.0", None),
     ):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, mine=mine: mine)
-        places = tuple(placement.GpuPlace((node, ""), bus_id, "GPU", 64, 2**20) for node in nodes)
+        places = tuple(discover.GpuPlace((node, ""), bus_id, "GPU", 64, 2**20) for node in nodes)
         team: Any = SimpleNamespace(exchange=lambda mine, others=others: [mine, others])
-        placement.bind_near(team, placement.Placement((0,), {0: 0}, places, 2), root)
+        discover.bind_near(team, discover.Placement((0,), {0: 0}, places, 2), root)
         assert bound == ([near] if near else []), (mine, others, nodes, bus_id)
         bound.clear()
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from collbench.errors import UsageError
 from collbench.platforms.gpu.cuda import NCCL_LIBRARY
-from collbench.platforms.gpu.placement import Placement
+from collbench.platforms.gpu.discover import Placement
 
 MOST_CTAS = 64  # that NCCL ever uses
 LIMIT = "NCCL_MAX_CTAS"

@@ -14,8 +14,8 @@ from typing import Any
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.platforms import checking
 from collbench.platforms.gpu.cuda import Cuda
+from collbench.platforms.gpu.discover import Placement
 from collbench.platforms.gpu.nccl.functions import COLLECTIVE_SYMMETRIC, FUNCTIONS, Config, NcclFunctions, UniqueId
-from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.interface import FastPath
 from collbench.platforms.layout import LINE, Memory, MemoryLayout, Region
 from collbench.platforms.processes import Team
