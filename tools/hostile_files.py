@@ -203,6 +203,28 @@ def _plans() -> Iterator[tuple[str, str]]:
     yield "plans in great number", of(*(row | {"ranks": 1 + place} for place in range(400) for row in every))
 
 
+def _scans() -> Iterator[tuple[str, str]]:
+    """Run files of a scan and of pairs, with odd names of members and odd numbers."""
+    case = {name: ROW[name] for name in ("platform", "dtype", "root", "in_place", "implementation")}
+    case |= {"collective": "sendrecv", "redop": "none", "ranks": 3, "nbytes": 1024}
+    scan, header = case | {"scan": {"group": 2, "slower": 0.1, "sizes": [1024]}}, json.dumps(HEADER)
+    pair = case | {"kind": "pair", "seconds": [1e-6] * 7}
+
+    def of(names: Any, groups: Any, seconds: Any) -> str:
+        members = scan | {"kind": "members", "names": names, "levels": [{"kind": "node", "units": names}]}
+        rounds = [scan | {"kind": "round", "groups": groups, "seconds": [seconds], "took": 1e-3, "number": 0}] * 40
+        return "".join(f"{line}\n" for line in (header, *map(json.dumps, (members, *rounds))))
+
+    for name, face in FACES.items():
+        yield f"scan, {name}", of([face, "b", "c"], [[0, 1]], 1e-6)
+    for name, number in {**NUMBERS, "zero": 0, "three": 3, "2**31": 2**31}.items():
+        yield f"scan of member {name}", of(["a", "b", "c"], [[0, number]], 1e-6)
+        yield f"scan in {name} seconds", of(["a", "b", "c"], [[0, 1]], number)
+        ends = [{"sender": number, "receiver": 1}, {"sender": 0, "receiver": number}, {"sender": 2, "receiver": 1}]
+        rows = [pair | {"ranks": ranks, "pair": end | {"pattern": "one way"}} for ranks in (3, number) for end in ends]
+        yield f"pairs {name}", "".join(f"{line}\n" for line in (header, *map(json.dumps, rows)))
+
+
 def _both(face: str) -> dict[str, str]:
     return {"got": face, "expected": face}
 
@@ -235,6 +257,7 @@ def _run_files() -> Iterator[tuple[str, str]]:
     many = (ROW | {"ranks": 2**30, "nbytes": 2**62 >> place} for place in range(9))
     yield "ranks in great number", run_text({}, *many)
     yield from _plans()
+    yield from _scans()
     yield "5,000 bad rows", run_text() + '{"kind": "measurement"}\n' * 5000
 
 
@@ -283,9 +306,11 @@ def _logs() -> Iterator[tuple[str, str]]:
         osu = f"# OSU MPI Allreduce Latency Test v7.4 {face}\n# Size Avg Latency(us)\n8 1.23\n16 {face}\n"
         yield f"OSU, {name}", osu
         columns = "topology,implementation,platform,collective,ranks,nbytes,dtype,redop,root,in_place,seconds,note\n"
+        yield f"pairs, {name}", f'"{face}",b,2\nb,c,3\nc,"{face}",2\n'
         yield f"csv, {name}", columns + f'"{face}","{face}",cpu,allreduce,2,8,float,sum,0,0,1e-6,"{face}"\n'
     for name, number in {**{key: str(value) for key, value in NUMBERS.items()}, **LITERALS}.items():
         yield f"nccl-tests {name}", table + row.replace("  8 ", f" {number} ") + row.replace("5.00", number)
+        yield f"pairs {name}", f"a,b,2\nb,c,{number}\nc,a,3\n"
         yield f"csv {name}", f"{columns}t,mpi,cpu,allreduce,{number},{number},float,sum,{number},0,{number},\n"
 
 
@@ -328,6 +353,7 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "import": ("{file} -o imported",),
         "train": ("--on {file} --machine dgx-h100 --batch 8 --model gpt2-small --out planned",),
         "runs": ("{folder}", "{folder} --json"),
+        "scan": ("{file} --junit junit.xml --json scan.json", "{file} --exclude-file out.txt --metrics scan.prom"),
     },
     SYSTEM: {
         "topo": ("{file}", "{file} --json"),
@@ -348,6 +374,7 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     LOG: {
         "import": ("{file} -o imported", "{file} -o imported --ranks 2 --op allreduce"),
         "launch": ("--hostfile {file} -- sweep --on cpu",),
+        "scan": ("{file} --junit junit.xml --json scan.json", "{file} --exclude-file out.txt --metrics scan.prom"),
     },
 }
 COMMANDS: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]] = {
