@@ -34,6 +34,7 @@ FOUND = 4.0
 EVERY_LINK = 16
 """Members up to which all pairs are measured."""
 _WINDOW = 18  # groups that tell what is usual in a round, of as many rounds as that takes
+_FILLED = 12  # groups of a shape in one round that tell its time there
 _FIRST = 4  # times as many, before it is known who is slow
 _KNOWN = 4  # groups of a shape from which on they count: of fewer, what is usual would be themselves
 _FAST = 0.25  # quantile that a fast group has, and that who is slow in all its groups exceeds too
@@ -183,17 +184,20 @@ class Fit:
     # What is usual.
 
     def _usual(self, free: Booleans, share: float, least: int) -> None:
-        """Set the usual time of each shape by that quantile of these groups, in as many rounds as have so many."""
-        order = np.argsort(self._shape, kind="stable")
-        shape, number = self._shape[order], self.round[order]
-        first = np.searchsorted(shape, shape)
-        place = np.searchsorted(shape * (number.max() + 1) + number, shape * (number.max() + 1) + number) - first
-        most = np.bincount(shape)[shape] // least
-        window = np.empty(len(order), np.int64)
-        window[order] = first + np.minimum(place // least, np.maximum(0, most - 1))
-        usual, counts = by_key(window[free], self._logs[free], share, len(order))
-        every = by_key(self._shape, self._logs, _FAST, int(shape.max()) + 1)[0]
-        self._at = np.where(counts[window] > 0, usual[window], every[self._shape])
+        """Set the usual time of each shape, by that quantile of these groups, and of rounds with so many at least."""
+        shapes, total, drift = int(self._shape.max()) + 1, len(self._logs), np.zeros(len(self._logs))
+        window = np.minimum(np.searchsorted(self.round, self.round) // least, max(0, total // least - 1))
+        for _ in range(3):
+            rest = self._logs - drift
+            base, counts = by_key(self._shape[free], rest[free], share, shapes)
+            base = np.where(counts > 0, base, by_key(self._shape, rest, _FAST, shapes)[0])[self._shape]
+            usual, counts = by_key(window[free], (self._logs - base)[free], _FAST, int(window.max()) + 1)
+            self._at = base + drift
+            drift = np.where(counts > 0, usual, np.nanmedian(usual) if counts.any() else 0.0)[window]
+        if least == _WINDOW:  # a kind that fills a round has a time of its own there, by how loaded it was
+            _, cell, many = np.unique(self.round * shapes + self._shape, return_inverse=True, return_counts=True)
+            own, counts = by_key(cell[free], (self._logs - self._at)[free], share, len(many))
+            self._at = self._at + np.where(counts >= _FILLED, own, 0.0)[cell]
 
     def _of_the_fastest(self) -> Floats:
         """Return by group how much those of the fastest members take, over what groups of all do."""
