@@ -31,7 +31,7 @@ SPEAKING = {
 
 
 OTHERS = {"lesson": {"sweep", "explain", "report", "exercise"}, "sweep": {"compare"}}
-OTHERS |= {"check": {"formats"}, "pairs": {"scan"}}
+OTHERS |= {"check": {"formats"}}
 """Commands that use other commands.  What two need otherwise moves down."""
 
 

@@ -45,10 +45,11 @@ from collbench.commands.scan.tables import judge_run
 from collbench.commands.scan.verdict import ScanVerdict, refuse_few
 from collbench.errors import CollbenchError, StorageError, UsageError
 from collbench.requests.sweeps import new_folder
+from collbench.runfile.store import NAME
 from collbench.units import format_list
 
 _OF_PAIRS = "impl", "alone", "patterns"
-_OF_ROUNDS = "nodes", "inject", "seed", "group", "slow_rank", "budget", "resume", "file"
+_OF_ROUNDS = "nodes", "inject", "seed", "slow_rank", "budget", "resume", "file"
 _OPTIONS = [
     click.Argument(["file"], required=False, type=PATH, metavar="[TABLE|RUN]"),
     *options_of(ScanRequest),
@@ -80,6 +81,8 @@ def command(**options: Any) -> int:
         try:
             for name, path in files.items():
                 try_output(path, f"--{name.replace('_', '-')} FILE", options["out"])
+                if options["file"] and path.resolve() in {(options["file"] / each).resolve() for each in ("", NAME)}:
+                    raise UsageError(f"--{name.replace('_', '-')} {path} is what is judged; give another file")
             verdict = _verdict(files, options)
         except CollbenchError as error:
             if exits != "plain":  # its reader reads standard output, and would take 2 for a verdict
@@ -117,7 +120,7 @@ def _verdict(files: Mapping[str, Path], options: dict[str, Any]) -> ScanVerdict 
     if pairs:
         size = options["size"] if "size" in words else PairsRequest.size
         session = pairs_session(made(PairsRequest, options | {"ranks": request.usual_ranks, "size": size}), new)
-        refuse_few(session.sweep.ranks, 2)
+        refuse_few(session.sweep.ranks)
     else:
         session = scan_session(request, new)
     for path in files.values() if session.leader else ():  # those of a scan that dies keep no earlier verdict

@@ -1,8 +1,8 @@
 """By how much members, links and what joins them slow the groups of a scan: few effects explain its times.
 
-A time is a logarithm over what is usual for its shape (inside a leaf, across, one way) and for its round, which may
-drift.  The usual time is at first that of groups of the faster half of the members: it stays right where most
-groups have a slow one.  Then it is the median of the groups near it that nothing explains.
+A time is a logarithm over the usual one of its shape (inside a leaf, across, one way) in its round, which may drift and
+loads whatever is shared in its own way.  The usual time is at first that of groups of the faster half of the members:
+it stays right where most groups have a slow one.  Then it is the median of the groups near it that nothing explains.
 
 Members come before levels: who is slow in groups of every kind is slow itself, however many share its leaf.  Only then
 a leaf's uplinks are to blame for what crosses them, and a link for what nothing else explains.  Each is judged by the
@@ -34,13 +34,15 @@ FOUND = 4.0
 EVERY_LINK = 16
 """Members up to which all pairs are measured."""
 _WINDOW = 18  # groups that tell what is usual in a round, of as many rounds as that takes
+_FILLED = 12  # groups of a shape in one round that tell its time there
 _FIRST = 4  # times as many, before it is known who is slow
-_KNOWN = 5  # groups of a shape from which on they count: of fewer, what is usual would be themselves
+_KNOWN = 4  # groups of a shape from which on they count: of fewer, what is usual would be themselves
 _FAST = 0.25  # quantile that a fast group has, and that who is slow in all its groups exceeds too
 _MOST_OF = 0.8  # share of a unit's members that must be slow, where the unit is
 _TURNS = 8  # at most, until who is slow changes no more
 _DISTURBED, _MANY = 0.25, 8  # share of a round's groups, of so many at least
 _FASTER = 6.0  # standard deviations by which members differ in how often they are fast, where some are
+_CELLS = 16  # of a table that may well scatter by the square root of 2 more than it seems
 _SOLID = 8.0  # standard deviations from which on one value of a table is enough
 
 
@@ -156,8 +158,6 @@ class Fit:
         total = len(self._logs)
         self._place = np.unique(shape // 2, return_inverse=True)[1]  # which levels a group crosses
         self._shape = np.unique(shape, return_inverse=True)[1]
-        self._window = np.zeros(total, np.int64)
-        self._base, self._drift = np.zeros(self._shape.max(initial=-1) + 1), np.zeros(1)
         self.effects: list[Effect] = []
         self.pending: dict[tuple[int, int], int] = {}
         """How often links were slow, each time so far, whose ends are to be measured again."""
@@ -169,43 +169,39 @@ class Fit:
         """Of each member the median of its groups that no other slows, and its standard deviation."""
         if not total:
             return
-        self._in_windows(_FIRST * _WINDOW)
-        self._usual(np.ones(total, bool), _FAST)
-        self._base += self._of_the_fastest()
+        self._usual(np.ones(total, bool), _FAST, _FIRST * _WINDOW)
+        self._at += self._of_the_fastest()
         for _ in range(3):  # what is usual depends on who is slow, and the other way round
             self._scale()
             before = self.slows > 0
             self._search()
-            self._in_windows(_WINDOW)
             near = np.abs(self.above) < max(self.limit, FOUND * self.deviation)  # else the slow may become usual
-            self._usual(near & (self.slows == 0))
+            self._usual(near & (self.slows == 0), 0.5, _WINDOW)
             if np.array_equal(before, self.slows > 0):
                 break
         self._scale()
 
     # What is usual.
 
-    def _in_windows(self, groups: int) -> None:
-        """Let what is usual in rounds be told by so many groups at least."""
-        window = np.minimum(np.searchsorted(self.round, self.round) // groups, max(0, len(self.round) // groups - 1))
-        self._drift, _ = by_key(window, self._drift[self._window], 0.5, int(window.max()) + 1)
-        self._window = window
-
-    def _usual(self, free: Booleans, share: float = 0.5) -> None:
-        """Set what is usual for shapes, by that quantile of these groups, and for rounds."""
-        for turn in range(3):
-            rest = self._logs - self._drift[self._window]
-            base, counts = by_key(self._shape[free], rest[free], share, len(self._base))
-            self._base = np.where(counts > 0, base, by_key(self._shape, rest, _FAST, len(base))[0])
-            if turn < 2:
-                rest = self._logs - self._base[self._shape]
-                drift, counts = by_key(self._window[free], rest[free], _FAST, len(self._drift))
-                self._drift = np.where(counts > 0, drift, np.nanmedian(drift) if counts.any() else 0.0)
+    def _usual(self, free: Booleans, share: float, least: int) -> None:
+        """Set the usual time of each shape, by that quantile of these groups, and of rounds with so many at least."""
+        shapes, total, drift = int(self._shape.max()) + 1, len(self._logs), np.zeros(len(self._logs))
+        window = np.minimum(np.searchsorted(self.round, self.round) // least, max(0, total // least - 1))
+        for _ in range(3):
+            rest = self._logs - drift
+            base, counts = by_key(self._shape[free], rest[free], share, shapes)
+            base = np.where(counts > 0, base, by_key(self._shape, rest, _FAST, shapes)[0])[self._shape]
+            usual, counts = by_key(window[free], (self._logs - base)[free], _FAST, int(window.max()) + 1)
+            self._at = base + drift
+            drift = np.where(counts > 0, usual, np.nanmedian(usual) if counts.any() else 0.0)[window]
+        if least == _WINDOW:  # a kind that fills a round has a time of its own there, by how loaded it was
+            _, cell, many = np.unique(self.round * shapes + self._shape, return_inverse=True, return_counts=True)
+            own, counts = by_key(cell[free], (self._logs - self._at)[free], share, len(many))
+            self._at = self._at + np.where(counts >= _FILLED, own, 0.0)[cell]
 
     def _of_the_fastest(self) -> Floats:
-        """Return by shape how much groups of the fastest members take, over what groups of all do."""
-        above, count = self._logs - self._base[self._shape] - self._drift[self._window], self.times.count
-        found = np.zeros(len(self._base))
+        """Return by group how much those of the fastest members take, over what groups of all do."""
+        above, count, found = self._logs - self._at, self.times.count, np.zeros(len(self._logs))
         for place in range(self._place.max() + 1):
             here = self._place == place
             groups, values = self.groups[here], above[here]
@@ -215,18 +211,21 @@ class Fit:
             best[order[: max(groups.shape[1], int(np.count_nonzero(seen)) // 2)]] = True
             among = values[best[groups].all(axis=1)]
             if len(among) >= FEWEST:
-                found[self._shape[here]] = min(0.0, float(np.median(among)))
+                found[here] = min(0.0, float(np.median(among)))
         return found
 
     def _scale(self) -> None:
         """Set times above the usual, and what those that nothing explains scatter by."""
-        self.above = self._logs - self._base[self._shape] - self._drift[self._window]
+        self.above = self._logs - self._at
         free = self.above[self.slows == 0]
         if not self.effects:  # most may be slow as yet: by those below the usual
             free = free[free <= 0]
         spread = TO_DEVIATION * np.median(np.abs(free)) if len(free) else self._prior
         both = PRIOR_ROUNDS * self._prior**2 + len(free) * spread**2
-        self.deviation = float(np.sqrt(both / (PRIOR_ROUNDS + len(free))))
+        few = (
+            1 + _CELLS / len(self.above) if self.solid else 1.0
+        )  # a small table does not tell well what it scatters by
+        self.deviation = float(np.sqrt(few * both / (PRIOR_ROUNDS + len(free))))
 
     # Who is slow.
 
@@ -245,6 +244,8 @@ class Fit:
             self._add(Fault("member", names[member]), [member], (self.groups == member).any(axis=1))
         for level in sorted(levels, key=lambda level: (level.kind == "rail", -levels.index(level))):
             self._units(level)
+        for way in (SENDS, RECEIVES):
+            self._directions(way)
         still = self._told(self.groups, self.slows == 0, nobody).middle > self.limit / 2
         for member in np.flatnonzero(partly & still).tolist():
             self._partly(member)
@@ -338,21 +339,30 @@ class Fit:
             fault = Fault(level.kind, level.names[unit], WITHIN if rail else ACROSS)
             self._add(fault, np.flatnonzero(level.units == unit), among & (ids == unit).any(axis=1))
 
+    def _directions(self, way: str) -> None:
+        """Find members that are slow where they send, or receive, and so where both do."""
+        ids = np.where(self.one_way, self.groups[:, int(way == RECEIVES)], -1)[:, None]
+        told = self._told(ids, self.slows == 0, np.zeros(self.times.count, bool))
+        for member in np.flatnonzero(told.slow & (np.bincount(told.who, minlength=len(told.slow)) >= FEWEST)).tolist():
+            free, half = self.slows == 0, told.middle[member] / 2
+            mine = (ids[:, 0] == member) & free
+            both = (self.groups == member).any(axis=1) & ~self.one_way & free
+            slow, fast = (np.quantile(self.above[both], [_FAST, 1 - _FAST]) if both.any() else (0.0, 0.0)) > half
+            if (self.above[mine] > half).all() and slow == fast:  # else it comes and goes
+                self._add(Fault("member", self.times.members.names[member], way), [member], mine | (both & slow))
+
     def _partly(self, member: int) -> None:
-        """Find in which groups a member is slow: where it sends, receives, or crosses a level."""
+        """Find whether a member is slow where it crosses a level."""
         mine = (self.groups == member).any(axis=1) & (self.slows == 0)
-        sends = mine & self.one_way & (self.groups[:, 0] == member)
-        ways = [(SENDS, mine & self.one_way & ~sends), (RECEIVES, sends)]
-        ways += [(ACROSS, mine & ~level.crossed(self.groups)) for level in self.times.levels]
-        best, gap = None, self.limit / 2
-        for way, fast in ways:
-            slow = mine & ~fast
-            if min(np.count_nonzero(fast), np.count_nonzero(slow)) >= FEWEST:
-                apart = float(np.median(self.above[slow]) - np.median(self.above[fast]))
-                if apart > gap and np.quantile(self.above[slow], _FAST) > apart / 3:
-                    best, gap = (way, slow), apart
-        if best:
-            self._add(Fault("member", self.times.members.names[member], best[0]), [member], best[1])
+        for level in self.times.levels:
+            crosses = level.crossed(self.groups)
+            slow, fast = self.above[mine & crosses], self.above[mine & ~crosses]
+            if min(len(slow), len(fast)) < FEWEST:
+                continue
+            apart = np.median(slow) - np.median(fast)
+            if apart > self.limit / 2 and np.quantile(slow, _FAST) > apart / 3:
+                self._add(Fault("member", self.times.members.names[member], ACROSS), [member], mine & crosses)
+                return
 
     def _links(self) -> None:
         """Find links: all groups of two members are slow, and nothing else says why."""
@@ -422,7 +432,7 @@ class Fit:
 
     def across(self, level: Level) -> float:
         """Return how much longer groups across a level take than others that cross the same levels inside of it."""
-        rest, among = self._logs - self._drift[self._window], (self.slows == 0) & ~self.one_way
+        rest, among = self._logs, (self.slows == 0) & ~self.one_way
         for inner in self.times.levels[: self.times.levels.index(level)]:
             among &= inner.crossed(self.groups) | (inner.kind == "rail")
         crossed = level.crossed(self.groups)

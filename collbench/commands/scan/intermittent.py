@@ -26,6 +26,7 @@ from collbench.commands.scan.effects import (
 _HEIGHTS = 1.0, 2.0, 4.0  # of that: little of what disturbs anybody is as slow as a fault
 _LEAST_SHARE = 0.01  # of groups that noise makes slow: rarer ones are not known well enough
 _PERHAPS = 0.1  # chance below which some more rounds are worth it
+_WHILE = 0.25  # share of the rounds from which on a member that was slow for a while is suspected
 _EVENT = 0.7  # share of what crosses a unit that is slow in a round, where the unit is
 _MOST = 8  # faults
 _SEEN = 0.99  # of faults in sight that are seen
@@ -81,10 +82,19 @@ class Intermittent:
                 best, least = int(np.argmin(chances)), float(chances.min())
         if least < _PERHAPS:
             self.open |= least >= SURE
-        if least >= LIKELY:
-            return None
+        if least >= LIKELY:  # what lasts a while may be noise, but is no OK either
+            slow, seen = (np.bincount(each.ravel(), minlength=self._count) for each in (self._slow, self._groups))
+            share = (slow.sum() - slow + 0.5) / (seen.sum() - seen + 1)
+            chances = self._count * chance_of(slow, seen, np.maximum(share, _LEAST_SHARE))
+            best, least = int(np.argmax(np.where(chances < SURE, slow / np.maximum(seen, 1), 0.0))), SURE
+            if chances[best] >= SURE or slow[best] < _WHILE * seen[best]:
+                return None
         mine = (self._groups == best).any(axis=1)
         return self._taken(Fault("member", self._members.names[best]), [best], mine, least)
+
+    @property
+    def _slow(self) -> Integers:
+        return self._groups[self._height > 1]
 
     def _runs(self, hit: Booleans) -> tuple[Integers, Integers]:
         """Return how often each member began to be slow, round by round, and how often it might have."""

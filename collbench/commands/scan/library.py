@@ -54,7 +54,6 @@ class ScanRequest(Request):
     size: Annotated[words.Names, Opt("--size", "Bytes of messages, of rounds in turn.", metavar="SIZE[,SIZE]")] = (
         "8K,1M"
     )
-    group: Annotated[int, Opt("--group", "Members of a group.", metavar="N", least=2, most=1023)] = 2
     slower: Annotated[float | str | None, _Slower] = None
     slow_rank: Annotated[Sequence[str], Opt("--slow-rank", _SLOW_RANK, metavar="R[:FACTOR]")] = ()
     budget: Annotated[words.Time, _Budget] = "60s"
@@ -139,10 +138,10 @@ def scan_session(request: ScanRequest, folder: Path | None) -> Session:
         budget=request.budget, timeout=request.timeout,
     )  # fmt: skip
     platform, sweep = measured_sweep(exchange, joined)
-    refuse_few(sweep.ranks, request.group)
+    refuse_few(sweep.ranks)
     slow = words.parse_slow(request.slow_rank, sweep.ranks, SLOW_FACTOR)
     name = next(name for name in libraries() if name in sweep.implementations)
-    work = Scan(request.group, request.share(platform), sizes, slow)
+    work = Scan(slower=request.share(platform), sizes=sizes, slow=slow)
     return Session(platform, replace(sweep, implementations=(name,), works=(work,), starts=1), joined, folder)
 
 
@@ -151,6 +150,8 @@ def _resumed(request: ScanRequest) -> Session:
     session = resuming_session(Path(request.resume or ""))
     if not session or not isinstance(session.sweep.works[0], Scan):
         raise UsageError(f"--resume {request.resume} is of no scan; `collbench sweep --resume` goes on with a sweep")
+    if session.sweep.works[0].group != 2:
+        raise UsageError(f"--resume {request.resume} is of larger groups than pairs, which are measured no more")
     return session
 
 
@@ -164,7 +165,7 @@ def _tried(request: ScanRequest, folder: Path | None) -> Session:
         )
     system = find_system(request.on, words.places())
     system = system.of(request.nodes or system.nodes)
-    refuse_few(system.nodes, request.group)
-    work = Scan(request.group, request.share("gpu"), request.sizes)
+    refuse_few(system.nodes)
+    work = Scan(slower=request.share("gpu"), sizes=request.sizes)
     simulated = Simulated(system, work, request.inject, request.seed)
     return Session(simulated, simulated.sweep, None, folder, modelled=True)

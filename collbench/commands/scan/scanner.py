@@ -11,19 +11,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collbench.commands.scan.effects import EVERY_LINK, Fit, Floats, Integers
+from collbench.commands.scan.effects import EVERY_LINK, Fit, Integers
 from collbench.commands.scan.every_pair import matchings
 from collbench.commands.scan.rows import Members, Round, Scan
 from collbench.commands.scan.verdict import LEAST_ROUNDS, MOST_ROUNDS, Evidence, ScanVerdict
 
-_CYCLE, _ONE_WAY = 3, 5  # every so manieth cycle or round is one way
+_CYCLE, _ONE_WAY = 3, 3  # every so manieth cycle or round is one way
 _SPELL = 6  # rounds after which what disturbed a link for a while is over
-_LINKS = 8  # of so many groups at most one is a link that looks slow
+_LINKS = 8  # of so many members at most one link that looks slow is measured again
 _ENOUGH = 12  # groups of a slow member after which it is left out, in as many rounds before the least
 
 
 class RoundPlan(NamedTuple):
-    """A round: disjoint groups, shape (groups, members); one way, only the first of each pair sends."""
+    """A round: disjoint pairs, shape (pairs, 2); one way, only the first of each sends."""
 
     groups: Integers
     one_way: bool = False
@@ -51,65 +51,59 @@ class Scanner:
         self.verdict = self._evidence.verdict()
         if self.verdict.sure or self.count >= MOST_ROUNDS:
             return None
-        size, group = self._sizes[self.count % len(self._sizes)], self._work.group
-        out = {*self._work.lost}
+        size, out = self._sizes[self.count % len(self._sizes)], {*self._work.lost}
         if self.count > LEAST_ROUNDS - _ENOUGH:  # who is slow in all its groups would only slow others
             lasting = [
                 each.effect for each in self.verdict.faulty if each.effect.often == 1 and not each.effect.fault.way
             ]
             known = [each for each in lasting if each.groups >= _ENOUGH and each.fault.kind != "link"]
             slow = {member for effect in known for member in effect.members}
-            out |= slow if 2 * len(slow) < self._members - group else set()
-        if self._members - len(out) < group:
+            out |= slow if 2 * len(slow) < self._members - 2 else set()
+        if self._members - len(out) < 2:
             return None
-        return choose(self._evidence.fits[size], group, bool(self.verdict.findings), sorted(out))._replace(nbytes=size)
+        return choose(self._evidence.fits[size], bool(self.verdict.findings), sorted(out))._replace(nbytes=size)
 
 
-def choose(fit: Fit, size: int, suspected: bool, out: Sequence[int]) -> RoundPlan:
-    """Return the next round of groups of that many, without the members `out`; `suspected` says that somebody is."""
-    number = fit.times.rounds
-    levels = [level for level in fit.times.levels if level.kind != "rail"]
-    random = np.random.default_rng([number, fit.times.count])
-    there = np.setdiff1d(np.arange(fit.times.count), out)
-    one_way = size == 2 and suspected and number % 2 == 1
-    cycle = list(matchings(len(there))) if size == 2 and len(there) <= EVERY_LINK else []
+def choose(fit: Fit, suspected: bool, out: Sequence[int]) -> RoundPlan:
+    """Return the next round of pairs, without the members `out`; `suspected` says that somebody is."""
+    number, count = fit.times.rounds, fit.times.count
+    random, there = np.random.default_rng([number, count]), np.setdiff1d(np.arange(count), out)
+    one_way = suspected and number % 2 == 1
+    cycle = list(matchings(len(there))) if len(there) <= EVERY_LINK else []
     if cycle and (number < len(cycle) or number % 2 == 0 or not fit.pending):
         groups = there[np.array(cycle[number % len(cycle)])]
         one_way |= number // len(cycle) % _CYCLE == _CYCLE - 1
-        return RoundPlan(_turned(groups, random) if one_way else groups, one_way)
-    one_way |= size == 2 and number % _ONE_WAY == _ONE_WAY - 1
-    links: list[tuple[int, int]] = []
-    for link in sorted(fit.pending, key=lambda link: -fit.pending[link]) if size == 2 else ():
-        last = fit.round[(np.isin(fit.groups, link)).all(axis=1)].max()
-        if fit.round.max() - last >= _SPELL and not {*out, *np.ravel(links)} & {*link}:
-            links.append(link)
-        if len(links) >= max(1, len(there) // _LINKS):
+    else:
+        groups = _dealt(fit, number, there, out, random)
+        one_way |= number % _ONE_WAY == _ONE_WAY - 1
+    if one_way:  # the end that has sent less
+        sent = np.bincount(fit.groups[fit.one_way, 0], minlength=count) + random.random(count)
+        groups = np.where((sent[groups[:, 0]] > sent[groups[:, 1]])[:, None], groups[:, ::-1], groups)
+    return RoundPlan(groups, one_way)
+
+
+def _dealt(fit: Fit, number: int, there: Integers, out: Sequence[int], random: np.random.Generator) -> Integers:
+    """Return links that look slow, in every second round pairs inside units of levels, and all others by chance."""
+    parts: list[Integers] = []
+    for link in sorted(fit.pending, key=lambda link: -fit.pending[link]):
+        last = fit.round[np.isin(fit.groups, link).all(axis=1)].max()
+        if fit.round.max() - last >= _SPELL and not {*out, *np.ravel(parts)} & {*link}:
+            parts.append(np.array([link]))
+        if len(parts) >= max(1, len(there) // _LINKS):
             break
-    taken = np.array(links, np.int64).reshape(-1, 2)
-    parts, rest = [taken] if links else [], np.setdiff1d(there, taken)
-    if levels and number % 2:  # in the same round as others across, or a drift would tell the two apart
-        units = levels[-1].units[rest]
-        turn = (np.searchsorted(np.unique(units), units) + number // 2) % (len(levels) + 1)
-        for stays, level in enumerate(levels):
-            inside = rest[turn == stays]
-            parts += [
-                _dealt(inside[level.units[inside] == unit], fit.middle, size, random)
-                for unit in np.unique(level.units[inside])
-            ]
-        rest = rest[turn == len(levels)]
-    groups = np.concatenate([*parts, _dealt(rest, fit.middle, size, random)])
-    return RoundPlan(_turned(groups, random) if one_way else groups, one_way)
+    rest = np.setdiff1d(there, np.ravel(parts))
+    levels = [level for level in fit.times.levels if level.kind != "rail"] if number % 2 else []
+    for place, level in enumerate(levels):  # half of each, since what leaves a leaf loads it as others are
+        for unit in np.unique(level.units[rest]):
+            inside = rest[level.units[rest] == unit]
+            turned = np.random.default_rng([number // 2 // (len(levels) + 1), unit]).permutation(inside)
+            turned = np.roll(turned, number // 2 * (len(inside) // (len(levels) + 1)))
+            pairs = min(len(inside) // 2, int(len(inside) / 2 / (len(levels) + 1 - place) + random.random()))
+            parts.append(turned[: 2 * pairs].reshape(-1, 2))
+        rest = np.setdiff1d(rest, np.concatenate(parts))
 
-
-def _dealt(members: Integers, suspicion: Floats, size: int, random: np.random.Generator) -> Integers:
-    """Return groups of members, of whom the most suspect are apart, and the last may be left over."""
-    mass = np.nan_to_num(suspicion[members], nan=0.0)
-    order = members[np.lexsort((random.random(len(members)), -np.maximum(mass, mass.mean() if len(mass) else 0)))]
-    count = len(order) // size
-    first, others = order[:count], random.permutation(order[count:])[: count * (size - 1)]
-    return np.column_stack([first, others.reshape(count, size - 1)])
-
-
-def _turned(groups: Integers, random: np.random.Generator) -> Integers:
-    """Return the groups with either end first."""
-    return np.where(random.random(len(groups))[:, None] < 0.5, groups[:, ::-1], groups)
+    # Suspects are apart.
+    mass = np.nan_to_num(fit.middle[rest], nan=0.0)
+    order = rest[np.lexsort((random.random(len(rest)), -np.maximum(mass, mass.mean() if len(mass) else 0.0)))]
+    half = len(order) // 2
+    return np.concatenate([*parts, np.column_stack([order[:half], random.permutation(order[half:])[:half]])])

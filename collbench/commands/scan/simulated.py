@@ -64,8 +64,8 @@ def faults_of(texts: Sequence[str], nodes: int, leaves: int) -> tuple[Injected, 
         ends = [int(end) for end in (match[2], match[3] or "0")]
         if kind == "leaf" and leaves == 1:
             raise UsageError(f"--inject {word}: all nodes are on one leaf, which nothing crosses; give more --nodes")
-        if max(ends) >= most or not float(match[4]):
-            raise UsageError(f"--inject {word}: choose from 0 to {most - 1}, and a speed above 0")
+        if max(ends) >= most or not float(match[4]) * float(match[5] or 1):
+            raise UsageError(f"--inject {word}: choose from 0 to {most - 1}, and a speed and share above 0")
         often = float(match[5] or (0.2 if kind == "flaky" else 1))
         faults.append(Injected(kind, ends[0], ends[1], 1 / float(match[4]), often))
     return tuple(faults)

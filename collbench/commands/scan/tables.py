@@ -1,7 +1,5 @@
 """Tables of pairs, judged as a scan: a run of `scan --pairs` or `pairs`, or CSV of sender, receiver and GB/s."""
 
-import csv
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,11 +13,11 @@ from collbench.datatypes import DATATYPES, NONE
 from collbench.errors import RunFileError
 from collbench.host.sanitize import message, read_lines
 from collbench.runfile.store import NAME, Run, read
-from collbench.units import format_size
+from collbench.units import QUANTITY, format_size
 
 Cells = Mapping[tuple[int, int], float]  # seconds of a message, by sender and receiver
 Table = tuple[Cells, bool]  # and whether messages went one way
-_MOST = 4096  # members of a table
+_MOST, _LEAST = 4096, 1e-9  # members of a table; GB/s
 
 
 def judge_file(path: Path, slower: float | None) -> ScanVerdict:
@@ -61,7 +59,7 @@ def _judged(
     slower: float | None,
 ) -> ScanVerdict:
     """Return the verdict of tables, each of which says whether its messages went one way."""
-    refuse_few(len(names), 2)
+    refuse_few(len(names))
     case = Case(COLLECTIVES["sendrecv"], 1, DATATYPES["int8"], NONE, 0, len(names), in_place=False, work=Scan())
     levels = (MemberLevel("node", tuple(hosts)),) if hosts else ()
     members = Members(case, "", platform=platform, names=tuple(names), levels=levels)
@@ -75,18 +73,17 @@ def _csv(path: Path) -> tuple[list[str], Cells]:
     """Return the names of a table's members, and the seconds of a gigabyte from one to another."""
     names: dict[str, int] = {}
     cells: dict[tuple[int, int], float] = {}
-    lines = (line.decode(errors="replace") for _, line in read_lines(path, RunFileError))
-    for number, row in enumerate(csv.reader(lines), 1):
-        try:
-            sender, receiver, rate = (cell.strip() for cell in row[:3])
-            value = float(rate)
-        except ValueError:
-            if number == 1 or not any(row):  # the names of the columns, or an empty line
-                continue
-            sender, receiver, value = "", "", math.nan
-        if not (sender and receiver and 0 < value < math.inf) or len(names) > _MOST:
-            raise RunFileError(message(f"{path}, line {number}: not sender, receiver and GB/s above 0, with commas"))
-        if sender != receiver:
-            ends = names.setdefault(sender, len(names)), names.setdefault(receiver, len(names))
-            cells[ends] = 1 / value
+    lines = (line.decode("utf-8-sig", "replace").rstrip("\r\n") for _, line in read_lines(path, RunFileError))
+    for number, line in enumerate(lines, 1):
+        row = [cell.strip().strip('"') for cell in line.split(",")]
+        if not any(row) or (number == 1 and not any(map(str.isdigit, row[-1]))):  # the names of the columns
+            continue
+        ends = tuple(names.setdefault(name, len(names)) for name in row[:2])
+        match = QUANTITY.fullmatch(row[-1])
+        rate = float(match[1]) if match and not match[2] else 0.0
+        if len(row) != 3 or not all(row) or not _LEAST < rate < 1 / _LEAST or len(names) > _MOST or ends in cells:
+            what = "not sender, receiver and GB/s above 0, with commas between, each pair once"
+            raise RunFileError(message(f"{path}, line {number}: {what}"))
+        if len(set(ends)) > 1:
+            cells[ends[0], ends[1]] = 1 / rate
     return list(names), cells

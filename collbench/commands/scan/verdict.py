@@ -12,7 +12,7 @@ from collbench.analysis.sequential import PRIOR_DEVIATION, PRIOR_OF_GPUS
 from collbench.commands.scan.effects import ACROSS, EVERY_LINK, RECEIVES, SENDS, SIGMAS, SURE, Effect, Fit, Level, Times
 from collbench.commands.scan.intermittent import Intermittent
 from collbench.commands.scan.rows import Members, Round, Scan
-from collbench.errors import UsageError
+from collbench.errors import RunFileError, UsageError
 from collbench.notebook import Shown
 from collbench.results import Result
 from collbench.stats import Estimate
@@ -264,8 +264,12 @@ def judge(results: Sequence[Result], slower: float | None = None) -> ScanVerdict
     """Return the verdict of the rows of a scan; by default it is too slow what was when it ran."""
     rounds = [row for row in results if isinstance(row, Round)]
     members = next((row for row in results if isinstance(row, Members)), None)
-    members = members or Members(results[0].case, results[0].implementation, platform="")
-    work = members.case.work
+    case = members.case if members else results[0].case
+    names = tuple(f"rank {rank}" for rank in range(case.ranks))
+    members = members or Members(case, results[0].implementation, platform="", names=names)
+    if any(member >= len(members.names) for each in rounds for group in each.groups for member in group):
+        raise RunFileError("a round has members that the scan has not")
+    work = case.work
     usual = work.slower if isinstance(work, Scan) else 0.1
     sizes = dict.fromkeys(row.case.nbytes for row in rounds) or [members.case.nbytes]
     evidence = Evidence(members, usual if slower is None else slower, sizes)
@@ -274,10 +278,10 @@ def judge(results: Sequence[Result], slower: float | None = None) -> ScanVerdict
     return evidence.verdict(next((row.reason for row in results if row.outcome.bad), ""))
 
 
-def refuse_few(members: int, group: int) -> None:
+def refuse_few(members: int) -> None:
     """Raise UsageError for members of whom nobody can be named."""
-    if members < (least := max(3, group)):
+    if members < 3:
         raise UsageError(
-            f"{members} members are too few to tell who is slow in groups of {group}; give {least} or more (--ranks, "
-            "--nodes of a described system), or use `collbench check`, which needs no others to compare with"
+            f"{counted(members, 'member')}: too few to tell who is slow; give 3 or more (--ranks, --nodes of a system, "
+            "names in a table), or use `collbench check`, which needs no others to compare with"
         )

@@ -18,7 +18,7 @@ from collbench.requests.sweeps import new_folder
 from collbench.runfile.schema import to_line
 
 
-@click.command(params=[*options_of(PairsRequest), RENDEZVOUS_FOLDER, json_option("the rows of the run file")])
+@click.command("pairs", params=[*options_of(PairsRequest), RENDEZVOUS_FOLDER, json_option("the rows of the run file")])
 def command(as_json: Path | None, out: Path | None, **options: Any) -> int:
     """Measure every pair of ranks as `collbench scan --pairs` does, which is its name now; the exit status is 0."""
     try_output(as_json, "--json FILE", out)
