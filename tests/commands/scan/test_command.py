@@ -144,8 +144,8 @@ def test_words_that_do_not_go_together_are_refused_in_a_line(here: Command, tmp_
     for words, said in (
         ("--on cpu --inject node=1:0.5", "--inject is for described systems"), ("--alone 3", "--alone: add --pairs"),
         ("--on dgx-h100 --nodes 8 --slow-rank 1", "use --inject instead"), ("--size 0", "--size 0 is impossible"),
-        ("--on dgx-h100 --nodes 8 --inject leaf=0:0.5", "all nodes are on one leaf"), ("few", "2 members are too few"),
-        ("--on dgx-h100 --nodes 2", "2 members are too few"), ("--on cpu --ranks 2 --pairs", "2 members are too few"),
+        ("--on dgx-h100 --nodes 8 --inject leaf=0:0.5", "all nodes are on one leaf"), ("few", "2 members"),
+        ("--on dgx-h100 --nodes 2", "2 members"), ("--on cpu --ranks 2 --pairs", "2 members"),
         ("--on cpu --ranks 4 --slow-rank 4", "--slow-rank 4 is no rank of 4"), ("table --on cpu", "leave --on out"),
         ("--resume sweep --ranks 4", "leave --ranks out"), ("--resume sweep", "no whole sweep"),
         ("--pairs --group 3", "--pairs and --group: leave"), ("--pairs --inject node=1:0.5", "--pairs and --inject: "),
