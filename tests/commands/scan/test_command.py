@@ -148,7 +148,7 @@ def test_words_that_do_not_go_together_are_refused_in_a_line(here: Command, tmp_
         ("--on dgx-h100 --nodes 2", "2 members"), ("--on cpu --ranks 2 --pairs", "2 members"),
         ("--on cpu --ranks 4 --slow-rank 4", "--slow-rank 4 is no rank of 4"), ("table --on cpu", "leave --on out"),
         ("--resume sweep --ranks 4", "leave --ranks out"), ("--resume sweep", "no whole sweep"),
-        ("--pairs --group 3", "--pairs and --group: leave"), ("--pairs --inject node=1:0.5", "--pairs and --inject: "),
+        ("--pairs --budget 3s", "--pairs and --budget: "), ("--pairs --inject node=1:0.5", "--pairs and --inject: "),
         ("--pairs table", "--pairs and TABLE|RUN: leave"), ("sweep", "is of no scan and of no pairs"),
         ("word", "word, line 2: no"), ("less", "less, line 3: no"),
     ):  # fmt: skip
