@@ -232,6 +232,7 @@ class Fit:
     def _search(self) -> None:
         """Find all effects: of members, then of what joins them, then of directions and links."""
         self.effects, self.slows, self._rising = [], np.zeros(len(self.above)), np.argsort(self.above)
+        self._slowed: list[Integers] = []
         levels, names, nobody = self.times.levels, self.times.members.names, np.ones(self.times.count, bool)
         slow, partly = self._members()
         for level in levels:
@@ -251,7 +252,11 @@ class Fit:
             self._partly(member)
         if self.groups.shape[1] == 2:
             self._links()
-        self.effects = [each._replace(chance=self._chance(each)) if each.chance < 0 else each for each in self.effects]
+        often = np.bincount(np.concatenate([*self._slowed, np.zeros(0, np.int64)]), minlength=len(self.above))
+        for place, (effect, groups) in enumerate(zip(self.effects, self._slowed, strict=True)):
+            alone = groups[often[groups] == 1]  # now that the others are known
+            again = self._by(effect, alone, groups) if len(alone) >= FEWEST else effect
+            self.effects[place] = again._replace(chance=self._chance(again)) if again.chance < 0 else again
 
         # What is left of each member: nothing of those that are slow in all their groups.
         told = self._told(self.groups, self.slows == 0, nobody)
@@ -413,13 +418,19 @@ class Fit:
     def _add(self, fault: Fault, members: Sequence[int] | Integers, groups: Any, chance: float = -1.0) -> None:
         """Take an effect on these groups, by the median of those that no other slows; a chance below 0 comes later."""
         groups = np.flatnonzero(groups) if groups.dtype == bool else groups
-        alone = groups[self.slows[groups] == 0]
+        effect = Effect(fault, tuple(map(int, members)), 0.0, 0.0, 0, 0, len(groups), chance)
+        effect = self._by(effect, groups[self.slows[groups] == 0], groups)
+        self.effects.append(effect)
+        self._slowed.append(groups)
+        self.slows[groups] = np.maximum(self.slows[groups], effect.slower)
+
+    def _by(self, effect: Effect, alone: Integers, groups: Integers) -> Effect:
+        """Return the effect as some of its groups show it, or all of them where these are none."""
         values = self.above[alone if len(alone) else groups]
-        slower, count, whose = float(np.median(values)), len(values), tuple(map(int, members))
+        slower, count = float(np.median(values)), len(values)
         error = float(self._error(np.median(np.abs(values - slower)) if count >= FEWEST else 0.0, count))
         hits = int(np.count_nonzero(values > slower / 2))
-        self.effects.append(Effect(fault, whose, slower, error, count, hits, len(groups), chance))
-        self.slows[groups] = np.maximum(self.slows[groups], slower)
+        return effect._replace(slower=slower, error=error, groups=count, hits=hits)
 
     def _chance(self, effect: Effect) -> float:
         """Return the chance that noise makes anybody's groups as slow as that, by the groups that nothing slows."""

@@ -245,7 +245,8 @@ class Evidence:
     def _sight(self, passing: Intermittent, slow: Sequence[int]) -> ScanSight:
         """Return what would have been seen of whoever is not slow."""
         count, largest = len(self._members.names), self._largest
-        error = max(float(np.delete(fit.error, slow).max(initial=0.0)) for fit in self.fits.values())
+        errors = np.concatenate([np.delete(fit.error, slow) for fit in self.fits.values()])
+        error = float(errors[np.isfinite(errors)].max(initial=0.0))
         links = largest.groups.shape[1] == 2 and len(np.unique(largest.codes())) == count * (count - 1) // 2
         unseen = [] if links else ["single links (--pairs)"]
         unseen += [f"{level.names[0]} against {level.names[1]} (`collbench check`)" for level in self._twos]
