@@ -65,8 +65,6 @@ def test_options_choose_what_is_listed(runs: Command) -> None:
 
     assert listed() == ["new", "middle", "old"]
     assert listed("-n", "1") == ["new"]
-    assert listed("--since", "2026-03-02") == ["new", "middle"]
-    assert listed("--op", "all_reduce_perf,broadcast", "--on", "cpu", "--host", "node*") == ["new", "middle", "old"]
     assert listed("results/runs/old") == ["old"]
     for words in ((), ("--json",)):
         done = runs("-n", "1", *words)
@@ -76,10 +74,6 @@ def test_options_choose_what_is_listed(runs: Command) -> None:
 
 @pytest.mark.usefixtures("three")
 def test_no_runs_are_no_error_and_say_what_to_do(here: Command, runs: Command, tmp_path: Path) -> None:
-    """Filters that let nothing pass say so, rather than look like an empty folder."""
-    done = runs("--host", "node2")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "nothing to list in results/runs: none of its 3 runs match\n"
     (tmp_path / "results").rename(tmp_path / "elsewhere")
     done = runs()
     assert (done.returncode, done.stdout) == (0, "")
@@ -91,9 +85,7 @@ def test_no_runs_are_no_error_and_say_what_to_do(here: Command, runs: Command, t
 def test_wrong_words_are_one_line_and_exit_status_2(runs: Command) -> None:
     """Which names what is right."""
     for words, message in {
-        "--op allreduc": "choose from: allreduce",
-        "--on tpu": "choose from: gpu, cpu, model",
-        "--since soon": "--since 'soon' is no time",
+        "-n 0": "x>=1",
         f"results/runs/new/{NAME}": "give the folder",
     }.items():
         done = runs(*words.split())
