@@ -1,19 +1,19 @@
 """Figures of explanations: what each rank did when, and where the time of all implementations goes, side by side.
 
-Of an operation with more hops than can be seen, a row is shares of time by bin, and a stretch below shows single hops.
+Of an operation with more hops than can be seen, a row is shares of time by bin.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from collbench.plots.axes import grid_along_x, heading, name_rows, patch_legend, seconds_tick, stacked_bar
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.present.figures import DARK, OTHERS, Axes, Figure, new_figure, style
+from collbench.present.figures import OTHERS, Axes, Figure, new_figure, style
 from collbench.present.figures import PHASES as COLOURS
 from collbench.results import PARTS, Explanation, by_key
-from collbench.results.collectives import PHASES, Span, Track
+from collbench.results.collectives import PHASES, Track
 from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
 
@@ -21,8 +21,6 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 _MOST_TRACKS = 16  # in a picture: more are too thin to read
 _MOST_SPANS = 150  # of a track, one by one: more are slivers
 _MOST_BINS, _IN_A_BIN = 120, 12  # bins of a row; spans of a bin at least
-_IN_A_STRETCH = 24  # spans of a track that are shown one by one, about
-_STRETCHES = 64  # that are looked at for the one to show
 _WIDTH, _ROW = 9.0, 0.35  # inches
 _SHARES_WIDTH, _SHARES_ROW = 11.0, 0.4  # inches
 _ROOM = 1.15  # axis over the longest bar, for the time that stands behind it
@@ -57,17 +55,17 @@ def _timeline(explanation: Explanation) -> Figure:
     each = max(1, _MOST_TRACKS // len(by_rank))
     shown = [track for blocks in by_rank.values() for track in blocks[:each]][:_MOST_TRACKS]
 
-    # More spans would be slivers: then shares of bins stand above, and a stretch of single spans below.
+    # More spans would be slivers.
     crowded = max(len(track.spans) for track in shown) > _MOST_SPANS
     end = max(track.start + track.seconds for track in shown)
-    panels, margin = (2, 3.2) if crowded else (1, 1.9)
-    drawn = new_figure(_WIDTH, panels * _ROW * len(shown) + margin)
-    whole, *below = drawn.subplots(panels, 1, squeeze=False)[:, 0]
-    if crowded:
-        _binned(whole, shown, end)
-        _stretch(whole, below[0], shown, end)
-    else:
-        draw_spans(whole, _rows(shown), (0.0, end))
+    drawn = new_figure(_WIDTH, _ROW * len(shown) + 1.9)
+    axes = drawn.subplots()
+    (_binned if crowded else _single)(axes, shown, end)
+    several = len({track.block for track in shown}) > 1
+    name_rows(axes, [f"rank {track.rank}" + (f", block {track.block}" if several else "") for track in shown])
+    axes.set_xlim(0.0, end)
+    grid_along_x(axes)
+    axes.xaxis.set_major_formatter(seconds_tick)
     case = explanation.case
     heading(drawn, f"{explanation.implementation}: one {case.title}, {format_size(case.nbytes)}")
     traced, usual = format_seconds(explanation.traced), format_seconds(explanation.seconds)
@@ -76,35 +74,17 @@ def _timeline(explanation: Explanation) -> Figure:
     if lost := sum(track.lost for track in explanation.tracks):
         every = lost + sum(len(track.spans) for track in explanation.tracks)
         remark += f"\nwhite: {lost:,} of {every:,} pieces found no room in the log"
-    (below or [whole])[-1].set_xlabel(remark)
+    axes.set_xlabel(remark)
     patch_legend(drawn, {phase: COLOURS[phase] for phase in PHASES})
     return drawn
 
 
-def draw_spans(axes: Axes, rows: Mapping[str, Sequence[Span]], view: tuple[float, float]) -> None:
-    """Draw every span into the row of its name, against time.
-
-    Args:
-        axes: Where to.
-        rows: The spans by the name of their row, those of the top row first; seconds by one clock.
-        view: The first and the last second that is seen.
-
-    """
-    for row, spans in enumerate(rows.values()):
+def _single(axes: Axes, shown: Sequence[Track], end: float) -> None:
+    """Draw every span by itself, by the clock that the ranks share."""
+    for row, track in enumerate(shown):
         for phase in PHASES:
-            pieces = [(span.start, span.seconds) for span in spans if span.phase == phase]
+            pieces = [(track.start + span.start, span.seconds) for span in track.spans if span.phase == phase]
             axes.broken_barh(pieces, (row - 0.4, 0.8), color=COLOURS[phase], linewidth=0)
-    _finish(axes, list(rows), view)
-
-
-def _rows(shown: Sequence[Track]) -> dict[str, list[Span]]:
-    """Return every track's spans by its name, by the clock that the ranks share."""
-    several = len({track.block for track in shown}) > 1
-    rows = {}
-    for track in shown:
-        name = f"rank {track.rank}" + (f", block {track.block}" if several else "")
-        rows[name] = [span._replace(start=track.start + span.start) for span in track.spans]
-    return rows
 
 
 def spent(track: Track, edges: Floats) -> Floats:
@@ -131,40 +111,7 @@ def _binned(axes: Axes, shown: Sequence[Track], end: float) -> None:
         for phase, high in zip(PHASES, height, strict=True):
             axes.stairs(row + 0.4 - high, edges, baseline=row + 0.4 - low, fill=True, color=COLOURS[phase])
             low = high
-    _finish(axes, list(_rows(shown)), (0.0, end))
     axes.set_title(f"shares of every {format_seconds(edges[1])}", fontsize="small")
-
-
-def _stretch(whole: Axes, axes: Axes, shown: Sequence[Track], end: float) -> None:
-    """Draw, piece by piece, the stretch whose shares of phases are nearest to the whole's."""
-    first = max(shown, key=lambda track: len(track.spans))
-    ends = [first.start + span.start for span in first.spans]
-    logged = first.start + first.spans[-1].start + first.spans[-1].seconds
-    length = _IN_A_STRETCH / len(ends) * (logged - ends[0])
-
-    # Stretches of one length, evenly spaced, are compared with the whole.
-    starts = np.linspace(ends[0], max(ends[0], logged - length), _STRETCHES)
-    typical = _rates(shown, 0.0, end)
-    apart = [float(np.abs(_rates(shown, start, length) - typical).sum()) for start in starts]
-    start = float(starts[int(np.argmin(apart))])
-    draw_spans(axes, _rows(shown), (start, start + length))
-    axes.set_title(f"{format_seconds(length)} of it, piece by piece", fontsize="small")
-    whole.axvspan(start, start + length, facecolor="none", edgecolor=DARK, linewidth=1.2, zorder=3, gid="stretch")
-
-
-def _rates(shown: Sequence[Track], start: float, length: float) -> Floats:
-    """Return how many ranks are in each phase on average."""
-    edges = np.array([start, start + length])
-    rates: Floats = np.array([spent(track, edges)[:, 0] for track in shown]).sum(0) / length
-    return rates
-
-
-def _finish(axes: Axes, names: Sequence[str], view: tuple[float, float]) -> None:
-    """Name the rows, and set up the axis of time."""
-    name_rows(axes, names)
-    axes.set_xlim(*view)
-    grid_along_x(axes)
-    axes.xaxis.set_major_formatter(seconds_tick)
 
 
 @style()

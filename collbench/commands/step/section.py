@@ -15,13 +15,11 @@ from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes, Tra
 from collbench.commands.step.runs import MODES
 from collbench.commands.step.scaling import curves, find_point
 from collbench.commands.step.stragglers import (
-    PERCENTS,
     RankStatistics,
     StepArrays,
     costliest,
     signed,
     straggler_rows,
-    tail,
 )
 from collbench.commands.step.trained import ranked_rows, ranking, ranking_columns
 from collbench.commands.step.work import job_of, step_of
@@ -182,7 +180,7 @@ STRAGGLERS = StepTable(
         *_PARTS,
         replace(_CHECK, name=""),
     ),
-    "step: median of the series' means; percentiles: of single steps, with 95 % interval, where there are enough\n"
+    "step: median of the series' means\n"
     f"{_PARTS_LEGEND}\n"
     "last: share of the steps in which the rank was last; late: behind the median of the others, with 99 % interval\n"
     "late, costs: shares of a step; costs: what the others wait for it",
@@ -245,13 +243,6 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
         yield f"  {line}"
     if len(ranks) > MOST_LATE:
         yield f"  ... and {len(ranks) - MOST_LATE} ranks that cost less"
-    yield f"  steps: {noise(steps)}"
-
-
-def noise(steps: StepArrays) -> str:
-    """Return the percentiles of single steps, with intervals, as far as there are enough steps."""
-    tails = {percent: tail(steps.seconds, percent) for percent in PERCENTS}
-    return "; ".join(f"p{percent:g} {of.text(format_seconds)}" for percent, of in tails.items() if of)
 
 
 def part(results: Sequence[Result]) -> PagePart:
@@ -272,7 +263,7 @@ def part(results: Sequence[Result]) -> PagePart:
     for result, steps in stragglers.straggler_rows(results)[:MOST]:
         ranks, most = stragglers.costliest(steps), MOST_LATE
         more = f"; {len(ranks) - most} ranks cost less" if len(ranks) > most else ""
-        caption = f"Late ranks, {result.label}: {steps.count:,} steps, {noise(steps)}{more}"
+        caption = f"Late ranks, {result.label}: {steps.count:,} steps{more}"
         tables.append(TextTable.of(caption, LATE_RANKS, ranks[:most]))
     words += stragglers.verdicts(results)
 

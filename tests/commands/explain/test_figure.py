@@ -1,4 +1,4 @@
-"""Pictures of explanations: bars as long as their time, and many hops as shares of bins with a stretch looked at."""
+"""Pictures of explanations: bars as long as their time, and many hops as shares of bins."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -94,19 +94,14 @@ def test_a_log_that_made_another_program_is_named_with_the_time_that_it_added(tm
         assert "another program" not in names[0] + row(plain, None)
 
 
-def test_many_hops_are_shares_of_bins_above_a_stretch_of_single_ones() -> None:
-    for hops, panels in ((3, 1), (160, 2)):
+def test_many_hops_are_shares_of_bins() -> None:
+    for hops in (3, 160):
         figure = drawn("timeline-", explained("ring-flags", hops))
-        assert len(figure.axes) == panels, hops
-        whole, near = figure.axes[0], figure.axes[-1]
+        (whole,) = figure.axes
         assert whole.get_xlim()[1] == pytest.approx(10e-6 * hops)
-        seen = near.get_xlim()[1] - near.get_xlim()[0]
-        assert seen / 10e-6 * len(HOP) < 150
+        assert [text.get_text() for text in whole.get_yticklabels()] == ["rank 0", "rank 1"]
         assert legend_has_the_colours_of_phases(figure)
-        if panels > 1:
-            assert 3 * 10e-6 < seen < 20 * 10e-6, "some hops"
-            (mark,) = (patch for patch in whole.patches if patch.get_gid() == "stretch")
-            assert mark.get_extents().transformed(whole.transData.inverted()).x0 == pytest.approx(near.get_xlim()[0])
+        if hops > 3:
             steps = [patch for patch in whole.patches if hasattr(patch, "get_data")]
             assert len(steps) == 2 * len(PHASES), "each rank's phases"
             assert len({step.get_facecolor() for step in steps}) == len(PHASES)
