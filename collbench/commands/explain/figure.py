@@ -1,4 +1,4 @@
-"""Figures of explanations: what each rank did when, and where the time of all implementations goes, side by side.
+"""Figures of explanations: what each rank did when.
 
 Of an operation with more hops than can be seen, a row is shares of time by bin.
 """
@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from collbench.plots.axes import grid_along_x, heading, name_rows, patch_legend, seconds_tick, stacked_bar
+from collbench.plots.axes import grid_along_x, heading, name_rows, patch_legend, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.present.figures import OTHERS, Axes, Figure, new_figure, style
 from collbench.present.figures import PHASES as COLOURS
-from collbench.results import PARTS, Explanation, by_key
+from collbench.present.figures import Axes, Figure, new_figure, style
+from collbench.results import Explanation, by_key
 from collbench.results.collectives import PHASES, Track
 from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
@@ -22,29 +22,16 @@ _MOST_TRACKS = 16  # in a picture: more are too thin to read
 _MOST_SPANS = 150  # of a track, one by one: more are slivers
 _MOST_BINS, _IN_A_BIN = 120, 12  # bins of a row; spans of a bin at least
 _WIDTH, _ROW = 9.0, 0.35  # inches
-_SHARES_WIDTH, _SHARES_ROW = 11.0, 0.4  # inches
-_ROOM = 1.15  # axis over the longest bar, for the time that stands behind it
 
 
 def figures(run: Run, request: PlotRequest) -> Named:
-    """Yield a timeline for each explanation that has tracks, and for each case its shares."""
-    explained = [result for result in run.results if isinstance(result, Explanation)]
-    shown = [result for result in explained if request.shows(result.implementation)]
-    if not any(result.tracks for result in shown):
-        return
-    for explanation in shown:
-        if explanation.tracks:
-            yield f"timeline-{_stem(explanation)}-{explanation.implementation}", _timeline(explanation)
-    for group in by_key(shown, lambda explanation: explanation.case).values():
-        if len(group) > 1:
-            yield f"shares-{_stem(group[0])}", _shares(group)
-
-
-def _stem(explanation: Explanation) -> str:
-    case = explanation.case
-    redop = case.redop.name if case.collective.reduces else ""
-    words = [case.collective.name, case.dtype.name, redop, "in-place" * case.in_place, f"{case.nbytes}B"]
-    return "-".join(filter(None, words))
+    """Yield a timeline for each explanation that has tracks."""
+    for result in run.results:
+        if isinstance(result, Explanation) and result.tracks and request.shows(result.implementation):
+            case = result.case
+            redop = case.redop.name if case.collective.reduces else ""
+            words = ["timeline", case.collective.name, case.dtype.name, redop, "in-place" * case.in_place]
+            yield "-".join(filter(None, [*words, f"{case.nbytes}B", result.implementation])), _timeline(result)
 
 
 @style()
@@ -112,39 +99,6 @@ def _binned(axes: Axes, shown: Sequence[Track], end: float) -> None:
             axes.stairs(row + 0.4 - high, edges, baseline=row + 0.4 - low, fill=True, color=COLOURS[phase])
             low = high
     axes.set_title(f"shares of every {format_seconds(edges[1])}", fontsize="small")
-
-
-@style()
-def _shares(group: Sequence[Explanation]) -> Figure:
-    """Draw bars as long as their time, and the same in per cent, a row for each implementation of one case."""
-    from matplotlib.ticker import MaxNLocator
-
-    drawn = new_figure(_SHARES_WIDTH, _SHARES_ROW * len(group) + 2.0)
-    times, shares = drawn.subplots(1, 2, sharey=True, width_ratios=(1.7, 1))
-    for row, explanation in enumerate(group):
-        whole = explanation.seconds
-        if explanation.tracks:
-            parts = {part: explanation.share(part) for part in PARTS}
-            stacked_bar(times, row, {part: share * whole for part, share in parts.items()}, COLOURS)
-            stacked_bar(shares, row, parts, COLOURS)
-        else:  # the time alone is known
-            times.barh(row, whole, height=0.8, facecolor="white", edgecolor=OTHERS, linewidth=0.8)
-            shares.text(0.02, row, "not seen: a library", va="center", color=OTHERS)
-        times.annotate(format_seconds(whole), (whole, row), (5, 0), textcoords="offset points", va="center")
-    name_rows(times, [f"{explanation.implementation}\n{explanation.altered}".rstrip() for explanation in group])
-    times.set_xlim(0, _ROOM * max(explanation.seconds for explanation in group))
-    times.xaxis.set_major_locator(MaxNLocator(6))
-    times.xaxis.set_major_formatter(seconds_tick)
-    shares.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
-    shares.set_xlim(0, 1)
-    times.set_xlabel("time of one operation, measured without tracing")
-    shares.set_xlabel("shares of its parts, by tracing")
-    for axes in (times, shares):
-        grid_along_x(axes)
-    case = group[0].case
-    heading(drawn, f"Where the time goes: {case.title}, {format_size(case.nbytes)}")
-    patch_legend(drawn, COLOURS)
-    return drawn
 
 
 KINDS = {
