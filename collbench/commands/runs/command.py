@@ -2,7 +2,7 @@
 
 For example:
   collbench runs
-  collbench runs results -n 5
+  collbench runs results | head -6
 """
 
 from collections.abc import Sequence
@@ -50,33 +50,27 @@ COLUMNS: tuple[Column[Entry], ...] = (
 PATHS: Column[Entry] = Column("path", lambda entry: shown(entry.path.parent), form="<")
 _OPTIONS = [
     click.Argument(["folder"], required=False, type=PATH, metavar="[FOLDER]"),
-    option("-n --limit", "The newest N of them.", type=click.IntRange(min=1), metavar="N"),
     json_option("everything known of them"),
     option("-v --verbose", "Show the path of each run, not its name alone.", is_flag=True),
 ]
 
 
 @click.command("runs", params=_OPTIONS)
-def command(folder: Path | None, limit: int | None, as_json: Path | None, verbose: bool) -> int:
+def command(folder: Path | None, as_json: Path | None, verbose: bool) -> int:
     """List the runs in FOLDER (results/runs), newest first, each with the name of its folder."""
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
 
-    # What is left out of the list is said on standard error, so that JSON stays JSON.
-    entries = list_runs(folder or DEFAULT)
-    listed = entries[:limit]
+    listed = list_runs(folder or DEFAULT)
     write_json(as_json, [entry.fields() for entry in listed])
     if listed and as_json != STANDARD:
         table = lines([*COLUMNS[:-1], PATHS] if verbose else COLUMNS, listed)
         for line, run in zip(table, (None, *listed), strict=True):
             red = run and (run.broken or run.status) and coloured()
             click.echo(click.style(line, fg="red") if red else line)
-    if not entries:
+    if not listed:
         make = "`collbench sweep --op allreduce` makes one, `collbench runs FOLDER` looks elsewhere"
         click.echo(f"no runs in {shown(folder or DEFAULT)} yet: {make}", err=True)
-    elif len(listed) < len(entries):
-        left = len(entries) - len(listed)
-        click.echo(f"{left} older runs are not listed; -n {len(entries)} lists them", err=True)
     broken = [entry for entry in listed if entry.broken] if as_json != STANDARD else []
     for entry in broken[:_BROKEN]:
         click.echo(f"broken: {shown(entry.path)}: {entry.broken}", err=True)
