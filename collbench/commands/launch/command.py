@@ -37,12 +37,7 @@ _OPTIONS = [
     option("--hosts", "Hosts, with their numbers of ranks if these differ.", metavar="HOST[:N],..."),
     option("--hostfile", "A file of hosts, in lines: `node slots=8` or `node:8`.", type=PATH, metavar="FILE"),
     option("--ranks-per-node", "Ranks of every host; default: one a GPU.", type=click.IntRange(1), metavar="N"),
-    option(
-        "--launcher",
-        f"What starts the ranks: srun, {', '.join(KINDS)} or torchrun.",
-        default="auto",
-        metavar="auto|mpirun|NAME",
-    ),
+    option("--launcher", "What starts the ranks: srun, openmpi, torchrun, ...", default="auto", metavar="NAME"),
     option("--go", "Run the command.", is_flag=True),
 ]
 

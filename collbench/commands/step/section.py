@@ -14,13 +14,7 @@ from collbench.commands.step.overlap import Overlap, overlaps
 from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes, Trained
 from collbench.commands.step.runs import MODES
 from collbench.commands.step.scaling import curves, find_point
-from collbench.commands.step.stragglers import (
-    RankStatistics,
-    StepArrays,
-    costliest,
-    signed,
-    straggler_rows,
-)
+from collbench.commands.step.stragglers import RankStatistics, costliest, signed, straggler_rows
 from collbench.commands.step.trained import ranked_rows, ranking, ranking_columns
 from collbench.commands.step.work import job_of, step_of
 from collbench.plots.kinds import MOST, Cells, PagePart, Section, TextTable
@@ -229,20 +223,12 @@ LATE_RANKS: tuple[Column[RankStatistics], ...] = (
 def straggler_sections(results: Sequence[Result]) -> Iterator[str]:
     """Yield what is known of the ranks and the noise of every row."""
     for result, steps in straggler_rows(results):
-        yield ""
-        yield from _straggler_section(result, steps)
-
-
-def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
-    yield (
-        f"{result.label}: {steps.count} steps in {len(steps.slices)} series; "
-        f"clocks agree within {format_seconds(result.clock)}"
-    )
-    ranks = costliest(steps)
-    for line in lines(LATE_RANKS, ranks[:MOST_LATE]):
-        yield f"  {line}"
-    if len(ranks) > MOST_LATE:
-        yield f"  ... and {len(ranks) - MOST_LATE} ranks that cost less"
+        series = f"{steps.count} steps in {len(steps.slices)} series"
+        yield from ("", f"{result.label}: {series}; clocks agree within {format_seconds(result.clock)}")
+        ranks = costliest(steps)
+        yield from (f"  {line}" for line in lines(LATE_RANKS, ranks[:MOST_LATE]))
+        if len(ranks) > MOST_LATE:
+            yield f"  ... and {len(ranks) - MOST_LATE} ranks that cost less"
 
 
 def part(results: Sequence[Result]) -> PagePart:

@@ -5,13 +5,7 @@ from collections.abc import Sequence
 from collbench.commands.train.rows import PlannedStep, words
 from collbench.commands.train.section import planned
 from collbench.host.sanitize import text
-from collbench.plots.axes import (
-    grid_along_x,
-    heading,
-    name_rows,
-    patch_legend,
-    seconds_tick,
-)
+from collbench.plots.axes import grid_along_x, heading, name_rows, patch_legend, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.present.figures import DARK, OTHERS, STEP_PARTS, Figure, new_figure, style
 from collbench.runfile.store import Run
