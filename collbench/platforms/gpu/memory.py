@@ -207,9 +207,7 @@ class SwitchMemory:
             part = call("cuMemCreate", size, prop, 0)
             self._undo.callback(call, "cuMemRelease", part)
             call("cuMulticastBindMem", team, 0, part, 0, size, 0)
-            self._undo.callback(
-                lambda each: call("cuMulticastUnbind", team, self._driver.device(each), 0, size), device
-            )
+            self._undo.callback(lambda on: call("cuMulticastUnbind", team, self._driver.device(on), 0, size), device)
             self.base.append(self._mapped(part, size, grain))
         multicast = self._mapped(team, size, grain)
         for device, address in zip(devices, self.base, strict=True):
