@@ -47,9 +47,9 @@ def duration(text: str, alone: str = "") -> float:
     return seconds if seconds < SLOWEST else 0.0
 
 
-def parse_duration(text: str | float, option: str, alone: str = "s") -> float:
+def parse_duration(text: str | float, option: str) -> float:
     """Return the seconds of `500ms`, `5s`, `12h` or a number; UsageError, which names the option, of other text."""
-    seconds = duration(str(text), alone)
+    seconds = duration(str(text), "s")
     if not seconds:
         raise UsageError(f"{option} {text!r} is no duration; write one such as 500ms, 5s, 2min, 12h or 30d")
     return seconds

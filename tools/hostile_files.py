@@ -390,7 +390,6 @@ _MEASURED = ("sweep", "--on", "cpu", "--impl", "mpi", "--no-plot", "-e", "8", "-
 _OPTIONS = {
     "sweep": "--op --impl --on -d --redop -b -e -i --spin --ab --out",
     "predict": "--op -d -b --what-if",
-    "runs": "--host --op --on --since",
     "compare": "--margin --confidence --only --csv --against",
     "plot": "-o --view --style --impl --format --on",
     "verify": "--op",

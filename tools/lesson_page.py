@@ -18,7 +18,10 @@ PICTURES = {  # below the text of a screen
     "ring-host": f"![Time of every rung by size](../results/{TIMED}/latency.png)",
     "ring-flags": f"![What each rank of `ring-flags` did in 8 B](../results/{EXPLAINED}/"
     "timeline-allreduce-float-sum-8B-ring-flags.png)",
-    "two-shot": f"![Where the time goes at 128 MiB](../results/{EXPLAINED}/shares-allreduce-float-sum-134217728B.png)",
+    "two-shot": f"![What each rank of `ring-flags` did in 128 MiB](../results/{EXPLAINED}/"
+    "timeline-allreduce-float-sum-134217728B-ring-flags.png)\n"
+    f"![What each rank of `two-shot` did in 128 MiB](../results/{EXPLAINED}/"
+    "timeline-allreduce-float-sum-134217728B-two-shot.png)",
 }
 
 STEPS = {

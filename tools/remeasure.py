@@ -47,7 +47,7 @@ RUNS = {
     "dgx-h100-narrow": "predict dgx-h100 --impl library,two-shot,narrow -b 4K -e 4G",
     "dgx-a100-train": (
         "train --model gpt3-175b --on dgx-a100 --gpus 1024 --batch 1536 --scale 8..8192 "
-        "--compare-interconnects dgx-h100,ethernet-100g-tcp,gb200-nvl72 --price 2.5 --deadline 30d"
+        "--compare-interconnects dgx-h100,ethernet-100g-tcp,gb200-nvl72 --price 2.5"
     ),
     "pcie4-4090-p2p-narrow": "predict pcie4-4090-p2p --impl library,two-shot,narrow -b 4K -e 4G",
 }

@@ -84,17 +84,16 @@ def block_count(samples: Floats) -> int:
 
 
 def memory(samples: Floats) -> float:
-    """Return the autocorrelation time of being above or below the median: 1 if samples are independent."""
-    return autocorrelation_time(np.sign(samples - np.median(samples)), 0.05)
+    """Return the autocorrelation time of being above or below the median: 1 if samples are independent.
 
-
-def autocorrelation_time(values: Floats, least: float) -> float:
-    """Return for how many values a value is remembered, by the correlations up to the first that is at most *least*."""
+    That is for how many samples one is remembered, by the correlations up to the first that is at most 0.05.
+    """
+    values = np.sign(samples - np.median(samples))
     power = float(values @ values)
     total = 1.0
     for lag in range(1, len(values) // 4):
         alike = float(values[:-lag] @ values[lag:]) / power if power else 0.0
-        if alike <= least:
+        if alike <= 0.05:
             break
         total += 2 * alike
     return total

@@ -206,7 +206,9 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
     command = (*compiler(), *_FLAGS, *options)
 
     # All that the result depends on: a cache in a home directory may serve several machines and compilers.
-    key = hashlib.sha256("\0".join((text, *command, compiler_version(), _cpu())).encode()).hexdigest()
+    flags = re.search(r"^(?:flags|Features)\s*:.*$", read_text(Path("/proc/cpuinfo")), re.MULTILINE)
+    machine = platform.machine() + (flags[0] if flags else platform.processor())  # for -march=native
+    key = hashlib.sha256("\0".join((text, *command, compiler_version(), machine)).encode()).hexdigest()
     stem = f"{Path(file).stem}-{key[:16]}"
     return cached_file(stem, ".so", PlatformError, lambda product: _compile(command, text, product, file))
 
@@ -277,12 +279,6 @@ def compiler() -> tuple[str, ...]:
 def compiler_version() -> str:
     """Return the first line of what the compiler says of itself."""
     return ask([*compiler(), "--version"], _ANSWERING, _HINT)[1].partition("\n")[0]
-
-
-def _cpu() -> str:
-    """Return what -march=native depends on: different machines may share a cache in a home directory."""
-    flags = re.search(r"^(?:flags|Features)\s*:.*$", read_text(Path("/proc/cpuinfo")), re.MULTILINE)
-    return platform.machine() + (flags[0] if flags else platform.processor())
 
 
 def ask(command: Sequence[str], seconds: float, hint: str, scratch: Path | None = None) -> tuple[int, str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from collbench.plots.views import View
-from collbench.present.figures import OTHERS, Axes, Figure, Style
+from collbench.present.figures import Axes, Figure, Style
 from collbench.units import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -33,20 +33,10 @@ def panel_grid(figure: Figure, count: int, columns: int, **shared: Any) -> list[
     return list(grid.flat[:count])
 
 
-def name_rows(axes: Axes, names: Sequence[str], margin: float = 0.5, **font: Any) -> None:
-    """Name rows that lie one below the other, the first at the top, with that much room above and below."""
-    axes.set_yticks(range(len(names)), names, **font)
-    axes.set_ylim(len(names) - 1 + margin, -margin)
-
-
-def stacked_bar(
-    axes: Axes, row: int, parts: Mapping[str, float], colours: Mapping[str, str], height: float = 0.8, **edge: Any
-) -> None:
-    """Draw a bar whose parts lie one behind the other."""
-    left = 0.0
-    for part, length in parts.items():
-        axes.barh(row, length, left=left, height=height, color=colours.get(part, OTHERS), **edge)
-        left += length
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Name rows that lie one below the other, the first at the top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
 
 
 def patch_legend(

@@ -74,7 +74,7 @@ def _of_row(
         sharing, chosen_looks = [overlaid(row)], known
     else:
         sharing, chosen_looks = [[panel] for panel in row], _muted(known, row, request.coloured)
-    for view in chosen(request.views, request.linear):
+    for view in chosen(request.views):
         for panel in row:
             if lacking := view.lacking(panel):
                 say(f"{view.name} not drawn for {panel.place}: {lacking}")

@@ -31,7 +31,6 @@ class PlotRequest(NamedTuple):
     overlay: bool = False  # all topologies of a figure in one panel
     implementations: Collection[str] = ()  # only these; empty: all
     machine: str | None = None  # the system that measured runs are of; None: as their files say
-    linear: bool = False  # bandwidth from zero on a linear axis
     coloured: int = COLOURED  # lines with a colour; more are grey
 
     def shows(self, implementation: str) -> bool:

@@ -142,8 +142,8 @@ def named(names: Iterable[str]) -> list[str]:
     return known if "all" in requested else requested
 
 
-def chosen(names: Iterable[str], linear: bool = False) -> list[View]:
-    """Return the views of these names, in the order of VIEWS; with `linear` the bandwidth has a linear axis.
+def chosen(names: Iterable[str]) -> list[View]:
+    """Return the views of these names, in the order of VIEWS.
 
     A view with a figure of its own is not drawn next to another.
     """
@@ -151,8 +151,7 @@ def chosen(names: Iterable[str], linear: bool = False) -> list[View]:
     views = []
     for view in VIEWS:
         if view.name in requested:
-            scale = "linear" if linear and view.name == "bandwidth" else view.scale
-            views.append(view._replace(scale=scale, companion="" if view.companion in requested else view.companion))
+            views.append(view._replace(companion="" if view.companion in requested else view.companion))
     return views
 
 

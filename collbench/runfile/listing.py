@@ -5,10 +5,9 @@ import math
 import os
 import stat
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from collbench.host import sanitize
 from collbench.results import Result, timed
 from collbench.runfile.schema import Header
 from collbench.runfile.store import CUT_OFF, INTERRUPTED, NAME, Run, read, read_header
-from collbench.units import duration, printable
+from collbench.units import printable
 
 _PATTERNS = (NAME, f"*/{NAME}", f"*/*/{NAME}")  # DIR/run.jsonl, DIR/run/run.jsonl, DIR/run/as-is/run.jsonl
 _END = 2**12  # bytes at the end of a file, in which its last line is looked for
@@ -176,31 +175,3 @@ def _cases(results: Iterable[Result]) -> set[object]:
 
 def _kind(header: Header) -> tuple[str, ...]:
     return header.topology.name, header.imported.tool, header.interleaved.setting
-
-
-def passes(
-    entry: Entry,
-    host: str = "",  # its name, the part of it before the first dot, or a shell's pattern of either
-    collectives: Collection[str] = (),  # any of these
-    platform: str = "",
-    since: float = -math.inf,
-) -> bool:
-    """Return whether a run is to be listed; what is empty lets all pass."""
-    header, name = entry.header, entry.header.environment.host.lower()
-    short = name.partition(".")[0]
-    return (
-        (not host or fnmatchcase(name, host.lower()) or fnmatchcase(short, host.lower()))
-        and (not collectives or not set(collectives).isdisjoint(header.sweep.collectives))
-        and platform in ("", entry.platform)
-        and since <= entry.age[0]
-    )
-
-
-def first_second(text: str) -> float:
-    """Return the first moment that counts: `7d` is seven days ago, a date its midnight; UsageError for other words."""
-    try:
-        if ago := duration(text):
-            return datetime.now().timestamp() - ago
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise UsageError(f"--since {text!r} is no time; write 2026-11-01, 2026-11-01T12:00, 12h, 7d or 2w") from None

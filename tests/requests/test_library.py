@@ -355,7 +355,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         ("check", {"run": SLOW, "reference": SLOW, "slower": "x"}, "slower='x' is no share"),
         ("compare", {"base": SLOW, "new": SLOW, "margin": 95}, "margin=95 is no share"),
         ("compare", {"base": SLOW, "new": SLOW, "only": "broadcast"}, "only='broadcast' leaves nothing"),
-        ("train", {"deadline": "30d"}, "deadline= needs a price="),
+        ("train", {"tokens": "1e12"}, "tokens= needs a price="),
         ("train", {"top": 0}, "top=0"),
         ("check", {"run": SLOW, "impl": "mpi", "minbytes": "1K"}, "leave impl= and minbytes= out"),
         ("plot", {"runs": SLOW, "out": tmp_path / "x.jpg"}, "ends in .jpg; figures are .png"),

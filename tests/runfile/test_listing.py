@@ -1,4 +1,4 @@
-"""The runs of a folder: found, listed by their headers, filtered; the last run to compare another run with."""
+"""The runs of a folder: found, listed by their headers; the last run to compare another run with."""
 
 import json
 import os
@@ -6,7 +6,6 @@ import shutil
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from collbench.errors import UsageError
 from collbench.results import Failed, Measurement, Mismatch, Prediction, Reported, Result
-from collbench.runfile.listing import Entry, first_second, last_before, list_runs, passes
+from collbench.runfile.listing import Entry, last_before, list_runs
 from collbench.runfile.schema import Header
 from collbench.runfile.store import INTERRUPTED, NAME, Run, Writer, read
 from tests.conftest import case, measurement
@@ -146,40 +145,6 @@ def test_a_run_that_is_being_written_is_listed_as_cut_off(folder: Path) -> None:
     assert list_runs(folder)[0].notes == ["exit status 143", "cut off"]
     path.write_bytes(whole + b'{"kind": "end"}\n')
     assert list_runs(folder)[0].notes == []
-
-
-def test_all_filters_must_agree(tmp_path: Path) -> None:
-    write(tmp_path / "mine", 2)
-    other = {"environment": {"host": "node10"}, "sweep": {"collectives": ["broadcast"]}}
-    write(tmp_path / "other", 3, topology="4 x NVSwitch", **other)
-    write(tmp_path / "expected", 4, topology="DGX", model=True, environment={}, sweep={})
-    noon = first_second("2026-03-03T12:00:00+00:00")
-    entries = list_runs(tmp_path)
-    for chosen, passing in (
-        ({"host": "node1.lab"}, ["mine"]),
-        ({"host": "NODE1"}, ["mine"]),
-        ({"host": "node"}, []),
-        ({"host": "node*"}, ["other", "mine"]),
-        ({"collectives": ("allgather", "broadcast")}, ["other"]),
-        ({"platform": "model"}, ["expected"]),
-        ({"since": noon}, ["expected", "other"]),
-        ({"host": "node*", "since": noon}, ["other"]),
-        ({}, ["expected", "other", "mine"]),
-    ):
-        assert names([entry for entry in entries if passes(entry, **chosen)], tmp_path) == passing, chosen
-
-
-def test_dates_may_be_days_moments_or_ages_and_nothing_else() -> None:
-    day = datetime(2026, 11, 1)
-    assert first_second("2026-11-01") == day.timestamp()
-    assert first_second("2026-11-01T12:30") == day.timestamp() + 12.5 * 3600
-    assert first_second("2026-11-01T00:00+00:00") == 1793491200
-    for text, hours in (("12h", 12), ("7d", 7 * 24), ("2w", 14 * 24)):
-        expected = (datetime.now() - timedelta(hours=hours)).timestamp()
-        assert first_second(text) == pytest.approx(expected, abs=600)
-    for text in ("", "d", "7", "7y", "-7d", "yesterday", "2026-13-01", "2026-02-30", "999999w"):
-        with pytest.raises(UsageError, match=r"--since.*7d"):
-            first_second(text)
 
 
 def test_the_last_run_is_the_newest_before_and_no_copy(folder: Path) -> None:

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import click
 import msgspec
@@ -41,7 +41,6 @@ CHECK = "check.json"
 _MADE = re.compile(
     rf"\d{{8}}-\d{{6}}-.*|\d+-({'|'.join(COLLECTIVES)})"
 )  # names of folders that collbench gives, not users
-_EARLIER = {"OK": Word.OK, "WARN": Word.OK, "FAIL": Word.SLOW, "UNKNOWN": Word.UNKNOWN}  # of schema 1
 
 
 class Input(NamedTuple):
@@ -194,10 +193,9 @@ class _Check(msgspec.Struct):
     line: str
     where: str
     curves: list[_Sizes]
+    word: Word
     no_verdict: str = ""  # why there is none
-    word: Word | None = None
     reason: str = ""
-    status: Literal["OK", "WARN", "FAIL", "UNKNOWN"] = "UNKNOWN"  # of schema 1, instead of a word
     wrong_or_failed: list[msgspec.Raw] = []
 
 
@@ -270,10 +268,10 @@ def _checked(name: str, path: Path) -> FleetNode:
     for size in chain.from_iterable(part.sizes for part in check.curves):
         *fields, nbytes, seconds = msgspec.structs.astuple(size)
         curves[_curve(check.where, *fields)][nbytes] = seconds
-    word, reason = check.word or _EARLIER[check.status], check.no_verdict
+    word, reason = check.word, check.no_verdict
     if word.bad or word is Word.FAST:
         word = Word.WRONG if check.wrong_or_failed else word
-        reason = check.reason or check.line.partition(f" {check.status} ")[2] or check.line
+        reason = check.reason or check.line
     return FleetNode(name, word, sanitize.message(reason), written, curves)
 
 

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import click
 
-from collbench.algorithms import find
 from collbench.analysis.crossover import handicaps
 from collbench.cli.options import RENDEZVOUS_FOLDER, made, options_of
 from collbench.cli.progress import ResultTable
@@ -22,7 +21,6 @@ from collbench.cli.running import finish, run_session, say_where
 from collbench.errors import StorageError, writing
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
-from collbench.platforms.cost import of_product
 from collbench.present.terminal import left_out_in_words
 from collbench.requests.declared import SIZE, Opt
 from collbench.requests.sweeps import SweepRequest, default_folder, measured_sweep
@@ -64,25 +62,10 @@ def command(**options: Any) -> int:
         )
         folder = say_where(explained)
         rows = [result for result in explained.results if isinstance(result, Explanation)]
-        if bounds := ", ".join(_bounds(explained, rows)):
-            click.echo(f"of these times links, memory and cache alone take: {bounds}")
         if any(result.tracks for result in rows):
             write_trace(rows, folder / "trace.json")
             click.echo(f"trace: {folder / 'trace.json'} (open it at ui.perfetto.dev)")
     return finish([explained])
-
-
-def _bounds(explained: Session, rows: list[Explanation]) -> Iterator[str]:
-    """Yield the share of each row's time that is its own bound, where data sheets say something of the GPUs."""
-    topology = explained.header.topology
-    if not topology.gpus:
-        return
-    hardware = of_product(topology.gpus[0].name, topology.ranks, len(topology.gpus))
-    for row in rows:
-        implementation = find(row.implementation)
-        if implementation and implementation.cost:
-            least = hardware.floor(implementation.cost(row.case), row.case.nbytes)
-            yield f"{row.implementation} {least / row.seconds:.0%} at {format_size(row.case.nbytes)}"
 
 
 def session(options: Mapping[str, Any]) -> Session:

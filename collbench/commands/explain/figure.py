@@ -1,19 +1,19 @@
-"""Figures of explanations: what each rank did when, and where the time of all implementations goes, side by side.
+"""Figures of explanations: what each rank did when.
 
-Of an operation with more hops than can be seen, a row is shares of time by bin, and a stretch below shows single hops.
+Of an operation with more hops than can be seen, a row is shares of time by bin.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from collbench.plots.axes import grid_along_x, heading, name_rows, patch_legend, seconds_tick, stacked_bar
+from collbench.plots.axes import grid_along_x, heading, name_rows, patch_legend, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.present.figures import DARK, OTHERS, Axes, Figure, new_figure, style
 from collbench.present.figures import PHASES as COLOURS
-from collbench.results import PARTS, Explanation, by_key
-from collbench.results.collectives import PHASES, Span, Track
+from collbench.present.figures import Axes, Figure, new_figure, style
+from collbench.results import Explanation, by_key
+from collbench.results.collectives import PHASES, Track
 from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
 
@@ -21,32 +21,17 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 _MOST_TRACKS = 16  # in a picture: more are too thin to read
 _MOST_SPANS = 150  # of a track, one by one: more are slivers
 _MOST_BINS, _IN_A_BIN = 120, 12  # bins of a row; spans of a bin at least
-_IN_A_STRETCH = 24  # spans of a track that are shown one by one, about
-_STRETCHES = 64  # that are looked at for the one to show
 _WIDTH, _ROW = 9.0, 0.35  # inches
-_SHARES_WIDTH, _SHARES_ROW = 11.0, 0.4  # inches
-_ROOM = 1.15  # axis over the longest bar, for the time that stands behind it
 
 
 def figures(run: Run, request: PlotRequest) -> Named:
-    """Yield a timeline for each explanation that has tracks, and for each case its shares."""
-    explained = [result for result in run.results if isinstance(result, Explanation)]
-    shown = [result for result in explained if request.shows(result.implementation)]
-    if not any(result.tracks for result in shown):
-        return
-    for explanation in shown:
-        if explanation.tracks:
-            yield f"timeline-{_stem(explanation)}-{explanation.implementation}", _timeline(explanation)
-    for group in by_key(shown, lambda explanation: explanation.case).values():
-        if len(group) > 1:
-            yield f"shares-{_stem(group[0])}", _shares(group)
-
-
-def _stem(explanation: Explanation) -> str:
-    case = explanation.case
-    redop = case.redop.name if case.collective.reduces else ""
-    words = [case.collective.name, case.dtype.name, redop, "in-place" * case.in_place, f"{case.nbytes}B"]
-    return "-".join(filter(None, words))
+    """Yield a timeline for each explanation that has tracks."""
+    for result in run.results:
+        if isinstance(result, Explanation) and result.tracks and request.shows(result.implementation):
+            case = result.case
+            redop = case.redop.name if case.collective.reduces else ""
+            words = ["timeline", case.collective.name, case.dtype.name, redop, "in-place" * case.in_place]
+            yield "-".join(filter(None, [*words, f"{case.nbytes}B", result.implementation])), _timeline(result)
 
 
 @style()
@@ -57,17 +42,17 @@ def _timeline(explanation: Explanation) -> Figure:
     each = max(1, _MOST_TRACKS // len(by_rank))
     shown = [track for blocks in by_rank.values() for track in blocks[:each]][:_MOST_TRACKS]
 
-    # More spans would be slivers: then shares of bins stand above, and a stretch of single spans below.
+    # More spans would be slivers.
     crowded = max(len(track.spans) for track in shown) > _MOST_SPANS
     end = max(track.start + track.seconds for track in shown)
-    panels, margin = (2, 3.2) if crowded else (1, 1.9)
-    drawn = new_figure(_WIDTH, panels * _ROW * len(shown) + margin)
-    whole, *below = drawn.subplots(panels, 1, squeeze=False)[:, 0]
-    if crowded:
-        _binned(whole, shown, end)
-        _stretch(whole, below[0], shown, end)
-    else:
-        draw_spans(whole, _rows(shown), (0.0, end))
+    drawn = new_figure(_WIDTH, _ROW * len(shown) + 1.9)
+    axes = drawn.subplots()
+    (_binned if crowded else _single)(axes, shown, end)
+    several = len({track.block for track in shown}) > 1
+    name_rows(axes, [f"rank {track.rank}" + (f", block {track.block}" if several else "") for track in shown])
+    axes.set_xlim(0.0, end)
+    grid_along_x(axes)
+    axes.xaxis.set_major_formatter(seconds_tick)
     case = explanation.case
     heading(drawn, f"{explanation.implementation}: one {case.title}, {format_size(case.nbytes)}")
     traced, usual = format_seconds(explanation.traced), format_seconds(explanation.seconds)
@@ -76,35 +61,17 @@ def _timeline(explanation: Explanation) -> Figure:
     if lost := sum(track.lost for track in explanation.tracks):
         every = lost + sum(len(track.spans) for track in explanation.tracks)
         remark += f"\nwhite: {lost:,} of {every:,} pieces found no room in the log"
-    (below or [whole])[-1].set_xlabel(remark)
+    axes.set_xlabel(remark)
     patch_legend(drawn, {phase: COLOURS[phase] for phase in PHASES})
     return drawn
 
 
-def draw_spans(axes: Axes, rows: Mapping[str, Sequence[Span]], view: tuple[float, float]) -> None:
-    """Draw every span into the row of its name, against time.
-
-    Args:
-        axes: Where to.
-        rows: The spans by the name of their row, those of the top row first; seconds by one clock.
-        view: The first and the last second that is seen.
-
-    """
-    for row, spans in enumerate(rows.values()):
+def _single(axes: Axes, shown: Sequence[Track], end: float) -> None:
+    """Draw every span by itself, by the clock that the ranks share."""
+    for row, track in enumerate(shown):
         for phase in PHASES:
-            pieces = [(span.start, span.seconds) for span in spans if span.phase == phase]
+            pieces = [(track.start + span.start, span.seconds) for span in track.spans if span.phase == phase]
             axes.broken_barh(pieces, (row - 0.4, 0.8), color=COLOURS[phase], linewidth=0)
-    _finish(axes, list(rows), view)
-
-
-def _rows(shown: Sequence[Track]) -> dict[str, list[Span]]:
-    """Return every track's spans by its name, by the clock that the ranks share."""
-    several = len({track.block for track in shown}) > 1
-    rows = {}
-    for track in shown:
-        name = f"rank {track.rank}" + (f", block {track.block}" if several else "")
-        rows[name] = [span._replace(start=track.start + span.start) for span in track.spans]
-    return rows
 
 
 def spent(track: Track, edges: Floats) -> Floats:
@@ -131,73 +98,7 @@ def _binned(axes: Axes, shown: Sequence[Track], end: float) -> None:
         for phase, high in zip(PHASES, height, strict=True):
             axes.stairs(row + 0.4 - high, edges, baseline=row + 0.4 - low, fill=True, color=COLOURS[phase])
             low = high
-    _finish(axes, list(_rows(shown)), (0.0, end))
     axes.set_title(f"shares of every {format_seconds(edges[1])}", fontsize="small")
-
-
-def _stretch(whole: Axes, axes: Axes, shown: Sequence[Track], end: float) -> None:
-    """Draw, piece by piece, the stretch whose shares of phases are nearest to the whole's."""
-    first = max(shown, key=lambda track: len(track.spans))
-    ends = [first.start + span.start for span in first.spans]
-    logged = first.start + first.spans[-1].start + first.spans[-1].seconds
-    length = _IN_A_STRETCH / len(ends) * (logged - ends[0])
-
-    # Stretches of one length, evenly spaced, are compared with the whole.
-    starts = np.linspace(ends[0], max(ends[0], logged - length), _STRETCHES)
-    typical = _rates(shown, 0.0, end)
-    apart = [float(np.abs(_rates(shown, start, length) - typical).sum()) for start in starts]
-    start = float(starts[int(np.argmin(apart))])
-    draw_spans(axes, _rows(shown), (start, start + length))
-    axes.set_title(f"{format_seconds(length)} of it, piece by piece", fontsize="small")
-    whole.axvspan(start, start + length, facecolor="none", edgecolor=DARK, linewidth=1.2, zorder=3, gid="stretch")
-
-
-def _rates(shown: Sequence[Track], start: float, length: float) -> Floats:
-    """Return how many ranks are in each phase on average."""
-    edges = np.array([start, start + length])
-    rates: Floats = np.array([spent(track, edges)[:, 0] for track in shown]).sum(0) / length
-    return rates
-
-
-def _finish(axes: Axes, names: Sequence[str], view: tuple[float, float]) -> None:
-    """Name the rows, and set up the axis of time."""
-    name_rows(axes, names)
-    axes.set_xlim(*view)
-    grid_along_x(axes)
-    axes.xaxis.set_major_formatter(seconds_tick)
-
-
-@style()
-def _shares(group: Sequence[Explanation]) -> Figure:
-    """Draw bars as long as their time, and the same in per cent, a row for each implementation of one case."""
-    from matplotlib.ticker import MaxNLocator
-
-    drawn = new_figure(_SHARES_WIDTH, _SHARES_ROW * len(group) + 2.0)
-    times, shares = drawn.subplots(1, 2, sharey=True, width_ratios=(1.7, 1))
-    for row, explanation in enumerate(group):
-        whole = explanation.seconds
-        if explanation.tracks:
-            parts = {part: explanation.share(part) for part in PARTS}
-            stacked_bar(times, row, {part: share * whole for part, share in parts.items()}, COLOURS)
-            stacked_bar(shares, row, parts, COLOURS)
-        else:  # the time alone is known
-            times.barh(row, whole, height=0.8, facecolor="white", edgecolor=OTHERS, linewidth=0.8)
-            shares.text(0.02, row, "not seen: a library", va="center", color=OTHERS)
-        times.annotate(format_seconds(whole), (whole, row), (5, 0), textcoords="offset points", va="center")
-    name_rows(times, [f"{explanation.implementation}\n{explanation.altered}".rstrip() for explanation in group])
-    times.set_xlim(0, _ROOM * max(explanation.seconds for explanation in group))
-    times.xaxis.set_major_locator(MaxNLocator(6))
-    times.xaxis.set_major_formatter(seconds_tick)
-    shares.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
-    shares.set_xlim(0, 1)
-    times.set_xlabel("time of one operation, measured without tracing")
-    shares.set_xlabel("shares of its parts, by tracing")
-    for axes in (times, shares):
-        grid_along_x(axes)
-    case = group[0].case
-    heading(drawn, f"Where the time goes: {case.title}, {format_size(case.nbytes)}")
-    patch_legend(drawn, COLOURS)
-    return drawn
 
 
 KINDS = {

@@ -56,7 +56,10 @@ def recognises(source: ForeignFile) -> bool:
 def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read every test of a log."""
     begun: list[LogSection] = []
-    tests = [_without_rows(reason) for reason in _tables_of_gin(source)]
+    tests = []
+    for name in dict.fromkeys(GIN.findall(source.text)):
+        reason = f"the table of {name} is of two ranks whose kernels send, and no collective"
+        tests.append(_without_rows(reason))
     for prefix, part in streams(source, START):
         begun += [replace(section, prefix=prefix) for section in sections(part) if section.begun]
     _mark_copies(begun)
@@ -114,12 +117,6 @@ def _alternating(section: LogSection) -> int:
         return 0
     distance = median(after - before for of_case in places.values() for before, after in pairwise(of_case))
     return counts[0] if distance <= len(places) / 2 else 0
-
-
-def _tables_of_gin(source: ForeignFile) -> list[str]:
-    """Return the reasons why tables of nccl-tests' programs of GIN are left out."""
-    names = dict.fromkeys(GIN.findall(source.text))
-    return [f"the table of {name} is of two ranks whose kernels send, and no collective" for name in names]
 
 
 def _read_test(source: ForeignFile, section: LogSection, hints: Hints, *, alone: bool) -> ImportedTest:

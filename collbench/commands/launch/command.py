@@ -3,7 +3,7 @@
 For example:
   collbench launch --go -- sweep --op allreduce,broadcast -e 64M
   collbench launch --hosts node1,node2 --ranks-per-node 8 -- check
-  collbench launch --all --hosts node1:8,node2:4
+  collbench launch --launcher srun --hosts node1:8,node2:4
 """
 
 import importlib.util
@@ -37,8 +37,7 @@ _OPTIONS = [
     option("--hosts", "Hosts, with their numbers of ranks if these differ.", metavar="HOST[:N],..."),
     option("--hostfile", "A file of hosts, in lines: `node slots=8` or `node:8`.", type=PATH, metavar="FILE"),
     option("--ranks-per-node", "Ranks of every host; default: one a GPU.", type=click.IntRange(1), metavar="N"),
-    option("--launcher", "What starts the ranks; --all lists the names.", default="auto", metavar="auto|mpirun|NAME"),
-    option("--all every", "Print a command for each launcher, or why it cannot be used here.", is_flag=True),
+    option("--launcher", "What starts the ranks: srun, openmpi, torchrun, ...", default="auto", metavar="NAME"),
     option("--go", "Run the command.", is_flag=True),
 ]
 
@@ -49,7 +48,7 @@ _PASSED_ON = ("LD_LIBRARY_PATH", "MPI4PY_LIBMPI", "PYTHONPATH")  # besides the v
 
 
 @click.command("launch", params=_OPTIONS)
-def command(words: tuple[str, ...], launcher: str, every: bool, go: bool, **where: Any) -> None:
+def command(words: tuple[str, ...], launcher: str, go: bool, **where: Any) -> None:
     """Print the command that starts ranks with the launcher found here (Slurm, MPI, torchrun), or run it.
 
     The ranks carry out what stands behind `--`, by default `sweep --op allreduce`.  Hosts are those of the batch system
@@ -69,17 +68,12 @@ def command(words: tuple[str, ...], launcher: str, every: bool, go: bool, **wher
     usable, refused = commands(job, launcher)
     if not usable:
         raise UsageError(f"no launcher can be used: {'; '.join(f'{name}: {why}' for name, why in refused.items())}")
-    first = next(iter(usable))
-    if not every:
-        usable, refused = {first: usable[first]}, {}
-    for name, made in usable.items():
-        about = "binds no rank, since collbench does (--bind)" + "; give it on each host" * (name == "torchrun")
-        click.echo(f"{name}: {about}", err=True)
-        click.echo(shlex.join(made), err=go)
-    for name, why in refused.items():
-        click.echo(f"{name}: {why}", err=True)
+    name, made = next(iter(usable.items()))
+    about = "binds no rank, since collbench does (--bind)" + "; give it on each host" * (name == "torchrun")
+    click.echo(f"{name}: {about}", err=True)
+    click.echo(shlex.join(made), err=go)
     if go:
-        os.execvp(usable[first][0], usable[first])
+        os.execvp(made[0], made)
 
 
 def _lines(hosts: str | None, hostfile: Path | None) -> list[str] | None:

@@ -52,7 +52,6 @@ class DrawRequest(Request):
     impl: Annotated[
         Names, Opt("--impl", "Only these implementations.", "all in the runs", "NAME[,NAME]|library|ladder", NAMES)
     ] = ""
-    linear: Annotated[bool, Opt("--linear", "Bandwidth on a linear axis from zero.", "on a logarithmic one")] = False
     lines: Annotated[
         int | str | None,
         Opt(
@@ -143,7 +142,6 @@ def plot(request: DrawRequest) -> list[Path]:
         STYLES[request.style],
         machine=request.on,
         overlay=request.overlay,
-        linear=request.linear,
         coloured=sys.maxsize if lines in (None, "all") else int(lines or 0),
         implementations=_shown_implementations(split_names(request.impl), shown),
     )

@@ -2,10 +2,9 @@
 
 For example:
   collbench runs
-  collbench runs results --op allreduce
+  collbench runs results | head -6
 """
 
-import math
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -14,16 +13,12 @@ import click
 
 from collbench.cli._process import coloured
 from collbench.cli.options import PATH, STANDARD, json_option, option, write_json
-from collbench.collectives import find_collective
-from collbench.errors import UsageError, unknown
-from collbench.platforms import platforms
+from collbench.errors import UsageError
 from collbench.present.columns import Column
 from collbench.present.terminal import lines
 from collbench.runfile import DEFAULT
-from collbench.runfile.listing import Entry, first_second, list_runs, passes, shown
+from collbench.runfile.listing import Entry, list_runs, shown
 
-PREDICTED = "model"  # the platform of predicted runs; what says so takes a while to import
-_PLACES = "|".join((*platforms(), PREDICTED))
 _BROKEN = 5  # broken files whose reasons are printed; --json has all
 _NAMES = 2  # names up to which all are printed, and not only their number
 
@@ -55,47 +50,27 @@ COLUMNS: tuple[Column[Entry], ...] = (
 PATHS: Column[Entry] = Column("path", lambda entry: shown(entry.path.parent), form="<")
 _OPTIONS = [
     click.Argument(["folder"], required=False, type=PATH, metavar="[FOLDER]"),
-    option("--host", "Runs of this host, or of all that match, as in 'node*'.", default="", metavar="HOST"),
-    option("--op", "Runs with any of these collectives.", default="", metavar="NAME[,NAME]"),
-    option("--on", "Runs on this platform; model: predicted.", default="", metavar=_PLACES),
-    option("--since", "Runs from 2026-11-01, 2026-11-01T12:00, or 12h, 7d, 2w ago on.", default="", metavar="DATE"),
-    option("-n --limit", "The newest N of them.", type=click.IntRange(min=1), metavar="N"),
     json_option("everything known of them"),
     option("-v --verbose", "Show the path of each run, not its name alone.", is_flag=True),
 ]
 
 
 @click.command("runs", params=_OPTIONS)
-def command(
-    folder: Path | None, host: str, op: str, on: str, since: str, limit: int | None, as_json: Path | None, verbose: bool
-) -> int:
+def command(folder: Path | None, as_json: Path | None, verbose: bool) -> int:
     """List the runs in FOLDER (results/runs), newest first, each with the name of its folder."""
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
-    if on not in ("", *platforms(), PREDICTED):
-        raise unknown("--on", on, (*platforms(), PREDICTED))
-    collectives = [find_collective(word.strip()).name for word in op.split(",") if word.strip()]
-    first = first_second(since) if since else -math.inf
 
-    # What is left out of the list is said on standard error, so that JSON stays JSON.
-    entries = list_runs(folder or DEFAULT)
-    matching = [entry for entry in entries if passes(entry, host, collectives, on, first)]
-    listed = matching[:limit]
+    listed = list_runs(folder or DEFAULT)
     write_json(as_json, [entry.fields() for entry in listed])
     if listed and as_json != STANDARD:
         table = lines([*COLUMNS[:-1], PATHS] if verbose else COLUMNS, listed)
         for line, run in zip(table, (None, *listed), strict=True):
             red = run and (run.broken or run.status) and coloured()
             click.echo(click.style(line, fg="red") if red else line)
-    if not entries:
+    if not listed:
         make = "`collbench sweep --op allreduce` makes one, `collbench runs FOLDER` looks elsewhere"
         click.echo(f"no runs in {shown(folder or DEFAULT)} yet: {make}", err=True)
-    elif not matching:
-        what = f"its {len(entries)} runs match" if len(entries) > 1 else "its one run matches"
-        click.echo(f"nothing to list in {shown(folder or DEFAULT)}: none of {what}", err=True)
-    elif len(listed) < len(matching):
-        left = len(matching) - len(listed)
-        click.echo(f"{left} older runs are not listed; -n {len(matching)} lists them", err=True)
     broken = [entry for entry in listed if entry.broken] if as_json != STANDARD else []
     for entry in broken[:_BROKEN]:
         click.echo(f"broken: {shown(entry.path)}: {entry.broken}", err=True)

@@ -49,7 +49,7 @@ from collbench.results import Result, by_key
 from collbench.topology.system import System
 from collbench.units import QUANTITY, counted, duration, format_size, parse_numbers, parse_size
 
-STEPS = 4000  # of a straggler test: enough for an interval of p99.9
+STEPS = 4000  # of a straggler test
 MOST_MOMENTS = 500_000  # of ranks and steps of a row, which is one line of the run file
 SERIES = 16  # of each implementation in a straggler test, which take turns
 TRIAL = f"a matrix product is timed; {RANKS}"

@@ -1,4 +1,4 @@
-"""Figures of steps and training: efficiency against ranks, overlap in buckets, who was late when, loss of strategies.
+"""Figures of steps and training: efficiency against ranks, who was late when, loss of strategies.
 
 Matplotlib is imported at the first figure.
 """
@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from collbench.commands.step.overlap import Overlap, overlaps
 from collbench.commands.step.rows import StepPrediction, StepTimes, Trained
 from collbench.commands.step.scaling import ScalingCurve, curves
 from collbench.commands.step.stragglers import Floats, StepArrays, straggler_rows
 from collbench.commands.step.trained import Effort, StrategyRanking, StrategyRuns, geometric_mean, ranking
 from collbench.plots.axes import bars_in_words, heading, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
-from collbench.present.figures import COLORS, GREY, SCREEN, Axes, Figure, Look, looks, new_figure, style
-from collbench.results import by_key, family
+from collbench.present.figures import GREY, SCREEN, Axes, Figure, Look, looks, new_figure, style
+from collbench.results import family
 from collbench.runfile.store import Run
 from collbench.units import counted, format_seconds, format_size
 
@@ -72,49 +71,6 @@ def _efficiency(axes: Axes, curve: ScalingCurve, look: Look) -> None:
     for point in curve.more:
         if point.efficiency.known:
             axes.vlines(point.ranks, *point.efficiency.interval, color=look.color, alpha=0.6)
-
-
-# Overlap.
-
-_MARKERS = "osD^vPX"
-
-
-def overlap_figures(run: Run, request: PlotRequest) -> Named:
-    """Yield a figure of the sizes of buckets for every implementation."""
-    topology = run.header.topology.name
-    shown = [overlap for overlap in overlaps(run.results) if request.shows(overlap.row.implementation)]
-    for name, members in by_key(shown, lambda overlap: overlap.row.implementation).items():
-        yield f"buckets-{name}", _buckets(members, topology)
-
-
-@style()
-def _buckets(members: Sequence[Overlap], topology: str) -> Figure:
-    """Draw the time of a step over the size of its buckets, a line for each schedule."""
-    from matplotlib.ticker import NullLocator
-
-    drawn = new_figure(SCREEN.width(1), 4.8)
-    axes = drawn.subplots()
-    schedules = by_key(members, lambda overlap: overlap.step.schedule)
-    for index, (schedule, unsorted) in enumerate(schedules.items()):
-        line = sorted(unsorted, key=lambda overlap: overlap.step.bucket)
-        sizes, times = [overlap.step.bucket for overlap in line], [overlap.row.typical for overlap in line]
-        color, marker = COLORS[index % len(COLORS)], _MARKERS[index % len(_MARKERS)]
-        axes.plot(sizes, times, label=schedule, color=color, marker=marker)
-        for overlap in line:
-            axes.vlines(overlap.step.bucket, *overlap.row.band, color=color, alpha=0.5)
-    first = members[0]
-    axes.axhline(first.sequential.typical, color="#606060", linewidth=1, label="one after the other")
-    axes.axhline(first.bound, color="#606060", linewidth=1, linestyle=":", label="bound: the longer part alone")
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(sorted({overlap.step.bucket for overlap in members}))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(lambda size, position: format_size(size))
-    axes.yaxis.set_major_formatter(lambda seconds, position: format_seconds(seconds))
-    axes.set_ylim(bottom=0)
-    axes.set(xlabel=f"size of a bucket; {bars_in_words(isinstance(first.row, StepPrediction))}", ylabel="step")
-    heading(drawn, f"A step in buckets, {first.row.label}: {topology}")
-    drawn.legend(loc="outside lower left", ncols=3)
-    return drawn
 
 
 # Stragglers.
@@ -310,12 +266,6 @@ def _look(name: str) -> tuple[str, Any]:
 
 KINDS = {
     "scaling": Kind(30, (StepTimes, StepPrediction), "steps on several numbers of ranks", run_by_run(scaling_figures)),
-    "overlap": Kind(
-        order=31,
-        rows=(StepTimes, StepPrediction),
-        needs="overlapped steps together with the same step one part after the other and its parts alone",
-        figures=run_by_run(overlap_figures),
-    ),
     "lateness": Kind(
         order=40,
         rows=(StepTimes,),

@@ -19,7 +19,6 @@ THRESHOLD = 0.75
 """Efficiency from which on scaling counts as healthy."""
 
 HEALTHY, POOR, INCONCLUSIVE = "healthy", "poor", "inconclusive"
-_UNEVEN = 0.05  # relative deviation from a rank's share of the products that the verdict mentions
 _LARGER = 4  # times the batch, or micro-batches between two synchronisations
 _MOST_REMEDIES = 3  # that are named
 
@@ -268,11 +267,6 @@ def _efficiency_line(curve: ScalingCurve) -> str:
     slower = parts.computing / parts.alone - 1
     if slower > 0.02:
         remarks.append(f"computing takes {slower:.0%} longer than alone")
-    first, step = step_of(curve.base.row.case), step_of(point.row.case)
-    if curve.mode == STRONG and step.products:
-        fair = first.products * curve.base.ranks / point.ranks
-        if abs(step.products / fair - 1) > _UNEVEN:
-            remarks.append(f"products cannot be shared evenly: a rank makes {step.products}, its share is {fair:.3g}")
     return (
         f"{curve.name}, {curve.mode}: {point.ranks:,} ranks give {speedup.text(unit='x')}{base}: "
         f"{efficiency.value:.0%}, {judged(efficiency)} (healthy from {THRESHOLD:.0%}); "

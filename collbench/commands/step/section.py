@@ -14,15 +14,7 @@ from collbench.commands.step.overlap import Overlap, overlaps
 from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes, Trained
 from collbench.commands.step.runs import MODES
 from collbench.commands.step.scaling import curves, find_point
-from collbench.commands.step.stragglers import (
-    PERCENTS,
-    RankStatistics,
-    StepArrays,
-    costliest,
-    signed,
-    straggler_rows,
-    tail,
-)
+from collbench.commands.step.stragglers import RankStatistics, costliest, signed, straggler_rows
 from collbench.commands.step.trained import ranked_rows, ranking, ranking_columns
 from collbench.commands.step.work import job_of, step_of
 from collbench.plots.kinds import MOST, Cells, PagePart, Section, TextTable
@@ -182,7 +174,7 @@ STRAGGLERS = StepTable(
         *_PARTS,
         replace(_CHECK, name=""),
     ),
-    "step: median of the series' means; percentiles: of single steps, with 95 % interval, where there are enough\n"
+    "step: median of the series' means\n"
     f"{_PARTS_LEGEND}\n"
     "last: share of the steps in which the rank was last; late: behind the median of the others, with 99 % interval\n"
     "late, costs: shares of a step; costs: what the others wait for it",
@@ -231,27 +223,12 @@ LATE_RANKS: tuple[Column[RankStatistics], ...] = (
 def straggler_sections(results: Sequence[Result]) -> Iterator[str]:
     """Yield what is known of the ranks and the noise of every row."""
     for result, steps in straggler_rows(results):
-        yield ""
-        yield from _straggler_section(result, steps)
-
-
-def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
-    yield (
-        f"{result.label}: {steps.count} steps in {len(steps.slices)} series; "
-        f"clocks agree within {format_seconds(result.clock)}"
-    )
-    ranks = costliest(steps)
-    for line in lines(LATE_RANKS, ranks[:MOST_LATE]):
-        yield f"  {line}"
-    if len(ranks) > MOST_LATE:
-        yield f"  ... and {len(ranks) - MOST_LATE} ranks that cost less"
-    yield f"  steps: {noise(steps)}"
-
-
-def noise(steps: StepArrays) -> str:
-    """Return the percentiles of single steps, with intervals, as far as there are enough steps."""
-    tails = {percent: tail(steps.seconds, percent) for percent in PERCENTS}
-    return "; ".join(f"p{percent:g} {of.text(format_seconds)}" for percent, of in tails.items() if of)
+        series = f"{steps.count} steps in {len(steps.slices)} series"
+        yield from ("", f"{result.label}: {series}; clocks agree within {format_seconds(result.clock)}")
+        ranks = costliest(steps)
+        yield from (f"  {line}" for line in lines(LATE_RANKS, ranks[:MOST_LATE]))
+        if len(ranks) > MOST_LATE:
+            yield f"  ... and {len(ranks) - MOST_LATE} ranks that cost less"
 
 
 def part(results: Sequence[Result]) -> PagePart:
@@ -272,7 +249,7 @@ def part(results: Sequence[Result]) -> PagePart:
     for result, steps in stragglers.straggler_rows(results)[:MOST]:
         ranks, most = stragglers.costliest(steps), MOST_LATE
         more = f"; {len(ranks) - most} ranks cost less" if len(ranks) > most else ""
-        caption = f"Late ranks, {result.label}: {steps.count:,} steps, {noise(steps)}{more}"
+        caption = f"Late ranks, {result.label}: {steps.count:,} steps{more}"
         tables.append(TextTable.of(caption, LATE_RANKS, ranks[:most]))
     words += stragglers.verdicts(results)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.analysis.bootstrap import autocorrelation_time, memory
+from collbench.analysis.bootstrap import memory
 from collbench.commands.step.rows import Series, StepTimes
 from collbench.commands.step.work import SEQUENTIAL, Step
 from collbench.results import Result
@@ -30,11 +30,6 @@ STRETCH = 0.05  # seconds that a stretch lasts at least: ten times what a schedu
 STRETCHES = 24  # the goal: fewer than 9 cannot decide about two ranks, fewer than 14 not about 64
 _REMEMBERED = 2.0  # autocorrelation times that a stretch lasts
 _MOST = 2 / 3  # of the stretches, and of the series, in which a rank must be notably late
-PERCENTS = (50.0, 99.0, 99.9)
-"""Percentiles of step times that are shown."""
-_TAIL_ERROR = 0.05  # of the interval of a percentile
-_UNCORRELATED = 0.05  # a correlation that counts as none
-_CHANCE = 2.0  # events that follow each other as closely as others by chance
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Places = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
@@ -277,37 +272,3 @@ def costliest(steps: StepArrays) -> list[RankStatistics]:
 def signed(seconds: float) -> str:
     """Return a time that may be negative as text."""
     return f"{'-' if seconds < 0 else ''}{format_seconds(abs(seconds))}"
-
-
-# The noise of step times: percentiles far out, and for how long a disturbance lasts.
-
-
-def tail(samples: Floats, percent: float) -> Estimate | None:
-    """Return a percentile with its 95 % interval.
-
-    None where the interval would need samples beyond the largest (p99.9 needs 3,688).
-
-    Distribution-free: the number of independent samples below a percentile is binomial (W. R. Thompson, 1936).  Long
-    steps that come together are one event: they count as fewer, by how long being above the percentile lasts.
-    """
-    if not len(samples):
-        return None
-    value = float(np.quantile(samples, percent / 100))
-    # Long steps in a row are one event, so fewer samples are independent.
-    independent = int(len(samples) / event_length((samples > value).astype(float)))
-    from scipy.special import bdtr  # imported here since it takes 0.1 s
-
-    # Of the order statistics that hold the percentile between them: the probability of at most so many below.
-    below = bdtr(np.arange(independent + 1), independent, percent / 100)
-    first = int(np.searchsorted(below, _TAIL_ERROR / 2, side="right"))
-    last = int(np.searchsorted(below, 1 - _TAIL_ERROR / 2)) + 1
-    if not independent or first < 1 or last > independent:
-        return None
-    low, high = np.quantile(samples, (first / independent, last / independent))
-    return Estimate(value, float(low), float(high))
-
-
-def event_length(values: Floats) -> float:
-    """Return for how many steps an event lasts (autocorrelation time), 1 if all are independent; *values*: 0 or 1."""
-    least = max(_UNCORRELATED, _CHANCE / max(1.0, values.sum()))
-    return autocorrelation_time(values - values.mean(), least)

@@ -25,7 +25,7 @@ from collbench.present.terminal import lines
 from collbench.requests.sweeps import new_folder
 from collbench.topology.products import GIB
 from collbench.topology.system import is_named
-from collbench.units import counted, format_duration, format_rounded
+from collbench.units import counted, format_rounded
 
 
 @click.command(params=[*options_of(TrainRequest), folder_option("run file and pictures")])
@@ -95,7 +95,7 @@ def _lines(planned: TrainingPlan) -> Iterator[str]:
     if planned.priced:
         row = _priced(planned)
         yield f"\na run of {row.total:.3g} tokens at {row.price:g} {row.currency} a GPU-hour"
-        yield from costs(planned.priced, planned.deadline)
+        yield from costs(planned.priced)
 
 
 def answer(planned: TrainingPlan) -> str:
@@ -105,18 +105,13 @@ def answer(planned: TrainingPlan) -> str:
         parts.append(analysis.fastest_in_words([place.best for place in planned.systems if place.best]))
     if planned.priced:
         row = _priced(planned)
-        late = planned.deadline and row.seconds > planned.deadline
-        tried = f"{planned.priced[0].gpus:,} to {planned.priced[-1].gpus:,} GPUs (--scale tries others)"
-        what = f"none of {tried} is done in {format_duration(planned.deadline)}: the quickest, " if late else ""
-        what += counted(row.gpus, "GPU") + ("" if row.gpus == planned.best.gpus else f" as {row.implementation}")
+        what = counted(row.gpus, "GPU") + ("" if row.gpus == planned.best.gpus else f" as {row.implementation}")
         parts.append(f"{what}: {analysis.duration_text(row)} for {analysis.cost_text(row)}")
     return f"answer: {'; '.join(parts)}"
 
 
 def _priced(planned: TrainingPlan) -> PlannedStep:
-    """Return the cheapest number of GPUs in time or else the quickest; without a deadline the requested one."""
-    if planned.deadline:
-        return analysis.cheapest(planned.priced, planned.deadline) or min(planned.priced, key=lambda row: row.seconds)
+    """Return the requested number of GPUs, or the one next to it that has a price."""
     gpus = planned.plan.setting.job.gpus
     return min(planned.priced, key=lambda row: abs(row.gpus - gpus))
 
@@ -189,22 +184,18 @@ def scaling(sizes: Sequence[OnSystem], rows: Sequence[PlannedStep]) -> Iterator[
         yield analysis.efficiency_in_words(curve)
 
 
-def costs(plans: Sequence[PlannedStep], deadline: float) -> list[str]:
-    """Return the table of costs by number of GPUs; it marks the Pareto front and the cheapest in time."""
-    best, chosen = analysis.front(plans), analysis.cheapest(plans, deadline) if deadline else None
+def costs(plans: Sequence[PlannedStep]) -> list[str]:
+    """Return the table of costs by number of GPUs; it marks the Pareto front."""
+    best = analysis.front(plans)
 
     def million(row: PlannedStep) -> str:
         return format_rounded(row.cost / row.total * 1e6, analysis.certain_digits(row))
-
-    def marks(row: PlannedStep) -> str:
-        late = ", likely" if row.high / row.typical * row.seconds > deadline else ""
-        return ", ".join(["Pareto"] * (row in best) + [f"cheapest in time{late}"] * (row is chosen))
 
     table = [
         *analysis.columns("GPUs"),
         Column[PlannedStep]("whole run (nine in ten)", analysis.duration_text, form="<"),
         Column[PlannedStep]("cost (nine in ten)", analysis.cost_text, form="<"),
         Column[PlannedStep]("of 1M tokens", million, importance=USEFUL, form=">"),
-        Column[PlannedStep]("", marks),
+        Column[PlannedStep]("", lambda row: "Pareto" if row in best else ""),
     ]
     return lines(table, plans)

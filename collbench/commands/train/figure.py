@@ -5,14 +5,7 @@ from collections.abc import Sequence
 from collbench.commands.train.rows import PlannedStep, words
 from collbench.commands.train.section import planned
 from collbench.host.sanitize import text
-from collbench.plots.axes import (
-    grid_along_x,
-    heading,
-    name_rows,
-    patch_legend,
-    seconds_tick,
-    stacked_bar,
-)
+from collbench.plots.axes import grid_along_x, heading, name_rows, patch_legend, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.present.figures import DARK, OTHERS, STEP_PARTS, Figure, new_figure, style
 from collbench.runfile.store import Run
@@ -44,7 +37,11 @@ def _stacked(rows: Sequence[PlannedStep], machine: str) -> Figure:
     longest = 0.0
     for place, row in enumerate(shown):
         longest = max(longest, row.typical, row.high)
-        stacked_bar(axes, place, row.parts, STEP_PARTS, 0.72, edgecolor="white", linewidth=0.4)
+        left = 0.0
+        for part, length in row.parts.items():
+            colour = STEP_PARTS.get(part, OTHERS)
+            axes.barh(place, length, left=left, height=0.72, color=colour, edgecolor="white", linewidth=0.4)
+            left += length
         axes.hlines(place, *row.band, color=DARK, linewidth=1.2)
         axes.plot(row.band, (place, place), "|", color=DARK, markersize=7)
     axes.set_xlim(0, 1.02 * longest)

@@ -32,7 +32,7 @@ from collbench.results import Observed, by_key
 from collbench.runfile.schema import TopologyPart
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
-from collbench.units import duration, parse_duration, parse_numbers
+from collbench.units import duration, parse_numbers
 
 GPUS = 64  # of a described system, by default
 MOST_COUNTS = 64  # of numbers of GPUs
@@ -98,9 +98,6 @@ class TrainRequest(Shown, Request):
         float | str | None,
         Opt("--price", "Price of a GPU-hour, by default in USD: 2.5, 2.5EUR.", metavar="PRICE", click=_TEXT),
     ] = None
-    deadline: Annotated[
-        str | None, Opt("--deadline", "With --price: mark the cheapest that is in time: 30d, 12h.", metavar="TIME")
-    ] = None
     tokens: Annotated[
         str | None, Opt("--tokens", "Tokens of the run: 300B.", "as published, or 20 a parameter", metavar="N")
     ] = None
@@ -124,7 +121,6 @@ class TrainingPlan(Shown):
     systems: tuple[OnSystem, ...]  # with as many GPUs; this one is the first
     scaled: tuple[PlannedStep, ...]  # the sizes that fit, as rows of their purpose; likewise the next
     priced: tuple[PlannedStep, ...]
-    deadline: float  # seconds
 
     @property
     def best(self) -> PlannedStep:
@@ -182,11 +178,9 @@ def train(request: TrainRequest) -> TrainingPlan:
     ('tp8 pp16 dp8 mb1 ddp full', True)
 
     """
-    for name, word in (("deadline", request.deadline), ("tokens", request.tokens)):
-        if word and request.price is None:
-            raise UsageError(f"--{name} needs a --price, of an hour of a GPU")
+    if request.tokens and request.price is None:
+        raise UsageError("--tokens needs a --price, of an hour of a GPU")
     money = {} if request.price is None else _parse_price(request.price)
-    deadline = parse_duration(request.deadline, "--deadline", alone="") if request.deadline else 0.0
     fixed = parse_layout(request.layout) if request.layout else {}
     setting, measured = _setting(request), None
     if request.anchor:
@@ -210,7 +204,6 @@ def train(request: TrainRequest) -> TrainingPlan:
         systems=(here, *compared) if compared else (),
         scaled=tuple(_with_purpose(others, "scale")) if request.scale else (),
         priced=tuple(_with_purpose(others, "cost", total=tokens, **money)) if money else (),
-        deadline=deadline,
     )
     if request.out:
         planned.run(request.out)

@@ -99,11 +99,6 @@ def front(rows: Sequence[PlannedStep]) -> list[PlannedStep]:
     return best
 
 
-def cheapest(rows: Sequence[PlannedStep], deadline: float) -> PlannedStep | None:
-    """Return the cheapest plan whose run is done in so many seconds."""
-    return min((row for row in rows if row.seconds <= deadline), key=lambda row: row.cost, default=None)
-
-
 def certain_digits(row: PlannedStep) -> int:
     """Return how many digits the band of a plan's step leaves of all that is in proportion to it."""
     low, high = row.band

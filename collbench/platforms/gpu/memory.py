@@ -207,7 +207,7 @@ class SwitchMemory:
             part = call("cuMemCreate", size, prop, 0)
             self._undo.callback(call, "cuMemRelease", part)
             call("cuMulticastBindMem", team, 0, part, 0, size, 0)
-            self._undo.callback(self._unbind, team, device, size)
+            self._undo.callback(lambda on: call("cuMulticastUnbind", team, self._driver.device(on), 0, size), device)
             self.base.append(self._mapped(part, size, grain))
         multicast = self._mapped(team, size, grain)
         for device, address in zip(devices, self.base, strict=True):
@@ -215,9 +215,6 @@ class SwitchMemory:
             cuda.runtime.memset(address, 0, size)
             cuda.runtime.deviceSynchronize()
         return multicast
-
-    def _unbind(self, team: int, device: int, size: int) -> None:
-        self._driver.call("cuMulticastUnbind", team, self._driver.device(device), 0, size)
 
     def _mapped(self, handle: int, size: int, grain: int) -> int:
         """Return an address for memory, or a multicast object, that kernels of all devices may load and store at."""

@@ -122,16 +122,20 @@ def test_pipes_folders_and_links_to_nothing_are_no_results(tmp_path: Path) -> No
     assert all(node.word == Word.UNKNOWN and node.reason for node in read.values())
 
 
-def test_a_check_says_why_it_is_bad_also_one_of_schema_1(tmp_path: Path) -> None:
+def test_a_check_says_why_it_is_bad_and_one_without_a_word_is_refused(tmp_path: Path) -> None:
     make(tmp_path, SMALL)
     place, why = tmp_path / name(2) / "check.json", "2 wrong\x1b[0m"
     check = json.loads(place.read_text())
-    new, old = {"word": "WRONG", "reason": why}, {"status": "FAIL", "line": f"collbench: FAIL {why}"}
-    wrong = old | {"wrong_or_failed": [{}]}
-    for word, more in (("WRONG", new), ("SLOW", old), ("WRONG", wrong), ("OK", {"status": "WARN"})):
-        place.write_text(json.dumps(check | {"word": None, "reason": ""} | more))
+    slow = {"word": "SLOW", "reason": why}
+    for word, more in (("SLOW", slow), ("WRONG", slow | {"wrong_or_failed": [{}]})):
+        place.write_text(json.dumps(check | more))
         node = by_name(tmp_path)[name(2)]
-        assert (node.word.value, node.reason) == (word, "" if word == "OK" else "2 wrong\N{REPLACEMENT CHARACTER}[0m")
+        assert (node.word.value, node.reason) == (word, "2 wrong\N{REPLACEMENT CHARACTER}[0m")
+    del check["word"]
+    place.write_text(json.dumps(check | {"status": "FAIL"}))
+    node = by_name(tmp_path)[name(2)]
+    assert node.word is Word.UNKNOWN
+    assert "word" in node.reason
 
 
 def test_a_run_with_a_wrong_row_fails_and_disturbed_rows_do_not_count(tmp_path: Path) -> None:

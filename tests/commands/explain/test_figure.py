@@ -1,4 +1,4 @@
-"""Pictures of explanations: bars as long as their time, and many hops as shares of bins with a stretch looked at."""
+"""Pictures of explanations: what a rank did when, and many hops as shares of bins."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from collbench.cli.results_table import row
 from collbench.commands.explain.command import write_trace
 from collbench.commands.explain.figure import spent
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.present import figures as palette
-from collbench.results import PARTS, Explanation
-from collbench.results.collectives import ADDED, LAUNCH, MOVED, PHASES, PUBLISHED, WAITED, Span, Track
+from collbench.results import Explanation
+from collbench.results.collectives import ADDED, MOVED, PHASES, PUBLISHED, WAITED, Span, Track
 from tests.conftest import case
 from tests.plots.made_up_runs import run
 
@@ -45,68 +44,32 @@ def drawn(stem: str, *rows: Explanation) -> Figure:
     return found
 
 
-def bars(figure: Figure, panel: int) -> dict[int, float]:
-    """How long all pieces of every row are together."""
-    long: dict[int, float] = {}
-    for piece in figure.axes[panel].patches:
-        if isinstance(piece, Rectangle):
-            row = round(piece.get_y() + piece.get_height() / 2)
-            long[row] = long.get(row, 0.0) + piece.get_width()
-    return long
-
-
 def legend_has_the_colours_of_phases(figure: Figure) -> bool:
     patches = figure.legends[0].get_patches()
     return all(patch.get_facecolor()[:3] == to_rgb(palette.PHASES[patch.get_label()]) for patch in patches)  # type: ignore[index]
 
 
-def test_a_bar_is_as_long_as_its_operation_with_its_parts_in_the_shares_of_the_table() -> None:
-    quick, slow = explained("two-shot", 2), explained("ring-flags", 900)
-    library = Explanation(case(), "mpi", "cpu", 3e-5, 3e-5, ())
-    figure = drawn("shares-", quick, slow, library)
-    assert bars(figure, 0) == {0: pytest.approx(quick.seconds), 1: pytest.approx(slow.seconds), 2: pytest.approx(3e-5)}
-    assert bars(figure, 1) == {0: pytest.approx(1.0), 1: pytest.approx(1.0)}
-    assert figure.axes[0].get_xlim()[0] == 0
-    assert [axes.get_xlabel() for axes in figure.axes] == [
-        "time of one operation, measured without tracing",
-        "shares of its parts, by tracing",
-    ]
-    pieces = [piece.get_width() / slow.seconds for piece in figure.axes[0].patches[len(PARTS) : 2 * len(PARTS)]]  # type: ignore[attr-defined]
-    assert pieces == pytest.approx([slow.share(part) for part in PARTS])
-    assert pieces[0] == pytest.approx(slow.share(LAUNCH)) == pytest.approx(0.1 / 1.1)
-    assert [text.get_text() for text in figure.axes[1].texts] == ["not seen: a library"], "of a library"
-    edge = figure.axes[0].get_window_extent().x1
-    assert all(text.get_window_extent().x1 <= edge + 1 for text in figure.axes[0].texts)
-    assert legend_has_the_colours_of_phases(figure)
-
-
 def test_a_log_that_made_another_program_is_named_with_the_time_that_it_added(tmp_path: Path) -> None:
-    """In the rows of both pictures, of the table and of the trace, by one limit for all."""
+    """In the picture, the row of the table and the trace, by one limit for all."""
     for longer, named in ((1.33, False), (2.28, True)):
         plain, other = explained("ring-flags", 2), explained("ring-host", 2)
         other = replace(other, traced=longer * other.seconds)
-        names = [text.get_text() for text in drawn("shares-", plain, other).axes[0].get_yticklabels()]
         picture = drawn("timeline-", other).axes[0].get_xlabel()
         write_trace([other], tmp_path / "trace.json")
         assert [bool(result.altered) for result in (plain, other)] == [False, named], longer
-        for said in (names[1], picture, row(other, None), (tmp_path / "trace.json").read_text()):
+        for said in (picture, row(other, None), (tmp_path / "trace.json").read_text()):
             assert (f"{longer - 1:+.0%}, another program" in said) == named, (longer, said)
-        assert "another program" not in names[0] + row(plain, None)
+        assert "another program" not in row(plain, None)
 
 
-def test_many_hops_are_shares_of_bins_above_a_stretch_of_single_ones() -> None:
-    for hops, panels in ((3, 1), (160, 2)):
+def test_many_hops_are_shares_of_bins() -> None:
+    for hops in (3, 160):
         figure = drawn("timeline-", explained("ring-flags", hops))
-        assert len(figure.axes) == panels, hops
-        whole, near = figure.axes[0], figure.axes[-1]
+        (whole,) = figure.axes
         assert whole.get_xlim()[1] == pytest.approx(10e-6 * hops)
-        seen = near.get_xlim()[1] - near.get_xlim()[0]
-        assert seen / 10e-6 * len(HOP) < 150
+        assert [text.get_text() for text in whole.get_yticklabels()] == ["rank 0", "rank 1"]
         assert legend_has_the_colours_of_phases(figure)
-        if panels > 1:
-            assert 3 * 10e-6 < seen < 20 * 10e-6, "some hops"
-            (mark,) = (patch for patch in whole.patches if patch.get_gid() == "stretch")
-            assert mark.get_extents().transformed(whole.transData.inverted()).x0 == pytest.approx(near.get_xlim()[0])
+        if hops > 3:
             steps = [patch for patch in whole.patches if hasattr(patch, "get_data")]
             assert len(steps) == 2 * len(PHASES), "each rank's phases"
             assert len({step.get_facecolor() for step in steps}) == len(PHASES)

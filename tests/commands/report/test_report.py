@@ -26,7 +26,7 @@ from collbench.present.page import asset
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Note, Prediction, Reported, Skipped
 from collbench.runfile.store import NAME, BadRow, read
 from tests.commands.report.pages import SCRIPT, SIZES, Text, built, data_of, times, without_library, write
-from tests.commands.step.made_up_steps import late
+from tests.commands.step.made_up_steps import late, overlapped
 from tests.conftest import ROOT, Command, case, measurement
 from tests.plots.made_up_runs import MADE_UP
 from tests.runfile.test_store import RESULTS
@@ -109,13 +109,14 @@ def test_every_kind_of_result_has_its_row_with_its_reason(tmp_path: Path) -> Non
 
 
 def test_steps_and_training_have_their_tables_and_verdicts(tmp_path: Path) -> None:
+    made_up = MADE_UP | {"overlap": overlapped()}
     for kind, verdicts in {
         "scaling": ("weak scaling, auto", "auto, weak: 4 ranks give 2.67x", "poor (healthy from 75%)"),
         "overlap": ("auto: thread with buckets of 1 KiB is fastest", "overlap helps"),
         "lateness": ("rank 1 is late: last in 100% of the steps, by 31.2%", "Late ranks, mpi: 1,600 steps", "clear"),
         "losses": ("Strategies: to loss 0.11", "local-sgd reaches loss 0.11 first; ring, the next, needs 2.00x"),
     }.items():
-        text = Text(built(write(tmp_path / kind, *MADE_UP[kind]))).text
+        text = Text(built(write(tmp_path / kind, *made_up[kind]))).text
         for words in ("Steps and training", *verdicts):
             assert words in text, kind
         for words in ("no numbers", "no row has a time"):

@@ -120,5 +120,5 @@ def raced() -> list[Result]:
     return [one(style, seed, step) for style, step in (("ring", 4e-3), ("local-sgd", 2e-3)) for seed in range(1, 5)]
 
 
-MADE_UP = {"scaling": scaled(), "overlap": overlapped(), "lateness": late(), "losses": raced()}
+MADE_UP = {"scaling": scaled(), "lateness": late(), "losses": raced()}
 """By the name of the kind of figure."""

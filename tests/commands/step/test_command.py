@@ -128,13 +128,11 @@ def test_every_rank_s_steps_are_timed_on_one_clock(here: Command, tmp_path: Path
     assert mean < fmean(computing.max(axis=0)) < 2 * mean
 
 
-def test_sections_name_the_late_rank_and_the_percentiles_of_steps() -> None:
+def test_sections_name_the_late_rank() -> None:
     row = late(ranks=2)[0]
     assert isinstance(row, StepTimes)
     said = "\n".join(straggler_sections([row]))
-    assert re.search(r"^  steps: p50 \S+ [um]s", said, re.MULTILINE), said
     assert re.search(r"^ +1 +\d+% +[\d.]+% \(.*%\) ", said, re.MULTILINE), "how late the rank is, as a share of a step"
-    assert said.count("p99") == 1, "noise is told in one place"
     assert verdicts([row])[0].startswith("rank 1 is late: last in")
 
 

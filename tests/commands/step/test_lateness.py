@@ -83,7 +83,7 @@ def test_what_is_held_against_others_stays_as_it_is_when_one_is_chosen() -> None
 
 def test_why_nothing_is_drawn_of_steps_is_one_line() -> None:
     told = lacking([run(*scaled()[:1])])
-    assert told.startswith("run.jsonl: scaling is drawn of steps on several numbers of ranks; overlap is drawn of ")
+    assert told.startswith("run.jsonl: scaling is drawn of steps on several numbers of ranks; lateness is drawn of ")
     assert "lateness is drawn of" in told
     assert "curves" not in told
     assert "\n" not in told

@@ -11,11 +11,9 @@ from collbench.commands.step.stragglers import (
     Finding,
     StepArrays,
     after_others,
-    event_length,
     split,
     straggler_test,
     stretches,
-    tail,
     verdicts,
 )
 from collbench.commands.step.work import Step
@@ -111,22 +109,6 @@ def test_nobody_is_accused_of_what_one_implementation_does_or_of_a_few_steps() -
     found = straggler_test([steps_of(computing, parts=4)])
     assert ranks_that_are(Finding.UNCLEAR, found) == [0, 1]
     assert found[1].late.interval == (-math.inf, math.inf)
-
-
-def test_a_percentile_has_an_interval_that_covers_it_or_is_not_told() -> None:
-    """As often as it says, of independent samples; p99.9 needs 3,688 of them."""
-    generator = np.random.default_rng(2)
-    true = -math.log(0.01)
-    known = [tail(generator.exponential(1.0, 1000), 99) for _ in range(60)]
-    assert 54 <= sum(one is not None and one.low <= true <= one.high for one in known) <= 59
-    assert tail(np.arange(3600.0), 99.9) is None
-    assert tail(generator.permutation(np.arange(4000.0)), 99.9)
-    assert tail(np.zeros(0), 50) is None
-    samples = np.ones(4000)
-    samples[1000:1060] = 9 + np.arange(60) / 60
-    assert tail(samples, 99) is None
-    assert event_length((samples > 1).astype(float)) > 30
-    assert tail(np.random.default_rng(1).permutation(samples), 99)
 
 
 def test_nobody_is_accused_where_the_host_made_the_ranks_wait() -> None:
