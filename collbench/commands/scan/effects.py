@@ -61,7 +61,7 @@ class Effect(NamedTuple):
     members: tuple[int, ...]
     slower: float
     error: float  # standard deviation of `slower`
-    groups: int  # that told it
+    groups: int  # that show it
     hits: int  # of these, that were slower by half of that or more
     seen: int  # groups that could have shown it
     chance: float  # that noise alone would have done this to anybody
@@ -132,7 +132,7 @@ def chance_of(slow: Integers, seen: Integers | int, share: float | Floats) -> Fl
     return np.asarray(np.where(slow > 0, betainc(np.maximum(slow, 1), seen - slow + 1, share), 1.0))
 
 
-class _Told(NamedTuple):
+class _Medians(NamedTuple):
     """The medians of several, and the slow ones; their entries are sorted by time, and a clean one counts."""
 
     slow: Booleans
@@ -206,7 +206,7 @@ class Fit:
             here = self._place == place
             groups, values = self.groups[here], above[here]
             fast, seen = by_key(groups.ravel(), np.repeat(values, groups.shape[1]), _FAST, count)
-            order = np.argsort(fast)  # whoever has no groups comes last
+            order = np.argsort(fast)  # those without groups come last
             best = np.zeros(count, bool)
             best[order[: max(groups.shape[1], int(np.count_nonzero(seen)) // 2)]] = True
             among = values[best[groups].all(axis=1)]
@@ -247,7 +247,7 @@ class Fit:
             self._units(level)
         for way in (SENDS, RECEIVES):
             self._directions(way)
-        still = self._told(self.groups, self.slows == 0, nobody).middle > self.limit / 2
+        still = self._medians(self.groups, self.slows == 0, nobody).middle > self.limit / 2
         for member in np.flatnonzero(partly & still).tolist():
             self._partly(member)
         if self.groups.shape[1] == 2:
@@ -259,11 +259,11 @@ class Fit:
             self.effects[place] = again._replace(chance=self._chance(again)) if again.chance < 0 else again
 
         # What is left of each member: nothing of those that are slow in all their groups.
-        told = self._told(self.groups, self.slows == 0, nobody)
-        away = np.abs(self.above[told.of] - told.middle[told.who])
-        scatter, seen = by_key(told.who, away, 0.5, self.times.count)
+        medians = self._medians(self.groups, self.slows == 0, nobody)
+        away = np.abs(self.above[medians.of] - medians.middle[medians.who])
+        scatter, seen = by_key(medians.who, away, 0.5, self.times.count)
         error = self._error(np.where(seen >= FEWEST, scatter, 0.0), np.maximum(seen, 1))
-        self.middle, self.error = told.middle, np.where(seen > 0, error, np.inf)
+        self.middle, self.error = medians.middle, np.where(seen > 0, error, np.inf)
 
     def _members(self) -> tuple[Booleans, Booleans]:
         """Return who is slow in groups of every kind, and who is in groups of some kinds alone."""
@@ -274,28 +274,28 @@ class Fit:
         kinds += [(np.tile(level.crossed(groups)[:, None], size), level.units) for level in self.times.levels]
         column = np.tile(np.arange(size), len(groups))
         for turn in range(_TURNS):
-            told = self._told(groups, self.slows == 0, barred)
-            fails, theirs = np.zeros(count, bool), told.slow[told.who]
-            for mine in (theirs, theirs & told.clean)[: 1 + min(turn, 1)]:  # at first a whole leaf may seem slow
-                of, who = told.of[mine], told.who[mine]
-                fails |= told.slow & (
-                    by_key(who, self.above[of], _FAST, count, True)[0] < told.middle / 3
+            medians = self._medians(groups, self.slows == 0, barred)
+            fails, theirs = np.zeros(count, bool), medians.slow[medians.who]
+            for mine in (theirs, theirs & medians.clean)[: 1 + min(turn, 1)]:  # at first a whole leaf may seem slow
+                of, who = medians.of[mine], medians.who[mine]
+                fails |= medians.slow & (
+                    by_key(who, self.above[of], _FAST, count, True)[0] < medians.middle / 3
                 )  # now and then
                 for kind, unit in kinds:
                     keys = who * 3 + kind[of, column[mine]]
                     part, counts = by_key(keys, self.above[of], 0.5, 3 * count, True)
-                    apart = (counts >= FEWEST) & (part < np.repeat(told.middle, 3) / 2)
+                    apart = (counts >= FEWEST) & (part < np.repeat(medians.middle, 3) / 2)
                     partly |= apart.reshape(-1, 3).any(axis=1)
 
                     # Who was never alone with its unit is slow as most of that is.
                     most = np.bincount(unit, partly) > np.bincount(unit) / 2
-                    partly |= told.slow & most[unit] & (counts[::3] < FEWEST)
-            if not (fails | partly & told.slow).any():
+                    partly |= medians.slow & most[unit] & (counts[::3] < FEWEST)
+            if not (fails | partly & medians.slow).any():
                 break
             barred |= fails | partly
-        return told.slow & ~barred, partly
+        return medians.slow & ~barred, partly
 
-    def _told(self, ids: Integers, among: Booleans, barred: Booleans) -> _Told:
+    def _medians(self, ids: Integers, among: Booleans, barred: Booleans) -> _Medians:
         """Return who of several is slow, as these groups tell; `ids` says whose each is, -1 for nobody's."""
         count, order = len(barred), self._rising
         of, who = np.repeat(order, ids.shape[1]), ids[order].ravel()
@@ -313,7 +313,7 @@ class Fit:
             if np.array_equal(again, slow):
                 break
             slow = again
-        return _Told(slow, middle, of, who, clean)
+        return _Medians(slow, middle, of, who, clean)
 
     def _error(self, away: Any, seen: Any) -> Any:
         """Return the error of medians of so many, by their median distance to it, or by what all groups scatter."""
@@ -331,25 +331,27 @@ class Fit:
         if len(barred) == 2 and not rail:
             return  # whatever crosses one crosses the other
         for _ in range(_TURNS):
-            told = self._told(ids, among & (self.slows == 0), barred)
-            keys, of = self.groups[told.of].ravel(), np.repeat(np.arange(len(told.of)), self.groups.shape[1])
-            mine = (told.clean & told.slow[told.who])[of] & (level.units[keys] == told.who[of])
-            part, counts = by_key(keys[mine], self.above[told.of[of[mine]]], 0.5, count, True)
-            shows = np.bincount(level.units, (part > told.middle[level.units] / 2) & (counts > 0), len(barred))
-            fails = told.slow & (shows < _MOST_OF * np.bincount(level.units, counts > 0, len(barred)))
+            medians = self._medians(ids, among & (self.slows == 0), barred)
+            keys, of = self.groups[medians.of].ravel(), np.repeat(np.arange(len(medians.of)), self.groups.shape[1])
+            mine = (medians.clean & medians.slow[medians.who])[of] & (level.units[keys] == medians.who[of])
+            part, counts = by_key(keys[mine], self.above[medians.of[of[mine]]], 0.5, count, True)
+            shows = np.bincount(level.units, (part > medians.middle[level.units] / 2) & (counts > 0), len(barred))
+            fails = medians.slow & (shows < _MOST_OF * np.bincount(level.units, counts > 0, len(barred)))
             if not fails.any():
                 break
             barred |= fails
-        for unit in np.flatnonzero(told.slow).tolist():
+        for unit in np.flatnonzero(medians.slow).tolist():
             fault = Fault(level.kind, level.names[unit], WITHIN if rail else ACROSS)
             self._add(fault, np.flatnonzero(level.units == unit), among & (ids == unit).any(axis=1))
 
     def _directions(self, way: str) -> None:
         """Find members that are slow where they send, or receive, and so where both do."""
         ids = np.where(self.one_way, self.groups[:, int(way == RECEIVES)], -1)[:, None]
-        told = self._told(ids, self.slows == 0, np.zeros(self.times.count, bool))
-        for member in np.flatnonzero(told.slow & (np.bincount(told.who, minlength=len(told.slow)) >= FEWEST)).tolist():
-            free, half = self.slows == 0, told.middle[member] / 2
+        medians = self._medians(ids, self.slows == 0, np.zeros(self.times.count, bool))
+        for member in np.flatnonzero(
+            medians.slow & (np.bincount(medians.who, minlength=len(medians.slow)) >= FEWEST)
+        ).tolist():
+            free, half = self.slows == 0, medians.middle[member] / 2
             mine = (ids[:, 0] == member) & free
             both = (self.groups == member).any(axis=1) & ~self.one_way & free
             slow, fast = (np.quantile(self.above[both], [_FAST, 1 - _FAST]) if both.any() else (0.0, 0.0)) > half

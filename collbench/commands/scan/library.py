@@ -1,4 +1,4 @@
-"""`collbench.scan`: who of many members is slow, measured on ranks, tried on a described system, or told by a table."""
+"""`collbench.scan`: who of many members is slow, by ranks, by a described system, or by a table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -85,11 +85,11 @@ class ScanRequest(Request):
         """Return how much slower is too slow on a platform."""
         return usual_slower(platform) if self.slower is None else parse_share(self.slower, "--slower")
 
-    def refuse_besides(self, kept: str, why: str) -> None:
+    def refuse_besides(self, allowed: str, why: str) -> None:
         """Raise UsageError that says why for whatever is given besides that option."""
         words = [(name, each) for name, each in declared(ScanRequest).items() if each.opt.names]
         given = {each.opt.name for name, each in words if not each.usual(getattr(self, name))}
-        if others := sorted(given - {kept}):
+        if others := sorted(given - {allowed}):
             raise UsageError(f"{why}; leave {format_list(others)} out")
 
 

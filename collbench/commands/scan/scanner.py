@@ -103,7 +103,7 @@ def _dealt(fit: Fit, number: int, there: Integers, out: Sequence[int], random: n
         rest = np.setdiff1d(rest, np.concatenate(parts))
 
     # Suspects are apart.
-    mass = np.nan_to_num(fit.middle[rest], nan=1.0)  # of whoever is found slow nothing is left
+    mass = np.nan_to_num(fit.middle[rest], nan=1.0)  # of those that are found slow nothing is left
     order = rest[np.lexsort((random.random(len(rest)), -np.maximum(mass, mass.mean() if len(mass) else 0.0)))]
     half = len(order) // 2
     return np.concatenate([*parts, np.column_stack([order[:half], random.permutation(order[half:])[:half]])])

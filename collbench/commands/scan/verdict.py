@@ -80,7 +80,7 @@ class ScanVerdict(Shown):
     TABLE = "findings"
     members: Members
     findings: tuple[ScanFinding, ...]
-    doubts: tuple[str, ...]  # why what is usual is not known, in words
+    caveats: tuple[str, ...]  # why what is usual is not known, in words
     uncleared: tuple[str, ...]  # names of members that are neither found slow nor cleared
     sight: ScanSight
     rounds: int  # 0 of tables
@@ -91,26 +91,26 @@ class ScanVerdict(Shown):
 
     @property
     def faulty(self) -> list[ScanFinding]:
-        """The faults, the slowest first; none where it is in doubt what is usual."""
-        slow = [] if self.doubts else [finding for finding in self.findings if finding.word is Word.SLOW]
+        """The faults, the slowest first; none where the usual time is not known."""
+        slow = [] if self.caveats else [finding for finding in self.findings if finding.word is Word.SLOW]
         return sorted(slow, key=lambda finding: -finding.slower)
 
     @property
     def suspects(self) -> list[str]:
         """The suspects, and why nobody is named, in words."""
-        doubtful = Word.SLOW if self.doubts else Word.UNKNOWN
-        return [*self.doubts, *(f"suspected: {finding}" for finding in self.findings if finding.word is doubtful)]
+        doubtful = Word.SLOW if self.caveats else Word.UNKNOWN
+        return [*self.caveats, *(f"suspected: {finding}" for finding in self.findings if finding.word is doubtful)]
 
     @property
     def clear(self) -> bool:
-        """Whether whoever is not named has been cleared, by rounds enough."""
+        """Whether all that are not named have been cleared, by rounds enough."""
         enough = not self.rounds or self.rounds >= LEAST_ROUNDS
         return enough and not (self.suspects or self.uncleared or self.lost)
 
     @property
     def sure(self) -> bool:
         """Whether another round would change nothing."""
-        return self.rounds >= LEAST_ROUNDS and not self.pending and (self.clear or bool(self.doubts))
+        return self.rounds >= LEAST_ROUNDS and not self.pending and (self.clear or bool(self.caveats))
 
     @property
     def word(self) -> Word:
@@ -169,14 +169,14 @@ class Evidence:
         findings = self._findings(passing)
         slow = {member for each in findings for member in each.effect.members}
 
-        # Whoever is not found slow is cleared at each size.
+        # All others are cleared at each size.
         unsure = ~np.logical_and.reduce([fit.middle + SIGMAS * fit.error < self._limit for fit in fits])
         often = 1 if len(names) <= EVERY_LINK else 2  # among many somebody is always slow once
         again = [ends for fit in fits for ends, seen in fit.pending.items() if seen >= often]
         return ScanVerdict(
             self._members,
             findings,
-            doubts=tuple(dict.fromkeys(doubt for fit in fits for doubt in self._doubts(fit))),
+            caveats=tuple(dict.fromkeys(caveat for fit in fits for caveat in self._caveats(fit))),
             uncleared=tuple(names[member] for member in np.flatnonzero(unsure) if member not in slow),
             sight=self._sight(passing, sorted(slow)),
             rounds=0 if self._table else sum(fit.rounds for fit in fits),
@@ -218,7 +218,7 @@ class Evidence:
         word = Word.SLOW if named else Word.OK if most < self._limit else Word.UNKNOWN
         return ScanFinding(effect, label, math.exp(effect.slower), math.exp(least), math.exp(most), word, where)
 
-    def _doubts(self, fit: Fit) -> Iterator[str]:
+    def _caveats(self, fit: Fit) -> Iterator[str]:
         """Yield why what is usual may be wrong."""
         count, lasting = len(self._members.names), [each for each in fit.effects if not each.fault.way]
         slow = {member for each in lasting if each.fault.kind != "link" for member in each.members}
@@ -243,7 +243,7 @@ class Evidence:
         ]
 
     def _sight(self, passing: Intermittent, slow: Sequence[int]) -> ScanSight:
-        """Return what would have been seen of whoever is not slow."""
+        """Return what would have been seen of all that are not slow."""
         count, largest = len(self._members.names), self._largest
         errors = np.concatenate([np.delete(fit.error, slow) for fit in self.fits.values()])
         error = float(errors[np.isfinite(errors)].max(initial=0.0))
