@@ -460,6 +460,10 @@ class Fit:
         there, share = seen > 0, float(low.sum() / max(1, int(free.sum())))
         if np.count_nonzero(low) < FEWEST or share == 1:
             return False
+        if self.times.count <= EVERY_LINK // 2:  # among few, one link may be all that is as it should be
+            _, place, often = np.unique(self.codes(), return_inverse=True, return_counts=True)
+            if ((often >= FEWEST) & (np.bincount(place, low) == often)).any():
+                return True
         spread = ((fast - seen * share)[there] ** 2 / (seen * share * (1 - share))[there]).sum()
         freedom = np.count_nonzero(there) - 1
         return bool(spread - freedom > _FASTER * np.sqrt(2 * freedom))
