@@ -336,11 +336,7 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "plot": ("{file} -o figures --view all --format svg",),
         "report": ("{file} -o report.html",),
         "lesson": ("{file} {good} -o lesson",),
-        "compare": (
-            "{good} {file} --gate --junit junit.xml -o ratios.svg",
-            "{file} {good} --csv",
-            "{file} {file} --json",
-        ),
+        "compare": ("{good} {file} --gate --junit junit.xml", "{file} {good} --csv", "{file} {file} --json"),
         "fit": ("{file}", "{file} -o fit.toml"),
         "diagnose": ("{file}", "{file} --on dgx-h100"),
         "check": (
