@@ -25,7 +25,7 @@ SOURCE = "collbench-source"  # the key of the hash in a PNG
 class Shown(NamedTuple):
     """A picture of the page: of which kind or view, what it teaches, and the command that draws it."""
 
-    shows: str  # a name of figures.kinds or figures.views, or the module of a picture that has its own command
+    shows: str  # a name of figures.kinds or figures.views
     file: str  # that the command leaves in its folder
     title: str
     words: str

@@ -55,10 +55,6 @@ class Hostile:
     make: Callable[[Path], object]
 
 
-def _device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
 def _socket(path: Path) -> None:
     listening = socket.socket(socket.AF_UNIX)
     here = Path.cwd()
@@ -70,10 +66,6 @@ def _socket(path: Path) -> None:
         listening.close()
 
 
-def _loop(path: Path) -> None:
-    path.symlink_to(path.name)
-
-
 def _sparse(path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(2**34)
@@ -81,10 +73,10 @@ def _sparse(path: Path) -> None:
 
 THINGS = (
     Hostile("a pipe without a writer", os.mkfifo),
-    Hostile("an endless device", _device),
+    Hostile("an endless device", lambda path: path.symlink_to("/dev/zero")),
     Hostile("a socket", _socket),
     Hostile("an empty folder", Path.mkdir),
-    Hostile("a link to itself", _loop),
+    Hostile("a link to itself", lambda path: path.symlink_to(path.name)),
     Hostile("16 GiB of nothing", _sparse),
     Hostile("not there", lambda path: None),
     Hostile("empty", lambda path: path.write_bytes(b"")),
@@ -163,13 +155,15 @@ def _told(face: str) -> Iterator[tuple[str, str]]:
         face: face,
     }
     common = {"implementation": face, "picked": face, "remarks": [face], "spin": face}
+    mismatch = dict.fromkeys(("rank", "index", "chunk", "wrong"), 0) | {"got": face, "expected": face}
+    how = {"algorithm": face, "protocol": face}
     rows = [
         ROW | common,
         ROW | common | {"platform": face},
-        ROW | {"check": "wrong", "mismatch": dict.fromkeys(("rank", "index", "chunk", "wrong"), 0) | _both(face)},
+        ROW | {"check": "wrong", "mismatch": mismatch},
         ROW | {"kind": "skipped", "reason": face},
         ROW | {"kind": "failed", "reason": face, "implementation": face},
-        ROW | common | {"kind": "prediction", "seconds": 1e-6, "low": 1e-7, "high": 1e-5} | _how(face),
+        ROW | common | {"kind": "prediction", "seconds": 1e-6, "low": 1e-7, "high": 1e-5} | how,
         ROW | common | {"kind": "reported", "seconds": 1e-6, "statistic": face, "wrong": 0, "printed": {face: face}},
         ROW | {"collective": face},
         ROW | {"dtype": face},
@@ -223,14 +217,6 @@ def _scans() -> Iterator[tuple[str, str]]:
         ends = [{"sender": number, "receiver": 1}, {"sender": 0, "receiver": number}, {"sender": 2, "receiver": 1}]
         rows = [pair | {"ranks": ranks, "pair": end | {"pattern": "one way"}} for ranks in (3, number) for end in ends]
         yield f"pairs {name}", "".join(f"{line}\n" for line in (header, *map(json.dumps, rows)))
-
-
-def _both(face: str) -> dict[str, str]:
-    return {"got": face, "expected": face}
-
-
-def _how(face: str) -> dict[str, str]:
-    return {"algorithm": face, "protocol": face}
 
 
 def _run_files() -> Iterator[tuple[str, str]]:
@@ -336,11 +322,7 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "plot": ("{file} -o figures --view all --format svg",),
         "report": ("{file} -o report.html",),
         "lesson": ("{file} {good} -o lesson",),
-        "compare": (
-            "{good} {file} --gate --junit junit.xml -o ratios.svg",
-            "{file} {good} --csv",
-            "{file} {file} --json",
-        ),
+        "compare": ("{good} {file} --gate --junit junit.xml", "{file} {good} --csv", "{file} {file} --json"),
         "fit": ("{file}", "{file} -o fit.toml"),
         "diagnose": ("{file}", "{file} --on dgx-h100"),
         "check": (

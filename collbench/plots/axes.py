@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import matplotlib.artist
 
 Artist: TypeAlias = "matplotlib.artist.Artist"
-LEVEL = "#808080"
-"""Colour of lines across and of bands in the background."""
 
 
 def heading(figure: Figure, words: str, **font: Any) -> None:

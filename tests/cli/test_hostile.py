@@ -89,7 +89,6 @@ OUTPUTS = (
     "lesson",
     "report.html",
     "junit.xml",
-    "ratios.svg",
     "fit.toml",
     "imported",
     "predicted",

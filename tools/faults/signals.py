@@ -14,11 +14,6 @@ def after(seconds: float) -> Callable[[Scene], None]:
     return lambda scene: time.sleep(seconds)
 
 
-def launching(scene: Scene) -> None:
-    """The launcher of the ranks was just started."""
-    scene.until(lambda: any("mpiexec" in line for line in scene.members().values()))
-
-
 def starting(scene: Scene) -> None:
     """The ranks are importing, or starting MPI."""
     scene.until(lambda: len(scene.ranks()) == 2)

@@ -23,9 +23,8 @@ from collbench.analysis.interconnects import InterconnectTable, of_runs, tables
 from collbench.analysis.judgement import EXITS, Judgement, Word, number
 from collbench.analysis.matching import Selection, Unmatched, no_common_size, selection, several_machines
 from collbench.cli import sweeping
-from collbench.cli.options import PATH, STANDARD, csv_option, json_option, option, options_of, out_option, print_answer
+from collbench.cli.options import PATH, STANDARD, csv_option, json_option, option, options_of, print_answer
 from collbench.cli.verdicts import head_of, junit, junit_option, junit_suite, line_of, write_verdict
-from collbench.commands.compare import figure as ratios
 from collbench.errors import UsageError
 from collbench.present.columns import Column
 from collbench.present.terminal import Table, left_out_in_words
@@ -176,7 +175,6 @@ _OPTIONS = [
     *options_of(CompareRequest),
     json_option("all of it"),
     csv_option("row"),
-    out_option("Draw the ratios (.png, .svg, .pdf); may be given several times.", multiple=True),
     option("--gate gated", "Exit with 3 if WRONG or SLOW, 4 if UNKNOWN.", is_flag=True),
     junit_option("a row"),
 ]
@@ -192,7 +190,6 @@ def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
     which sizes.
     """
     aside = STANDARD in (options["as_json"], options["as_csv"])  # others read standard output
-    ratios.check(options["out"])  # before anything is read
     if not against and len(runs) < 2:
         raise UsageError("one run alone cannot be compared; give BASE and NEW, or --against last")
     read = [store.read(path) for path in runs]
@@ -220,8 +217,6 @@ def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
             label = f"{comparison.new.path} against {comparison.base.path}"
             suites.append(junit_suite(label, "collbench.compare", junit_tests(comparison)))
         write_verdict("junit", options["junit"], junit(suites))
-    for path in ratios.draw(comparisons, options["out"]):
-        click.echo(f"figure: {path}", err=aside)
     if not options["gated"]:
         return 0
     judgement = overall(comparisons)

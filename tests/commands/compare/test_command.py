@@ -248,11 +248,9 @@ def test_wrong_words_are_refused_with_the_choices(base: Path, tmp_path: Path, mo
     (tmp_path / "broken.jsonl").write_text("no header\nnor this\n")
     write_run(tmp_path / "other", sampled("nccl", collective="broadcast", nbytes=8))
     for arguments, told in (
-        ([base, new, "-o", "x.gif"], ".png, .svg, .pdf"),
         ([base, new, "--only", "ring-flagz"], "ring-flags"),
         ([base, new, "--only", "alltoall"], "leaves nothing"),
         ([base, new, "--only", "2K"], "1 KiB to 16 MiB"),
-        ([base, new, "-o", "base/run.jsonl/x.png"], "choose another --out"),
         ([base], "give BASE and NEW, or --against"),
         ([base, "broken.jsonl"], "broken.jsonl:1"),
         (["nowhere", base], "nowhere"),
