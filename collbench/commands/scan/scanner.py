@@ -85,12 +85,12 @@ def choose(fit: Fit, suspected: bool, out: Sequence[int]) -> RoundPlan:
 def _dealt(fit: Fit, number: int, there: Integers, out: Sequence[int], random: np.random.Generator) -> Integers:
     """Return links that look slow, in every second round pairs inside units of levels, and all others by chance."""
     parts: list[Integers] = []
-    for link in sorted(fit.pending, key=lambda link: -fit.pending[link]):
-        last = fit.round[np.isin(fit.groups, link).all(axis=1)].max()
-        if fit.round.max() - last >= _SPELL and not {*out, *np.ravel(parts)} & {*link}:
-            parts.append(np.array([link]))
-        if len(parts) >= max(1, len(there) // _LINKS):
-            break
+    codes, back = np.unique(fit.codes()[::-1], return_index=True)
+    last, busy = dict(zip(codes.tolist(), fit.round[::-1][back].tolist(), strict=True)), set(out)
+    for first, second in sorted(fit.pending, key=lambda link: -fit.pending[link])[: max(1, len(there) // _LINKS)]:
+        if fit.round[-1] - last[first * fit.times.count + second] >= _SPELL and not {first, second} & busy:
+            parts.append(np.array([[first, second]]))
+            busy |= {first, second}
     rest = np.setdiff1d(there, np.ravel(parts))
     levels = [level for level in fit.times.levels if level.kind != "rail"] if number % 2 else []
     for place, level in enumerate(levels):  # half of each, since what leaves a leaf loads it as others are
