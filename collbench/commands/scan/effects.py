@@ -252,11 +252,7 @@ class Fit:
             self._partly(member)
         if self.groups.shape[1] == 2:
             self._links()
-        often = np.bincount(np.concatenate([*self._slowed, np.zeros(0, np.int64)]), minlength=len(self.above))
-        for place, (effect, groups) in enumerate(zip(self.effects, self._slowed, strict=True)):
-            alone = groups[often[groups] == 1]  # now that the others are known
-            again = self._by(effect, alone, groups) if len(alone) >= FEWEST else effect
-            self.effects[place] = again._replace(chance=self._chance(again)) if again.chance < 0 else again
+        self._measure_again()
 
         # What is left of each member: nothing of those that are slow in all their groups.
         medians = self._medians(self.groups, self.slows == 0, nobody)
@@ -425,6 +421,19 @@ class Fit:
         self.effects.append(effect)
         self._slowed.append(groups)
         self.slows[groups] = np.maximum(self.slows[groups], effect.slower)
+
+    def _measure_again(self) -> None:
+        """Measure each effect where no other is, now that all are known, and drop units that noise may explain."""
+        often = np.bincount(np.concatenate([*self._slowed, np.zeros(0, np.int64)]), minlength=len(self.above))
+        found, self.effects = self.effects, []
+        for effect, groups in zip(found, self._slowed, strict=True):
+            alone = groups[often[groups] == 1]
+            again = self._by(effect, alone, groups) if len(alone) >= FEWEST else effect
+            again = again._replace(chance=self._chance(again)) if again.chance < 0 else again
+            if again.chance < LIKELY or again.fault.kind == "member":
+                self.effects.append(again)
+            else:
+                self.slows[alone] = 0.0
 
     def _by(self, effect: Effect, alone: Integers, groups: Integers) -> Effect:
         """Return the effect as some of its groups show it, or all of them where these are none."""
