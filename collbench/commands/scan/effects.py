@@ -376,6 +376,7 @@ class Fit:
         self.calm = (~wide | (groups < _MANY) | self.solid)[self.round]
         free = np.flatnonzero(free & self.calm)
         above, count = self.above[free], self.times.count
+        cell = SURE if self.times.members.platform == "cpu" else 0.0  # there a cell depends on caches and cores
         directed = self.solid and bool(self.one_way.all())
         codes = (self.groups @ [count, 1] if directed else self.codes())[free]
         links, place, seen = np.unique(codes, return_inverse=True, return_counts=True)
@@ -393,7 +394,7 @@ class Fit:
             hit, other = above > np.median(self.above[mine]) / 2, codes != links[number]
             near = [other, *(other & (self.groups[free] == end).any(axis=1) for end in (first, second))]
             share = max((np.count_nonzero(hit & each) + 0.5) / (np.count_nonzero(each) + 1) for each in near)
-            chance = 0.0 if self.solid else float(len(links) * share ** len(mine))
+            chance = cell if self.solid else float(len(links) * share ** len(mine))
             if chance < LIKELY and (self.solid or len(mine) >= FEWEST):
                 self._add(self._link(first, second), [first, second], mine, chance)
             if chance >= SURE:

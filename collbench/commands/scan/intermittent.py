@@ -83,7 +83,8 @@ class Intermittent:
         if least < _PERHAPS:
             self.open |= least >= SURE
         if least >= LIKELY:  # what lasts a while may be noise, but is no OK either
-            slow, seen = (np.bincount(each.ravel(), minlength=self._count) for each in (self._slow, self._groups))
+            both = self._groups[self._height > 1], self._groups
+            slow, seen = (np.bincount(each.ravel(), minlength=self._count) for each in both)
             share = (slow.sum() - slow + 0.5) / (seen.sum() - seen + 1)
             chances = self._count * chance_of(slow, seen, np.maximum(share, _LEAST_SHARE))
             best, least = int(np.argmax(np.where(chances < SURE, slow / np.maximum(seen, 1), 0.0))), SURE
@@ -91,10 +92,6 @@ class Intermittent:
                 return None
         mine = (self._groups == best).any(axis=1)
         return self._taken(Fault("member", self._members.names[best]), [best], mine, least)
-
-    @property
-    def _slow(self) -> Integers:
-        return self._groups[self._height > 1]
 
     def _runs(self, hit: Booleans) -> tuple[Integers, Integers]:
         """Return how often each member began to be slow, round by round, and how often it might have."""
