@@ -34,11 +34,7 @@ from collbench.cli.options import (
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import run_session, say_where
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of, write_verdict
-from collbench.commands.scan.library import (
-    ScanRequest,
-    judge_stored,
-    scan_session,
-)
+from collbench.commands.scan.library import ScanRequest, judge_stored, scan_session
 from collbench.commands.scan.matrices import PairsRequest, lines, pairs_session
 from collbench.commands.scan.outputs import OUTPUTS, advice, measured
 from collbench.commands.scan.tables import judge_run
@@ -144,5 +140,5 @@ def _lines(verdict: ScanVerdict) -> Iterator[str]:
     if 2 * verdict.empty > verdict.rounds:
         yield f"note: other programs had the cores in {verdict.empty} of {verdict.rounds} rounds: end them, scan again"
     for finding in verdict.faulty:
-        yield f"{finding}: {'>99.9' if finding.probability == 0.999 else f'{100 * finding.probability:.1f}'} % sure"
+        yield f"{finding}: >99.9 % sure"  # by SURE, below which nobody is named
         yield from (f"  {line}" for line in advice(finding, verdict))

@@ -34,8 +34,8 @@ FOUND = 4.0
 EVERY_LINK = 16
 """Members up to which all pairs are measured."""
 _WINDOW = 18  # groups that tell what is usual in a round, of as many rounds as that takes
-_FILLED = 12  # groups of a shape in one round that tell its time there
 _FIRST = 4  # times as many, before it is known who is slow
+_FILLED = 12  # groups of a shape in one round that tell its time there
 _KNOWN = 4  # groups of a shape from which on they count: of fewer, what is usual would be themselves
 _FAST = 0.25  # quantile that a fast group has, and that who is slow in all its groups exceeds too
 _MOST_OF = 0.8  # share of a unit's members that must be slow, where the unit is
@@ -222,9 +222,7 @@ class Fit:
             free = free[free <= 0]
         spread = TO_DEVIATION * np.median(np.abs(free)) if len(free) else self._prior
         both = PRIOR_ROUNDS * self._prior**2 + len(free) * spread**2
-        few = (
-            1 + _CELLS / len(self.above) if self.solid else 1.0
-        )  # a small table does not tell well what it scatters by
+        few = 1 + _CELLS / len(self.above) if self.solid else 1.0
         self.deviation = float(np.sqrt(few * both / (PRIOR_ROUNDS + len(free))))
 
     # Who is slow.
@@ -274,9 +272,8 @@ class Fit:
             fails, theirs = np.zeros(count, bool), medians.slow[medians.who]
             for mine in (theirs, theirs & medians.clean)[: 1 + min(turn, 1)]:  # at first a whole leaf may seem slow
                 of, who = medians.of[mine], medians.who[mine]
-                fails |= medians.slow & (
-                    by_key(who, self.above[of], _FAST, count, True)[0] < medians.middle / 3
-                )  # now and then
+                low, _ = by_key(who, self.above[of], _FAST, count, True)
+                fails |= medians.slow & (low < medians.middle / 3)  # it comes and goes
                 for kind, unit in kinds:
                     keys = who * 3 + kind[of, column[mine]]
                     part, counts = by_key(keys, self.above[of], 0.5, 3 * count, True)
@@ -344,9 +341,8 @@ class Fit:
         """Find members that are slow where they send, or receive, and so where both do."""
         ids = np.where(self.one_way, self.groups[:, int(way == RECEIVES)], -1)[:, None]
         medians = self._medians(ids, self.slows == 0, np.zeros(self.times.count, bool))
-        for member in np.flatnonzero(
-            medians.slow & (np.bincount(medians.who, minlength=len(medians.slow)) >= FEWEST)
-        ).tolist():
+        seen = np.bincount(medians.who, minlength=self.times.count)
+        for member in np.flatnonzero(medians.slow & (seen >= FEWEST)).tolist():
             free, half = self.slows == 0, medians.middle[member] / 2
             mine = (ids[:, 0] == member) & free
             both = (self.groups == member).any(axis=1) & ~self.one_way & free

@@ -79,7 +79,7 @@ def _junit(verdict: ScanVerdict) -> str:
     doubtful = {member: each for each in verdict.findings if each.word is not Word.OK for member in each.effect.members}
     tests = [Judgement("verdict", "", verdict.word, verdict.words), *slow.values()]
     for number, name in enumerate(verdict.members.names):
-        cleared = verdict.clear or bool(verdict.faulty and name not in verdict.uncleared and not verdict.lost)
+        cleared = verdict.enough and not (verdict.caveats or verdict.lost or name in verdict.uncleared)
         if name not in slow and number in doubtful:
             tests.append(Judgement(name, "", Word.UNKNOWN, f"not cleared: {doubtful[number]}"))
         elif name not in slow:

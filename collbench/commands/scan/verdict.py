@@ -39,8 +39,8 @@ class ScanFinding(Shown):
 
     @property
     def probability(self) -> float:
-        """How sure it is that noise is no explanation: 0.999 at most."""
-        return min(0.999, 1 - self.effect.chance)
+        """How sure it is that noise is no explanation: from 0 to 0.999."""
+        return min(1 - SURE, max(0.0, 1 - self.effect.chance))
 
     @property
     def judgement(self) -> Judgement:
@@ -102,10 +102,14 @@ class ScanVerdict(Shown):
         return [*self.caveats, *(f"suspected: {finding}" for finding in self.findings if finding.word is doubtful)]
 
     @property
+    def enough(self) -> bool:
+        """Whether there are rounds enough to clear anybody, or a table."""
+        return not self.rounds or self.rounds >= LEAST_ROUNDS
+
+    @property
     def clear(self) -> bool:
-        """Whether all that are not named have been cleared, by rounds enough."""
-        enough = not self.rounds or self.rounds >= LEAST_ROUNDS
-        return enough and not (self.suspects or self.uncleared or self.lost)
+        """Whether all that are not named have been cleared."""
+        return self.enough and not (self.suspects or self.uncleared or self.lost)
 
     @property
     def sure(self) -> bool:
