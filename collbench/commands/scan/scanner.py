@@ -1,7 +1,7 @@
 """A scan as its first process sees it: which groups to measure next, until another round would change nothing.
 
 Of few members every pair comes once in a cycle (the circle method: E. Lucas, 1883), so that links are seen too.  Many
-are dealt anew each round, suspects apart; in every second round half of each leaf's members stay among themselves, which
+are dealt anew each round, suspects apart; in every second round half of each leaf's members stay among themselves: that
 tells a leaf's nodes from its uplinks.  In some rounds only the first of each pair sends.  A link that looks slow
 is measured again.
 """
