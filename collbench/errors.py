@@ -1,10 +1,12 @@
 """Every error that collbench raises on purpose, and what it warns of."""
 
+import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from collbench.host import sanitize
+from collbench.host.files import replace_whole
 
 _NEAR = 5  # names that are suggested
 
@@ -24,6 +26,12 @@ class CollbenchError(Exception):
 
 class Notice(UserWarning):
     """What a user has to know of results: a part that is missing, ranks that died; commands always print it."""
+
+
+def tell(message: str, stacklevel: int) -> None:
+    """Warn by a Notice, which costs no measurement where the user's filters make it an error (`-W error`)."""
+    with suppress(Notice):
+        warnings.warn(message, Notice, stacklevel + 1)
 
 
 class UsageError(CollbenchError):
@@ -94,12 +102,6 @@ def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
     return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(names)}{hint}")
 
 
-def unlinked(path: Path, option: str) -> None:
-    """UsageError if a name of ours is a link: in a folder from elsewhere it may lead to any file of the user."""
-    if path.is_symlink():
-        raise UsageError(f"{path} is a link, and is not written through; remove it, or choose another {option}")
-
-
 @contextmanager
 def writing(path: Path, option: str, kind: type[CollbenchError] = UsageError) -> Iterator[None]:
     """Around what writes a file that the user named by that option: an error of that kind if it cannot be written."""
@@ -107,3 +109,9 @@ def writing(path: Path, option: str, kind: type[CollbenchError] = UsageError) ->
         yield
     except OSError as error:
         raise kind(f"cannot write {path}: {error.strerror}; choose another {option}") from None
+
+
+def write_file(path: Path, content: str | bytes, option: str, kind: type[CollbenchError] = UsageError) -> None:
+    """Put the content at a path that the user named by that option; an error of that kind if that cannot be."""
+    with writing(path, option, kind):
+        replace_whole(path, content)

@@ -48,6 +48,8 @@ def main() -> None:
             sys.stderr.write(f"collbench: error: {sanitize.message(message)}\n")
             sys.stderr.flush()
         _leave("leave")
+    if requests := sys.modules.get("collbench.requests.sweeps"):
+        requests.remove_unused()
     _leave("leave_hanging")
     sys.exit(status)
 

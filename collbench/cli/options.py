@@ -12,7 +12,8 @@ from typing import Any, TypeVar, get_args, get_origin
 import click
 from click.core import ParameterSource
 
-from collbench.errors import StorageError, UsageError, writing
+from collbench.errors import StorageError, UsageError, write_file, writing
+from collbench.host.files import try_to_write
 from collbench.host.launcher import RENDEZVOUS, launched
 from collbench.present.columns import csv_text
 from collbench.requests.declared import NAMES, Word, declared
@@ -62,14 +63,7 @@ def try_output(path: Path | None, option: str, folder: Path | None) -> None:
     if path in (None, STANDARD) or (launched() or (0, 1))[0] > 0 or (folder and path.parent == folder):
         return
     with writing(path, option):
-        if path.exists():
-            if path.is_file() or path.is_dir():
-                path.open("ab").close()
-            return
-        # Of a link that leads nowhere, the file that it would lead to is made and removed, not the link.
-        target = path.resolve()
-        target.open("ab").close()
-        target.unlink(missing_ok=True)
+        try_to_write(path)
 
 
 def out_option(meaning: str, metavar: str = "FILE", **more: Any) -> click.Option:
@@ -125,8 +119,7 @@ def write_text(path: Path, option: str, text: str) -> None:
     if path == STANDARD:
         getattr(sys.stdout, "write_whole", sys.stdout.write)(f"{text}\n")
         return
-    with writing(path, option, StorageError):
-        path.write_text(f"{text}\n", encoding="utf-8")
+    write_file(path, f"{text}\n", option, StorageError)
 
 
 def print_answer(

@@ -15,7 +15,7 @@ import click
 from collbench.analysis.judgement import EXITS, Judgement, Word
 from collbench.cli.options import PATH, STANDARD, option, write_text
 from collbench.errors import StorageError, writing
-from collbench.runfile.store import replace_whole
+from collbench.host.files import replace_whole
 from collbench.units import printable
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a name that a scheduler takes as a single node
@@ -115,11 +115,7 @@ def write_verdict(output: str, path: Path, text: str) -> None:
     if path == STANDARD:
         write_text(path, name, text)
         return
-    regular = path.is_file() or not path.exists()
     with writing(path, name, StorageError):
         path.parent.mkdir(parents=True, exist_ok=True)  # the folder of --out is made at the end
-        # node_exporter and schedulers read them at any time.
-        if output in ("metrics", "exclude_file") and regular and not path.is_symlink():
-            replace_whole(path, f"{text}\n".encode() if text else b"")
-        else:
-            path.write_text(f"{text}\n" if text else "", encoding="utf-8")
+        # node_exporter and schedulers read them, as other users.
+        replace_whole(path, f"{text}\n" if text else "", 0o644 if output in ("metrics", "exclude_file") else None)

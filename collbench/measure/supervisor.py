@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from typing import Any, Self
 
 from collbench.algorithms import is_library
 from collbench.cases import Case, Sampling, Sweep
-from collbench.errors import Notice, PlatformError, RanksLost, SourceError, StartFailed, TimedOut
+from collbench.errors import PlatformError, RanksLost, SourceError, StartFailed, TimedOut, tell
 from collbench.host import processes, signals
 from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
@@ -437,7 +436,7 @@ class Supervisor:
                         so_far = []
                 else:
                     notice = f"after the last result of {case.title}: {loss}; fresh ranks go on"
-                    warnings.warn(notice, Notice, stacklevel=2)
+                    tell(notice, 2)
 
     def _taken(self, waiting: list[str], case: Case, results: Iterator[Result]) -> Iterator[Result]:
         """Yield results, and take the implementations that are through from those that wait."""

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from collbench.errors import unlinked
+from collbench.host.files import replace_whole
 from collbench.host.isolation import outside
 
 if TYPE_CHECKING:
@@ -264,16 +264,14 @@ def save(figure: Figure, folder: Path, stem: str, formats: Sequence[str], plot_s
     stem = _UNFIT.sub("_", stem)[:_LONGEST_NAME]
     paths = [folder / f"{stem}.{suffix}" for suffix in formats]
     for path in paths:
-        unlinked(path, "--out")
-        try:
-            with style(plot_style):
-                if path.suffix == ".png":
-                    path.write_bytes(png(figure, plot_style.dpi))
-                else:
-                    figure.savefig(path, dpi=plot_style.dpi, metadata=UNDATED.get(path.suffix[1:]))
-        except BaseException:  # a full disk, Ctrl-C: half a picture is none
-            path.unlink(missing_ok=True)
-            raise
+        with style(plot_style):
+            if path.suffix == ".png":
+                drawn = png(figure, plot_style.dpi)
+            else:
+                kind, buffer = path.suffix[1:], io.BytesIO()
+                figure.savefig(buffer, format=kind, dpi=plot_style.dpi, metadata=UNDATED.get(kind))
+                drawn = buffer.getvalue()
+        replace_whole(path, drawn)
     return paths
 
 

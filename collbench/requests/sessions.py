@@ -1,12 +1,12 @@
 """From requests to sessions, which measure or predict them."""
 
-import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from collbench.cases import Sweep
-from collbench.errors import Notice, RunFileError, UsageError
+from collbench.errors import RunFileError, UsageError, tell
 from collbench.host.launcher import complaint, launched
 from collbench.host.sanitize import read_lines
 from collbench.measure.disturbance import disturbed_in_words
@@ -155,7 +155,7 @@ def run_to_end(session: Session, each: Callable[[Result], object] | None = None)
         for result in session.run():
             if each:
                 each(result)
-    if advice := disturbed_in_words(session.results):
-        # Four frames up is the user's call of `collbench.sweep`.
-        warnings.warn(advice, Notice, stacklevel=4)
-    return session.as_run()
+    advice = disturbed_in_words(session.results)
+    if advice:
+        tell(advice, 4)  # four frames up is the user's call of `collbench.sweep`
+    return replace(session.as_run(), advice=advice)

@@ -4,10 +4,12 @@ A SweepRequest knows nothing of the machine yet.  `measured_sweep` and `predicte
 what `collbench.measure` carries out: they look for the platform, count the ranks and hold sizes against memory.
 """
 
+import itertools
 import math
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -20,6 +22,7 @@ from collbench.cases import BINDS, SPINS, USUAL_STARTS, Sampling, SizeRange, Swe
 from collbench.collectives import COLLECTIVES, Collective, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, Datatype, Reduction, find_datatype, find_reduction
 from collbench.errors import PlatformError, Unsupported, UsageError, unknown
+from collbench.host.launcher import launched
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.layout import MemoryLayout
 from collbench.requests import words
@@ -476,19 +479,40 @@ def _ranks_of_each_node(system: System, request: SweepRequest) -> System:
 
 
 def default_folder(sweep: Sweep, where: str = "") -> Path:
-    """Return `results/runs/TIME-COLLECTIVES-WHERE`, which does not exist yet; `where` is this host by default."""
+    """Return the new folder `results/runs/TIME-COLLECTIVES-WHERE`; `where` is this host by default."""
     return new_folder([collective.name for collective in sweep.collectives], where or socket.gethostname())
 
 
+_MADE: list[Path] = []  # folders that new_folder made, which nothing may have been written to
+
+
 def new_folder(collectives: Sequence[str], where: str) -> Path:
-    """Return the same folder for collectives given by name."""
+    """Return the same folder for collectives given by name; of a launcher's processes the first makes it."""
     stem = f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(collectives[:3])}-{where}"
     folder = Path("results", "runs", stem)
-    count = 2
-    while folder.exists():
-        folder = folder.with_name(f"{stem}-{count}")
-        count += 1
+    if not is_leader(launched()):
+        return folder
+    _MADE.extend(path for path in folder.parents if not path.exists())
+
+    # Commands that begin in the same second want the same name: it is of the one whose mkdir succeeds.
+    with suppress(OSError):  # the writer of the run file says why there can be none
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(2):
+            try:
+                folder.mkdir()
+                break
+            except FileExistsError:
+                folder = folder.with_name(f"{stem}-{number}")
+        _MADE.insert(0, folder)
     return folder
+
+
+def remove_unused() -> None:
+    """Remove the folders that were made and hold nothing."""
+    for folder in _MADE:
+        with suppress(OSError):
+            folder.rmdir()
+    _MADE.clear()
 
 
 def folder_name(system: System, ranks: int = 0) -> str:

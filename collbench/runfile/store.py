@@ -22,6 +22,7 @@ from typing import Any, Self, cast
 
 from collbench.errors import Notice, RunFileError, StorageError, UsageError
 from collbench.host import sanitize
+from collbench.host.files import new_file
 from collbench.host.sanitize import text
 from collbench.notebook import Shown
 from collbench.records import encoded
@@ -49,6 +50,7 @@ class Run(Shown):
     status: int | None = None  # exit status of the command, if it was
     left_out: tuple[str, ...] = ()  # line and reason of rows that are no results
     unknown_kinds: tuple[str, ...] = ()  # of rows that no command here reads
+    advice: str = ""  # what to do about rows that were disturbed, of a run that was just measured
 
     def __repr__(self) -> str:
         name = self.header.topology.name or "unnamed topology"
@@ -242,9 +244,10 @@ class Reopened(Writer):
         self.path, self._existing = path, existing
         self._lines, self._lock = [], threading.Lock()
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            self._file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
-            raise UsageError(f"cannot write to {path}: {error.strerror}") from None
+            reason = "it is a link, and is not written through" if path.is_symlink() else error.strerror
+            raise UsageError(f"cannot write to {path}: {reason}") from None
         if not _locked(self._file):
             self.close()
             raise UsageError(f"{path} is being written: wait for the end of the command that measures it, or end that")
@@ -252,17 +255,16 @@ class Reopened(Writer):
     def header(self, header: Header) -> None:
         """Put the header and the lines that stay in the place of the file."""
         lines = [_header_line(header), *self._existing]
-        target = self.path.resolve()
-        new = target.with_name(f"{target.name}.new")
+        new = self.path.with_name(f"{self.path.name}.new")
 
         # The file changes at once: whatever ends this process, the lines that stay are in it.
         try:
-            file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-            _locked(file)
+            new.unlink(missing_ok=True)  # of an attempt that was killed, or a stranger's link
+            _locked(file := new_file(new))
             with os.fdopen(file, "wb", closefd=False) as out:
                 out.writelines(lines)
             os.fsync(file)
-            new.replace(target)
+            new.replace(self.path)
         except OSError as error:
             with contextlib.suppress(OSError):
                 new.unlink()
@@ -380,20 +382,6 @@ def parse_header(path: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header
         return Header.from_json(_of_today(fields, version)), version
     except ValueError as error:
         raise RunFileError(f"{path}:{number}: the header cannot be read: {error}") from None
-
-
-def replace_whole(path: Path, content: bytes) -> None:
-    """Write a file under another name first, so that a reader never meets half of it."""
-    # The other name does not end in .prom, or it would be read too.
-    handle, half = tempfile.mkstemp(dir=path.parent, prefix=".collbench.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(half).chmod(0o644)
-        Path(half).replace(path)
-    except BaseException:
-        Path(half).unlink(missing_ok=True)
-        raise
 
 
 def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest] = (), copies: int = 0) -> tuple[Result, ...]:

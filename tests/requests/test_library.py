@@ -22,7 +22,7 @@ import collbench
 from collbench.cli.group import group
 from collbench.errors import Notice, RunFileError, UsageError
 from collbench.presence import imported
-from collbench.requests import functions, reworded
+from collbench.requests import functions, reworded, sessions, sweeps
 from collbench.units import duration, parse_share
 from tests.commands.formats.goldens import DATA
 from tests.commands.made_up_ranks import made_up_ranks
@@ -367,3 +367,27 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=told):
             getattr(collbench, name)(**words)
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.usefixtures("made_up_ranks")
+def test_advice_belongs_to_the_run_and_costs_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the user's filters make warnings errors, it is still there to be asked for."""
+    monkeypatch.setattr(sessions, "disturbed_in_words", lambda results: f"{len(results)} disturbed")
+    for filters in ("default", "error"):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter(filters)  # type: ignore[arg-type]
+            run = collbench.sweep(on="cpu", ranks=2, minbytes="8", maxbytes="64", impl="mpi")
+        assert (len(run.results), run.advice) == (2, "2 disturbed")
+        assert [Path(warning.filename) for warning in caught] == ([Path(__file__)] if filters == "default" else [])
+
+
+def test_commands_that_begin_in_the_same_second_have_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that hold nothing go at the end."""
+    monkeypatch.chdir(tmp_path)
+    folders = [sweeps.new_folder(["allreduce"], "here") for _ in range(8)]
+    assert len(set(folders)) == 8
+    (folders[3] / "run.jsonl").touch()
+    sweeps.remove_unused()
+    assert [path.name for path in (tmp_path / "results" / "runs").iterdir()] == [folders[3].name]

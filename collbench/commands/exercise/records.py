@@ -15,6 +15,7 @@ from msgspec import Struct
 from collbench.algorithms.records import KernelRecord
 from collbench.errors import UsageError
 from collbench.host.cache import state_folder
+from collbench.host.files import replace_whole
 
 LIBRARY = "mpi"
 """What answers are timed against besides their rung."""
@@ -125,7 +126,7 @@ def start(exercise: Exercise, folder: Path | None = None) -> Path:
     try:
         target.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            (target / name).write_text(text, encoding="utf-8")
+            replace_whole(target / name, text)
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}; --folder names another folder") from None
     note(exercise, folder=str(target.absolute()))
@@ -148,6 +149,6 @@ def note(exercise: Exercise, **facts: str) -> None:
     try:
         path = state_folder(UsageError) / _STATE
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(stored, indent=1), encoding="utf-8")
+        replace_whole(path, json.dumps(stored, indent=1))
     except (OSError, UsageError):
         return

@@ -18,7 +18,7 @@ from collbench.cli.options import RENDEZVOUS_FOLDER, made, options_of
 from collbench.cli.progress import ResultTable
 from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND
 from collbench.cli.running import finish, run_session, say_where
-from collbench.errors import StorageError, writing
+from collbench.errors import StorageError, write_file
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.present.terminal import left_out_in_words
@@ -86,8 +86,8 @@ def write_trace(explanations: Sequence[Explanation], path: Path) -> None:
     events: list[dict[str, Any]] = []
     for number, explanation in enumerate(explanations):
         events += _events_of(explanation, 1000 * number)
-    with writing(path, "--out", StorageError):
-        path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}) + "\n", encoding="utf-8")
+    text = json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})
+    write_file(path, f"{text}\n", "--out", StorageError)
 
 
 def _events_of(explanation: Explanation, first_process: int) -> Iterator[dict[str, Any]]:

@@ -19,7 +19,7 @@ from collbench.analysis.fit import COLUMNS, FittedCurve, curves, measured, piece
 from collbench.analysis.machine import machine, sized
 from collbench.cases import Case
 from collbench.cli.options import RUNS, STANDARD, json_option, options_of, out_option, write_json
-from collbench.errors import UsageError, writing
+from collbench.errors import UsageError, write_file
 from collbench.model import nccl_terms
 from collbench.model.equation import Calibration, Terms, calibrate
 from collbench.present.terminal import lines
@@ -218,6 +218,5 @@ def write_calibration(path: Path, runs: Sequence[Run], name: str | None, nodes: 
     ratios = [(nbytes, round(ratio, 4)) for nbytes, ratio in factors.ratios]
     rounded = {name: round(value, 4) for name, value in asdict(factors).items() if name != "ratios"}
     text = to_toml(system, rounded | {"ratios": ratios})
-    with writing(path, "-o"):
-        path.write_text(text, encoding="utf-8")
+    write_file(path, text, "-o")
     return path

@@ -22,7 +22,7 @@ from collbench.commands.explain import command as explain
 from collbench.commands.lesson.content import Part
 from collbench.commands.lesson.numbers import judged
 from collbench.commands.sweep import command as sweep
-from collbench.errors import RunFileError, UsageError, writing
+from collbench.errors import RunFileError, UsageError, write_file
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
 from collbench.platforms import on_auto
@@ -160,8 +160,7 @@ def _breaks(folder: Path) -> tuple[Part, ...]:
     with waiting("compiling and running them"):
         breaks = tried()
     folder.mkdir(parents=True, exist_ok=True)
-    with writing(place, "--out"):
-        place.write_bytes(msgspec.json.encode(breaks))
+    write_file(place, msgspec.json.encode(breaks), "--out")
     return breaks
 
 
@@ -174,6 +173,5 @@ def _write(runs: Sequence[Run], breaks: tuple[Part, ...], folder: Path) -> Path:
     if content.caution:
         click.echo(f"note: {content.caution}", err=True)
     place = folder / "lesson.html"
-    with writing(place, "--out"):
-        place.write_text(screens.build(content), encoding="utf-8")
+    write_file(place, screens.build(content), "--out")
     return place

@@ -26,7 +26,7 @@ from collbench.commands.report import sections
 from collbench.commands.report.analysed import AnalysedRun, analysed, safe_runs
 from collbench.commands.report.chart import all_rows, chart_of, data_block
 from collbench.commands.report.sections import FIRST, SECTIONS, Anchors, about, by_run, title_of, verdict
-from collbench.errors import UsageError, unlinked, writing
+from collbench.errors import UsageError, write_file
 from collbench.plots.kinds import sections as sections_of
 from collbench.present.figures import phase_css
 from collbench.present.page import asset, packed, policy, templates
@@ -83,11 +83,8 @@ def report(request: ReportRequest) -> Path:
     place = Path(request.out) if request.out else shown[0].path.parent / "report.html"
     if place.suffix not in (".html", ".htm"):  # so that no run file is written over
         raise UsageError(f"{place} is no name of a report; choose another with --out, such as report.html")
-    if not request.out:
-        unlinked(place, "--out")
     text = build(shown, request.on, request.nodes)
-    with writing(place, "file with --out"):
-        place.write_text(text, encoding="utf-8")
+    write_file(place, text, "file with --out")
     return place
 
 

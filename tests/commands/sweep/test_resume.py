@@ -251,3 +251,26 @@ def second_rank_in(folder: Path) -> int:
         if {b"PMI_RANK=1", b"OMPI_COMM_WORLD_RANK=1"} & set(variables):
             return int(entry.name)
     return 0
+
+
+@made_up
+def test_a_run_from_elsewhere_leads_to_no_file_of_the_user(
+    here: Command, swept: Callable[[Edit], list[bytes]], tmp_path: Path
+) -> None:
+    """Neither by a link in the place of the next run file, nor as a link itself."""
+    (tmp_path / "precious").write_text("mine")
+    swept(lambda lines: lines[:4])
+    (tmp_path / "out" / "run.jsonl.new").symlink_to(tmp_path / "precious")
+    assert here("sweep", "--resume", "out", "--no-plot").returncode == 0
+    assert read(tmp_path / "out").whole
+    assert not (tmp_path / "out" / "run.jsonl").is_symlink()
+
+    swept(lambda lines: lines[:4])
+    (tmp_path / "out" / "run.jsonl").rename(tmp_path / "elsewhere.jsonl")
+    (tmp_path / "out" / "run.jsonl").symlink_to(tmp_path / "elsewhere.jsonl")
+    before = (tmp_path / "elsewhere.jsonl").read_bytes()
+    done = here("sweep", "--resume", "out", "--no-plot")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "run.jsonl: it is a link, and is not written through" in done.stderr
+    assert (tmp_path / "elsewhere.jsonl").read_bytes() == before
+    assert (tmp_path / "precious").read_text() == "mine"

@@ -1,0 +1,76 @@
+"""One way to write a file: whole under a new name first, which then takes its place, and never through a link.
+
+In a folder from elsewhere a name that collbench writes may be a link to any file of the user.
+"""
+
+import errno
+import os
+import re
+import stat
+from pathlib import Path
+
+_STREAMS = re.compile(r"/dev/(?:std(?:out|err)|fd/\d+)|/proc/self/fd/\d+")  # links of the system to what is open
+
+
+def new_file(path: Path) -> int:
+    """Make a file where nothing is, and return its descriptor, for writing; OSError if something is there."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+
+
+def replace_whole(path: Path, content: str | bytes, mode: int | None = None) -> None:
+    """Put the content at a path, so that a reader never meets half of it; OSError if that cannot be.
+
+    The file has that mode, by default the one that it had; a pipe or a device is written to as it is.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    kind = _kind(path)
+    if kind and not stat.S_ISREG(kind):
+        path.write_bytes(data)
+        return
+    half = _unused(path)
+    try:
+        handle = new_file(half)
+    except OSError:
+        # A folder that takes no new file may hold one that can be written.
+        if not kind:
+            raise
+        handle, half = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC), path
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            if mode or kind:
+                os.fchmod(handle, mode or stat.S_IMODE(kind))
+        half.replace(path)
+    except BaseException:
+        if half != path:
+            half.unlink(missing_ok=True)
+        raise
+
+
+def try_to_write(path: Path) -> None:
+    """Raise OSError if a file cannot be written, which stays as it is; a pipe or a device is not opened."""
+    kind = _kind(path)
+    if stat.S_ISREG(kind):
+        os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC))
+    elif not kind:
+        os.close(new_file(half := _unused(path)))
+        half.unlink()
+
+
+def _unused(path: Path) -> Path:
+    return path.with_name(f".collbench.{os.urandom(6).hex()}")  # not .prom, which node_exporter would read
+
+
+def _kind(path: Path) -> int:
+    """Return the mode of what is at a path, 0 of nothing; OSError for a link and for a folder."""
+    if _STREAMS.fullmatch(os.fspath(path)):
+        return stat.S_IFIFO
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return 0
+    if stat.S_ISLNK(mode):
+        raise OSError(errno.ELOOP, "it is a link, and is not written through")
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return mode
