@@ -157,5 +157,5 @@ def run_to_end(session: Session, each: Callable[[Result], object] | None = None)
                 each(result)
     advice = disturbed_in_words(session.results)
     if advice:
-        tell(advice, 4)  # four frames up is the user's call of `collbench.sweep`
+        tell(advice, 5)  # five frames up is the user's call of `collbench.sweep`
     return replace(session.as_run(), advice=advice)
