@@ -11,6 +11,8 @@ LAUNCHERS = re.compile(
     r"\b(?:mpirun(?:_rsh)?|mpiexec(?:\.hydra)?|ibrun|flux run|srun|prun|prterun|jsrun|aprun|orterun)\b"
 )
 MANY = 2**20  # processes
+MOST_NAMED = 128  # variables, facts of a kind, programs
+COMMAND_LINES = 8  # lines that a command takes as long as
 PROGRAM = re.compile(r"_(?:perf|test)|\bosu_")
 LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 TEST = re.compile(
@@ -95,26 +97,30 @@ class Context:
 
     def take_log(self, line: str) -> None:
         """Take in a line of NCCL."""
-        self.fabrics.update(FABRIC.findall(line))
+        if len(self.fabrics) < MOST_NAMED:
+            self.fabrics.update(FABRIC.findall(line))
         if match := VARIABLE.search(line):
-            self.heeded[match[1]] = match[2]
+            self.heeded = _merged(self.heeded, {match[1]: match[2]})
         for name, pattern, words in FACTS:
             if match := pattern.search(line):
                 value = re.sub(r"/\d[^/]*", "", match.expand(words))  # without the number of the card
                 values = {value, *self.facts.get(name, value).split(", ")}
-                self.facts[name] = ", ".join(sorted(values))
+                self.facts[name] = ", ".join(sorted(values)[:MOST_NAMED])
 
     def next_table(self, alike: bool) -> None:
         """Keep what NCCL logged for another table of the same command, facts only if it is of the same test."""
         self.heeded, self.facts = dict(self.heeded), dict(self.facts) if alike else {}
 
-    def take(self, line: str) -> None:
-        """Take in a line of another program."""
-        text = _COMMENT.sub(r"\1", self._half + line.strip())
-        goes_on = text.endswith("\\") and len(text) < LONGEST
-        self._half = text[:-1] if goes_on else ""
-        if goes_on or re.match(r"#\w", text):  # commented out; behind `# ` stands the command of a prompt
-            return
+    def take(self, line: str) -> int:
+        """Take in a line of another program, and return for how many lines it counts."""
+        text = line.strip()
+        text = text.partition(" #")[0] if self._half else _COMMENT.sub(r"\1", text)
+        if text.endswith("\\") and len(self._half) < LONGEST:
+            self._half += text[:-1]
+            return 1
+        text, self._half = self._half + text, ""
+        if re.match(r"#\w", text):  # commented out; behind `# ` stands the command of a prompt
+            return 1
         if match := LIBRARY.search(text):
             self.library = match[1]
         if LAUNCHERS.search(text) and PROGRAM.search(text):
@@ -135,6 +141,7 @@ class Context:
         if relevant:
             for part in _PART.findall(text):
                 self._take_part(part.strip(), is_command)
+        return COMMAND_LINES if is_command or relevant else 1
 
     def _take_part(self, part: str, is_command: bool) -> None:
         """Take in the variables that a part of a line sets or exports."""
@@ -144,11 +151,11 @@ class Context:
             self._exports = {name: value for name, value in self._exports.items() if name not in words}
             self.variables = {name: value for name, value in self.variables.items() if name not in words}
         elif exported:
-            self._exports = self._exports | _assigned(words)
+            self._exports = _merged(self._exports, _assigned(words))
         if exported and self.used:
             self.variables = dict(self._exports)
         elif exported or is_command:
-            self.variables = self.variables | _assigned(words)
+            self.variables = _merged(self.variables, _assigned(words))
 
     def _take_options(self, line: str) -> None:
         """Take in a command line of nccl-tests."""
@@ -167,7 +174,11 @@ class Context:
         said = {name: _option(options, f"-{letter}", f"--{name}") for name, (letter, _) in _MEASURING.items()}
         self.options = {name: value for name, value in said.items() if value not in (None, _MEASURING[name][1])}
         names = tuple(match[1].lower() for match in commands)
-        self.programs, self.used = names if self.used else (*self.programs, *names), False
+        self.programs, self.used = names if self.used else (*self.programs, *names)[-MOST_NAMED:], False
+
+
+def _merged(known: dict[str, str], more: dict[str, str]) -> dict[str, str]:
+    return known | more if len(known) < MOST_NAMED else known
 
 
 def _is_test(name: str) -> bool:

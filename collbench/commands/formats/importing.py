@@ -24,7 +24,7 @@ from collbench import presence
 from collbench.collectives import find_collective
 from collbench.commands.formats.imported import Hints, Imported, ImportedTest
 from collbench.commands.formats.nccl_tests_log import START
-from collbench.commands.formats.source import MOST_RANKS, ForeignFile, bare, clean, files_in, load, stem
+from collbench.commands.formats.source import MOST_RANKS, Budget, ForeignFile, bare, clean, files_in, load, stem
 from collbench.errors import CollbenchError, Notice, RunFileError, UsageError, unknown
 from collbench.requests import reworded
 from collbench.requests.declared import Opt, Request, takes
@@ -96,10 +96,10 @@ def detect(source: ForeignFile) -> Format:
     for format_ in formats().values():
         if format_.recognises(source):
             return format_
-    shown = "\n".join(bare(line) for _, line in source.lines())
+    shown = "\n".join(bare(line) for _, line in source.beginning.lines())
     for other in OTHERS:
         sign = re.compile(other["sign"].replace("START", START.pattern), re.IGNORECASE | re.MULTILINE)
-        if sign.search(source.text) or sign.search(shown):
+        if sign.search(source.head) or sign.search(shown):
             raise RunFileError(f"{source.name} is {other['what']}; {other['instead']}")
     raise NotResults(f"{source.name}: nothing in it looks like results; known are: {', '.join(formats())}")
 
@@ -135,7 +135,7 @@ def joined(sources: Iterable[ForeignFile]) -> Iterator[ForeignFile]:
     joining = [format_ for format_ in formats().values() if format_.joins]
     for joins, group in groupby(sources, lambda source: any(format_.recognises(source) for format_ in joining)):
         if joins:
-            yield ForeignFile.joined(list(group))
+            yield ForeignFile.joined(group)
         else:
             yield from group
 
@@ -320,9 +320,10 @@ def _paths(files: Files, said: list[str]) -> Iterator[Path]:
 
 def _loaded(paths: Sequence[Path], errors: list[tuple[str, CollbenchError]]) -> Iterator[ForeignFile]:
     """Yield the content of each file."""
+    budget = Budget()
     for path in paths:
         try:
-            yield load(path)
+            yield load(path, budget)
         except RunFileError as error:
             errors.append((str(path), error))
 

@@ -5,6 +5,7 @@ A process writes a line for each operation of each of its communicators.  From 4
 (inspectorComputeCollBw in inspector.cc); sequence numbers count the operations of one kind on one communicator.
 """
 
+import io
 from collections.abc import Iterator
 from statistics import median
 from typing import Annotated, Any
@@ -24,7 +25,7 @@ from collbench.commands.formats.imported import (
     on_nodes,
 )
 from collbench.commands.formats.importing import Format
-from collbench.commands.formats.source import GREATEST, HEAD, LASTING, MOST_RANKS, ForeignFile, clean, span
+from collbench.commands.formats.source import GREATEST, LASTING, MOST_RANKS, ForeignFile, clean, span
 from collbench.errors import RunFileError
 from collbench.results import Note, Reported, by_key
 
@@ -77,13 +78,13 @@ class Operation(Struct, frozen=True):
 
 def recognises(source: ForeignFile) -> bool:
     """Whether it begins with such a line."""
-    return source.text.startswith("{") and '"n_ranks"' in source.text[:HEAD]
+    return source.head.startswith("{") and '"n_ranks"' in source.head
 
 
 def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read the files of one program, a test for each number of ranks and nodes; RunFileError if nothing has a time."""
     left_out = LeftOut()
-    operations = list(dict.fromkeys(_operations(source.text, left_out)))  # a file may be given twice
+    operations = list(dict.fromkeys(_operations(source, left_out)))  # a file may be given twice
     hosts = {(each.id, each.rank): each.hostname for each in operations}
     machines: dict[tuple[int, int], list[Operation]] = {}
     for each in operations:
@@ -111,10 +112,10 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     return tests
 
 
-def _operations(text: str, left_out: LeftOut) -> Iterator[Operation]:
+def _operations(source: ForeignFile, left_out: LeftOut) -> Iterator[Operation]:
     """Yield the operations that have a time."""
     decoder, marker = msgspec.json.Decoder(InspectorLine), InspectorLine()
-    for number, words in enumerate(text.splitlines()):
+    for number, words in enumerate(io.BytesIO(source.content)):
         try:
             line = decoder.decode(words)
             if line.dump_stats:

@@ -28,10 +28,9 @@ from collbench.commands.formats.importing import Format
 from collbench.commands.formats.nccl_tests_text import AMD, AVERAGES
 from collbench.commands.formats.nccl_tests_write import JSON as NAME
 from collbench.commands.formats.nccl_tests_write import PLACES, SETTINGS, write_json
-from collbench.commands.formats.source import HEAD, ForeignFile, as_list, as_mapping, as_texts, clean, seconds_of, whole
+from collbench.commands.formats.source import ForeignFile, as_list, as_mapping, as_texts, clean, seconds_of, whole
 from collbench.errors import RunFileError, UsageError
 
-LARGEST = 2**26  # characters: parsed, they take twenty times as much memory
 FIGURES = {"time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw", "nwrong": "#wrong"}
 """What the table calls the figures of a place."""
 STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
@@ -42,7 +41,7 @@ MOST_TORN = 8  # objects inside a row that is torn
 
 def recognises(source: ForeignFile) -> bool:
     """Whether it begins as such an object does."""
-    text = source.text.lstrip()[:HEAD]
+    text = source.head.lstrip()
     return text.startswith("{") and any(f'"{key}"' in text for key in ("nccl_version", "out_of_place", "alg_bw"))
 
 
@@ -56,10 +55,8 @@ def parse(source: ForeignFile) -> tuple[Mapping[str, Any], bool, list[str]]:
         RunFileError: It is no JSON, and no whole result stands before the tear.
 
     """
-    if len(source.text) > LARGEST:
-        raise RunFileError(f"{source.name} is larger than {LARGEST >> 20} MiB of JSON; split it")
     # Bare inf and nan, neither of which is a figure, become what Python's parser knows.
-    text = WORDS.sub(lambda match: match[0] if match[0][0] == '"' else "NaN", source.text)
+    text = WORDS.sub(lambda match: match[0] if match[0][0] == '"' else "NaN", source.document)
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:

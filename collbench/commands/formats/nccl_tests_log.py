@@ -222,7 +222,7 @@ def begins_row(line: str, known: bool = True) -> bool:
 
 def looks_like_row(line: str) -> bool:
     """Whether a line of a table looks like data: numbers alone, a size and several numbers, or many numbers."""
-    words = re.split(r"[\s;|]+|,(?!\d{3}\b)", STAMP.sub(" ", line).strip())
+    words = re.split(r"[\s;|]+|,(?!\d{3}\b)", STAMP.sub(" ", line).strip(), maxsplit=4 * MANY)
     numbers = sum(map(_is_number, words))
     several = numbers >= SEVERAL and (bool(sizes(words[0])) or _is_number(words[0]))
     return several or numbers >= MANY or numbers == len(words)
@@ -322,6 +322,8 @@ def sections(source: ForeignFile) -> Iterator[LogSection]:
         if not line.strip():
             continue
         begins = begins_row(line, known=section.columns is not None or bool(section.heads))
+        if begins:
+            source.budget.spend(source.name, "rows")
         row = read_row(line, section.columns) if begins else None
         if row:
             section.rows.append(row)
@@ -344,7 +346,7 @@ def sections(source: ForeignFile) -> Iterator[LogSection]:
         elif begins or (section.columns and not section.ended and looks_like_row(line)):
             section.bad.append((line_number, line))
         else:
-            context.take(line)
+            source.budget.spend(source.name, "lines of a log", context.take(line) - 1)
     yield section
 
 

@@ -37,7 +37,7 @@ from collbench.commands.formats.nccl_tests_log import (
 )
 from collbench.commands.formats.nccl_tests_write import TEXT as NAME
 from collbench.commands.formats.nccl_tests_write import write_text
-from collbench.commands.formats.source import HEAD, ForeignFile, body, clean, count, number, streams, whole
+from collbench.commands.formats.source import ForeignFile, body, clean, count, number, streams, whole
 from collbench.errors import RunFileError, UsageError
 from collbench.results import by_key
 
@@ -47,8 +47,7 @@ AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
 
 def recognises(source: ForeignFile) -> bool:
     """Whether there is a table of nccl-tests, or the lines above one."""
-    head = source.text[:HEAD]
-    if any(sign.search(head) for sign in (VERSION, SETTINGS, PROGRAM_LINE, GIN)):
+    if any(sign.search(source.head) for sign in (VERSION, SETTINGS, PROGRAM_LINE, GIN)):
         return True
     return any("algbw" in line and read_header(body(line).split()) for _, line in source.lines())
 
@@ -57,7 +56,7 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read every test of a log."""
     begun: list[LogSection] = []
     tests = []
-    for name in dict.fromkeys(GIN.findall(source.text)):
+    for name in dict.fromkeys(GIN.findall("\n".join(line for _, line in source.lines() if "# GIN" in line))):
         reason = f"the table of {name} is of two ranks whose kernels send, and no collective"
         tests.append(_without_rows(reason))
     for prefix, part in streams(source, START):

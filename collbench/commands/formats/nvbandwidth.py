@@ -13,7 +13,6 @@ from collbench.collectives import COLLECTIVES
 from collbench.commands.formats.imported import Device, Hints, ImportedTest, LeftOut, UnfitRow, machine_of, make_case
 from collbench.commands.formats.importing import Format
 from collbench.commands.formats.source import (
-    HEAD,
     ForeignFile,
     as_list,
     as_mapping,
@@ -36,15 +35,15 @@ ASSUMED = f"sizes are taken to be {BUFFER >> 20} MiB, the default of -b: only ra
 
 def recognises(source: ForeignFile) -> bool:
     """Whether such an object begins in it; warnings may stand above."""
-    return START.search(source.text[:HEAD]) is not None
+    return START.search(source.head) is not None
 
 
 def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read the objects of a file, a test each."""
     tests, end = [], 0
-    while begin := START.search(source.text, end):
+    while begin := START.search(source.document, end):
         try:
-            value, end = json.JSONDecoder().raw_decode(source.text, begin.start())
+            value, end = json.JSONDecoder().raw_decode(source.document, begin.start())
         except (ValueError, RecursionError) as error:
             raise RunFileError(f"{source.name}: not JSON: {clean(error)}") from None
         tests.append(_test(as_mapping(value[NAME])))

@@ -151,7 +151,7 @@ def _sections(source: ForeignFile) -> Iterator[_Section]:
     for line_number, raw in source.lines():
         line = without_log(bare(raw), context)
         text = body(line)
-        context.take(line)
+        source.budget.spend(source.name, "lines of a log", context.take(line) - 1)
 
         # What heads a table ends the one above; without a title of its own the next is of the same test.
         if section.rows and _Section().take_head(text):
@@ -162,6 +162,7 @@ def _sections(source: ForeignFile) -> Iterator[_Section]:
         if section.take_head(text):
             section.above = copy(context)
         elif section.columns and is_row:
+            source.budget.spend(source.name, "rows")
             section.rows.append((line_number, line))
             context.used = True
     yield section

@@ -30,7 +30,7 @@ def recognises(source: ForeignFile) -> bool:
 
 def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read the rows, a test for each number of ranks."""
-    table, bad = csv_rows(_with_nodes(source), NEEDED, ended=True)
+    table, bad = csv_rows(source, NEEDED, ended=True, header=_with_nodes)
     incomplete = (f"incomplete: torn after row {len(table)}",)
     why = "it does not tell the number of ranks"
     by_ranks = by_key(table, lambda row: require_ranks(source.name, _ranks(row[1]) or hints.ranks, why))
@@ -54,11 +54,11 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     return tests
 
 
-def _with_nodes(source: ForeignFile) -> ForeignFile:
-    """Return the file with every column named: older versions with MPI leave `nodes` out of the header alone."""
-    if "ranks" not in source.first.lower() or "nodes" in source.first.lower():
-        return source
-    return ForeignFile(source.name, re.sub("collective", "collective,nodes", source.text, count=1, flags=re.IGNORECASE))
+def _with_nodes(header: str) -> str:
+    """Return the names of all columns: older versions with MPI leave `nodes` out of the header alone."""
+    if "ranks" not in header.lower() or "nodes" in header.lower():
+        return header
+    return re.sub("collective", "collective,nodes", header, count=1, flags=re.IGNORECASE)
 
 
 def _ranks(row: Mapping[str, str]) -> int | None:

@@ -4,32 +4,37 @@ What is too large or no number is refused, not guessed.
 """
 
 import bz2
+import codecs
 import csv
 import gzip
 import html
 import io
 import lzma
 import math
+import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from collbench.errors import RunFileError
 from collbench.host.sanitize import safe_read
 
-LARGEST = 2**28  # bytes of a file
+LARGEST = 2**28  # bytes of all files
+LARGEST_JSON = 2**24  # bytes of a file: parsed, they take twenty times as much memory
+LARGEST_PACKED = 2**25  # bytes of a compressed file
 LONGEST = 2**14  # characters of a line that may say something
-HEAD = 2**16  # characters in which signs of a format are looked for first
+HEAD = 2**20  # bytes in which signs of a format are looked for
 GREATEST = 2**62  # bytes of a message
 MOST_RANKS = 2**20
 SHORTEST, LASTING = 1e-12, 1e9  # seconds of an operation
-NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3}){1,6}(?:\.\d{0,9})?")
 SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)([KMGT]?)((?:i?B)?)", re.IGNORECASE)
 STDIN = "-"
@@ -38,18 +43,59 @@ LOGS = ("log", "txt", "out", "csv", "json", "jsonl")
 _LOG = re.compile(rf"\.(?:{'|'.join(LOGS)})(?:\.(?:gz|bz2|xz))?$")
 
 
+class Budget:
+    """What an import may still read, of all its files together."""
+
+    def __init__(self) -> None:
+        self.left = {"bytes": LARGEST, "lines": 2**22, "lines of a log": 2**19, "rows": 2**16}
+
+    def spend(self, name: str, kind: str, amount: int = 1) -> None:
+        """Take that off; RunFileError with the name of the file if it is more than there is."""
+        if amount > self.left[kind]:
+            fix = "cut out the part with the results, or import it by itself"
+            raise RunFileError(f"{name} goes beyond the {Budget().left[kind]:,} {kind} of an import; {fix}")
+        self.left[kind] -= amount
+
+
 @dataclass(frozen=True)
 class ForeignFile:
-    """A file's content; bytes that are not UTF-8 have become replacement characters."""
+    """A file's content as UTF-8; bytes that are none are read as replacement characters."""
 
     name: str  # as the user gave it
-    text: str
+    content: bytes
+    budget: Budget = field(default_factory=Budget)
+    program: int = 0  # whose part this is, where several print
+    owners: Mapping[int, int] = field(default_factory=dict)  # by line, a bit for each program; others are of each
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Yield number and text of each line, without its end; lines too long to mean anything come as empty."""
-        # Not split at once: a file of many short lines would take fifty times its size in memory.
-        for line_number, line in enumerate(io.StringIO(self.text, newline="\n"), 1):
-            yield line_number, line.rstrip("\r\n") if len(line) <= LONGEST + 1 else ""
+        """Yield number and text of each line that is not empty; lines too long to mean anything come as empty."""
+        # Decoded by lines: as text, a file may take four times its size, and its lines fifty times.
+        file, number, long = io.BytesIO(self.content), 0, False
+        while line := file.readline(LONGEST + 1):
+            if len(line) > LONGEST and not line.endswith(b"\n"):
+                long = True
+                continue
+            number += 1
+            if line != b"\n" and self.owners.get(number, -1) >> self.program & 1:
+                yield number, "" if long else line.decode(errors="replace").rstrip("\r\n")
+            long = False
+
+    @property
+    def beginning(self) -> "ForeignFile":
+        """Its first MiB, in which signs of a format are looked for."""
+        return replace(self, content=self.content[:HEAD])
+
+    @cached_property
+    def head(self) -> str:
+        """The text of its beginning."""
+        return self.beginning.document
+
+    @cached_property
+    def document(self) -> str:
+        """All of its text; RunFileError if that is too large to be parsed as JSON."""
+        if len(self.content) > LARGEST_JSON:
+            raise RunFileError(f"{self.name} is larger than {LARGEST_JSON >> 20} MiB of JSON; split it")
+        return self.content.decode(errors="replace")
 
     @cached_property
     def first(self) -> str:
@@ -59,7 +105,7 @@ class ForeignFile:
     @property
     def torn(self) -> bool:
         """Whether the file stops in the middle of a line."""
-        return not self.text.endswith("\n")
+        return not self.content.endswith(b"\n")
 
     @property
     def file(self) -> str:
@@ -67,13 +113,17 @@ class ForeignFile:
         return clean(Path(self.name).name) or "stdin"
 
     @classmethod
-    def joined(cls, sources: Sequence["ForeignFile"]) -> "ForeignFile":
-        """Return the files of one program as one, which is torn if one of them is."""
-        name = sources[0].name
-        if len(sources) > 1:
-            name += f" and {len(sources) - 1} more"
-        text = "\n".join(source.text.removesuffix("\n") for source in sources)
-        return cls(name, text if any(source.torn for source in sources) else text + "\n")
+    def joined(cls, sources: Iterator["ForeignFile"]) -> "ForeignFile":
+        """Return the files of one program as one, which is torn if one of them is; each is dropped once it is in."""
+        content, torn, names = io.BytesIO(), False, []
+        for source in sources:
+            content.write(source.content.removesuffix(b"\n") + b"\n")
+            torn |= source.torn
+            names.append(source.name)
+        if torn:
+            content.truncate(content.tell() - 1)
+        name = names[0] if len(names) < 2 else f"{names[0]} and {len(names) - 1} more"
+        return cls(name, content.getvalue(), source.budget)
 
 
 def files_in(path: Path) -> tuple[list[Path], list[str]]:
@@ -97,37 +147,80 @@ def stem(path: Path) -> str:
     return _LOG.sub("", path.name)
 
 
-def load(path: Path) -> ForeignFile:
+def load(path: Path, budget: Budget | None = None) -> ForeignFile:
     """Read a file, or standard input for `-`; RunFileError if it cannot be read or is too large."""
     if str(path) != STDIN:
         with safe_read(path, RunFileError, LARGEST) as file:
-            return decode(str(path), file.read(LARGEST + 1))
+            return decode(str(path), file, budget)
     try:
-        return decode(STDIN, sys.stdin.buffer.read(LARGEST + 1))
+        return decode(STDIN, sys.stdin.buffer.read(LARGEST + 1), budget)
     except (OSError, AttributeError) as error:  # AttributeError: it is closed
         raise RunFileError(f"cannot read standard input: {getattr(error, 'strerror', 'it is closed')}") from None
 
 
-def decode(name: str, raw: bytes) -> ForeignFile:
-    """Decode the bytes of a file, which may be compressed by gzip, bzip2 or xz."""
-    for mark, opened in _PACKED.items():
-        if raw.startswith(mark):
-            try:
-                raw = opened(io.BytesIO(raw)).read(LARGEST + 1)
-            except (OSError, EOFError, MemoryError, zlib.error, lzma.LZMAError) as error:
-                raise RunFileError(f"{name}: cannot be decompressed: {clean(error)}") from None
-    if raw[257:262] == b"ustar":
+def decode(name: str, file: IO[bytes] | bytes, budget: Budget | None = None) -> ForeignFile:
+    """Take a file in, which may be compressed by gzip, bzip2 or xz; RunFileError if it is none to read."""
+    file, budget = io.BytesIO(file) if isinstance(file, bytes) else file, budget or Budget()
+    begin, size = file.read(6), file.seek(0, os.SEEK_END)
+    file.seek(0)
+    opened = next((opened for mark, opened in _PACKED.items() if begin.startswith(mark)), None)
+    if opened and size > LARGEST_PACKED:  # it may consist of millions of empty parts
+        raise RunFileError(f"{name} has more than {LARGEST_PACKED >> 20} MiB compressed; unpack it")
+    unpacked, buffer = opened(file) if opened else file, io.BytesIO()
+    try:
+        head = unpacked.read(2**20)
+        decoder = codecs.getincrementaldecoder(_encoding(head))("replace")
+        while head:
+            piece = decoder.decode(head + unpacked.readline(LONGEST)).encode()
+            budget.spend(name, "bytes", len(piece))
+            buffer.write(_NCCL.sub(_told(), piece))
+            head = unpacked.read(2**20)
+    except (OSError, EOFError, MemoryError, zlib.error, lzma.LZMAError) as error:
+        raise RunFileError(f"{name}: cannot be decompressed: {clean(error)}") from None
+    content = buffer.getvalue()
+    if content[257:262] == b"ustar":
         raise RunFileError(f"{name} is an archive; unpack it, for example by tar xf, and import its folder")
-    if len(raw) > LARGEST:
-        raise RunFileError(f"{name} is larger than {LARGEST >> 20} MiB; cut out the part with the results")
+    if b"\n" not in content:
+        content = content.replace(b"\r", b"\n")
+    budget.spend(name, "lines", content.count(b"\n"))
+    return ForeignFile(name, content, budget)
 
-    encoding = "utf-8-sig"
-    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        encoding = "utf-16"
-    elif raw[:2].count(0) == 1:  # of an ASCII character in UTF-16 without a mark
-        encoding = "utf-16-be" if raw[0] == 0 else "utf-16-le"
-    text = raw.decode(encoding, errors="replace")
-    return ForeignFile(name, text if "\n" in text else text.replace("\r", "\n"))
+
+def _encoding(begin: bytes) -> str:
+    """Return the encoding that the first bytes of a file show; of UTF-16 perhaps only by an ASCII character."""
+    if begin[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    if begin[:2].count(0) == 1:
+        return "utf-16-be" if begin[0] == 0 else "utf-16-le"
+    return "utf-8-sig"
+
+
+_NCCL = re.compile(
+    rb"^(?:[^\n ]{1,80}+ )?[^\n ]{1,200}+(?<=\d) \[\d{1,3}\] NCCL (?:INFO|TRACE) ([^\n]*)$", re.MULTILINE
+)
+_FACT = re.compile(rb" set |UUID|hannels|sing|elected|ersion|\d\s\d+\s")  # also of a row that stands behind such a line
+
+
+def _told() -> Callable[[re.Match[bytes]], bytes]:
+    """Return what leaves of lines of NCCL's own log, of which a large job prints millions, those with a fact.
+
+    A transport is one that no line has since the last one of another kind.
+    """
+    seen, end = set[bytes](), 0
+
+    def kept(line: re.Match[bytes]) -> bytes:
+        nonlocal end
+        if line.start() > end + 1:
+            seen.clear()
+        end, at = line.end(), line[1].find(b" via ")
+        transport = line[1][at:]
+        if transport in seen if at >= 0 else not _FACT.search(line[1]):
+            return b""
+        if at >= 0 and len(seen) < MOST_TRANSPORTS:
+            seen.add(transport)
+        return line[0]
+
+    return kept
 
 
 def clean(text: object, longest: int = 120) -> str:
@@ -256,6 +349,7 @@ TAGS = tuple(
     )
 )
 MOST_TAGS = 6  # of a line
+MOST_TRANSPORTS = 2**12  # that are told apart
 MOST_STREAMS = 64  # programs that print into one log
 CLOCKS = re.compile(
     rf"{_WHEN}|{_DAY}|{_CLOCK}{_ZONE}|[A-Z][a-z]{{2}} +\d{{1,2}}(?= )|<?std(?:out|err)>?(?: [FP](?= ))?"
@@ -294,31 +388,33 @@ def _without_tags(line: str) -> str:
 
 def streams(source: ForeignFile, row: re.Pattern[str]) -> list[tuple[str, ForeignFile]]:
     """Cut a log apart where rows of several programs stand in it; each program has its own text left of its rows."""
-    lines = [line for _, line in source.lines()]
-    prefixes = [_prefix(line, row) for line in lines]
-    distinct = dict.fromkeys(prefix for prefix in prefixes if prefix is not None)
-    if not 2 <= len(distinct) <= MOST_STREAMS:
-        return [("", source)]
+    numbers: dict[str, int] = {}  # of the prefixes
+    own: dict[int, int] = {}  # by line, the prefix of a row
+    for at, line in source.lines():
+        source.budget.spend(source.name, "lines of a log", 1 + len(line) // 64)  # long lines take longer
+        if (prefix := _prefix(line, row)) is not None:
+            own[at] = numbers.setdefault(prefix, len(numbers))
+        if len(numbers) > MOST_STREAMS:
+            return [("", source)]
 
     # What stands left of a single line is no program's, but a word in front of a row.
-    shown = [_words_of(_shown(line)) for line in lines]
-    programs: dict[str, list[str]] = {}
-    for prefix in distinct:
-        marked = sum(line.startswith(prefix) for line in shown)
-        if marked > 1 or not prefix:
-            programs[prefix] = []
+    marked, begun = Counter[int](), {}
+    for at, line in source.lines() if len(numbers) > 1 else ():
+        text = _words_of(_shown(line))
+        if begins := [number for prefix, number in numbers.items() if prefix and text.startswith(prefix)]:
+            marked.update(begins)
+            begun[at] = sum(1 << number for number in begins)
+    programs = {prefix: number for prefix, number in numbers.items() if marked[number] > 1 or not prefix}
     if len(programs) < 2:
         return [("", source)]
 
     # A line without any of the prefixes, such as a command above the tables, is said of each program.
-    for line, text, own in zip(lines, shown, prefixes, strict=True):
-        owners = [prefix for prefix in programs if prefix and text.startswith(prefix)] or list(programs)
-        if own in programs:
-            owners = [own]
-        for prefix, part in programs.items():
-            part.append(line if prefix in owners else "")
-    end = "" if source.torn else "\n"
-    return [(prefix, ForeignFile(source.name, "\n".join(part) + end)) for prefix, part in programs.items()]
+    every = sum(1 << number for number in programs.values())
+    owners = {at: bits for at, started in begun.items() if (bits := started & every)}
+    owners |= {at: 1 << number for at, number in own.items() if every >> number & 1}
+    said_of_each = sum(1 for at, _ in source.lines() if at not in owners)
+    source.budget.spend(source.name, "lines of a log", said_of_each * (len(programs) - 1))
+    return [(prefix, replace(source, owners=owners, program=number)) for prefix, number in programs.items()]
 
 
 def _prefix(line: str, row: re.Pattern[str]) -> str | None:
@@ -353,10 +449,12 @@ def body(line: str) -> str:
 CsvRow = tuple[int, Mapping[str, str]]  # number of the line, and its words by the names of the columns
 
 
-def csv_rows(source: ForeignFile, needed: Collection[str], ended: bool = False) -> tuple[list[CsvRow], list[str]]:
+def csv_rows(
+    source: ForeignFile, needed: Collection[str], ended: bool = False, header: Callable[[str], str] = str
+) -> tuple[list[CsvRow], list[str]]:
     """Read a CSV file; RunFileError if it lacks one of the columns (in lower case), or has no row.
 
-    Where rows are `ended`, their last word is never empty.
+    Where rows are `ended`, their last word is never empty; `header` mends the line that names the columns.
 
     Returns:
         The whole rows, and why other lines are no rows.
@@ -369,7 +467,7 @@ def csv_rows(source: ForeignFile, needed: Collection[str], ended: bool = False) 
         if not line.strip():
             continue
         try:
-            words = next(csv.reader([line]), [])
+            words = next(csv.reader([line if names else header(line)]), [])
         except csv.Error:
             words = []
         if not names:
@@ -378,6 +476,7 @@ def csv_rows(source: ForeignFile, needed: Collection[str], ended: bool = False) 
             if missing:
                 raise RunFileError(f"{source.name}:{line_number}: no column {', '.join(missing)}")
             continue
+        source.budget.spend(source.name, "rows")
         if len(words) != len(names) or (ended and not words[-1].strip()):
             bad.append(f"line {line_number} is no whole row ({clean(line, 40)!r})")
             continue

@@ -191,7 +191,7 @@ def test_what_cannot_be_decompressed_or_is_an_archive_is_refused(monkeypatch: py
             with pytest.raises(RunFileError, match="cannot be decompressed"):
                 decode("x", broken)
         monkeypatch.setattr(source, "LARGEST", 100)
-        with pytest.raises(RunFileError, match=r"is larger than|Memory usage limit"):
+        with pytest.raises(RunFileError, match=r"goes beyond the 100 bytes|Memory usage limit"):
             decode("x", packed)
         monkeypatch.undo()
     archive = io.BytesIO()
