@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 GPU_PYTHON ?= python3
-CHECKOUT := PYTHONPATH=".$${PYTHONPATH:+:$$PYTHONPATH}"
+CHECKOUT := PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}"
 # With an NVIDIA driver on the machine, CuPy and NCCL for its CUDA are installed too.  The driver is asked at most once,
 # and only by what installs; `make EXTRA=cuda12` asks nobody, and installs although something is installed already.
 EXTRA = $(eval EXTRA := $(shell $(PYTHON) -I tools/cuda_extra.py))$(EXTRA)

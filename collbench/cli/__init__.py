@@ -15,11 +15,11 @@ def program() -> None:
     main()
 
 
-def main() -> None:
-    """Run a command; every error becomes one line on stderr and an exit status."""
+def main(doubt: str = "") -> None:
+    """Run a command; every error, and a doubt about what ran before it, becomes one line on stderr."""
     from collbench.host.isolation import isolate
 
-    isolate()
+    doubt = isolate() or doubt
     from collbench.host import signals
 
     signals.end_at_once()
@@ -31,6 +31,7 @@ def main() -> None:
 
         _process.prepare()
         warnings.showwarning = _warn
+        _tell(doubt)
         # Whatever PYTHONWARNINGS says of the warnings of libraries, collbench's own are printed.
         warnings.simplefilter("default", Notice)
         with _process.agreed(_launched()):
@@ -52,6 +53,15 @@ def main() -> None:
         requests.remove_unused()
     _leave("leave_hanging")
     sys.exit(status)
+
+
+def _tell(doubt: str) -> None:
+    """Print a doubt, if there is one, in one process of those that a launcher started."""
+    if doubt:
+        from collbench.host.launcher import launched
+
+        if not (launched() or (0, 1))[0]:
+            _warn(doubt)
 
 
 def _launched() -> tuple[int, int] | None:

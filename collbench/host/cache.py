@@ -1,62 +1,80 @@
 """Folders of this user: compiled kernels, which can be made anew, and what is kept from one command to the next.
 
-Compiled kernels are loaded and run, so their folder has mode 0700, is never another user's, and never a link.
+Compiled kernels are loaded and run, and kept runs decide verdicts: their folders have mode 0700, are never another
+user's, and never a link.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+_HELD: dict[tuple[int, int], int] = {}  # descriptors of private folders, which stay open, by device and inode
 
-def cache_folder() -> Path:
-    """Return $COLLBENCH_CACHE, else collbench under the user's cache folder; it need not exist.
 
-    Raises:
-        RuntimeError: Nobody knows where this user's home is.
-
-    """
-    if chosen := os.environ.get("COLLBENCH_CACHE"):
-        return Path(chosen)
-    from platformdirs import user_cache_path
-
-    return user_cache_path("collbench", appauthor=False).expanduser()
+def cache_folder(error: type[Exception] = RuntimeError) -> Path:
+    """Return $COLLBENCH_CACHE, else collbench under the user's cache folder; *error* if no home folder is known."""
+    return _chosen("COLLBENCH_CACHE", "user_cache_path", "compiled kernels", error)
 
 
 def state_folder(error: type[Exception]) -> Path:
-    """Return $COLLBENCH_STATE, else collbench under the user's folder of state; it need not exist.
+    """Return $COLLBENCH_STATE, else collbench under the user's folder of state; *error* if no home folder is known."""
+    return _chosen("COLLBENCH_STATE", "user_state_path", "good runs", error)
 
-    Raises *error* if no home folder is known.
+
+def _chosen(variable: str, usual: str, what: str, error: type[Exception]) -> Path:
+    """Return the folder that a variable names, else the usual one of platformdirs; it need not exist."""
+    try:
+        if chosen := os.environ.get(variable):
+            return Path(chosen).absolute()
+        import platformdirs
+
+        folder: Path = getattr(platformdirs, usual)("collbench", appauthor=False)
+        return folder.expanduser()
+    except (RuntimeError, OSError):  # OSError: the working folder is gone
+        raise error(f"no home folder to keep {what} in; set {variable} to a folder") from None
+
+
+def private_folder(folder: Path, what: str, variable: str, error: type[Exception]) -> Path:
+    """Return a folder that this user alone can write to, made if need be, by a path that nobody can lead elsewhere.
+
+    The path goes by a descriptor that stays open, so it is the folder that was looked at, whoever owns those above it
+    and may exchange what lies there.  In containers, on shared disks and in projects that is often somebody else, or
+    unknown, so their owners are no reason to refuse.  The path holds in this process, and in others of this user for
+    as long as it lives; `resolve()` gives the folder's name.
+
+    Raises *error* if there can be none: it says what cannot be kept, and the variable that names another folder.
     """
-    if chosen := os.environ.get("COLLBENCH_STATE"):
-        return Path(chosen)
-    from platformdirs import user_state_path
-
     try:
-        return user_state_path("collbench", appauthor=False).expanduser()
-    except RuntimeError:
-        raise error("no home folder to store good runs in; set COLLBENCH_STATE to a folder") from None
-
-
-def private_folder(error: type[Exception]) -> Path:
-    """Return the folder of compiled kernels, which nobody else can write to; raise *error* if there can be none."""
-    folder = Path("a folder for the cache")
-    try:
-        folder = cache_folder().absolute() / "kernels"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.is_symlink():
             raise PermissionError(errno.EPERM, "it is a link")
-        if (owner := folder.stat().st_uid) != os.geteuid():
-            raise PermissionError(errno.EPERM, f"it belongs to user {owner}")
-        folder.chmod(0o700)  # whatever the umask
-    except (RuntimeError, OSError) as reason:
-        why = getattr(reason, "strerror", None) or reason
-        raise error(
-            f"cannot keep compiled kernels in {folder}: {why}; set COLLBENCH_CACHE to a folder of your own"
-        ) from None
-    return folder
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        found = os.fstat(descriptor)
+        held = _HELD.setdefault((found.st_dev, found.st_ino), descriptor)
+        if held != descriptor:
+            os.close(descriptor)
+        if found.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, f"it belongs to user {found.st_uid}")
+        path = Path("/proc/self").resolve() / "fd" / str(held)
+        if found.st_mode & 0o777 != 0o700:  # whatever the umask was
+            path.chmod(0o700)
+    except OSError as reason:
+        fix = f"set {variable} to a folder of your own"
+        raise error(f"cannot keep {what} in {folder}: {reason.strerror}; {fix}") from None
+    return path
+
+
+def _is_own(path: Path) -> bool:
+    """Whether it is a file that only this user writes: others may have left something before the folder was private."""
+    with contextlib.suppress(FileNotFoundError):
+        found = path.lstat()
+        return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    return False
 
 
 def cached_file(stem: str, suffix: str, error: type[Exception], make: Callable[[Path], object]) -> Path:
@@ -69,23 +87,26 @@ def cached_file(stem: str, suffix: str, error: type[Exception], make: Callable[[
         make: Writes the file at the path that it gets, in a folder of its own.
 
     """
-    folder = private_folder(error)
+    folder = private_folder(cache_folder(error) / "kernels", "compiled kernels", "COLLBENCH_CACHE", error)
     path = folder / f"{stem}{suffix}"
-    if path.is_file():
+    if _is_own(path):
         return path
 
     # All ranks want the same kernel at once: one makes it, in a folder of its own, and the others wait.
-    with (folder / f"{stem}.lock").open("w") as lock:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    with os.fdopen(os.open(folder / f"{stem}.lock", flags, 0o600), "rb+", 0) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.is_file():
+        if not _is_own(path):
             with tempfile.TemporaryDirectory(prefix="collbench-") as scratch:
                 product = Path(scratch, path.name)
                 make(product)
 
                 # It gets its name once it is whole and on disk: a crash may else leave the name without the content.
                 half = folder / f"{stem}.new"
-                with half.open("wb") as file:
+                half.unlink(missing_ok=True)
+                with half.open("xb") as file:
                     file.write(product.read_bytes())
                     os.fsync(file.fileno())
+                half.chmod(0o700)  # it may be a program
             half.replace(path)
     return path

@@ -25,8 +25,8 @@ def isolated(environment: Mapping[str, str]) -> dict[str, str]:
     return {"PATH": os.defpath.removeprefix(":"), **changed, "PYTHONSAFEPATH": "1"}
 
 
-def isolate() -> None:
-    """Isolate this process, and the modules that it has yet to import."""
+def isolate() -> str:
+    """Isolate this process, and the modules that it has yet to import; return what was too late to prevent, or ""."""
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     foreign = {entry for entry in entries if not Path(entry).is_absolute()}
     with contextlib.suppress(OSError):  # the working folder may be gone
@@ -36,6 +36,11 @@ def isolate() -> None:
     for name in os.environ.keys() - changed.keys():
         del os.environ[name]
     os.environ.update(changed)
+    if entries == [""] or not foreign or sys.flags.ignore_environment:
+        return ""
+    return "PYTHONPATH has an empty or relative entry, by which Python runs what lies in the working folder; " + (
+        "collbench takes it out, but comes second: give absolute entries"
+    )
 
 
 @contextlib.contextmanager

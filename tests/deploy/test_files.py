@@ -1,6 +1,10 @@
 """Files in deploy/: each is well-formed, and calls collbench as collbench can be called."""
 
+import json
+import os
+import pwd
 import re
+import shutil
 from pathlib import Path
 
 import click
@@ -8,7 +12,7 @@ import pytest
 
 from collbench.cli.group import group
 from tests.conftest import ROOT
-from tests.deploy.programs import DEPLOY, passes, written
+from tests.deploy.programs import DEPLOY, passes, program, run, written
 
 pytestmark = pytest.mark.deploy
 
@@ -65,10 +69,53 @@ def test_the_image_for_torch_installs_all_that_collbench_needs_but_mpi() -> None
     assert "mpich" not in names
 
 
+def test_images_start_as_a_user_and_no_file_has_a_name_in_a_temporary_folder_that_others_know() -> None:
+    for name in ("Dockerfile", "Dockerfile.ngc"):
+        stages = re.split(r"^FROM ", (DEPLOY / name).read_text(), flags=re.MULTILINE)
+        users = [re.findall(r"^USER (\S+)", stage, re.MULTILINE)[-1:] for stage in stages]
+        assert {*users[-1], *users[-2]} - {"1000:1000"} == set(), (name, users)
+    assert [path for path in FILES if re.search(r"/tmp/\w", path.read_text())] == []
+
+
+def test_whoever_has_no_home_in_a_container_gets_one_of_their_own(tmp_path: Path) -> None:
+    found = re.search(r"^ENTRYPOINT (.*)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert found
+    for given in (str(tmp_path), "/nowhere"):
+        home = {"HOME": given, "TMPDIR": str(tmp_path)}
+        own = passes(*json.loads(found[1]), "printenv", "HOME", env=home).strip()
+        assert (own == given) is (given == str(tmp_path))
+        assert Path(own).stat().st_mode & 0o777 == 0o700
+
+
+def test_only_who_has_the_key_of_the_job_gets_into_a_worker_or_is_taken_for_one(tmp_path: Path) -> None:
+    """With real programs, and keys as Kubernetes mounts them, in a folder open to all."""
+    sshd, mine = program("sshd"), pwd.getpwuid(os.geteuid()).pw_name
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    text = re.sub(r"\\\n", "", (DEPLOY / "Dockerfile").read_text()).replace("$(id -nu 1000)", mine)
+    for job in (tmp_path / "ours", tmp_path / "theirs"):
+        job.mkdir()
+        job.chmod(0o1777)
+        passes("ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", job / "id_rsa")
+        shutil.copy(job / "id_rsa.pub", job / "authorized_keys")
+        for command in re.findall(r"printf [^>]*> /etc/ssh/sshd?_config\.d/workers\.conf", text):
+            command = command.replace("/etc/ssh/job", str(job)).replace("/etc/ssh/", f"{job}.")
+            passes("sh", "-c", command.replace(".d/workers.conf", ""))
+    host = (tmp_path / "ours.sshd_config").read_text().replace("HostKey", f"HostKey {tmp_path}/theirs/id_rsa #")
+    (tmp_path / "false.sshd_config").write_text(host)
+    for case in ("ours ours yes in", "theirs ours no", "ours false no in", "ours false yes"):
+        user, server, checks, *said = case.split()
+        reach = f"ProxyCommand={sshd} -i -f {tmp_path}/{server}.sshd_config"
+        options = ("-F", tmp_path / f"{user}.ssh_config", "-o", "BatchMode=yes", "-o", reach)
+        options += ("-o", "StrictHostKeyChecking=no") if checks == "no" else ()
+        done = run(program("ssh"), *options, "worker", "echo in")
+        assert done.stdout.split() == said, (case, done.stderr)
+
+
 def test_tasks_for_clouds_start_a_process_for_each_gpu_of_each_node() -> None:
     """With the variables that SkyPilot and dstack set, and torchrun's options."""
     sky, dstack = written(DEPLOY / "skypilot.yaml"), written(DEPLOY / "dstack.yaml")
-    assert set(sky) <= {"name", "num_nodes", "resources", "run"}
+    assert set(sky) <= {"name", "num_nodes", "resources", "config", "run"}
     assert dstack["type"] == "task"
     of_sky = {"NUM_NODES": "2", "NUM_GPUS_PER_NODE": "8", "NODE_RANK": "1", "NODE_IPS": "10.0.0.1\n10.0.0.2"}
     of_dstack = {"NODES_NUM": "2", "GPUS_PER_NODE": "8", "NODE_RANK": "1", "MASTER_NODE_IP": "10.0.0.1"}

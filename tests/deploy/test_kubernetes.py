@@ -96,6 +96,8 @@ def test_image_gpus_and_memory_are_those_of_the_base_and_mounts_have_volumes(res
     for name in resources.keys() - {"soperator", "trainjob"}:
         for pod in pods(resources[name]):
             [container] = pod["spec"]["containers"]
+            user = pod["spec"]["securityContext"]["runAsUser"]
+            assert user == (0 if name == "node-problem-detector" else 1000), name
             assert container["image"].endswith(f"/collbench:{images.get(name, 'latest')}"), name
             if container["name"] != "launcher":
                 volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
@@ -125,6 +127,7 @@ def test_processes_are_as_many_as_gpus_and_find_the_first_by_a_name_that_there_i
     spec = resources["mpijob"]["MPIJob"]["spec"]
     roles = spec["mpiReplicaSpecs"]
     assert spec["slotsPerWorker"] == the_container(roles["Worker"])["resources"]["limits"]["nvidia.com/gpu"]
+    assert f"HostKey {spec['sshAuthMountPath']}/id_rsa'" in (DEPLOY / "Dockerfile").read_text()
     ranks = roles["Worker"]["replicas"] * spec["slotsPerWorker"]
     assert the_container(roles["Launcher"])["command"][:3] == ["mpiexec", "-n", str(ranks)]
 

@@ -59,8 +59,21 @@ def test_ranks_and_python_m_run_nothing_from_it_either(tmp_path: Path, environme
     own = {"PYTHONPATH": f"{environment['PYTHONPATH']}:later"}
     done = carried_out(tmp_path, environment | own, *SWEEP, "--no-plot")
     assert done.returncode == 0, done.stderr
+    assert done.stderr.count("PYTHONPATH has an empty or relative entry") == 1
     assert not ran(tmp_path)
     assert ran(tmp_path / "later") in ("", "sitecustomize\n")  # which Python itself runs before any command
+
+
+def test_a_path_by_which_python_itself_looks_there_is_said_once_for_all_ranks(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """An empty entry too, as behind the colon of `PYTHONPATH=/mine:$PYTHONPATH`; no entry at all is none."""
+    mine = environment["PYTHONPATH"]
+    for path, rank, said in ((f"{mine}:", 0, 1), (f"x:{mine}", 0, 1), (f"{mine}:", 1, 0), (mine, 0, 0), ("", 0, 0)):
+        own = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "WORLD_SIZE": "2", "RANK": str(rank)}
+        done = carried_out(tmp_path, environment | own, "--version")
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("\n") == done.stderr.count("PYTHONPATH has an empty or relative entry") == said, path
 
 
 def test_search_paths_keep_what_was_decided_and_lose_what_depends_on_the_folder() -> None:

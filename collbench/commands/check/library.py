@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 import re
 import time
 import uuid
@@ -34,7 +35,7 @@ from collbench.commands.check.judge import (
 )
 from collbench.commands.formats.importing import ImportRequest
 from collbench.errors import CollbenchError, UsageError
-from collbench.host.cache import state_folder
+from collbench.host.cache import private_folder, state_folder
 from collbench.host.launcher import launched
 from collbench.platforms import on_auto
 from collbench.requests.declared import NAMES, SHARE, SIZE, TIME, Opt, Request, declared, takes
@@ -348,6 +349,11 @@ def baseline_folder(header: Header) -> Path:
     return state_folder(UsageError) / "checks" / f"{words[:60]}-{digest}"
 
 
+def _held(baseline: Path) -> Path:
+    """Return the path of a baseline by the folder of all, which is made if need be; UsageError if it is foreign."""
+    return private_folder(baseline.parent, "good runs", "COLLBENCH_STATE", UsageError) / baseline.name
+
+
 def _of_this_machine(run: Run) -> tuple[Expectation | None, Path | None]:
     """Return what is expected where no system is like the machine, and where this run is stored if it is a good one.
 
@@ -356,7 +362,8 @@ def _of_this_machine(run: Run) -> tuple[Expectation | None, Path | None]:
     """
     header = run.header
     folder = baseline_folder(header)
-    stored = [read(entry.path) for entry in list_runs(folder) if entry.whole]
+    found = list_runs(_held(folder)) if os.path.lexists(folder.parent) else ()
+    stored = [read(entry.path) for entry in found if entry.whole]
     earlier = [other for other in stored if other.results != run.results]
 
     # On a GPU no barrier is timed with the rows that would tell what they should take.
@@ -466,8 +473,9 @@ def _stored(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
         hint = "not stored for the next check: other programs disturbed it; check again on a quiet machine"
         return replace(result, hint=hint)
     try:
-        path = write(baseline / uuid.uuid4().hex, run.header, run.results)
+        _held(baseline)  # by its name errors tell it better
+        write(baseline / uuid.uuid4().hex, run.header, run.results)
     except CollbenchError as error:
-        why = f"{error}; or set COLLBENCH_STATE to a folder that can be written to"
-        return replace(result, hint=f"not stored for the next check: {why}")
-    return replace(result, hint=f"stored for the next check: {path.parent}")
+        fix = "" if "COLLBENCH_STATE" in str(error) else "; or set COLLBENCH_STATE to a folder that can be written to"
+        return replace(result, hint=f"not stored for the next check: {error}{fix}")
+    return replace(result, hint=f"stored for the next check: {baseline}")

@@ -224,9 +224,7 @@ def _compiled(source: str, texts: Mapping[str, str], options: tuple[str, ...], o
     pieces = (source, *texts.values(), *command, other.name if other else "", compiler.compiler_version())
     stem = f"streams-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
     sources = [source, *([str(other)] if other else [])]
-    stored = cached_file(stem, ".o", PlatformError, lambda product: _compile([*command, *sources], texts, product))
-    stored.chmod(0o700)
-    return stored
+    return cached_file(stem, ".o", PlatformError, lambda product: _compile([*command, *sources], texts, product))
 
 
 def changed(changes: tuple[Change, ...]) -> dict[str, str]:

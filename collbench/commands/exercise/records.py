@@ -14,14 +14,13 @@ from msgspec import Struct
 
 from collbench.algorithms.records import KernelRecord
 from collbench.errors import UsageError
-from collbench.host.cache import state_folder
+from collbench.host.cache import private_folder, state_folder
 from collbench.host.files import replace_whole
 
 LIBRARY = "mpi"
 """What answers are timed against besides their rung."""
 _HOME = Path(__file__).with_name("puzzles")
 _RECORD = re.compile(r"^\[record\]\n(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
-_STATE = "exercises.json"
 
 
 class Mistake(Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,10 +132,15 @@ def start(exercise: Exercise, folder: Path | None = None) -> Path:
     return target
 
 
+def _notes() -> Path:
+    """Return the file of notes: kernels in folders that it names are compiled and run."""
+    return private_folder(state_folder(UsageError) / "exercises", "notes", "COLLBENCH_STATE", UsageError) / "notes.json"
+
+
 def notes() -> dict[str, dict[str, str]]:
     """Return what was noted of each exercise, by its name: its folder, and when it was solved."""
     try:
-        stored = json.loads((state_folder(UsageError) / _STATE).read_text(encoding="utf-8"))
+        stored = json.loads(_notes().read_text(encoding="utf-8"))
     except (OSError, ValueError, UsageError):
         return {}
     return stored if isinstance(stored, dict) else {}
@@ -147,8 +151,6 @@ def note(exercise: Exercise, **facts: str) -> None:
     stored = notes()
     stored[exercise.name] = stored.get(exercise.name, {}) | facts
     try:
-        path = state_folder(UsageError) / _STATE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_whole(path, json.dumps(stored, indent=1))
+        replace_whole(_notes(), json.dumps(stored, indent=1))
     except (OSError, UsageError):
         return

@@ -1,5 +1,6 @@
 """`collbench.check` from measuring to the verdict, with ranks whose times are made up."""
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from collbench.cases import Case, Sampling
 from collbench.commands.check import library
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import GOOD_RUNS, LARGER, OF_A_BASELINE, SURE
-from collbench.errors import CollbenchError
+from collbench.errors import CollbenchError, UsageError
 from collbench.measure import interleave
 from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
@@ -103,6 +104,23 @@ def test_a_machine_is_held_against_its_latency_at_first_and_against_its_good_run
     assert second.line.startswith("collbench: OK allreduce 2 made-up ranks: ")
     assert "7 of 7 rows right and as expected" in second.line
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 2
+
+
+def test_a_baseline_that_others_may_have_written_is_refused_and_ours_is_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes it decides what is slow.  Where it cannot be kept, the check goes on and says so."""
+    state = tmp_path / "state"
+    state.write_text("")
+    fix = "set COLLBENCH_STATE to a folder of your own"
+    why = f"cannot keep good runs in {state}/checks: Not a directory; {fix}"
+    assert check().hint == f"not stored for the next check: {why}"
+    state.unlink()
+    check()
+    assert (state / "checks").stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    with pytest.raises(UsageError, match=f"checks: it belongs to user [0-9]+; {fix}"):
+        check()
 
 
 def test_ranks_that_share_a_gpu_are_held_against_their_good_runs(monkeypatch: Any) -> None:

@@ -39,6 +39,15 @@ def of(name: str) -> Answer:
     return next(answer for answer in answers(MEET) if answer.name == name)
 
 
+def test_notes_that_somebody_else_may_have_written_lead_to_no_folder(tmp_path: Path) -> None:
+    """The kernel there would be compiled and run."""
+    records.note(MEET, folder="/ours")
+    assert records.notes()[MEET.name] == {"folder": "/ours"}
+    (tmp_path / "state" / "exercises").rename(tmp_path / "foreign")
+    (tmp_path / "state" / "exercises").symlink_to(tmp_path / "foreign")
+    assert records.notes() == {}
+
+
 @pytest.mark.usefixtures("sanitizer")
 def test_the_first_exercise_is_judged(tmp_path: Path) -> None:
     """A slice of the test of all: a wrong answer of each kind fails by its name, with the line in question."""
