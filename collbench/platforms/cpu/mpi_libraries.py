@@ -168,7 +168,8 @@ def own(environment: Mapping[str, str] = os.environ) -> Library:
     kinds = [_kind_of_file(sibling.parents[1] / "lib" / name) for name in ("libmpi.so", "libmpi.so.12", "libmpi.so.40")]
     if sibling.exists() and any(kinds) and not (named or environment.get(ABI)):
         kind = next(filter(None, kinds))
-        path = next((each for each in (sibling, *map(sibling.with_name, kind.launchers)) if _is(kind, each)), None)
+        launchers = sibling, *map(sibling.with_name, kind.launchers)
+        path = next((str(each) for each in launchers if _is(kind, each)), None)
         if not path:
             raise PlatformError(f"mpi4py loads {kind.name}, and {sibling} is of another; fix: {kind.install}")
     return Library(kind, Path(path), None if by_itself else _file_of(kind, Path(path)))
