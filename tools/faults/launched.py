@@ -83,7 +83,6 @@ JOBS = (
 )
 """Two jobs of two processes without MPI, which are started into one folder at once."""
 WORDS: dict[str, Callable[[Scene], None]] = {
-    "no word": lambda scene: (scene.folder / WORD).write_text("[1]"),
     "a pipe": lambda scene: os.mkfifo(scene.folder / WORD),
     "a link": lambda scene: (scene.folder / WORD).symlink_to("/dev/zero"),
 }
