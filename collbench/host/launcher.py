@@ -31,7 +31,7 @@ _LAUNCHERS = (
     _Launcher(*_TORCHRUN),
     _Launcher("WORLD_SIZE", "JOB_COMPLETION_INDEX", "LOCAL_WORLD_SIZE"),  # a pod of an indexed Job of Kubernetes
 )
-_OF_A_START = ("SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+_OF_A_START = ("SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT")
 _FIX = "unset it, or leave it to a launcher (mpirun, srun, torchrun)"
 RENDEZVOUS = "COLLBENCH_RENDEZVOUS"
 """The variable that names a folder in which processes find each other without MPI; `--rendezvous` sets it."""

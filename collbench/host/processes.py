@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -173,3 +173,13 @@ def end(pids: Collection[int], known: Collection[str] = ()) -> None:
 def _signal(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
+
+
+@contextlib.contextmanager
+def short_name(folder: Path) -> Iterator[str]:
+    """Yield another name of a folder, whose path may be longer than the 107 bytes that a socket's may have."""
+    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{handle}"
+    finally:
+        os.close(handle)

@@ -6,19 +6,18 @@ The heartbeat is a file that both sides map, because a rank that dies or hangs c
 import json
 import math
 import mmap
-import os
 import socket
 import struct
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self
 
-from collbench.host import signals
+from collbench.host import processes, signals
 from collbench.records import encoded
 from collbench.results import Result
 from collbench.runfile.schema import Interleaved, TopologyPart
@@ -85,7 +84,7 @@ class Channel:
 def listen(folder: Path) -> socket.socket:
     """Return the supervisor's socket in a private folder."""
     server = socket.socket(socket.AF_UNIX)
-    with _short_name(folder) as name:
+    with processes.short_name(folder) as name:
         server.bind(f"{name}/socket")
     server.listen(1)
     return server
@@ -95,7 +94,7 @@ def connect(folder: Path) -> Channel:
     """Return the ranks' end; Closed if the supervisor is gone already."""
     connection = socket.socket(socket.AF_UNIX)
     try:
-        with _short_name(folder) as name:
+        with processes.short_name(folder) as name:
             connection.connect(f"{name}/socket")
     except OSError as error:
         connection.close()
@@ -117,16 +116,6 @@ def ask(server: socket.socket) -> str:
         channel.send({"question": "waits"})
         return str((channel.receive(_ANSWERING) or {}).get("answer", ""))
     return ""
-
-
-@contextmanager
-def _short_name(folder: Path) -> Iterator[str]:
-    """Yield another name of a folder, whose path may be longer than the 107 bytes that a socket's may have."""
-    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{handle}"
-    finally:
-        os.close(handle)
 
 
 class Heartbeat:

@@ -293,9 +293,9 @@ class Workers:
         return f"a rank ended with status {self._process.returncode}{last}"
 
     def _printed(self) -> str:
-        """Return the last line that the ranks and the launcher printed, if any."""
-        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return f": {lines[-1]}" if lines else ""
+        """Return the last line of words, no frame around them, that the ranks and the launcher printed, if any."""
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return next((f": {line.strip()}" for line in reversed(lines) if any(map(str.isalpha, line))), "")
 
     def stop(self) -> None:
         """Tell the ranks to end, and wait until they have left nothing behind, unless a signal is waiting."""

@@ -4,9 +4,11 @@ The first process listens, and the others learn where at a rendezvous: torch's s
 process that connects and the first one show each other that they know the word left there, before anything else is
 read: what follows are pickles.  The kernel tells at once when a process is gone, even by kill -9, so nobody has to wait
 for a time-out then.
+
+Nothing may tell apart two jobs that meet in one folder.  So it has one word at a time, whoever connects is told only
+some time after all have come, and all are refused where a rank came twice by then.
 """
 
-import json
 import os
 import pickle
 import re
@@ -14,31 +16,34 @@ import resource
 import secrets
 import select
 import socket
-import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import pairwise
 from multiprocessing import ProcessError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any, NoReturn, Self
 
+import msgspec
 import numpy as np
 
 from collbench.datatypes import Array
 from collbench.errors import PlatformError
-from collbench.host import launcher
+from collbench.host import launcher, processes
 from collbench.host.launcher import RENDEZVOUS
 from collbench.platforms.processes import Team, node_name
 
-_ANSWERING = 5  # seconds for a process that has connected to show that it knows the word
+ANSWERING = 5.0  # seconds for a process that has connected to show that it knows the word
 _CONNECTING = 3.0  # seconds for a connection
-_PAUSE = 0.1  # seconds between two looks for where the first process listens
+_PAUSE = 0.1  # seconds between two looks for where the first process listens, and whether all have come
+_STRANGERS = 1000  # threads for connections of whoever has not shown yet that it knows the word, two for each
 
 
 _GONE = (OSError, EOFError, ProcessError, AssertionError)
@@ -64,7 +69,10 @@ class SocketProcesses(Team):
         deadline = time.monotonic() + seconds
         if rank:
             return cls(rank, size, {0: _connect(rank, size, place, deadline)})
-        return cls(rank, size, _accept(size, place, deadline))
+        try:
+            return cls(rank, size, _accept(size, place, deadline))
+        except OSError as error:
+            raise PlatformError(f"no socket for the others: {error}; set TMPDIR to a folder with some room") from None
 
     def watch(self, lost: Callable[[int], None]) -> None:
         """Call that, from a thread, with the rank of a process as soon as that is gone."""
@@ -134,94 +142,152 @@ class SocketProcesses(Team):
         os._exit(1)
 
 
+@dataclass(frozen=True)
+class _Word:
+    """What the first process leaves at a rendezvous."""
+
+    secret: str
+    node: tuple[str, str]
+    folder: str = ""  # of the socket, where all processes are on this machine
+    hosts: tuple[str, ...] = ()  # else where the first process can be reached
+    port: int = 0
+
+
 def _accept(size: int, place: "Rendezvous", deadline: float) -> dict[int, Connection]:
     """Listen, leave word where, and return a connection to each other rank."""
     # A connection to each of a thousand ranks.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-    # Where all processes are on this machine, nobody else has to reach it.
-    here = launcher.neighbours() == size
-    server = socket.create_server(("127.0.0.1" if here else "", 0), backlog=size)
-    word = secrets.token_hex(16)
-    hosts = [] if here else [*filter(None, [os.environ.get("MASTER_ADDR")]), *_addresses()]
-    where = {"node": node_name(), "hosts": hosts, "port": server.getsockname()[1], "word": word}
-    links: dict[int, Connection] = {}
-    with server, closing(place):
-        place.leave(json.dumps(where))
-        while len(links) < size - 1:
-            server.settimeout(max(0.01, deadline - time.monotonic()))
-            try:
+    heard: list[tuple[int, int, Connection]] = []  # whoever knows the secret: its rank, of how many
+    with closing(place), _listening(size) as (server, word):
+        place.leave(text := msgspec.json.encode(word).decode(), lambda other: _reach(other, 0, size, deadline))
+        server.settimeout(_PAUSE)
+        ends, refusal, came = deadline, "", heard
+        while not refusal and time.monotonic() < ends:
+            with suppress(TimeoutError):
                 connection, _ = server.accept()
-            except TimeoutError:
-                missing = ", ".join(str(rank) for rank in range(1, size) if rank not in links)
-                raise PlatformError(
-                    f"rank {missing} of {size} did not come to {place.what} in time: start all, or raise --timeout"
-                ) from None
-
-            # Perhaps somebody else's connection: nothing is unpickled before both sides have shown the word.
-            with suppress(*_GONE), _opening(connection) as link:
-                deliver_challenge(link, word.encode())
-                answer_challenge(link, word.encode())
-                rank, other = link.recv()
-                refusal = ""
-                if other != size:
-                    refusal = f"rank {rank} was started as one of {other} processes, rank 0 as one of {size}"
-                elif rank in links or not 0 < rank < size:
-                    refusal = f"there is a rank {rank} already"
-                link.send(refusal)
-                if refusal:
-                    link.close()
+                if threading.active_count() < size + _STRANGERS:
+                    threading.Thread(target=_hear, args=(connection, word.secret, heard), daemon=True).start()
                 else:
-                    links[rank] = link
-    return links
+                    connection.close()
+            came = heard[:]  # who comes later is told nothing, and asks again
+            if ends == deadline and len(came) >= size - 1:
+                ends = time.monotonic() + place.settling
+            refusal = _differing(came, size)
+        if refusal or (place.settling and place.find() != text):
+            refusal = refusal or "there is a rank 0 already"
+            refusal += f"; do two jobs meet in {place.what}? give each its own --rendezvous"
+        elif missing := set(range(1, size)).difference(rank for rank, _, _ in came):
+            absent = ", ".join(map(str, sorted(missing)))
+            refusal = f"rank {absent} of {size} did not come to {place.what} in time: start all, or raise --timeout"
+        for _, _, link in came:
+            with suppress(*_GONE):  # it is watched from now on
+                link.send(refusal)
+    if refusal:
+        raise PlatformError(refusal)
+    return {rank: link for rank, _, link in came}
+
+
+def _hear(connection: socket.socket, secret: str, came: list[tuple[int, int, Connection]]) -> None:
+    """Note who has connected; for a thread, so that nobody keeps others waiting."""
+    # Perhaps somebody else's connection: nothing is unpickled before both sides have shown the secret.
+    with suppress(*_GONE):
+        with _opening(connection) as link:
+            deliver_challenge(link, secret.encode())
+            answer_challenge(link, secret.encode())
+            rank, size = link.recv()
+        came.append((rank, size, link))
+
+
+def _differing(came: Sequence[tuple[int, int, Connection]], size: int) -> str:
+    """Return why those who came are not of one job; "" if they may be."""
+    started = "rank {} was started as one of {} processes, rank 0 as one of {}"
+    reasons = [started.format(rank, others, size) for rank, others, _ in came if others != size]
+    ranks = sorted([0, *(rank for rank, _, _ in came)])
+    reasons += [f"there is a rank {rank} already" for rank, following in pairwise(ranks) if rank == following]
+    return next(iter(reasons), "")
+
+
+@contextmanager
+def _listening(size: int) -> Iterator[tuple[socket.socket, _Word]]:
+    """Yield a socket that listens, and where that is; on one machine only processes of this user reach it."""
+    here = launcher.neighbours() == size
+    family = socket.AF_UNIX if here else socket.AF_INET
+    with TemporaryDirectory(prefix="collbench-") as folder, socket.socket(family) as server:
+        with processes.short_name(Path(folder)) as name:
+            server.bind(f"{name}/rank-0" if here else ("", 0))
+        server.listen(socket.SOMAXCONN)
+        hosts = () if here else (*filter(None, [os.environ.get("MASTER_ADDR")]), *_addresses())
+        port = 0 if here else server.getsockname()[1]
+        yield server, _Word(secrets.token_hex(16), node_name(), folder if here else "", hosts, port)
 
 
 def _connect(rank: int, size: int, place: "Rendezvous", deadline: float) -> Connection:
     """Return a connection to the first process, once it says where it listens."""
-    tried = ""
+    text = ""
     while time.monotonic() < deadline:
-        if text := place.find():
-            where = json.loads(text)
-            local = ["127.0.0.1"] if where["node"] == list(node_name()) else []
-            for host in [*local, *where["hosts"]]:
-                tried = f"{host}:{where['port']}"
-
-                # What an earlier start left is tried in vain.
-                with suppress(*_GONE):
-                    return _introduce(host, rank, size, where)
+        text = place.find()
+        if link := _reach(text, rank, size, deadline):
+            return link
         time.sleep(_PAUSE)
-    reason = f"no word of rank 0 in {place.what}"
-    if tried:
-        reason = f"nobody answers at {tried}, where rank 0 should be by {place.what}"
+    reason = f"nobody answers where rank 0 should be by {place.what}" if text else f"no word of rank 0 in {place.what}"
     raise PlatformError(f"{reason}: start all ranks, give each run a folder of its own, or raise --timeout")
 
 
-def _introduce(host: str, rank: int, size: int, where: Mapping[str, Any]) -> Connection:
-    with _opening(socket.create_connection((host, int(where["port"])), timeout=_CONNECTING)) as link:
-        answer_challenge(link, where["word"].encode())
-        deliver_challenge(link, where["word"].encode())
-        link.send((rank, size))
-        if refused := link.recv():
-            raise PlatformError(f"{refused}: do two runs meet in one place? give each its own --rendezvous")
-    return link
+def _reach(text: str, rank: int, size: int, deadline: float) -> Connection | None:
+    """Return a connection to the first process that left this; None if nobody is there, PlatformError if refused."""
+    try:
+        word = msgspec.json.decode(text, type=_Word)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    local = ["127.0.0.1"] if word.node == node_name() else []
+    for host in [word.folder] if word.folder else [*local, *word.hosts]:
+        # What an earlier start left is tried in vain.
+        with suppress(*_GONE, ValueError, OverflowError):
+            with _opening(_dial(word, host)) as link:
+                answer_challenge(link, word.secret.encode())
+                deliver_challenge(link, word.secret.encode())
+                link.send((rank, size))
+            if refusal := link.recv():
+                raise PlatformError(refusal)
+            return link
+        if time.monotonic() > deadline:
+            break
+    return None
+
+
+def _dial(word: _Word, host: str) -> socket.socket:
+    if not word.folder:
+        return socket.create_connection((host, word.port), timeout=_CONNECTING)
+    with processes.short_name(Path(word.folder)) as name:
+        about = Path(name).stat()
+        if about.st_uid != os.getuid() or about.st_mode & 0o077:
+            raise PermissionError(word.folder)
+        opened = socket.socket(socket.AF_UNIX)
+        opened.connect(f"{name}/rank-0")
+    return opened
 
 
 @contextmanager
 def _opening(opened: socket.socket) -> Iterator[Connection]:
-    """Yield messages over a socket, of which each has to come soon as long as the other process is not known."""
-    # The limit of time is the kernel's: a Connection reads from the descriptor, past Python's socket.
+    """Yield messages over a socket to a process that is not known yet, and hang up where that takes it long."""
+    # The limit is of all that is said: a byte now and then keeps nobody waiting.
+    limit = threading.Timer(ANSWERING, opened.shutdown, [socket.SHUT_RDWR])
+    limit.daemon = True
     with opened:
         opened.settimeout(None)
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _ANSWERING, 0))
+        if opened.family != socket.AF_UNIX:
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link = Connection(os.dup(opened.fileno()))
+        limit.start()
         try:
             yield link
+            opened.send(b"")  # fails if the limit came first
         except BaseException:
             link.close()
             raise
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
+        finally:
+            limit.cancel()
 
 
 def _addresses() -> Iterator[str]:
@@ -261,34 +327,52 @@ def usual_rendezvous(seconds: float, environment: Mapping[str, str] = os.environ
 class Folder:
     """A folder that all processes see; each start has its own file there, as far as launchers tell starts apart."""
 
+    settling = 2.0  # seconds in which those of another job come, too, if it was started at the same time
+
     def __init__(self, folder: Path) -> None:
         self._path = folder / f"collbench-{launcher.start() or 'first'}.json"
+        self._left = ""
         self.what = str(folder)  # in words, for errors
 
-    def leave(self, text: str) -> None:
-        """Write the file whole, for this user alone."""
+    def leave(self, text: str, try_other: Callable[[str], object] = str) -> None:
+        """Write the file whole, for this user alone, once `try_other` has not found anybody where another file says."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self._path.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
+            with NamedTemporaryFile("w", encoding="utf-8", dir=self._path.parent) as file:
                 file.write(text)
-            Path(name).replace(self._path)
+                file.flush()
+                while not self._left:
+                    try_other(standing := self.find())
+                    self._remove(standing)
+                    with suppress(FileExistsError):
+                        os.link(file.name, self._path)
+                        self._left = text
         except OSError as error:
             raise PlatformError(f"cannot write to {self.what}: {error.strerror}; choose another --rendezvous") from None
 
+    def _remove(self, text: str) -> None:
+        """Remove this user's file, unless it says something else by now."""
+        with suppress(FileNotFoundError):
+            if self._path.lstat().st_uid != os.getuid():
+                raise PlatformError(f"{self._path} is another user's; choose another --rendezvous")
+            if self.find() == text:
+                self._path.unlink()
+
     def find(self) -> str:
         """Read the file, if it is this user's."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError, TypeError):
             # A folder of a network is not asked again unless it is listed.
             list(self._path.parent.iterdir())
-            with self._path.open(encoding="utf-8") as file:
+            flags = os.O_NOFOLLOW | os.O_NONBLOCK  # a link leads elsewhere, and a pipe has nobody who writes
+            with open(self._path, encoding="utf-8", opener=lambda path, more: os.open(path, flags | more)) as file:
                 if os.fstat(file.fileno()).st_uid == os.getuid():
-                    return file.read()
+                    return file.read(2**16)  # of which a word has much less
         return ""
 
     def close(self) -> None:
-        """Remove the file."""
-        self._path.unlink(missing_ok=True)
+        """Remove the file that this process left."""
+        if self._left and self.find() == self._left:
+            self._path.unlink(missing_ok=True)
 
 
 _STORE = """
@@ -311,6 +395,8 @@ class TorchStore:
     A child process asks it: torch would bring an NCCL of its own, which CuPy would use then.
     """
 
+    settling = 0.0  # each job has its own
+
     def __init__(self, environment: Mapping[str, str], seconds: float) -> None:
         host, port = (environment[name] for name in _ADDRESS)
         self.what = f"torch's store at {host}:{port}"
@@ -318,7 +404,7 @@ class TorchStore:
         self._words = host, port, str(starts), str(seconds), f"collbench/{launcher.start(environment)}"
         self._child: subprocess.Popen[str] | None = None
 
-    def leave(self, text: str) -> None:
+    def leave(self, text: str, try_other: Callable[[str], object] = str) -> None:
         """Set the key, which restarts of torchrun have different, and keep the store until `close`."""
         self._child = self._start(*self._words, text)
         assert self._child.stdout

@@ -189,7 +189,9 @@ def test_streams_that_take_nothing(
 @pytest.mark.usefixtures("all_commands")
 def test_commands_that_ranks_of_a_launcher_share_are_those_that_ask_for_it() -> None:
     """A command that measures under a launcher must be known before it is imported."""
-    files = (ROOT / "collbench" / "commands").glob("*/[a-z]*.py")
-    asking = [path for path in files if "RENDEZVOUS_FOLDER" in path.read_text()]
-    names = {path.parent.name if path.stem == "command" else path.stem for path in asking}
-    assert names == {name.split()[0] for name in TOGETHER}
+    asking = set()
+    for name, command in zip(NAMES, PARENTS, strict=False):  # without the family's
+        for part, each in (getattr(command, "commands", None) or {"": command}).items():
+            if any(option.name == "rendezvous" for option in each.params):
+                asking.add(f"{name} {part}".strip())
+    assert asking == set(TOGETHER)

@@ -136,6 +136,7 @@ def test_a_loss_costs_the_implementation_that_ran_and_fresh_ranks_go_on(
     died = "channel.shutdown(2); time.sleep(0.3); end(3, 'ValueError: odd')"
     deaths = {
         died: "a rank ended with status 3: ValueError: odd",
+        r"print('--\n  no launch\n--\n'); os._exit(sys.stdout.flush() or 4)": "a rank ended with status 4: no launch",
         "os.fork() or time.sleep(60); os._exit(7)": "a rank ended with status 7",  # a child keeps the socket
         "send(failed='it broke'); time.sleep(60)": "it broke",
         "send(refused='no device'); time.sleep(60)": "no device",

@@ -2,13 +2,14 @@
 
 import json
 import os
+import re
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
@@ -55,6 +56,7 @@ def _on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """All processes are here, so that nothing listens to the network."""
     for name, value in (("WORLD_SIZE", "3"), ("RANK", "0"), ("LOCAL_WORLD_SIZE", "3")):
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(Folder, "settling", 0.05)
 
 
 def hang_up(*teams: SocketProcesses) -> None:
@@ -110,6 +112,17 @@ def test_processes_find_each_other_in_a_folder_and_leave_nothing_there(tmp_path:
     assert list((tmp_path / "new").iterdir()) == []
 
 
+def met(folder: Path) -> None:
+    """Two processes find each other, of which the second one was there before the first."""
+    with ThreadPoolExecutor() as pool:
+        second = pool.submit(SocketProcesses.at, Folder(folder), 1, 2, SECONDS)
+        first = pool.submit(SocketProcesses.at, Folder(folder), 0, 2, SECONDS)
+        teams = first.result(), second.result()
+        told = pool.submit(teams[1].broadcast, None)
+        assert teams[0].broadcast("here") == told.result() == "here"
+        hang_up(*teams)
+
+
 def test_what_an_earlier_start_left_is_not_believed(tmp_path: Path) -> None:
     """Nobody listens there, or somebody else does who does not know the word: others wait for the first process."""
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -117,17 +130,119 @@ def test_what_an_earlier_start_left_is_not_believed(tmp_path: Path) -> None:
         port = closed.getsockname()[1]
         closed.close()
         for stale in (port, other.getsockname()[1]):
-            left = {"node": node_name(), "hosts": [], "port": stale, "word": "old"}
+            left = {"node": node_name(), "hosts": [], "port": stale, "secret": "old"}
             Folder(tmp_path).leave(json.dumps(left))
-            with ThreadPoolExecutor() as pool:
-                second = pool.submit(SocketProcesses.at, Folder(tmp_path), 1, 2, SECONDS)
-                if stale != port:
-                    other.accept()[0].close()
-                first = pool.submit(SocketProcesses.at, Folder(tmp_path), 0, 2, SECONDS)
-                teams = first.result(), second.result()
-                told = pool.submit(teams[1].broadcast, None)
-                assert teams[0].broadcast("here") == told.result() == "here"
-                hang_up(*teams)
+            hanging_up = ThreadPoolExecutor(1)
+            for _ in range(2 * (stale != port)):  # one for each process
+                hanging_up.submit(lambda: other.accept()[0].close())
+            met(tmp_path)
+            hanging_up.shutdown()
+
+
+WORDS = {
+    "nothing": b"",
+    "no JSON": b"where",
+    "a list": b"[1]",
+    "no text": b"\xff\xfe",
+    "other types": b'{"secret": 1, "node": [], "port": "x"}',
+    "a port that is none": b'{"secret": "", "node": ["", ""], "hosts": ["127.0.0.1"], "port": 99999999}',
+    "a host that is none": b'{"secret": "", "node": ["", ""], "hosts": ["\\u0000", "a..b"], "port": 9}',
+    "a folder that is none": b'{"secret": "", "node": ["", ""], "folder": "\\u0000"}',
+    "deep": b"[" * 50_000,
+    "deep beside a word": b'{"secret": "", "node": ["", ""], "more": ' + b"[" * 50_000,
+    "huge": b'{"secret": "' + b"x" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("content", WORDS.values(), ids=WORDS)
+def test_a_broken_word_is_none(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "collbench-first.json").write_bytes(content)
+    met(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipe_or_a_link_in_place_of_the_word_keeps_nobody_waiting(tmp_path: Path) -> None:
+    path = tmp_path / "collbench-first.json"
+    os.mkfifo(path)
+    met(tmp_path)
+    path.symlink_to("/dev/zero")
+    met(tmp_path)
+    os.mkfifo(path)
+    writer = os.open(path, os.O_RDWR)  # who writes nothing
+    met(tmp_path)
+    os.close(writer)
+    path.mkdir()
+    with pytest.raises(PlatformError, match=r"cannot write to .*: Is a directory; choose another --rendezvous"):
+        SocketProcesses.at(Folder(tmp_path), 0, 2, SECONDS)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_word_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Folder(tmp_path).leave("theirs")
+    monkeypatch.setattr("os.getuid", lambda: 4242)
+    with pytest.raises(PlatformError, match=r"collbench-first\.json is another user's; choose another --rendezvous"):
+        Folder(tmp_path).leave("mine")
+    assert (tmp_path / "collbench-first.json").read_text() == "theirs"
+
+
+def refusal(folder: Path, rank: int, seconds: float) -> str:
+    """What a process is told that one of another job keeps from its own; empty if it finds somebody."""
+    try:
+        hang_up(SocketProcesses.at(Folder(folder), rank, 2, seconds))
+    except PlatformError as error:
+        return str(error)
+    return ""
+
+
+JOBS = {  # the order in which the processes of two jobs come to one folder
+    "first ranks first": (0, 0, 1, 1),
+    "in turn": (0, 1, 0, 1),
+    "another's rank before": (0, 1, 1, 0),
+    "others before": (1, 1, 0, 0),
+}
+
+
+@pytest.mark.parametrize("ranks", JOBS.values(), ids=JOBS)
+def test_two_jobs_that_meet_in_one_folder_are_both_refused(
+    ranks: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody gets a rank of the other's, whoever comes first; who comes last may find nobody any more."""
+    monkeypatch.setattr(Folder, "settling", 3.0)
+    with ThreadPoolExecutor() as pool:
+        reasons = list(pool.map(lambda rank: refusal(tmp_path, rank, 2.0), ranks))
+    assert sum("do two jobs meet in" in reason for reason in reasons) >= 2, reasons
+    assert all(re.search("do two jobs meet in|no word|nobody answers|did not come", each) for each in reasons), reasons
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_first_process_whose_word_was_replaced_gives_up(tmp_path: Path) -> None:
+    """As where two of them remove what an earlier start left at once."""
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(SocketProcesses.at, Folder(tmp_path), 0, 2, SECONDS)
+        while not (text := Folder(tmp_path).find()):
+            time.sleep(0.01)
+        other = json.dumps(json.loads(text) | {"hosts": ["other"]})  # its rank 1 still comes here
+        (tmp_path / "collbench-first.json").write_text(other)
+        second = pool.submit(SocketProcesses.at, Folder(tmp_path), 1, 2, SECONDS)
+        for each in (first, second):
+            assert "there is a rank 0 already; do two jobs meet in" in str(each.exception())
+    assert Folder(tmp_path).find() == other
+
+
+def test_a_socket_that_others_may_open_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of the socket is this user's alone, or somebody else may have put it there."""
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(SocketProcesses.at, Folder(tmp_path), 0, 2, 1.0)
+        while not (text := Folder(tmp_path).find()):
+            time.sleep(0.01)
+        folder = Path(json.loads(text)["folder"])
+        assert folder.stat().st_mode & 0o777 == 0o700
+        folder.chmod(0o711)
+        with pytest.raises(PlatformError, match="nobody answers where rank 0 should be"):
+            SocketProcesses.at(Folder(tmp_path), 1, 2, 0.3)
+        assert isinstance(first.exception(), PlatformError)
+    assert not folder.exists()
 
 
 def test_a_file_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,14 +265,25 @@ def test_starts_that_launchers_tell_apart_do_not_see_each_other(
     assert {path.parent for path in tmp_path.rglob("*")} == {tmp_path}
 
 
-def test_strangers_are_sent_away_and_the_others_still_come(tmp_path: Path) -> None:
-    """Whoever does not know the word is sent away before anything that it sends is unpickled."""
+def drip(stranger: socket.socket) -> bool:
+    """Say a byte now and then; whether the other side heard all of the message."""
+    with suppress(OSError):
+        for byte in struct.pack("!i", 200) + bytes(200):
+            stranger.send(bytes([byte]))
+            time.sleep(0.05)
+        return True
+    return False
+
+
+def test_strangers_are_sent_away_and_the_others_still_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever does not know the secret is sent away before anything that it sends is unpickled."""
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")  # so that it listens to the network
     place = Folder(tmp_path)
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor() as pool, ExitStack() as stack:
         first = pool.submit(SocketProcesses.at, place, 0, 2, SECONDS)
-        while not place.find():
+        while not (text := Folder(tmp_path).find()):
             time.sleep(0.01)
-        where = json.loads(place.find())
+        where = json.loads(text)
         address = "127.0.0.1", where["port"]
         for said in (b"GET / HTTP/1.1\r\n\r\n", struct.pack("!i", 3) + b"\x80\x04.", b"\xff" * 8, b""):
             with socket.create_connection(address, SECONDS) as stranger, suppress(OSError):
@@ -166,14 +292,36 @@ def test_strangers_are_sent_away_and_the_others_still_come(tmp_path: Path) -> No
                 assert b"WELCOME" not in stranger.makefile("rb").read(), said
         with pytest.raises(AuthenticationError):
             Client(address, authkey=b"guessed")
-        for rank, size, answer in (1, 3, "rank 1 was started as one of 3 processes"), (0, 2, "there is a rank 0"):
-            with Client(address, authkey=where["word"].encode()) as known:
-                known.send((rank, size))
-                assert known.recv().startswith(answer)
+        silent = [stack.enter_context(socket.create_connection(address, SECONDS)) for _ in range(50)]
+        dripping = pool.submit(drip, silent[0])
         assert not first.done()
-        second = SocketProcesses.at(place, 1, 2, SECONDS)
+        second = SocketProcesses.at(Folder(tmp_path), 1, 2, SECONDS)
         assert first.result().size == 2
+        assert not dripping.done()
         hang_up(first.result(), second)
+
+
+def test_who_takes_long_to_say_who_he_is_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a byte of it comes."""
+    monkeypatch.setattr("collbench.platforms.socket_processes.ANSWERING", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as stranger, ThreadPoolExecutor() as pool:
+        left = {"node": node_name(), "hosts": [], "port": stranger.getsockname()[1], "secret": "old"}
+        Folder(tmp_path).leave(json.dumps(left))
+        second = pool.submit(SocketProcesses.at, Folder(tmp_path), 1, 2, 0.1)
+        connection, _ = stranger.accept()
+        dripping = pool.submit(drip, connection)
+        assert "nobody answers where rank 0 should be" in str(second.exception())
+        assert not dripping.result()
+        connection.close()
+
+
+def test_ranks_of_starts_that_differ_in_size_are_refused(tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        every = [
+            pool.submit(SocketProcesses.at, Folder(tmp_path), rank, size, SECONDS) for rank, size in ((0, 2), (1, 3))
+        ]
+        for each in every:
+            assert "rank 1 was started as one of 3 processes, rank 0 as one of 2; do two jobs" in str(each.exception())
 
 
 def test_a_process_that_is_gone_is_named_at_once(tmp_path: Path) -> None:

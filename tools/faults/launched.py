@@ -1,12 +1,15 @@
-"""Processes of an outside mpiexec, of which one fails, differs, stops or dies: none waits for ever."""
+"""Processes of an outside launcher, of which one fails, differs, stops or dies: none waits for ever."""
 
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from collbench.cli import TOGETHER
 from collbench.runfile.store import read
+from tests.conftest import ROOT
 from tools.faults.signals import sampling
 from tools.faults.trial import BAD, GOOD, LONG, SHORT, USAGE, Done, Scene, Trial
 
@@ -73,6 +76,22 @@ def told(scene: Scene, done: Done) -> str:
     return "" if "collbench: error: " in done.errors else f"nothing said: {done.errors[-300:]!r}"
 
 
+WORD = "collbench-first.json"
+PLAIN = f"{sys.executable} {ROOT}/tools/ranks/plain.py 2"
+JOBS = (
+    f"""{PLAIN} "$@" --rendezvous meet & {PLAIN} "$@" --rendezvous meet; status=$?; wait $! && exit 0; exit $status"""
+)
+"""Two jobs of two processes without MPI, which are started into one folder at once."""
+WORDS: dict[str, Callable[[Scene], None]] = {
+    "a pipe": lambda scene: os.mkfifo(scene.folder / WORD),
+    "a link": lambda scene: (scene.folder / WORD).symlink_to("/dev/zero"),
+}
+
+
+def unmeasured(scene: Scene, done: Done) -> str:
+    return "a run was stored" if scene.run.exists() else ""
+
+
 def strike(number: int, rank: int) -> Callable[[Scene], None]:
     def fault(scene: Scene) -> None:
         sampling(scene)
@@ -83,6 +102,19 @@ def strike(number: int, rank: int) -> Callable[[Scene], None]:
 
 def trials() -> Iterator[Trial]:
     quick = (*SHORT, "-T", "5")
+    yield Trial("two jobs at one rendezvous", quick, (USAGE,), shell=JOBS, lines=4, check=unmeasured)
+    for name, make in WORDS.items():
+        words = (*quick, "--impl", "two-shot", "--rendezvous", ".")
+        yield Trial(f"a rendezvous that holds {name}", words, (GOOD,), prepare=make, launcher=PLAIN.split())
+    for name in TOGETHER:
+        shell = ONLY.format(mpiexec=MPIEXEC, rank=1, change='set -- "$@" --nothing')
+        yield Trial(
+            f"rank 1 of an mpiexec of {name} gets a wrong word", name.split(), (USAGE,), shell=shell, check=told
+        )
+    for name in ("init", "pairs"):
+        shell = ONLY.format(mpiexec=MPIEXEC, rank=1, change="kill -STOP $$")
+        words = (name, "--on", "cpu", "-T", "5")
+        yield Trial(f"rank 1 of an mpiexec of {name} stops at once", words, ENDED, shell=shell, speaks=True, limit=30)
     for number, (name, (change, allowed)) in enumerate(CHANGES.items()):
         rank = number % 2
         yield Trial(

@@ -163,6 +163,15 @@ def own(environment: Mapping[str, str] = os.environ) -> Library:
 
     # mpi4py finds the library by itself if it is the wheel's, or if the user has named one.
     by_itself = sibling.exists() or environment.get(LIBMPI) or environment.get(ABI)
+
+    # Of two wheels beside this Python the later one's mpiexec is there, and mpi4py loads the first of these files.
+    kinds = [_kind_of_file(sibling.parents[1] / "lib" / name) for name in ("libmpi.so", "libmpi.so.12", "libmpi.so.40")]
+    if sibling.exists() and any(kinds) and not (named or environment.get(ABI)):
+        kind = next(filter(None, kinds))
+        launchers = sibling, *map(sibling.with_name, kind.launchers)
+        path = next((str(each) for each in launchers if _is(kind, each)), None)
+        if not path:
+            raise PlatformError(f"mpi4py loads {kind.name}, and {sibling} is of another; fix: {kind.install}")
     return Library(kind, Path(path), None if by_itself else _file_of(kind, Path(path)))
 
 

