@@ -366,10 +366,9 @@ def _tell(file: Path, left_out: Sequence[str], more: int, thinned: int) -> None:
 
 
 def _thinned(row: dict[str, Any], most: int) -> bool:
-    """Leave so many samples of a row, evenly; return whether it had more."""
+    """Leave so many samples of a row, evenly, and no rounds, which count them; return whether it had more."""
     long = {name: value for name, value in row.items() if isinstance(value, list) and len(value) > most}
     if sampled := bool(long) and row.get("kind") in ("measurement", "reported", "pair"):
-        # Its rounds count its samples.
         row |= {name: value[:: -(-len(value) // most)] for name, value in long.items()} | {"rounds": [], "spread": None}
     return sampled
 
