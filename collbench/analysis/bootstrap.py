@@ -51,17 +51,17 @@ def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
     order = np.argsort(samples, kind="stable")
     ordered = samples[order]
     blocks = block_count(samples)
-    member = np.zeros((blocks, count), np.float32)
-    member[(np.arange(count) * blocks // count)[order], np.arange(count)] = 1
-    # How many samples of each block are among the lowest so many.
-    below = member.cumsum(axis=1)
     levels = np.unique(np.linspace(0, count - 1, min(count, _LEVELS)).round().astype(int))
     logs = np.log(ordered[levels])
+    # How many samples of each block are among the lowest so many.
+    member = np.zeros((len(levels), blocks), np.float32)
+    np.add.at(member, (np.searchsorted(levels, np.arange(count)), (np.arange(count) * blocks // count)[order]), 1)
+    below = member.cumsum(axis=0)
 
     # In each resample, the first levels that half of the samples, and more than half of them, do not lie above.
     # Products are so small that a BLAS keeps to one thread: its threads cost more than they save, and hundreds of
     # times more on a busy machine.
-    below, drawn = below[:, levels].T, _drawn(blocks, stream)
+    drawn = _drawn(blocks, stream)
     least, most = [], []
     for part in np.array_split(drawn, math.ceil(below.size * DRAWS / _UNTHREADED), axis=1):
         counts = below @ part

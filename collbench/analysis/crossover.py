@@ -117,13 +117,14 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
     curves: dict[tuple[Case, str], dict[int, Timed]] = {}
     for row in timed(results):
         curves.setdefault(row.curve, {})[row.case.nbytes] = row
+    names = by_key(curves, lambda curve: (curve[0], family(curve[1])))
     pairs = []
     for (kind, challenger), times in curves.items():
         implementation = find(challenger)
         if implementation and implementation.library:
             continue
         for library in libraries:
-            name, reference = _reference(kind, library, curves)
+            name, reference = _reference(library, {of: curves[kind, of] for _, of in names.get((kind, library), ())})
             sizes = sorted(times.keys() & reference.keys())
             if len(sizes) > 1:
                 points = tuple(Advantage.of(times[size], reference[size]) for size in sizes)
@@ -147,11 +148,8 @@ def best_of(every: Iterable[Contest]) -> list[Contest]:
     return best
 
 
-def _reference(
-    kind: Case, library: str, curves: Mapping[tuple[Case, str], Mapping[int, Timed]]
-) -> tuple[str, Mapping[int, Timed]]:
+def _reference(library: str, members: Mapping[str, Mapping[int, Timed]]) -> tuple[str, Mapping[int, Timed]]:
     """Return the name and the times, by size, of a library; of several of its kind the fastest at each size."""
-    members = {name: times for (case, name), times in curves.items() if case == kind and family(name) == library}
     if len(members) < 2:
         return next(iter(members.items()), (library, {}))
     every = chain.from_iterable(times.values() for times in members.values())

@@ -99,7 +99,7 @@ class CurveFit(Shown):
     sizes: Floats  # bytes, ascending
     seconds: Floats  # medians
     draws: Floats  # (DRAWS, coefficients) of bootstrap replicates, the bends where they are
-    left_out: Floats  # log of measured over fitted, each size held against a fit to the others
+    left_out: Floats  # log of measured over fitted, sizes held against a fit to all others
     why_pieces: str = ""  # why three numbers do not do
 
     def predict(self, nbytes: float | Floats) -> Floats:
@@ -120,8 +120,8 @@ class CurveFit(Shown):
     @property
     def errors(self) -> tuple[float, ...]:
         """The values of ERRORS: of all sizes, relative, and of each size against a fit to the others."""
-        both = [np.abs(self.residuals), np.expm1(np.abs(self.left_out))]
-        return tuple(np.percentile(both, [50, 90], axis=1).T.ravel().tolist())
+        both = np.abs(self.residuals), np.expm1(np.abs(self.left_out))
+        return tuple(float(error) for errors in both for error in np.percentile(errors, [50, 90]))
 
     @property
     def residuals(self) -> Floats:
@@ -165,7 +165,7 @@ class CurveFit(Shown):
         protocol) is in it.  It is the wider of Student's t, which few sizes make wide, and the order statistic that
         covers whatever the distribution (the jackknife of Barber, Candes, Ramdas and Tibshirani, 2021).
         """
-        count = len(self.sizes)
+        count = len(self.left_out)
         normal = student(0.5 + CONFIDENCE / 2, count - 1) * self.spread * math.sqrt(1 + 1 / count)
         place = math.ceil(CONFIDENCE * (count + 1)) - 1
         reach = max(normal, float(np.sort(np.abs(self.left_out))[min(place, count - 1)]))
@@ -173,16 +173,16 @@ class CurveFit(Shown):
         return Estimate(middle, middle * math.exp(-reach), middle * math.exp(reach))
 
 
-MOST = 100
+MOST = 64
 """Sizes that are fitted; of more, so many of them, evenly from the smallest to the largest."""
+_OUT = 32  # sizes that are left out, each in its turn, likewise; twice as many sizes as pieces that are tried
+_DRAWN = 1024  # samples that are drawn anew one by one: of more, where the median of so many draws lies is drawn
 
 
 def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
     """Fit the medians of samples (seconds, one sequence or several for a size in bytes); Unfit, saying why."""
     size = np.unique(np.asarray(sizes, float))
-    # The time to fit grows with the cube of the number of sizes.
-    if len(size) > MOST:
-        size = size[np.linspace(0, len(size) - 1, MOST).round().astype(int)]
+    size = size[_evenly(len(size), MOST)]
     if len(size) < 2:
         raise Unfit("a curve needs 2 sizes or more")
     owners, flat = np.repeat(sizes, list(map(len, samples))), np.concatenate(samples).astype(float)
@@ -206,15 +206,15 @@ def _in_pieces(sizes: Floats, seconds: Floats, samples: list[Floats], why: str) 
     # With two sizes, each predicts the other by its own time.
     left_out = np.log(seconds / seconds[::-1])[:, None]
     if len(sizes) > 2:
-        left_out = np.array([_left_out_of_pieces(sizes, seconds, out) for out in range(len(sizes))])
+        left_out = np.array([_left_out_of_pieces(sizes, seconds, out) for out in _evenly(len(sizes), _OUT)])
 
     # The fewest pieces whose error is within one standard error of the least.
     off = np.abs(left_out)
     best = off[:, off.mean(axis=0).argmin()]
-    number = int(np.argmax(off.mean(axis=0) <= best.mean() + best.std() / math.sqrt(len(sizes))))
+    number = int(np.argmax(off.mean(axis=0) <= best.mean() + best.std() / math.sqrt(len(best))))
     cut = cuts(sizes, seconds)[number]
-    bends, (central,) = join(sizes, seconds[None], cut)
-    draws = join(sizes, _replicates(_terms(sizes, *bends) @ central, 2 * number + 2, samples), cut)[1]
+    bends, (central,) = join(sizes, _rising(seconds[None]), cut)
+    draws = join(sizes, _rising(_replicates(_terms(sizes, *bends) @ central, 2 * number + 2, samples)), cut)[1]
     # Two sizes leave no error: all of their time may be rate, or latency.
     if len(sizes) == 2:
         draws = np.resize([[0, 0, seconds[1] / sizes[1]], [seconds[0], 0, 0]], (DRAWS, 3))
@@ -224,7 +224,8 @@ def _in_pieces(sizes: Floats, seconds: Floats, samples: list[Floats], why: str) 
 def _left_out_of_pieces(sizes: Floats, seconds: Floats, out: int) -> list[float]:
     """Return how far a size is from one piece of the others, from two, and so on."""
     others, times = np.delete(sizes, out), np.delete(seconds, out)
-    joined = [join(others, times[None], cut) for cut in cuts(others, times)]
+    rising = _rising(times[None])
+    joined = [join(others, rising, cut) for cut in cuts(others, times)]
     return [math.log(seconds[out] / (_terms(sizes[out], *bends) @ row)) for bends, (row,) in joined]
 
 
@@ -246,6 +247,7 @@ def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
     # A bend is tried at three places between each two sizes, with enough sizes on both sides.
     steps = pairwise(sizes[0][2:-1])
     places = np.array([low * (high / low) ** (i / 3) for low, high in steps for i in range(3)])
+    places = places[_evenly(len(places), 3 * _OUT)]
     terms = np.concatenate([_terms(sizes[crooked], place) for place in places])
     every = np.tile(seconds[crooked], (len(places), 1))
     trials = solve(terms, every)
@@ -274,7 +276,11 @@ def _replicates(fitted: Floats, used: int, samples: list[Floats]) -> Floats:
     off = (off - off.mean()) * math.sqrt(len(off) / max(1, len(off) - used))
     medians = []
     for sample in samples:
-        drawn = sample[random.integers(len(sample), size=(DRAWS, len(sample)))]
+        half = (len(sample) + 1) / 2
+        if len(sample) > _DRAWN:
+            drawn = np.sort(sample)[(len(sample) * random.beta(half, half, size=(DRAWS, 1))).astype(int)]
+        else:
+            drawn = sample[random.integers(len(sample), size=(DRAWS, len(sample)))]
         medians.append(np.log(np.median(drawn, axis=1)))
     noise = np.stack(medians, axis=1) - np.log(seconds)
 
@@ -286,11 +292,17 @@ def _replicates(fitted: Floats, used: int, samples: list[Floats]) -> Floats:
 
 def _left_out(sizes: Floats, seconds: Floats) -> Floats:
     """Return each size against a fit to the other sizes, which looks for its bend anew."""
-    others = np.array([np.delete(np.arange(len(sizes)), out) for out in range(len(sizes))])
+    out = _evenly(len(sizes), _OUT)
+    others = np.array([np.delete(np.arange(len(sizes)), place) for place in out])
     coefficients, bends, _ = _describe(sizes[others], seconds[others])
-    rows = zip(sizes, bends, coefficients, strict=True)
+    rows = zip(sizes[out], bends, coefficients, strict=True)
     fitted = [_terms(size, bend) @ row[: _terms(size, bend).size] for size, bend, row in rows]
-    return np.asarray(np.log(seconds / np.maximum(fitted, 1e-3 * seconds)))
+    return np.asarray(np.log(seconds[out] / np.maximum(fitted, 1e-3 * seconds[out])))
+
+
+def _evenly(count: int, most: int) -> npt.NDArray[np.int_]:
+    """Return the places of so many, at most, evenly from the first to the last."""
+    return np.linspace(0, count - 1, min(count, most)).round().astype(int)
 
 
 def _last(coefficients: Floats) -> Floats:
@@ -399,7 +411,7 @@ def cuts(sizes: Floats, seconds: Floats) -> list[list[int]]:
     # Each turn adds a piece: the best way up to a place is the best one, of a piece less, up to where its last piece
     # begins.
     best, begins, every = cost[0], [[0]] * (count + 1), []
-    for _ in range(count // 2):
+    for _ in range(min(count, _OUT) // 2):
         every.append([*begins[-1], count])
         ways = best[:, None] + cost
         best, begins = ways.min(axis=0), [[*begins[before], int(before)] for before in ways.argmin(axis=0)]
@@ -407,10 +419,10 @@ def cuts(sizes: Floats, seconds: Floats) -> list[list[int]]:
 
 
 def join(sizes: Floats, seconds: Floats, cut: list[int]) -> tuple[tuple[float, ...], Floats]:
-    """Return bends, where pieces end and begin, and the coefficients of each of the curves (curves, sizes)."""
+    """Return bends, where pieces end and begin, and the coefficients of each of the rising curves (curves, sizes)."""
     place, ends = np.arange(len(sizes)), np.array([(low, high - 1) for low, high in pairwise(cut)])
     inside = (ends[:, :1] <= place) & (place <= ends[:, 1:])
-    latency, per_byte = _lines(sizes, _rising(seconds), inside[:, None])
+    latency, per_byte = _lines(sizes, seconds, inside[:, None])
 
     # Times at both ends of each piece (pieces, curves, first and last), which never fall from one piece to the next.
     at_ends = latency[..., None] + per_byte[..., None] * sizes[ends][:, None]

@@ -3,9 +3,10 @@
 import json
 import math
 import re
+from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import chain
 from typing import Any, NamedTuple, TypeGuard
 
 from collbench.analysis.judgement import Judgement, Word
@@ -162,9 +163,10 @@ def no_common_size(base: Run, new: Run) -> str:
     before, after = (by_key(latest(run, None).values(), lambda result: result.curve) for run in (base, new))
     sizes = []
     for curve in before.keys() & after.keys():
-        for one, other in product(before[curve], after[curve]):
-            if one.case.nbytes and other.case.nbytes:
-                sizes.append((one.case.nbytes, other.case.nbytes))
+        ones, others = (sorted({row.case.nbytes for row in rows} - {0}) for rows in (before[curve], after[curve]))
+        for one in ones:
+            place = bisect(others, one)
+            sizes += [(one, other) for other in others[max(0, place - 1) : place + 1]]
     if not sizes or any(first == second for first, second in sizes):
         return ""
     nearest = min(sizes, key=lambda pair: (abs(math.log(pair[0] / pair[1])), pair))

@@ -14,7 +14,7 @@ from collbench.analysis.crossover import handicaps, library_of
 from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
 from collbench.errors import UsageError
 from collbench.present.figures import COLORS, COLOURED, TOLD_APART
-from collbench.results import Measurement, Prediction, Reported, Result, Timed
+from collbench.results import Measurement, Prediction, Reported, Result, Timed, by_key
 from collbench.results.facts import labelled
 from collbench.runfile.store import NAME, Run, scatter_in_words
 
@@ -115,7 +115,8 @@ class Panel:
 
         None for a result of that library, for one that was disturbed, and where there is none.
         """
-        library = library_of(self.libraries, libraries(), result)
+        alike = (library for library in self.libraries if library.case.nbytes == result.case.nbytes)
+        library = library_of(alike, libraries(), result)
         return None if result.disturbed or (library and library.implementation == result.implementation) else library
 
 
@@ -138,8 +139,8 @@ def panels(runs: Sequence[Run], machine: str | None = None) -> dict[Combination,
 
             # A run that complements an earlier one of the same topology goes into its panel.
             for place, other in enumerate(row):
-                same = _alike(other, panel) and (other.topology, other.predicted) == (panel.topology, panel.predicted)
-                if same and other.points.keys().isdisjoint(panel.points):
+                same = _kind(other) == _kind(panel) and other.topology == panel.topology
+                if same and other.predicted == panel.predicted and other.points.keys().isdisjoint(panel.points):
                     row[place] = _joined(other, panel)
                     break
             else:
@@ -149,8 +150,9 @@ def panels(runs: Sequence[Run], machine: str | None = None) -> dict[Combination,
 
 def _laid_over(row: list[Panel]) -> list[Panel]:
     selected = []
+    every = by_key(row, _kind)
     for panel in row:
-        alike = [other for other in row if _alike(other, panel)]
+        alike = every[_kind(panel)]
         predictions = [other for other in alike if other.predicted]
 
         # A prediction is laid over measurements only where it is the only one of its kind.
@@ -163,8 +165,8 @@ def _laid_over(row: list[Panel]) -> list[Panel]:
     return selected
 
 
-def _alike(one: Panel, other: Panel) -> bool:
-    return (one.ranks, one.platform, one.factor) == (other.ranks, other.platform, other.factor)
+def _kind(panel: Panel) -> tuple[object, ...]:
+    return panel.ranks, panel.platform, panel.factor
 
 
 def _joined(one: Panel, other: Panel) -> Panel:
@@ -188,7 +190,7 @@ def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Pan
             place = "-".join(["in-place"] * case.in_place + [f"unalign{case.unalign}"] * (case.unalign > 0))
             combination = Combination(case.collective.name, case.dtype.name, redop, place, root)
             parts.setdefault((combination, case.ranks), []).append(result)
-    topology = run.header.topology
+    topology, rows_of = run.header.topology, by_key(run.results, lambda result: result.case.kind)
     for (combination, ranks), results in parts.items():
         right = tuple(result for result in results if not result.wrong)
         if not right:
@@ -207,7 +209,8 @@ def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Pan
 
         # The bound depends on the machine, which a run file may not know.
         try:
-            yield combination, replace(panel, bound=roofline(run, right[0].case, machine))
+            alike = replace(run, results=tuple(rows_of[right[0].case.kind]))
+            yield combination, replace(panel, bound=roofline(alike, right[0].case, machine))
         except UsageError as reason:
             yield combination, replace(panel, unbounded=str(reason))
 

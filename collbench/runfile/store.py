@@ -32,6 +32,9 @@ from collbench.units import counted, format_size, printable
 
 FORMAT = 3
 NAME = "run.jsonl"  # of the run file within its folder
+MOST_ROWS, MOST_SAMPLES = 2**17, 2**16
+"""Rows of a file that are read, and samples of a row; of more samples, so many at most, evenly."""
+_MANY, _FEW = 2**23, 64  # samples of a file, behind which a row has so few
 _NAMED = 3  # rows that are left out with a warning of their own; the others are counted
 INTERRUPTED = 128  # exit statuses from here on say which signal ended the run, as shells count it
 CUT_OFF = "cut off"
@@ -325,9 +328,15 @@ def read(path: Path) -> Run:
     left_out: list[str] = []
     unknown: dict[str, None] = {}  # kinds of rows, in their order
     last: dict[str, Any] = {}
+    kept = thinned = more = 0
     for number, line in lines:
+        if len(results) + len(left_out) >= MOST_ROWS and b'"end"' not in line:  # which says whether it is whole
+            more += 1
+            continue
         try:
             last = sanitize.parse_object(line)
+            thinned += _thinned(last, MOST_SAMPLES if kept < _MANY else _FEW)
+            kept += sum(len(value) for value in last.values() if isinstance(value, list))
             result = to_result(_of_today(last, version))
             if result:
                 results.append(result)
@@ -342,17 +351,32 @@ def read(path: Path) -> Run:
     # A file of which nothing can be read is an error, one with bad rows a warning.
     if left_out and not results:
         raise RunFileError(f"{file}:{left_out[0]}")
-    for reason in left_out[:_NAMED]:
-        _warn(f"{file}:{reason}; read without this row", BadRow)
-    if more := len(left_out[_NAMED:]):
-        _warn(f"{file}: and without {more} rows more", BadRow)
+    _tell(file, left_out, more, thinned)
     complete, status = last.get("kind") == "end", last.get("status")
     status = status if complete and type(status) is int else None
     return Run(file, header, tuple(results), complete, status, tuple(left_out), tuple(unknown))
 
 
-def _warn(text: str, category: type[Notice]) -> None:
-    warnings.warn(sanitize.message(text), category, stacklevel=3)  # at the caller of `read`
+def _tell(file: Path, left_out: Sequence[str], more: int, thinned: int) -> None:
+    """Warn of rows that were left out, for a reason or as too many, and of rows with fewer samples."""
+    for reason in left_out[:_NAMED]:
+        _warn(f"{file}:{reason}; read without this row", BadRow, 4)
+    if more := more + len(left_out[_NAMED:]):
+        _warn(f"{file}: and without {more} rows more", BadRow, 4)
+    if thinned:
+        _warn(f"{file}: {counted(thinned, 'row')} with more than {MOST_SAMPLES:,} samples; read with fewer", BadRow, 4)
+
+
+def _thinned(row: dict[str, Any], most: int) -> bool:
+    """Leave so many samples of a row, evenly, and no rounds, which count them; return whether it had more."""
+    long = {name: value for name, value in row.items() if isinstance(value, list) and len(value) > most}
+    if sampled := bool(long) and row.get("kind") in ("measurement", "reported", "pair"):
+        row |= {name: value[:: -(-len(value) // most)] for name, value in long.items()} | {"rounds": [], "spread": None}
+    return sampled
+
+
+def _warn(text: str, category: type[Notice], level: int = 3) -> None:
+    warnings.warn(sanitize.message(text), category, stacklevel=level)  # at the caller of `read`
 
 
 def read_header(path: Path) -> Header:

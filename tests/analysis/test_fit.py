@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 from collections.abc import Sequence
 
 import numpy as np
@@ -272,3 +273,21 @@ def test_every_number_of_crooked_curves_lies_in_its_own_interval_and_so_does_a_c
     crossed = [one for first, second in itertools.pairwise(fits) for one in crossings(first, second)]
     assert crossed
     assert all(one.nbytes.holds(one.nbytes.value) for one in crossed)
+
+
+def _peak(sizes: Sequence[float], every: Sequence[Sequence[float]]) -> float:
+    """MiB that a fit takes at most."""
+    tracemalloc.start()
+    fit(sizes, every)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 2**20
+
+
+def test_memory_stays_small_however_many_samples_and_sizes() -> None:
+    random = np.random.default_rng(0)
+    many = [list((1e-5 + 1e-9 * size) * np.exp(0.03 * random.standard_normal(60_000))) for size in SIZES[:5]]
+    assert _peak(SIZES[:5], many) < 60
+    sizes = [float(8 * place) for place in range(1, 301)]
+    times = [(1e-5 + 1e-6 * size) * math.exp(0.2 * random.standard_normal()) for size in sizes]
+    assert _peak(sizes, [[time] * 5 for time in times]) < 100

@@ -18,14 +18,27 @@ from collbench.commands.step.rows import LossPoint, Trained
 from collbench.commands.step.work import SgdJob, Step
 from collbench.commands.verify.rows import Bits
 from collbench.errors import RunFileError, StorageError, UsageError
-from collbench.results import Explanation, Failed, Mismatch, Note, Prediction, Reported, Result, Skipped, Timed
+from collbench.results import (
+    Explanation,
+    Failed,
+    Measurement,
+    Mismatch,
+    Note,
+    Prediction,
+    Reported,
+    Result,
+    Skipped,
+    Timed,
+)
 from collbench.results.collectives import MOVED, PHASES, WAITED, Span, Track
 from collbench.results.facts import Sharing
+from collbench.runfile import store
 from collbench.runfile.schema import Header, SweepPart, case_fields, sweep_part, to_line, to_result, to_sweep
 from collbench.runfile.store import FORMAT, NAME, BadRow, Reopened, TornLine, Writer, read
 from tests.commands.step.made_up_steps import STEP
 from tests.conftest import case, measurement
 from tests.test_cases import sweep
+from tools import hostile_files
 
 TRACK = Track(
     rank=0,
@@ -328,3 +341,16 @@ def test_where_no_second_file_fits_the_first_stays_as_it_was(tmp_path: Path) -> 
     with Reopened(path, []) as writer, pytest.raises(StorageError, match="as it was"):
         writer.header(Header())
     assert path.read_bytes() == before
+
+
+def test_rows_and_samples_beyond_the_most_are_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = hostile_files.ROW | {"nbytes": 4096, "seconds": [1e-6] * 200_000}
+    (tmp_path / "run.jsonl").write_text(hostile_files.run_text({}, row))
+    with pytest.warns(store.BadRow, match="1 row with more than 65,536 samples"):
+        rows = store.read(tmp_path).results
+    assert 32_768 <= max(len(row.times) for row in rows if isinstance(row, Measurement)) <= 65_536
+    monkeypatch.setattr(store, "MOST_ROWS", 5)
+    with pytest.warns(store.BadRow, match="and without 4 rows more"):
+        run = store.read(tmp_path)
+    assert run.whole
+    assert len(run.results) == 5

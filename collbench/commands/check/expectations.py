@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 from msgspec import Meta, Struct
 
 from collbench.algorithms import find
@@ -66,24 +66,29 @@ def expect_run(name: str, rows: Iterable[Observed], runs: Iterable[Run] = ()) ->
     """
     right = (row for row in rows if row.right and not row.disturbed and row.typical > 0)
     every = by_key(right, lambda row: (row.case, row.implementation, row.note.shared))
+    known = {}  # the logarithms of the times of all rounds, and of the barrier of each one's row
+    for key, rounds in every.items():
+        known[key] = np.array([(math.log(time), _barrier(row)) for row in rounds for time in row.round_times]).T
 
     def of(row: Observed) -> ExpectedTime | None:
-        alike = every.get((row.case, row.implementation, row.note.shared), [])
+        alike = known.get((row.case, row.implementation, row.note.shared))
         # A log with several settings may be held against a run with one, which has no name for it.
-        if not alike and isinstance(row, Reported):
-            alike = every.get((row.case, family(row.implementation), row.note.shared), [])
-        rounds = chain.from_iterable(other.round_times for other in alike if _same_state(other, row))
-        logs = list(map(math.log, rounds))
+        if alike is None and isinstance(row, Reported):
+            alike = known.get((row.case, family(row.implementation), row.note.shared))
+        if alike is None:
+            return None
+        logs, barriers = alike
+        logs = logs[~(np.abs(barriers - _barrier(row)) >= SAME_STATE)]  # also where a barrier is not known
         error = BETWEEN_RUNS.get(row.platform, BETWEEN_OTHERS)
-        return ExpectedTime(math.exp(median(logs)), error, len(logs)) if logs else None
+        return ExpectedTime(math.exp(np.median(logs)), error, len(logs)) if len(logs) else None
 
     releases = dict.fromkeys(run.header.environment.versions.get("nccl", "") for run in runs)
     return Expectation(name, of, tuple(filter(None, releases)))
 
 
-def _same_state(*rows: Observed) -> bool:
-    first, second = (row.barrier if isinstance(row, Measurement) else None for row in rows)
-    return not first or not second or abs(math.log(first / second)) < SAME_STATE
+def _barrier(row: Observed) -> float:
+    """Return the logarithm of a row's barrier; NaN where none is known."""
+    return math.log(row.barrier) if isinstance(row, Measurement) and row.barrier else math.nan
 
 
 def first_of(name: str, parts: Sequence[Expectation]) -> Expectation:

@@ -30,6 +30,7 @@ from collbench.present.columns import Column
 from collbench.present.terminal import Table, left_out_in_words
 from collbench.requests.declared import SHARE, Opt, Request, takes
 from collbench.requests.words import RunOrPath, Share, as_run
+from collbench.results import by_key
 from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields
@@ -281,9 +282,9 @@ def rows(comparison: Comparison) -> Iterator[str]:
     """Yield a table for each kind of case: times, ratio and word; without rows whose cores were moved."""
     judged: list[Row | Together] = [row for row in comparison.rows if not row.moved]
     judged += comparison.together
-    for title in dict.fromkeys(row.case.title for row in judged):
+    for title, alike in by_key(judged, lambda row: row.case.title).items():
         yield from ("", title, TABLE.heading())
-        yield from (TABLE.row(row) for row in judged if row.case.title == title)
+        yield from map(TABLE.row, alike)
 
 
 def _tail(comparison: Comparison) -> Iterator[str]:
