@@ -175,6 +175,7 @@ class CurveFit(Shown):
 
 MOST = 64
 """Sizes that are fitted; of more, so many of them, evenly from the smallest to the largest."""
+MOST_CURVES = 64  # of a run that are fitted: one that is nothing but noise takes a quarter of a second
 _OUT = 32  # sizes that are left out, each in its turn, likewise; twice as many sizes as pieces that are tried
 _DRAWN = 1024  # samples that are drawn anew one by one: of more, where the median of so many draws lies is drawn
 
@@ -247,7 +248,8 @@ def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
     # A bend is tried at three places between each two sizes, with enough sizes on both sides.
     steps = pairwise(sizes[0][2:-1])
     places = np.array([low * (high / low) ** (i / 3) for low, high in steps for i in range(3)])
-    places = places[_evenly(len(places), 3 * _OUT)]
+    if len(places) > 3 * _OUT:
+        places = places[_evenly(len(places), _OUT)]
     terms = np.concatenate([_terms(sizes[crooked], place) for place in places])
     every = np.tile(seconds[crooked], (len(places), 1))
     trials = solve(terms, every)

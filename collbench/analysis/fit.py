@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from collbench.analysis.curve_fit import CONFIDENCE, CurveFit, Unfit, fit
+from collbench.analysis.curve_fit import CONFIDENCE, MOST_CURVES, CurveFit, Unfit, fit
 from collbench.cases import Case
 from collbench.errors import UsageError
 from collbench.notebook import Shown
@@ -56,6 +56,8 @@ def curves(runs: Sequence[Run]) -> list[FittedCurve]:
             samples[row.case.nbytes] = samples.get(row.case.nbytes, ()) + times
         curve = FittedCurve(case, name, samples, scatter=scatter_in_words(rows))
         try:
+            if len(fitted) >= MOST_CURVES:
+                raise Unfit(f"only {MOST_CURVES} curves are fitted")
             fitted.append(replace(curve, fit=fit(list(samples), list(samples.values()))))
         except Unfit as error:
             fitted.append(replace(curve, reason=str(error)))

@@ -415,8 +415,8 @@ def unjudged(curve: CheckedCurve, why: str) -> CheckedCurve:
     return CheckedCurve(tuple(_not_compared([size.row]) for size in curve.sizes), Word.UNKNOWN, why)
 
 
-def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
-    """Return the curve that `diagnose` held against the model of its system."""
+def judge_by_model(diagnosis: Diagnosis, fitted: bool = True) -> CheckedCurve:
+    """Return the curve that `diagnose` held against the model of its system; perhaps with what a fit shows of it."""
     sizes, system = [], diagnosis.system
     against = system.title if system else ""
     for row, expected, judgement in zip_longest(diagnosis.measured, diagnosis.expected, diagnosis.sizes):
@@ -427,7 +427,7 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
         details += traffic_in_words(system, diagnosis.measured[-1], diagnosis.expected[-1])
     if diagnosis.unexplained:
         details.append(diagnosis.unexplained)
-    if not diagnosis.expected:
+    if not diagnosis.expected and fitted:
         details += curve_remarks(diagnosis.measured)
     return CheckedCurve(
         tuple(sizes),

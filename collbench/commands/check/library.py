@@ -15,6 +15,7 @@ from typing import Annotated
 
 from collbench.algorithms import implementations, libraries
 from collbench.analysis.candidates import candidates, judge_by_candidates, models_in_words
+from collbench.analysis.curve_fit import MOST_CURVES
 from collbench.analysis.judgement import Correctness, Word
 from collbench.analysis.machine import RunFacts, assumptions
 from collbench.analysis.reasons import settings
@@ -425,7 +426,7 @@ def _by_model(request: CheckRequest, run: Run, rows: Sequence[Observed], result:
         nodes = request.nodes or (len(counts) == 1 and counts[0]) or nodes
     remarks += dict.fromkeys(diagnosis.assumed for diagnosis in diagnoses if diagnosis.assumed)
     notes = (*result.notes, *facts.caveats, *(f"{setting} was set" for setting in settings(facts)))
-    curves = tuple(map(judge_by_model, diagnoses))
+    curves = tuple(judge_by_model(each, number < MOST_CURVES) for number, each in enumerate(diagnoses))
     return replace(
         result, compared=models_in_words(found, ranks), curves=curves, remarks=tuple(remarks), notes=notes, nodes=nodes
     )
