@@ -4,6 +4,7 @@ Whatever is read must be storable, printable, drawable and exportable, and what 
 else must end in one of collbench's own errors, within two seconds.
 """
 
+import gzip
 import json
 import sys
 import time
@@ -29,6 +30,7 @@ DATA = ROOT / "tests" / "commands" / "formats" / "data"
 GOLDENS = {path.name: path.read_bytes() for path in sorted(DATA.iterdir())}
 WORDS = (
     *(b"N/A", b"nan", b"inf", b"-inf", b"1e999", b"1e-999", b"-1", b"0", b"0.00", b"9" * 25, b"9" * 5000, b"1.2e+07"),
+    *(b"1e-9999999", b"0e99999999999999999999", b"\xf0\x9f\x98\x80" * 9, b"\xf0\x9d\x9f\x97"),
     *(b"", b"#", b"\x00", b"\xff\xfe", b"\r", b"float", b"sum", b'"', b"{", b"[" * 4000, b"]", b",", b"null", b"true"),
     *(b"host:1:2 [0] NCCL WARN oops", b"h:1:2 [0] NCCL INFO x\n", b"2026-07-09 10:00:00", b"\\", b"\\ud800", b"\t"),
     *(
@@ -50,6 +52,11 @@ CHANGES: dict[str, Callable[[list[bytes], int, int, bytes], list[bytes]]] = {
     "replace": lambda parts, i, j, word: [*parts[:i], word, *parts[i + 1 :]],
     "insert": lambda parts, i, j, word: [*parts[:i], word, *parts[i:]],
 }
+PACKED: tuple[Callable[[bytes], bytes], ...] = (
+    *(gzip.compress, lambda data: gzip.compress(b"") * 500 + gzip.compress(data) + gzip.compress(b"") * 500),
+    lambda data: gzip.compress(data + b"\n" * 2**23, 1),
+    *[bytes] * 9,  # as it is
+)
 SEPARATORS = (b"\n", b" ", b",", b"")
 
 
@@ -71,6 +78,7 @@ def broken(draw: st.DrawFn) -> tuple[str, bytes, int | None]:
         parts = data.split(separator) if separator else [bytes([byte]) for byte in data]
         place, other = draw(st.integers(0, 2**16)), draw(st.integers(0, 2**16))
         data = separator.join(change(parts, place % max(1, len(parts)), other, draw(st.sampled_from(WORDS))))
+    data = draw(st.sampled_from(PACKED))(data)
     return draw(st.sampled_from((name, "log"))), data, draw(st.sampled_from((None, 1, 4)))
 
 

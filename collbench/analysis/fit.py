@@ -48,7 +48,7 @@ def curves(runs: Sequence[Run]) -> list[FittedCurve]:
     machines = dict.fromkeys(run.header.topology.name or "?" for run in runs)
     if len(machines) > 1:
         raise UsageError(f"the runs are of different machines ({'; '.join(machines)}); fit each by itself")
-    fitted = []
+    fitted: list[FittedCurve] = []
     for (case, name), rows in by_key(measured(runs), lambda row: row.curve).items():
         samples: dict[int, tuple[float, ...]] = {}
         for row in rows:

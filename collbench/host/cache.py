@@ -1,6 +1,6 @@
-"""Folders of this user: compiled kernels, which can be made anew, and what is kept from one command to the next.
+"""Folders of this user: compiled kernels, which can be made anew, and runs that are stored from one command to the next.
 
-Compiled kernels are loaded and run, and kept runs decide verdicts: their folders have mode 0700, are never another
+Compiled kernels are loaded and run, and stored runs decide verdicts: their folders have mode 0700, are never another
 user's, and never a link.
 """
 
@@ -42,12 +42,12 @@ def _chosen(variable: str, usual: str, what: str, error: type[Exception]) -> Pat
 def private_folder(folder: Path, what: str, variable: str, error: type[Exception]) -> Path:
     """Return a folder that this user alone can write to, made if need be, by a path that nobody can lead elsewhere.
 
-    The path goes by a descriptor that stays open, so it is the folder that was looked at, whoever owns those above it
-    and may exchange what lies there.  In containers, on shared disks and in projects that is often somebody else, or
+    The path goes by a descriptor that stays open, so it is the folder that was looked at, even if the owner of a
+    folder above exchanges it.  In containers, on shared disks and in projects that is often somebody else, or
     unknown, so their owners are no reason to refuse.  The path holds in this process, and in others of this user for
     as long as it lives; `resolve()` gives the folder's name.
 
-    Raises *error* if there can be none: it says what cannot be kept, and the variable that names another folder.
+    Raises *error* if there can be none: it says what cannot be stored, and the variable that names another folder.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

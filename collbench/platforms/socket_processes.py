@@ -43,7 +43,7 @@ from collbench.platforms.processes import Team, node_name
 ANSWERING = 5.0  # seconds for a process that has connected to show that it knows the word
 _CONNECTING = 3.0  # seconds for a connection
 _PAUSE = 0.1  # seconds between two looks for where the first process listens, and whether all have come
-_STRANGERS = 1000  # threads for connections of whoever has not shown yet that it knows the word, two for each
+_STRANGERS = 1000  # threads for connections that have not shown yet that they know the word, two for each
 
 
 _GONE = (OSError, EOFError, ProcessError, AssertionError)
@@ -158,7 +158,7 @@ def _accept(size: int, place: "Rendezvous", deadline: float) -> dict[int, Connec
     # A connection to each of a thousand ranks.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    heard: list[tuple[int, int, Connection]] = []  # whoever knows the secret: its rank, of how many
+    heard: list[tuple[int, int, Connection]] = []  # of those that know the secret: rank, of how many
     with closing(place), _listening(size) as (server, word):
         place.leave(text := msgspec.json.encode(word).decode(), lambda other: _reach(other, 0, size, deadline))
         server.settimeout(_PAUSE)
@@ -170,7 +170,7 @@ def _accept(size: int, place: "Rendezvous", deadline: float) -> dict[int, Connec
                     threading.Thread(target=_hear, args=(connection, word.secret, heard), daemon=True).start()
                 else:
                     connection.close()
-            came = heard[:]  # who comes later is told nothing, and asks again
+            came = heard[:]  # later ones get no answer, and ask again
             if ends == deadline and len(came) >= size - 1:
                 ends = time.monotonic() + place.settling
             refusal = _differing(came, size)

@@ -328,15 +328,15 @@ def read(path: Path) -> Run:
     left_out: list[str] = []
     unknown: dict[str, None] = {}  # kinds of rows, in their order
     last: dict[str, Any] = {}
-    kept = thinned = more = 0
+    taken = thinned = more = 0
     for number, line in lines:
         if len(results) + len(left_out) >= MOST_ROWS and b'"end"' not in line:  # which says whether it is whole
             more += 1
             continue
         try:
             last = sanitize.parse_object(line)
-            thinned += _thinned(last, MOST_SAMPLES if kept < _MANY else _FEW)
-            kept += sum(len(value) for value in last.values() if isinstance(value, list))
+            thinned += _thinned(last, MOST_SAMPLES if taken < _MANY else _FEW)
+            taken += sum(len(value) for value in last.values() if isinstance(value, list))
             result = to_result(_of_today(last, version))
             if result:
                 results.append(result)

@@ -1,5 +1,6 @@
 """Places for results that vanish, are replaced, fill up or are wanted by two at once."""
 
+import gzip
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,6 +66,29 @@ def two_at_once(scene: Scene, done: Done) -> str:
     return "" if statuses == ["0", "2"] else f"statuses {statuses}"
 
 
+RESUMED = """
+echo mine >precious; "$@" && sed -i '$ d' out/run.jsonl && sed -i '$ d' out/run.jsonl || exit 9
+ln -s ../precious out/run.jsonl.new; exec "$1" -m collbench sweep --resume out --no-plot
+"""
+EIGHT = 'for i in 1 2 3 4 5 6 7 8; do ( "$@"; echo $? >status$i ) & done; wait'
+
+
+def spared(scene: Scene, done: Done) -> str:
+    """A link in a folder from elsewhere leads to no file of the user."""
+    kept = (scene.folder / "precious").read_text() == "mine\n" and not scene.run.is_symlink()
+    return "" if kept and read(scene.run).complete else "the user's file was written over"
+
+
+def all_stored(scene: Scene, done: Done) -> str:
+    statuses = [path.read_text().strip() for path in scene.folder.glob("status*")]
+    runs = list((scene.folder / "results" / "runs").iterdir())
+    return "" if (statuses, len(runs)) == (["0"] * 8, 8) else f"{len(runs)} runs, statuses {statuses}"
+
+
+def bomb(scene: Scene) -> None:
+    (scene.folder / "bomb.log.gz").write_bytes(gzip.compress(b"1" + b"\n1e9 NCCL \xf0\x9f\x98\x80" * 2**24, 1))
+
+
 def full_of(where: str, words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(where if word == "out" else word for word in words)
 
@@ -87,6 +111,13 @@ def trials() -> Iterator[Trial]:
     yield Trial("a /dev/shm of 1 MiB", SHORT, (USAGE,), shell=small, check=enlarged)
     both = '( "$@"; echo $? >first ) & ( "$@" >/dev/null 2>&1; echo $? >second ); wait; exit 0'
     yield Trial("two runs into one folder", SHORT, (GOOD,), shell=both, check=two_at_once)
+    yield Trial("a resumed run with a link beside it", SHORT, (GOOD,), shell=RESUMED, check=spared)
+    words = ("sweep", "--on", "dgx-h100", "-e", "64", "--no-plot")
+    yield Trial("eight commands at once", words, (GOOD,), shell=EIGHT, check=all_stored)
+    little = 'ulimit -v 1500000; exec "$@"'
+    yield Trial(
+        "a compressed log of 256 MiB", ("import", "bomb.log.gz"), (USAGE,), prepare=bomb, shell=little, limit=30
+    )
     for where in ("/proc/x", "file/x"):
         words = full_of(where, SHORT)
         yield Trial(f"--out {where}", words, (USAGE,), prepare=lambda scene: (scene.folder / "file").touch())

@@ -43,17 +43,20 @@ LOGS = ("log", "txt", "out", "csv", "json", "jsonl")
 _LOG = re.compile(rf"\.(?:{'|'.join(LOGS)})(?:\.(?:gz|bz2|xz))?$")
 
 
+BOUNDS = {"bytes": LARGEST, "lines": 2**22, "lines of a log": 2**19, "rows": 2**16}
+
+
 class Budget:
     """What an import may still read, of all its files together."""
 
     def __init__(self) -> None:
-        self.left = {"bytes": LARGEST, "lines": 2**22, "lines of a log": 2**19, "rows": 2**16}
+        self.left = dict(BOUNDS)
 
     def spend(self, name: str, kind: str, amount: int = 1) -> None:
         """Take that off; RunFileError with the name of the file if it is more than there is."""
         if amount > self.left[kind]:
             fix = "cut out the part with the results, or import it by itself"
-            raise RunFileError(f"{name} goes beyond the {Budget().left[kind]:,} {kind} of an import; {fix}")
+            raise RunFileError(f"{name} goes beyond the {BOUNDS[kind]:,} {kind} of an import; {fix}")
         self.left[kind] -= amount
 
 
@@ -173,7 +176,7 @@ def decode(name: str, file: IO[bytes] | bytes, budget: Budget | None = None) -> 
         while head:
             piece = decoder.decode(head + unpacked.readline(LONGEST)).encode()
             budget.spend(name, "bytes", len(piece))
-            buffer.write(_NCCL.sub(_told(), piece))
+            buffer.write(_NCCL.sub(_with_fact(), piece))
             head = unpacked.read(2**20)
     except (OSError, EOFError, MemoryError, zlib.error, lzma.LZMAError) as error:
         raise RunFileError(f"{name}: cannot be decompressed: {clean(error)}") from None
@@ -198,10 +201,12 @@ def _encoding(begin: bytes) -> str:
 _NCCL = re.compile(
     rb"^(?:[^\n ]{1,80}+ )?[^\n ]{1,200}+(?<=\d) \[\d{1,3}\] NCCL (?:INFO|TRACE) ([^\n]*)$", re.MULTILINE
 )
-_FACT = re.compile(rb" set |UUID|hannels|sing|elected|ersion|\d\s\d+\s")  # also of a row that stands behind such a line
+_FACT = re.compile(
+    rb" set |UUID|hannels|sing|elected|ersion|\d[KMGTiB]*\s+\d[\d,]*\s+[A-Za-z]"
+)  # also of a row that stands behind such a line
 
 
-def _told() -> Callable[[re.Match[bytes]], bytes]:
+def _with_fact() -> Callable[[re.Match[bytes]], bytes]:
     """Return what leaves of lines of NCCL's own log, of which a large job prints millions, those with a fact.
 
     A transport is one that no line has since the last one of another kind.

@@ -190,7 +190,7 @@ def test_what_cannot_be_decompressed_or_is_an_archive_is_refused(monkeypatch: py
         for broken in (packed[:-9], packed[:30], packed[:12] + b"\xff\xff" + packed[14:]):
             with pytest.raises(RunFileError, match="cannot be decompressed"):
                 decode("x", broken)
-        monkeypatch.setattr(source, "LARGEST", 100)
+        monkeypatch.setitem(source.BOUNDS, "bytes", 100)
         with pytest.raises(RunFileError, match=r"goes beyond the 100 bytes|Memory usage limit"):
             decode("x", packed)
         monkeypatch.undo()
