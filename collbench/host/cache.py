@@ -1,4 +1,4 @@
-"""Folders of this user: compiled kernels, which can be made anew, and runs that are stored from one command to the next.
+"""Folders of this user: compiled kernels, which can be made anew, and runs that commands store for later ones.
 
 Compiled kernels are loaded and run, and stored runs decide verdicts: their folders have mode 0700, are never another
 user's, and never a link.
