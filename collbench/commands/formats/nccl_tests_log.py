@@ -322,10 +322,9 @@ def sections(source: ForeignFile) -> Iterator[LogSection]:
         if not line.strip():
             continue
         begins = begins_row(line, known=section.columns is not None or bool(section.heads))
-        if begins:
-            source.budget.spend(source.name, "rows")
         row = read_row(line, section.columns) if begins else None
         if row:
+            source.budget.spend(source.name, "rows")
             section.rows.append(row)
             context.used = True
 
@@ -344,6 +343,7 @@ def sections(source: ForeignFile) -> Iterator[LogSection]:
 
         # What looks like a row and is none is counted; all else is of other programs.
         elif begins or (section.columns and not section.ended and looks_like_row(line)):
+            source.budget.spend(source.name, "rows")
             section.bad.append((line_number, line))
         else:
             source.budget.spend(source.name, "lines of a log", context.take(line) - 1)
