@@ -91,8 +91,7 @@ class ComparedCurve:
     def off(self, seconds: Sequence[float]) -> float:
         """Return how far the measured times are from others, as a typical ratio.
 
-        Sizes that were slow count as much together as the rest together: what explains a slow end is not lost among
-        sizes that are right, nor may it spoil those.
+        Slow sizes together weigh as much as the rest together, so neither hides the other.
         """
         far = np.abs(self.logs(seconds))
         slow = np.array([row.typical > other.high for row, other in zip(self.rows, self.expected, strict=True)])

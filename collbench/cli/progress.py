@@ -23,8 +23,8 @@ from collbench.results import Result, Skipped
 def waiting(what: str) -> Iterator[Callable[[str], None]]:
     """Say on a terminal what is waited for and for how long; taken away before what follows.
 
-    Yields a function that takes what is at work, in lines, which stand there instead.  Without a terminal the first of
-    them is printed every few seconds.
+    Yields a function that replaces it by lines of the work at hand; without a terminal their first is printed every few
+    seconds.
     """
     waits = bool(what) and is_leader(launched())
     if waits and obeys(sys.stderr):
@@ -93,8 +93,7 @@ class LiveTable:
     def show(self, title: str, heading: str, rows: Sequence[tuple[Result, str]]) -> None:
         """Print the rows of one case, each with its result, below title and heading where the title is a new one.
 
-        Without a heading there are rows alone.  What is skipped is printed once for all cases of a title; the run file
-        has every one.
+        Without a heading there are rows alone.  A skipped row is printed once for all cases of a title.
         """
         self.close()
         if heading and title != self._title:

@@ -56,12 +56,9 @@ class Channel:
             raise Closed from None
 
     def receive(self, seconds: float = math.inf) -> dict[str, Any] | None:
-        """Return the next message, or None if none comes within that many seconds.
+        """Return the next message, or None if none comes within that many seconds; Closed if there will be none.
 
-        Raises:
-            Closed: There will be none.
-            Interrupted: A signal that was deferred asks for the end.  Nobody looks for one while it waits for ever.
-
+        Interrupted if a deferred signal asks for the end, which is not looked for while this waits for ever.
         """
         deadline = time.monotonic() + seconds
         signals.check()

@@ -51,10 +51,7 @@ class ResumedRun:
     def of(cls, path: Path, content: bytes) -> Self:
         """Return what stays of the run file of that content.
 
-        Raises:
-            RunFileError: It is no run file.
-            UsageError: It is of no sweep, or of one that cannot be resumed.
-
+        RunFileError if it is no run file; UsageError if it is of no sweep, or of one that cannot be resumed.
         """
         lines = ((number, line) for number, line in enumerate(io.BytesIO(content), 1) if line.strip())
         header, version = parse_header(path, lines)

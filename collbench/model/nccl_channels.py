@@ -1,12 +1,12 @@
 """The channels that NCCL's search finds in a node, for nodes whose GPUs all look alike.
 
 NCCL walks down a list of speeds and, at each, counts how many rings, trees or in-switch reductions of that speed fit
-the links; the most bandwidth wins, and speeds below half of the best's are not tried (src/graph/search.cc).  Where
-nodes are symmetric the count is a division, so a division stands here in place of its search.  The speeds, the doubling
-of wide channels and the second pass, which raises one side of a tree, are as there.
+the links; the most bandwidth wins, and speeds below half of the best's are not tried (src/graph/search.cc).  In
+symmetric nodes the count is a division.  The speeds, the doubling of wide channels and the second pass, which raises
+one side of a tree, are NCCL's.
 
-Certain for switches of NVLink, where tables that NCCL logged agree.  Derived from NCCL's rules, and not checked against
-a log: meshes, the hybrid cube, pairs, PCIe.  GB/s (1e9 bytes/s) throughout, as in NCCL's lists.
+Tables that NCCL logged agree for switches of NVLink.  Derived from NCCL's rules, and not checked against a log: meshes,
+the hybrid cube, pairs, PCIe.  GB/s (1e9 bytes/s) throughout, as in NCCL's lists.
 """
 
 from collections.abc import Callable, Sequence

@@ -221,13 +221,9 @@ def stretches(where: NDArray[np.void]) -> int:
 def first_mismatch(
     case: Case, plan: StressPlan, rank: int, verdicts: NDArray[np.void], with_bits: bool, wire: Wire | None = None
 ) -> Mismatch | None:
-    """Return the first wrong element of a rank in all calls.
+    """Return the first wrong element of a rank in all calls, `with_bits` if asked, from a verdict for each piece.
 
-    There is a verdict for each piece of the rank's result; `with_bits`: with the bits of its first wrong element.
-
-    Raises:
-        CaseFailed: Not all elements were looked at: then nothing is known.
-
+    CaseFailed if not all elements were looked at: then nothing is known.
     """
     expected = plan.calls * looked_at(probe(case, wire))
 

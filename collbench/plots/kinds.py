@@ -1,11 +1,9 @@
 """Kinds of figures and sections of a report, found by being there: modules that define KINDS, or SECTION.
 
-`draw` draws runs.  Another kind of figure is one file dropped in, here or as `figure` in a command's folder: it says of
-which results it is drawn, and yields the figures of a run.  A command that measures and `collbench plot` draw by the
-same function, so a run file gives the same pictures again.
-
-A section, which is in a command's `section`, is a part of the page, and says what stands in its results' rows of the
-table of all rows.
+`draw` draws runs.  Another kind of figure is one file dropped in, here or as `figure` in a command's folder: it says
+which results it draws, and yields the figures of a run.  Commands and `collbench plot` draw by the same function, so a
+run file gives the same pictures again.  A section (`section` in a command's folder) is a part of the page, with its
+results' rows for the table of all rows.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -101,9 +99,7 @@ def draw(
 def draw_file(runs: Sequence[Run], file: Path, request: PlotRequest, say: Say) -> list[Path]:
     """Write the figure of these runs into that file and return it; none if there is nothing to draw.
 
-    Raises:
-        UsageError: There are several figures.
-
+    UsageError if there are several figures.
     """
     drawn = list(_drawn(runs, request, say))
     if len(drawn) > 1:

@@ -254,11 +254,8 @@ def told_apart(rows: dict[Combination, list[Panel]], say: Callable[[str], None])
 def overlaid(row: Sequence[Panel]) -> list[Panel]:
     """Return all panels of a figure with names and colours, to share their axes.
 
-    They show one kind of bandwidth: the algorithm's, if one of them has no bus to speak of.
-
-    Raises:
-        UsageError: There are more panels than colours.
-
+    They show one kind of bandwidth: the algorithm's, if one of them has no bus to speak of.  UsageError if there are
+    more panels than colours.
     """
     if len(row) > len(COLORS):
         raise UsageError(

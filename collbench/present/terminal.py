@@ -37,14 +37,9 @@ class Table(Generic[Row]):
         names: int = 2,
         gap: str = " ",
     ) -> None:
-        """Make a table.
+        """Make a table; *gap* stands between two columns at least.
 
-        Args:
-            columns: The columns.
-            problem: Returns why a row has no numbers; this stands in place of all but its first cells.
-            names: How many cells these are.
-            gap: What stands between two columns at least.
-
+        *problem* returns why a row has no numbers; that stands in place of all but its first *names* cells.
         """
         self.columns = [column for column in columns if column.importance]
         self.problem, self._names, self._gap = problem, names, gap

@@ -7,14 +7,10 @@ A request is a frozen dataclass.  A field says its type, its options, its senten
         on: Annotated[str, Opt("--on", "What it is trained on.", metavar="SYSTEM")] = "dgx-h100"
         _: KW_ONLY
         ranks: Ranks = None  # several requests share this Annotated type (collbench.requests.words)
-        loader: Annotated[float | None, Opt("--loader", "Samples read in a second.", above=0)] = None
         each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every result.")] = None  # no option
 
-The command has `params=options_of(PlanRequest)` and its callback calls `made(PlanRequest, options)`, both of
-collbench.cli.options.  The library's function has the request's parameters, and its docstring gets `Args`:
-
-    @takes(PlanRequest)
-    def plan(request: PlanRequest) -> Plan:
+The command has `params=options_of(PlanRequest)` and its callback calls `made(PlanRequest, options)` (cli/options.py).
+The library's function has `@takes(PlanRequest)`, the request's parameters, and a docstring that gets `Args`.
 
 A request checks limits and choices when it is made; a `__post_init__` of its own calls that of `Request` first.
 """

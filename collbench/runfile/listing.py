@@ -141,10 +141,7 @@ def last_before(new: Run, folder: Path) -> Path:
 
     Of the same kind are runs on a topology of the same name, of the same tool if they were imported, with the same
     interleaved setting if any, that have a time for at least one same case of the same implementation and platform.
-
-    Raises:
-        UsageError: There is none.
-
+    UsageError if there is none.
     """
     cases = _cases(new.results)
     if not cases:

@@ -1,9 +1,8 @@
 """What stands in run files: the header, and results, cases and sweeps in their lines; and rows as flat records.
 
-Types and limits stand at the classes themselves (collbench/results, collbench/cases.py); msgspec checks them.  The same
-lines are messages to and from workers, and JSON for other programs.  Flat records are in bytes, seconds and bytes per
-second, for data frames too: their names are those of the tidy CSV where it has them.  The samples themselves are in the
-run file; a record has their number, their median with its 95 % interval, and percentiles.
+The classes (collbench/results, collbench/cases.py) have types and limits; msgspec checks them.  The same lines are
+messages to and from workers, and JSON for other programs.  Flat records are in bytes, seconds and bytes per second,
+under the names of the tidy CSV; in place of samples they have number, median with 95 % interval, and percentiles.
 """
 
 import json
@@ -259,9 +258,7 @@ def to_line(result: Result) -> dict[str, Any]:
 def to_result(line: Mapping[str, Any]) -> Result | None:
     """Return the result of a line; None for other lines, also of kinds that newer versions may add.
 
-    Raises:
-        ValueError: The line is no result, or claims what cannot be.
-
+    ValueError if the line is no result, or claims what cannot be.
     """
     kind = line.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:

@@ -166,8 +166,7 @@ def read_floors(path: Path) -> Expectation:
 def _calibrated(row: Observed) -> ExpectedTime | None:
     """Return the cost of a hand-written implementation on this CPU, by its own barrier and its own copies.
 
-    What an implementation spends is counted (platforms/cost.py).  Of a library nothing is known, nor where no barrier
-    was timed.
+    Its operations are counted (platforms/cost.py).  None for a library, or without the time of a barrier.
     """
     implementation, platform = find(row.note.picked or row.implementation), platforms().get(row.platform)
     if not implementation or not implementation.cost or not platform or not platform.fitted:

@@ -342,8 +342,7 @@ def _why_nothing(cases: Sequence[Sequence[Observed]], expected: str) -> str:
 def _held(rows: Sequence[Observed], expectation: Expectation) -> tuple[list[float], ExpectedTime] | None:
     """Return the logarithms of measured over expected times of a case's rounds, and what is expected of all of them.
 
-    None where nothing is expected of any.  Where expectations differ in error, those of the least error count, if they
-    are as many as a decision needs.
+    None without expectations.  Where these differ in error, the least error counts if it has enough for a decision.
     """
     rounds: list[tuple[float, ExpectedTime]] = []
     for row in rows:

@@ -238,10 +238,7 @@ class Judgement:
 def judge(exercise: Exercise, folder: Path) -> Judgement:
     """Run the kernel in a student's folder through all stages, without timing it.
 
-    Raises:
-        SourceError: There is no such file in the folder.
-        PlatformError: There is no compiler here.
-
+    SourceError if there is no such file in the folder, PlatformError if there is no compiler here.
     """
     file = folder / f"{exercise.kernel}.cu"
     try:
@@ -326,9 +323,7 @@ def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> 
 def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Judgement:
     """Measure a right answer against the library and its rung, each size in a sweep of its own.
 
-    Raises:
-        PlatformError: The sweep failed.
-
+    PlatformError if a sweep fails.
     """
     table: dict[str, Mapping[str, Any]] = {}
     wins: Counter[str] = Counter()

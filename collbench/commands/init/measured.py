@@ -33,9 +33,7 @@ def measure(
 ) -> Iterator[Result]:
     """*Collective*: yield a result of each library.
 
-    Raises:
-        CaseFailed: A phase failed or took too long; the platform must be opened anew.
-
+    CaseFailed if a phase fails or takes too long; the platform must then be opened anew.
     """
     for name in names:
         try:

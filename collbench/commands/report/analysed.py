@@ -115,10 +115,7 @@ class AnalysedRun(SafeRun):
 def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -> AnalysedRun:
     """Analyse a run; `system_name` is a preset or FILE.toml that its machine is known to be, `nodes` those it ran on.
 
-    Raises:
-        UsageError: There is no such system, or it cannot have the ranks on so many nodes.  Nothing that a run file
-            holds is an error.
-
+    UsageError if there is no such system, or it cannot have the ranks on so many nodes; never for text of the run file.
     """
     stated = nodes
     system, nodes, why_not = _system_of(safe.run, system_name, nodes)

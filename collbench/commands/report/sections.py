@@ -142,11 +142,7 @@ def verdict(
 ) -> list[tuple[str, PagePart]]:
     """Return sentences about all runs side by side, then about each.
 
-    Args:
-        analysed: The runs.
-        parts: What commands say of the runs, by the labels that `by_run` gives them.
-        which: The interconnects of the runs.
-
+    *parts* are what commands say of the runs, by the labels of `by_run`; *which* are the runs' interconnects.
     """
 
     def of_run(run: AnalysedRun) -> PagePart:

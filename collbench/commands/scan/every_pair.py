@@ -37,9 +37,7 @@ def measure(
 ) -> Iterator[Result]:
     """*Collective*: yield a result of each pair, pattern and implementation.
 
-    Raises:
-        CaseFailed: Messages failed or did not arrive; the platform must be opened anew.
-
+    CaseFailed if messages fail or do not arrive; the platform must then be opened anew.
     """
     work = case.work
     assert isinstance(work, PairMessages)

@@ -29,9 +29,7 @@ def measure(
 ) -> Iterator[Result]:
     """*Collective*: yield who takes part, and then each round.
 
-    Raises:
-        CaseFailed: An exchange failed or took too long; the platform must be opened anew.
-
+    CaseFailed if an exchange fails or takes too long; the platform must then be opened anew.
     """
     work, team = case.work, platform.team
     assert isinstance(work, Scan)

@@ -127,9 +127,7 @@ class StrategyRanking:
 def ranking(results: Sequence[Result]) -> StrategyRanking | None:
     """Rank the strategies of a run by the target that was set, or by the lowest loss that all that learn reach.
 
-    Returns:
-        None if no strategy learns.
-
+    None if no strategy learns.
     """
     runs: dict[str, dict[int, Trained]] = {}
     chosen = 0.0

@@ -72,9 +72,9 @@ def _slow_words(slow: SlowRanks) -> Iterator[str]:
 class SgdJob(Work):
     """A small training job by stochastic gradient descent: `steps` steps of each rank, if all make as many.
 
-    A network of two layers learns what another network, the teacher, makes of random inputs; every rank has samples of
-    its own.  Work is counted, not timed: the same job is the same work on any machine.  What only some strategies of
-    synchronisation need (`every`, `staleness`, `group`) is here too, so that the case says everything.
+    A network of two layers learns another network, the teacher, from random inputs; every rank has its own samples.
+    Work is counted, not timed, so it is the same on any machine.  The case holds all of it, with the options of single
+    strategies (`every`, `staleness`, `group`).
     """
 
     FIELD: ClassVar = "job"

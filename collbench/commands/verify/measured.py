@@ -175,9 +175,7 @@ def measure(
 ) -> Iterator[Result]:
     """*Collective*: yield a result of each implementation.
 
-    Raises:
-        CaseFailed: A kernel gave up waiting; the platform must be opened anew.
-
+    CaseFailed if a kernel gives up waiting; the platform must then be opened anew.
     """
     assert isinstance(case.work, rows.Bits)
     added = {}

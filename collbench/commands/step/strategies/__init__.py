@@ -41,9 +41,7 @@ def strategies() -> dict[str, Strategy]:
 def choose(names: str) -> tuple[str, ...]:
     """Return the strategies that `--strategy` names, with commas between, or `all`.
 
-    Raises:
-        UsageError: A name is unknown or given twice.
-
+    UsageError for a name that is unknown or given twice.
     """
     words = [word.strip() for word in names.split(",")]
     for word in words:
