@@ -123,6 +123,7 @@ def compare(
 
     Returns:
         A ratio of times (new / base) with an interval and a word for every row, and for all sizes of a curve.
+
     """
     pairs = _pairs(base, new, selected)
     # A log has so few digits that one figure may come twice by chance, and several figures hardly do.

@@ -111,7 +111,7 @@ def measured_roofline(results: Iterable[Result], kind: Case) -> MemoryRoofline |
 def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | MemoryRoofline:
     """Return the roofline of a case: by what was measured along with its kind, else by the rate of a data sheet.
 
-    The system is the described one of a predicted run, the one that `name` names, or the one discovered.  UsageError where
+    The system is the described one of a predicted run, the one of `name`, or the one discovered.  UsageError where
     nothing is known: ranks on CPUs that sent nothing large, ranks that share a GPU, MIG slices, an unknown network.
     """
     measured = measured_roofline(run.results, case.kind)

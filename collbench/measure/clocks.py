@@ -61,8 +61,8 @@ class Clock:
     def same(self) -> bool:
         """Whether it is the reference itself, as far as anybody can tell.
 
-        Processes of one machine share perf_counter, the kernel's monotonic clock, alike on all cores; the offset is then the
-        estimate's error, and must not be taken off.  Clocks of two machines do not agree within microseconds.
+        Processes of one machine share perf_counter, the kernel's monotonic clock, alike on all cores.  Their offset is
+        the estimate's error, and must not be taken off.  Clocks of two machines do not agree within microseconds.
         """
         return all(abs(reading.ahead) <= reading.error for reading in self.readings)
 

@@ -347,9 +347,9 @@ class _CollectiveCandidate(Candidate):
 class Reference:
     """What the machine gives while a case is measured: its memory, and the distance of its cores.
 
-    All ranks copy the fewest bytes that the case must move, by the platform's fastest method; a barrier of the ranks shows
-    how far their cores are apart.  Both are timed in every round, as a hypervisor moves virtual cores from chip to chip,
-    and small messages then take three times as long.
+    All ranks copy the fewest bytes that the case must move, by the platform's fastest method; a barrier of the ranks
+    shows how far their cores are apart.  Both are timed in every round: a hypervisor moves virtual cores from chip to
+    chip, and small messages then take three times as long.
     """
 
     def __init__(self, case: Case, platform: Platform) -> None:

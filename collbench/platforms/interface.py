@@ -172,8 +172,8 @@ class Prepared:
 
     `host_driven` operations wait on the host between their steps, so they can't be captured in a graph.  `one_graph`
     operations wait for each other's events, which CUDA does not offer between graphs, so the streams of all ranks are
-    captured together.  The others are not: CUDA may put two branches of a graph, whose kernels wait for each other, into
-    one hardware queue.
+    captured together.  The others are not: CUDA may put two branches of a graph into one hardware queue, and their
+    kernels wait for each other.
     """
 
     launch: Callable[[int], None]

@@ -35,6 +35,7 @@ class Column(Generic[Row]):
             USEFUL for a few words in the last column, the others only for one.
         form: Alignment and width in a terminal, as `>9` or `<16`; by default text of any length.
         key: The name in CSV and JSON; by default these do not have the column.
+
     """
 
     name: str

@@ -61,8 +61,8 @@ def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | Non
 def resuming_session(path: Path) -> Session | None:
     """Return the session that measures what the run of a sweep lacks, in its run file; None where it lacks nothing.
 
-    *path* is the run file, or its folder; of a launcher's processes only the first reads it.  RunFileError if it is none,
-    UsageError if it cannot be resumed, or not here.
+    *path* is the run file, or its folder; of a launcher's processes only the first reads it.  RunFileError if it is
+    none, UsageError if it cannot be resumed, or not here.
     """
     joined = launched()
     if path.is_dir():

@@ -355,8 +355,8 @@ def _held(baseline: Path) -> Path:
 def _of_this_machine(run: Run) -> tuple[Expectation | None, Path | None]:
     """Return what is expected where no system is like the machine, and where this run is stored if it is a good one.
 
-    The baseline of this machine is expected, or on a CPU without one its own speed; None where nothing is known.  Only the
-    first good runs are stored.
+    The baseline of this machine is expected, or on a CPU without one its own speed; None where nothing is known.  Only
+    the first good runs are stored.
     """
     header = run.header
     folder = baseline_folder(header)

@@ -334,8 +334,8 @@ class Communicators:
     def estimate(self, calls: Sequence[Callable[[], Any]]) -> float | None:
         """*Collective*: seconds that NCCL expects of one collective, of which these are the local ranks' calls.
 
-        None where it cannot say, as of symmetric kernels.  Nothing is enqueued.  Not for sends and receives: NCCL has no
-        estimate of them, and plans of them stay, where those of a collective go with the next group.
+        None where it cannot say, as of symmetric kernels.  Nothing is enqueued.  Not for sends and receives: NCCL has
+        no estimate of them, and their plans stay, where those of a collective go with the next group.
         """
         # A rank alone is not simulated: NCCL copies at once then, however the group ends.
         if len(self._places.places) == 1 or self._symmetric or self._simulate_end is None:
