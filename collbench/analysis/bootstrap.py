@@ -40,10 +40,7 @@ _UNTHREADED = 200_000  # multiplications of a product; OpenBLAS starts threads b
 
 
 def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
-    """Return DRAWS medians of resampled samples, as logarithms, and the number of blocks that were resampled.
-
-    Draws of different `stream`s are independent.
-    """
+    """Return logarithms of DRAWS medians of resampled samples, independent by `stream`, and the number of blocks."""
     count = len(samples)
     order = np.argsort(samples, kind="stable")
     ordered = samples[order]
@@ -143,10 +140,7 @@ class LogRatio:
 
 
 def separate(base: Sequence[float], new: Sequence[float]) -> LogRatio:
-    """Estimate the ratio from samples of two runs, one after the other.
-
-    Errors are half of what covers 95 % of the resampled ratios.
-    """
+    """Estimate the ratio from samples of two successive runs; errors are half the middle 95 % of resampled ratios."""
     before, after = np.asarray(base, float), np.asarray(new, float)
     (drawn_before, some), (drawn_after, others) = log_medians(before, 0), log_medians(after, 1)
     log = math.log(median(new) / median(base))

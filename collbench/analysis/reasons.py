@@ -189,10 +189,7 @@ def _shaped(shape: str, compared: ComparedCurve, usual: ErrorModel) -> Iterator[
 def _variants(
     hypothesis: Hypothesis, compared: ComparedCurve, expect: Expect
 ) -> Iterator[tuple[list[float], ErrorModel]]:
-    """Yield the seconds that the curve would take, and how far they may be off.
-
-    Nothing where the hypothesis does not apply or would not be seen.
-    """
+    """Yield the curve's seconds, and their error; nothing if the hypothesis does not apply or would not be seen."""
     healthy, usual_errors = compared.healthy, compared.errors(compared.system)
     if hypothesis.shape:
         yield from _shaped(hypothesis.shape, compared, usual_errors)

@@ -25,10 +25,7 @@ ANEW = "measure anew, without --resume"
 
 
 def tasks(sweep: Sweep, existing: Sequence[Result] = ()) -> Iterator[tuple[Case, tuple[str, ...], Sampling]]:
-    """Yield the cases of a sweep with the implementations that are still to be measured: of which no row exists.
-
-    Each row has its share of the budget.
-    """
+    """Yield a sweep's cases with the implementations that have no row yet, each with its share of the budget."""
     done = {(result.case, result.implementation) for result in existing if not _goes_on(result.case.work)}
     for case in sweep.cases():
         if names := tuple(name for name in sweep.implementations if (case, name) not in done):

@@ -115,10 +115,7 @@ class Session:
         return self._joined.agreeing() if self._joined else nullcontext()
 
     def _note_hang(self, reason: str) -> str:
-        """Write the failed row and the end of the run file, and return where it is.
-
-        Called by the watchdog's thread while the main thread hangs.
-        """
+        """Write the failed row and the end of the run file; return its path.  The watchdog's thread calls it."""
         if not self._writer or not self._joined:
             return ""
         self._writer.append(self._joined.failed(f"{reason}; the run ends here"))

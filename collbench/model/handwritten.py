@@ -67,10 +67,7 @@ class HandwrittenTime(NamedTuple):
 
 
 def estimate(system: System, case: Case, name: str) -> HandwrittenTime:
-    """Return the time of a case by an implementation, or with `auto` by the best exact one.
-
-    Unsupported, with the reason, where no implementation can carry the case out.
-    """
+    """Return the time of a case by an implementation, or the best exact one (`auto`); Unsupported where none can."""
     candidates = [name]
     if name == "auto":
         candidates = [each for each, implementation in modelled().items() if not implementation.wire]

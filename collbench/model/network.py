@@ -129,10 +129,7 @@ def on_nics(pairs: Pairs, order: Integers, nics: int) -> Pairs:
 
 
 def avoid_dead_nics(pairs: Pairs, nics: int, dead: Integers) -> Pairs:
-    """Move what a dead NIC would carry to the node's next NIC, and at the other end to the same rail.
-
-    UsageError where a node has no NIC left that works at both ends.
-    """
+    """Move a dead NIC's load to the node's next rail, at both ends; UsageError if no rail works at both ends."""
     # That is how NCCL stays on a rail: a GPU hands its data to another GPU of the node (PXN).
     sender, receiver = pairs
     for _ in range(nics + 1):

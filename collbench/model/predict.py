@@ -180,10 +180,7 @@ class Effect:
 
 
 def effect(system: System, pattern: str, what_ifs: Sequence[str] = ()) -> Effect:
-    """Return the effect of the network on a pattern of `PATTERNS`, with all what-ifs together.
-
-    UsageError where a what-if is unknown, or impossible on this system.
-    """
+    """Return the network's effect on a pattern of `PATTERNS` under all what-ifs; UsageError for an impossible one."""
     before = Scenario(system)
     after = scenario(system, what_ifs)
     slowest = _median(after, pattern)

@@ -44,10 +44,7 @@ _ERROR = re.compile(  # of g++ and clang++, file:line:column, or of NVRTC, file(
 
 
 def folder() -> Path:
-    """Return the folder of the kernels: $COLLBENCH_KERNELS for trying others, else inside the package or next to it.
-
-    PlatformError if the variable names no folder.
-    """
+    """Return the folder of the kernels: $COLLBENCH_KERNELS (PlatformError if it is none), else ours."""
     chosen = os.environ.get("COLLBENCH_KERNELS")
     if not chosen:
         return own_folder()

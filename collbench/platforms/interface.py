@@ -272,10 +272,7 @@ class Clock(Protocol):
         """Note the time on a local rank's stream."""
 
     def set_clocks(self) -> float:
-        """Set the clocks of idle local ranks by their process's, before a series of moments and after it.
-
-        Return the seconds by which they may be off; between two settings the larger holds.
-        """
+        """Set idle local ranks' clocks by their process's, around a series of moments; return seconds of error."""
         return 0.0  # there is no clock but the process's
 
     def enqueue_seconds(self, prepared: Prepared) -> float | None:

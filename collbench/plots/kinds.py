@@ -97,10 +97,7 @@ def draw(
 
 
 def draw_file(runs: Sequence[Run], file: Path, request: PlotRequest, say: Say) -> list[Path]:
-    """Write the figure of these runs into that file and return it; none if there is nothing to draw.
-
-    UsageError if there are several figures.
-    """
+    """Write the figure of these runs, if any, into that file; return it.  UsageError if there are several."""
     drawn = list(_drawn(runs, request, say))
     if len(drawn) > 1:
         names = ", ".join(stem for stem, *_ in drawn)

@@ -17,14 +17,7 @@ from collbench.platforms import on_auto
 from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.processes import Alone, Team
 from collbench.requests.notices import started
-from collbench.requests.sweeps import (
-    Launched,
-    SweepRequest,
-    cut_short,
-    measured_sweep,
-    predicted_sweep,
-    split_names,
-)
+from collbench.requests.sweeps import Launched, SweepRequest, cut_short, measured_sweep, predicted_sweep, split_names
 from collbench.results import Result
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System

@@ -256,10 +256,7 @@ def to_line(result: Result) -> dict[str, Any]:
 
 
 def to_result(line: Mapping[str, Any]) -> Result | None:
-    """Return the result of a line; None for other lines, also of kinds that newer versions may add.
-
-    ValueError if the line is no result, or claims what cannot be.
-    """
+    """Return the result of a line, or None for other or newer kinds; ValueError if it is no valid result."""
     kind = line.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         return None

@@ -65,10 +65,7 @@ UNITS |= {"flops": 1e12, "flops_fp8": 1e12, "memory": 2.0**30}
 
 
 class FileTable(Struct, forbid_unknown_fields=True):
-    """A table of keys; its fields are called as those of System.
-
-    0, "" or None as a default stands for a key that is not there.
-    """
+    """A table of keys, its fields called as those of System; the default 0, "" or None stands for a missing key."""
 
     def values(self) -> dict[str, Any]:
         """Return the values in System's units."""

@@ -214,10 +214,7 @@ class System(Shown):
         return replace(self, nodes=nodes)
 
     def part(self, ranks: int) -> "System":
-        """Return the part of the system that so many ranks use: some GPUs of one node, or whole nodes.
-
-        UsageError where the ranks fill neither.
-        """
+        """Return the part that so many ranks use: some GPUs of one node, or whole nodes; else UsageError."""
         if ranks < 1 or ranks > self.ranks or (ranks > self.gpus and ranks % self.gpus):
             raise UsageError(
                 f"{self.title}, has no part of {counted(ranks, 'rank')}; give 1 to {self.gpus}"

@@ -321,10 +321,7 @@ def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> 
 
 
 def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Judgement:
-    """Measure a right answer against the library and its rung, each size in a sweep of its own.
-
-    PlatformError if a sweep fails.
-    """
+    """Measure a right answer against the library and its rung, each size in a sweep; PlatformError if one fails."""
     table: dict[str, Mapping[str, Any]] = {}
     wins: Counter[str] = Counter()
     unsure: set[str] = set()

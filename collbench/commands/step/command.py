@@ -122,13 +122,7 @@ _SCALE = [ANYWHERE, *options_of(StepRequest, f"counts mode {_STEP}", budget="2s"
 _OVERLAP = [ANYWHERE, *options_of(StepRequest, f"ranks buckets {_STEP}", budget="10s")]
 _STRAGGLERS = [
     HERE,
-    *options_of(
-        StepRequest,
-        "op ranks impl steps slow_rank timeout out",
-        compute="1ms",
-        gradients="64K",
-        budget="20s",
-    ),
+    *options_of(StepRequest, "op ranks impl steps slow_rank timeout out", compute="1ms", gradients="64K", budget="20s"),
     RENDEZVOUS_FOLDER,
 ]
 _STRATEGIES = [

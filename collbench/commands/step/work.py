@@ -133,10 +133,7 @@ def job_of(case: Case) -> SgdJob:
 
 
 def buckets(case: Case) -> list[tuple[int, Case]]:
-    """Return the buckets of a step in order: the offset in bytes from the start of the buffers, and the collective.
-
-    Only collectives whose whole array is one block can be cut.
-    """
+    """Return a step's buckets in order, as (byte offset, collective); only an array of one block can be cut."""
     alone, bucket = replace(case, work=None), step_of(case).bucket
     if not bucket or case.collective.sharded:
         return [(0, alone)]

@@ -189,10 +189,7 @@ def gradient_window(stage_backward: V, stage_forward: V, own_layers: V, overlapp
 
 
 def gradient_exposed(gradient_seconds: V, expert_gradient_seconds: V, gradient_window: V, own_layers: V) -> V:
-    """Return the seconds of the collectives of gradients that no computing hides.
-
-    What is longer than the window, and the last layer's.
-    """
+    """Return the seconds of gradients' collectives beyond the window of computing, and of the last layer's."""
     return maximum(
         (gradient_seconds + expert_gradient_seconds) / own_layers,
         gradient_seconds + expert_gradient_seconds - gradient_window,

@@ -398,10 +398,7 @@ def parse_anchor(text: str) -> Anchor:
 
 
 def anchored(given: PlanSetting, anchor: Anchor, fixed: Choices) -> tuple[PlanSetting, PlannedStep]:
-    """Return the setting with computing as fast as the anchor implies, and the plan of the anchor's layout.
-
-    UsageError where no speed of computing explains the anchor.
-    """
+    """Return the setting at the anchor's speed of computing, and its layout's plan; UsageError for no speed."""
     request = resized(given, anchor.gpus) if anchor.gpus else given
     request = replace(request, job=replace(request.job, batch=anchor.batch or request.job.batch).checked())
     plan = best_of(request, fixed if anchor.fixed is None else anchor.fixed)

@@ -173,10 +173,7 @@ def needs(sweep: Sweep, platform: str) -> Needs:
 def measure(
     case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, heartbeat: Heartbeat, *_: object
 ) -> Iterator[Result]:
-    """*Collective*: yield a result of each implementation.
-
-    CaseFailed if a kernel gives up waiting; the platform must then be opened anew.
-    """
+    """*Collective*: yield a result of each implementation; CaseFailed if a kernel gives up waiting."""
     assert isinstance(case.work, rows.Bits)
     added = {}
     for rank in platform.local:

@@ -35,10 +35,7 @@ class Window:
     """The memory of all ranks of this machine; `bases` has the address of each rank's part, by its rank in the run."""
 
     def __init__(self, team: "Team", nbytes: int) -> None:
-        """*Collective*: map so many bytes for each rank of this machine.
-
-        PlatformError on all ranks, if any of them cannot map the memory.
-        """
+        """*Collective*: map so many bytes for each rank of this machine; PlatformError on all if one cannot."""
         neighbours = team.neighbours()
         page = HUGE if nbytes >= HUGE else mmap.PAGESIZE
         part = -(-nbytes // page) * page

@@ -220,10 +220,7 @@ class Cuda:
         self.cupy = cupy
         self.runtime = cupy.cuda.runtime
         self.nccl = cupy.cuda.nccl
-        self.errors: tuple[type[Exception], ...] = (
-            self.runtime.CUDARuntimeError,
-            cupy.cuda.driver.CUDADriverError,
-        )
+        self.errors: tuple[type[Exception], ...] = (self.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError)
         if self.nccl.available:
             self.errors += (self.nccl.NcclError,)
 

@@ -166,10 +166,7 @@ def bind_near(team: Team, places: Placement, root: Path = Path("/")) -> None:
 
 
 def discover(ranks: int | None) -> tuple[Topology, str]:
-    """Return the GPUs in CUDA's order with probed peer access, and a remark for the user.
-
-    Falls back to what NVML or CUDA alone report.
-    """
+    """Return the GPUs in CUDA's order with probed peer access, or as NVML or CUDA alone tell; and a remark."""
     # NVML first: it is quick, and knows whether there is a GPU at all.
     try:
         topology = listed = discover_gpu.discover(ranks)

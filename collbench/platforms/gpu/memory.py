@@ -168,10 +168,7 @@ Multicast = int | str
 
 
 class SwitchMemory:
-    """As cuda.DeviceMemory, and with a multicast address; the devices are all different.
-
-    PlatformError if the driver refuses a step; those before it are undone.
-    """
+    """As cuda.DeviceMemory, on different devices, with a multicast address; PlatformError after undoing all."""
 
     def __init__(self, cuda: Cuda, driver: Driver, devices: Sequence[int], nbytes: int) -> None:
         self._driver, self._devices = driver, devices

@@ -68,10 +68,7 @@ class Answer:
 
 
 def memories() -> tuple[int, ...]:
-    """Bytes of memory of each GPU that CUDA shows here; empty without a driver, a GPU or permission to use one.
-
-    PlatformError if the driver does not answer.
-    """
+    """Return the bytes of each GPU that CUDA shows; none without a usable one, PlatformError without an answer."""
     answer = _driver(_DRIVER, _TIMEOUT)
     if answer.hung:
         raise PlatformError(f"{answer.refusal}: check nvidia-smi, or use --on cpu")

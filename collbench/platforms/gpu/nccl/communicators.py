@@ -50,10 +50,7 @@ _REFUSAL = re.compile(r"NCCL INFO (.*(?:\b[Ss]ymmetric\b.*\bnot support|symmetri
 
 
 def what_ran(log: str) -> Ran:
-    """Return what the last operation in a log ran as; nothing where the log does not say it.
-
-    Of operations that are made of sends and receives NCCL says nothing.
-    """
+    """Return what the last operation in a log ran as; nothing if NCCL is silent, as of sends and receives."""
     plans = list(_PLAN.finditer(log))
     if not plans:
         return NOT_SAID
