@@ -1,4 +1,4 @@
-"""What each collective means: who sends and receives what, and what its bandwidth is counted against.
+"""The meaning of each collective: who sends and receives what, and what its bandwidth is counted against.
 
 Byte counts and bus factors are those of nccl-tests (doc/PERFORMANCE.md); patterns, window and bus factors of messages
 between pairs are those of the point-to-point tests of the OSU Micro-Benchmarks 7.

@@ -130,7 +130,7 @@ def _reduction_or_none(name: str) -> Reduction:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an element's value depends on besides its rank and index; the same five numbers go to the kernel."""
+    """The numbers that decide an element's value besides its rank and index; the same five go to the kernel."""
 
     seed: int
     ranks: int

@@ -1,4 +1,4 @@
-"""What is found by being there: commands, their figures and the library's functions stand in no list.
+"""Modules that are found by being there: commands, their figures and the library's functions stand in no list.
 
 A file is looked at as text first, so that only what is needed gets imported: some modules take long.
 """

@@ -408,7 +408,7 @@ def outliers(curve: Sequence[tuple[int, float]]) -> set[int]:
 def _steps(logs: Sequence[float]) -> set[int]:
     """Return behind which places a curve jumps: a change from there on, which is no scatter either.
 
-    What swings to and fro is none: a step is far larger than its neighbours.
+    A swing to and fro is none: a step is far larger than its neighbours.
     """
     jumps = [abs(after - before) for before, after in pairwise(logs)]
     far = max(LEAST_STEP, FAR_STEP * median(jumps)) if jumps else 0.0

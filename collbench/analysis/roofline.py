@@ -1,4 +1,4 @@
-"""What a machine allows a collective at most, whatever the algorithm, and what really goes over its busiest link.
+"""The most that a machine allows a collective, whatever the algorithm, and the traffic of its busiest link.
 
 Links have data sheets.  What the memory between ranks on CPUs carries is stated nowhere: it is measured along with
 every case whose buffers do not fit into the caches (collbench/measure/floor.py).
@@ -149,7 +149,7 @@ def described(run: Run) -> System | None:
 def share(result: Timed, limit: LinkRoofline | MemoryRoofline | None, seconds: float) -> float:
     """Return the fraction of the roofline that an operation of so many seconds attains.
 
-    What was measured in the same run counts before the roofline of its kind.
+    A measurement of the same run counts before the roofline of its kind.
     """
     if result.floor:
         return result.floor / seconds

@@ -1,4 +1,4 @@
-"""What a terminal shows while a command works: rows as they arrive, and below them how far it is.
+"""A terminal's contents while a command works: rows as they arrive, and below them how far it is.
 
 Progress is on standard error, by rich, and only on a terminal that understands escape codes; a pipe has none of it.
 """
@@ -67,7 +67,7 @@ def _progress(*columns: Any, live: bool = True) -> Any:
 class LiveTable:
     """Rows as results arrive, with the names of the columns where a new part begins.
 
-    What is wrong, failed or disturbed is red.  Below the rows a terminal shows how many of `total` results are there
+    Rows that are wrong, failed or disturbed are red.  Below them a terminal shows how many of `total` results are there
     and how long the others take, unless the total is 0.
     """
 

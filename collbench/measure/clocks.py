@@ -99,7 +99,7 @@ class Clocks:
     def read(self) -> None:
         """*Collective*: hold every process's clock against that of rank 0.
 
-        Who is not asked sleeps: where ranks outnumber cores, one that spins would lengthen the trips of the others.
+        The others sleep: where ranks outnumber cores, one that spins would lengthen the trips of the others.
         """
         team = self.team
         own: tuple[Reading, ...] = REFERENCE.readings

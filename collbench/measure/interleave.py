@@ -82,7 +82,7 @@ class Arm(NamedTuple):
 
 
 class ArmResults:
-    """What one arm has of one case so far."""
+    """The results of one arm for one case so far."""
 
     def __init__(self, case: Case, platform: str, names: Sequence[str]) -> None:
         self.case, self.platform = case, platform
@@ -128,7 +128,7 @@ class ArmResults:
 
     @property
     def title(self) -> str:
-        """What is measured here, as far as arms differ."""
+        """The work of this arm, as far as arms differ."""
         work = self.case.work.words[1:] if self.case.work else ()
         return ", ".join((counted(self.case.ranks, "rank"), *work))
 

@@ -1,4 +1,4 @@
-"""What passes between the supervisor and its ranks: JSON over a socket, a heartbeat in shared memory, a hello.
+"""The protocol between the supervisor and its ranks: JSON over a socket, a heartbeat in shared memory, a hello.
 
 The heartbeat is a file that both sides map, because a rank that dies or hangs can no longer say what it was doing.
 """
@@ -141,7 +141,7 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class WorkerHello:
-    """What ranks say once they are ready, which holds for the whole run; empty before they have said it."""
+    """The ranks' message once they are ready, which holds for the whole run; empty before that."""
 
     topology: TopologyPart = field(default_factory=TopologyPart)  # what connects the ranks
     versions: Mapping[str, str] = field(default_factory=dict)

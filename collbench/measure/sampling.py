@@ -67,7 +67,7 @@ class Candidate(ABC):
 
 
 class Subject(ABC):
-    """What is sampled: a collective, a training step."""
+    """The sampled operation: a collective, a training step."""
 
     case: Case
     platform: Platform
@@ -345,7 +345,7 @@ class _CollectiveCandidate(Candidate):
 
 
 class Reference:
-    """What the machine gives while a case is measured: its memory, and the distance of its cores.
+    """The machine's state while a case is measured: its memory, and the distance of its cores.
 
     All ranks copy the fewest bytes that the case must move, by the platform's fastest method; a barrier of the ranks
     shows how far their cores are apart.  Both are timed in every round: a hypervisor moves virtual cores from chip to

@@ -33,8 +33,8 @@ COPIES = 2  # sets of ranks of a pair, which hold memory at the same time
 class Session:
     """One sweep, on the platform of that name or by other ranks; iterate over `run()` inside `with`.
 
-    Without a folder nothing is stored.  `modelled` says that nothing is measured.  What exists of a run that is
-    resumed comes again first, and its file is completed.
+    Without a folder nothing is stored.  `modelled` says that nothing is measured.  Rows of a run that is
+    resumed come again first, and its file is completed.
     """
 
     def __init__(

@@ -120,7 +120,7 @@ NOISE = 0.05  # standard deviation of a measured time's logarithm against the ca
 def calibrate(curves: Sequence[tuple[Terms, Sequence[tuple[float, float]]]]) -> Calibration:
     """Return the factors that fit all curves of a machine, each with its measured (bytes, seconds).
 
-    What they leave at a measured size is the mean of all curves there.  Without a measurement all factors are 1.
+    The rest at a measured size is the mean of all curves there.  Without a measurement all factors are 1.
     """
     measured = [(terms, np.array(rows, np.float64).reshape(-1, 2)) for terms, rows in curves]
     spread = np.array(list(SPREAD.values()))

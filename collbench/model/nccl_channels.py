@@ -39,7 +39,7 @@ def count(capacity: float, speed: float) -> int:
 
 @dataclass(frozen=True)
 class NodeLinks:
-    """What the search counts with."""
+    """The input of the search."""
 
     gpus: int
     port: float  # out of a GPU, and as much into it: channels that reach it end the search
@@ -159,7 +159,7 @@ _FABRICS = {"nvswitch": _switch, "mesh": _mesh, "hybrid-cube": _cube, "nvlink-pa
 
 
 class Graph(NamedTuple):
-    """What the search settles on for one pattern; 0 channels where it finds none."""
+    """The result of the search for one pattern; 0 channels where it finds none."""
 
     channels: int
     intra: float = 0.0  # speed of a channel within the node
@@ -167,7 +167,7 @@ class Graph(NamedTuple):
 
 
 class Graphs(NamedTuple):
-    """What the tuner needs to know of a system's links."""
+    """A system's links, as the tuner needs them."""
 
     node: NodeLinks
     ring: Graph

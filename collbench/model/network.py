@@ -87,7 +87,7 @@ def _settled(level: Reals, lengths: Integers, links: Integers) -> tuple[Reals, I
 
 
 class Pattern(NamedTuple):
-    """Who sends to whom between nodes."""
+    """Senders and receivers between nodes."""
 
     pairs: Callable[[int, int], Pairs]  # of so many nodes, at most so many pairs
     count: Callable[[int], int]  # of all pairs

@@ -173,7 +173,7 @@ CONTENTION = 0.075
 
 @dataclass(frozen=True)
 class Effect:
-    """What the network leaves of the NICs' rate."""
+    """The share of the NICs' rate that the network leaves."""
 
     factor: float  # of the slowest transfer: 1 where the network does not slow it
     explanation: str  # one line

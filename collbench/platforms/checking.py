@@ -1,4 +1,4 @@
-"""What a check hands to kernels/check.cu, and what the verdicts that come back say.
+"""The arguments of a check for kernels/check.cu, and the meaning of its verdicts.
 
 In the stress check calls follow each other without a meeting of the ranks.  Each has inputs of its own, and is looked
 at in a few stretches of every block, so that a call costs little more than its operation however large the array is.

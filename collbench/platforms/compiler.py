@@ -225,7 +225,7 @@ def _compile(command: Sequence[str], text: str, product: Path, file: str) -> Non
 def prove_compiler(team: Team) -> None:
     """*Collective*: PlatformError unless the compiler makes a library that loads: better now than in every case.
 
-    What it compiles is the package's, so that the compiler is not blamed for kernels on trial.
+    It compiles a source of the package, so that the compiler is not blamed for kernels on trial.
     """
     complaint = ""
 

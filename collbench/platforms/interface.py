@@ -1,4 +1,4 @@
-"""What a platform must bring: a handful of small objects, each testable with a stand-in.
+"""The interface of a platform: a handful of small objects, each testable with a stand-in.
 
 An implementation is written once against `Platform.memory` and `Platform.launcher`.  A process holds one rank (cpu) or
 all of them (gpu), so methods speak of every local rank.  Methods marked *collective* are called by every process of the
@@ -83,7 +83,7 @@ class Chain:
 
     @property
     def factor(self) -> Matrix:
-        """What every product multiplies by, from the left."""
+        """The left factor of every product."""
         order, signs, _ = self._random
         matrix = np.zeros((self.size, self.size), np.float32)
         matrix[np.arange(self.size), order] = signs
@@ -91,7 +91,7 @@ class Chain:
 
     @property
     def start(self) -> Matrix:
-        """What the first product multiplies."""
+        """The right factor of the first product."""
         return self._random[2]
 
     def rows(self, count: int) -> NDArray[np.int32]:
@@ -136,7 +136,7 @@ class FastPath:
 
 
 class Ran(NamedTuple):
-    """What a library says it runs: `ring`, `nvls`, ... and a protocol; `symm` and its kernel, `ce` for copy engines."""
+    """A library's operation: `ring`, `nvls`, ... and a protocol; `symm` and its kernel, `ce` for copy engines."""
 
     algorithm: str = ""
     protocol: str = ""
@@ -335,7 +335,7 @@ class Logs(Protocol):
 
 
 class Compute(Protocol):
-    """What ranks compute in training steps, and how that is ordered with what they communicate."""
+    """The ranks' computing in training steps, and its order with their communication."""
 
     queued: bool  # whether there are streams; else every call is done when it returns, and a process holds one rank
 

@@ -221,7 +221,7 @@ _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 
 class SchedulingWatch:
-    """What a rank sees of its scheduling while it is timed; `off_core` is of all ranks and the last region alone."""
+    """A rank's view of its scheduling while it is timed; `off_core` is of all ranks and the last region alone."""
 
     def __init__(self) -> None:
         self.off_core = 0.0  # largest share, over the ranks, of the last timed region

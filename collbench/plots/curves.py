@@ -38,7 +38,7 @@ _WIDTH = 21  # letters in a line of the legend that is wrapped
 
 
 class PanelCurves(NamedTuple):
-    """What is drawn of one panel in one view."""
+    """The drawing of one panel in one view."""
 
     panel: Panel
     view: View
@@ -357,7 +357,7 @@ def _legend_entries(every: Sequence[PanelCurves], known: dict[PlotLine, Look], p
 def _ordered(every: Sequence[PanelCurves], known: dict[PlotLine, Look]) -> list[PlotLine]:
     """Return the lines that are drawn in the order in which they end at the right, the topmost first.
 
-    Those in grey come after the others, and marks on other lines last.
+    Grey lines come after the others, and marks on other lines last.
     """
     ends: dict[PlotLine, list[tuple[int, float]]] = {}
     for panel, view, lines, _ in every:

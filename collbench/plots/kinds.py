@@ -22,7 +22,7 @@ from collbench.runfile.store import Run, why_none
 
 
 class PlotRequest(NamedTuple):
-    """What to draw of the runs, and how."""
+    """The figures to draw of the runs, and their looks."""
 
     views: Sequence[str] = ("bandwidth", "latency")  # names of views.VIEWS, or "all"
     style: Style = SCREEN
@@ -186,7 +186,7 @@ class Picture(NamedTuple):
 
 
 class PagePart(NamedTuple):
-    """What a part of the page says of a run; nothing of it need be there."""
+    """A part of the page about a run; nothing of it need be there."""
 
     words: Sequence[str] = ()
     tables: Sequence[Any] = ()  # a TextTable each
@@ -196,7 +196,7 @@ class PagePart(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """What the table of all rows says of a result."""
+    """The cells of a result in the table of all rows."""
 
     numbers: tuple[str, ...]  # the time, then its interval
     check: str
@@ -205,7 +205,7 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class Section:
-    """What a command says of its results."""
+    """A command's section about its results."""
 
     name: str  # by which its part can be linked to
     title: str

@@ -1,4 +1,4 @@
-"""What stands along y in a figure against message size: bandwidth, time, speed-up, share of the bound; and the bound.
+"""The y axis of a figure against message size: bandwidth, time, speed-up, share of the bound; and the bound.
 
 Another view is an entry in VIEWS.
 """

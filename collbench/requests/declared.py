@@ -96,7 +96,7 @@ class Opt:
 
     @property
     def sentence(self) -> str:
-        """What the library says of the parameter."""
+        """The library's sentence about the parameter."""
         if self.library:
             return self.library
         sentence = self.help.removesuffix(".")
@@ -138,7 +138,7 @@ def declared(request: Any) -> Mapping[str, Word]:
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks for, word by word; UsageError where a word is no choice or a number is out of range."""
+    """A user's request, word by word; UsageError where a word is no choice or a number is out of range."""
 
     def __post_init__(self) -> None:
         for word in declared(type(self)).values():

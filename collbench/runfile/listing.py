@@ -45,12 +45,12 @@ class Entry:
 
     @property
     def platform(self) -> str:
-        """What the ranks live on; `model` of a predicted run."""
+        """The platform of the ranks; `model` of a predicted run."""
         return "model" if self.header.topology.model else self.header.topology.platform
 
     @property
     def notes(self) -> list[str]:
-        """What is out of the ordinary about the run."""
+        """Remarks on anything unusual about the run."""
         if self.broken:
             return ["broken"]
         facts = {

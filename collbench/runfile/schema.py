@@ -1,4 +1,4 @@
-"""What stands in run files: the header, and results, cases and sweeps in their lines; and rows as flat records.
+"""The contents of run files: the header, and results, cases and sweeps in their lines; and rows as flat records.
 
 The classes (collbench/results, collbench/cases.py) have types and limits; msgspec checks them.  The same lines are
 messages to and from workers, and JSON for other programs.  Flat records are in bytes, seconds and bytes per second,
@@ -58,7 +58,7 @@ class Environment(Shown, Record, frozen=True, kw_only=True):
 
 
 class TopologyPart(Shown, Topology, frozen=True, kw_only=True):
-    """What connects the ranks, and what only logs of other tools and predictions say of it."""
+    """The connection of the ranks, and facts about it from logs of other tools and predictions."""
 
     name: str = ""
     shared: bool = False  # whether ranks share a GPU
@@ -133,7 +133,7 @@ class ForeignTest(Shown, Record, frozen=True, kw_only=True):
 
 
 class ImportedPart(Shown, Record, frozen=True, kw_only=True):
-    """Who printed the numbers of an imported run."""
+    """The source of an imported run's numbers."""
 
     tool: str = ""
     version: str = ""
@@ -152,7 +152,7 @@ class Interleaved(Shown, Record, frozen=True, kw_only=True):
 
 
 class Header(Shown, Record, frozen=True, kw_only=True):
-    """What holds for the whole run."""
+    """Facts about the whole run."""
 
     collbench: str = ""  # the version that wrote it
     command: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Systems from TOML files and to them: presets by name, files by path.
 
 The tables below say which keys a file may hold, with types, limits and units; rates are GB/s (1e9 bytes) of one
-direction.  What a file leaves out follows from its GPUs.
+direction.  Missing keys follow from its GPUs.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a check expects: of a run that was right, of floors in a TOML file, or of a CPU's own latency and copy speed.
+"""A check's expectation: a run that was right, floors in a TOML file, or a CPU's own latency and copy speed.
 
 An expectation answers for a measured row, not for a case: where the cores of ranks lie changes a small message's time
 three times, from one start to the next on a virtual machine.  A barrier that every row carries tells these states
@@ -51,7 +51,7 @@ class ExpectedTime(NamedTuple):
 
 
 class Expectation(NamedTuple):
-    """What times are compared with, in words, and what a measured row should take by it; None where that is unknown."""
+    """The reference of times, in words, and the expected time of a measured row; None where that is unknown."""
 
     name: str
     of: Callable[[Observed], ExpectedTime | None]

@@ -67,7 +67,7 @@ OF_A_RUN = ("run", "reference", "on", "nodes", "slower", "op", "ranks", "out")  
 
 @dataclass(frozen=True)
 class CheckRequest(Request):
-    """What to measure or judge, and what to compare it with."""
+    """The machine, run or logs to check, and the reference to compare with."""
 
     op: Annotated[
         Names,

@@ -102,7 +102,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Findings:
-    """What some runs with as many ranks, in one stage, came to."""
+    """The outcome of some runs with as many ranks, in one stage."""
 
     source: StudentFile
     stage: str
@@ -218,7 +218,7 @@ def _access(source: StudentFile, places: Sequence[tuple[int, str, int]], verb: s
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a check found; all is well without a `level`."""
+    """The outcome of a check; all is well without a `level`."""
 
     level: str = ""  # of the hint: builds, right, races, speed
     stage: str = ""

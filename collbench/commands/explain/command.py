@@ -31,7 +31,7 @@ from collbench.units import format_size
 
 @dataclass(frozen=True)
 class ExplainRequest(SweepRequest):
-    """What to take apart, and where."""
+    """The operations to take apart, and where."""
 
     on: Here = "auto"
     minbytes: Smallest = "64K"

@@ -1,4 +1,4 @@
-"""What the page says of each run, but for its curves and the table of all rows.
+"""The page's sections of each run, without its curves and the table of all rows.
 
 Above the curves stand its title and status, whether it passed, and a verdict: which implementation is fastest where,
 and where the time goes.  `templates/sections.html` lays out the parts below.

@@ -21,7 +21,7 @@ _MOST, _LEAST = 4096, 1e-9  # members of a table; GB/s
 
 
 def judge_file(path: Path, slower: float | None) -> ScanVerdict:
-    """Judge a run of a scan or of pairs, or a CSV table, by 10 %, on a CPU 20 %; RunFileError for other files."""
+    """Judge a run of a scan or of pairs, or a CSV table, by default by 10 %, on a CPU 20 %; else RunFileError."""
     if path.is_dir() or path.suffix == Path(NAME).suffix:
         return judge_run(read(path), slower)
     names, cells = _csv(path)

@@ -63,7 +63,7 @@ SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # of a slow rank in steps and in training,
 
 @dataclass(frozen=True)
 class StepRequest(SweepRequest):
-    """What the commands of `collbench step` are asked for: each has options for some of these words."""
+    """The request of the commands of `collbench step`: each has options for some of these words."""
 
     strategy: Annotated[str, Opt("--strategy", "Strategies to compare.", metavar="NAME[,NAME]|all")] = "all"
     counts: Annotated[

@@ -156,7 +156,7 @@ def stretches(steps: StepArrays) -> list[slice]:
 
 
 class Finding(Enum):
-    """What is said of a rank, or of all ranks."""
+    """A sentence about a rank, or all ranks."""
 
     LATE = "late"
     OFTEN = "late now and then"

@@ -29,7 +29,7 @@ _KNOWN = 20.0  # times a mean, from which on the ends of an interval say nothing
 
 
 class Effort(Enum):
-    """What a strategy needs to reach the target."""
+    """A strategy's effort to reach the target."""
 
     SECONDS = "time"
     STEPS = "steps"

@@ -1,4 +1,4 @@
-"""What ranks do besides the collective: a training step of matrix products, or a small training job."""
+"""The ranks' work besides the collective: a training step of matrix products, or a small training job."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ SlowRanks = tuple[tuple[int, Factor], ...]
 
 @dataclass(frozen=True)
 class Step(Work):
-    """What every rank does in a step besides the collective of its case.
+    """Every rank's work in a step besides the collective of its case.
 
     Its matrix products make what the collective reduces.  Products are counted, not seconds: the same step is the same
     work on any machine and on any number of ranks.

@@ -140,7 +140,7 @@ def shard_exposed(
 def gradient_array(dense_parameters: V, end_parameters: V, gradient_bytes: V, shard: V, shards: V, replicas: V) -> V:
     """Return the bytes of gradients that replicas add up after the last micro-batch.
 
-    What was not added up layer by layer, or only within nodes.
+    They were not added up layer by layer, or only within nodes.
     """
     within_nodes = where(shards < replicas, dense_parameters / shards, 0)
     return gradient_bytes * (where(shard >= 2, within_nodes, dense_parameters) + end_parameters)

@@ -52,7 +52,7 @@ _SCHEDULED = np.dtype([("off_core", np.float64), ("switches", np.uint64), ("core
 
 
 class _Operation:
-    """What C calls for one operation: the kernel's own launches, or where Python makes them a way back into it."""
+    """The call from C for one operation: the kernel's own launches, or where Python makes them a way back into it."""
 
     def __init__(self, launch: Callable[[int], Any]) -> None:
         self.failure: BaseException | None = None

@@ -58,7 +58,7 @@ class GpuPlace:
 
     @property
     def slot(self) -> tuple[tuple[str, str], str]:
-        """What NCCL before 2.30 compares: the same for two ranks on slices of one GPU, too."""
+        """The identity that NCCL before 2.30 compares: the same for two ranks on slices of one GPU, too."""
         return self.node, self.bus_id
 
 

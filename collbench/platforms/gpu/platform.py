@@ -190,7 +190,7 @@ class GpuChecker:
 
 
 class _Calls:
-    """What is enqueued for a rank before and after each operation."""
+    """The calls for a rank before and after each operation."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ class Snapshot(NamedTuple):
 
 
 class Training(ABC):
-    """What the one rank that this process holds trains with, by a strategy, for some steps whenever its turn comes."""
+    """The training of this process's one rank by a strategy, for some steps whenever its turn comes."""
 
     copied = True  # whether every rank has a copy of the shared weights; else all ranks share one
 

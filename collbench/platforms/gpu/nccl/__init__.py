@@ -86,7 +86,7 @@ class NcclLibrary:
 
     @property
     def changes(self) -> dict[str, str]:
-        """What has ranks load it: a change of their environment."""
+        """The change of the ranks' environment that has them load it."""
         return {NCCL_LIBRARY: str(self.file)}
 
 

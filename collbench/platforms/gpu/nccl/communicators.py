@@ -134,7 +134,7 @@ class Communicators:
 
     @property
     def note(self) -> Note:
-        """What decides how fast NCCL can be here: which of its modes is measured, where there are several GPUs."""
+        """The mode of NCCL that is measured, which decides its speed where there are several GPUs."""
         settings = [f"{LIMIT}={os.environ[LIMIT]}"] if os.environ.get(LIMIT) else []
         if os.environ.get(MIXING, "0") != CAPTURED[MIXING]:
             settings.append(f"{MIXING}={os.environ[MIXING]}")
