@@ -44,7 +44,7 @@ _ERROR = re.compile(  # of g++ and clang++, file:line:column, or of NVRTC, file(
 
 
 def folder() -> Path:
-    """Return the folder of the kernels: $COLLBENCH_KERNELS (PlatformError if it is none), else ours."""
+    """Return the folder of the kernels: $COLLBENCH_KERNELS (PlatformError if it is none), else the package's."""
     chosen = os.environ.get("COLLBENCH_KERNELS")
     if not chosen:
         return own_folder()

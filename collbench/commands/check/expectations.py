@@ -142,7 +142,6 @@ def read_floors(path: Path) -> Expectation:
     >>> _ = file.write_text('[[floor]]\ncollective="allreduce"\nsize="1G"\nvalue=440\nlower=-0.05\nunit="GB/s"')
     >>> read_floors(file).name.endswith("floors.toml")
     True
-
     """
     try:
         floors = msgspec.convert(sanitize.read_toml(path, UsageError), FloorFile).floor

@@ -365,10 +365,7 @@ COLUMNS: tuple[Column[tuple[str, ...]], ...] = (
 
 
 def _table(alike: Sequence[AlikeNodes], nodes: Sequence[FleetNode] = (), shared: Sequence[str] = ()) -> list[str]:
-    """Return a line for each outlier, the slowest first, then for what failed, has no result, or is outdated.
-
-    Nodes that share a finding have one line.
-    """
+    """Return a line for each finding: outliers, the slowest first, then failed, missing and outdated nodes."""
     rows = []
     for judgement, curve, sizes, measured in outliers_of(alike):
         time, low, high = map(_percent, judgement.ratio)

@@ -263,10 +263,7 @@ def by_case(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
 def judge_rounds(
     rows: Iterable[Observed], expectation: Expectation, test: SequentialTest, nodes: int = 1
 ) -> list[CheckedCurve]:
-    """Hold the rounds of every case, of any implementation, against what is expected, and return the curves.
-
-    The test's `sizes` are set here: false alarms are shared by all sizes.
-    """
+    """Hold every case's rounds against expectations; return the curves.  All `sizes` share the test's false alarms."""
     cases = by_case(rows)
     test = replace(test, sizes=max(1, len(cases)))
     curves = []

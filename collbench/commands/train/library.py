@@ -398,7 +398,7 @@ def parse_anchor(text: str) -> Anchor:
 
 
 def anchored(given: PlanSetting, anchor: Anchor, fixed: Choices) -> tuple[PlanSetting, PlannedStep]:
-    """Return the setting at the anchor's speed of computing, and its layout's plan; UsageError for no speed."""
+    """Return the setting at the anchor's speed of computing, and its layout's plan; UsageError if no speed fits."""
     request = resized(given, anchor.gpus) if anchor.gpus else given
     request = replace(request, job=replace(request.job, batch=anchor.batch or request.job.batch).checked())
     plan = best_of(request, fixed if anchor.fixed is None else anchor.fixed)
