@@ -93,7 +93,7 @@ class LiveTable:
     def show(self, title: str, heading: str, rows: Sequence[tuple[Result, str]]) -> None:
         """Print the rows of one case, each with its result, below title and heading where the title is a new one.
 
-        Without a heading there are rows alone.  A skipped row is printed once for all cases of a title.
+        Without a heading there are rows alone.  A skipped row is printed once for a title; the run file has all.
         """
         self.close()
         if heading and title != self._title:

@@ -168,7 +168,7 @@ Multicast = int | str
 
 
 class SwitchMemory:
-    """As cuda.DeviceMemory, on different devices, with a multicast address; PlatformError, with all undone, if refused."""
+    """As cuda.DeviceMemory, on different devices, with a multicast address; PlatformError, all undone, if refused."""
 
     def __init__(self, cuda: Cuda, driver: Driver, devices: Sequence[int], nbytes: int) -> None:
         self._driver, self._devices = driver, devices
