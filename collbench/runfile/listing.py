@@ -139,8 +139,8 @@ def shown(path: Path) -> str:
 def last_before(new: Run, folder: Path) -> Path:
     """Return the run file in *folder* of the newest complete run of the same kind that started before *new*.
 
-    Of the same kind are runs on a topology of the same name, of the same tool and interleaved setting, with a time for one
-    same case or more of the same implementation and platform.  UsageError if there is none.
+    Of the same kind are runs on a topology of the same name, of the same tool and interleaved setting, with a time
+    for one same case or more of the same implementation and platform.  UsageError if there is none.
     """
     cases = _cases(new.results)
     if not cases:
