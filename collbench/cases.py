@@ -1,4 +1,4 @@
-"""What to measure: a case, the work that may be part of it, how to sample it, and a sweep over many."""
+"""The request to measure: a case, the work that may be part of it, how to sample it, and a sweep over many."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ PACK = 16  # bytes of a kernel's widest access, and of what libraries align
 
 @dataclass(frozen=True)
 class Work(ABC):
-    """What ranks do besides the collective of a case: a step of training, say.
+    """The ranks' work besides the collective of a case: a step of training, say.
 
     Commands define kinds of work; run files know them by `WORKS` in `rows.py` of a command's folder.
     """

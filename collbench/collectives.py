@@ -1,13 +1,10 @@
-"""What each collective means: who sends and receives what, and what its bandwidth is counted against.
+"""The meaning of each collective: who sends and receives what, and what its bandwidth is counted against.
 
-Byte counts and bus factors are those of nccl-tests (doc/PERFORMANCE.md).  Messages between pairs of ranks have the
-patterns, the window and the bus factors of the point-to-point tests of the OSU Micro-Benchmarks 7.
+Byte counts and bus factors are those of nccl-tests (doc/PERFORMANCE.md); patterns, window and bus factors of messages
+between pairs are those of the point-to-point tests of the OSU Micro-Benchmarks 7.
 
-To add a collective, add a record here; buffers, checks, tables, command line and tests follow from it.  Predictions
-need its record in model/schedule.py, too.
-
-A buffer is a row of equal blocks.  A collective that is `sharded` splits its nbytes into one block a rank; for the
-others the whole array is one block.
+To add a collective, add a record here, and for predictions one in model/schedule.py; buffers, checks, tables, command
+line and tests follow.  A buffer is a row of equal blocks: one a rank if the collective is `sharded`, else a single one.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,13 +1,12 @@
 """Element types and wire formats, reductions, and inputs whose result is exactly known.
 
 Inputs are a pure function of (seed, rank, index), so every rank computes its own expected answer without
-communicating, and a swapped rank, a shifted chunk or a stale buffer cannot pass.  They are integers small enough
-that every partial sum is exact in whatever order it is taken (the idea of nccl-tests `verifiable.cu`), so results
-are compared bit for bit.  The functions here are the definition; `kernels/recipe.cuh` computes the same on the device.
+communicating, and a swapped rank, a shifted chunk or a stale buffer cannot pass.  They are small integers, so every
+partial sum is exact in any order (the idea of nccl-tests `verifiable.cu`), and results are compared bit for bit.  The
+functions here are the definition; `kernels/recipe.cuh` computes the same on the device.
 
-A wire format is narrower than the elements that it carries, so results may be off by `bound`; `kernels/bound.cuh`
-computes the same on the device, and shares no line with the kernels that it judges (derived there and in
-docs/kernels.md).
+A wire format is narrower than its elements, so results may be off by `bound` (derived in docs/kernels.md);
+`kernels/bound.cuh` computes it on the device, and shares no line with the kernels that it judges.
 """
 
 from dataclasses import dataclass
@@ -131,7 +130,7 @@ def _reduction_or_none(name: str) -> Reduction:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an element's value depends on besides its rank and index; the same five numbers go to the kernel."""
+    """The numbers that decide an element's value besides its rank and index; the same five go to the kernel."""
 
     seed: int
     ranks: int

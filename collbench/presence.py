@@ -1,4 +1,4 @@
-"""What is found by being there: commands, their figures and the library's functions stand in no list.
+"""Modules that are found by being there: commands, their figures and the library's functions stand in no list.
 
 A file is looked at as text first, so that only what is needed gets imported: some modules take long.
 """
@@ -13,12 +13,9 @@ PACKAGE = Path(__file__).parent
 
 
 def modules(pattern: str, sign: str) -> Iterator[tuple[Path, re.Match[str]]]:
-    """Yield each Python file below collbench/ of a pattern in whose text a line matches a sign, and the match.
+    """Yield each Python file below collbench/ of a *pattern* in whose text a line matches the *sign*, and the match.
 
-    Args:
-        pattern: Names of files as `glob` has them: `commands/*/figure.py`.
-        sign: A regular expression; `^` is the beginning of a line.
-
+    A pattern is one of `glob`, as `commands/*/figure.py`; a sign is a regular expression with `^` for lines.
     """
     expression = re.compile(sign, re.MULTILINE)
     for path in sorted(PACKAGE.glob(pattern)):

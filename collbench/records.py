@@ -1,6 +1,6 @@
 """Records that msgspec writes and reads as they are declared: results, headers, topologies and systems.
 
-What a record leaves at its default is not written.
+Fields at their defaults are not written.
 """
 
 import json

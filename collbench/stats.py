@@ -147,7 +147,7 @@ FADING = 0.8  # weight of a size's own starts against those of the next smaller 
 
 @dataclass
 class Pool:
-    """What the starts of a curve's sizes say of how far starts are apart (a moderated variance: G. Smyth, 2004).
+    """The distance between starts, from those of all sizes of a curve (a moderated variance: G. Smyth, 2004).
 
     Three starts alone would say so little that an interval is four times as wide as it need be.
     """

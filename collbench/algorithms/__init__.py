@@ -105,7 +105,7 @@ def find(name: str) -> Implementation | None:
 def apart(row: str) -> tuple[str, str]:
     """Return the implementation that a row is called after, and which library it calls; "" for the usual one.
 
-    Those of `mpi@openmpi` are `mpi` and `openmpi`, of `nccl@symmetric@2.30.7` `nccl@symmetric` and `2.30.7`.
+    For `mpi@openmpi` they are `mpi` and `openmpi`, for `nccl@symmetric@2.30.7` `nccl@symmetric` and `2.30.7`.
     """
     # An implementation's own name may have an @.
     name, at, library = row.rpartition("@")

@@ -1,9 +1,9 @@
 """`mpi`: the MPI library's own collectives, called from the same compiled loop as our kernels.
 
-Its functions are the ones that mpi4py calls; only the interpreter is left out.  What MPI lacks is made of what it has,
-as its users do: the average is the sum, divided afterwards by each rank that holds a result, and what the library
-cannot add is added by a user-defined operation.  A broadcast in MPI is always in place; out of place the root also
-copies, as NCCL's does.
+Its functions are the ones that mpi4py calls; only the interpreter is left out.  MPI's gaps are filled
+as its users do: an average is a sum, divided afterwards by each rank that holds a result, and types that the library
+cannot add have a user-defined operation.  A broadcast in MPI is always in place; out of place the root also copies, as
+NCCL's does.
 """
 
 from collections.abc import Callable, Iterator

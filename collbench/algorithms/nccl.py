@@ -1,8 +1,8 @@
 """`nccl`: NVIDIA's library, through CuPy; and its fast paths, `nccl@registered`, `nccl@symmetric` and others.
 
 Here are the calls of a rank (ncclAllReduce, ncclSend, ...); platforms/gpu/nccl/ launches them in groups.  One thread
-drives all ranks, so an operation is one group with every rank's calls, or one group after another.  What NCCL has no
-call for is made of its sends and receives, as nccl-tests does.  It has no barrier: programs all-reduce one element.
+drives all ranks, so an operation is one group with every rank's calls, or one group after another.  Collectives that
+NCCL lacks are made of its sends and receives, as in nccl-tests.  It has no barrier: programs all-reduce one element.
 A fast path has buffers of its own, which NCCL knows beforehand (platforms/gpu/nccl/paths.py), and a row of its own.
 """
 

@@ -24,7 +24,7 @@ _ORDER = 100  # behind all others in lists
 
 
 class KernelRecord(Struct, forbid_unknown_fields=True):
-    """What a record says of the kernel next to it."""
+    """A record's fields about the kernel next to it."""
 
     collectives: Annotated[tuple[str, ...], Meta(min_length=1)]
     summary: str = ""

@@ -1,8 +1,7 @@
 """`ring-host` and `ring-events`: the ring all-reduce in steps that the host enqueues (baidu-allreduce, 2017).
 
-Each of the 2 (n - 1) steps copies a chunk from the previous rank and adds it.  The algorithm is bandwidth-optimal and
-the code obvious.  `ring-host` waits until every rank has done so: every step costs a round trip to the host.
-`ring-events` enqueues all steps at once; nothing waits for a time, only for the data that it needs.
+Each of the 2 (n - 1) steps copies a chunk from the previous rank and adds it, which is bandwidth-optimal.  `ring-host`
+waits until every rank has done so: a step costs a round trip to the host.  `ring-events` enqueues all steps at once.
 
 A rank's stream is in order, so only what one rank writes and another touches needs an event.  Call the result buffer of
 rank r R(r), its left neighbour l and its right neighbour q.  A rank writes its own buffers only, and reads R(l):
@@ -10,15 +9,14 @@ rank r R(r), its left neighbour l and its right neighbour q.  A rank writes its 
 * Read after write.  In step t rank r reads from R(l) the chunk that l wrote in step t - 1, so it first waits for l's
   event after step t - 1.  For the first step that is l's copy of its input, or whatever l did before if in place.
 * Write after read, within an operation.  R(r) is written again where q has read it in one case only: a chunk that q
-  took while adding is later overwritten by its finished sum.  That sum has been through q: it exists only after q added
-  what it read, and each rank it passed since waited for the one before.
+  took while adding is later overwritten by its finished sum.  That exists only after q added what it read, since each
+  rank that the sum passed waited for the one before.
 * Write after read, of whatever is next on the stream (the caller may change its input).  q may still read R(r), so the
-  last thing that r's stream waits for is q's event after its last step.  Nothing is therefore left to remember from
-  one launch to the next.
-* Staging is written and read by r's own stream only: one slot is enough, and nobody has to hand it back.
+  last thing that r's stream waits for is q's event after its last step.  No state is left between launches.
+* Staging is written and read by r's own stream only: one slot is enough.
 
-None of these waits follows from the others (tests/platforms/gpu/test_events.py leaves out each).  Between streams of
-one process an event is all that is needed; another process could not wait for it.
+None of these waits follows from the others (tests/platforms/gpu/test_events.py leaves out each).  Events reach between
+streams of one process only.
 """
 
 from collections.abc import Callable, Sequence

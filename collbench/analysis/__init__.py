@@ -1,1 +1,1 @@
-"""What measured numbers mean: each module answers one question."""
+"""The meaning of measured numbers: each module answers one question."""

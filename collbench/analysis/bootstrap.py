@@ -1,18 +1,15 @@
 """How well the ratio of two medians is known, from samples that follow each other.
 
-Of two runs that follow each other, each ratio has an error of its own and an error that no sample of either run shows.
+The ratio of two successive runs has two errors:
 
-* Its own: a block bootstrap of the samples of both, with the same draws every time.  Samples taken one after the other
-  are alike, so whole stretches of them are resampled (H. Künsch, 1989, with stretches that do not overlap).  A stretch
-  lasts at least the cube root of the number of samples, and longer than the samples remember, as far as enough
-  stretches remain.
-* The other: a machine is a little different from one minute to the next.  That is seen in ratios of neighbouring sizes,
-  which scatter more than their own errors explain (`scatter`).  What shifts all sizes alike for the whole of a run
-  cannot be distinguished from a change of what is measured.
+* Its own, by a block bootstrap of the samples of both, with the same draws every time.  Successive samples are alike,
+  so whole stretches are resampled (H. Künsch, 1989, with stretches that do not overlap).  A stretch lasts at least the
+  cube root of the number of samples, and longer than their memory, as far as enough stretches remain.
+* The machine's drift from minute to minute, which no sample shows.  Ratios of neighbouring sizes scatter more than
+  their own errors explain (`scatter`).  A shift of all sizes for a whole run cannot be told from a true change.
 
-Of the halves of an interleaved run, rounds are paired: what is common to a round cancels in its ratio.
-
-A log's means have no samples.  What they vary by is seen in the ratios of neighbouring sizes alone (`of_means`).
+Of the halves of an interleaved run, rounds are paired: drift that a round shares cancels in its ratio.  Means of a log
+have no samples; only ratios of neighbouring sizes tell their spread (`of_means`).
 """
 
 import math
@@ -43,10 +40,7 @@ _UNTHREADED = 200_000  # multiplications of a product; OpenBLAS starts threads b
 
 
 def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
-    """Return DRAWS medians of resampled samples, as logarithms, and the number of blocks that were resampled.
-
-    Draws of different `stream`s are independent.
-    """
+    """Return logarithms of DRAWS medians of resampled samples, independent by `stream`, and the number of blocks."""
     count = len(samples)
     order = np.argsort(samples, kind="stable")
     ordered = samples[order]
@@ -146,10 +140,7 @@ class LogRatio:
 
 
 def separate(base: Sequence[float], new: Sequence[float]) -> LogRatio:
-    """Estimate the ratio from samples of two runs, one after the other.
-
-    Errors are half of what covers 95 % of the resampled ratios.
-    """
+    """Estimate the ratio from samples of two successive runs; errors are half the middle 95 % of resampled ratios."""
     before, after = np.asarray(base, float), np.asarray(new, float)
     (drawn_before, some), (drawn_after, others) = log_medians(before, 0), log_medians(after, 1)
     log = math.log(median(new) / median(base))
@@ -345,8 +336,8 @@ def scatter(curves: Sequence[Sequence[tuple[int, LogRatio]]]) -> Scatter:
 def _excess(distances: Sequence[tuple[int, float, float]], reach: float) -> tuple[float, int]:
     """Return the scatter of each size that, with its errors, explains the distances, and the number of their sizes.
 
-    A distance is a size, how far its ratio is from the middle of its neighbours, and the variance of that by their
-    errors.  They are explained if three quarters of them stay within `reach` standard errors.
+    A distance is a size, its ratio's distance from the middle of its neighbours, and the variance of that.  Distances
+    are explained if three quarters of them stay within `reach` standard errors.
     """
     if not distances:
         return 0.0, 0
@@ -417,7 +408,7 @@ def outliers(curve: Sequence[tuple[int, float]]) -> set[int]:
 def _steps(logs: Sequence[float]) -> set[int]:
     """Return behind which places a curve jumps: a change from there on, which is no scatter either.
 
-    What swings to and fro is none: a step is far larger than its neighbours.
+    A swing to and fro is none: a step is far larger than its neighbours.
     """
     jumps = [abs(after - before) for before, after in pairwise(logs)]
     far = max(LEAST_STEP, FAR_STEP * median(jumps)) if jumps else 0.0

@@ -148,7 +148,7 @@ class Comparison(Shown):
 
     @property
     def hidden(self) -> list[Row | Unmatched]:
-        """What may be slower by more than the margin for all that is known."""
+        """Rows that may be slower by more than the margin."""
         unsure: list[Row | Unmatched] = [row for row in self.rows if row.hides(self.margin)]
         return unsure + [row for row in self.unmatched if row.hides]
 

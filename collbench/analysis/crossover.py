@@ -193,9 +193,8 @@ def handicaps(results: Iterable[Result | Timed]) -> list[str]:
 def rivals(results: Iterable[Result]) -> list[Timed]:
     """Return the results that may be called the fastest: with a time and bytes.
 
-    Without implementations that are not exact or only pick or call others, unless there are no others: they are level
-    with what they pick or call, and would be called the fastest by chance alone.  A prediction that is only a bound
-    never counts: no measurement stands behind it.
+    Implementations that are not exact, or only pick or call others, count only if there are no others: they are level
+    with those, and would win by chance.  A prediction that is only a bound never counts, since nothing was measured.
     """
     every = [result for result in timed(results) if result.case.nbytes and not result.note.bound]
     return [result for result in every if _exact(result)] or every

@@ -75,7 +75,7 @@ class Diagnosis:
 
     @property
     def title(self) -> str:
-        """What was measured, but for its size."""
+        """The measured case, without its size."""
         return self.measured[0].case.title
 
     @property
@@ -120,7 +120,7 @@ class Diagnosis:
 
     @property
     def unexplained(self) -> str:
-        """What to say of a slow curve without a reason; empty for any other."""
+        """A sentence about a slow curve without a reason; empty for any other."""
         if self.word is not Word.SLOW or self.reasons:
             return ""
         if self.implementation.startswith(COPIES):

@@ -39,12 +39,7 @@ class FittedCurve(Shown):
 
 
 def curves(runs: Sequence[Run]) -> list[FittedCurve]:
-    """Return every curve of the runs, fitted.
-
-    Raises:
-        UsageError: The runs are of different machines.
-
-    """
+    """Return every curve of the runs, fitted; UsageError if the runs are of different machines."""
     machines = dict.fromkeys(run.header.topology.name or "?" for run in runs)
     if len(machines) > 1:
         raise UsageError(f"the runs are of different machines ({'; '.join(machines)}); fit each by itself")

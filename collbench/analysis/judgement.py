@@ -167,7 +167,7 @@ class Judgement(Shown):
 
 @dataclass(frozen=True)
 class Correctness(Shown):
-    """What became of the rows of a curve or of a run."""
+    """The outcome of the rows of a curve or of a run."""
 
     right: int = 0  # with a time, and nothing known to be wrong
     unchecked: int = 0  # of these, reported by a tool that did not check

@@ -231,7 +231,7 @@ def remarks(run: Run) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a run's header says that bears on the reasons."""
+    """Facts of a run's header that bear on the reasons."""
 
     variables: Variables
     caveats: tuple[str, ...] = ()

@@ -62,14 +62,10 @@ class Selection:
 
 
 def selection(text: str, implementations: Collection[str]) -> Selection:
-    """Parse `--only allreduce,ring-flags,1M..`.
+    """Parse `--only allreduce,ring-flags,1M..`; UsageError for any other word.
 
     A word is a collective, an implementation or a size (`4K`, `1K..1M`, `1M..`, `..64K`).  Words of one kind are
     alternatives; kinds must all hold.
-
-    Raises:
-        UsageError: A word is none of these.
-
     """
     collectives, names, sizes = set(), set(), []
     for word in filter(None, (word.strip() for word in text.split(","))):

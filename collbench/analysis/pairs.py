@@ -24,7 +24,7 @@ class Pair:
 
     @property
     def curve(self) -> tuple[Case, str]:
-        """What all sizes have in common: the case without its size, and the implementation."""
+        """The common part of all sizes: the case without its size, and the implementation."""
         return self.base.curve
 
     @property

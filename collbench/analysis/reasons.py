@@ -91,8 +91,7 @@ class ComparedCurve:
     def off(self, seconds: Sequence[float]) -> float:
         """Return how far the measured times are from others, as a typical ratio.
 
-        Sizes that were slow count as much together as the rest together: what explains a slow end is not lost among
-        sizes that are right, nor may it spoil those.
+        Slow sizes together weigh as much as the rest together, so neither hides the other.
         """
         far = np.abs(self.logs(seconds))
         slow = np.array([row.typical > other.high for row, other in zip(self.rows, self.expected, strict=True)])
@@ -190,10 +189,7 @@ def _shaped(shape: str, compared: ComparedCurve, usual: ErrorModel) -> Iterator[
 def _variants(
     hypothesis: Hypothesis, compared: ComparedCurve, expect: Expect
 ) -> Iterator[tuple[list[float], ErrorModel]]:
-    """Yield the seconds that the curve would take, and how far they may be off.
-
-    Nothing where the hypothesis does not apply or would not be seen.
-    """
+    """Yield the curve's seconds, and their error; nothing if the hypothesis does not apply or would not be seen."""
     healthy, usual_errors = compared.healthy, compared.errors(compared.system)
     if hypothesis.shape:
         yield from _shaped(hypothesis.shape, compared, usual_errors)

@@ -1,4 +1,4 @@
-"""What a machine allows a collective at most, whatever the algorithm, and what really goes over its busiest link.
+"""The most that a machine allows a collective, whatever the algorithm, and the traffic of its busiest link.
 
 Links have data sheets.  What the memory between ranks on CPUs carries is stated nowhere: it is measured along with
 every case whose buffers do not fit into the caches (collbench/measure/floor.py).
@@ -111,12 +111,8 @@ def measured_roofline(results: Iterable[Result], kind: Case) -> MemoryRoofline |
 def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | MemoryRoofline:
     """Return the roofline of a case: by what was measured along with its kind, else by the rate of a data sheet.
 
-    The system is the described one of a predicted run, the one that `name` names, or the one discovered.
-
-    Raises:
-        UsageError: Nothing is known, and why: ranks on CPUs that sent nothing large, ranks that share a GPU, MIG
-            slices, nodes joined by an unknown network.
-
+    The system is the described one of a predicted run, the one of `name`, or the one discovered.  UsageError where
+    nothing is known: ranks on CPUs that sent nothing large, ranks that share a GPU, MIG slices, an unknown network.
     """
     measured = measured_roofline(run.results, case.kind)
     if measured:
@@ -153,7 +149,7 @@ def described(run: Run) -> System | None:
 def share(result: Timed, limit: LinkRoofline | MemoryRoofline | None, seconds: float) -> float:
     """Return the fraction of the roofline that an operation of so many seconds attains.
 
-    What was measured in the same run counts before the roofline of its kind.
+    A measurement of the same run counts before the roofline of its kind.
     """
     if result.floor:
         return result.floor / seconds

@@ -2,12 +2,11 @@
 
 Wald's test of two hypotheses (A. Wald, Sequential Tests of Statistical Hypotheses, 1945) on the logarithm of measured
 over expected times: 0, or the logarithm of 1 + `slower`.  After every round the likelihood of the second over the first
-is held against two bounds, which are the stated error rates; between them the answer is another round.
+is held against two bounds, which are the stated error rates; between them another round follows.
 
-What rounds scatter by is not known beforehand, and some rounds are disturbed.  So the statistic is the median of the
-rounds; its variance comes from the rounds' median distance to it, together with those of the curve's other sizes and
-with what repeats usually scatter by (a moderated variance: G. Smyth, 2004).  How often that is wrong is simulated
-(docs/checking.md).
+The scatter of rounds is not known beforehand, and some are disturbed.  So the statistic is their median; its variance
+comes from the rounds' median distance to it, from the curve's other sizes and from the usual scatter of repeats (a
+moderated variance: G. Smyth, 2004).  docs/checking.md has its simulated error rates.
 """
 
 import math
@@ -59,7 +58,7 @@ class SequentialTest:
     def resolution(self, error: float) -> float:
         """Return the logarithm of the smallest slowness that an expectation of that error can tell.
 
-        However many rounds there are, its variance is left, by which the ratio of likelihoods comes no further than
+        Its variance remains after any number of rounds: the ratio of likelihoods comes no further than
         distance**2 / (2 * error**2) where one of the two hypotheses is true.
         """
         return error * math.sqrt(2 * max(map(abs, self.bounds)))
@@ -75,11 +74,8 @@ class SequentialTest:
     def decide(self, centre: float, variance: float, error: float = 0.0) -> Word:
         """Decide from the median of logarithms of measured over expected times: OK, SLOW, or UNKNOWN as yet.
 
-        Args:
-            centre: The median.
-            variance: Of that median, by its rounds and those of the expectation.
-            error: Standard deviation of what the expectation is off by, in every round alike.
-
+        *centre* is the median; *variance* is the median's, by its rounds and those of the expectation; *error* is the
+        expectation's standard deviation, in every round alike.
         """
         distance = self._distance(error)
         ratio = distance / (variance + error**2) * (centre - self.start - distance / 2)

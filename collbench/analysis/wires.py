@@ -1,4 +1,4 @@
-"""What narrower wires bring and take: time saved against error introduced, and the sizes from which they pay."""
+"""Gain and loss of narrower wires: time saved against error introduced, and the sizes from which they pay."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -74,10 +74,7 @@ _PROGRAMS = ('"', "{", "[", "#", "collbench: ")  # begin lines that programs rea
 
 
 def coloured() -> bool:
-    """Whether standard output may have colours: a terminal that knows them, whose user did not ask for none.
-
-    See https://no-color.org.
-    """
+    """Return whether standard output may have colours: a terminal knows them and NO_COLOR is empty (no-color.org)."""
     return obeys(sys.stdout) and not os.environ.get("NO_COLOR")
 
 

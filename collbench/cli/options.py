@@ -209,7 +209,7 @@ def given() -> dict[str, str]:
 
 
 class _Value(click.ParamType):  # type: ignore[type-arg]
-    """What a word takes, within its limits and choices: a time or a share is read, a size stays as it is written."""
+    """The value of a word, within its limits and choices: a time or a share is read, a size stays as it is written."""
 
     def __init__(self, word: Word) -> None:
         self._opt = word.opt

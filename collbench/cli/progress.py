@@ -1,4 +1,4 @@
-"""What a terminal shows while a command works: rows as they arrive, and below them how far it is.
+"""A terminal's contents while a command works: rows as they arrive, and below them how far it is.
 
 Progress is on standard error, by rich, and only on a terminal that understands escape codes; a pipe has none of it.
 """
@@ -23,8 +23,8 @@ from collbench.results import Result, Skipped
 def waiting(what: str) -> Iterator[Callable[[str], None]]:
     """Say on a terminal what is waited for and for how long; taken away before what follows.
 
-    Yields a function that takes what is at work, in lines, which stand there instead.  Without a terminal the first of
-    them is printed every few seconds.
+    Yields a function that replaces it by lines of the work at hand; without a terminal their first is printed every few
+    seconds.
     """
     waits = bool(what) and is_leader(launched())
     if waits and obeys(sys.stderr):
@@ -67,7 +67,7 @@ def _progress(*columns: Any, live: bool = True) -> Any:
 class LiveTable:
     """Rows as results arrive, with the names of the columns where a new part begins.
 
-    What is wrong, failed or disturbed is red.  Below the rows a terminal shows how many of `total` results are there
+    Rows that are wrong, failed or disturbed are red.  Below them a terminal shows how many of `total` results are there
     and how long the others take, unless the total is 0.
     """
 
@@ -93,8 +93,7 @@ class LiveTable:
     def show(self, title: str, heading: str, rows: Sequence[tuple[Result, str]]) -> None:
         """Print the rows of one case, each with its result, below title and heading where the title is a new one.
 
-        Without a heading there are rows alone.  What is skipped is printed once for all cases of a title; the run file
-        has every one.
+        Without a heading there are rows alone.  A skipped row is printed once for a title; the run file has all.
         """
         self.close()
         if heading and title != self._title:

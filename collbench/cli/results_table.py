@@ -127,17 +127,11 @@ def timed_table(
     bus: bool = True,
     width: int = NAME,
 ) -> Table[Compared]:
-    """Return the table of results that are measured, imported or predicted.
+    """Return the table of results that are measured, imported or predicted (`modelled`).
 
-    Args:
-        library: What "vs" compares with; "" for nothing.
-        modelled: Whether a model predicts the results.
-        extra: Which of EXTRAS the table has.
-        estimates: Whether the library says what it expects itself.
-        ran: Whether it may say what it ran.
-        bus: Whether there is a bus between the ranks, as there is none within a GPU.
-        width: Characters of the longest implementation's name.
-
+    "vs" compares with the *library*, "" for nothing.  *extra* are those of EXTRAS that the table has.  The library may
+    estimate its times (*estimates*) and tell what *ran*.  Within a GPU there is no *bus* between ranks.  *width* is in
+    characters, of the longest implementation's name.
     """
     # A model has no samples, and its rows no versions of libraries.
     if modelled:

@@ -149,7 +149,7 @@ def draw_plots(session: Session, formats: Sequence[str] = ("png",)) -> None:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a sweep writes besides its run file, as its options say."""
+    """The files of a sweep besides its run file, as its options say."""
 
     plot: bool
     quiet: bool  # print rows and the run file's path, and no more

@@ -68,10 +68,7 @@ def show_prediction(system: System, request: SweepRequest, outputs: Outputs, rem
 
 
 def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), extra: Collection[str] = ()) -> int:
-    """Run a sweep that is measured or predicted, and print all of it; the exit status.
-
-    `extra` has the columns of results_table.EXTRAS that the table has.
-    """
+    """Print a sweep, measured or predicted, with `extra` columns (results_table.EXTRAS); return the exit status."""
     watch = MachineWatch()
     table = SweepTable(session, extra, outputs.quiet)
     if interrupted := run_session(session, table, remarks, outputs.quiet):

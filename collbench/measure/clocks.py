@@ -1,9 +1,8 @@
 """One clock for the moments of all ranks: how far the others' are ahead of rank 0's, and how sure that is.
 
-Rank 0 asks, the other answers with what its clock says, and of many round trips the shortest counts: the answer was
-given somewhere between question and answer, so taking the middle is off by half the trip at most, however unequal the
-two ways are (F. Cristian, 1989, "Probabilistic clock synchronization"; the filter of NTP, RFC 5905, section 10, takes
-the shortest too).  A reading before and one after what is timed tell the drift.
+Rank 0 asks, the other answers with its clock, and of many round trips the shortest counts: the middle of a trip is off
+by half of it at most, however unequal the two ways are (F. Cristian, 1989, "Probabilistic clock synchronization"; NTP's
+filter takes the shortest too: RFC 5905, section 10).  Readings before and after what is timed tell the drift.
 """
 
 import time
@@ -62,9 +61,8 @@ class Clock:
     def same(self) -> bool:
         """Whether it is the reference itself, as far as anybody can tell.
 
-        Processes of one machine share perf_counter: the kernel's monotonic clock, which also counts alike on all cores.
-        The offset found is the error of the estimate then, and to take it off would put that error into the moments.
-        Clocks of two machines, which count from their starts, do not agree within microseconds.
+        Processes of one machine share perf_counter, the kernel's monotonic clock, alike on all cores.  Their offset is
+        the estimate's error, and must not be taken off.  Clocks of two machines do not agree within microseconds.
         """
         return all(abs(reading.ahead) <= reading.error for reading in self.readings)
 
@@ -101,7 +99,7 @@ class Clocks:
     def read(self) -> None:
         """*Collective*: hold every process's clock against that of rank 0.
 
-        Who is not asked sleeps: where ranks outnumber cores, one that spins would lengthen the trips of the others.
+        The others sleep: where ranks outnumber cores, one that spins would lengthen the trips of the others.
         """
         team = self.team
         own: tuple[Reading, ...] = REFERENCE.readings

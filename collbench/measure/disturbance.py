@@ -1,8 +1,8 @@
-"""What else this machine did while a run was measured, as far as Linux tells: load, waiting, stolen time, frequency.
+"""Other activity of this machine while a run was measured, by Linux: load, waiting, stolen time, frequency.
 
 Sources: proc(5) for /proc/loadavg and /proc/stat, the kernel's Documentation/accounting/psi.rst for /proc/pressure/cpu,
 Documentation/admin-guide/pm/cpufreq.rst for governor and clocks, and Documentation/admin-guide/cputopology.rst for the
-threads of a core.  What a kernel or a container does not show is not reported.
+threads of a core.  Values that a kernel or a container hides are not reported.
 """
 
 import os

@@ -2,9 +2,8 @@
 
 Drift of the machine cancels in the ratios of their times.  Ranks that are not measured sleep (Team.broadcast).  On
 a CPU all sets are bound to the same cores: a scheduler that moved them would change more than most settings do.
-
-`Interleaving` is the engine: PairedSession compares two settings by it (`sweep --ab`), `MultiLibrary` measures with
-several libraries (`sweep --mpi`, `sweep --nccl`).  `Starts` starts the ranks of one sweep a few times.
+`Interleaving` is the engine of PairedSession (`sweep --ab`), `MultiLibrary` (`sweep --mpi`, `sweep --nccl`) and
+`Starts`, which starts the ranks of one sweep a few times.
 """
 
 import math
@@ -83,7 +82,7 @@ class Arm(NamedTuple):
 
 
 class ArmResults:
-    """What one arm has of one case so far."""
+    """The results of one arm for one case so far."""
 
     def __init__(self, case: Case, platform: str, names: Sequence[str]) -> None:
         self.case, self.platform = case, platform
@@ -129,7 +128,7 @@ class ArmResults:
 
     @property
     def title(self) -> str:
-        """What is measured here, as far as arms differ."""
+        """The work of this arm, as far as arms differ."""
         work = self.case.work.words[1:] if self.case.work else ()
         return ", ".join((counted(self.case.ranks, "rank"), *work))
 
@@ -236,9 +235,8 @@ class Interleaving(Ranks):
 class Starts(Ranks):
     """The ranks of one sweep, started `sweep.starts` times, or as often as is usual (0).
 
-    Where the memory of a process happens to lie changes a small message's time by a tenth or more, for as long as the
-    process lives.  No number of samples from one start shows that.  So all starts measure every case in turn, and a
-    row's interval comes from how far its starts are apart.
+    The place of a process's memory changes a small message's time by a tenth or more for its whole life.  No number of
+    samples shows that.  So all starts measure every case in turn, and their spread gives a row's interval.
     """
 
     def __init__(
@@ -307,11 +305,7 @@ class Starts(Ranks):
 def library_suffixes(libraries: "Sequence[RankLibrary]") -> list[str]:
     """Return what tells the rows of these libraries apart: nothing, or `@` and a key, numbered where it comes again.
 
-    The key is an MPI library's kind, or NCCL's release.
-
-    Raises:
-        UsageError: A library is there twice.
-
+    The key is an MPI library's kind, or NCCL's release.  UsageError if a library is there twice.
     """
     suffixes: list[str] = []
     files: list[Any] = []
@@ -333,10 +327,9 @@ def library_suffixes(libraries: "Sequence[RankLibrary]") -> list[str]:
 class MultiLibrary(Interleaving):
     """The ranks of a sweep with several libraries of MPI or NCCL, as a Session needs them: an arm for each.
 
-    The first library's ranks measure all implementations, the others' only those that call the library.  Rows are
-    called after their library, as in `mpi@openmpi` and `nccl@2.30.7`; those of the library that is loaded by itself are
-    `mpi` or `nccl`, as in a sweep that names no library.  `sweep` has the names of all rows.  What libraries print goes
-    to files in the `folder` of the run.
+    The first library's ranks measure all implementations, the others' only those that call the library.  Rows are named
+    after their library (`mpi@openmpi`, `nccl@2.30.7`), but the one that is loaded by itself is `mpi` or `nccl`, as in a
+    sweep that names none.  `sweep` has the names of all rows.  The run's `folder` has files of the libraries' output.
     """
 
     def __init__(self, sweep: Sweep, libraries: "Sequence[RankLibrary]", folder: Path | None = None) -> None:

@@ -39,10 +39,7 @@ class Predicted(Ranks):
 
 
 class Modelled(Predicted):
-    """A sweep on all ranks of the system, which may be a part.
-
-    `what_ifs` change the network between its nodes (collbench.model.network.what_if).
-    """
+    """A sweep on all ranks of the system, which may be a part; `what_ifs` change its network (model/network.py)."""
 
     def __init__(self, system: System, sweep: Sweep, what_ifs: tuple[str, ...] = ()) -> None:
         results: list[Result] = []

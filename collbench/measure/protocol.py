@@ -1,4 +1,4 @@
-"""What passes between the supervisor and its ranks: JSON over a socket, a heartbeat in shared memory, a hello.
+"""The protocol between the supervisor and its ranks: JSON over a socket, a heartbeat in shared memory, a hello.
 
 The heartbeat is a file that both sides map, because a rank that dies or hangs can no longer say what it was doing.
 """
@@ -56,12 +56,9 @@ class Channel:
             raise Closed from None
 
     def receive(self, seconds: float = math.inf) -> dict[str, Any] | None:
-        """Return the next message, or None if none comes within that many seconds.
+        """Return the next message, or None if none comes within that many seconds; Closed if there will be none.
 
-        Raises:
-            Closed: There will be none.
-            Interrupted: A signal that was deferred asks for the end.  Nobody looks for one while it waits for ever.
-
+        Interrupted if a deferred signal asks for the end, which is not looked for while this waits for ever.
         """
         deadline = time.monotonic() + seconds
         signals.check()
@@ -144,7 +141,7 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class WorkerHello:
-    """What ranks say once they are ready, which holds for the whole run; empty before they have said it."""
+    """The ranks' message once they are ready, which holds for the whole run; empty before that."""
 
     topology: TopologyPart = field(default_factory=TopologyPart)  # what connects the ranks
     versions: Mapping[str, str] = field(default_factory=dict)

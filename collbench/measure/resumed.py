@@ -25,10 +25,7 @@ ANEW = "measure anew, without --resume"
 
 
 def tasks(sweep: Sweep, existing: Sequence[Result] = ()) -> Iterator[tuple[Case, tuple[str, ...], Sampling]]:
-    """Yield the cases of a sweep with the implementations that are still to be measured: of which no row exists.
-
-    Each row has its share of the budget.
-    """
+    """Yield a sweep's cases with the implementations that have no row yet, each with its share of the budget."""
     done = {(result.case, result.implementation) for result in existing if not _goes_on(result.case.work)}
     for case in sweep.cases():
         if names := tuple(name for name in sweep.implementations if (case, name) not in done):
@@ -51,10 +48,7 @@ class ResumedRun:
     def of(cls, path: Path, content: bytes) -> Self:
         """Return what stays of the run file of that content.
 
-        Raises:
-            RunFileError: It is no run file.
-            UsageError: It is of no sweep, or of one that cannot be resumed.
-
+        RunFileError if it is no run file; UsageError if it is of no sweep, or of one that cannot be resumed.
         """
         lines = ((number, line) for number, line in enumerate(io.BytesIO(content), 1) if line.strip())
         header, version = parse_header(path, lines)

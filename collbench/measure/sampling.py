@@ -67,7 +67,7 @@ class Candidate(ABC):
 
 
 class Subject(ABC):
-    """What is sampled: a collective, a training step."""
+    """The sampled operation: a collective, a training step."""
 
     case: Case
     platform: Platform
@@ -172,12 +172,9 @@ def measure(
 ) -> Iterator[Result]:
     """Yield one result of a collective for each implementation.
 
-    `launches` says of how many operations a sample is made at least, for implementations that were measured in an
-    earlier round.  They were checked then; the closing check is made in every round.
-
-    Raises:
-        CaseFailed: A kernel gave up waiting; the platform must be opened anew.
-
+    Implementations of an earlier round were checked in it, and `launches` has the least number of operations in a
+    sample of theirs; the closing check is made in every round.  CaseFailed if a kernel gives up waiting; the platform
+    must then be opened anew.
     """
     subject = _Collective(case, platform, sampling, launches or {})
     return sample_in_turn(subject, implementations, sampling, heartbeat)
@@ -348,11 +345,11 @@ class _CollectiveCandidate(Candidate):
 
 
 class Reference:
-    """What the machine gives while a case is measured: its memory, and the distance of its cores.
+    """The machine's state while a case is measured: its memory, and the distance of its cores.
 
-    The copy is how long all ranks take to move the fewest bytes that the case must move, by the fastest method of the
-    platform.  A barrier of the ranks tells how far their cores are apart.  Both are timed in every round of a case's
-    samples: a hypervisor moves virtual cores from one chip to another, and small messages take three times as long.
+    All ranks copy the fewest bytes that the case must move, by the platform's fastest method; a barrier of the ranks
+    shows how far their cores are apart.  Both are timed in every round: a hypervisor moves virtual cores from chip to
+    chip, and small messages then take three times as long.
     """
 
     def __init__(self, case: Case, platform: Platform) -> None:

@@ -33,8 +33,8 @@ COPIES = 2  # sets of ranks of a pair, which hold memory at the same time
 class Session:
     """One sweep, on the platform of that name or by other ranks; iterate over `run()` inside `with`.
 
-    Without a folder nothing is stored.  `modelled` says that nothing is measured.  What exists of a run that is
-    resumed comes again first, and its file is completed.
+    Without a folder nothing is stored.  `modelled` says that nothing is measured.  Rows of a run that is
+    resumed come again first, and its file is completed.
     """
 
     def __init__(
@@ -115,10 +115,7 @@ class Session:
         return self._joined.agreeing() if self._joined else nullcontext()
 
     def _note_hang(self, reason: str) -> str:
-        """Write the failed row and the end of the run file, and return where it is.
-
-        Called by the watchdog's thread while the main thread hangs.
-        """
+        """Write the failed row and the end of the run file; return its path.  The watchdog's thread calls it."""
         if not self._writer or not self._joined:
             return ""
         self._writer.append(self._joined.failed(f"{reason}; the run ends here"))

@@ -338,9 +338,9 @@ class Workers:
 class Supervisor:
     """One set of ranks, restarted as needed; a context manager that leaves none behind.
 
-    `changes` are those of the ranks' environment; their hello tells of the variables that are `named` too.  On a CPU
-    they load that MPI `library`, or the one that mpi4py finds.  What a library prints because the user has asked for it
-    (NCCL_DEBUG) goes to a file in the `folder` of the run.
+    `changes` are those of the ranks' environment; their hello also tells of the `named` variables.  On a CPU they load
+    that MPI `library`, or the one that mpi4py finds.  Output that the user asked a library for (NCCL_DEBUG) goes to a
+    file in the `folder` of the run.
     """
 
     platform: str

@@ -34,9 +34,7 @@ def explain(
 ) -> Iterator[Result]:
     """Yield an explanation for each implementation, in their order; what is skipped or wrong as `measure` would.
 
-    Raises:
-        CaseFailed: A kernel gave up waiting; the platform must be opened anew.
-
+    CaseFailed if a kernel gives up waiting; the platform must then be opened anew.
     """
     for implementation in implementations:
         heartbeat(implementation.name)

@@ -1,12 +1,12 @@
 """The ranks' side of a run: `python -m collbench.measure.worker` measures what the supervisor sends, and only measures.
 
-Rank 0 talks to the supervisor and tells the others.  Every process watches the supervisor itself: should that vanish,
-even by kill -9, no rank is left spinning.
+Rank 0 talks to the supervisor and tells the others.  Every process watches the supervisor itself: if it vanishes, even
+by kill -9, no rank is left spinning.
 
 Inside processes that somebody else started (mpirun, srun, torchrun) each is a rank (`Joined`), and the first stores.
-Until all are open, whatever any of them refuses is refused by all: one that simply ended would leave the others waiting
-for it.  Afterwards there is no supervisor to restart ranks, so a case that fails ends the run, and a watchdog in each
-process (launcher_watchdog.py) ends it where nothing goes on.
+Until all are open, a refusal by one is a refusal by all, so that none waits for another.  Afterwards no supervisor
+restarts ranks: a case that fails ends the run, and so does a watchdog in each process (launcher_watchdog.py) if nothing
+goes on.
 """
 
 import fcntl
@@ -229,9 +229,7 @@ def execute_case(
 ) -> Iterator[Result]:
     """*Collective*: measure a case, carry its work out, or trace it; yield a result of each implementation.
 
-    Raises:
-        CaseFailed: The platform must be opened anew.
-
+    CaseFailed if the platform must be opened anew.
     """
     # Imported where it is needed: most runs measure collectives.
     if case.work:

@@ -2,18 +2,16 @@
 
     T(S) = (issue^4 + working^4)^(1/4),    working = launch + latency + network + kappa * sqrt(F * S / B) + S / B
 
-`issue` is what the host needs to start an operation: one process that drives eight GPUs launches eight kernels, and
-writes down the work of every channel of each; small messages have few channels.  That hides behind the GPUs' work or
-the other way round: the longer of the two decides, and where they are alike ranks wait for the last one launched (a
-fifth).  F is the time until the pipeline's last rank has its first bytes.  A message cut into chunks that fill d hops
-takes (sqrt(d alpha) + sqrt(S / B))^2 at best (`pipelined` in tools/model/closed_forms.py), so kappa is 2 for a pipeline
-with the best chunks, and less for a pipeline that need not be filled at full size.
+`issue` is the host's time to start an operation: a process that drives eight GPUs launches eight kernels, with the work
+of every channel; small messages have few channels.  It overlaps with the GPUs' work, so the longer of the two decides;
+where they are alike ranks wait for the last one launched (a fifth).  F is the time until the pipeline's last rank has
+its first bytes.  A message cut into chunks that fill d hops takes (sqrt(d alpha) + sqrt(S / B))^2 at best (`pipelined`
+in tools/model/closed_forms.py): kappa is 2 for the best chunks, and less where the pipeline is not filled at full size.
 
-Calibration: a few measured times move the equation's factors, and so bring the model to one machine.  Every factor
-starts at 1 and is held there by how much it was seen to differ between machines; a measurement counts by how well the
-model can be expected to match it.  So three small sizes move latency and leave bandwidth alone, and one large size
-moves bandwidth only.  Residuals are logarithms of ratios, large ones count less (soft L1): one row that a warm-up
-spoiled does not decide.  What no factor explains stays as it was measured, and sizes between follow (`ratios`).
+Calibration: a few measured times move the equation's factors to one machine.  Every factor starts at 1 and is held
+there by its spread between machines; a measurement weighs by the model's expected error.  So three small sizes move
+latency only, and one large size bandwidth only.  Residuals are logarithms of ratios with a soft L1 loss, so one row
+that a warm-up spoiled does not decide.  The rest stays as measured, and sizes between follow (`ratios`).
 """
 
 from collections.abc import Callable, Sequence
@@ -122,7 +120,7 @@ NOISE = 0.05  # standard deviation of a measured time's logarithm against the ca
 def calibrate(curves: Sequence[tuple[Terms, Sequence[tuple[float, float]]]]) -> Calibration:
     """Return the factors that fit all curves of a machine, each with its measured (bytes, seconds).
 
-    What they leave at a measured size is the mean of all curves there.  Without a measurement all factors are 1.
+    The rest at a measured size is the mean of all curves there.  Without a measurement all factors are 1.
     """
     measured = [(terms, np.array(rows, np.float64).reshape(-1, 2)) for terms, rows in curves]
     spread = np.array(list(SPREAD.values()))

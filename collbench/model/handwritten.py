@@ -1,6 +1,6 @@
 """Seconds of hand-written implementations on a described system: their own counts (cost.py) on the hardware described.
 
-What others published of kernels of the same algorithms says what launches, waits and links take (gpu_costs.toml).  An
+The costs of launches, waits and links follow from published kernels of the same algorithms (gpu_costs.toml).  An
 implementation without published times, or on GPUs or links without them, is predicted by those most alike.  That is a
 bound, not an expectation: such a row is marked and is never called the fastest.
 """
@@ -58,7 +58,7 @@ SLOW_HOST = 1.75
 
 
 class HandwrittenTime(NamedTuple):
-    """What an implementation should take, its kernels in a graph, and its busiest resource alone; in seconds."""
+    """The expected seconds of an implementation, its kernels in a graph, and of its busiest resource alone."""
 
     seconds: float
     kernel: float
@@ -67,10 +67,7 @@ class HandwrittenTime(NamedTuple):
 
 
 def estimate(system: System, case: Case, name: str) -> HandwrittenTime:
-    """Return the time of a case by an implementation, or with `auto` by the best exact one.
-
-    Unsupported, with the reason, where no implementation can carry the case out.
-    """
+    """Return the time of a case by an implementation, or the best exact one (`auto`); Unsupported where none can."""
     candidates = [name]
     if name == "auto":
         candidates = [each for each, implementation in modelled().items() if not implementation.wire]

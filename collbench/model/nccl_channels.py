@@ -1,12 +1,12 @@
 """The channels that NCCL's search finds in a node, for nodes whose GPUs all look alike.
 
 NCCL walks down a list of speeds and, at each, counts how many rings, trees or in-switch reductions of that speed fit
-the links; the most bandwidth wins, and speeds below half of the best's are not tried (src/graph/search.cc).  Where
-nodes are symmetric the count is a division, so a division stands here in place of its search.  The speeds, the doubling
-of wide channels and the second pass, which raises one side of a tree, are as there.
+the links; the most bandwidth wins, and speeds below half of the best's are not tried (src/graph/search.cc).  In
+symmetric nodes the count is a division.  The speeds, the doubling of wide channels and the second pass, which raises
+one side of a tree, are NCCL's.
 
-Certain for switches of NVLink, where tables that NCCL logged agree.  Derived from NCCL's rules, and not checked against
-a log: meshes, the hybrid cube, pairs, PCIe.  GB/s (1e9 bytes/s) throughout, as in NCCL's lists.
+Tables that NCCL logged agree for switches of NVLink.  Derived from NCCL's rules, and not checked against a log: meshes,
+the hybrid cube, pairs, PCIe.  GB/s (1e9 bytes/s) throughout, as in NCCL's lists.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ def count(capacity: float, speed: float) -> int:
 
 @dataclass(frozen=True)
 class NodeLinks:
-    """What the search counts with."""
+    """The input of the search."""
 
     gpus: int
     port: float  # out of a GPU, and as much into it: channels that reach it end the search
@@ -159,7 +159,7 @@ _FABRICS = {"nvswitch": _switch, "mesh": _mesh, "hybrid-cube": _cube, "nvlink-pa
 
 
 class Graph(NamedTuple):
-    """What the search settles on for one pattern; 0 channels where it finds none."""
+    """The result of the search for one pattern; 0 channels where it finds none."""
 
     channels: int
     intra: float = 0.0  # speed of a channel within the node
@@ -167,7 +167,7 @@ class Graph(NamedTuple):
 
 
 class Graphs(NamedTuple):
-    """What the tuner needs to know of a system's links."""
+    """A system's links, as the tuner needs them."""
 
     node: NodeLinks
     ring: Graph

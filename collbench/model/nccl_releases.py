@@ -44,7 +44,7 @@ INTEL_P2P_OVERHEAD = 6 / 5
 
 @dataclass(frozen=True)
 class Release:
-    """What one NCCL release computes with."""
+    """The constants of one NCCL release."""
 
     base: Mapping[str, Triple]  # microseconds, by protocol
     nvlink: Mapping[str, Triple]  # of one step

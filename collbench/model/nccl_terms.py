@@ -3,8 +3,8 @@
 NCCL's own figures (nccl_tuner.py) rank its options, release by release; machines do not change with the release.  So
 where an algorithm uses links that are known, its rate is theirs, and fitted constants say how much of it is reached.
 
-All-to-all, send-receive, gather and scatter are not in NCCL's table: it sends straight from rank to rank.  What takes
-longest is then the busiest of a GPU's own link, the root's, and a node's network cards (DIRECT).
+All-to-all, send-receive, gather and scatter are not in NCCL's table: it sends straight from rank to rank.  The
+time is then that of the busiest of a GPU's own link, the root's, and a node's network cards (DIRECT).
 """
 
 from collections.abc import Callable

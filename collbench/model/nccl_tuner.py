@@ -92,10 +92,7 @@ class Option:
 
 
 def protocols(system: System, release: Release, nvlink: bool) -> list[tuple[int, str]]:
-    """Return the place in NCCL's tables and the name of the protocols that a system can use, or asks for.
-
-    `nvlink` says whether all GPUs of a node have NVLinks.
-    """
+    """Return index and name of the protocols that a system can use, or asks for; `nvlink`: all GPUs have NVLinks."""
     kind = transport(system) if system.nodes > 1 else ""
 
     # LL only where the network keeps bytes in order.  Over EFA before Hopper or without GPUDirect, AWS's plugin sets

@@ -1,15 +1,14 @@
 """How much of its NIC's rate the slowest transfer of a pattern gets if all transfers run at once between nodes.
 
-Nodes are joined by tiers of switches, in two forms.  Rail-optimised: NIC r of every node is on the leaves of rail r and
-the rails never meet.  Fat tree: all NICs of a node are on the same leaf, which the first tier says by the name "tor"
-(top of rack).  The topmost tier joins whatever is below it: its radix is not looked at.
+Tiers of switches join nodes in two forms.  Rail-optimised: NIC r of every node is on the leaves of rail r and the rails
+never meet.  Fat tree: all NICs of a node are on the same leaf; then the first tier is named "tor" (top of rack).  The
+topmost tier joins everything below it, whatever its radix.
 
-Transfers are followed flow by flow: who sends to whom (PATTERNS), over which links (Clos), and with which failures
-(Fault).  Their rates are max-min fair, as in a network that treats all flows alike.  Progressive filling (Bertsekas and
-Gallager, Data Networks, 1992, section 6.5.2): the rates of all flows grow together until a link is full; the flows
-through it stop there and the others grow on.  Done literally that is one round for each level.  Here every link that is
-the bottleneck of all its flows is settled in the same round (Ros-Giralt et al., On the Bottleneck Structure of
-Congestion-Controlled Networks, 2019), which takes a few dozen rounds whatever the size.
+Each flow has a sender and a receiver (PATTERNS), links (Clos) and failures (Fault).  Rates are max-min fair, by
+progressive filling (Bertsekas and Gallager, Data Networks, 1992, section 6.5.2): the rates of all flows grow together
+until a link is full; its flows stop there and the others grow on.  That is one round for each level.  Here every link
+that is the bottleneck of all its flows is settled in the same round (Ros-Giralt et al., On the Bottleneck Structure of
+Congestion-Controlled Networks, 2019): a few dozen rounds at any size.
 """
 
 import re
@@ -88,7 +87,7 @@ def _settled(level: Reals, lengths: Integers, links: Integers) -> tuple[Reals, I
 
 
 class Pattern(NamedTuple):
-    """Who sends to whom between nodes."""
+    """Senders and receivers between nodes."""
 
     pairs: Callable[[int, int], Pairs]  # of so many nodes, at most so many pairs
     count: Callable[[int], int]  # of all pairs
@@ -130,10 +129,7 @@ def on_nics(pairs: Pairs, order: Integers, nics: int) -> Pairs:
 
 
 def avoid_dead_nics(pairs: Pairs, nics: int, dead: Integers) -> Pairs:
-    """Move what a dead NIC would carry to the node's next NIC, and at the other end to the same rail.
-
-    UsageError where a node has no NIC left that works at both ends.
-    """
+    """Move a dead NIC's load to the node's next rail, at both ends; UsageError if no rail works at both ends."""
     # That is how NCCL stays on a rail: a GPU hands its data to another GPU of the node (PXN).
     sender, receiver = pairs
     for _ in range(nics + 1):
@@ -188,9 +184,9 @@ class Clos:
 
     Links 0 .. m-1 carry what the m NICs send, m .. 2m-1 what they receive; NIC i of node n is n * nics + i.
 
-    Under adaptive routing all paths above a switch count as one wide link, as if it were used without any loss.  With
-    `even`, static hashing of so many flows that every path has as many as the others is one wide link as well, of which
-    the slowest path decides.  Otherwise each flow is hashed to one path.
+    Under adaptive routing all paths above a switch are one wide link without any loss.  So they are with `even`, static
+    hashing of so many flows that every path has as many, but the slowest path decides.  Otherwise each flow is hashed
+    to one path.
     """
 
     def __init__(self, system: System, nics: int, faults: Sequence[Fault] = (), even: bool = False) -> None:

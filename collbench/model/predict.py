@@ -1,20 +1,17 @@
 """Seconds, with a band, that a collective should take on a described system: the entry of the model.
 
-The equation knows network cards at their full rate (`curve`); the flow level says what switches and failures leave of
-them (`network_curve`).
-
-What `--what-if` changes, other nodes and cards, or what failed links, fewer switches, static routing leave of a rate:
+`curve` has the equation, with network cards at their full rate.  `network_curve` has the flow level: the rate that
+switches, failed links and static routing (`--what-if`) leave of them:
 
     effect(system, "ring", ["link-down=leaf3:spine1", "ecmp=4"]).factor
 
-The factor is the slowest transfer's share of the rate that its NICs alone would give it.  `slowed(system, factor)` is
-a system whose NICs are as slow as that transfer, for which the equation holds.
+The factor is the slowest transfer's share of the rate that its NICs alone would give it.  The equation holds for
+`slowed(system, factor)`, a system whose NICs are that slow.
 
-How far predictions may be off (error_bands.toml) is of machines that were left out of the fit, by what joins the GPUs
-and by size.  `make model-report` writes the tables.  A band says between which factors nine of ten published times lie.
-The error model says what the times of a machine say together: the median error of its kind and how it spreads between
-machines.  A single size may be off by itself, so sizes are looked at with their neighbours (`smoothed`).  Neighbouring
-sizes are off alike: the correlation of their errors falls by e over `OCTAVES`.
+Bands (error_bands.toml, from `make model-report`) come from machines that were left out of the fit, by what joins the
+GPUs and by size: nine of ten published times lie within.  The error model has the median error of a machine's kind and
+its spread between machines.  Single sizes are smoothed with their neighbours (`smoothed`), because neighbouring sizes
+are off alike: the correlation of their errors falls by e over `OCTAVES`.
 """
 
 import re
@@ -176,17 +173,14 @@ CONTENTION = 0.075
 
 @dataclass(frozen=True)
 class Effect:
-    """What the network leaves of the NICs' rate."""
+    """The share of the NICs' rate that the network leaves."""
 
     factor: float  # of the slowest transfer: 1 where the network does not slow it
     explanation: str  # one line
 
 
 def effect(system: System, pattern: str, what_ifs: Sequence[str] = ()) -> Effect:
-    """Return the effect of the network on a pattern of `PATTERNS`, with all what-ifs together.
-
-    UsageError where a what-if is unknown, or impossible on this system.
-    """
+    """Return the network's effect on a pattern of `PATTERNS` under all what-ifs; UsageError for an impossible one."""
     before = Scenario(system)
     after = scenario(system, what_ifs)
     slowest = _median(after, pattern)
@@ -352,9 +346,9 @@ def curve(
 ) -> list[Prediction]:
     """Return the expected times of cases that differ in size only; their ranks are a part of the system.
 
-    The implementation is `nccl`, a hand-written one by its name, or `auto` for the best of those; the calibration is
-    for `nccl`, and by default the one that the system's file names.  Network cards have their full rate.  UsageError
-    for an unknown implementation, Unsupported where it refuses one of the cases: ask for each by itself.
+    The implementation is `nccl`, a hand-written one, or `auto` for the best of those.  The calibration is for `nccl`,
+    by default that of the system's file.  Network cards have their full rate.  UsageError for an unknown
+    implementation, Unsupported where it refuses one of the cases.
     """
     if not cases:
         return []

@@ -8,7 +8,7 @@ from collbench.errors import Unsupported
 
 @dataclass(frozen=True)
 class NcclSchedule:
-    """What the model knows of one collective.
+    """The model's record of one collective.
 
     With `rounds`, every rank owns a share of the array, and all shares go around at once: once for an all-gather, twice
     for an all-reduce.  Without, the whole array passes one rank after the other.

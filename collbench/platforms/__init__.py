@@ -1,6 +1,6 @@
 """One folder a kind of hardware; each defines PLATFORM, found here by the folder's presence.
 
-What a record says is known without CuPy, MPI or NumPy, and before any rank is started; `interface.py` has what an open
+A record is known without CuPy, MPI or NumPy, and before any rank is started; `interface.py` has what an open
 platform must bring.
 """
 

@@ -1,4 +1,4 @@
-"""What a check hands to kernels/check.cu, and what the verdicts that come back say.
+"""The arguments of a check for kernels/check.cu, and the meaning of its verdicts.
 
 In the stress check calls follow each other without a meeting of the ranks.  Each has inputs of its own, and is looked
 at in a few stretches of every block, so that a call costs little more than its operation however large the array is.
@@ -221,13 +221,9 @@ def stretches(where: NDArray[np.void]) -> int:
 def first_mismatch(
     case: Case, plan: StressPlan, rank: int, verdicts: NDArray[np.void], with_bits: bool, wire: Wire | None = None
 ) -> Mismatch | None:
-    """Return the first wrong element of a rank in all calls.
+    """Return the first wrong element of a rank in all calls, `with_bits` if asked, from a verdict for each piece.
 
-    There is a verdict for each piece of the rank's result; `with_bits`: with the bits of its first wrong element.
-
-    Raises:
-        CaseFailed: Not all elements were looked at: then nothing is known.
-
+    CaseFailed if not all elements were looked at: then nothing is known.
     """
     expected = plan.calls * looked_at(probe(case, wire))
 

@@ -44,12 +44,7 @@ _ERROR = re.compile(  # of g++ and clang++, file:line:column, or of NVRTC, file(
 
 
 def folder() -> Path:
-    """Return the folder of the kernels: $COLLBENCH_KERNELS for trying others, else inside the package or next to it.
-
-    Raises:
-        PlatformError: The variable names no folder.
-
-    """
+    """Return the folder of the kernels: $COLLBENCH_KERNELS (PlatformError if it is none), else the package's."""
     chosen = os.environ.get("COLLBENCH_KERNELS")
     if not chosen:
         return own_folder()
@@ -85,11 +80,7 @@ def _path_of(name: str, folders: Sequence[Path]) -> Path:
 def source(file: str) -> str:
     """Return the text of a kernel file with its headers in place, each once, and `#line` where another file begins.
 
-    What the folder on trial lacks is taken from the package.
-
-    Raises:
-        SourceError: The file, or one that it includes, cannot be read.
-
+    Files that the folder on trial lacks are the package's.  SourceError if a file cannot be read.
     """
     folders, seen = _folders(file), set[str]()
 
@@ -234,7 +225,7 @@ def _compile(command: Sequence[str], text: str, product: Path, file: str) -> Non
 def prove_compiler(team: Team) -> None:
     """*Collective*: PlatformError unless the compiler makes a library that loads: better now than in every case.
 
-    What it compiles is the package's, so that the compiler is not blamed for kernels on trial.
+    It compiles a source of the package, so that the compiler is not blamed for kernels on trial.
     """
     complaint = ""
 
@@ -284,15 +275,8 @@ def compiler_version() -> str:
 def ask(command: Sequence[str], seconds: float, hint: str, scratch: Path | None = None) -> tuple[int, str, str]:
     """Return exit status (above 128 after a signal), output and errors of a program, whatever their bytes.
 
-    Args:
-        command: The program and its arguments.
-        seconds: The time that it may take; it is killed with all its children then.
-        hint: What to do if it cannot be asked, the end of an error.
-        scratch: The folder that it works in, for temporary files too.
-
-    Raises:
-        PlatformError: The program cannot be run or takes too long.
-
+    After *seconds* it is killed with all its children.  Its working folder is *scratch*, for temporary files too.
+    PlatformError, which ends in *hint*, if the program cannot be run or takes too long.
     """
     try:
         # Files of a killed compiler go with its scratch folder, and its children with its process group.

@@ -1,4 +1,4 @@
-"""What one operation spends, as counts that hold on any hardware, and what these come to on CPUs and GPUs.
+"""The cost of one operation, as counts that hold on any hardware, and its time on CPUs and GPUs.
 
 T = launch + steps * (one wait) + S * (the busiest resource), Hockney's latency and bandwidth with each in its own term.
 """
@@ -27,7 +27,7 @@ class Wait(Enum):
 
 @dataclass(frozen=True)
 class Cost:
-    """What an operation spends on the rank that has most to do; bytes are counted for each byte of its size."""
+    """The cost of an operation on the rank that has most to do; bytes are counted for each byte of its size."""
 
     wait: Wait
     steps: int  # waits one after the other
@@ -43,7 +43,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What that takes on one kind of hardware, with its ranks as they are placed: seconds, and bytes per second."""
+    """Its price on one kind of hardware, with its ranks as they are placed: seconds, and bytes per second."""
 
     launch: float  # seconds of an operation that waits for nobody
     waits: Mapping[Wait, float]  # seconds of one

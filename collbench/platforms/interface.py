@@ -1,15 +1,13 @@
-"""What a platform must bring: a handful of small objects, each testable with a stand-in.
+"""The interface of a platform: a handful of small objects, each testable with a stand-in.
 
-An implementation is written once against `Platform.memory` and `Platform.launcher`; whether a process holds one rank
-(cpu) or all of them (gpu) is the platform's business, which is why methods speak of every local rank.  Methods marked
-*collective* are called by every process of the run and return the same on each.  Methods with a default are for some
-platforms only.
+An implementation is written once against `Platform.memory` and `Platform.launcher`.  A process holds one rank (cpu) or
+all of them (gpu), so methods speak of every local rank.  Methods marked *collective* are called by every process of the
+run and return the same on each.  Methods with a default are for some platforms only.
 
-What ranks compute in a step are matrix products whose result is exactly known, however many there were.  A chain: each
-product multiplies the last result by the same signed permutation matrix, dense and in float32, so the library that
-multiplies knows nothing of it.  Every sum of a product then has one term that is not zero, and is exact in any order
-and any format that holds small integers; so after n products every element is known, and a product that was left out,
-made twice or made wrong is seen.
+Ranks compute matrix products with an exactly known result.  Each product of a chain multiplies the last result by the
+same signed permutation matrix, dense and in float32, so the multiplying library knows nothing of it.  Every sum has one
+term that is not zero, so it is exact in any order and any format that holds small integers.  After n products every
+element is known: a product that was left out, made twice or made wrong is seen.
 """
 
 import copy
@@ -85,7 +83,7 @@ class Chain:
 
     @property
     def factor(self) -> Matrix:
-        """What every product multiplies by, from the left."""
+        """The left factor of every product."""
         order, signs, _ = self._random
         matrix = np.zeros((self.size, self.size), np.float32)
         matrix[np.arange(self.size), order] = signs
@@ -93,7 +91,7 @@ class Chain:
 
     @property
     def start(self) -> Matrix:
-        """What the first product multiplies."""
+        """The right factor of the first product."""
         return self._random[2]
 
     def rows(self, count: int) -> NDArray[np.int32]:
@@ -138,7 +136,7 @@ class FastPath:
 
 
 class Ran(NamedTuple):
-    """What a library says it runs: `ring`, `nvls`, ... and a protocol; `symm` and its kernel, `ce` for copy engines."""
+    """A library's operation: `ring`, `nvls`, ... and a protocol; `symm` and its kernel, `ce` for copy engines."""
 
     algorithm: str = ""
     protocol: str = ""
@@ -173,9 +171,9 @@ class Prepared:
     """A case ready to run: `launch(n)` carries out n operations back to back, or enqueues them.
 
     `host_driven` operations wait on the host between their steps, so they can't be captured in a graph.  `one_graph`
-    operations wait for each other's events, and CUDA has no such wait between one graph and another: the streams of
-    all ranks are captured together.  All others must not be: their kernels wait for each other while they run, and
-    CUDA may put two branches of a graph into one hardware queue, one after the other.
+    operations wait for each other's events, which CUDA does not offer between graphs, so the streams of all ranks are
+    captured together.  The others are not: CUDA may put two branches of a graph into one hardware queue, and their
+    kernels wait for each other.
     """
 
     launch: Callable[[int], None]
@@ -274,12 +272,7 @@ class Clock(Protocol):
         """Note the time on a local rank's stream."""
 
     def set_clocks(self) -> float:
-        """Set the clocks of idle local ranks by their process's, before a series of moments and after it.
-
-        Returns:
-            Seconds by which it may be off; moments between two such times are off by no more than the larger of both.
-
-        """
+        """Set idle local ranks' clocks by their process's, around a series of moments; return seconds of error."""
         return 0.0  # there is no clock but the process's
 
     def enqueue_seconds(self, prepared: Prepared) -> float | None:
@@ -342,7 +335,7 @@ class Logs(Protocol):
 
 
 class Compute(Protocol):
-    """What ranks compute in training steps, and how that is ordered with what they communicate."""
+    """The ranks' computing in training steps, and its order with their communication."""
 
     queued: bool  # whether there are streams; else every call is done when it returns, and a process holds one rank
 

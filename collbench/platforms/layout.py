@@ -1,4 +1,4 @@
-"""What lies in the memory of each rank, and what kernels know of it; kernels/world.cuh has the same numbers.
+"""The layout of each rank's memory, and the kernels' view of it; kernels/world.cuh has the same numbers.
 
 Before and after every buffer are bytes that nobody may write, a guard: a check looks whether somebody did.
 """
@@ -54,7 +54,7 @@ SHIFTED = (Region.SEND, Region.RECEIVE)
 
 @dataclass(frozen=True)
 class Needs:
-    """What the implementations of a sweep want besides the buffers of its cases."""
+    """The needs of a sweep's implementations besides the buffers of its cases."""
 
     fifos: Mapping[str, int] = field(default_factory=dict)  # bytes that each wants in a window for its own
     multicast: Sequence[str] = ()  # those for which a switch must know the memory of all ranks

@@ -1,15 +1,13 @@
 """The processes of a run: who they are, what they tell each other, and how they fail together.
 
-Whatever one process finds out alone (no memory, a GPU that does not answer, an implementation that cannot run there)
-must reach all of them before anyone acts on it: the others would wait for ever for a process that took another way.
-So there is one way to speak, the exchange, and every exchange first asks whether somebody failed.  A process that fails
-inside `agreeing` takes part in one more exchange, whichever the others come to next, and all of them raise its error.
-Orders are apart from that: a process that waits for one sleeps.  MPI carries the words (mpi_processes.py), or
-sockets do (socket_processes.py).
+An error that one process finds alone (no memory, a GPU that does not answer) must reach all of them before anyone acts
+on it, or the others wait for ever.  So all speak by the exchange, and every exchange first asks whether somebody
+failed.  A process that fails inside `agreeing` takes part in one more exchange, whichever the others come to next, and
+all of them raise its error.  A process that waits for an order sleeps instead.  MPI (mpi_processes.py) or sockets
+(socket_processes.py) carry the messages.
 
-How ranks on CPUs see that they were off their cores, by what the operating system says of a thread: every rank looks at
-itself, at wall time less CPU time of what is timed (clock_gettime(2), CLOCK_THREAD_CPUTIME_ID), involuntary context
-switches (getrusage(2), RUSAGE_THREAD) and the cores it ran on (sched_getcpu(3)).
+Ranks on CPUs see by themselves that they were off their cores: by wall time less CPU time (clock_gettime(2),
+CLOCK_THREAD_CPUTIME_ID), involuntary context switches (getrusage(2), RUSAGE_THREAD) and cores (sched_getcpu(3)).
 """
 
 import ctypes
@@ -223,7 +221,7 @@ _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 
 class SchedulingWatch:
-    """What a rank sees of its scheduling while it is timed; `off_core` is of all ranks and the last region alone."""
+    """A rank's view of its scheduling while it is timed; `off_core` is of all ranks and the last region alone."""
 
     def __init__(self) -> None:
         self.off_core = 0.0  # largest share, over the ranks, of the last timed region

@@ -1,4 +1,4 @@
-"""What figures are made of: the figure with its heading, axes of sizes, counts and times, rows, legends outside.
+"""The parts of figures: the figure with its heading, axes of sizes, counts and times, rows, legends outside.
 
 Figures name Matplotlib's types by `Axes` and `Figure` of present/figures.py, so that they import without Matplotlib.
 """

@@ -1,11 +1,9 @@
 """Figures of run files, measured or predicted, against message size: one panel a topology, or all in one.
 
-The files are `bandwidth.png` and `latency.png`, after what tells several apart: `allreduce-latency.png` where
-there are several collectives, `allreduce-half-in-place-latency.png` where that one was measured with several
-dtypes and also in place, `overlay-latency.png` where all topologies share a panel.  `figures`
-yields them, kinds.draw writes them.
-
-Another figure of the same panels is a view in views.py, another look of all a plot style in style.py.
+The files are `bandwidth.png` and `latency.png`, after what tells several apart: `allreduce-latency.png` of several
+collectives, `allreduce-half-in-place-latency.png` of several dtypes and in place too, `overlay-latency.png` where all
+topologies share a panel.  `figures` yields them, kinds.draw writes them.  Other figures of the same panels are views
+(views.py), other looks are plot styles (style.py).
 """
 
 import math
@@ -40,7 +38,7 @@ _WIDTH = 21  # letters in a line of the legend that is wrapped
 
 
 class PanelCurves(NamedTuple):
-    """What is drawn of one panel in one view."""
+    """The drawing of one panel in one view."""
 
     panel: Panel
     view: View
@@ -359,7 +357,7 @@ def _legend_entries(every: Sequence[PanelCurves], known: dict[PlotLine, Look], p
 def _ordered(every: Sequence[PanelCurves], known: dict[PlotLine, Look]) -> list[PlotLine]:
     """Return the lines that are drawn in the order in which they end at the right, the topmost first.
 
-    Those in grey come after the others, and marks on other lines last.
+    Grey lines come after the others, and marks on other lines last.
     """
     ends: dict[PlotLine, list[tuple[int, float]]] = {}
     for panel, view, lines, _ in every:

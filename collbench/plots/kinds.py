@@ -1,11 +1,9 @@
 """Kinds of figures and sections of a report, found by being there: modules that define KINDS, or SECTION.
 
-`draw` draws runs.  Another kind of figure is one file dropped in, here or as `figure` in a command's folder: it says of
-which results it is drawn, and yields the figures of a run.  A command that measures and `collbench plot` draw by the
-same function, so a run file gives the same pictures again.
-
-A section, which is in a command's `section`, is a part of the page, and says what stands in its results' rows of the
-table of all rows.
+`draw` draws runs.  Another kind of figure is one file dropped in, here or as `figure` in a command's folder: it says
+which results it draws, and yields the figures of a run.  Commands and `collbench plot` draw by the same function, so a
+run file gives the same pictures again.  A section (`section` in a command's folder) is a part of the page, with its
+results' rows for the table of all rows.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -24,7 +22,7 @@ from collbench.runfile.store import Run, why_none
 
 
 class PlotRequest(NamedTuple):
-    """What to draw of the runs, and how."""
+    """The figures to draw of the runs, and their looks."""
 
     views: Sequence[str] = ("bandwidth", "latency")  # names of views.VIEWS, or "all"
     style: Style = SCREEN
@@ -99,12 +97,7 @@ def draw(
 
 
 def draw_file(runs: Sequence[Run], file: Path, request: PlotRequest, say: Say) -> list[Path]:
-    """Write the figure of these runs into that file and return it; none if there is nothing to draw.
-
-    Raises:
-        UsageError: There are several figures.
-
-    """
+    """Write the figure of these runs, if any, into that file; return it.  UsageError if there are several."""
     drawn = list(_drawn(runs, request, say))
     if len(drawn) > 1:
         names = ", ".join(stem for stem, *_ in drawn)
@@ -193,7 +186,7 @@ class Picture(NamedTuple):
 
 
 class PagePart(NamedTuple):
-    """What a part of the page says of a run; nothing of it need be there."""
+    """A part of the page about a run; nothing of it need be there."""
 
     words: Sequence[str] = ()
     tables: Sequence[Any] = ()  # a TextTable each
@@ -203,7 +196,7 @@ class PagePart(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """What the table of all rows says of a result."""
+    """The cells of a result in the table of all rows."""
 
     numbers: tuple[str, ...]  # the time, then its interval
     check: str
@@ -212,7 +205,7 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class Section:
-    """What a command says of its results."""
+    """A command's section about its results."""
 
     name: str  # by which its part can be linked to
     title: str

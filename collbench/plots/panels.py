@@ -1,4 +1,4 @@
-"""What figures against message size show: results sorted into panels and lines, and the lines that have a colour.
+"""The panels of figures against message size: results sorted into panels and lines, and the lines that have a colour.
 
 A prediction for as many GPUs is laid over what was measured on them, since that is what it is for.
 """
@@ -20,7 +20,7 @@ from collbench.runfile.store import NAME, Run, scatter_in_words
 
 
 class Combination(NamedTuple):
-    """What one figure is about; the rest of a case is the x axis or a panel."""
+    """The subject of one figure; the rest of a case is the x axis or a panel."""
 
     collective: str
     dtype: str
@@ -33,7 +33,7 @@ Drawn = Measurement | Reported | Prediction
 
 
 class PlotLine(NamedTuple):
-    """What one line of a panel is of."""
+    """The subject of one line of a panel."""
 
     implementation: str
     predicted: bool
@@ -254,11 +254,8 @@ def told_apart(rows: dict[Combination, list[Panel]], say: Callable[[str], None])
 def overlaid(row: Sequence[Panel]) -> list[Panel]:
     """Return all panels of a figure with names and colours, to share their axes.
 
-    They show one kind of bandwidth: the algorithm's, if one of them has no bus to speak of.
-
-    Raises:
-        UsageError: There are more panels than colours.
-
+    They show one kind of bandwidth: the algorithm's, if one of them has no bus to speak of.  UsageError if there are
+    more panels than colours.
     """
     if len(row) > len(COLORS):
         raise UsageError(

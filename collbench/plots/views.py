@@ -1,4 +1,4 @@
-"""What stands along y in a figure against message size: bandwidth, time, speed-up, share of the bound; and the bound.
+"""The y axis of a figure against message size: bandwidth, time, speed-up, share of the bound; and the bound.
 
 Another view is an entry in VIEWS.
 """
@@ -129,12 +129,7 @@ VIEWS: tuple[View, ...] = (
 
 
 def named(names: Iterable[str]) -> list[str]:
-    """Return the names that are meant, where `all` means all of them.
-
-    Raises:
-        UsageError: One of them is no view.
-
-    """
+    """Return the names that are meant, where `all` means all of them; UsageError if one of them is no view."""
     known, requested = [view.name for view in VIEWS], list(names)
     for name in requested:
         if name not in (*known, "all"):
@@ -179,9 +174,9 @@ _SHORTEST = 0.3  # of the least time in a panel: a shorter bound, of bytes that 
 def limit(panel: Panel, view: View) -> Limit | None:
     """Return what bounds the panel; None where nothing is known, or the view does not show it.
 
-    The bound of memory is the time of a copy of as many bytes as the case must move, measured in turn with the samples
-    of each row.  Else it is what the line rate of the data sheet allows, in the units of the view: a bus bandwidth
-    above that rate where switches add, since bus bandwidth counts the bytes of a ring.
+    The bound of memory is the time of a copy of the case's bytes, measured in turn with the samples of each row.  Else
+    it is the data sheet's line rate, in the units of the view: as bus bandwidth, which counts a ring's bytes, more than
+    that rate where switches add.
     """
     if not view.bounded:
         return None

@@ -31,9 +31,8 @@ class Column(Generic[Row]):
         name: The heading in a terminal and in HTML.
         value: Returns the value of a row, as CSV and JSON have it; None: the row has none.
         text: Returns a value as people read it.
-        importance: Where a terminal is narrow, columns of the least importance are left out first, those of equal
-            importance together: below USEFUL for the sake of a few words in the last column, from there on only for
-            the sake of one.
+        importance: The least important columns are left out first in a narrow terminal, equals together: those below
+            USEFUL for a few words in the last column, the others only for one.
         form: Alignment and width in a terminal, as `>9` or `<16`; by default text of any length.
         key: The name in CSV and JSON; by default these do not have the column.
 

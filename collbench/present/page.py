@@ -1,4 +1,4 @@
-"""What HTML pages share that fetch nothing: templates, a policy, compressed scripts, colours.
+"""The common parts of HTML pages that fetch nothing: templates, a policy, compressed scripts, colours.
 
 `assets/` has colours for light and dark (`colours.css`), texts of units (`views.js`), and, as their makers publish
 them, plotly.js and fflate, which unpacks it.
@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 def templates(package: str, folder: str) -> Environment:
     """Return a package's templates: texts that they are given are escaped, and a name that they lack is an error.
 
-    What stands between back-ticks is shown as code.
+    Text between back-ticks is shown as code.
     """
     return Environment(
         loader=PackageLoader(package, folder),

@@ -31,20 +31,11 @@ class Table(Generic[Row]):
     """
 
     def __init__(
-        self,
-        columns: Iterable[Column[Row]],
-        problem: Callable[[Row], str] = no_problem,
-        names: int = 2,
-        gap: str = " ",
+        self, columns: Iterable[Column[Row]], problem: Callable[[Row], str] = no_problem, names: int = 2, gap: str = " "
     ) -> None:
-        """Make a table.
+        """Make a table; *gap* stands between two columns at least.
 
-        Args:
-            columns: The columns.
-            problem: Returns why a row has no numbers; this stands in place of all but its first cells.
-            names: How many cells these are.
-            gap: What stands between two columns at least.
-
+        *problem* returns why a row has no numbers; that stands in place of all but its first *names* cells.
         """
         self.columns = [column for column in columns if column.importance]
         self.problem, self._names, self._gap = problem, names, gap
@@ -119,10 +110,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def room(stream: TextIO | None = None) -> int | None:
-    """Return the columns of the terminal that a stream is, by default standard output, or as COLUMNS says.
-
-    None where there is no limit.
-    """
+    """Return the columns of a stream's terminal (standard output's), or COLUMNS; None where there is no limit."""
     stream, given = stream or sys.stdout, os.environ.get("COLUMNS", "")
     columns = int(given) if given.isdecimal() else 0
     if not columns and is_terminal(stream):

@@ -7,14 +7,10 @@ A request is a frozen dataclass.  A field says its type, its options, its senten
         on: Annotated[str, Opt("--on", "What it is trained on.", metavar="SYSTEM")] = "dgx-h100"
         _: KW_ONLY
         ranks: Ranks = None  # several requests share this Annotated type (collbench.requests.words)
-        loader: Annotated[float | None, Opt("--loader", "Samples read in a second.", above=0)] = None
         each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every result.")] = None  # no option
 
-The command has `params=options_of(PlanRequest)` and its callback calls `made(PlanRequest, options)`, both of
-collbench.cli.options.  The library's function has the request's parameters, and its docstring gets `Args`:
-
-    @takes(PlanRequest)
-    def plan(request: PlanRequest) -> Plan:
+The command has `params=options_of(PlanRequest)` and its callback calls `made(PlanRequest, options)` (cli/options.py).
+The library's function has `@takes(PlanRequest)`, the request's parameters, and a docstring that gets `Args`.
 
 A request checks limits and choices when it is made; a `__post_init__` of its own calls that of `Request` first.
 """
@@ -100,7 +96,7 @@ class Opt:
 
     @property
     def sentence(self) -> str:
-        """What the library says of the parameter."""
+        """The library's sentence about the parameter."""
         if self.library:
             return self.library
         sentence = self.help.removesuffix(".")
@@ -142,7 +138,7 @@ def declared(request: Any) -> Mapping[str, Word]:
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks for, word by word; UsageError where a word is no choice or a number is out of range."""
+    """A user's request, word by word; UsageError where a word is no choice or a number is out of range."""
 
     def __post_init__(self) -> None:
         for word in declared(type(self)).values():

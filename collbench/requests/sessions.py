@@ -17,14 +17,7 @@ from collbench.platforms import on_auto
 from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.processes import Alone, Team
 from collbench.requests.notices import started
-from collbench.requests.sweeps import (
-    Launched,
-    SweepRequest,
-    cut_short,
-    measured_sweep,
-    predicted_sweep,
-    split_names,
-)
+from collbench.requests.sweeps import Launched, SweepRequest, cut_short, measured_sweep, predicted_sweep, split_names
 from collbench.results import Result
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
@@ -40,13 +33,8 @@ class Unopened(NamedTuple):
 def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | None] = lambda sweep: None) -> Unopened:
     """Return the session that measures the request, with the ranks of an outside launcher if there are any.
 
-    Args:
-        request: What to measure.
-        usual: Returns where the run of a sweep is stored if the request does not say it, or None to store nothing.
-
-    Raises:
-        UsageError: The request makes no sweep on this machine.
-
+    *usual* returns where the run of a sweep is stored if the request does not say it, or None to store nothing.
+    UsageError if the request makes no sweep on this machine.
     """
     if wrong := complaint():
         raise UsageError(wrong)
@@ -66,13 +54,8 @@ def measuring_session(request: SweepRequest, usual: Callable[[Sweep], Path | Non
 def resuming_session(path: Path) -> Session | None:
     """Return the session that measures what the run of a sweep lacks, in its run file; None where it lacks nothing.
 
-    Args:
-        path: The run file, or its folder; under a launcher, only the first process reads it.
-
-    Raises:
-        RunFileError: It is no run file.
-        UsageError: It cannot be resumed, or not here.
-
+    *path* is the run file, or its folder; of a launcher's processes only the first reads it.  RunFileError if it is
+    none, UsageError if it cannot be resumed, or not here.
     """
     joined = launched()
     if path.is_dir():

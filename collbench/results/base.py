@@ -1,4 +1,4 @@
-"""What all results have in common, and what results with a time have in common."""
+"""The common part of all results, and of results with a time."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from collbench.units import FASTEST, SLOWEST, counted, format_size
 
 
 class Answers(Shown):
-    """What every kind of result answers; a kind overrides what it can say more about, often by a field."""
+    """The questions that every kind of result answers; a kind overrides some, often by a field."""
 
     origin: ClassVar[str] = "measured"  # how its numbers came to be known: measured, imported, predicted; "" for none
     usual: ClassVar[Outcome] = Outcome.OK  # the outcome unless the data is wrong
@@ -41,7 +41,7 @@ class Answers(Shown):
 
     @property
     def contradiction(self) -> str:
-        """What is impossible about the result although each of its fields could be; empty if nothing is."""
+        """A contradiction between fields that are each possible; empty if there is none."""
         return ""
 
     @property
@@ -56,7 +56,7 @@ class Answers(Shown):
 
 
 class _Facts(Answers, Record, frozen=True, kw_only=True, tag_field="kind"):
-    """What may be known of any result.  The field `kind` of a line in a run file tells its kind of result."""
+    """Facts that may be known of any result.  The field `kind` of a line in a run file tells its kind of result."""
 
     note: Note = NO_NOTE
     """Facts about how the numbers came to be."""
@@ -79,7 +79,7 @@ class CaseResult(_Facts, frozen=True):
 
     @property
     def curve(self) -> tuple[Case, str]:
-        """What all points of a curve have in common: the case without its size, and the implementation."""
+        """The common part of a curve's points: the case without its size, and the implementation."""
         return self.case.kind, self.implementation
 
     @property
@@ -94,7 +94,7 @@ class CaseResult(_Facts, frozen=True):
 
     @property
     def wrong(self) -> str:
-        """What is wrong with the received data, in words; empty if nothing is known to be."""
+        """The fault of the received data, in words; empty if none is known."""
         return str(self.mismatch or "")
 
     @property
@@ -119,12 +119,12 @@ class CaseResult(_Facts, frozen=True):
 
     @property
     def check(self) -> str:
-        """What a table says of a result with a time: `ok`, `predicted`, or what disturbed it."""
+        """A table's word on a result with a time: `ok`, `predicted`, or what disturbed it."""
         return str(self.scheduling) if self.disturbed else self.usual.value
 
     @property
     def outcome(self) -> Outcome:
-        """What became of the case, in one word."""
+        """The outcome of the case, in one word."""
         if self.wrong:
             return Outcome.WRONG
         return Outcome.DISTURBED if self.disturbed else self.usual

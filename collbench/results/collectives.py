@@ -84,7 +84,7 @@ def sample_in_words(results: Iterable[CaseResult]) -> str:
 
 
 class Reported(Observed, frozen=True, tag="reported"):
-    """What another tool printed of a case, and how far it can be relied on: nobody here checked it."""
+    """Another tool's result of a case, and how far it can be relied on: nobody here checked it."""
 
     origin: ClassVar[str] = "imported"
 
@@ -113,7 +113,7 @@ class Reported(Observed, frozen=True, tag="reported"):
 
     @property
     def check(self) -> str:
-        """What the number is worth, in words: another tool reported it, and checked it or not."""
+        """The number's worth, in words: another tool reported it, and checked it or not."""
         return f"reported {self.figure}{', not checked' if self.wrong_elements is None else ''}"
 
     @property
@@ -143,7 +143,7 @@ class Reported(Observed, frozen=True, tag="reported"):
 
 
 class Prediction(FromModel, Timed, frozen=True, tag="prediction"):
-    """What a case should take by the model: seconds of an operation, and the band in which nine of ten should lie."""
+    """The model's time of a case: seconds of an operation, and the band in which nine of ten should lie."""
 
     seconds: Seconds
     low: Seconds
@@ -202,7 +202,7 @@ class Span(NamedTuple):
 
 
 class Track(Record, frozen=True):
-    """What one block of a rank did in one operation (a host-driven rank has one block)."""
+    """The log of one block of a rank in one operation (a host-driven rank has one block)."""
 
     rank: int
     block: int
@@ -257,7 +257,7 @@ class Explanation(CaseResult, frozen=True, tag="explanation"):
 
     @property
     def overhead(self) -> float:
-        """What keeping the log added, as a share of the time without it."""
+        """The overhead of keeping the log, as a share of the time without it."""
         return self.traced / self.seconds - 1
 
     @property

@@ -136,7 +136,7 @@ DISTURBED_SHARE = 0.25
 
 
 class Scheduling(Record, frozen=True):
-    """What the operating system did to the ranks on CPUs while the samples of a result were taken.
+    """The scheduling of the ranks on CPUs while the samples of a result were taken.
 
     A rank that another program pushes off its core makes all ranks wait, for milliseconds where the operation takes a
     microsecond.
@@ -187,7 +187,7 @@ class Scheduling(Record, frozen=True):
 
 
 class _Failure(Record, frozen=True, tag_field="kind"):
-    """What makes a result wrong: data, memory outside its buffers, or an impossible time; `str` says what and where."""
+    """A wrong result's fault: data, memory outside its buffers, or an impossible time; `str` says what and where."""
 
     wrong = 0  # number of elements of the result that are known to be wrong, on one rank
 

@@ -45,12 +45,12 @@ class Entry:
 
     @property
     def platform(self) -> str:
-        """What the ranks live on; `model` of a predicted run."""
+        """The platform of the ranks; `model` of a predicted run."""
         return "model" if self.header.topology.model else self.header.topology.platform
 
     @property
     def notes(self) -> list[str]:
-        """What is out of the ordinary about the run."""
+        """Remarks on anything unusual about the run."""
         if self.broken:
             return ["broken"]
         facts = {
@@ -139,12 +139,8 @@ def shown(path: Path) -> str:
 def last_before(new: Run, folder: Path) -> Path:
     """Return the run file in *folder* of the newest complete run of the same kind that started before *new*.
 
-    Of the same kind are runs on a topology of the same name, of the same tool if they were imported, with the same
-    interleaved setting if any, that have a time for at least one same case of the same implementation and platform.
-
-    Raises:
-        UsageError: There is none.
-
+    Of the same kind are runs on a topology of the same name, of the same tool and interleaved setting, with a time
+    for one same case or more of the same implementation and platform.  UsageError if there is none.
     """
     cases = _cases(new.results)
     if not cases:

@@ -1,9 +1,8 @@
-"""What stands in run files: the header, and results, cases and sweeps in their lines; and rows as flat records.
+"""The contents of run files: the header, and results, cases and sweeps in their lines; and rows as flat records.
 
-Types and limits stand at the classes themselves (collbench/results, collbench/cases.py); msgspec checks them.  The same
-lines are messages to and from workers, and JSON for other programs.  Flat records are in bytes, seconds and bytes per
-second, for data frames too: their names are those of the tidy CSV where it has them.  The samples themselves are in the
-run file; a record has their number, their median with its 95 % interval, and percentiles.
+The classes (collbench/results, collbench/cases.py) have types and limits; msgspec checks them.  The same lines are
+messages to and from workers, and JSON for other programs.  Flat records are in bytes, seconds and bytes per second,
+under the names of the tidy CSV; in place of samples they have number, median with 95 % interval, and percentiles.
 """
 
 import json
@@ -59,7 +58,7 @@ class Environment(Shown, Record, frozen=True, kw_only=True):
 
 
 class TopologyPart(Shown, Topology, frozen=True, kw_only=True):
-    """What connects the ranks, and what only logs of other tools and predictions say of it."""
+    """The connection of the ranks, and facts about it from logs of other tools and predictions."""
 
     name: str = ""
     shared: bool = False  # whether ranks share a GPU
@@ -134,7 +133,7 @@ class ForeignTest(Shown, Record, frozen=True, kw_only=True):
 
 
 class ImportedPart(Shown, Record, frozen=True, kw_only=True):
-    """Who printed the numbers of an imported run."""
+    """The source of an imported run's numbers."""
 
     tool: str = ""
     version: str = ""
@@ -153,7 +152,7 @@ class Interleaved(Shown, Record, frozen=True, kw_only=True):
 
 
 class Header(Shown, Record, frozen=True, kw_only=True):
-    """What holds for the whole run."""
+    """Facts about the whole run."""
 
     collbench: str = ""  # the version that wrote it
     command: tuple[str, ...] = ()
@@ -257,12 +256,7 @@ def to_line(result: Result) -> dict[str, Any]:
 
 
 def to_result(line: Mapping[str, Any]) -> Result | None:
-    """Return the result of a line; None for other lines, also of kinds that newer versions may add.
-
-    Raises:
-        ValueError: The line is no result, or claims what cannot be.
-
-    """
+    """Return the result of a line, or None for other or newer kinds; ValueError if it is no valid result."""
     kind = line.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         return None

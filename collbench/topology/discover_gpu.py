@@ -118,8 +118,7 @@ def discover(
             gpus=tuple(device.gpu for device in seen),
             links=tuple(_link(library, seen, a, b) for a, b in combinations(range(len(seen)), 2)),
             driver=DriverInfo(
-                ask(library, "nvmlSystemGetDriverVersion"),
-                f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+                ask(library, "nvmlSystemGetDriverVersion"), f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None
             ),
         )
 

@@ -1,4 +1,4 @@
-"""What was discovered: the ranks of a run, the devices that they run on, what connects those, and what spoils numbers.
+"""The discovered machine: the ranks of a run, their devices, the links of those, and what spoils numbers.
 
 GPUs or CPU sockets, their links, and the machine around them.  None: not known.
 """
@@ -38,7 +38,7 @@ bytes of each 256-byte flit that are not link overhead and check codes, times on
 
 
 class LinkKind(StrEnum):
-    """What carries bytes between two devices, or between two ranks on the same device."""
+    """The carrier of bytes between two devices, or between two ranks on the same device."""
 
     NVLINK = "nvlink"
     NVSWITCH = "nvswitch"
@@ -94,7 +94,7 @@ class Pcie(Record, frozen=True):
 
 
 class Link(Record, frozen=True):
-    """What connects devices `a` and `b` of Topology.devices, and whether each may use the other's memory."""
+    """The link of devices `a` and `b` of Topology.devices, and whether each may use the other's memory."""
 
     a: int
     b: int

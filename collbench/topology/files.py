@@ -1,7 +1,7 @@
 """Systems from TOML files and to them: presets by name, files by path.
 
 The tables below say which keys a file may hold, with types, limits and units; rates are GB/s (1e9 bytes) of one
-direction.  What a file leaves out follows from its GPUs.
+direction.  Missing keys follow from its GPUs.
 """
 
 import json
@@ -65,10 +65,7 @@ UNITS |= {"flops": 1e12, "flops_fp8": 1e12, "memory": 2.0**30}
 
 
 class FileTable(Struct, forbid_unknown_fields=True):
-    """A table of keys; its fields are called as those of System.
-
-    0, "" or None as a default stands for a key that is not there.
-    """
+    """A table of keys, its fields called as those of System; the default 0, "" or None stands for a missing key."""
 
     def values(self) -> dict[str, Any]:
         """Return the values in System's units."""

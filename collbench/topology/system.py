@@ -142,7 +142,7 @@ class System(Shown):
 
     @property
     def pcie_rate(self) -> float:
-        """What a GPU can send over its slot, as NCCL counts it."""
+        """The rate of a GPU over its slot, as NCCL counts it."""
         return pcie_rate(self.pcie_generation or ARCHITECTURES[self.arch].pcie, self.pcie_lanes)
 
     @property
@@ -152,19 +152,19 @@ class System(Shown):
 
     @property
     def pace(self) -> float:
-        """What each GPU can send while all of a node take part."""
+        """The rate of each GPU while all of a node take part."""
         return self.pcie_rate if self.fabric == "nvlink-pairs" and self.gpus > 2 else self.gpu_rate
 
     @property
     def to_next(self) -> float:
-        """What a GPU can send to the next GPU alone."""
+        """The rate of a GPU to the next GPU alone."""
         # Of links from each to each, only those that lead there.
         apart = {"mesh": self.gpus - 1, "hybrid-cube": self.nvlinks}.get(self.fabric, 1)
         return self.pace / max(1, apart)
 
     @property
     def promised(self) -> float:
-        """What data sheets promise of `pace`; `pace` itself where they are not known."""
+        """The promise of data sheets for `pace`; `pace` itself where they are not known."""
         if self.pace == self.gpu_rate:
             return self.spec_rate or self.gpu_rate
         return pcie_spec(self.pcie_generation, self.pcie_lanes) if self.pcie_generation else self.pace
@@ -214,10 +214,7 @@ class System(Shown):
         return replace(self, nodes=nodes)
 
     def part(self, ranks: int) -> "System":
-        """Return the part of the system that so many ranks use: some GPUs of one node, or whole nodes.
-
-        UsageError where the ranks fill neither.
-        """
+        """Return the part that so many ranks use: some GPUs of one node, or whole nodes; else UsageError."""
         if ranks < 1 or ranks > self.ranks or (ranks > self.gpus and ranks % self.gpus):
             raise UsageError(
                 f"{self.title}, has no part of {counted(ranks, 'rank')}; give 1 to {self.gpus}"

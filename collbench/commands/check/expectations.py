@@ -1,4 +1,4 @@
-"""What a check expects: of a run that was right, of floors in a TOML file, or of a CPU's own latency and copy speed.
+"""A check's expectation: a run that was right, floors in a TOML file, or a CPU's own latency and copy speed.
 
 An expectation answers for a measured row, not for a case: where the cores of ranks lie changes a small message's time
 three times, from one start to the next on a virtual machine.  A barrier that every row carries tells these states
@@ -51,7 +51,7 @@ class ExpectedTime(NamedTuple):
 
 
 class Expectation(NamedTuple):
-    """What times are compared with, in words, and what a measured row should take by it; None where that is unknown."""
+    """The reference of times, in words, and the expected time of a measured row; None where that is unknown."""
 
     name: str
     of: Callable[[Observed], ExpectedTime | None]
@@ -142,7 +142,6 @@ def read_floors(path: Path) -> Expectation:
     >>> _ = file.write_text('[[floor]]\ncollective="allreduce"\nsize="1G"\nvalue=440\nlower=-0.05\nunit="GB/s"')
     >>> read_floors(file).name.endswith("floors.toml")
     True
-
     """
     try:
         floors = msgspec.convert(sanitize.read_toml(path, UsageError), FloorFile).floor
@@ -166,8 +165,7 @@ def read_floors(path: Path) -> Expectation:
 def _calibrated(row: Observed) -> ExpectedTime | None:
     """Return the cost of a hand-written implementation on this CPU, by its own barrier and its own copies.
 
-    What an implementation spends is counted (platforms/cost.py).  Of a library nothing is known, nor where no barrier
-    was timed.
+    Its operations are counted (platforms/cost.py).  None for a library, or without the time of a barrier.
     """
     implementation, platform = find(row.note.picked or row.implementation), platforms().get(row.platform)
     if not implementation or not implementation.cost or not platform or not platform.fitted:

@@ -1,11 +1,10 @@
 """Nodes of a fleet that stand out: each is held against the median of those that are alike, by robust statistics.
 
 For each size, and for the median over all sizes, a node's logarithm of time is measured in units of the spread between
-nodes: Tukey's biweight midvariance, which outliers hardly change.  Student's t with 0.7 (n - 1) degrees of freedom (F.
-Mosteller and J. Tukey, Data Analysis and Regression, 1977, chapter 10) says how far is too far, for all nodes and sizes
-together (Bonferroni).  Times have longer tails than that, by disturbances; so as many sizes of a node must stand out as
-would by chance in hardly any fleet, if single sizes do as often as among the others.  docs/fleet.md has how often that
-errs.
+nodes: Tukey's biweight midvariance, which outliers hardly change.  The limit is Student's t with 0.7 (n - 1) degrees of
+freedom (F. Mosteller and J. Tukey, Data Analysis and Regression, 1977, chapter 10), for all nodes and sizes together
+(Bonferroni).  Disturbances give times longer tails than that, so as many sizes of a node must stand out as would by
+chance in hardly any fleet.  docs/fleet.md has the measured error rates.
 
 `show` prints the judgement (`collbench check --fleet`) and writes its files.
 """
@@ -243,10 +242,9 @@ def _outliers(
 
 
 def _beyond_chance(far: Marks, measured: Marks, nodes: int) -> Marks:
-    """Return the nodes of which so many sizes stand out as would by chance in a few fleets only.
+    """Return the nodes of which more sizes stand out than by chance in all but a few fleets.
 
-    Sizes stand out by chance as often as those of the nodes of which fewer do, and once more: so slow nodes do not hide
-    each other.
+    Chance is the rate among the nodes with fewer such sizes, and once more: so slow nodes do not hide each other.
     """
     from scipy.special import bdtrc  # 0.1 s, which no help should wait for
 
@@ -367,10 +365,7 @@ COLUMNS: tuple[Column[tuple[str, ...]], ...] = (
 
 
 def _table(alike: Sequence[AlikeNodes], nodes: Sequence[FleetNode] = (), shared: Sequence[str] = ()) -> list[str]:
-    """Return a line for each outlier, the slowest first, then for what failed, has no result, or is outdated.
-
-    Nodes that share a finding have one line.
-    """
+    """Return a line for each finding: outliers, the slowest first, then failed, missing and outdated nodes."""
     rows = []
     for judgement, curve, sizes, measured in outliers_of(alike):
         time, low, high = map(_percent, judgement.ratio)

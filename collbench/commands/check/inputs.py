@@ -1,4 +1,4 @@
-"""What a check reads that measures nothing: runs, logs of other tools, folders of both; and the results of a fleet.
+"""Inputs of a check that measures nothing: runs, logs of other tools, folders of both; and the results of a fleet.
 
 A fleet is a folder of checks and runs, a folder for each node or runs that name their hosts, or of logs.  Only the
 fields that nodes are compared by are decoded of a verdict, so that thousands are read in a moment.  A file that cannot
@@ -132,7 +132,7 @@ def _logs(logs: Sequence[Path], below: set[str], request: ImportRequest, said: l
 
 
 class FleetCurve(NamedTuple):
-    """What nodes must have in common to be compared, in the words of their files."""
+    """The common fields of comparable nodes, in the words of their files."""
 
     topology: str  # `8 x NVIDIA H100 80GB HBM3, NVSwitch`
     collective: str
@@ -162,7 +162,7 @@ def case(curve: FleetCurve) -> Case:
 
 @dataclass(frozen=True)
 class FleetNode:
-    """What a node has left in its folder."""
+    """The files of a node in its folder."""
 
     name: str
     word: Word = Word.UNKNOWN  # of its check, whatever the other nodes say

@@ -263,10 +263,7 @@ def by_case(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
 def judge_rounds(
     rows: Iterable[Observed], expectation: Expectation, test: SequentialTest, nodes: int = 1
 ) -> list[CheckedCurve]:
-    """Hold the rounds of every case, of any implementation, against what is expected, and return the curves.
-
-    The test's `sizes` are set here: false alarms are shared by all sizes.
-    """
+    """Hold every case's rounds against expectations; return the curves.  All `sizes` share the test's false alarms."""
     cases = by_case(rows)
     test = replace(test, sizes=max(1, len(cases)))
     curves = []
@@ -342,8 +339,7 @@ def _why_nothing(cases: Sequence[Sequence[Observed]], expected: str) -> str:
 def _held(rows: Sequence[Observed], expectation: Expectation) -> tuple[list[float], ExpectedTime] | None:
     """Return the logarithms of measured over expected times of a case's rounds, and what is expected of all of them.
 
-    None where nothing is expected of any.  Where expectations differ in error, those of the least error count, if they
-    are as many as a decision needs.
+    None without expectations.  Where these differ in error, the least error counts if it has enough for a decision.
     """
     rounds: list[tuple[float, ExpectedTime]] = []
     for row in rows:

@@ -68,7 +68,7 @@ OF_A_RUN = ("run", "reference", "on", "nodes", "slower", "op", "ranks", "out")  
 
 @dataclass(frozen=True)
 class CheckRequest(Request):
-    """What to measure or judge, and what to compare it with."""
+    """The machine, run or logs to check, and the reference to compare with."""
 
     op: Annotated[
         Names,
@@ -198,9 +198,7 @@ class JudgedInput:
 def judge_inputs(names: Sequence[str], request: CheckRequest, said: list[str]) -> list[JudgedInput]:
     """Judge runs and tables of logs, the worst first and refused ones last; `said` gets what the user must know.
 
-    Raises:
-        CollbenchError: A name is none, or the only input is refused.
-
+    CollbenchError if a name is none, or the only input is refused.
     """
     expected = read_reference(Path(request.reference)) if request.reference else None
     judged: list[JudgedInput] = []
@@ -358,8 +356,8 @@ def _held(baseline: Path) -> Path:
 def _of_this_machine(run: Run) -> tuple[Expectation | None, Path | None]:
     """Return what is expected where no system is like the machine, and where this run is stored if it is a good one.
 
-    Expected is what the other runs of the machine's baseline took, and on a CPU without those what its own speed comes
-    to; None where nothing is known.  The first good runs are stored, and no more.
+    The baseline of this machine is expected, or on a CPU without one its own speed; None where nothing is known.  Only
+    the first good runs are stored.
     """
     header = run.header
     folder = baseline_folder(header)

@@ -287,7 +287,6 @@ def message_size(nbytes: int) -> str:
 
     >>> message_size(2**30), message_size(8192), message_size(4)
     ('1-2GB', '8-9KB', '4-5B')
-
     """
     size, unit = float(nbytes), 0
     while size >= 1024 and unit < 4:

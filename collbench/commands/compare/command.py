@@ -47,12 +47,7 @@ class CompareRequest(Request):
     _: KW_ONLY
     margin: Annotated[
         Share | None,
-        Opt(
-            "--margin",
-            "Changes up to this share do not count.",
-            "5%, of logs more if they scatter",
-            unit=SHARE,
-        ),
+        Opt("--margin", "Changes up to this share do not count.", "5%, of logs more if they scatter", unit=SHARE),
     ] = None
     confidence: Annotated[Share, Opt("--confidence", "Probability that no row is called wrongly.", unit=SHARE)] = "95%"
     assume: Annotated[

@@ -102,7 +102,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Findings:
-    """What some runs with as many ranks, in one stage, came to."""
+    """The outcome of some runs with as many ranks, in one stage."""
 
     source: StudentFile
     stage: str
@@ -218,7 +218,7 @@ def _access(source: StudentFile, places: Sequence[tuple[int, str, int]], verb: s
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a check found; all is well without a `level`."""
+    """The outcome of a check; all is well without a `level`."""
 
     level: str = ""  # of the hint: builds, right, races, speed
     stage: str = ""
@@ -238,10 +238,7 @@ class Judgement:
 def judge(exercise: Exercise, folder: Path) -> Judgement:
     """Run the kernel in a student's folder through all stages, without timing it.
 
-    Raises:
-        SourceError: There is no such file in the folder.
-        PlatformError: There is no compiler here.
-
+    SourceError if there is no such file in the folder, PlatformError if there is no compiler here.
     """
     file = folder / f"{exercise.kernel}.cu"
     try:
@@ -324,12 +321,7 @@ def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> 
 
 
 def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Judgement:
-    """Measure a right answer against the library and its rung, each size in a sweep of its own.
-
-    Raises:
-        PlatformError: The sweep failed.
-
-    """
+    """Measure a right answer against the library and its rung, each size in a sweep; PlatformError if one fails."""
     table: dict[str, Mapping[str, Any]] = {}
     wins: Counter[str] = Counter()
     unsure: set[str] = set()

@@ -127,7 +127,7 @@ class Outcome:
 
     @property
     def summary(self) -> str:
-        """What it said in brief: the place of each race, the first wrong element of each rank."""
+        """Its output in brief: the place of each race, the first wrong element of each rank."""
         return "\n".join(line for line in self.stderr.splitlines() if line.startswith(("SUMMARY", "rank")))
 
     @property

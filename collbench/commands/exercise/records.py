@@ -84,12 +84,7 @@ def exercises() -> tuple[Exercise, ...]:
 
 
 def find(word: str) -> Exercise:
-    """Return the exercise of that number, such as 3, or name, such as ring-step.
-
-    Raises:
-        UsageError: There is none.
-
-    """
+    """Return the exercise of that number, such as 3, or name, such as ring-step; UsageError if there is none."""
     for exercise in exercises():
         if word in (exercise.name, exercise.kernel) or (word.isdecimal() and int(word) == exercise.number):
             return exercise
@@ -110,9 +105,7 @@ def default(exercise: Exercise) -> str:
 def start(exercise: Exercise, folder: Path | None = None) -> Path:
     """Write the files of an exercise into a folder, by default exercise-3-ring-step, and return that.
 
-    Raises:
-        UsageError: A file there was changed, or the folder cannot be written.
-
+    UsageError if a file there was changed, or the folder cannot be written.
     """
     target = folder or Path(default(exercise))
     texts = exercise.files()

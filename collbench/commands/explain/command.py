@@ -31,7 +31,7 @@ from collbench.units import format_size
 
 @dataclass(frozen=True)
 class ExplainRequest(SweepRequest):
-    """What to take apart, and where."""
+    """The operations to take apart, and where."""
 
     on: Here = "auto"
     minbytes: Smallest = "64K"
@@ -49,10 +49,7 @@ def command(**options: Any) -> int:
     Every kernel runs as it is and again with a log of each hop: waiting, moving, adding, publishing.
     """
     explained = session(options)
-    table = ResultTable(
-        lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
-        EXPLAIN,
-    )
+    table = ResultTable(lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}", EXPLAIN)
     if interrupted := run_session(explained, table):
         return interrupted
     if explained.leader:

@@ -42,7 +42,7 @@ LIBRARY = "nccl"  # whose times the model's equation describes
 
 @dataclass(frozen=True)
 class FitRequest(Request):
-    """What machine the runs are of."""
+    """The machine of the runs."""
 
     on: RunsMachine = None
     nodes: RunsNodes = None

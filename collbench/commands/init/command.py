@@ -56,8 +56,7 @@ class InitRequest(Request):
     _: KW_ONLY
     on: words.Here = "auto"
     starts: Annotated[
-        int | None,
-        Opt("--starts", "Start the ranks N times.", "3 on a CPU, 1 on GPUs", "N", least=1, most=ROUNDS),
+        int | None, Opt("--starts", "Start the ranks N times.", "3 on a CPU, 1 on GPUs", "N", least=1, most=ROUNDS)
     ] = None
     budget: Annotated[words.Time, Opt("--budget", "Time for each start.", unit=TIME, most=words.LONGEST)] = "1s"
     timeout: words.Timeout = "2min"

@@ -31,12 +31,7 @@ Remarks = list[str]  # that come to be with the phases
 def measure(
     case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, heartbeat: Heartbeat, *_: object
 ) -> Iterator[Result]:
-    """*Collective*: yield a result of each library.
-
-    Raises:
-        CaseFailed: A phase failed or took too long; the platform must be opened anew.
-
-    """
+    """*Collective*: yield a result of each library; CaseFailed if a phase fails or takes too long."""
     for name in names:
         try:
             phases, version, remarks = LIBRARIES[name](case, platform)

@@ -1,4 +1,4 @@
-"""What a lesson says, as data: the page and docs/lesson.md are two forms of the same `Content`.
+"""A lesson's texts, as data: the page and docs/lesson.md are two forms of the same `Content`.
 
 Texts are Markdown, in which every number is filled in already.  Times are seconds, sizes bytes.
 """
@@ -40,7 +40,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Event:
-    """What a rank did in a stretch of a traced operation."""
+    """A rank's action in a stretch of a traced operation."""
 
     rank: int
     phase: str  # waited, moved, added, published
@@ -71,7 +71,7 @@ class Trace:
 
     @property
     def altered(self) -> str:
-        """What the log did to the operation, where that is much; else nothing."""
+        """The log's effect on the operation, where that is much; else nothing."""
         longer = self.traced / self.seconds
         words = f"With the log they take {longer:.1f} times as long: what happens is as it was, its times are not."
         return words if longer > _ALTERED else ""

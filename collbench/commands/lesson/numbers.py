@@ -9,8 +9,7 @@ A title is one of
     best at SIZE            the fastest hand-written implementation
     best time at SIZE       the time of that
 
-where A may be `library`: the library of the runs, whatever its name; `best`; or a name that a question gives to one.
-Rows whose ranks were disturbed are no numbers.
+where A may be `library` (that of the runs), `best`, or a name that a question gives.  Disturbed rows are no numbers.
 """
 
 import math

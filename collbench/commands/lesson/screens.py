@@ -3,11 +3,11 @@
 A text is a sentence, or a list of sentences.  A sentence is a string, or a table whose `says` are the sentences to
 choose from: by the first bound of `up_to` that the `number` does not exceed, or by the right choice of the question.
 
-Numbers are those of the reader's runs.  Where these lack one, or had it disturbed, the sentence takes its numbers from
-the committed run, and says so.  A sentence whose numbers nobody knows is left out.
+Numbers are those of the reader's runs; where they are missing or disturbed, the sentence takes those of the committed
+run, and says so.  A sentence whose number is unknown is left out.
 
-The page is one HTML file that opens anywhere and fetches nothing: `lesson.html` lays the `Content` out, `lesson.css`
-says how that looks and `lesson.js` moves it.  Without the script everything can be read, and there is nothing to guess.
+The page is one HTML file that fetches nothing: `lesson.html` is its layout, `lesson.css` its looks, `lesson.js` its
+moves.  It can be read without the script; then there is nothing to guess.
 """
 
 from bisect import bisect_left

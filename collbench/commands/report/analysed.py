@@ -1,7 +1,7 @@
 """Runs made safe to calculate with, and what the analyses say of them: machine, fits, whether numbers are right.
 
 A run file may come from anywhere, and hold whatever JSON can.  Texts are sanitised where a file is read
-(host/sanitize.py).  What was checked and not timed is set aside.
+(host/sanitize.py).  Rows that were checked and not timed are set aside.
 """
 
 import tomllib
@@ -82,7 +82,7 @@ def safe_runs(runs: Sequence[Run]) -> list[SafeRun]:
 
 
 class CurveVerdict(NamedTuple):
-    """What `collbench diagnose` says of one curve."""
+    """The verdict of `collbench diagnose` on one curve."""
 
     diagnosis: Diagnosis
     word: Word  # WRONG if a row is; else what its times say
@@ -115,10 +115,7 @@ class AnalysedRun(SafeRun):
 def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -> AnalysedRun:
     """Analyse a run; `system_name` is a preset or FILE.toml that its machine is known to be, `nodes` those it ran on.
 
-    Raises:
-        UsageError: There is no such system, or it cannot have the ranks on so many nodes.  Nothing that a run file
-            holds is an error.
-
+    UsageError if there is no such system, or it cannot have the ranks on so many nodes; never for text of the run file.
     """
     stated = nodes
     system, nodes, why_not = _system_of(safe.run, system_name, nodes)

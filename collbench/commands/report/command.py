@@ -99,16 +99,10 @@ def command(**words: Any) -> None:
 
 
 def build(runs: Sequence[Run], name: str | None = None, nodes: int | None = None) -> str:
-    """Return the report as the text of an HTML file; the same runs give the same text.
+    """Return the report as the text of an HTML file; the same runs give the same text, in their order.
 
-    Args:
-        runs: The runs, in the order of the report.
-        name: A system (preset or FILE.toml) that the machine of all runs is known to be.
-        nodes: How many nodes of it the ranks of all runs are spread over.
-
-    Raises:
-        UsageError: There is no such system, or its nodes cannot have the ranks.
-
+    The system *name* (preset or FILE.toml) is the known machine of all runs, whose ranks are spread over *nodes* of it.
+    UsageError if there is no such system, or its nodes cannot have the ranks.
     """
     library = asset("plotly/plotly-basic.min.js")
     script = asset("fflate/fflate.js") + asset("views.js") + asset("report.js", __package__)

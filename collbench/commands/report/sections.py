@@ -1,4 +1,4 @@
-"""What the page says of each run, but for its curves and the table of all rows.
+"""The page's sections of each run, without its curves and the table of all rows.
 
 Above the curves stand its title and status, whether it passed, and a verdict: which implementation is fastest where,
 and where the time goes.  `templates/sections.html` lays out the parts below.
@@ -142,11 +142,7 @@ def verdict(
 ) -> list[tuple[str, PagePart]]:
     """Return sentences about all runs side by side, then about each.
 
-    Args:
-        analysed: The runs.
-        parts: What commands say of the runs, by the labels that `by_run` gives them.
-        which: The interconnects of the runs.
-
+    *parts* are what commands say of the runs, by the labels of `by_run`; *which* are the runs' interconnects.
     """
 
     def of_run(run: AnalysedRun) -> PagePart:

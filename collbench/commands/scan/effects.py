@@ -1,12 +1,12 @@
 """By how much members, links and what joins them slow the groups of a scan: few effects explain its times.
 
-A time is a logarithm over the usual one of its shape (inside a leaf, across, one way) in its round, which may drift and
-loads whatever is shared in its own way.  The usual time is at first that of groups of the faster half of the members:
-it stays right where most groups have a slow one.  Then it is the median of the groups near it that nothing explains.
+A time is a logarithm over the usual one of its shape (inside a leaf, across, one way) in its round; rounds drift, and
+load shared links differently.  The usual time is at first that of groups of the faster half of the members: it stays
+right where most groups have a slow one.  Then it is the median of the nearby groups that nothing explains.
 
-Members come before levels: who is slow in groups of every kind is slow itself, however many share its leaf.  Only then
-a leaf's uplinks are to blame for what crosses them, and a link for what nothing else explains.  Each is judged by the
-median of its groups that no other slows, which is found by turns (least absolute deviations, coordinate by coordinate).
+Members come before levels: a member that is slow in all kinds of groups is slow itself, however many share its leaf.
+Then a leaf's uplinks are blamed for the groups that cross them, and a link for the rest.  Each is judged by the median
+of its groups that no other slows, found by turns (least absolute deviations, coordinate by coordinate).
 """
 
 from collections.abc import Sequence

@@ -35,12 +35,7 @@ def matchings(ranks: int) -> Iterator[list[tuple[int, int]]]:
 def measure(
     case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, heartbeat: Heartbeat, *_: object
 ) -> Iterator[Result]:
-    """*Collective*: yield a result of each pair, pattern and implementation.
-
-    Raises:
-        CaseFailed: Messages failed or did not arrive; the platform must be opened anew.
-
-    """
+    """*Collective*: yield a result of each pair, pattern and implementation; CaseFailed if a message is lost."""
     work = case.work
     assert isinstance(work, PairMessages)
     patterns = [LATENCY] if case.nbytes <= LATENCY_BYTES else [ONE_WAY, BOTH_WAYS]

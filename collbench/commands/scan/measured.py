@@ -27,12 +27,7 @@ _FEWEST = 3  # samples of a group that counts
 def measure(
     case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, heartbeat: Heartbeat, *_: object
 ) -> Iterator[Result]:
-    """*Collective*: yield who takes part, and then each round.
-
-    Raises:
-        CaseFailed: An exchange failed or took too long; the platform must be opened anew.
-
-    """
+    """*Collective*: yield who takes part, and then each round; CaseFailed if an exchange fails or takes too long."""
     work, team = case.work, platform.team
     assert isinstance(work, Scan)
     heartbeat(names[0], "finding out who takes part")

@@ -21,12 +21,7 @@ _MOST, _LEAST = 4096, 1e-9  # members of a table; GB/s
 
 
 def judge_file(path: Path, slower: float | None) -> ScanVerdict:
-    """Return the verdict of a run of a scan or of pairs, or of a table of pairs as CSV; by default 10 %, on a CPU 20 %.
-
-    Raises:
-        RunFileError: It is none of them.
-
-    """
+    """Judge a run of a scan or of pairs, or a CSV table, by default by 10 %, on a CPU 20 %; else RunFileError."""
     if path.is_dir() or path.suffix == Path(NAME).suffix:
         return judge_run(read(path), slower)
     names, cells = _csv(path)

@@ -49,9 +49,7 @@ def calibrated(
 ) -> Step:
     """*Collective* under a launcher: return that work as a step of the sweep's ranks.
 
-    Raises:
-        PlatformError: No size of matrices could be measured.
-
+    PlatformError if no size of matrices could be measured.
     """
     seconds = {} if work.flops else _seconds_of_products(work, platform, sweep, launched, sizes)
     return products_for(work, seconds, sizes)

@@ -63,7 +63,7 @@ SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # of a slow rank in steps and in training,
 
 @dataclass(frozen=True)
 class StepRequest(SweepRequest):
-    """What the commands of `collbench step` are asked for: each has options for some of these words."""
+    """The request of the commands of `collbench step`: each has options for some of these words."""
 
     strategy: Annotated[str, Opt("--strategy", "Strategies to compare.", metavar="NAME[,NAME]|all")] = "all"
     counts: Annotated[
@@ -122,13 +122,7 @@ _SCALE = [ANYWHERE, *options_of(StepRequest, f"counts mode {_STEP}", budget="2s"
 _OVERLAP = [ANYWHERE, *options_of(StepRequest, f"ranks buckets {_STEP}", budget="10s")]
 _STRAGGLERS = [
     HERE,
-    *options_of(
-        StepRequest,
-        "op ranks impl steps slow_rank timeout out",
-        compute="1ms",
-        gradients="64K",
-        budget="20s",
-    ),
+    *options_of(StepRequest, "op ranks impl steps slow_rank timeout out", compute="1ms", gradients="64K", budget="20s"),
     RENDEZVOUS_FOLDER,
 ]
 _STRATEGIES = [

@@ -137,11 +137,8 @@ def measure_steps(
 ) -> Iterator[Result]:
     """*Collective*: yield one result of a case with a step for each implementation.
 
-    `launches` has the steps of a series by implementation, where they are known from an earlier round.
-
-    Raises:
-        CaseFailed: A kernel gave up waiting; the platform must then be opened anew.
-
+    `launches` has the steps of a series by implementation, where they are known from an earlier round.  CaseFailed if a
+    kernel gives up waiting; the platform must then be opened anew.
     """
     subject = _Steps(case, platform, sampling, launches or {}, heartbeat)
     return sample_in_turn(subject, implementations, sampling, heartbeat)
@@ -243,9 +240,8 @@ class _StepCandidate(Candidate):
     def check(self, seed: int, phase: str) -> tuple[TakenSeries, CheckFailure | None]:
         """Take a series of known data; return it with what is wrong in the buffers, next to them, or in the matrices.
 
-        In place a result is the next step's input, so that only the result of a single step is known.  The matrices
-        hold the products of every series since the chains were started: one that went wrong in any of them makes all
-        times worthless, whatever communicated meanwhile.
+        In place a result is the next step's input, so only the result of a single step is known.  The matrices hold the
+        products of every series since the chains were started: one wrong product makes all times worthless.
         """
         subject = self._subject
         case, checker, products = subject.case, subject.platform.checker, subject.products

@@ -1,4 +1,4 @@
-"""What overlap hides: communication that is exposed with it and without, and what computing pays for it."""
+"""The effect of overlap: communication that is exposed with it and without, and its price in computing."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

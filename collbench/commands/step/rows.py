@@ -135,7 +135,7 @@ class StepTimes(Sampled, frozen=True, tag="steps"):
 
 
 class StepPrediction(FromModel, Timed, frozen=True, tag="predicted-steps"):
-    """What a step should take by the model, and the band in which nine of ten should lie; all in seconds."""
+    """The expected seconds of a step by the model, and the band in which nine of ten should lie."""
 
     parts: tuple[Moment, Moment, Moment]  # computing, waiting for the slowest rank, exposed communication
     low: Seconds

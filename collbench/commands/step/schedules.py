@@ -25,7 +25,7 @@ RunStep = Callable[[], Moments]
 
 @dataclass(frozen=True)
 class Parts:
-    """What a step is made of on the ranks that this process holds."""
+    """The parts of a step on the ranks that this process holds."""
 
     case: Case
     platform: Platform

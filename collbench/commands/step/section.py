@@ -167,13 +167,7 @@ OVERLAP = StepTable(
 )
 STRAGGLERS = StepTable(
     lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
-    (
-        _NAMES,
-        _STEP,
-        _BAND,
-        *_PARTS,
-        replace(_CHECK, name=""),
-    ),
+    (_NAMES, _STEP, _BAND, *_PARTS, replace(_CHECK, name="")),
     "step: median of the series' means\n"
     f"{_PARTS_LEGEND}\n"
     "last: share of the steps in which the rank was last; late: behind the median of the others, with 99 % interval\n"

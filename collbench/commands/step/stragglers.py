@@ -1,11 +1,11 @@
 """Which rank is late, as a rule or now and then, by how much, and what it costs the others.
 
-Durations cannot tell the cause of a long step from its victims: a rank that waits for a late one is as long in the
+Durations cannot tell a long step's cause from its victims: a rank that waits for a late one is as long in the
 collective as the late rank is in its products.  Moments of arrival on one clock can.
 
-A rank that something else disturbs for a while is late in every step of it, hundreds one after another, so single steps
-are not independent.  Whole stretches of steps are: a rank is called late only if it is notably late in most stretches,
-or if it costs the others notably more than any other rank does in most series.
+A disturbed rank is late in hundreds of steps, one after another, so single steps are not independent; long stretches
+are.  A rank is called late only if it is notably late in most stretches, or if it costs the others notably more than
+any other rank does in most series.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -156,7 +156,7 @@ def stretches(steps: StepArrays) -> list[slice]:
 
 
 class Finding(Enum):
-    """What is said of a rank, or of all ranks."""
+    """A sentence about a rank, or all ranks."""
 
     LATE = "late"
     OFTEN = "late now and then"

@@ -29,7 +29,7 @@ _KNOWN = 20.0  # times a mean, from which on the ends of an interval say nothing
 
 
 class Effort(Enum):
-    """What a strategy needs to reach the target."""
+    """A strategy's effort to reach the target."""
 
     SECONDS = "time"
     STEPS = "steps"
@@ -40,10 +40,7 @@ class Effort(Enum):
 
 
 def geometric_mean(values: Iterable[float], error: float = ERROR) -> Estimate:
-    """Return the geometric mean of values above 0, and the interval that misses it with the probability *error*.
-
-    A single value has no interval.
-    """
+    """Return the geometric mean of values above 0 and, of several, the interval missed with probability *error*."""
     logs = [math.log(value) for value in values]
     mean = fmean(logs)
     if len(logs) < 2:
@@ -125,12 +122,7 @@ class StrategyRanking:
 
 
 def ranking(results: Sequence[Result]) -> StrategyRanking | None:
-    """Rank the strategies of a run by the target that was set, or by the lowest loss that all that learn reach.
-
-    Returns:
-        None if no strategy learns.
-
-    """
+    """Rank strategies by the set target, or by the lowest loss that all that learn reach; None if none learns."""
     runs: dict[str, dict[int, Trained]] = {}
     chosen = 0.0
     for result in results:

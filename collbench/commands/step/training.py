@@ -54,10 +54,7 @@ def measure(
     """*Collective*: yield a result of each strategy, in an order that turns with the seed, as drift should favour none.
 
     They take turns, A B B A, some steps at a time, so that whatever else the machine does meets them all alike.
-
-    Raises:
-        CaseFailed: Ranks waited in vain; the platform must then be opened anew.
-
+    CaseFailed if ranks wait in vain; the platform must then be opened anew.
     """
     start, steps = job_of(case).seed % len(names), job_of(case).steps
     runs: list[tuple[Strategy, Training]] = []

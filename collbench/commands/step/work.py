@@ -1,4 +1,4 @@
-"""What ranks do besides the collective: a training step of matrix products, or a small training job."""
+"""The ranks' work besides the collective: a training step of matrix products, or a small training job."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ SlowRanks = tuple[tuple[int, Factor], ...]
 
 @dataclass(frozen=True)
 class Step(Work):
-    """What every rank does in a step besides the collective of its case.
+    """Every rank's work in a step besides the collective of its case.
 
     Its matrix products make what the collective reduces.  Products are counted, not seconds: the same step is the same
     work on any machine and on any number of ranks.
@@ -72,9 +72,9 @@ def _slow_words(slow: SlowRanks) -> Iterator[str]:
 class SgdJob(Work):
     """A small training job by stochastic gradient descent: `steps` steps of each rank, if all make as many.
 
-    A network of two layers learns what another network, the teacher, makes of random inputs; every rank has samples of
-    its own.  Work is counted, not timed: the same job is the same work on any machine.  What only some strategies of
-    synchronisation need (`every`, `staleness`, `group`) is here too, so that the case says everything.
+    A network of two layers learns another network, the teacher, from random inputs; every rank has its own samples.
+    Work is counted, not timed, so it is the same on any machine.  The case holds all of it, with the options of single
+    strategies (`every`, `staleness`, `group`).
     """
 
     FIELD: ClassVar = "job"
@@ -133,10 +133,7 @@ def job_of(case: Case) -> SgdJob:
 
 
 def buckets(case: Case) -> list[tuple[int, Case]]:
-    """Return the buckets of a step in order: the offset in bytes from the start of the buffers, and the collective.
-
-    Only collectives whose whole array is one block can be cut.
-    """
+    """Return a step's buckets in order, as (byte offset, collective); only an array of one block can be cut."""
     alone, bucket = replace(case, work=None), step_of(case).bucket
     if not bucket or case.collective.sharded:
         return [(0, alone)]

@@ -79,12 +79,7 @@ def _lines(planned: TrainingPlan) -> Iterator[str]:
     if planned.anchor:
         at = plan.setting.job.efficiency
         yield f"anchored on {planned.anchor.implementation}: computing is {at:.2f} times as fast as expected"
-    for part in (
-        ranking(planned.ranked),
-        [shares(best)],
-        gains(sensitivities(plan)),
-        memory(best),
-    ):
+    for part in (ranking(planned.ranked), [shares(best)], gains(sensitivities(plan)), memory(best)):
         yield from chain([""], part)
     if planned.request.scale:
         yield from chain([""], scaling(planned.sizes, planned.scaled))

@@ -140,7 +140,7 @@ def shard_exposed(
 def gradient_array(dense_parameters: V, end_parameters: V, gradient_bytes: V, shard: V, shards: V, replicas: V) -> V:
     """Return the bytes of gradients that replicas add up after the last micro-batch.
 
-    What was not added up layer by layer, or only within nodes.
+    They were not added up layer by layer, or only within nodes.
     """
     within_nodes = where(shards < replicas, dense_parameters / shards, 0)
     return gradient_bytes * (where(shard >= 2, within_nodes, dense_parameters) + end_parameters)
@@ -189,10 +189,7 @@ def gradient_window(stage_backward: V, stage_forward: V, own_layers: V, overlapp
 
 
 def gradient_exposed(gradient_seconds: V, expert_gradient_seconds: V, gradient_window: V, own_layers: V) -> V:
-    """Return the seconds of the collectives of gradients that no computing hides.
-
-    What is longer than the window, and the last layer's.
-    """
+    """Return the seconds of gradients' collectives beyond the window of computing, and of the last layer's."""
     return maximum(
         (gradient_seconds + expert_gradient_seconds) / own_layers,
         gradient_seconds + expert_gradient_seconds - gradient_window,

@@ -3,10 +3,10 @@
 Every formula is a function whose parameters name other formulas and inputs (`search.evaluate` evaluates them, in the
 order of this file).  Arguments are numbers, or arrays with a number for every layout.
 
-Seconds are of a layer on a GPU with a micro-batch, from its FLOPs and from the bytes that go through memory.  Bytes are
-of the GPU that needs most, for its share of the weights and for micro-batches in flight.  Sources: weights, gradients
-and states by Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054), section 3; activations of layers by Korthikanti et al.
-2022 (arXiv:2205.05198), section 4.
+Seconds are of a layer on a GPU with a micro-batch, from its FLOPs and its bytes through memory.  Bytes are of the GPU
+that needs most: its share of the weights, and micro-batches in flight.  Sources: weights, gradients and states by
+Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054), section 3; activations by Korthikanti et al. 2022 (arXiv:2205.05198),
+section 4.
 """
 
 from inspect import signature

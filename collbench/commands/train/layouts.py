@@ -147,10 +147,7 @@ CODES: dict[str, Sequence[Any]] = {
 
 
 def candidates(job: TrainingJob, system: System, fixed: Choices) -> dict[str, Array]:
-    """Return every combination that the numbers allow and that agrees with the fixed choices, as arrays by choice.
-
-    UsageError, with a way out, if there is none.
-    """
+    """Return all possible combinations with the fixed choices, as arrays by choice; UsageError if there is none."""
     shapes = list(_shapes(job, system, fixed))
     if not shapes:
         raise UsageError(_why_none(job, system, fixed))

@@ -60,7 +60,7 @@ _FORM = "write it as 32s or 45%, and after commas gpus=1024, batch=1536, layout=
 
 @dataclass(frozen=True)
 class TrainRequest(Shown, Request):
-    """What to plan, for which GPUs, and what to ask of the plan."""
+    """The training run to plan, its GPUs, and questions about the plan."""
 
     model: Annotated[
         str, Opt("--model", "A preset, FILE.toml, or dimensions: layers=32,hidden=4096,heads=32.", metavar="MODEL")
@@ -129,7 +129,7 @@ class TrainingPlan(Shown):
 
     @property
     def title(self) -> str:
-        """What is trained on what."""
+        """The model and the system."""
         return f"{self.plan.setting.job.model.name} on {self.plan.setting.machine.name}"
 
     def rows(self) -> Iterator[PlannedStep]:
@@ -398,10 +398,7 @@ def parse_anchor(text: str) -> Anchor:
 
 
 def anchored(given: PlanSetting, anchor: Anchor, fixed: Choices) -> tuple[PlanSetting, PlannedStep]:
-    """Return the setting with computing as fast as the anchor implies, and the plan of the anchor's layout.
-
-    UsageError where no speed of computing explains the anchor.
-    """
+    """Return the setting at the anchor's speed of computing, and its layout's plan; UsageError if no speed fits."""
     request = resized(given, anchor.gpus) if anchor.gpus else given
     request = replace(request, job=replace(request.job, batch=anchor.batch or request.job.batch).checked())
     plan = best_of(request, fixed if anchor.fixed is None else anchor.fixed)
@@ -426,7 +423,7 @@ def anchored(given: PlanSetting, anchor: Anchor, fixed: Choices) -> tuple[PlanSe
 
 @dataclass(frozen=True)
 class Gain:
-    """What more of a resource brings: the present step over the step with a tenth more, and with twice of it."""
+    """The gain from more of a resource: the present step over the step with a tenth more, and with twice of it."""
 
     resource: str
     tenth: float

@@ -11,10 +11,7 @@ from collbench.units import Duration, Seconds
 PURPOSES = ("layout", "scale", "interconnect", "cost")
 """The question that a plan answers: how to lay a run out, how it scales, on which system, for how much money."""
 
-PART_WORDS = {
-    "end_activations": "embedding and output",
-    "context_memory": "CUDA context",
-}
+PART_WORDS = {"end_activations": "embedding and output", "context_memory": "CUDA context"}
 """Descriptions of what a step is spent on, or a GPU's memory needed for, where the name of the part does not tell."""
 
 MOST_BYTES = 2**62

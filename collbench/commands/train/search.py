@@ -44,10 +44,7 @@ TERMS = (*WITHOUT_CURVES, *WITH_CURVES)
 
 
 def evaluate(terms: Iterable[Formula], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values together with those of all terms, each evaluated with the values that its parameters name.
-
-    A term whose value is given already is not evaluated again.
-    """
+    """Return the values with those of all terms, each by the values that its parameters name; given ones stay."""
     known = dict(values)
     for term in terms:
         if term.__name__ not in known:

@@ -1,4 +1,4 @@
-"""What plans of a training run say: the best layout, how it scales, what an interconnect or money buys.
+"""Answers of a training run's plans: the best layout, how it scales, what an interconnect or money buys.
 
 SECTION is on the page of a report: layouts, scaling, interconnects and cost.
 """

@@ -1,4 +1,4 @@
-"""What is planned: the job, the machine, and both as the values that formulas take."""
+"""The setting of a plan: the job, the machine, and both as the values that formulas take."""
 
 import tomllib
 from dataclasses import dataclass, fields

@@ -65,7 +65,7 @@ USUAL_STARTS = 2
 
 @dataclass(frozen=True)
 class VerifyRequest(SweepRequest):
-    """What to check, and where: every size once."""
+    """The cases to check, and where: every size once."""
 
     op: words.Ops = "all"
     impl: words.Impls = "all,narrow"

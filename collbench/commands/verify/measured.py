@@ -173,12 +173,7 @@ def needs(sweep: Sweep, platform: str) -> Needs:
 def measure(
     case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, heartbeat: Heartbeat, *_: object
 ) -> Iterator[Result]:
-    """*Collective*: yield a result of each implementation.
-
-    Raises:
-        CaseFailed: A kernel gave up waiting; the platform must be opened anew.
-
-    """
+    """*Collective*: yield a result of each implementation; CaseFailed if a kernel gives up waiting."""
     assert isinstance(case.work, rows.Bits)
     added = {}
     for rank in platform.local:

@@ -70,7 +70,7 @@ class SumError(NamedTuple):
 
 
 class SumBits(Repeated, frozen=True, tag="bits"):
-    """What is known of the bits of a sum."""
+    """Facts about the bits of a sum."""
 
     platform: str
     digest: str  # of all bits of the sum

@@ -34,7 +34,7 @@ class SumCurve:
 
     @cached_property
     def found(self) -> Sequence[tuple[SumBits, BitDifference]]:
-        """What differs, each with its row; between sizes too, which no row shows alone."""
+        """Differences, each with its row; between sizes too, which no row shows alone."""
         found = [(row, difference) for row in self.rows for difference in row.differences]
         for of_law in by_key((row for row in self.rows if row.right), lambda row: row.case.work).values():
             for small, large in pairwise(sorted(of_law, key=lambda row: row.case.nbytes)):

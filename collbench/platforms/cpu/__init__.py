@@ -71,16 +71,11 @@ def _preferred() -> tuple[int, ...]:
 
 
 def core_order(usable: Collection[int], busy: Mapping[int, float], root: Path = Path("/")) -> tuple[int, ...]:
-    """Return the usable cores in the order in which ranks should take them.
+    """Return the *usable* cores (hardware threads) in the order in which ranks should take them.
 
     First comes one hardware thread of every physical core, of these the idle ones first; otherwise neighbours in the
     topology follow each other (packages, then caches from the largest to the smallest), as `hwloc-bind` numbers them.
-
-    Args:
-        usable: Numbers of the cores (hardware threads) that this process may run on.
-        busy: Share of time in which each of them is in use by other programs, between 0 and 1.
-        root: The folder that stands for `/` (tests describe other machines).
-
+    *busy* is the share of time (0 to 1) in which other programs use a core.  *root* stands for `/`, for tests.
     """
     siblings = {core: _siblings(root, core) & set(usable) for core in usable}
 

@@ -1,9 +1,8 @@
 """The memory of a rank on a CPU and, in the same window, of its neighbours on this machine; and how fast it is.
 
-A collective must read every input that somebody needs at least once, and write every result (`Case.traffic`).  Where
-that does not fit into the caches it goes through memory, and nothing is faster than all cores reading and writing as
-much at once: the floor of the case.  Stores are of two kinds, and no machine says which is better from where on: both
-are measured.
+A collective must read every needed input and write every result at least once (`Case.traffic`).  Beyond the caches its
+floor is the time of all cores reading and writing as much at once.  Stores are of two kinds; both are measured, since
+no machine says from which size on one is better.
 """
 
 import ctypes

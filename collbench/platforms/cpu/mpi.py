@@ -76,10 +76,7 @@ class Repeated:
 
 
 def combining(dtype: Datatype, redop: Reduction, large: bool) -> int:
-    """Return the address of a function of MPI's type MPI_User_function that combines elements as our kernels do.
-
-    If `large`, of the type MPI_User_function_c.
-    """
+    """Return the address of an MPI_User_function (if `large`, MPI_User_function_c) that combines as our kernels do."""
     library = ctypes.CDLL(str(compiler.host_library(LIBRARY_FILE, compiler.defines(dtype, redop))))
     return address(library.combine_elements_c if large else library.combine_elements)
 

@@ -277,11 +277,8 @@ def _kind_of_file(file: Path) -> MpiKind | None:
 def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
     """Return the library of the launcher that started this process, where mpi4py would load another one; else None.
 
-    If MPI4PY_LIBMPI names a file, that one.
-
-    Raises:
-        PlatformError: mpi4py's library cannot work with the launcher, and the launcher's is not to be found.
-
+    If MPI4PY_LIBMPI names a file, that one.  PlatformError if mpi4py's library cannot work with the launcher, and the
+    launcher's is not to be found.
     """
     if environment.get(LIBMPI) or environment.get(ABI):  # the user knows better
         return Path(environment[LIBMPI]) if os.sep in environment.get(LIBMPI, "") else None

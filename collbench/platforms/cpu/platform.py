@@ -1,10 +1,8 @@
 """Ranks as processes of one machine, whose memory is one shared window that all of them load and store.
 
 Nothing here needs a GPU or an installed MPI: the `mpich` wheel brings the library, and kernels are compiled as C++.
-Under an outside launcher ranks may be on several nodes; then only the library can carry anything out.
-
-Every rank fills and judges its own buffers.  The stress check is one call into C, in which this rank's calls follow
-each other within nanoseconds.
+Under an outside launcher on several nodes only the library can run.  Every rank fills and judges its own buffers.  The
+stress check is one call into C, in which this rank's calls follow each other within nanoseconds.
 """
 
 import ctypes
@@ -54,7 +52,7 @@ _SCHEDULED = np.dtype([("off_core", np.float64), ("switches", np.uint64), ("core
 
 
 class _Operation:
-    """What C calls for one operation: the kernel's own launches, or where Python makes them a way back into it."""
+    """The call from C for one operation: the kernel's own launches, or where Python makes them a way back into it."""
 
     def __init__(self, launch: Callable[[int], Any]) -> None:
         self.failure: BaseException | None = None

@@ -1,12 +1,10 @@
 """Memory that the ranks of a machine share: how much there is, one window for all, and a lock in it.
 
 The window is in no folder and ends with the last process that maps it, so a killed process leaves nothing behind.  The
-first rank of a machine makes a file of memory (memfd), and the others open it through that rank's /proc.  Each rank's
-part is a span of whole huge pages, and a page lies where it is first touched: a rank that fills its own buffers has
-them near.
+first rank makes a file of memory (memfd), and the others open it through that rank's /proc.  Each rank's part is a span
+of whole huge pages.  A page lies where it is first touched, so a rank that fills its own buffers has them near.
 
-How much there is depends on the machine's free memory and on the control groups above this process (docker's --memory,
-a job's).
+The machine's free memory and the control groups above this process (docker's --memory, a job's) limit its size.
 """
 
 import contextlib
@@ -37,12 +35,7 @@ class Window:
     """The memory of all ranks of this machine; `bases` has the address of each rank's part, by its rank in the run."""
 
     def __init__(self, team: "Team", nbytes: int) -> None:
-        """*Collective*: map so many bytes for each rank of this machine.
-
-        Raises:
-            PlatformError: On all ranks, if any of them cannot map the memory.
-
-        """
+        """*Collective*: map so many bytes for each rank of this machine; PlatformError on all if one cannot."""
         neighbours = team.neighbours()
         page = HUGE if nbytes >= HUGE else mmap.PAGESIZE
         part = -(-nbytes // page) * page

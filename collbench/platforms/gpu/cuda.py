@@ -4,8 +4,7 @@ The CUDA driver through ctypes, for what CuPy does not offer: allocations, virtu
 Structures and constants are those of cuda.h; a test compiles that header and compares.  Sizes, offsets and addresses
 are bytes, devices are ordinals.  Every method raises PlatformError with the driver's own words.
 
-CuPy finds NCCL in the wheel nvidia-nccl-cu12 (or -cu13) or on the system.  To load another NCCL, name it:
-COLLBENCH_NCCL=/path/libnccl.so.2 is loaded first, and the loader then takes it for every later request of that name.
+CuPy finds NCCL in its wheel or on the system; COLLBENCH_NCCL=/path/libnccl.so.2 is loaded first and takes its place.
 """
 
 import ctypes
@@ -221,10 +220,7 @@ class Cuda:
         self.cupy = cupy
         self.runtime = cupy.cuda.runtime
         self.nccl = cupy.cuda.nccl
-        self.errors: tuple[type[Exception], ...] = (
-            self.runtime.CUDARuntimeError,
-            cupy.cuda.driver.CUDADriverError,
-        )
+        self.errors: tuple[type[Exception], ...] = (self.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError)
         if self.nccl.available:
             self.errors += (self.nccl.NcclError,)
 

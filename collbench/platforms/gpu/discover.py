@@ -1,13 +1,10 @@
 """The GPUs that this process sees: what joins them, peer access, and which ranks live where.
 
-`collbench topo` and a run file's header have it.
+`collbench topo` and a run file's header have it.  NVML knows GPUs and links, and so does CUDA through CuPy.
 
-NVML knows GPUs and links, and CUDA does if CuPy is there to ask it.  Peer access is switched on, and proved before it
-is trusted: drivers offer it on machines where it silently loses data (an IOMMU in the way, consumer cards, virtual
-machines).  So a pattern is written and read back, by a kernel's stores, a kernel's loads and a copy, in both
-directions.
-
-Rank by rank, the processes of a node are dealt its GPUs in turn, and so are the ranks of a process that holds several.
+Peer access is proved before it is trusted: drivers offer it on machines where it silently loses data (an IOMMU in the
+way, consumer cards, virtual machines).  A pattern is written and read back in both directions, by a kernel's stores, a
+kernel's loads and a copy.  The processes of a node get its GPUs in turn, and so do the ranks of a process.
 """
 
 import os
@@ -61,7 +58,7 @@ class GpuPlace:
 
     @property
     def slot(self) -> tuple[tuple[str, str], str]:
-        """What NCCL before 2.30 compares: the same for two ranks on slices of one GPU, too."""
+        """The identity that NCCL before 2.30 compares: the same for two ranks on slices of one GPU, too."""
         return self.node, self.bus_id
 
 
@@ -169,10 +166,7 @@ def bind_near(team: Team, places: Placement, root: Path = Path("/")) -> None:
 
 
 def discover(ranks: int | None) -> tuple[Topology, str]:
-    """Return the GPUs in CUDA's order with probed peer access, and a remark for the user.
-
-    Falls back to what NVML or CUDA alone report.
-    """
+    """Return the GPUs in CUDA's order with probed peer access, or as NVML or CUDA alone tell; and a remark."""
     # NVML first: it is quick, and knows whether there is a GPU at all.
     try:
         topology = listed = discover_gpu.discover(ranks)

@@ -1,12 +1,12 @@
 """Where the memory of every rank is: of this process's ranks, of other processes', and in the eyes of a switch.
 
-A process tells where its rank's memory is by a handle of the driver's allocation and the offset in it (CUDA IPC).  What
-is opened is closed by everyone before the owner frees it.  Nothing is trusted before what each process stores there has
-arrived and what it loads is right, in both directions of every pair, two ranks of one GPU included.
+A process names its rank's memory by a handle of the driver's allocation and the offset in it (CUDA IPC).  Every process
+closes it before the owner frees it.  It is trusted once each process's stores have arrived and its loads are right, in
+both directions of every pair, two ranks of one GPU included.
 
 Memory that an NVSwitch adds and hands round has one multicast address for the same place on every rank's GPU.  It needs
-a GPU for each rank, all of them at one switch, and one process that holds them.  Where that is not so, or the driver
-fails at any step, memory is allocated as ever and only what needs the switch goes without.
+a GPU for each rank, all at one switch, and one process that holds them.  Otherwise, or if the driver fails, memory is
+allocated as usual and only what needs the switch goes without.
 """
 
 from collections.abc import Callable, Sequence
@@ -168,10 +168,7 @@ Multicast = int | str
 
 
 class SwitchMemory:
-    """As cuda.DeviceMemory, and with a multicast address; the devices are all different.
-
-    PlatformError if the driver refuses a step; those before it are undone.
-    """
+    """As cuda.DeviceMemory, on different devices, with a multicast address; PlatformError, all undone, if refused."""
 
     def __init__(self, cuda: Cuda, driver: Driver, devices: Sequence[int], nbytes: int) -> None:
         self._driver, self._devices = driver, devices

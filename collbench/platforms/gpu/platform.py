@@ -1,17 +1,16 @@
 """Ranks as GPUs, through CuPy; more ranks than GPUs share them.
 
 Started alone, one process holds all ranks, and rank r lives on device r modulo their number.  The ranks of one device
-run a hand-written kernel together, as one cooperative grid: the only arrangement in which CUDA promises that blocks
-which wait for each other all get to run.  Under an outside launcher each process holds one rank.  What differs lies
-in three objects: `Team` (how processes agree), `Placement` (which rank is where) and `RankMemory` (where memory is).
+run a hand-written kernel as one cooperative grid: only there does CUDA promise that blocks which wait for each other
+all run.  Under an outside launcher each process holds one rank.  Three objects differ: `Team` (how processes agree),
+`Placement` (which rank is where) and `RankMemory` (where memory is).
 
-Logs of traced kernels go by %globaltimer, a clock for tools of which PTX promises nothing between two GPUs: theirs are
-milliseconds apart and drift.  So it is held against the host's clock, GPU by GPU.
+Logs of traced kernels go by %globaltimer.  PTX promises nothing of it between two GPUs: theirs are milliseconds apart
+and drift.  So it is held against the host's clock, GPU by GPU.
 
 Inputs and verdicts are the kernels of kernels/check.cu, enqueued on every rank's stream.  In the stress check nothing
-waits for the host, and streams of different devices meet only where the operation has them meet.  Ranks that share a
-device run hand-written kernels as one grid on the stream of the first, so there their own streams meet before and
-after each operation, and no rank comes late.
+waits for the host, and streams of different devices meet only inside the operation.  Ranks that share a device run as
+one grid on the stream of the first: their own streams meet before and after each operation, and no rank comes late.
 """
 
 import os
@@ -191,7 +190,7 @@ class GpuChecker:
 
 
 class _Calls:
-    """What is enqueued for a rank before and after each operation."""
+    """The calls for a rank before and after each operation."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What can be known of the GPUs before any rank is started, without CuPy and without touching CUDA in this process.
+"""Facts about the GPUs before any rank is started, without CuPy and without touching CUDA in this process.
 
 The driver is asked by a short-lived child: one that initialises CUDA can neither fork nor outlive a wedged device.
 """
@@ -68,10 +68,7 @@ class Answer:
 
 
 def memories() -> tuple[int, ...]:
-    """Bytes of memory of each GPU that CUDA shows here; empty without a driver, a GPU or permission to use one.
-
-    PlatformError if the driver does not answer.
-    """
+    """Return the bytes of each GPU that CUDA shows; none without a usable one, PlatformError without an answer."""
     answer = _driver(_DRIVER, _TIMEOUT)
     if answer.hung:
         raise PlatformError(f"{answer.refusal}: check nvidia-smi, or use --on cpu")

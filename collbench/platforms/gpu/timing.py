@@ -1,31 +1,22 @@
 """Graphs and clocks: how operations on several GPUs are started and timed.
 
-Each rank has a stream of its own, and each stream is captured into a graph of its own, as nccl-tests does.  One graph
-for all would be shorter, but ranks wait for each other inside their kernels, and CUDA is free to put two branches of a
-graph into one queue, one after the other: then neither ends.  Streams have a queue each.  Where ranks wait for each
-other's events instead, it is the other way round (`Prepared.one_graph`): the first rank's stream starts the one graph
-and is done when all of it is, so that its two events tell how long the slowest rank took.
+Each rank has a stream, captured into a graph of its own, as in nccl-tests.  One graph for all would be shorter, but
+ranks wait for each other inside their kernels, and CUDA may put two branches of a graph into one queue: then neither
+ends.  Streams have a queue each.  Where ranks wait for each other's events, one graph is needed (`Prepared.one_graph`):
+the first rank's stream starts it and is done when all of it is, so its two events time the slowest rank.
 
-The host enqueues one graph after the other, which takes it microseconds for each device.  So that this is not
-measured, a gate holds every stream back until the last graph is enqueued; each stream's own two events then tell how
-long its rank took, and the slowest counts.
+The host takes microseconds to enqueue each device's graph.  A gate keeps that out of the time: it holds every stream
+back until the last graph is enqueued.  Each stream's two events then time its rank, and the slowest counts.
 
-Launches wait in a queue of about 1,024 entries, and a launch into a full queue blocks until there is room.  So
-a thread that launches the graphs of several ranks hangs if one graph fills the queue: its kernels wait for those of a
-graph that the same thread would launch next.  On an H100 (driver 580, NCCL 2.32) the time of an operation was right
-with 256 of them in each of 2 graphs and with 64 in each of 4 (with 256 it was 13 % too long); with 512 it was more than
-twice too long, and with 1,024 nothing ever came back.  One graph for 4 streams (`ring-events`) was right to 256, and
-one graph on one stream to 8,192.
+The launch queue has about 1,024 entries, and a launch into a full queue blocks.  So a thread that launches the graphs
+of several ranks hangs if one graph fills the queue, because its kernels wait for those of the next graph.  Times are
+wrong even before that (docs/log.md, "Ranks that share an H100").  So operations times streams stay at a quarter of the
+queue, and a sample of more operations is several replays in a row.  Each replay is launched for all ranks before the
+next one, so a blocked launch gets room; the gate holds back the first only.
 
-So where operations need several graphs or streams of a process, operations times streams stay at a quarter of the
-queue, and a sample of more operations is several replays, one behind the other.  Each replay is launched for all ranks
-before the next one, so that a launch which waits for room gets it; the gate holds back the first only.
-
-Clocks of devices, held against the host's: when streams got where, in seconds of the clock of their process.
-
-CUDA tells how long after another an event was reached, by the device's own clock.  An event that is reached between two
-looks at the host's clock ties the two together.  They drift apart by microseconds in a second, so they are tied again
-after what is timed, and a moment between two ties is off by no more than these are.
+Clocks: CUDA tells the time between two events by the device's own clock.  An event that is reached between two looks
+at the host's clock ties the two clocks together.  They drift by microseconds in a second, so they are tied again after
+what is timed; a moment between two ties is off by no more than the ties are.
 """
 
 import ctypes

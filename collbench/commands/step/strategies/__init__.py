@@ -39,12 +39,7 @@ def strategies() -> dict[str, Strategy]:
 
 
 def choose(names: str) -> tuple[str, ...]:
-    """Return the strategies that `--strategy` names, with commas between, or `all`.
-
-    Raises:
-        UsageError: A name is unknown or given twice.
-
-    """
+    """Return the strategies of `--strategy` (`all`, or by commas); UsageError for an unknown or repeated name."""
     words = [word.strip() for word in names.split(",")]
     for word in words:
         if word != "all" and word not in strategies():

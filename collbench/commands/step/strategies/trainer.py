@@ -1,12 +1,11 @@
 """A rank's part in a training run, and the check of the weights that all strategies must pass.
 
 Every strategy subtracts each gradient once, times the rate over the number of ranks.  So in the end all ranks must hold
-equal weights: the first ones less all gradients.  Where all ranks make one step together, it is also known on which
-weights a gradient is computed: there strategies are held against plain SGD in one process.
+equal weights: the first ones less all gradients.  Where all ranks step together, the weights of each gradient are known
+too: those strategies are held against plain SGD in one process.
 
-A network of two layers is trained, with its gradient written out: y = softsign(x W + b) V + c with softsign(h) =
-h / (1 + |h|); the loss is half the squared error.  Its functions take any float type of NumPy: ranks train in float32,
-the check computes in float64.
+The network has two layers, with its gradient written out: y = softsign(x W + b) V + c with softsign(h) = h / (1 + |h|);
+the loss is half the squared error.  Its functions take any float type: ranks train in float32, the check in float64.
 """
 
 import time
@@ -52,7 +51,7 @@ class Snapshot(NamedTuple):
 
 
 class Training(ABC):
-    """What the one rank that this process holds trains with, by a strategy, for some steps whenever its turn comes."""
+    """The training of this process's one rank by a strategy, for some steps whenever its turn comes."""
 
     copied = True  # whether every rank has a copy of the shared weights; else all ranks share one
 
@@ -88,9 +87,7 @@ class Training(ABC):
     def adder(self, name: str) -> Callable[[], None]:
         """Return a function that adds all ranks' `sent` into everyone's `received`, by that implementation.
 
-        Raises:
-            Unsupported: The implementation cannot do it here.
-
+        Unsupported if the implementation cannot do it here.
         """
         implementation, case = implementations()[name], replace(self.case, work=None)
         implementation.refuse(case)
@@ -160,15 +157,9 @@ def check_weights(
     digests: Sequence[bytes],
     expected: NDArray[np.float64],
 ) -> WeightMismatch | None:
-    """Return what is wrong with the weights in the end.
+    """Return what is wrong with the weights in the end, of which *expected* are right and ranks hold *digests*.
 
-    Args:
-        job: The training job.
-        snapshots: The weights at some moments, the last ones last.
-        steps: The steps of every rank.
-        digests: Digests of the weights that every rank holds.
-        expected: What the weights must be.
-
+    *snapshots* are the weights at some moments, the last ones last; *steps* are those of every rank.
     """
     version, expected_steps = snapshots[-1].version if snapshots else 0, job.steps * len(steps)
     if not version == sum(steps) == expected_steps:

@@ -46,12 +46,7 @@ def sharing(multiprocessors: int, ranks: int) -> dict[str, str]:
 
     # On Hopper and newer NCCL launches clusters of CTAs, each of which must find its multiprocessors within one GPC: on
     # a part of a GPU not all of them may, and the ranks that run wait for ever for the ones that do not.
-    return {
-        **SLICED,
-        LIMIT: str(min(MOST_CTAS, fair)),
-        "NCCL_CGA_CLUSTER_SIZE": "0",
-        "NCCL_NVLS_ENABLE": "0",
-    }
+    return {**SLICED, LIMIT: str(min(MOST_CTAS, fair)), "NCCL_CGA_CLUSTER_SIZE": "0", "NCCL_NVLS_ENABLE": "0"}
 
 
 def environment(places: Placement, graph: bool) -> dict[str, str]:
@@ -91,7 +86,7 @@ class NcclLibrary:
 
     @property
     def changes(self) -> dict[str, str]:
-        """What has ranks load it: a change of their environment."""
+        """The change of the ranks' environment that has them load it."""
         return {NCCL_LIBRARY: str(self.file)}
 
 

@@ -1,12 +1,12 @@
 """NCCL's communicators for the ranks that a process holds, and what NCCL needs where ranks share a GPU.
 
-NCCL allows that since 2.30 (NCCL_MULTI_RANK_GPU_ENABLE, before it starts).  Every rank's kernel must then
-find room next to the others': with too many CTAs each, one waits for a peer that is never started.  So whatever NCCL
-does for the first time, its start and the first operation of a kind, has a limit of time.
+NCCL allows shared GPUs since 2.30 (NCCL_MULTI_RANK_GPU_ENABLE, before it starts).  Every rank's kernel must then fit
+next to the others': with too many CTAs each, one waits for a peer that is never started.  So NCCL's start and its first
+operation of a kind have a limit of time.
 
 NCCL chooses algorithm, protocol and channels for each operation, falls back in silence, and tells of it in its log
-only.  A log slows what it tells of, so it is switched on for one operation that is not timed and off again: NCCL reads
-NCCL_DEBUG anew after ncclResetDebugInit (tried with the libraries of 2.27 to 2.32).
+only.  A log slows operations, so it is switched on for one that is not timed: NCCL reads NCCL_DEBUG anew after
+ncclResetDebugInit (tried with the libraries of 2.27 to 2.32).
 """
 
 import ctypes
@@ -50,10 +50,7 @@ _REFUSAL = re.compile(r"NCCL INFO (.*(?:\b[Ss]ymmetric\b.*\bnot support|symmetri
 
 
 def what_ran(log: str) -> Ran:
-    """Return what the last operation in a log ran as; nothing where the log does not say it.
-
-    Of operations that are made of sends and receives NCCL says nothing.
-    """
+    """Return what the last operation in a log ran as; nothing if NCCL is silent, as of sends and receives."""
     plans = list(_PLAN.finditer(log))
     if not plans:
         return NOT_SAID
@@ -137,7 +134,7 @@ class Communicators:
 
     @property
     def note(self) -> Note:
-        """What decides how fast NCCL can be here: which of its modes is measured, where there are several GPUs."""
+        """The mode of NCCL that is measured, which decides its speed where there are several GPUs."""
         settings = [f"{LIMIT}={os.environ[LIMIT]}"] if os.environ.get(LIMIT) else []
         if os.environ.get(MIXING, "0") != CAPTURED[MIXING]:
             settings.append(f"{MIXING}={os.environ[MIXING]}")
@@ -335,8 +332,7 @@ class Communicators:
         """*Collective*: seconds that NCCL expects of one collective, of which these are the local ranks' calls.
 
         None where it cannot say, as of symmetric kernels.  Nothing is enqueued.  Not for sends and receives: NCCL has
-        no estimate of them, and what was planned of them stays planned, where a collective is forgotten with the next
-        group.
+        no estimate of them, and their plans stay, where those of a collective go with the next group.
         """
         # A rank alone is not simulated: NCCL copies at once then, however the group ends.
         if len(self._places.places) == 1 or self._symmetric or self._simulate_end is None:
