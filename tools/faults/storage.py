@@ -75,8 +75,8 @@ EIGHT = 'for i in 1 2 3 4 5 6 7 8; do ( "$@"; echo $? >status$i ) & done; wait'
 
 def spared(scene: Scene, done: Done) -> str:
     """A link in a folder from elsewhere leads to no file of the user."""
-    kept = (scene.folder / "precious").read_text() == "mine\n" and not scene.run.is_symlink()
-    return "" if kept and read(scene.run).complete else "the user's file was written over"
+    text = (scene.folder / "precious").read_text()
+    return "" if text == "mine\n" and read(scene.run).complete else f"the user's file holds {text!r}"
 
 
 def all_stored(scene: Scene, done: Done) -> str:
