@@ -46,9 +46,12 @@ CHANGES: dict[str, Callable[[list[bytes], int, int, bytes], list[bytes]]] = {
     "insert": lambda parts, i, j, word: [*parts[:i], word, *parts[i:]],
 }
 PACKED: tuple[Callable[[bytes], bytes], ...] = (
-    *(gzip.compress, lambda data: gzip.compress(b"") * 500 + gzip.compress(data) + gzip.compress(b"") * 500),
+    *(
+        *[bytes] * 9,
+        gzip.compress,
+        lambda data: gzip.compress(b"") * 500 + gzip.compress(data) + gzip.compress(b"") * 9,
+    ),
     lambda data: gzip.compress(data + b"\n" * 2**23, 1),
-    *[bytes] * 9,  # as it is
 )
 SEPARATORS = (b"\n", b" ", b",", b"")
 
