@@ -46,11 +46,7 @@ CHANGES: dict[str, Callable[[list[bytes], int, int, bytes], list[bytes]]] = {
     "insert": lambda parts, i, j, word: [*parts[:i], word, *parts[i:]],
 }
 PACKED: tuple[Callable[[bytes], bytes], ...] = (
-    *(
-        *[bytes] * 9,
-        gzip.compress,
-        lambda data: gzip.compress(b"") * 500 + gzip.compress(data) + gzip.compress(b"") * 9,
-    ),
+    *(*[bytes] * 9, gzip.compress, lambda data: gzip.compress(b"") * 500 + gzip.compress(data)),
     lambda data: gzip.compress(data + b"\n" * 2**23, 1),
 )
 SEPARATORS = (b"\n", b" ", b",", b"")
