@@ -7,9 +7,11 @@ import errno
 import os
 import re
 import stat
+import sys
 from pathlib import Path
 
-_STREAMS = re.compile(r"/dev/(?:std(?:out|err)|fd/\d+)|/proc/self/fd/\d+")  # links of the system to what is open
+RUN_FILE = "run.jsonl"
+_STREAMS = re.compile(r"/dev/std(out|err)|(?:/dev|/proc/self)/fd/(\d+)")  # links of the system to what is open
 
 
 def new_file(path: Path) -> int:
@@ -23,6 +25,12 @@ def replace_whole(path: Path, content: str | bytes, mode: int | None = None) -> 
     The file has that mode, by default the one that it had; a pipe or a device is written to as it is.
     """
     data = content.encode() if isinstance(content, str) else content
+    if opened := _STREAMS.fullmatch(os.fspath(path)):
+        # Its own descriptor goes on where it is; the file behind it, opened anew, would begin at its start.
+        sys.stdout.flush()
+        with os.fdopen(os.dup(int(opened[2] or "oe".find(opened[1][0]) + 1)), "wb") as stream:
+            stream.write(data)
+        return
     kind = _kind(path)
     if kind and not stat.S_ISREG(kind):
         path.write_bytes(data)
@@ -70,7 +78,9 @@ def _kind(path: Path) -> int:
     except FileNotFoundError:
         return 0
     if stat.S_ISLNK(mode):
-        raise OSError(errno.ELOOP, "it is a link, and is not written through")
+        raise OSError(errno.ELOOP, f"{path} is a link, and is not written through")
+    if path.name == RUN_FILE:
+        raise OSError(errno.EEXIST, "it is a run file, and is not written over")
     if stat.S_ISDIR(mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     return mode

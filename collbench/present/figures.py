@@ -98,9 +98,10 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
     for name in sorted(named - set(LOOKS)):
         # The search starts at a place that only the name decides, so that a name tends to keep its look between runs.
         first = zlib.crc32(name.encode()) % len(spare)
-        candidates = spare[first:] + spare[:first]
         if len(chosen) >= TOLD_APART:
-            candidates = candidates[:1]
+            chosen[name] = spare[first]
+            continue
+        candidates = spare[first:] + spare[:first]
         # One twin clashes more than many cousins.
         chosen[name] = min(candidates, key=lambda look: sum(_alike(look, other) ** 3 for other in chosen.values()))
     return chosen

@@ -22,7 +22,7 @@ from typing import Any, Self, cast
 
 from collbench.errors import Notice, RunFileError, StorageError, UsageError
 from collbench.host import sanitize
-from collbench.host.files import new_file
+from collbench.host.files import RUN_FILE, new_file
 from collbench.host.sanitize import text
 from collbench.notebook import Shown
 from collbench.records import encoded
@@ -31,7 +31,7 @@ from collbench.runfile.schema import ForeignTest, Header, to_line, to_result, up
 from collbench.units import counted, format_size, printable
 
 FORMAT = 3
-NAME = "run.jsonl"  # of the run file within its folder
+NAME = RUN_FILE  # within its folder
 MOST_ROWS, MOST_SAMPLES = 2**17, 2**16
 """Rows of a file that are read, and samples of a row; of more samples, so many at most, evenly."""
 _MANY, _FEW = 2**23, 64  # samples of a file, behind which a row has so few

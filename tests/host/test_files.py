@@ -42,7 +42,7 @@ def test_no_option_writes_through_a_link(words: str, here: Command, tmp_path: Pa
         (tmp_path / place).symlink_to(name)
         done = here(*given)
         assert done.returncode in (1, 2), done.stdout
-        assert f"{place}: it is a link, and is not written through" in done.stderr
+        assert f"{place} is a link, and is not written through" in done.stderr
         assert done.stderr.count("collbench: error: ") == 1
         assert (tmp_path / name).exists() is (target is not None)
         assert target is None or (tmp_path / name).read_text() == target
@@ -69,11 +69,23 @@ def test_a_pipe_is_written_to_and_an_open_file_of_the_system_too(tmp_path: Path)
         try_to_write(Path(place))
         replace_whole(Path(place), "words")
         assert os.read(reading, 100) == b"words"
-    with (tmp_path / "redirected").open("wb") as file:
+    with (tmp_path / "redirected").open("wb", buffering=0) as file:
+        file.write(b"before ")
         replace_whole(Path(f"/dev/fd/{file.fileno()}"), "words")
-    assert (tmp_path / "redirected").read_text() == "words"
+        file.write(b" behind")
+    assert (tmp_path / "redirected").read_text() == "before words behind"
     os.close(reading)
     os.close(writing)
+
+
+def test_no_option_writes_over_a_run(here: Command, tmp_path: Path) -> None:
+    """Neither over the one that the command reads."""
+    (tmp_path / "run.jsonl").write_bytes((Path(RUN) / "run.jsonl").read_bytes())
+    for words in ("compare . . --json", "check . --junit", "export . --to csv -o"):
+        done = here(*words.split(), "run.jsonl")
+        assert done.returncode in (1, 2)
+        assert "run.jsonl: it is a run file, and is not written over" in done.stderr
+    assert (tmp_path / "run.jsonl").read_bytes() == (Path(RUN) / "run.jsonl").read_bytes()
 
 
 def test_what_cannot_be_written_leaves_all_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,7 @@ def _operations(source: ForeignFile, left_out: LeftOut) -> Iterator[Operation]:
     """Yield the operations that have a time."""
     decoder, marker = msgspec.json.Decoder(InspectorLine), InspectorLine()
     for number, words in enumerate(io.BytesIO(source.content)):
+        source.budget.spend(source.name, "lines of a log")
         try:
             line = decoder.decode(words)
             if line.dump_stats:

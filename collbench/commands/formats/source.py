@@ -43,7 +43,7 @@ LOGS = ("log", "txt", "out", "csv", "json", "jsonl")
 _LOG = re.compile(rf"\.(?:{'|'.join(LOGS)})(?:\.(?:gz|bz2|xz))?$")
 
 
-BOUNDS = {"bytes": LARGEST, "lines": 2**22, "lines of a log": 2**19, "rows": 2**16}
+BOUNDS = {"bytes": LARGEST, "lines": 2**22, "lines of a log": 2**18, "rows": 2**16}
 
 
 class Budget:
@@ -199,7 +199,7 @@ def _encoding(begin: bytes) -> str:
 
 
 _NCCL = re.compile(
-    rb"^(?:[^\n ]{1,80}+ )?[^\n ]{1,200}+(?<=\d) \[\d{1,3}\] NCCL (?:INFO|TRACE) ([^\n]*)$", re.MULTILINE
+    rb"^(?:[^\n ]{1,80}+ ){0,3}[^\n ]{1,200}+(?<=\d) \[\d{1,3}\] NCCL (?:INFO|TRACE) ([^\n]*)$", re.MULTILINE
 )
 _FACT = re.compile(
     rb" set |UUID|hannels|sing|elected|ersion|\d[KMGTiB]*\s+\d[\d,]*\s+[A-Za-z]"
@@ -209,17 +209,18 @@ _FACT = re.compile(
 def _with_fact() -> Callable[[re.Match[bytes]], bytes]:
     """Return what leaves of lines of NCCL's own log, of which a large job prints millions, those with a fact.
 
-    A transport is one that no line has since the last one of another kind.
+    A transport is one that no line has since the last one of another kind.  The first line stays, as a sign of the log.
     """
     seen, end = set[bytes](), 0
 
     def kept(line: re.Match[bytes]) -> bytes:
         nonlocal end
+        first = not end
         if line.start() > end + 1:
             seen.clear()
         end, at = line.end(), line[1].find(b" via ")
         transport = line[1][at:]
-        if transport in seen if at >= 0 else not _FACT.search(line[1]):
+        if transport in seen if at >= 0 else not (first or _FACT.search(line[1])):
             return b""
         if at >= 0 and len(seen) < MOST_TRANSPORTS:
             seen.add(transport)
@@ -481,7 +482,7 @@ def csv_rows(
             if missing:
                 raise RunFileError(f"{source.name}:{line_number}: no column {', '.join(missing)}")
             continue
-        source.budget.spend(source.name, "rows")
+        source.budget.spend(source.name, "rows", 1 + len(words) // 32)
         if len(words) != len(names) or (ended and not words[-1].strip()):
             bad.append(f"line {line_number} is no whole row ({clean(line, 40)!r})")
             continue

@@ -22,7 +22,7 @@ from collbench.commands.explain import command as explain
 from collbench.commands.lesson.content import Part
 from collbench.commands.lesson.numbers import judged
 from collbench.commands.sweep import command as sweep
-from collbench.errors import RunFileError, UsageError, write_file
+from collbench.errors import RunFileError, UsageError, write_file, writing
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
 from collbench.platforms import on_auto
@@ -62,6 +62,8 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, out
     """
     refuse_launcher("lesson")
     folder = out or FOLDER
+    with writing(folder, "--out FOLDER"):
+        folder.mkdir(parents=True, exist_ok=True)
     if fresh:
         for part in () if runs else PARTS:
             (folder / part / NAME).unlink(missing_ok=True)
@@ -159,7 +161,6 @@ def _breaks(folder: Path) -> tuple[Part, ...]:
     click.echo("breaking kernels on purpose, to see who notices", err=True)
     with waiting("compiling and running them"):
         breaks = tried()
-    folder.mkdir(parents=True, exist_ok=True)
     write_file(place, msgspec.json.encode(breaks), "--out")
     return breaks
 
