@@ -27,6 +27,7 @@ SPEAKING = {
     "present.terminal": "how wide standard output is; it says nothing itself",
     "platforms.gpu.nccl.communicators": "what the user has asked NCCL to print, for the ranks' log",
     "host.signals": "what was printed, before a signal ends the command",
+    "host.files": "likewise, before what an option sends to /dev/stdout",
 }
 
 
