@@ -199,11 +199,9 @@ def _encoding(begin: bytes) -> str:
 
 
 _NCCL = re.compile(
-    rb"^(?:[^\n ]{1,80}+ ){0,3}[^\n ]{1,200}+(?<=\d) \[\d{1,3}\] NCCL (?:INFO|TRACE) ([^\n]*)$", re.MULTILINE
+    rb"^(?:[^\n ]{1,80}+ ){0,2}[^\n ]{1,200}+(?<=\d) \[\d{1,3}\] NCCL (?:INFO|TRACE) ([^\n]*)$", re.MULTILINE
 )
-_FACT = re.compile(
-    rb" set |UUID|hannels|sing|elected|ersion|\d[KMGTiB]*\s+\d[\d,]*\s+[A-Za-z]"
-)  # also of a row that stands behind such a line
+_FACT = re.compile(rb" set |UUID|hannels|sing|elected|ersion|\d[KMGTiB]*\s+\d[\d,]*\s+[A-Za-z]")  # or a row
 
 
 def _with_fact() -> Callable[[re.Match[bytes]], bytes]:
@@ -213,7 +211,7 @@ def _with_fact() -> Callable[[re.Match[bytes]], bytes]:
     """
     seen, end = set[bytes](), 0
 
-    def kept(line: re.Match[bytes]) -> bytes:
+    def remaining(line: re.Match[bytes]) -> bytes:
         nonlocal end
         first = not end
         if line.start() > end + 1:
@@ -226,7 +224,7 @@ def _with_fact() -> Callable[[re.Match[bytes]], bytes]:
             seen.add(transport)
         return line[0]
 
-    return kept
+    return remaining
 
 
 def clean(text: object, longest: int = 120) -> str:
@@ -355,7 +353,7 @@ TAGS = tuple(
     )
 )
 MOST_TAGS = 6  # of a line
-MOST_TRANSPORTS = 2**12  # that are told apart
+MOST_TRANSPORTS = 2**12  # that are distinguished
 MOST_STREAMS = 64  # programs that print into one log
 CLOCKS = re.compile(
     rf"{_WHEN}|{_DAY}|{_CLOCK}{_ZONE}|[A-Z][a-z]{{2}} +\d{{1,2}}(?= )|<?std(?:out|err)>?(?: [FP](?= ))?"
