@@ -120,7 +120,8 @@ class ForeignFile:
         """Return the files of one program as one, which is torn if one of them is; each is dropped once it is in."""
         content, torn, names = io.BytesIO(), False, []
         for source in sources:
-            content.write(source.content.removesuffix(b"\n") + b"\n")
+            content.write(source.content)
+            content.write(b"\n" * source.torn)
             torn |= source.torn
             names.append(source.name)
         if torn:
