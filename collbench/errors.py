@@ -28,7 +28,7 @@ class Notice(UserWarning):
     """What a user has to know of results: a part that is missing, ranks that died; commands always print it."""
 
 
-def tell(message: str, stacklevel: int) -> None:
+def notify(message: str, stacklevel: int) -> None:
     """Warn by a Notice, which costs no measurement where the user's filters make it an error (`-W error`)."""
     with suppress(Notice):
         warnings.warn(message, Notice, stacklevel + 1)

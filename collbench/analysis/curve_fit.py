@@ -176,8 +176,8 @@ class CurveFit(Shown):
 MOST = 64
 """Sizes that are fitted; of more, so many of them, evenly from the smallest to the largest."""
 MOST_CURVES = 64  # of a run that are fitted: one that is nothing but noise takes a quarter of a second
-_OUT = 32  # sizes that are left out, each in its turn, likewise; twice as many sizes as pieces that are tried
-_DRAWN = 1024  # samples that are drawn anew one by one: of more, where the median of so many draws lies is drawn
+_OUT = 32  # sizes that are left out in turn, evenly; with more sizes, as many bends are tried, and half as many pieces
+_DRAWN = 1024  # samples that are resampled one by one; of more, the place of their median is drawn (a beta variate)
 
 
 def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:

@@ -15,11 +15,11 @@ def program() -> None:
     main()
 
 
-def main(doubt: str = "") -> None:
-    """Run a command; every error, and a doubt about what ran before it, becomes one line on stderr."""
+def main(warning: str = "") -> None:
+    """Run a command; every error, and a warning of what ran before it, becomes one line on stderr."""
     from collbench.host.isolation import isolate
 
-    doubt = isolate() or doubt
+    warning = isolate() or warning
     from collbench.host import signals
 
     signals.end_at_once()
@@ -31,7 +31,7 @@ def main(doubt: str = "") -> None:
 
         _process.prepare()
         warnings.showwarning = _warn
-        _tell(doubt)
+        _warn_once(warning)
         # Whatever PYTHONWARNINGS says of the warnings of libraries, collbench's own are printed.
         warnings.simplefilter("default", Notice)
         with _process.agreed(_launched()):
@@ -55,13 +55,13 @@ def main(doubt: str = "") -> None:
     sys.exit(status)
 
 
-def _tell(doubt: str) -> None:
-    """Print a doubt, if there is one, in one process of those that a launcher started."""
-    if doubt:
+def _warn_once(warning: str) -> None:
+    """Print a warning, if there is one, in one process of those that a launcher started."""
+    if warning:
         from collbench.host.launcher import launched
 
         if not (launched() or (0, 1))[0]:
-            _warn(doubt)
+            _warn(warning)
 
 
 def _launched() -> tuple[int, int] | None:

@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from collbench.host.files import new_file
+
 _HELD: dict[tuple[int, int], int] = {}  # descriptors of private folders, which stay open, by device and inode
 
 
@@ -104,7 +106,7 @@ def cached_file(stem: str, suffix: str, error: type[Exception], make: Callable[[
                 # It gets its name once it is whole and on disk: a crash may else leave the name without the content.
                 half = folder / f"{stem}.new"
                 half.unlink(missing_ok=True)
-                with half.open("xb") as file:
+                with os.fdopen(new_file(half), "wb") as file:
                     file.write(product.read_bytes())
                     os.fsync(file.fileno())
                 half.chmod(0o700)  # it may be a program

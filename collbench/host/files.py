@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 RUN_FILE = "run.jsonl"
-_STREAMS = re.compile(r"/dev/std(out|err)|(?:/dev|/proc/self)/fd/(\d+)")  # links of the system to what is open
+_STREAMS = re.compile(r"/dev/(stdout|stderr)|(?:/dev|/proc/self)/fd/(\d{1,9})")  # links of the system to open files
+_DESCRIPTORS = {"stdout": 1, "stderr": 2}
 
 
 def new_file(path: Path) -> int:
@@ -28,7 +29,7 @@ def replace_whole(path: Path, content: str | bytes, mode: int | None = None) -> 
     if opened := _STREAMS.fullmatch(os.fspath(path)):
         # Its own descriptor goes on where it is; the file behind it, opened anew, would begin at its start.
         sys.stdout.flush()
-        with os.fdopen(os.dup(int(opened[2] or "oe".find(opened[1][0]) + 1)), "wb") as stream:
+        with os.fdopen(os.dup(_DESCRIPTORS.get(opened[1]) or int(opened[2])), "wb") as stream:
             stream.write(data)
         return
     kind = _kind(path)

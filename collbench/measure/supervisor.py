@@ -22,8 +22,9 @@ from typing import Any, Self
 
 from collbench.algorithms import is_library
 from collbench.cases import Case, Sampling, Sweep
-from collbench.errors import PlatformError, RanksLost, SourceError, StartFailed, TimedOut, tell
+from collbench.errors import PlatformError, RanksLost, SourceError, StartFailed, TimedOut, notify
 from collbench.host import processes, signals
+from collbench.host.files import new_file
 from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
 from collbench.measure import protocol
@@ -120,12 +121,12 @@ def seconds_for(case: Case, sampling: Sampling) -> float:
 
 
 def _new_log(folder: Path, name: str) -> Path:
-    """Return a file for what a set of ranks prints, which no other set has: `NAME.log`, `NAME-2.log` and so on."""
-    path = folder / f"{name}.log"
-    for number in count(2):
-        if not path.exists():
+    """Make a file for the output of a set of ranks, which no other set has: `NAME.log`, `NAME-2.log` and so on."""
+    for number in count(1):
+        path = folder / (f"{name}-{number}.log" if number > 1 else f"{name}.log")
+        with contextlib.suppress(FileExistsError):
+            os.close(new_file(path))
             break
-        path = folder / f"{name}-{number}.log"
     return path
 
 
@@ -436,7 +437,7 @@ class Supervisor:
                         so_far = []
                 else:
                     notice = f"after the last result of {case.title}: {loss}; fresh ranks go on"
-                    tell(notice, 2)
+                    notify(notice, 2)
 
     def _taken(self, waiting: list[str], case: Case, results: Iterator[Result]) -> Iterator[Result]:
         """Yield results, and take the implementations that are through from those that wait."""

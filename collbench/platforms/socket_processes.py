@@ -1,12 +1,12 @@
 """Processes that a launcher without MPI started: they speak by sockets, each of them with the first.
 
 The first process listens, and the others learn where at a rendezvous: torch's store, or a folder that all see.  A
-process that connects and the first one show each other that they know the word left there, before anything else is
+process that connects and the first one show each other that they know the secret left there, before anything else is
 read: what follows are pickles.  The kernel tells at once when a process is gone, even by kill -9, so nobody has to wait
 for a time-out then.
 
-Nothing may tell apart two jobs that meet in one folder.  So it has one word at a time, whoever connects is told only
-some time after all have come, and all are refused where a rank came twice by then.
+Two jobs in one folder may look alike.  So the folder has one file at a time, ranks that connect get their answer some
+time after all have come, and all are refused if a rank has come twice by then.
 """
 
 import os
@@ -40,11 +40,10 @@ from collbench.host import launcher, processes
 from collbench.host.launcher import RENDEZVOUS
 from collbench.platforms.processes import Team, node_name
 
-ANSWERING = 5.0  # seconds for a process that has connected to show that it knows the word
+HANDSHAKE = 5.0  # seconds for a process that has connected to show that it knows the secret
 _CONNECTING = 3.0  # seconds for a connection
 _PAUSE = 0.1  # seconds between two looks for where the first process listens, and whether all have come
-_STRANGERS = 1000  # threads for connections that have not shown yet that they know the word, two for each
-
+_STRANGERS = 1000  # threads for connections that have not shown yet that they know the secret, two for each
 
 _GONE = (OSError, EOFError, ProcessError, AssertionError)
 """What says that the other process is not there any more, or has never been one of ours."""
@@ -143,8 +142,8 @@ class SocketProcesses(Team):
 
 
 @dataclass(frozen=True)
-class _Word:
-    """What the first process leaves at a rendezvous."""
+class _Endpoint:
+    """The address of the first process, as it stands at a rendezvous."""
 
     secret: str
     node: tuple[str, str]
@@ -158,25 +157,26 @@ def _accept(size: int, place: "Rendezvous", deadline: float) -> dict[int, Connec
     # A connection to each of a thousand ranks.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    heard: list[tuple[int, int, Connection]] = []  # of those that know the secret: rank, of how many
-    with closing(place), _listening(size) as (server, word):
-        place.leave(text := msgspec.json.encode(word).decode(), lambda other: _reach(other, 0, size, deadline))
+    arrived: list[tuple[int, int, Connection]] = []  # of those that know the secret: rank, of how many
+    with closing(place), _listening(size) as (server, endpoint):
+        place.leave(text := msgspec.json.encode(endpoint).decode(), lambda other: _reach(other, 0, size, deadline))
         server.settimeout(_PAUSE)
-        ends, refusal, came = deadline, "", heard
+        ends, refusal, came = deadline, "", arrived
         while not refusal and time.monotonic() < ends:
             with suppress(TimeoutError):
                 connection, _ = server.accept()
                 if threading.active_count() < size + _STRANGERS:
-                    threading.Thread(target=_hear, args=(connection, word.secret, heard), daemon=True).start()
+                    known = connection, endpoint.secret, arrived
+                    threading.Thread(target=_handshake, args=known, daemon=True).start()
                 else:
                     connection.close()
-            came = heard[:]  # later ones get no answer, and ask again
+            came = arrived[:]  # later ones get no answer, and ask again
             if ends == deadline and len(came) >= size - 1:
                 ends = time.monotonic() + place.settling
             refusal = _differing(came, size)
         if refusal or (place.settling and place.find() != text):
-            refusal = refusal or "there is a rank 0 already"
-            refusal += f"; do two jobs meet in {place.what}? give each its own --rendezvous"
+            fix = f"do two jobs meet in {place.what}? give each its own --rendezvous"
+            refusal = f"{refusal or 'there is a rank 0 already'}; {fix}"
         elif missing := set(range(1, size)).difference(rank for rank, _, _ in came):
             absent = ", ".join(map(str, sorted(missing)))
             refusal = f"rank {absent} of {size} did not come to {place.what} in time: start all, or raise --timeout"
@@ -188,7 +188,7 @@ def _accept(size: int, place: "Rendezvous", deadline: float) -> dict[int, Connec
     return {rank: link for rank, _, link in came}
 
 
-def _hear(connection: socket.socket, secret: str, came: list[tuple[int, int, Connection]]) -> None:
+def _handshake(connection: socket.socket, secret: str, came: list[tuple[int, int, Connection]]) -> None:
     """Note who has connected; for a thread, so that nobody keeps others waiting."""
     # Perhaps somebody else's connection: nothing is unpickled before both sides have shown the secret.
     with suppress(*_GONE):
@@ -209,7 +209,7 @@ def _differing(came: Sequence[tuple[int, int, Connection]], size: int) -> str:
 
 
 @contextmanager
-def _listening(size: int) -> Iterator[tuple[socket.socket, _Word]]:
+def _listening(size: int) -> Iterator[tuple[socket.socket, _Endpoint]]:
     """Yield a socket that listens, and where that is; on one machine only processes of this user reach it."""
     here = launcher.neighbours() == size
     family = socket.AF_UNIX if here else socket.AF_INET
@@ -219,7 +219,7 @@ def _listening(size: int) -> Iterator[tuple[socket.socket, _Word]]:
         server.listen(socket.SOMAXCONN)
         hosts = () if here else (*filter(None, [os.environ.get("MASTER_ADDR")]), *_addresses())
         port = 0 if here else server.getsockname()[1]
-        yield server, _Word(secrets.token_hex(16), node_name(), folder if here else "", hosts, port)
+        yield server, _Endpoint(secrets.token_hex(16), node_name(), folder if here else "", hosts, port)
 
 
 def _connect(rank: int, size: int, place: "Rendezvous", deadline: float) -> Connection:
@@ -237,16 +237,16 @@ def _connect(rank: int, size: int, place: "Rendezvous", deadline: float) -> Conn
 def _reach(text: str, rank: int, size: int, deadline: float) -> Connection | None:
     """Return a connection to the first process that left this; None if nobody is there, PlatformError if refused."""
     try:
-        word = msgspec.json.decode(text, type=_Word)
+        endpoint = msgspec.json.decode(text, type=_Endpoint)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    local = ["127.0.0.1"] if word.node == node_name() else []
-    for host in [word.folder] if word.folder else [*local, *word.hosts]:
+    local = ["127.0.0.1"] if endpoint.node == node_name() else []
+    for host in [endpoint.folder] if endpoint.folder else [*local, *endpoint.hosts]:
         # What an earlier start left is tried in vain.
         with suppress(*_GONE, ValueError, OverflowError):
-            with _opening(_dial(word, host)) as link:
-                answer_challenge(link, word.secret.encode())
-                deliver_challenge(link, word.secret.encode())
+            with _opening(_dial(endpoint, host)) as link:
+                answer_challenge(link, endpoint.secret.encode())
+                deliver_challenge(link, endpoint.secret.encode())
                 link.send((rank, size))
             if refusal := link.recv():
                 raise PlatformError(refusal)
@@ -256,13 +256,13 @@ def _reach(text: str, rank: int, size: int, deadline: float) -> Connection | Non
     return None
 
 
-def _dial(word: _Word, host: str) -> socket.socket:
-    if not word.folder:
-        return socket.create_connection((host, word.port), timeout=_CONNECTING)
-    with processes.short_name(Path(word.folder)) as name:
+def _dial(endpoint: _Endpoint, host: str) -> socket.socket:
+    if not endpoint.folder:
+        return socket.create_connection((host, endpoint.port), timeout=_CONNECTING)
+    with processes.short_name(Path(endpoint.folder)) as name:
         about = Path(name).stat()
         if about.st_uid != os.getuid() or about.st_mode & 0o077:
-            raise PermissionError(word.folder)
+            raise PermissionError(endpoint.folder)
         opened = socket.socket(socket.AF_UNIX)
         opened.connect(f"{name}/rank-0")
     return opened
@@ -272,7 +272,7 @@ def _dial(word: _Word, host: str) -> socket.socket:
 def _opening(opened: socket.socket) -> Iterator[Connection]:
     """Yield messages over a socket to a process that is not known yet, and hang up where that takes it long."""
     # The limit is of all that is said: a byte now and then keeps nobody waiting.
-    limit = threading.Timer(ANSWERING, opened.shutdown, [socket.SHUT_RDWR])
+    limit = threading.Timer(HANDSHAKE, opened.shutdown, [socket.SHUT_RDWR])
     limit.daemon = True
     with opened:
         opened.settimeout(None)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collbench.cases import Sweep
-from collbench.errors import RunFileError, UsageError, tell
+from collbench.errors import RunFileError, UsageError, notify
 from collbench.host.launcher import complaint, launched
 from collbench.host.sanitize import read_lines
 from collbench.measure.disturbance import disturbed_in_words
@@ -138,7 +138,6 @@ def run_to_end(session: Session, each: Callable[[Result], object] | None = None)
         for result in session.run():
             if each:
                 each(result)
-    advice = disturbed_in_words(session.results)
-    if advice:
-        tell(advice, 5)  # five frames up is the user's call of `collbench.sweep`
+    if advice := disturbed_in_words(session.results):
+        notify(advice, 5)  # five frames up is the user's call of `collbench.sweep`
     return replace(session.as_run(), advice=advice)

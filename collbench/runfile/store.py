@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import importlib
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -35,6 +36,7 @@ NAME = RUN_FILE  # within its folder
 MOST_ROWS, MOST_SAMPLES = 2**17, 2**16
 """Rows of a file that are read, and samples of a row; of more samples, so many at most, evenly."""
 _MANY, _FEW = 2**23, 64  # samples of a file, behind which a row has so few
+_END = re.compile(rb'\{"kind": ?"end"')  # the line that says that the run is whole
 _NAMED = 3  # rows that are left out with a warning of their own; the others are counted
 INTERRUPTED = 128  # exit statuses from here on say which signal ended the run, as shells count it
 CUT_OFF = "cut off"
@@ -330,7 +332,7 @@ def read(path: Path) -> Run:
     last: dict[str, Any] = {}
     taken = thinned = more = 0
     for number, line in lines:
-        if len(results) + len(left_out) >= MOST_ROWS and b'"end"' not in line:  # which says whether it is whole
+        if len(results) + len(left_out) >= MOST_ROWS and not _END.match(line):
             more += 1
             continue
         try:
@@ -351,20 +353,21 @@ def read(path: Path) -> Run:
     # A file of which nothing can be read is an error, one with bad rows a warning.
     if left_out and not results:
         raise RunFileError(f"{file}:{left_out[0]}")
-    _tell(file, left_out, more, thinned)
+    _warn_of_rows(file, left_out, more, thinned)
     complete, status = last.get("kind") == "end", last.get("status")
     status = status if complete and type(status) is int else None
     return Run(file, header, tuple(results), complete, status, tuple(left_out), tuple(unknown))
 
 
-def _tell(file: Path, left_out: Sequence[str], more: int, thinned: int) -> None:
+def _warn_of_rows(file: Path, left_out: Sequence[str], more: int, thinned: int) -> None:
     """Warn of rows that were left out, for a reason or as too many, and of rows with fewer samples."""
     for reason in left_out[:_NAMED]:
         _warn(f"{file}:{reason}; read without this row", BadRow, 4)
     if more := more + len(left_out[_NAMED:]):
         _warn(f"{file}: and without {more} rows more", BadRow, 4)
     if thinned:
-        _warn(f"{file}: {counted(thinned, 'row')} with more than {MOST_SAMPLES:,} samples; read with fewer", BadRow, 4)
+        most = f"{MOST_SAMPLES:,} of a row and {_MANY:,} of a file"
+        _warn(f"{file}: samples of {counted(thinned, 'row')} left out evenly; the most are {most}", BadRow, 4)
 
 
 def _thinned(row: dict[str, Any], most: int) -> bool:

@@ -25,7 +25,6 @@ ELSEWHERE = {
     "commands.lesson.breaks": "sources, in a folder of its own",
     "measure.protocol": "a page in the folder of a run",
     "measure.supervisor": "what ranks print, in the folder of a run",
-    "host.cache": "locks and compiled kernels, in the folder of this user alone",
     "runfile.store": "what is rescued, in a new folder",
 }
 """Modules that write by themselves, and what."""

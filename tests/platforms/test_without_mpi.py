@@ -303,7 +303,7 @@ def test_strangers_are_sent_away_and_the_others_still_come(tmp_path: Path, monke
 
 def test_who_takes_long_to_say_who_he_is_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often a byte of it comes."""
-    monkeypatch.setattr("collbench.platforms.socket_processes.ANSWERING", 0.3)
+    monkeypatch.setattr("collbench.platforms.socket_processes.HANDSHAKE", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as stranger, ThreadPoolExecutor() as pool:
         left = {"node": node_name(), "hosts": [], "port": stranger.getsockname()[1], "secret": "old"}
         Folder(tmp_path).leave(json.dumps(left))

@@ -11,7 +11,7 @@ LAUNCHERS = re.compile(
     r"\b(?:mpirun(?:_rsh)?|mpiexec(?:\.hydra)?|ibrun|flux run|srun|prun|prterun|jsrun|aprun|orterun)\b"
 )
 MANY = 2**20  # processes
-MOST_NAMED = 128  # variables, facts of a kind, programs
+MOST_NAMED, MOST_FACTS = 1024, 64  # variables, racks and programs; facts of a kind
 COMMAND_LINES = 8  # lines that a command takes as long as
 PROGRAM = re.compile(r"_(?:perf|test)|\bosu_")
 LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
@@ -105,7 +105,7 @@ class Context:
             if match := pattern.search(line):
                 value = re.sub(r"/\d[^/]*", "", match.expand(words))  # without the number of the card
                 values = {value, *self.facts.get(name, value).split(", ")}
-                self.facts[name] = ", ".join(sorted(values)[:MOST_NAMED])
+                self.facts[name] = ", ".join(sorted(values)[:MOST_FACTS])
 
     def next_table(self, alike: bool) -> None:
         """Keep what NCCL logged for another table of the same command, facts only if it is of the same test."""
@@ -178,7 +178,8 @@ class Context:
 
 
 def _merged(known: dict[str, str], more: dict[str, str]) -> dict[str, str]:
-    return known | more if len(known) < MOST_NAMED else known
+    """Return both, without new names where there are too many already: each merge copies all of them."""
+    return known | (more if len(known) < MOST_NAMED else {name: more[name] for name in more.keys() & known.keys()})
 
 
 def _is_test(name: str) -> bool:

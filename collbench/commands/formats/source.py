@@ -202,7 +202,9 @@ def _encoding(begin: bytes) -> str:
 _NCCL = re.compile(
     rb"^(?:[^\n ]{1,80}+ ){0,2}[^\n ]{1,200}+(?<=\d) \[\d{1,3}\] NCCL (?:INFO|TRACE) ([^\n]*)$", re.MULTILINE
 )
-_FACT = re.compile(rb" set |UUID|hannels|sing|elected|ersion|\d[KMGTiB]*\s+\d[\d,]*\s+[A-Za-z]")  # or a row
+_FACT = re.compile(
+    rb" set |UUID|[Cc]hannels|[Uu]sing|[Ss]elected|[Vv]ersion|\d[KMGTiB]*\s+\d[\d,]*\s+[A-Za-z]"
+)  # or a row
 
 
 def _with_fact() -> Callable[[re.Match[bytes]], bytes]:

@@ -100,6 +100,8 @@ def test_commands_and_variables_beyond_the_most_are_forgotten() -> None:
         context.take(f"mpirun -n 2 all_reduce_perf -b {at} NCCL_B{at}=2")
         context.take_log(f" NCCL INFO NCCL_C{at} set by environment to 3")
         context.take_log(f" NCCL INFO MNNVL busId 0x1 fabric UUID 1.{at} cliqueId 7")
+    context.take_log(" NCCL INFO NCCL_C0 set by environment to 4")
+    assert context.environment["NCCL_C0"] == "4", "what is known changes"
     sizes = [len(context.environment) // 2, len(context.fabrics), len(context.programs)]
     assert all(size <= MOST_NAMED + 1 for size in sizes), sizes
 

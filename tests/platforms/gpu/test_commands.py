@@ -66,9 +66,11 @@ def test_without_nvml_the_header_has_what_cuda_knows_and_the_reason(tmp_path: Pa
 def test_what_nccl_prints_is_kept_and_named_where_it_hangs(tmp_path: Path) -> None:
     """In the run's folder, a file for each set of ranks; or where the user has sent it.  Of the library's rows only."""
     theirs = tmp_path / "theirs"
-    ours = [tmp_path / "out" / name for name in ("nccl-debug.log", "nccl-debug-2.log")]
+    ours = [tmp_path / "out" / name for name in ("nccl-debug-2.log", "nccl-debug-3.log")]
     for variables, kept in (({}, ours), ({FILE: str(theirs)}, [theirs, theirs])):
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "nccl-debug.log").symlink_to(tmp_path / "elsewhere")  # which no log is written through
         words = [*SWEEP, "-e", "128", "-f", "2", "--timeout", "1"]  # two sizes, so that ranks start twice
         done = on_gpus(tmp_path, *words, variables={"NCCL_DEBUG": "INFO"} | variables, devices=2, nccl_hangs=OPERATION)
         assert done.returncode == 1, done.stderr
@@ -76,6 +78,7 @@ def test_what_nccl_prints_is_kept_and_named_where_it_hangs(tmp_path: Path) -> No
         for reason, file in zip(failed, kept, strict=True):
             assert reason.endswith(file.name)
             assert file.read_text().count("made-up NCCL INFO") == 1, file
+    assert not (tmp_path / "elsewhere").exists()
     words[words.index("nccl")] = "ring-flags"
     shutil.rmtree(tmp_path / "out")
     done = on_gpus(tmp_path, *words, variables={"NCCL_DEBUG": "INFO"}, devices=2, dead=[1])
