@@ -17,7 +17,7 @@ from collbench.collectives import Flight, exchange
 from collbench.errors import CaseFailed
 from collbench.platforms import compiler
 from collbench.platforms.checking import POISON
-from collbench.platforms.interface import Platform, Prepared, at
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers
 from collbench.platforms.processes import RunQueue
 
@@ -39,7 +39,8 @@ class Exchanges:
     def __init__(self, case: Case, way: str, platform: Platform, slow: Mapping[int, float] | None = None) -> None:
         self.case, self.way, self.platform, self._slow = case, way, platform, slow or {}
         self.answers = way not in (COPY, KERNEL)  # whether a message there and back waits for the other rank
-        self._late: list[Callable[[], None]] = []
+        self._lateness: list[Callable[[], None]] = []
+        self.paced = False  # whether the host's enqueuing is what `seconds` shows
         self._sample = 0.0  # seconds of a sample, by the last ones
         self._nothing = np.full(case.nbytes, POISON, np.uint8)
         with platform.team.agreeing(), platform.compute.stepping():
@@ -56,14 +57,14 @@ class Exchanges:
         platform = self.platform
         if self.way in (COPY, KERNEL):
             with platform.team.agreeing():
-                return self._copies(to, count)
+                return self._late(self._copies(to, count))
         flights = [Flight(lambda rank, ranks: to[rank], count)]
         if answered:
             back = {peer: rank for rank, peer in enumerate(to) if peer is not None}
             flights.append(Flight(lambda rank, ranks: back.get(rank), count))
         with platform.team.agreeing():
             case = replace(self.case, collective=exchange(tuple(flights)))
-            return implementations()[self.way].prepare(case, platform)
+            return self._late(implementations()[self.way].prepare(case, platform))
 
     def _copies(self, to: To, count: int) -> Prepared:
         case, platform = self.case, self.platform
@@ -80,7 +81,19 @@ class Exchanges:
                 for copy in each:
                     copy()
 
-        return Prepared(launch)
+        return Prepared(launch, groups=count)
+
+    def _late(self, prepared: Prepared) -> Prepared:
+        """Return the same operations, after each of which slow ranks come late."""
+
+        def launch(launches: int) -> None:
+            each = 1 if self._lateness else launches
+            for _ in range(launches // each):
+                prepared.launch(each)
+                for late in self._lateness:
+                    late()
+
+        return replace(prepared, launch=launch)
 
     def _copy(self, rank: int, source: int, target: int) -> Callable[[], object]:
         case, launcher = self.case, self.platform.launcher
@@ -95,28 +108,23 @@ class Exchanges:
         Those in which the rank had to wait for its core are negative.
         """
         platform, mine = self.platform, [rank for rank in ranks if rank in self.platform.local]
-        moment = platform.clock.moment
-        platform.clock.set_clocks()
+        queued = platform.compute.queued
         platform.launcher.synchronize()
         times: BySample = {rank: [] for rank in mine}
-        moments = []
+        lasted = [0.0]
         if not mine and platform.note.oversubscribed:
             time.sleep(1.5 * samples * self._sample)  # else it would take a core from who is measured
         with platform.team.agreeing(), platform.compute.stepping():
-            for _ in range(samples if mine else 0):
+            for _ in range(samples if mine or queued else 0):
                 with RunQueue() as waited:
-                    begun = {rank: moment(rank) for rank in mine}
-                    self._launch(prepared, launches)
-                    ended = {rank: moment(rank) for rank in mine}
-                moments.append((begun, ended, waited.off_core > _OFF_CORE and not platform.compute.queued))
+                    taken = platform.clock.time_each(prepared, launches)
+                spoiled = waited.off_core > _OFF_CORE and not queued
+                for rank in mine:
+                    lasted.append(taken[rank])
+                    times[rank].append((-1 if spoiled else 1) * taken[rank] / launches / messages)
         platform.launcher.synchronize()
         with platform.team.agreeing(), platform.compute.stepping():
             platform.compute.refuse_given_up()
-        lasted = [0.0]
-        for begun, ended, spoiled in moments:
-            for rank in mine:
-                lasted.append(at(ended[rank]) - at(begun[rank]))
-                times[rank].append((-1 if spoiled else 1) * lasted[-1] / launches / messages)
         everyone: BySample = {}
         self._sample = 0.0
         for of_process, usual in platform.team.exchange((times, float(np.median(lasted)))):
@@ -136,32 +144,26 @@ class Exchanges:
                 if (got != _mark(sources[rank])).any():
                     raise CaseFailed(f"rank {rank} did not receive what rank {sources[rank]} sent, by {self.way}")
 
-    def _launch(self, prepared: Prepared, launches: int) -> None:
-        each = 1 if self._late else launches
-        for _ in range(launches // each):
-            prepared.launch(each)
-            for late in self._late:
-                late()
-
     def calibrate(self, to: To, region: float, count: int = IN_FLIGHT, answered: bool = False) -> int:
         """*Collective*: return how many operations a sample of so many seconds holds, and make slow ranks slow."""
         if self.platform.note.oversubscribed:
             to = [peer if rank < 2 else None for rank, peer in enumerate(to)]
         ranks = sorted({end for rank, peer in enumerate(to) if peer is not None for end in (rank, peer)})
         prepared, messages = self.prepared(to, count, answered), count * (1 + answered)
-        launches, seconds = 1, math.inf
+        launches, seconds, most = 1, math.inf, self.platform.clock.most_held(prepared)
 
         # Caches are cold first, and then others know how long to sleep; two ranks may share a core for a while.
         for _ in range(6):
             tried = self.seconds(prepared, ranks, launches, 5, messages)
             every, good = together(tried, ranks[:2])
             seconds = min(seconds, messages * min(good or every))
-            launches = max(1, math.ceil(region / seconds))
+            launches = max(1, min(most, math.ceil(region / seconds)))
+        self.paced = self.platform.clock.paced(prepared, seconds)
         for rank in [rank for rank in self._slow if rank in self.platform.local]:
-            self._late.append(self._lateness(rank, (self._slow[rank] - 1) * seconds))
+            self._lateness.append(self._stall(rank, (self._slow[rank] - 1) * seconds))
         return launches
 
-    def _lateness(self, rank: int, seconds: float) -> Callable[[], None]:
+    def _stall(self, rank: int, seconds: float) -> Callable[[], None]:
         """Return what makes whatever comes next on a rank's queue late; on a CPU not by sleep, which takes longer."""
         case, launcher = self.case, self.platform.launcher
         if self.platform.compute.queued:

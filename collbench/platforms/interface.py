@@ -11,6 +11,7 @@ element is known: a product that was left out, made twice or made wrong is seen.
 """
 
 import copy
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -267,6 +268,20 @@ class Clock(Protocol):
 
         CaseFailed if a kernel gave up waiting, or the hardware failed.
         """
+
+    def time_each(self, prepared: Prepared, launches: int) -> Mapping[int, float]:
+        """Return seconds of all these launches on each local rank by itself.
+
+        *Collective* where ranks are on devices, so those without a part in it call it too: all enqueue first.
+        """
+
+    def most_held(self, prepared: Prepared) -> int:
+        """Return how many launches `time_each` can start together."""
+        return sys.maxsize  # the host carries them out
+
+    def paced(self, prepared: Prepared, seconds: float) -> bool:
+        """*Collective*: whether the host's enqueuing shows in `time_each` of operations of so many seconds."""
+        return False
 
     def moment(self, rank: int) -> "Moment":
         """Note the time on a local rank's stream."""

@@ -109,10 +109,12 @@ class GpuLauncher(Launcher):
         runtime.memcpyAsync(target, source, nbytes, runtime.memcpyDefault, self.streams[rank].use().ptr)
 
     def store(self, rank: int, address: int, data: Array) -> None:
-        """Write to the device; the copy does not wait for a stream of ours, and memory that is not pinned is staged."""
+        """Write to the device on the rank's own stream, and wait for that."""
+        # Not by the synchronous copy: of memory that is not pinned it may return once the bytes are staged, and our
+        # streams do not wait for the stream that brings them to the device.
         stream, runtime = self.streams[rank].enter(), self.cuda.runtime
+        runtime.memcpyAsync(address, data.ctypes.data, data.nbytes, runtime.memcpyHostToDevice, stream.ptr)
         stream.synchronize()
-        runtime.memcpy(address, data.ctypes.data, data.nbytes, runtime.memcpyHostToDevice)
 
     def fetch(self, rank: int, address: int, nbytes: int) -> Array:
         """Return bytes after what the rank's stream was given: the copy itself does not wait for a stream of ours."""

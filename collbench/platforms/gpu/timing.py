@@ -9,10 +9,11 @@ The host takes microseconds to enqueue each device's graph.  A gate keeps that o
 back until the last graph is enqueued.  Each stream's two events then time its rank, and the slowest counts.
 
 The launch queue has about 1,024 entries, and a launch into a full queue blocks.  So a thread that launches the graphs
-of several ranks hangs if one graph fills the queue, because its kernels wait for those of the next graph.  Times are
-wrong even before that (docs/log.md, "Ranks that share an H100").  So operations times streams stay at a quarter of the
-queue, and a sample of more operations is several replays in a row.  Each replay is launched for all ranks before the
-next one, so a blocked launch gets room; the gate holds back the first only.
+of several ranks hangs if one graph fills the queue, because its kernels wait for those of the next graph; and so do
+processes that have the gate closed until all have launched.  Times are wrong even before that (docs/log.md, "Ranks that
+share an H100").  So the nodes of a replay's graphs stay at a quarter of the queue, and a sample of more operations is
+several replays in a row.  Each replay is launched for all ranks before the next one, so a blocked launch gets room; the
+gate holds back the first only.
 
 Clocks: CUDA tells the time between two events by the device's own clock.  An event that is reached between two looks
 at the host's clock ties the two clocks together.  They drift by microseconds in a second, so they are tied again after
@@ -21,11 +22,14 @@ what is timed; a moment between two ties is off by no more than the ties are.
 
 import ctypes
 import math
+import re
 import sys
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -40,12 +44,30 @@ from collbench.platforms.processes import SchedulingWatch, Team
 LAUNCH_QUEUE = 1024  # entries, about
 _MOST_GRAPHS = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
 _GATED = LAUNCH_QUEUE // 4 // 16  # ranks: for each, `ring-events` has two steps of at most eight entries a stream
+_ENTRIES = 4  # of a launch without a graph: a kernel or a copy, and the events that a library puts around it
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
 _ENQUEUED = 3  # launches, of which the quickest tells how long the host takes
 _SUCCESS, _NOT_READY = 0, 600  # cudaSuccess, cudaErrorNotReady
 _SHORTEST_PAUSE, _PAUSE = 2e-5, 1e-3  # seconds between two looks at streams that may never be done
 
-Captured = list[tuple[Stream, Any]]
+_NODE = re.compile(r'^"graph_\d+_node_\d+"\[', re.MULTILINE)  # a line of what cudaGraphDebugDotPrint writes
+
+
+@dataclass(frozen=True)
+class Captured:
+    """The graphs of so many launches of an operation, each for one stream."""
+
+    graphs: Sequence[tuple[Stream, Any]]
+    launches: int
+
+    @cached_property
+    def nodes(self) -> int:
+        """Nodes of a launch in all graphs together; CuPy before 14 does not show them: then one in each graph."""
+        texts = []
+        with suppress(AttributeError, OSError, RuntimeError):  # the last two: CuPy has CUDA write them into a file
+            texts = [graph.debug_dot_str() for _, graph in self.graphs]
+        found = sum(len(_NODE.findall(text)) for text in texts)
+        return max(len(self.graphs), -(-found // self.launches))
 
 
 class StartGate:
@@ -102,6 +124,7 @@ class GpuClock(Clock):
         self.by_rank, self._streams = streams, list(streams.values())
         self.besides: Sequence[Stream] = ()  # more that are waited for, but neither captured nor timed
         self._gate = gate
+        self._crowd = max(Counter(rank_stream.device for rank_stream in self._streams).values())  # streams of a GPU
         self.may_give_up = False  # whether kernels that wait for other ranks were launched
         self._graphs: OrderedDict[tuple[Prepared, int], Captured] = OrderedDict()
         self.clocks = DeviceClocks(cuda)
@@ -117,15 +140,34 @@ class GpuClock(Clock):
             if prepared.host_driven:
                 seconds = self.on_host(prepared, launches)
             elif self.graphs and not prepared.notes_moments:
-                seconds = self.of_graph(prepared, launches)
-            elif self.graphs and len(self._streams) <= _GATED:
-                seconds = self.behind_gate(prepared, launches)
+                seconds = max(self.of_graph(prepared, launches).values(), default=0.0)
+            elif self.graphs and self._crowd <= _GATED:
+                self.set_clocks()  # or the first moment would, and wait for a stream that the gate holds
+                seconds = max(self.behind_gate(prepared, launches).values())
             else:
-                seconds = self.of_launches(prepared, launches)
+                seconds = max(self.of_launches(prepared, launches).values(), default=0.0)
             self.refuse_given_up()
             slowest: float = max(self._team.exchange(seconds))
         self.doing = ""
         return slowest / launches
+
+    def time_each(self, prepared: Prepared, launches: int) -> dict[int, float]:
+        """Time launches without a graph on each rank's stream by itself, behind the gate."""
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
+            held = self._crowd <= _GATED
+            taken = (self.behind_gate if held else self.of_launches)(prepared, launches)
+            self.refuse_given_up()
+        self.doing = ""
+        return {rank: taken.get(rank_stream, 0.0) for rank, rank_stream in self.by_rank.items()}
+
+    def most_held(self, prepared: Prepared) -> int:
+        """Return how many launches keep to a quarter of the launch queue, which they wait in behind the gate."""
+        return max(1, LAUNCH_QUEUE // 4 // (_ENTRIES * prepared.groups * self._crowd))
+
+    def paced(self, prepared: Prepared, seconds: float) -> bool:
+        """Return whether no gate holds so many ranks of a GPU, and enqueuing takes over half of an operation."""
+        host = self.enqueue_seconds(prepared) if self._crowd > _GATED else None
+        return host is not None and host > seconds / 2
 
     def refuse_given_up(self) -> None:
         """Raise TimedOut if a kernel gave up: then it left a one in the first word of its rank's window."""
@@ -174,7 +216,7 @@ class GpuClock(Clock):
         self.wait()
         return time.perf_counter() - start
 
-    def of_launches(self, prepared: Prepared, launches: int) -> float:
+    def of_launches(self, prepared: Prepared, launches: int) -> dict[Stream, float]:
         """Return seconds of one launch after the other, at the host's pace as in an application."""
         self._forget()
         self.doing = f"{launches:,} launches without a graph"
@@ -185,12 +227,12 @@ class GpuClock(Clock):
         used = [rank_stream for rank_stream in self._streams if rank_stream.used]
         for rank_stream in used:
             rank_stream.end.record(rank_stream.enter())
-        return self._slowest(used)
+        return self._elapsed(used)
 
-    def behind_gate(self, prepared: Prepared, launches: int) -> float:
-        """Return seconds of launches that one process enqueues before the first begins: the device's pace alone."""
-        self.doing = f"{launches:,} launches with moments, without a graph"
-        self.set_clocks()  # the first moment would set them otherwise, and wait for a stream that the gate holds
+    def behind_gate(self, prepared: Prepared, launches: int) -> dict[Stream, float]:
+        """Return seconds of launches that all processes enqueue before the first begins: the devices' pace alone."""
+        self.doing = f"{launches:,} launches behind the gate, without a graph"
+        self._team.meet()
         self._gate.close(self._streams)
         try:
             for rank_stream in self._streams:
@@ -198,21 +240,19 @@ class GpuClock(Clock):
             prepared.launch(launches)
             for rank_stream in self._streams:
                 rank_stream.end.record(rank_stream.enter())
+            self._team.meet()
         finally:
             self._gate.open()
-        seconds = self._slowest(self._streams)
-        if self._gate.timed_out:
-            raise CaseFailed("the host was too slow to enqueue an operation with its log: try again")
-        return seconds
+        return self._held(self._streams, "the host was too slow to enqueue all before the first began: try again")
 
-    def of_graph(self, prepared: Prepared, launches: int) -> float:
+    def of_graph(self, prepared: Prepared, launches: int) -> dict[Stream, float]:
         """Return seconds of that many launches, in graphs that are replayed one behind the other."""
         most = min(launches, self._most_launches(prepared))
         sizes = [most] * (launches // most)
         if rest := launches % most:
             sizes.append(rest)
         first, *later = [self._graph_of(prepared, size) for size in sizes]
-        streams = [rank_stream for rank_stream, _ in first]
+        streams = [rank_stream for rank_stream, _ in first.graphs]
         self._team.meet()
         self._gate.close(streams)
         try:
@@ -228,27 +268,22 @@ class GpuClock(Clock):
             self.doing = f"replay, after {number * most:,} of {launches:,} launches"
             self._launch(captured, last=number == len(later))
         self.doing = f"replay, after all of {launches:,} launches"
-        seconds = self._slowest(streams)
-        if self._gate.timed_out:
-            raise CaseFailed("the host was too slow to start all ranks together: nothing was measured; try again")
-        return seconds
+        return self._held(streams, "the host was too slow to start all ranks together: nothing was measured; try again")
 
     def _launch(self, captured: Captured, last: bool) -> None:
         """Launch the graph of every stream; behind the last one comes the event that ends the time."""
-        for rank_stream, graph in captured:
+        for rank_stream, graph in captured.graphs:
             stream = rank_stream.enter()
             graph.launch(stream)
             if last:
                 rank_stream.end.record(stream)
 
     def _most_launches(self, prepared: Prepared) -> int:
-        """Return how many launches of an operation a graph may have, by the streams that it needs of this process."""
-        if prepared.one_graph:
-            streams = len(self._streams)
-        else:
-            known = next((captured for (of, _), captured in self._graphs.items() if of == prepared), None)
-            streams = len(known or self._graph_of(prepared, 1))
-        return max(1, LAUNCH_QUEUE // 4 // (streams * prepared.groups)) if streams > 1 else sys.maxsize
+        """Return how many launches of an operation a graph may have, by the nodes that it has in this process."""
+        known = next((captured for (of, _), captured in self._graphs.items() if of == prepared), None)
+        captured = known or self._graph_of(prepared, 1)
+        alone = not prepared.one_graph and len(captured.graphs) < 2 and self._team.size == 1
+        return sys.maxsize if alone else max(1, LAUNCH_QUEUE // 4 // max(1, captured.nodes))
 
     def _graph_of(self, prepared: Prepared, launches: int) -> Captured:
         """Return the graphs of so many launches; the latest are held."""
@@ -295,13 +330,14 @@ class GpuClock(Clock):
     def _capture(self, prepared: Prepared, launches: int) -> Captured:
         """Return new graphs of so many launches, uploaded to their devices."""
         # Uploaded, so that the first replay is like all others; not replayed, since in place each one counts.
-        captured = self._together(prepared, launches) if prepared.one_graph else self._apart(prepared, launches)
-        for rank_stream, graph in captured:
+        graphs = self._together(prepared, launches) if prepared.one_graph else self._apart(prepared, launches)
+        captured = Captured(graphs, launches)
+        for rank_stream, graph in captured.graphs:
             graph.upload(rank_stream.enter())
         self.wait()
         return captured
 
-    def _apart(self, prepared: Prepared, launches: int) -> Captured:
+    def _apart(self, prepared: Prepared, launches: int) -> list[tuple[Stream, Any]]:
         """Return a graph for each stream that was used."""
         self._forget()
         for rank_stream in self._streams:
@@ -310,7 +346,7 @@ class GpuClock(Clock):
         ended = [(rank_stream, rank_stream.enter().end_capture()) for rank_stream in self._streams]
         return [(rank_stream, graph) for rank_stream, graph in ended if rank_stream.used]
 
-    def _together(self, prepared: Prepared, launches: int) -> Captured:
+    def _together(self, prepared: Prepared, launches: int) -> list[tuple[Stream, Any]]:
         """Return one graph of all streams."""
         # A stream joins the capture by waiting for a stream in it, and must come back likewise.
         first, *others = self._streams
@@ -328,10 +364,18 @@ class GpuClock(Clock):
         for rank_stream in self._streams:
             rank_stream.used = False
 
-    def _slowest(self, streams: Sequence[Stream]) -> float:
+    def _held(self, streams: Sequence[Stream], failure: str) -> dict[Stream, float]:
+        """Return the seconds of what the gate held back; CaseFailed if it opened by itself."""
+        taken = self._elapsed(streams)
+        if self._gate.timed_out:
+            raise CaseFailed(failure)
+        return taken
+
+    def _elapsed(self, streams: Sequence[Stream]) -> dict[Stream, float]:
+        """Return the seconds between the two events of each stream, once all are done."""
         self.wait_at_most(math.inf)  # the supervisor has a limit
-        elapsed = [self._cuda.cupy.cuda.get_elapsed_time(rank_stream.start, rank_stream.end) for rank_stream in streams]
-        return float(max(elapsed, default=0.0)) * 1e-3  # where no rank of this process has a part in it, it has no time
+        between = self._cuda.cupy.cuda.get_elapsed_time
+        return {rank_stream: 1e-3 * float(between(rank_stream.start, rank_stream.end)) for rank_stream in streams}
 
 
 Seen = TypeVar("Seen")
