@@ -1,5 +1,6 @@
 """Clocks for the machine of cuda.py, in the place of the host's."""
 
+import threading
 import time
 
 
@@ -22,6 +23,27 @@ class Counted(MadeUpClock):
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+
+
+class Apart(MadeUpClock):
+    """Of the host, and of each stream, which is never behind the host: only its own work makes its time longer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of: dict[int, float] = {}  # streams' threads
+
+    def perf_counter(self) -> float:
+        thread = threading.get_ident()
+        if threading.current_thread() is threading.main_thread():
+            return self.now
+        self._of[thread] = max(self._of.get(thread, 0.0), self.now)
+        return self._of[thread]
+
+    def sleep(self, seconds: float) -> None:
+        if threading.current_thread() is threading.main_thread():
+            super().sleep(seconds)
+        else:
+            self._of[threading.get_ident()] = self.perf_counter() + seconds
 
 
 class Skewed:

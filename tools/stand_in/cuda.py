@@ -56,6 +56,7 @@ class Machine:
     multiprocessors: int = 64
     blocks_each: int = 2  # blocks that a multiprocessor holds
     nccl_seconds: float = 0.0  # that an operation of NCCL takes by the machine's clock
+    slower: dict[int, float] = field(default_factory=dict)  # times as long, where these ranks take part
     nccl_hangs: str = ""  # at its "start", or in the first "operation", until the machine is stopped
     network_error: int = 0  # the status by which NCCL knows, without being asked, that a peer is gone
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -74,7 +75,7 @@ class Machine:
     without_peers: set[tuple[int, int]] = field(default_factory=set)
     losing_stores: set[tuple[int, int]] = field(default_factory=set)  # a kernel's stores into a peer vanish
     losing_copies: set[tuple[int, int]] = field(default_factory=set)
-    host_delay: float = 0.0  # seconds that the host needs to launch a graph
+    host_delay: float = 0.0  # seconds that the host needs to launch a graph, or a kernel of NCCL's without one
     clock: Any = time  # by which it needs them, and by which events are timed
     dead: set[int] = field(default_factory=set)  # devices whose cooperative kernels never start
     order: Callable[[Stream], Any] | None = None  # which stream goes first where several can; None: all at once
@@ -90,6 +91,7 @@ class Machine:
     captures: int = 0
     replays: int = 0
     full: threading.Event = field(default_factory=threading.Event)  # whether a launch has waited for room in a queue
+    deepest: int = 0  # the most entries that a queue had
     zeroing: dict[int, list[Callable[[], None]]] = field(default_factory=dict)  # on each device's default stream
     product_seconds: float = 0.0  # that a product of matrices takes at least
     without_cublas: bool = False

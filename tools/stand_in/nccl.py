@@ -96,12 +96,11 @@ class Nccl:
             if call.rank or call.name in ("send", "recv"):
                 continue
             nbytes, operation = _nbytes(call), call.name[0].upper() + call.name[1:]
-            low, high = getattr(call.comm, "window", None) or (0, 0)
             way = f": {nbytes} Bytes -> Algo {self._machine.algorithm} proto {'LL' if nbytes < 4096 else 'SIMPLE'}"
             way += " channel{Lo..Hi}={0..3}"
-            if low <= call.sent < high and low <= call.received < high:
+            if _in_window(call):
                 way = f" [Symmetric]: {nbytes} Bytes -> Kernel {operation}_LL nchannels 4 nthreads 512 nWorks 1"
-                if call.comm.policy == ZERO and "educe" not in operation:  # copy engines add nothing
+                if _by_copies(call):
                     way = f" [Copy Engine]: {nbytes} Bytes -> cudaMemcpyAsync"
             self.say("TUNING", operation + way)
 
@@ -153,13 +152,19 @@ class Nccl:
         if not calls:
             return
         self._plan(calls)
-        group, current = Group(calls), self._machine.current
-        for stream in group.streams:
-            real = self._machine.stream(stream)
-            self._machine.current = real.device_id
-            real.enqueue(group.run, queued=True)
-            if real._capture is not None and os.environ.get("NCCL_GRAPH_MIXING_SUPPORT") != "0":
-                real.enqueue(lambda: None, queued=True)  # an event, for operations outside of the graph to wait for
+        current = self._machine.current
+        for group in map(Group, _apart(calls)):
+            for stream in group.streams:
+                real = self._machine.stream(stream)
+                self._machine.current = real.device_id
+                if real._capture is None:
+                    self._machine.clock.sleep(self._machine.host_delay)
+                real.enqueue(group.run, queued=True)
+                mixing = real._capture is not None and os.environ.get("NCCL_GRAPH_MIXING_SUPPORT") != "0"
+                for _ in range(mixing + (3 * group.ranks - 1) * _by_copies(calls[0])):
+                    real.enqueue(
+                        lambda: None, queued=True
+                    )  # an event, for operations outside of the graph; flags, copies
         self._machine.current = current
 
     def simulate_end(self) -> int:
@@ -315,6 +320,31 @@ class Communicator:
         self._alive = False
 
 
+def _apart(calls: list[Call]) -> list[list[Call]]:
+    """Messages of ranks that have nothing to do with each other do not wait for each other."""
+    if calls[0].comm._meeting or any(call.name not in ("send", "recv") for call in calls):
+        return [calls]
+    of: dict[int, list[Call]] = {}
+    for call in calls:
+        mine, theirs = of.setdefault(call.rank, []), of.setdefault(call.peer, [])
+        if mine is not theirs:
+            mine += theirs
+            of |= {rank: mine for rank, held in of.items() if held is theirs}
+        mine.append(call)
+    return list({id(held): held for held in of.values()}.values())
+
+
+def _in_window(call: Call) -> bool:
+    low, high = getattr(call.comm, "window", None) or (0, 0)
+    return bool(low <= call.sent < high and low <= call.received < high)
+
+
+def _by_copies(call: Call) -> bool:
+    """Copy engines add nothing."""
+    whole = call.name not in ("send", "recv") and "educe" not in call.name
+    return whole and _in_window(call) and call.comm.policy == ZERO
+
+
 class Group:
     """The calls of all ranks between start and end; carried out when the streams of all ranks have come to it."""
 
@@ -322,7 +352,8 @@ class Group:
         self.calls = calls
         self.streams = sorted({call.stream for call in calls})
         self.meeting = calls[0].comm._meeting
-        everyone = set(range(calls[0].comm._size))
+        self.ranks = calls[0].comm._size
+        everyone = set(range(self.ranks))
         self.messages = all(call.name in ("send", "recv") for call in calls)
         concerned = {rank for call in calls for rank in (call.rank, call.peer)} if self.messages else everyone
         wanted = {calls[0].comm._rank} if self.meeting else concerned
@@ -335,7 +366,8 @@ class Group:
             self.machine.stopping.wait()
         if self.barrier.wait() == 0:
             if self.machine.nccl_seconds:
-                self.machine.clock.sleep(self.machine.nccl_seconds)
+                slowest = max(self.machine.slower.get(call.rank, 1.0) for call in self.calls)
+                self.machine.clock.sleep(slowest * self.machine.nccl_seconds)
             try:
                 with np.errstate(all="ignore"):  # whatever the buffers hold
                     self._carry_out(self._of_all() if self.meeting else self.calls)

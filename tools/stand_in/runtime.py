@@ -267,7 +267,12 @@ class Runtime:
 
     @alive
     def memcpy(self, dst: int, src: int, size: int, kind: int) -> None:
-        """Behind what the device's default stream was given; the host waits."""
+        """Behind what the device's default stream was given; what goes to a device is staged and lands there later."""
+        if kind == self.memcpyHostToDevice:
+            staged = view(src, size).copy()
+            landing = self._machine.zeroing.setdefault(self._machine.current, [])
+            landing.append(lambda: _copy(dst, staged.ctypes.data, size))
+            return
         self._machine.settle(self._machine.current)
         _copy(dst, src, size)
 

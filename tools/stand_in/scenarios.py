@@ -152,6 +152,13 @@ def the_slowest_rank_counts() -> Any:
 
 
 @scenario
+def more_operations_than_a_graph_has() -> Any:
+    with opened(devices=RANKS, names=("nccl",)) as platform:
+        platform.clock.time(prepare("nccl", a_case(), platform), 2 * 256 + 1)
+        return platform.machine.replays
+
+
+@scenario
 def room_for_no_grid_on_one() -> Any:
     with opened(traced=True, **on(1, blocks_each=0)) as platform:
         ways = [implementations()[name] for name in SOME]
@@ -166,8 +173,7 @@ def a_wrong_element() -> Any:
         case = a_case()
         assert outcome(platform, "nccl", case) == "right"
         if RANK == 1:
-            seven = np.array([7.0], np.float32)
-            platform._cuda.runtime.memcpy(buffers(platform.memory, case, 1)[1] + 4 * 3, seven.ctypes.data, 4, 1)
+            platform.launcher.store(1, buffers(platform.memory, case, 1)[1] + 4 * 3, np.array([7.0], np.float32))
         return str(platform.checker.check(case, 2))
 
 

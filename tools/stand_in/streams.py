@@ -87,6 +87,7 @@ class Stream:
         """Add entries to the launch queue, and wait until all that is left of them fits in, or the machine stops."""
         with self._room:
             self._queued += count
+            self.machine.deepest = max(self.machine.deepest, self._queued)
             if self._queued > QUEUE:
                 self.machine.full.set()
             while self._queued > QUEUE and not self.machine.stopping.is_set():
@@ -197,6 +198,13 @@ class Graph:
             seen |= new
             left += new
         return seen == set(self._nodes)
+
+    def debug_dot_str(self, flags: int = 0) -> str:
+        lines = (
+            f'"graph_1_node_{number}"[style="bold" shape="octagon" label="{number}"];'
+            for number in range(len(self._nodes))
+        )
+        return "\n".join(["digraph dot {", *lines, "}"])
 
     def upload(self, stream: Stream | None = None) -> None:
         assert self._nodes, "nothing says that an empty graph can be launched"

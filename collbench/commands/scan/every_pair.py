@@ -13,7 +13,7 @@ from collbench.errors import Unsupported
 from collbench.measure.exchanges import Exchanges, To, together
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.interface import Platform
-from collbench.results import Result, Skipped
+from collbench.results import Note, Result, Skipped
 from collbench.results.facts import Scheduling
 from collbench.units import counted
 
@@ -69,7 +69,7 @@ def _messages(exchanges: Exchanges, pairs: Pairs, pattern: str) -> tuple[To, int
 
 def _rows(exchanges: Exchanges, of: PairMessages, pairs: Pairs, launches: int) -> Iterator[PairTimes]:
     """*Collective*: yield a row of each pair: the samples of its slower rank."""
-    platform, note = exchanges.platform.name, exchanges.platform.note
+    platform, note = exchanges.platform.name, exchanges.platform.note | Note(paced=exchanges.paced)
     to, count, answered = _messages(exchanges, pairs, of.pattern)
     busy = [rank for pair in pairs for rank in pair]
     taken = exchanges.seconds(exchanges.prepared(to, count, answered), busy, launches, _SAMPLES, count * (1 + answered))

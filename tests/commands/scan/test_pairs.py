@@ -3,6 +3,8 @@
 import json
 import re
 from collections import Counter
+from contextlib import nullcontext
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -11,10 +13,22 @@ import pytest
 import collbench as library
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
-from collbench.commands.scan import every_pair
+from collbench.commands.scan import every_pair, measured
 from collbench.commands.scan.matrices import lines, matrices
-from collbench.commands.scan.rows import BOTH_WAYS, LATENCY, ONE_WAY, PATTERNS, PairMessages, PairTimes
-from collbench.errors import UsageError
+from collbench.commands.scan.rows import (
+    BOTH_WAYS,
+    LATENCY,
+    ONE_WAY,
+    PATTERNS,
+    Members,
+    PairMessages,
+    PairTimes,
+    Round,
+    Scan,
+)
+from collbench.errors import CaseFailed, UsageError
+from collbench.measure.exchanges import Exchanges, together
+from collbench.platforms.gpu import timing
 from collbench.results import Skipped
 from collbench.runfile.schema import to_result
 from collbench.runfile.store import read
@@ -22,6 +36,7 @@ from tests.commands.conftest import write_run
 from tests.commands.scan.made_up_pairs import EVERY, ROWS, row
 from tests.conftest import Command, case
 from tests.platforms.gpu.opening import Open, nothing_set, opened
+from tools.stand_in.clocks import Apart
 from tools.stand_in.cuda import Machine
 
 __all__ = ["nothing_set", "opened"]
@@ -62,6 +77,35 @@ def test_made_up_gpus_send_by_nccl_by_copies_and_by_kernels(opened: Open) -> Non
         met = Counter((each.implementation, each.pair.pattern) for each in results if isinstance(each, PairTimes))
         counts = product([name for name in names if name not in skipped], [(ONE_WAY, 2), (BOTH_WAYS, 1)])
         assert met == {(name, pattern): count for name, (pattern, count) in counts}
+
+
+def test_a_slow_pair_shows_however_long_the_host_takes_to_enqueue(opened: Open) -> None:
+    machine = Machine(4, nccl_seconds=1.0, slower={2: 2.0})
+    sweep = {"collectives": (COLLECTIVES["sendrecv"],), "sizes": (4096,), "implementations": ("nccl",), "ranks": 4}
+    platform = opened(machine, works=(PairMessages(),), sampling=Sampling(graph=False), **sweep)
+    exchanges = Exchanges(case("sendrecv", 4096, ranks=4), "nccl", platform)
+    machine.clock, machine.host_delay = Apart(), 3.0
+    for to, expected in (([1, 0, 3, 2], {(0, 1): 1.0, (2, 3): 2.0}), ([1, 0, None, None], {(0, 1): 1.0})):
+        busy = [rank for pair in expected for rank in pair]
+        taken = exchanges.seconds(exchanges.prepared(to), busy, launches=1, samples=2, messages=1)
+        assert {pair: together(taken, pair)[0] for pair in expected} == {
+            pair: pytest.approx([seconds, seconds]) for pair, seconds in expected.items()
+        }
+
+
+def test_where_no_gate_holds_all_ranks_the_hosts_time_is_told(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "_GATED", 1)
+    sweep = {"collectives": (COLLECTIVES["sendrecv"],), "sizes": (4096,), "implementations": ("nccl",), "ranks": 2}
+    for devices, paced in ((1, True), (2, False)):
+        platform = opened(Machine(devices), works=(PairMessages(),), sampling=Sampling(graph=False), **sweep)
+        monkeypatch.setattr(platform.clock, "enqueue_seconds", lambda prepared: 60.0)
+        of = case("sendrecv", 4096, ranks=2, work=PairMessages(pattern=BOTH_WAYS))
+        (pair,) = every_pair.measure(of, ["copy"], platform, Sampling(), lambda *_: None)
+        assert pair.note.paced == paced
+        rounds = measured.measure(replace(of, work=Scan()), ["nccl"], platform, Sampling(budget=1.0), lambda *_: None)
+        assert isinstance(next(rounds), Members)
+        with pytest.raises(CaseFailed, match="would measure the host; use --size 32768") if paced else nullcontext():
+            assert isinstance(next(rounds), Round)
 
 
 def test_matrices_are_of_what_was_measured() -> None:

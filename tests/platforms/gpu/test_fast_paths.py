@@ -32,6 +32,7 @@ from collbench.platforms.gpu.nccl.functions import (
 )
 from collbench.platforms.gpu.nccl.paths import PathCommunicator, PathMemory
 from collbench.platforms.gpu.platform import GpuChecker
+from collbench.platforms.gpu.timing import LAUNCH_QUEUE
 from collbench.platforms.interface import NOT_SAID, Prepared
 from collbench.platforms.layout import LINE, MemoryLayout, Region, buffers, view
 from collbench.platforms.processes import Alone
@@ -102,6 +103,18 @@ def test_a_row_says_what_ran(platform: Any) -> None:
     assert (gathered.method, gathered.channels) == ("ce", None)
     (large,) = rows(platform, "nccl", nbytes=70000)
     assert (large.method, large.channels) == ("ring/simple", 4)
+
+
+@pytest.mark.parametrize(("name", "nodes"), [("nccl@symmetric", 1), ("nccl@copy-engine", 6)])
+def test_graphs_keep_to_a_quarter_of_the_launch_queue_by_their_nodes(name: str, nodes: int, platform: Any) -> None:
+    """Copy engines take three nodes an operation for each rank, NCCL's kernels one."""
+    machine, home = platform.machine, implementations()[name].home(platform)
+    prepared = implementations()[name].prepare(a_case("allgather", nbytes=8), home)
+    most = LAUNCH_QUEUE // 4 // (2 * nodes)  # in graphs of two ranks
+    home.clock.time(prepared, most)
+    assert (machine.replays, machine.deepest) == (2, most * nodes)
+    home.clock.time(prepared, most + 1)
+    assert machine.replays == 2 + 4
 
 
 def test_what_runs_is_read_and_not_assumed(extension: Path, opened: Open) -> None:

@@ -173,6 +173,10 @@ def test_the_time_that_the_host_takes_to_enqueue_is_not_measured(opened: Open, m
     assert platform.clock.time(prepared, 1) == 0
     assert machine.clock.now == 3
     assert done == ["meet", "launch", "launch", "launch", "meet", "open"]
+    done.clear()
+    assert platform.clock.time_each(prepared, 2) == dict.fromkeys(range(3), 0)
+    assert machine.clock.now == 9
+    assert done == ["meet", "meet", "open"], "no graph is launched"
 
 
 class LateHost:
@@ -223,7 +227,7 @@ def test_a_wrong_element_is_reported_with_rank_index_and_values(opened: Open) ->
     platform, case = opened(Machine(2)), a_case()
     assert flaw("nccl", case, platform) is None
     wrong = np.array([7.0, 8.0], np.float32)
-    platform._cuda.runtime.memcpy(buffers(platform.memory, case, 1)[1] + 4 * 130, wrong.ctypes.data, wrong.nbytes, 1)
+    platform.launcher.store(1, buffers(platform.memory, case, 1)[1] + 4 * 130, wrong)
     found = platform.checker.check(case, 1)
     assert (found.rank, found.index, found.chunk, found.got, found.wrong) == (1, 130, 1, "7.0", 2)
     assert found.expected == str(received(case, 1, 1)[0][1][130])
