@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ from collbench.commands.scan.rows import (
     Scan,
 )
 from collbench.errors import CaseFailed, UsageError
-from collbench.measure.exchanges import Exchanges, together
+from collbench.measure.exchanges import COPY, IN_FLIGHT, Exchanges, together
 from collbench.platforms.gpu import timing
 from collbench.results import Skipped
 from collbench.runfile.schema import to_result
@@ -40,6 +41,13 @@ from tools.stand_in.clocks import Apart
 from tools.stand_in.cuda import Machine
 
 __all__ = ["nothing_set", "opened"]
+
+EXCHANGES: dict[str, Any] = {
+    "collectives": (COLLECTIVES["sendrecv"],),
+    "sizes": (4096,),
+    "implementations": ("nccl",),
+    "ranks": 2,
+}
 
 
 def test_the_earlier_name_measures_every_pattern_of_every_pair_alone_and_at_once(here: Command, tmp_path: Path) -> None:
@@ -69,9 +77,8 @@ def test_the_function_of_the_library_returns_the_run(tmp_path: Path, monkeypatch
 
 def test_made_up_gpus_send_by_nccl_by_copies_and_by_kernels(opened: Open) -> None:
     of, names = case("sendrecv", 4096, ranks=2, work=PairMessages()), ["nccl", "copy", "kernel"]
-    sweep = {"collectives": (COLLECTIVES["sendrecv"],), "sizes": (4096,), "implementations": ("nccl",), "ranks": 2}
     for machine, skipped in (({}, []), ({"has_nccl": False}, ["nccl"])):
-        platform = opened(Machine(2, **machine), works=(PairMessages(),), sampling=Sampling(timeout=5.0), **sweep)
+        platform = opened(Machine(2, **machine), works=(PairMessages(),), sampling=Sampling(timeout=5.0), **EXCHANGES)
         results = list(every_pair.measure(of, names, platform, Sampling(), lambda *_: None))
         assert [each.implementation for each in results if isinstance(each, Skipped)] == skipped
         met = Counter((each.implementation, each.pair.pattern) for each in results if isinstance(each, PairTimes))
@@ -81,8 +88,7 @@ def test_made_up_gpus_send_by_nccl_by_copies_and_by_kernels(opened: Open) -> Non
 
 def test_a_slow_pair_shows_however_long_the_host_takes_to_enqueue(opened: Open) -> None:
     machine = Machine(4, nccl_seconds=1.0, slower={2: 2.0})
-    sweep = {"collectives": (COLLECTIVES["sendrecv"],), "sizes": (4096,), "implementations": ("nccl",), "ranks": 4}
-    platform = opened(machine, works=(PairMessages(),), sampling=Sampling(graph=False), **sweep)
+    platform = opened(machine, works=(PairMessages(),), sampling=Sampling(graph=False), **EXCHANGES | {"ranks": 4})
     exchanges = Exchanges(case("sendrecv", 4096, ranks=4), "nccl", platform)
     machine.clock, machine.host_delay = Apart(), 3.0
     for to, expected in (([1, 0, 3, 2], {(0, 1): 1.0, (2, 3): 2.0}), ([1, 0, None, None], {(0, 1): 1.0})):
@@ -93,11 +99,17 @@ def test_a_slow_pair_shows_however_long_the_host_takes_to_enqueue(opened: Open) 
         }
 
 
+def test_a_sample_keeps_to_a_quarter_of_the_launch_queue_while_the_gate_holds_it(opened: Open) -> None:
+    for devices, count, most in ((2, IN_FLIGHT, 32), (1, IN_FLIGHT, 16), (2, 16, 4)):
+        platform = opened(Machine(devices), works=(PairMessages(),), sampling=Sampling(graph=False), **EXCHANGES)
+        exchanges = Exchanges(case("sendrecv", 4096, ranks=2), COPY, platform)
+        assert exchanges.calibrate([1, 0], 3600.0, count) == most
+
+
 def test_where_no_gate_holds_all_ranks_the_hosts_time_is_told(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "_GATED", 1)
-    sweep = {"collectives": (COLLECTIVES["sendrecv"],), "sizes": (4096,), "implementations": ("nccl",), "ranks": 2}
     for devices, paced in ((1, True), (2, False)):
-        platform = opened(Machine(devices), works=(PairMessages(),), sampling=Sampling(graph=False), **sweep)
+        platform = opened(Machine(devices), works=(PairMessages(),), sampling=Sampling(graph=False), **EXCHANGES)
         monkeypatch.setattr(platform.clock, "enqueue_seconds", lambda prepared: 60.0)
         of = case("sendrecv", 4096, ranks=2, work=PairMessages(pattern=BOTH_WAYS))
         (pair,) = every_pair.measure(of, ["copy"], platform, Sampling(), lambda *_: None)
