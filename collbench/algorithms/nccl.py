@@ -16,7 +16,7 @@ from collbench.algorithms import Implementation
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, Flight
 from collbench.errors import Unsupported
-from collbench.platforms.interface import FastPath, Platform, Prepared
+from collbench.platforms.interface import NOT_SAID, FastPath, Platform, Prepared
 from collbench.platforms.layout import buffers
 
 Call = Callable[[], Any]
@@ -119,8 +119,8 @@ def _groups(case: Case, ends: Sequence[_End]) -> list[list[Call]]:
     """
     flights = [flight for flight in case.collective.flights if not flight.bare]
     if not flights:
-        name, root = _NEWER.get(case.collective.name, ""), [case.root] * case.collective.rooted
-        if name and hasattr(ends[0].comm, name):
+        root = [case.root] * case.collective.rooted
+        if name := _newer(case, ends[0].comm):
             return [[call for end in ends for call in end.whole(name, *root)]]
         return [[call for end in ends for call in _CALLS[case.collective.name](end)]]
     groups = []
@@ -129,6 +129,12 @@ def _groups(case: Case, ends: Sequence[_End]) -> list[list[Call]]:
         if calls:
             groups.append(calls)
     return groups
+
+
+def _newer(case: Case, comm: Any) -> str:
+    """Return the communicator's method for a collective that NCCL has since 2.28; "" if it lacks it."""
+    name = _NEWER.get(case.collective.name, "")
+    return name if name and hasattr(comm, name) else ""
 
 
 def _takes_part(end: _End) -> bool:
@@ -163,7 +169,11 @@ def _prepare(path: FastPath | None, case: Case, platform: Platform) -> Prepared:
     comm.first(launch)
     estimate = comm.estimate(groups[0]) if case.collective.name in _WHOLE else None
     prepared = Prepared(launch, groups=len(groups), note=comm.note, estimate=estimate, library=comm.library)
-    return replace(prepared, ran=comm.ran(prepared), library_bytes=comm.taken())
+
+    # Of sends and receives NCCL's log says nothing: a pass with the log on would be for nothing.
+    planned = case.collective.name in _WHOLE or _newer(case, ends[0].comm)
+    ran = comm.ran(prepared) if planned else NOT_SAID
+    return replace(prepared, ran=ran, library_bytes=comm.taken())
 
 
 NCCL = Implementation(

@@ -20,35 +20,35 @@ from collbench.platforms.compiler import compiler
 
 BEFORE = 3 * 256  # bytes of somebody else in front of each piece
 PAGE = mmap.PAGESIZE
-HANDLE = struct.Struct("=qqqq")  # process, file, bytes, device
+HANDLE = struct.Struct("=qqqq")  # process, file, bytes, bus
 
 
 class Allocation:
     """A memory file, mapped: an allocation of the driver, and a byte for each process that has it open."""
 
-    def __init__(self, process: int, file: int, nbytes: int, device: int) -> None:
-        self.handle = process, file, nbytes, device
-        self.nbytes, self.device = nbytes, device
+    def __init__(self, process: int, file: int, nbytes: int, bus: int) -> None:
+        self.handle = process, file, nbytes, bus
+        self.nbytes, self.bus = nbytes, bus
         self._map = mmap.mmap(file, nbytes + PAGE)
         self.bytes = np.frombuffer(self._map, np.uint8)
         self.address = self.bytes.ctypes.data
         self.openers = self.bytes[nbytes:]
 
     @classmethod
-    def make(cls, nbytes: int, device: int) -> "Allocation":
+    def make(cls, nbytes: int, bus: int) -> "Allocation":
         nbytes = -(-nbytes // PAGE) * PAGE
         file = os.memfd_create("made-up-gpu")
         os.ftruncate(file, nbytes + PAGE)
-        made = cls(os.getpid(), file, nbytes, device)
+        made = cls(os.getpid(), file, nbytes, bus)
         made.bytes[:nbytes] = 0xEE
         return made
 
     @classmethod
     def open(cls, handle: bytes) -> "Allocation":
-        process, _, nbytes, device = held = HANDLE.unpack(handle[: HANDLE.size])
+        process, _, nbytes, bus = held = HANDLE.unpack(handle[: HANDLE.size])
         file = os.open(f"/proc/{process}/fd/{held[1]}", os.O_RDWR)
         try:
-            return cls(process, file, nbytes, device)
+            return cls(process, file, nbytes, bus)
         finally:
             os.close(file)
 
@@ -63,7 +63,7 @@ class SharedMemory:
         self.opened: dict[int, Allocation] = {}
 
     def allocate(self, device: int, size: int) -> tuple[int, np.ndarray[Any, Any]]:
-        made = Allocation.make(BEFORE + size, device)
+        made = Allocation.make(BEFORE + size, self._machine.buses.get(device, device))
         self._driver.made_up_allocate(ctypes.c_uint64(made.address), ctypes.c_size_t(made.nbytes))
         self.allocated[made.address + BEFORE] = made
         return made.address + BEFORE, made.bytes[BEFORE:][:size]
@@ -76,20 +76,16 @@ class SharedMemory:
         os.close(gone.handle[1])
 
     def handle(self, address: int) -> bytes:
-        owner = next(
-            allocation
-            for allocation in self.allocated.values()
-            if allocation.address <= address < allocation.address + allocation.nbytes
-        )
+        owner = next(one for one in self.allocated.values() if one.address <= address < one.address + one.nbytes)
         return HANDLE.pack(*owner.handle).ljust(64, b"\0")
 
     def open(self, handle: bytes) -> tuple[int, int, np.ndarray[Any, Any]]:
-        """Address, device and bytes of the whole allocation."""
+        """Address, bus and bytes of the whole allocation."""
         found = Allocation.open(handle)
         assert found.handle[0] != os.getpid(), "CUDA opens no handle of the same process"
         found.openers[self._process] = 1
         self.opened[found.address] = found
-        return found.address, found.device, found.bytes[: found.nbytes]
+        return found.address, found.bus, found.bytes[: found.nbytes]
 
     def close(self, address: int) -> None:
         time.sleep(0.02 * self._process)  # whoever frees without waiting for all is caught

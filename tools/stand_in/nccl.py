@@ -68,10 +68,10 @@ class Nccl:
         class NcclCommunicator(Communicator):
             def __init__(comm, ndev: int, commId: bytes, rank: int, config: Any = None) -> None:  # noqa: N803, N805
                 assert isinstance(commId, bytes)
-                assert len(commId) == ID_BYTES
-                assert config is None
+                assert (len(commId), config) == (ID_BYTES, None)
+                bus = machine.buses.get(machine.current, machine.current)
                 Communicator.__init__(comm, self, rank, ndev)
-                self._begin(Start(comm, Path(commId.rstrip(b"\0").decode()), (machine.node, machine.current)))
+                self._begin(Start(comm, Path(commId.rstrip(b"\0").decode()), (machine.node, bus)))
 
         self.NcclCommunicator = NcclCommunicator
         if machine.simulation:
@@ -193,7 +193,7 @@ def refuse_sharing(machine: Any, devices: list[Any]) -> None:
 
 @dataclass
 class Start:
-    """A communicator that is to be connected: by the folder that the id names, from a device of a node."""
+    """A communicator that is to be connected: by the folder that the id names, from the bus of a device of a node."""
 
     comm: "Communicator"
     folder: Path

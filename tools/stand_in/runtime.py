@@ -27,6 +27,7 @@ GRID = ("-DHOST_GRID", "-O1")  # as threads; optimised for the compiler's time, 
 THREADS = 2  # of a block: enough to need every barrier
 MEMORY = 2**30
 MOST_THREADS = 1024  # of a block
+MOST_PEERS = 8  # of a device without a switch
 
 
 class Function:
@@ -294,11 +295,13 @@ class Runtime:
         assert flags == 1, "peer access is not switched on otherwise"
         if not isinstance(handle, bytes):
             raise TypeError("a handle is of bytes")
-        address, owner, block = self._machine.shared.open(handle)
+        address, bus, block = self._machine.shared.open(handle)
+        visible = {self._machine.buses.get(device, device): device for device in range(self._machine.devices)}
+        owner = visible.get(bus, -1)
         pair = self._machine.current, owner
-        if pair in self._machine.without_peers:
+        if owner < 0 or pair in self._machine.without_peers:
             self._machine.shared.close(address)
-            raise CUDARuntimeError(errors.NO_PEER)
+            raise CUDARuntimeError(errors.INVALID if owner < 0 else errors.NO_PEER)
         self._machine.enabled.add(pair)
         self._machine.blocks[address] = owner, block
         return address
@@ -329,6 +332,8 @@ class Runtime:
             raise CUDARuntimeError(errors.NO_PEER)
         if pair in self._machine.enabled:
             raise CUDARuntimeError(errors.ALREADY_ENABLED)
+        if sum(first == pair[0] for first, _ in self._machine.enabled) == MOST_PEERS and not self._machine.switch:
+            raise CUDARuntimeError(errors.TOO_MANY_PEERS)
         self._machine.enabled.add(pair)
 
 

@@ -106,9 +106,8 @@ def every_case() -> Any:
         for name in SOME:
             found[f"{name} average of bfloat16"] = outcome(platform, name, a_case(**half))
         for name in ("reduce", "gather", "scatter"):
-            found[f"nccl {name} of the last"] = outcome(
-                platform, "nccl", a_case(name, 1200, root=RANKS - 1, in_place=True)
-            )
+            last = a_case(name, 1200, root=RANKS - 1, in_place=True)
+            found[f"nccl {name} of the last"] = outcome(platform, "nccl", last)
         return {"found": found, "note": str(platform.note), "local": list(platform.local)}
 
 
@@ -125,9 +124,8 @@ def all_on_one_gpu() -> Any:
 @scenario
 def the_runner() -> Any:
     with opened(devices=RANKS, names=(*SOME, "auto")) as platform:
-        results = list(
-            measure(a_case(), [implementations()[name] for name in SOME], platform, Sampling(iters=3, region=1e-4))
-        )
+        ways = [implementations()[name] for name in SOME]
+        results = list(measure(a_case(), ways, platform, Sampling(iters=3, region=1e-4)))
         others = [implementations()[name] for name in ONE_PROCESS]
         refused = list(measure(a_case(), others, platform, Sampling(iters=1)))
     assert all(isinstance(one, Skipped) and "process" in one.reason for one in refused), refused
@@ -223,6 +221,7 @@ SCENARIOS |= {
     "nccl_cannot_say_on_one": lambda: estimates(**on(1, status=3)),
     "one_has_no_function_to_ask": lambda: estimates(**on(1, registers=False)),
     "no_peer_access_for_one": lambda: faulty(**on(1, without_peers={(1, 0)})),
+    "gpus_hidden_from_each_other": lambda: faulty(devices=1, buses={0: RANK}),
     "stores_of_one_are_lost": lambda: faulty(**on(0, losing_stores={(0, 1)})),
     "copies_of_one_are_lost": lambda: faulty(**on(1, losing_copies={(1, 0)})),
     "one_cannot_share": lambda: faulty(**on(1, shares_memory=False)),

@@ -72,9 +72,7 @@ class Simulation:
     def attach(self, nccl: Any) -> None:
         """Make the made-up NCCL's communicators a class of an extension that is loaded."""
         nccl.NcclCommunicator.__module__ = f"made_up_extension_{id(self)}"
-        extension = ModuleType(
-            nccl.NcclCommunicator.__module__
-        )  # hypothesis looks at every module, so it must be a real one
+        extension = ModuleType(nccl.NcclCommunicator.__module__)  # hypothesis looks at every one: it must be real
         extension.__file__ = str(self.extension)
         sys.modules[extension.__name__] = extension
         self._nccl, self._runtime, self._comms = nccl, Runtime(nccl._machine), dict[int, Any]()

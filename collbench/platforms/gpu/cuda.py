@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from traceback import walk_tb
 from typing import Any
 
 from collbench.datatypes import Array, Datatype, Reduction
@@ -31,6 +32,7 @@ _HINTS = {  # by words of CuPy, NVRTC or the driver
     "libcublas": f"matrix products need it: pip install {_CUBLAS}",
     "CUDA root directory": f"CuPy looks for CUDA's headers: pip install {_HEADERS}",
     "open source file": f"CUDA's headers are missing: pip install {_HEADERS}",
+    "cudaErrorTooManyPeers": "without an NVSwitch a GPU has at most 8 peers, of all processes: use --ranks 9 or fewer",
     "cudaErrorInsufficientDriver": "update the driver (`nvidia-smi` shows up to which CUDA it goes)",
     "CUDA_ERROR_NO_BINARY_FOR_GPU": _MISMATCH,
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": _MISMATCH,
@@ -54,6 +56,22 @@ def why(error: Exception) -> str:
     reason = next((line for line in lines if not plain and _COMPLAINT.search(line)), lines[0]).strip()
     fix = hint(reason) or (CACHE if isinstance(error, OSError) else "")
     return f"{reason}: {fix}" if fix else reason
+
+
+NEWER_STATUSES = {7: "ncclInProgress", 8: "ncclTimeout"}
+"""NCCL's statuses that CuPy 14's NcclError has no name for: the constructor raises KeyError with the status instead."""
+_NCCL_OF_CUPY = "cupy_backends/cuda/libs/nccl.pyx"
+
+
+def _in_words(error: Exception) -> str:
+    """Return the message of CUDA or NCCL in one line; raise a KeyError again that is not of CuPy's NcclError."""
+    if not isinstance(error, KeyError):
+        return str(error)
+    *_, (innermost, _) = walk_tb(error.__traceback__)
+    if innermost.f_code.co_filename != _NCCL_OF_CUPY:
+        raise error
+    status = error.args[0]
+    return f"{NEWER_STATUSES.get(status, 'an error that CuPy does not know')} (NCCL's status {status})"
 
 
 LIBRARY = "libcuda.so.1"
@@ -227,10 +245,11 @@ class Cuda:
     @contextmanager
     def failing_as(self, kind: type[CollbenchError], doing: str) -> Iterator[None]:
         """Turn what CUDA or NCCL raise inside into an error of collbench, in one line."""
+        failures: tuple[type[Exception], ...] = (*self.errors, KeyError)
         try:
             yield
-        except self.errors as error:
-            raise kind(f"{doing}: {error}") from error
+        except failures as error:
+            raise kind(f"{doing}: {_in_words(error)}") from error
 
     def count(self) -> int:
         """How many GPUs there are; PlatformError if none."""

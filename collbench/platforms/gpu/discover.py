@@ -21,7 +21,7 @@ from collbench.datatypes import DATATYPES, NONE, Array, recipe
 from collbench.errors import CollbenchError, PlatformError
 from collbench.platforms import checking, compiler
 from collbench.platforms.gpu import probe
-from collbench.platforms.gpu.cuda import Cuda, DeviceMemory, Stream, compile_kernel, load_cupy
+from collbench.platforms.gpu.cuda import Cuda, DeviceMemory, Stream, compile_kernel, load_cupy, why
 from collbench.platforms.gpu.probe import too_large
 from collbench.platforms.processes import Team, node_name
 from collbench.results.facts import Sharing
@@ -123,6 +123,17 @@ class Placement:
         for place in sorted(self.places, key=lambda place: nodes.index(place.node)):
             first.setdefault(place.gpu, place)
         return tuple(first.values())
+
+    def hidden(self, cuda: Cuda, rank: int) -> str:
+        """Return how to make a rank's GPU, on this node, visible to this process; "" if it is."""
+        bus_id, visible = self.places[rank].bus_id, [cuda.runtime.deviceGetPCIBusId(gpu) for gpu in range(cuda.count())]
+        if bus_id in visible:
+            return ""
+        gpus = len({place.bus_id for place in self.places})
+        return (
+            f"its process does not see GPU {bus_id}: let each process see all GPUs of its node, under Slurm by "
+            f"--gpus-per-node={gpus} --gpu-bind=none without --gpus-per-task or --gpu-bind=single"
+        )
 
     @property
     def nodes(self) -> int:
@@ -330,5 +341,5 @@ class _Prober:
                 if not self._hands[reader].holds(there, self._seed):
                     return False, f"{what} gave wrong data"
         except self._cuda.errors as error:
-            return False, str(error)
+            return False, why(error)
         return VERIFIED

@@ -91,7 +91,9 @@ class Reach:
             try:
                 self._opened.append(self._cuda.runtime.ipcOpenMemHandle(handle))
             except self._cuda.errors as error:
-                return f"rank {rank} cannot open the memory of rank {owner}: {error}"
+                # By NCCL's source some drivers share memory of hidden GPUs too, so that alone is no reason to refuse.
+                reasons = gpu_cuda.why(error), self._places.hidden(self._cuda, owner)
+                return f"rank {rank} cannot open the memory of rank {owner}: {'; '.join(filter(None, reasons))}"
             self.base[owner] = self._opened[-1] + offset
         return ""
 

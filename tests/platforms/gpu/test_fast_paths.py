@@ -21,6 +21,7 @@ from collbench.measure.sampling import measure
 from collbench.measure.tracing import explain
 from collbench.platforms.checking import VERDICT
 from collbench.platforms.gpu import timing
+from collbench.platforms.gpu.cuda import NEWER_STATUSES
 from collbench.platforms.gpu.nccl.communicators import PLANNING, RESET, init_timings, logging, what_ran, why_not
 from collbench.platforms.gpu.nccl.functions import (
     COLLECTIVE_SYMMETRIC,
@@ -343,6 +344,15 @@ def test_the_quickest_launch_of_the_slowest_process_counts_without_what_the_gpu_
     assert platform.clock.enqueue_seconds(Prepared(prepared.launch, host_driven=True)) is None
 
 
+def test_no_pass_is_made_for_operations_of_which_nccls_log_says_nothing(platform: Any) -> None:
+    """Of sends and receives; a pass captures an operation.  Paths have an all-to-all of NCCL's own."""
+    silent = ("sendrecv", "nccl"), ("pingpong", "nccl"), ("sendrecv", "nccl@copy-engine")
+    for name, way in (("allreduce", "nccl"), ("alltoall", "nccl@copy-engine"), *silent):
+        before, home = platform.machine.captures, implementations()[way].home(platform)
+        assert implementations()[way].prepare(a_case(name), home)
+        assert (platform.machine.captures == before) == ((name, way) in silent), (name, way)
+
+
 def test_what_was_planned_is_forgotten(platform: Any) -> None:
     assert implementations()["nccl"].prepare(a_case(), platform)
     assert not platform.machine.graphs
@@ -369,6 +379,7 @@ def test_functions_and_structures_are_those_of_nccls_headers_and_libraries() -> 
                 assert said[f"{structure}.{field[0]}"] == getattr(ours, field[0]).offset, (release, field)
         assert said["resets_its_log"]
         codes = [code.removeprefix("nccl").upper() for code in said["codes"][:7]]
+        assert dict(enumerate(said["codes"][7:], 7)).items() <= NEWER_STATUSES.items(), release
         assert codes == [name.removeprefix("NCCL_ERROR_").replace("_", "") for name in NAMES], release
         assert said["NCCL_CONFIG_UNDEF_INT"] == Config().CTAPolicy
         assert said["NCCL_WIN_COLL_SYMMETRIC"] == COLLECTIVE_SYMMETRIC

@@ -15,7 +15,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError, StartFailed, TimedOut, Unsupported
 from collbench.platforms.gpu import cuda, launch, nccl, probe, timing
-from collbench.platforms.gpu.discover import GpuPlace, Placement
+from collbench.platforms.gpu.discover import GpuPlace, Placement, probe_peers
 from collbench.platforms.layout import Region, buffers
 from collbench.platforms.processes import Alone
 from tests.platforms.gpu.opening import Open
@@ -221,6 +221,15 @@ def test_kernels_are_not_run_over_peer_access_that_fails_its_probe(opened: Open)
             prepare("ring-flags", a_case(), platform)
         if fault != "losing_copies":  # copies need no peer access
             assert flaw("ring-host", a_case(), platform) is None, fault
+
+
+def test_the_ninth_peer_of_a_gpu_without_a_switch_is_refused_with_the_fix() -> None:
+    machine = Machine(10)
+    probed = probe_peers(cuda.Cuda(machine.cupy()), range(10))
+    machine.stop()
+    assert [peer for peer in range(1, 10) if not probed[0, peer][0]] == [9]
+    reason = "cudaErrorTooManyPeers: peer mapping resources exhausted"
+    assert probed[0, 9][1] == f"{reason}: {cuda.hint(reason)}"
 
 
 def test_a_wrong_element_is_reported_with_rank_index_and_values(opened: Open) -> None:
@@ -451,11 +460,12 @@ def test_an_nccl_that_hangs_at_first_is_given_up_in_time(opened: Open) -> None:
 
 
 def test_an_nccl_that_knows_why_nothing_goes_on_is_quoted(opened: Open) -> None:
-    """Of a peer that is gone nothing is waited for; what was raised at first is told."""
-    platform = opened(Machine(2, nccl_hangs="operation", network_error=6), sampling=IMPATIENT)
-    with pytest.raises(CaseFailed, match="while NCCL connected its ranks: NCCL_ERROR_REMOTE_ERROR"):
-        prepare("nccl", a_case(), platform)
-    assert platform.comm.hung
+    """Of a peer that is gone nothing is waited for; what was raised is told, CuPy's KeyErrors too."""
+    for status, words in {6: "NCCL_ERROR_REMOTE_ERROR: ", **cuda.NEWER_STATUSES, 9: "an error that CuPy "}.items():
+        platform = opened(Machine(2, nccl_hangs="operation", network_error=status), sampling=IMPATIENT)
+        with pytest.raises(CaseFailed, match=f"^while NCCL connected its ranks: {words}"):
+            prepare("nccl", a_case(), platform)
+        assert platform.comm.hung
     platform = opened(Machine(2), sampling=IMPATIENT)
 
     def fail(launches: int) -> None:
@@ -463,6 +473,8 @@ def test_an_nccl_that_knows_why_nothing_goes_on_is_quoted(opened: Open) -> None:
 
     with pytest.raises(CaseFailed, match="while NCCL connected its ranks: NCCL_ERROR_INTERNAL"):
         platform.comm.first(fail)
+    with pytest.raises(KeyError):
+        platform.comm.first(lambda launches: {}[launches])
     assert not platform.comm.hung
 
 

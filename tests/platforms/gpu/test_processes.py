@@ -96,6 +96,7 @@ def test_every_implementation_gives_every_rank_what_the_definition_says(ranks: i
 
 UNTRUSTED = {  # scenario: why nothing but NCCL is measured
     "no_peer_access_for_one": "rank 1 cannot open the memory of rank 0: cudaErrorPeerAccessUnsupported: ",
+    "gpus_hidden_from_each_other": "rank 0 cannot open the memory of rank 1: cudaErrorInvalidValue: invalid argument; ",
     "stores_of_one_are_lost": "rank 0 cannot use the memory of rank 1: a kernel's stores gave wrong data",
     "copies_of_one_are_lost": "rank 1 cannot use the memory of rank 0: a copy gave wrong data",
     "one_cannot_share": "rank 1 cannot share its memory: cudaErrorNotSupported: ",
@@ -121,6 +122,7 @@ def test_what_one_process_lacks_or_fails_of_is_told_and_decided_alike_by_all(tmp
         found = same(said(scenario))
         assert found.pop("nccl") == "right", scenario
         assert all(what.startswith(f"skipped: {reason}") for what in found.values()), found
+        assert all(("by --gpus-per-node=2 " in what) == ("hidden" in scenario) for what in found.values()), found
     for scenario, reason in WITHOUT_NCCL.items():
         found = same(said(scenario))
         assert found.pop("nccl").startswith(reason), scenario
