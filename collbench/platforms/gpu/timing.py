@@ -154,7 +154,8 @@ class GpuClock(Clock):
         """Time launches without a graph on each rank's stream by itself, behind the gate."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
             held = self._crowd <= _GATED
-            taken = (self.behind_gate if held else self.of_launches)(prepared, launches)
+            # Gates of several processes open microseconds apart, after which peers meet in the first operation.
+            taken = self.behind_gate(prepared, launches, 1) if held else self.of_launches(prepared, launches)
             self.refuse_given_up()
         self.doing = ""
         return {rank: taken.get(rank_stream, 0.0) for rank, rank_stream in self.by_rank.items()}
@@ -228,12 +229,14 @@ class GpuClock(Clock):
             rank_stream.end.record(rank_stream.enter())
         return self._elapsed(used)
 
-    def behind_gate(self, prepared: Prepared, launches: int) -> dict[Stream, float]:
+    def behind_gate(self, prepared: Prepared, launches: int, untimed: int = 0) -> dict[Stream, float]:
         """Return seconds of launches that all processes enqueue before the first begins: the devices' pace alone."""
         self.doing = f"{launches:,} launches behind the gate, without a graph"
         self._team.meet()
         self._gate.close(self._streams)
         try:
+            if untimed:
+                prepared.launch(untimed)
             for rank_stream in self._streams:
                 rank_stream.start.record(rank_stream.enter())
             prepared.launch(launches)
