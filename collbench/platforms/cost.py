@@ -87,7 +87,7 @@ class Hardware:
             max(self.moved(cost, nbytes, self.mixed), cost.memory / blocks),
             cost.packets / self.packets,
         )
-        # Inside a GPU each lap's waits were seen to add up.  Other blocks' data are taken to hide those over a link.
+        # Inside a GPU the waits of all laps add up, by the fit; over a link, other blocks are assumed to hide them.
         laps = max(1.0, nbytes / cost.lap) if self.here > 1 and math.isinf(self.link) else 1.0
         waits = laps * (cost.steps * self.waits.get(cost.wait, math.inf) + cost.rooms * self.room)
         return self.launch + waits + cost.fences * self.fence + nbytes * max(resources)
