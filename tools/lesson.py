@@ -42,8 +42,7 @@ TEXTBOOK: dict[str, Callable[[float], float]] = {
 LIBRARIES = ROOT / "results" / "cpu-2-ranks-libraries"
 LIBRARY_SIZES = (8, 2**11, 2**17, 2**23, 2**27)
 TEXTBOOK_SIZES = (2**10, 2**20, 2**26, 2**30)
-ONE_GPU = ROOT / "results" / "nvidia-h100-1-gpu-4-ranks"
-ONE_GPU_LATER = ROOT / "results" / "nvidia-h100-1-gpu-4-ranks-later"
+ONE_GPU = ROOT / "results" / "nvidia-h100-1-gpu-4-ranks-later"
 GPU_SIZES = (8, 2**15, 2**19, 2**21, 2**27)
 
 
@@ -94,7 +93,7 @@ def _fastest(size: int, wanted: Callable[[str], bool]) -> tuple[str, float]:
 
 def one_h100() -> str:
     """NCCL, three rungs of the ring and the best rung on one GPU that ranks share: the README's table."""
-    measured, sizes = numbers(ONE_GPU_LATER), (8, 2**21, 2**27)
+    measured, sizes = numbers(ONE_GPU), (8, 2**21, 2**27)
     lines = [f"| | {' | '.join(map(format_size, sizes))} |", "|---|" + "---|" * len(sizes)]
     rungs = {measured.timed[measured.library, 8].label: "library", "`ring-host`: the host waits": "ring-host"}
     rungs |= {"`ring-flags`: flags in memory": "ring-flags", "`ring-ll`: data with flags": "ring-ll", "the best": ""}

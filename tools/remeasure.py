@@ -79,11 +79,11 @@ def measure(folder: str, line: str, libraries: str) -> None:
         place.rename(old)
 
 
-def rungs_of(folder: str) -> list[Measurement]:
-    """The rows of a committed run that have costs, but of `ring-pipelined`, which has moved less since then."""
-    every = (result for result in read(RESULTS / folder).results if isinstance(result, Measurement))
-    known = (row for row in every if row.implementation != "ring-pipelined")
-    return [row for row in known if (way := implementations().get(row.implementation)) and way.cost]
+def rungs_of(folder: str, changed: str = "ring-pipelined") -> list[Measurement]:
+    """The rows of a committed run that have costs, but of the implementation that has changed since then."""
+    known = {name for name, way in implementations().items() if way.cost and name != changed}
+    rows = read(RESULTS / folder).results
+    return [row for row in rows if isinstance(row, Measurement) and row.implementation in known]
 
 
 def _cost(row: Measurement) -> Cost:

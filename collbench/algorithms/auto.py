@@ -3,6 +3,7 @@
 All that the choice looks at, the case and the platform's record of its hardware, is the same on every process.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 
 from collbench.algorithms import Implementation, implementations
@@ -22,12 +23,10 @@ def expected(case: Case, platform: Platform) -> dict[str, float]:
     """Return the seconds that each candidate which takes the case should need on this hardware, fastest first."""
     seconds = {}
     for candidate in _candidates():
-        try:
-            candidate.refuse(case)
-        except Unsupported:
-            continue
         if candidate.cost and platform.name in candidate.platforms:
-            seconds[candidate.name] = platform.hardware.seconds(candidate.cost(case), case.nbytes)
+            with suppress(Unsupported):
+                candidate.refuse(case)
+                seconds[candidate.name] = platform.hardware.seconds(candidate.cost(case), case.nbytes)
     return dict(sorted(seconds.items(), key=lambda item: item[1]))
 
 

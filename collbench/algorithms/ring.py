@@ -36,21 +36,22 @@ def lengths(case: Case) -> tuple[np.generic, ...]:
     return (block, np.uint32(case.root)) if case.collective.rooted else (block,)
 
 
-def cost(case: Case, handed: bool = False) -> Cost:
+def cost(case: Case, merged: bool = False) -> Cost:
     """Return the cost: an adding hop reads a piece and the input and writes; a passing hop reads, stores, writes.
 
-    The first and the last hop of a chunk lack one of the three, and a passing hop the store where pieces are `handed`
-    into results.  An all-reduce goes round twice.  Inputs are read and results written once; the rest is cached.
+    The first and the last hop of a chunk lack one of the three.  An all-reduce goes round twice.  If `merged`, passing
+    hops do not store, and free room has no flag alone.  Inputs are read and results written once; the rest is cached.
     """
     ranks, others = case.ranks, case.ranks - 1
     if case.collective.name == "allreduce":
-        steps, link, memory = 2 * others, 2 * others / ranks, max(2.0, 6 - handed - 4 / ranks)
+        steps, link, memory = 2 * others, 2 * others / ranks, max(2.0, 6 - merged - 4 / ranks)
     elif case.collective.rooted:
         steps, link, memory = others, min(others, 1), 3.0
     else:
         steps, link, memory = others, others / ranks, 3 - 1 / ranks
     streamed = 2.0 if case.collective.name == "allreduce" else 1 + 1 / ranks
-    return Cost(Wait.FLAG, steps, link, memory, blocks=BLOCKS, cached=memory - streamed)
+    rooms, lap = 0 if merged else steps, ranks * BLOCKS * THREADS // 2 * PIECE  # on a shared GPU, as in `pipe`
+    return Cost(Wait.FLAG, steps, link, memory, blocks=BLOCKS, cached=memory - streamed, rooms=rooms, lap=lap)
 
 
 class Pipe(NamedTuple):
@@ -127,7 +128,7 @@ RING_PIPELINED = Implementation(
     prepare=_prepare_pipelined,
     order=4,
     neighbours_only=True,
-    cost=lambda case: cost(case, handed=True),
+    cost=lambda case: cost(case, merged=True),
     fifo=lambda ranks, platform: FIFO_BYTES[platform],
 )
 IMPLEMENTATIONS = RING_FLAGS, RING_PIPELINED

@@ -47,16 +47,10 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
 
 def _cost(case: Case) -> Cost:
     """Return the cost of `ring-flags` with packets in place of pieces."""
-    share = 2 * (case.ranks - 1) / case.ranks
-    return Cost(
-        Wait.PACKET,
-        2 * (case.ranks - 1),
-        link=PACKET_BYTES * share,
-        memory=2 * PACKET_BYTES * share + 2,
-        cached=2 * PACKET_BYTES * share,
-        packets=share,
-        blocks=BLOCKS,
-    )
+    steps, lap = 2 * (case.ranks - 1), case.ranks * slot_bytes(case.ranks, "gpu")
+    share = steps / case.ranks
+    sent = PACKET_BYTES * share
+    return Cost(Wait.PACKET, steps, sent, 2 * sent + 2, share, BLOCKS, cached=2 * sent, lap=lap)
 
 
 IMPLEMENTATION = Implementation(

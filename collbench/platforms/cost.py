@@ -39,6 +39,8 @@ class Cost:
     adds: bool = False  # whether the link leads to switches that add
     cached: float = 0.0  # of `memory`, what can stay in a GPU's cache: FIFOs, and what another rank has just loaded
     alone: bool = False  # whether one rank loads and stores for all, by its own blocks
+    rooms: int = 0  # flags that tell of free room alone, one after the other, each behind a fence
+    lap: float = math.inf  # bytes of the operation that fill the slots of all FIFOs once
 
 
 @dataclass(frozen=True)
@@ -52,39 +54,43 @@ class Hardware:
     cache: float = math.inf  # the same of what a GPU's cache holds; a CPU's `memory` counts all, wherever it lies
     mixed: float = 1.0  # fraction of the cache's rate that is reached where there are stores too
     here: int = 1  # ranks that share that memory and cache
+    holds: float = math.inf  # bytes of that cache
     packets: float = math.inf  # data in packets that a rank takes
+    blocks: float = math.inf  # of a rank at the same time, with 512 threads each
     block: float = math.inf  # what one block of a kernel moves over a link, or through memory where there is none
     fence: float = 0.0  # seconds that a fence adds to a wait
+    room: float = 0.0  # seconds of a flag that tells of free room alone
     reach: float = 1.0  # fraction of the link's rate that is reached where all ranks send to all at once
     adds: float = 1.0  # the same through switches that add
 
-    def moved(self, cost: Cost, mixed: float = 1.0) -> float:
-        """Return the seconds that memory or cache take for a byte of an operation."""
-        # All goes through the cache, and what is `cached` goes no further.
+    def moved(self, cost: Cost, nbytes: int = 0, mixed: float = 1.0) -> float:
+        """Return the seconds that memory or cache take for a byte of an operation of that size."""
+        # All goes through the cache, `cached` no further; the rest twice, if the cache does not hold that of all ranks.
         streamed = cost.memory if math.isinf(self.cache) else cost.memory - cost.cached
-        return max(streamed / self.memory, cost.memory / (mixed * self.cache))
+        shares = self.here if cost.alone else 1  # of the memory, which nobody else then needs
+        again = streamed if nbytes * streamed * self.here / shares > self.holds else 0.0
+        return max(streamed / self.memory, (cost.memory + again) / (mixed * self.cache)) / shares
 
     def floor(self, cost: Cost, nbytes: int) -> float:
         """Seconds that the busiest link, memory or cache alone takes: nothing is faster."""
-        shares = self.here if cost.alone else 1  # of the memory, which nobody else then needs
-        return nbytes * max(cost.link / self.link, self.moved(cost) / shares)
+        return nbytes * max(cost.link / self.link, self.moved(cost))
 
     def seconds(self, cost: Cost, nbytes: int) -> float:
         """Return the time of an operation of that size; infinite for a wait that this hardware has not."""
-        reach = 1.0
-        if cost.adds:
-            reach = self.adds
-        elif cost.wait is Wait.BARRIER:
-            reach = self.reach
+        reach = self.reach if cost.wait is Wait.BARRIER else 1.0
+        reach = self.adds if cost.adds else reach
 
         # The busiest resource decides: links, memory and packets are busy at the same time.
+        blocks = min(cost.blocks, self.blocks) * self.block
         resources = (
-            cost.link / min(reach * self.link, cost.blocks * self.block),
-            max(self.moved(cost, self.mixed), cost.memory / (cost.blocks * self.block)),
+            cost.link / min(reach * self.link, blocks),
+            max(self.moved(cost, nbytes, self.mixed), cost.memory / blocks),
             cost.packets / self.packets,
         )
-        waits = cost.steps * self.waits.get(cost.wait, math.inf) + cost.fences * self.fence
-        return self.launch + waits + nbytes * max(resources)
+        # Inside a GPU the waits of all laps add up, by the fit; over a link, other blocks are assumed to hide them.
+        laps = max(1.0, nbytes / cost.lap) if self.here > 1 and math.isinf(self.link) else 1.0
+        waits = laps * (cost.steps * self.waits.get(cost.wait, math.inf) + cost.rooms * self.room)
+        return self.launch + waits + cost.fences * self.fence + nbytes * max(resources)
 
 
 FITTED = Hardware(
@@ -114,39 +120,39 @@ COSTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("gpu_costs.tom
 
 
 def gpus(ranks: int, devices: int, arch: str = "sm90", pcie: bool = False) -> Hardware:
-    """Return the hardware of ranks on so many GPUs of an architecture.
+    """Return the hardware of ranks on so many GPUs of an architecture, joined by all its NVLinks, or over PCIe alone.
 
-    GPUs are joined by all NVLinks of the architecture, or over PCIe alone.  Ranks that share a GPU share its memory and
-    its links; within a GPU there are none.
+    Ranks that share a GPU have equal shares of its memory, its cache and its links; within a GPU there is no link.
     """
     kind = "pcie" if pcie else "nvlink"
     rows = COSTS["shared" if ranks > devices == 1 else kind]
 
     # An architecture without figures of its own has those of the newest before it.
     older = [name for name in rows if capability(name) <= capability(arch)]
-    costs, every, gpu = rows[max(older, key=capability, default=next(iter(rows)))], COSTS["any"], ARCHITECTURES[arch]
-
-    # Ranks that share a GPU have equal shares of its memory, its cache and its links.
+    costs = COSTS["any"] | rows[max(older, key=capability, default=next(iter(rows)))]
+    gpu = ARCHITECTURES[arch]
     here = math.ceil(ranks / devices)
     link = (pcie_rate(gpu.pcie) if pcie else gpu.nvlinks * gpu.nvlink) / here if devices > 1 else math.inf
     return Hardware(
-        launch=costs["launch"] + every["peer"] * max(0, ranks - 2),
-        waits={wait: (every | costs)[wait.name.lower()] for wait in Wait},
+        launch=costs["launch"] + costs["peer"] * max(0, ranks - 2),
+        waits={wait: costs[wait.name.lower()] for wait in Wait},
         link=link,
         memory=REACHED * gpu.memory / here,
         cache=COSTS["cache"].get(arch, math.inf) / here,
-        mixed=every["mixed"],
+        mixed=costs["mixed"],
         here=here,
-        packets=min(gpu.packets, costs.get("packets", math.inf), link / 2),
-        block=(every | costs)["block"] * GIB,
+        packets=min(gpu.packets, link / 2) if devices > 1 else math.inf,
+        holds=costs["holds"],
+        blocks=costs["multiprocessors"] / here,
+        block=costs["block"] * GIB,
+        room=costs["room"],
         fence=costs["fence"] * ranks if devices > 1 else 0.0,
-        reach=costs.get("reach", 1.0),
-        adds=costs.get("adds", 1.0),
+        reach=costs["reach"],
+        adds=costs["adds"],
     )
 
 
 def of_product(name: str, ranks: int, devices: int) -> Hardware:
     """Return the hardware of ranks on so many GPUs of a product, by its name; of an unknown one, as on H100s."""
-    architectures = (arch for arch, gpu in ARCHITECTURES.items() if gpu.products and re.search(gpu.products, name))
-    arch = next(architectures, "sm90")
+    arch = next((arch for arch, gpu in ARCHITECTURES.items() if gpu.products and re.search(gpu.products, name)), "sm90")
     return gpus(ranks, devices, arch, pcie="pcie" in name.lower() or not ARCHITECTURES[arch].nvlinks)

@@ -49,7 +49,7 @@ def by_class(strangers: Sequence[Errors], kin: Sequence[Errors], probed: Sequenc
     Of strangers no other machine of the operator is in the fit; of kin only the machine itself is left out.  Five sizes
     of the strangers that are `probed` were measured before.
     """
-    rows = [(found, lies) for found, lies in unseen(strangers)]
+    rows = list(unseen(strangers))
     yield "| machines | rows | strangers, % | p90 | signed | in the band | kin | five sizes |"
     yield "|---|---|---|---|---|---|---|---|"
     for name, among in CLASSES.items():
@@ -57,10 +57,8 @@ def by_class(strangers: Sequence[Errors], kin: Sequence[Errors], probed: Sequenc
         held = np.concatenate([lies for one, lies in rows if among(one.sweep)])
         others = (np.concatenate([one.relative for one in every if among(one.sweep)]) for every in (kin, probed))
         yield _line(name, found, (held.mean(), *map(np.median, others)))
-    small = [
-        one.up_to(SMALL) for one in strangers if one.sweep.system.nodes == 1 and one.sweep.collective == "alltoall"
-    ]
-    yield _line(SMALL_ALLTOALL, [one for one in small if len(one.nbytes)], ())
+    alone = (one for one in strangers if one.sweep.system.nodes == 1 and one.sweep.collective == "alltoall")
+    yield _line(SMALL_ALLTOALL, [one for one in (every.up_to(SMALL) for every in alone) if len(one.nbytes)], ())
 
 
 def _line(name: str, found: Sequence[Errors], more: Sequence[float]) -> str:

@@ -15,7 +15,6 @@ import numpy as np
 from collbench.model.constants import Constants
 from collbench.model.equation import Floats
 from collbench.model.predict import LARGE, SMALL
-from tools.model import engines
 from tools.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
 from tools.model.classes import CLASSES, by_class, links
 from tools.model.spread import bands, levels, sight_factors
@@ -120,8 +119,6 @@ def main() -> None:
         text = list(lines)
         print("\n".join(text), end="\n\n")
         write(PAGE, name, text)
-    for name, table in engines.TABLES.items():
-        write(PAGE, name, table())
     ship(known, found)
 
 
