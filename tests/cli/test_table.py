@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
+from collbench.analysis.crossover import ONE_PROCESS
 from collbench.cli.results_table import (
     ESTIMATE,
     EXTRAS,
@@ -106,6 +107,43 @@ def test_fast_paths_are_named_where_a_kernel_is_compared_with_plain_nccl_alone()
     ):
         results = [replace(measurement(name), platform="gpu") for name in names.split()]
         assert (NO_PATHS in findings(results)) == said, names
+
+
+def test_below_the_table_stands_once_where_the_buffers_of_a_library_are() -> None:
+    """Not in its rows."""
+    plain, known = (Note(buffers=text) for text in ("cudaMalloc, not registered", "ncclMemAlloc, registered"))
+    names = (("nccl", plain), ("nccl@registered", known), ("nccl@few-ctas", known), ("ring-ll", Note()))
+    results = [replace(measurement(name, nbytes=nbytes), note=note) for nbytes in (8, 16) for name, note in names]
+    said = "buffers: nccl cudaMalloc, not registered; nccl@registered, nccl@few-ctas ncclMemAlloc, registered"
+    assert legend_lines(results) == [said]
+    assert not any("Malloc" in row(result) for result in results)
+
+
+def test_a_kernel_is_compared_with_registered_buffers_besides_the_fastest_nccl() -> None:
+    times = {"nccl": 4, "nccl@registered": 3, "nccl@symmetric": 1, "ring-ll": 2}
+
+    def sentences(*names: str) -> list[str]:
+        rows = [measurement(name, (times[name] * 1e-6,) * 7, nbytes=nbytes) for nbytes in (8, 64) for name in names]
+        return [line.partition(":")[0] for line in findings(rows) if line.startswith("ring-ll")]
+
+    beaten, lost = "ring-ll beats {} at every size", "ring-ll loses to {} at every size"
+    assert sentences(*times) == [lost.format("the fastest nccl"), beaten.format("nccl@registered")]
+    assert sentences("nccl", "ring-ll") == [beaten.format("nccl")]
+    assert sentences("nccl@registered", "ring-ll") == [beaten.format("nccl@registered")]
+
+
+def test_where_nvls_is_ahead_a_line_says_that_no_table_has_nccl_at_its_best_beside_it() -> None:
+    for name, seconds, note, said in (
+        ("nvls", 2e-6, Note(), 1),
+        ("auto", 2e-6, Note(picked="nvls"), 1),
+        ("nvls", 8e-6, Note(), 0),
+        ("two-shot", 2e-6, Note(), 0),
+    ):
+        kernels = [replace(measurement(name, (seconds,) * 7, nbytes=nbytes), note=note) for nbytes in (8, 64)]
+        results = [*kernels, *(measurement("nccl", (4e-6,) * 7, nbytes=nbytes) for nbytes in (8, 64))]
+        assert list(findings(results)).count(ONE_PROCESS) == said, name
+    modelled = [expected("nccl", 4e-6), expected("nvls", 1e-6)]
+    assert ONE_PROCESS not in findings(modelled, expected=True), "a model has no processes"
 
 
 def test_percentiles_say_of_how_many_operations_a_sample_is_the_mean() -> None:

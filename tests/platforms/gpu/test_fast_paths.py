@@ -86,11 +86,17 @@ def test_every_path_gives_right_results_in_every_collective(platform: Any, in_pl
 
 
 def test_a_row_says_what_ran(platform: Any) -> None:
-    """And plain kernels alone what NCCL expects, and that it registers nothing where one process holds all ranks."""
+    """And where its buffers are; plain kernels alone what NCCL expects, and that one process holds all ranks."""
     found = {row.implementation: row for row in rows(platform, "nccl", *PATHS, nbytes=1000)}
     plain = ["nccl", "nccl@few-ctas", "nccl@registered"]
     assert [name for name, row in found.items() if row.estimate] == plain
     assert [name for name, row in found.items() if "one process" in str(row.note)] == plain
+    window, registered = "ncclMemAlloc, a symmetric window", "ncclMemAlloc, registered"
+    assert {name.partition("@")[2]: row.note.buffers for name, row in found.items()} == {
+        "": "cudaMalloc, not registered",
+        **dict.fromkeys(("registered", "few-ctas"), registered),
+        **dict.fromkeys(("symmetric", "copy-engine"), window),
+    }
     assert {name: row.method for name, row in found.items()} == {
         "nccl": "ring/ll",
         "nccl@registered": "ring/ll",
