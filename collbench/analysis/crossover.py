@@ -25,7 +25,7 @@ LEAST = 1.05
 """Times as fast: less comes with where memory happens to lie, and is another in the next run.  One and the same code
 under two names, in one run, was 3 % apart with intervals that were (`make noisy`, 1 of 140 pairs)."""
 ONE_PROCESS = (
-    "nvls needs one process for all GPUs, and NCCL is at its best with a process for each (mpirun): no table has both"
+    "no table has both nvls, which needs one process for all GPUs, and NCCL at its best, a process for each (mpirun)"
 )
 ASSUMED = 0.1  # relative half-width of the interval where another tool printed one figure and no interval
 

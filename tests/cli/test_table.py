@@ -52,12 +52,16 @@ def test_ranks_that_share_a_gpu_have_no_bus_bandwidth_and_one_line_says_why() ->
     assert legend_lines([replace(shared, estimate=1e-6)]) == [ESTIMATE, why]
 
 
-def test_a_limit_of_nccl_stands_in_its_row_unless_it_comes_of_sharing() -> None:
+def test_a_limit_of_nccl_stands_in_its_row_unless_it_comes_of_sharing_and_buffers_below_the_table() -> None:
     limited = Note.of("NCCL_MAX_CTAS=8", "one process")
     assert row(replace(measurement("nccl"), note=limited), None).endswith("ok, NCCL_MAX_CTAS=8; one process")
     assert row(replace(measurement("nccl"), note=limited | SHARED_NOTE), None).endswith(
         "ok, picked two-shot; one process"
     )
+    buffers = {"nccl": "cudaMalloc", **dict.fromkeys(("nccl@registered", "nccl@few-ctas"), "ncclMemAlloc"), "mpi": ""}
+    results = [replace(measurement(name), note=Note(buffers=text)) for name, text in buffers.items() for _ in range(2)]
+    assert legend_lines(results) == ["buffers: nccl cudaMalloc; nccl@registered, nccl@few-ctas ncclMemAlloc"]
+    assert not any("Malloc" in row(result) for result in results), "once, and not in every row"
 
 
 def test_below_a_ratio_to_nccl_stands_what_it_lacks_where_ranks_share_a_gpu() -> None:
@@ -109,41 +113,18 @@ def test_fast_paths_are_named_where_a_kernel_is_compared_with_plain_nccl_alone()
         assert (NO_PATHS in findings(results)) == said, names
 
 
-def test_below_the_table_stands_once_where_the_buffers_of_a_library_are() -> None:
-    """Not in its rows."""
-    plain, known = (Note(buffers=text) for text in ("cudaMalloc, not registered", "ncclMemAlloc, registered"))
-    names = (("nccl", plain), ("nccl@registered", known), ("nccl@few-ctas", known), ("ring-ll", Note()))
-    results = [replace(measurement(name, nbytes=nbytes), note=note) for nbytes in (8, 16) for name, note in names]
-    said = "buffers: nccl cudaMalloc, not registered; nccl@registered, nccl@few-ctas ncclMemAlloc, registered"
-    assert legend_lines(results) == [said]
-    assert not any("Malloc" in row(result) for result in results)
+def test_kernels_meet_registered_buffers_besides_the_fastest_nccl_and_nvls_does_not_meet_nccl_at_its_best() -> None:
+    def sentences(**times: float) -> list[str]:
+        every = [measurement(name, (time,) * 7, nbytes=nbytes) for name, time in times.items() for nbytes in (8, 64)]
+        return [line.partition(":")[0] for line in list(findings(every))[1:]]
 
-
-def test_a_kernel_is_compared_with_registered_buffers_besides_the_fastest_nccl() -> None:
-    times = {"nccl": 4, "nccl@registered": 3, "nccl@symmetric": 1, "ring-ll": 2}
-
-    def sentences(*names: str) -> list[str]:
-        rows = [measurement(name, (times[name] * 1e-6,) * 7, nbytes=nbytes) for nbytes in (8, 64) for name in names]
-        return [line.partition(":")[0] for line in findings(rows) if line.startswith("ring-ll")]
-
-    beaten, lost = "ring-ll beats {} at every size", "ring-ll loses to {} at every size"
-    assert sentences(*times) == [lost.format("the fastest nccl"), beaten.format("nccl@registered")]
-    assert sentences("nccl", "ring-ll") == [beaten.format("nccl")]
-    assert sentences("nccl@registered", "ring-ll") == [beaten.format("nccl@registered")]
-
-
-def test_where_nvls_is_ahead_a_line_says_that_no_table_has_nccl_at_its_best_beside_it() -> None:
-    for name, seconds, note, said in (
-        ("nvls", 2e-6, Note(), 1),
-        ("auto", 2e-6, Note(picked="nvls"), 1),
-        ("nvls", 8e-6, Note(), 0),
-        ("two-shot", 2e-6, Note(), 0),
-    ):
-        kernels = [replace(measurement(name, (seconds,) * 7, nbytes=nbytes), note=note) for nbytes in (8, 64)]
-        results = [*kernels, *(measurement("nccl", (4e-6,) * 7, nbytes=nbytes) for nbytes in (8, 64))]
-        assert list(findings(results)).count(ONE_PROCESS) == said, name
-    modelled = [expected("nccl", 4e-6), expected("nvls", 1e-6)]
-    assert ONE_PROCESS not in findings(modelled, expected=True), "a model has no processes"
+    beaten, lost = (f"ring-ll {how} at every size" for how in ("beats nccl@registered", "loses to the fastest nccl"))
+    pair = {"nccl@registered": 3.0, "ring-ll": 2.0}
+    assert (sentences(**pair), sentences(nccl=1.0, **pair)) == ([beaten], [lost, beaten])
+    assert [ONE_PROCESS in sentences(nccl=4.0, nvls=time) for time in (2.0, 8.0)] == [True, False]
+    picked = replace(measurement("auto"), note=Note(picked="nvls"))
+    assert ONE_PROCESS in findings([measurement("nccl", (9.0,) * 7), picked])
+    assert ONE_PROCESS not in findings([expected("nccl", 4e-6), expected("nvls", 1e-6)]), "a model has no processes"
 
 
 def test_percentiles_say_of_how_many_operations_a_sample_is_the_mean() -> None:

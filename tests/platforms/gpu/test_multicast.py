@@ -20,7 +20,7 @@ from collbench.measure.tracing import explain
 from collbench.platforms.gpu import cuda
 from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.gpu.memory import SwitchMemory, switch_driver
-from collbench.platforms.layout import GUARD, Region, buffers, view
+from collbench.platforms.layout import GUARD, Region, view
 from collbench.results import Explanation
 from tests.conftest import case
 from tests.platforms.gpu.opening import Open
@@ -87,18 +87,13 @@ def test_every_length_is_reduced_on_every_rank(opened: Open) -> None:
 
 
 def test_only_nvls_works_in_memory_of_the_switch_and_that_is_made_when_first_asked_for(opened: Open) -> None:
-    """So `nccl` has memory of cudaMalloc whatever else is measured; results and kernels there are checked as well."""
-    platform, case = opened(2, 2, ("nccl", "two-shot", "nvls")), a_case(2, 1000)
+    """So `nccl` has memory of cudaMalloc whatever else is measured; kernels that give up there are seen as well."""
+    platform = opened(2, 2, ("nccl", "nvls"))
     assert platform.library.empty
-    home = NVLS.home(platform)
-    assert NVLS.home(platform) is home
-    mapped = {start + GUARD for start in platform.library.mapped}
-    for one, switched in ((platform, False), (home, True)):
-        assert ({one.memory.address(Region.SEND, rank) for rank in (0, 1)} <= mapped) is switched
-    assert implementations()["nccl"].home(platform) is implementations()["two-shot"].home(platform) is platform
-    expect_right(platform, case)
-    view(buffers(home.memory, case, 1)[1] + 400, 4)[:] = 7
-    assert home.checker.check(case, 1).index == 100
+    home, others = NVLS.home(platform), implementations()["nccl"].home(platform)
+    starts = [one.memory.address(Region.SEND, 1) - GUARD in platform.library.mapped for one in (home, others)]
+    assert starts == [True, False]
+    expect_right(platform, a_case(2, 1000))
     view(home.memory.address(Region.WINDOW, 1), 4)[:] = 1
     with pytest.raises(TimedOut, match="rank 1"):
         platform.clock.refuse_given_up()
@@ -135,13 +130,14 @@ def test_where_there_is_no_switch_it_is_skipped_with_the_reason(opened: Open) ->
         with pytest.raises(Unsupported, match=reason):
             NVLS.home(platform)
         expect_right(platform, a_case(ranks, 1000), "two-shot")
+    full = opened(2, 2)
+    full.library.machine.free = 100
+    with pytest.raises(Unsupported, match=r"GPU 0 need .* free: lower -e"):
+        NVLS.home(full)
 
 
 def test_without_a_driver_or_with_several_processes_there_is_no_memory_of_the_switch() -> None:
-    for here, reason in (
-        (2, r"the CUDA driver cannot be loaded \(libnosuchdriver.so.1: "),
-        (1, "memory for the switch is made by one process that holds all ranks: start it without mpirun"),
-    ):
+    for here, reason in ((2, "driver cannot be loaded"), (1, "one process that holds all ranks: start it without mpi")):
         with pytest.raises((Unsupported, PlatformError), match=reason):
             switch_driver(Cuda(Machine(2).cupy()), range(here), 2)
 
@@ -158,8 +154,8 @@ def allocated(machine: Machine) -> SwitchMemory:
     return SwitchMemory(cuda, switch_driver(cuda, range(2), 2), range(2), NBYTES)
 
 
-def test_whatever_call_fails_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason names the call, in the driver's words."""
+def test_whatever_call_fails_nothing_is_kept_but_what_cannot_be_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason names the call; a driver that has failed for good does not keep the process from ending."""
     for failing in range(STEPS):
         machine = Machine(2)
         library = with_switch(machine, monkeypatch, failing=failing)
@@ -168,10 +164,6 @@ def test_whatever_call_fails_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) ->
         assert str(refused.value) == f"{library.failed}: system not yet initialized"
         assert library.empty, library.failed
         assert not machine.blocks, library.failed
-
-
-def test_every_call_is_made_to_fail_once_and_what_cannot_be_undone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that has failed for good does not keep the process from ending."""
     for undoing_fails in (False, True):
         machine = Machine(2)
         library = with_switch(machine, monkeypatch)
