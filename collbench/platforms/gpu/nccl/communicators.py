@@ -119,7 +119,7 @@ _ONE_PROCESS = "one process for all GPUs: NVLS registers no buffers, NCCL's best
 """NCCL 2.30, src/init.cc: where a process holds several ranks of a host, nvlsRegSupport is off; rings register."""
 _OPT_IN = "NCCL_SINGLE_PROC_MEM_REG_ENABLE"  # NCCL 2.28: a process with several ranks registers all the same
 _UNREGISTERED = "cudaMalloc, not registered"
-"""NCCL 2.30, src/transport/p2p.cc: with NCCL_LEGACY_CUDA_REGISTER=0, the default, captures do not register them."""
+"""NCCL, src/transport/p2p.cc: with NCCL_LEGACY_CUDA_REGISTER=0, the default, captures do not register them."""
 _START = "start"
 _PROCESS_EACH = "a process for each GPU"
 
