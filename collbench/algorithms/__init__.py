@@ -43,6 +43,7 @@ class Implementation:
     neighbours_only: bool = False  # a rank sends to one other: without a switch it has the links to that one only
     multicast: bool = False  # a switch must know the memory of all ranks
     wire: Wire | None = None  # what its ranks exchange, if that is narrower than their arrays: results are not exact
+    reference: bool = False  # a path with which hand-written ones are compared beside the fastest of its library
     shared_without: str = ""  # what it lacks where ranks share a GPU: a ratio to it must say so
     estimates: tuple[str, ...] = ()  # collectives of which it may say itself how long they take (Prepared.estimate)
 
@@ -86,6 +87,11 @@ def libraries() -> list[str]:
     return [name for name, way in implementations().items() if way.library and not way.path]
 
 
+def references() -> list[str]:
+    """Return the libraries, and the paths with which hand-written implementations are compared as well."""
+    return [*libraries(), *(name for name, way in implementations().items() if way.reference)]
+
+
 def is_library(name: str) -> bool:
     """Return whether hand-written implementations are compared with it, whichever library it calls (`mpi@openmpi`)."""
     return family(name) in libraries()
@@ -123,7 +129,6 @@ def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:
     chosen = [way for name, way in implementations().items() if name in used and platform in way.platforms]
     return Needs(
         {way.name: way.fifo(ranks, platform) for way in chosen},
-        tuple(way.name for way in chosen if way.multicast),
         LEARNT * 4 if any(way.wire for way in chosen) else 0,
     )
 

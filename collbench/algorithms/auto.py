@@ -30,6 +30,14 @@ def expected(case: Case, platform: Platform) -> dict[str, float]:
     return dict(sorted(seconds.items(), key=lambda item: item[1]))
 
 
+def _home(platform: Platform) -> Platform:
+    """Return the ranks with memory that a switch knows, where there is any: `nvls` may be the fastest."""
+    try:
+        return platform.on_switch()
+    except Unsupported:
+        return platform
+
+
 def _prepare(case: Case, platform: Platform) -> Prepared:
     """Prepare the first that the hardware supports."""
     refused = []
@@ -51,6 +59,7 @@ IMPLEMENTATION = Implementation(
     platforms=("gpu", "cpu"),
     collectives=COLLECTIVES,  # of all candidates together
     prepare=_prepare,
+    home=_home,
     order=11,
     uses=lambda: tuple(candidate.name for candidate in _candidates()),
 )

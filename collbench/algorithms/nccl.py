@@ -183,7 +183,7 @@ NCCL = Implementation(
     collectives=tuple(name for name, collective in COLLECTIVES.items() if name in _CALLS or collective.flights),
     prepare=partial(_prepare, None),
     supports=_supports,
-    shared_without="NVLS, clusters of CTAs and symmetric windows",
+    shared_without="NVLS and clusters of CTAs",
     estimates=tuple(_WHOLE),
 )
 
@@ -191,7 +191,7 @@ NCCL = Implementation(
 _EFFICIENCY, _ZERO = 1, 2  # NCCL_CTA_POLICY_EFFICIENCY, NCCL_CTA_POLICY_ZERO
 
 FAST_PATHS = (
-    FastPath("registered", "with registered buffers", symmetric=False),
+    FastPath("registered", "with registered buffers", symmetric=False, reference=True),
     FastPath("symmetric", "with symmetric windows (2.27)", symmetric=True),
     FastPath("few-ctas", "with registered buffers and few CTAs", symmetric=False, policy=_EFFICIENCY),
     FastPath("copy-engine", "with symmetric windows and no CTAs (2.28)", symmetric=True, policy=_ZERO),
@@ -206,6 +206,7 @@ def _implementation(path: FastPath) -> Implementation:
         summary=summary,
         prepare=partial(_prepare, path),
         home=methodcaller("on_path", path),
+        reference=path.reference,
         shared_without="",  # the row of plain NCCL says it
     )
 

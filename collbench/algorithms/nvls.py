@@ -4,6 +4,7 @@ As `two-shot` with the adding moved into the switch: a link carries each byte on
 """
 
 from collections.abc import Mapping
+from operator import methodcaller
 
 import numpy as np
 
@@ -55,6 +56,7 @@ IMPLEMENTATION = Implementation(
     collectives=("allreduce",),
     prepare=_prepare,
     supports=_supports,
+    home=methodcaller("on_switch"),
     order=9,
     multicast=True,
     cost=_cost,

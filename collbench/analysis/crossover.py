@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
 from typing import NamedTuple
 
-from collbench.algorithms import find
+from collbench.algorithms import apart, find, libraries
 from collbench.cases import Case
 from collbench.datatypes import wire_nbytes
 from collbench.results import Observed, Prediction, Reported, Result, Timed, by_key, family, timed
@@ -24,6 +24,9 @@ one in thirty thousand has, of independent samples."""
 LEAST = 1.05
 """Times as fast: less comes with where memory happens to lie, and is another in the next run.  One and the same code
 under two names, in one run, was 3 % apart with intervals that were (`make noisy`, 1 of 140 pairs)."""
+ONE_PROCESS = (
+    "no table has both nvls, which needs one process for all GPUs, and NCCL at its best, a process for each (mpirun)"
+)
 ASSUMED = 0.1  # relative half-width of the interval where another tool printed one figure and no interval
 
 
@@ -112,19 +115,24 @@ class Contest:
 def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> list[Contest]:
     """Return every pair of a library and a hand-written implementation with two sizes or more in common.
 
-    Of libraries of one kind (`mpi`, `mpi@openmpi`) the fastest at each size counts.
+    Of libraries of one kind (`mpi`, `mpi@openmpi`) the fastest at each size counts.  A path (`nccl@registered`) may
+    stand for a library.
     """
     curves: dict[tuple[Case, str], dict[int, Timed]] = {}
     for row in timed(results):
         curves.setdefault(row.curve, {})[row.case.nbytes] = row
-    names = by_key(curves, lambda curve: (curve[0], family(curve[1])))
+    names = by_key(curves, lambda curve: curve[0])
     pairs = []
     for (kind, challenger), times in curves.items():
         implementation = find(challenger)
         if implementation and implementation.library:
             continue
+        # By name: a path that is alone is the fastest of its library as well.
+        references: dict[str, Mapping[int, Timed]] = {}
         for library in libraries:
-            name, reference = _reference(library, {of: curves[kind, of] for _, of in names.get((kind, library), ())})
+            alike = [of for _, of in names[kind] if library in (family(of), apart(of)[0])]
+            references |= [_reference(library, {of: curves[kind, of] for of in alike})]
+        for name, reference in references.items():
             sizes = sorted(times.keys() & reference.keys())
             if len(sizes) > 1:
                 points = tuple(Advantage.of(times[size], reference[size]) for size in sizes)
@@ -177,8 +185,8 @@ def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like
 
 
 def handicaps(results: Iterable[Result | Timed]) -> list[str]:
-    """Return what libraries lack where ranks share a GPU, a line for each: no ratio to them stands without it."""
-    lines = []
+    """Return what libraries lack here, a line for each: no ratio to them stands without it."""
+    lines, results = [], list(results)
     for row in results:
         library = find(row.implementation)
         if row.note.shared and library and library.shared_without:
@@ -187,7 +195,19 @@ def handicaps(results: Iterable[Result | Timed]) -> list[str]:
             if settings:
                 line += f", with {', '.join(settings)}"
             lines.append(line)
+    if any(_by_switch(row) and _beats_library(row, results) for row in timed(results)):
+        lines.append(ONE_PROCESS)
     return list(dict.fromkeys(lines))
+
+
+def _by_switch(row: Timed) -> bool:
+    implementation = find(row.note.picked or row.implementation)
+    return implementation is not None and implementation.multicast and not isinstance(row, Prediction)
+
+
+def _beats_library(row: Timed, results: Iterable[Result | Timed]) -> bool:
+    library = library_of(results, libraries(), row)
+    return library is not None and Advantage.of(row, library).sign > 0
 
 
 def rivals(results: Iterable[Result]) -> list[Timed]:

@@ -11,7 +11,7 @@ from collbench.analysis.roofline import share_in_words
 from collbench.analysis.wires import Times, Tradeoff
 from collbench.present.columns import ALWAYS, Column
 from collbench.present.terminal import Table
-from collbench.results import Explanation, Observed, Prediction, Result, Timed
+from collbench.results import Explanation, Observed, Prediction, Result, Timed, by_key
 from collbench.results.collectives import sample_in_words
 from collbench.units import counted, digits, format_range, format_rate, format_seconds, format_size, significant
 
@@ -223,6 +223,10 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
         lines.append(ESTIMATE)
     if sharing := next((result.note.shared for result in results if result.note.shared), None):
         lines.append(SHARED.format(sharing=sharing))
+    names = by_key(results, lambda result: result.note.buffers)
+    buffers = [f"{', '.join(dict.fromkeys(row.implementation for row in names[of]))} {of}" for of in names if of]
+    if buffers:
+        lines.append(f"buffers: {'; '.join(buffers)}")
     return lines
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from collbench.algorithms import choose, implementations, is_library, is_path, libraries
+from collbench.algorithms import choose, implementations, is_library, is_path, libraries, references
 from collbench.analysis.crossover import (
     best_of,
     contests,
@@ -57,7 +57,10 @@ from collbench.units import counted, format_list, printable
 
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
 FEWEST = 6  # samples that have an interval
-NO_PATHS = "NCCL has faster ways for buffers that it knows beforehand: --impl all,paths, with a process for each GPU"
+NO_PATHS = (
+    "NCCL has faster ways for buffers that it knows beforehand (nccl-tests -G measures nccl@registered): "
+    "--impl all,paths, with a process for each GPU"
+)
 PLOT = option("--plot/--no-plot", "Draw the plots at the end.", default=True)
 
 
@@ -145,7 +148,7 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
     """
     compared = rivals(results)
     ranges = {case.kind: winning for case, winning in winners(compared, disturbed_rivals(results))}
-    best = best_of(contests(compared, libraries()))
+    best = best_of(contests(compared, references()))
     kinds = dict.fromkeys(result.case.kind for result in results)
     for kind in kinds:
         lines = [in_words(contest) for contest in best if contest.case.kind == kind]

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction, Wire
+from collbench.errors import Unsupported
 from collbench.platforms import tracelog
 from collbench.platforms.cost import Hardware
 from collbench.platforms.layout import Memory, MemoryLayout, grid
@@ -134,6 +135,12 @@ class FastPath:
     summary: str
     symmetric: bool  # whether they are a window of the same layout on every rank; else registered by each alone
     policy: int | None = None  # on CTAs, by NCCL's number; None for its own
+    reference: bool = False  # as in Implementation
+
+    @property
+    def buffers(self) -> str:
+        """How the buffers were allocated, and what NCCL was told of them."""
+        return f"ncclMemAlloc, {'a symmetric window' if self.symmetric else 'registered'}"
 
 
 class Ran(NamedTuple):
@@ -414,6 +421,10 @@ class Platform(Protocol):
     def shifted(self, offset: int) -> Self:
         """Return the same ranks with buffers that start so many bytes after those of the case that is checked."""
         return self.altered(self.memory.shifted(offset))
+
+    def on_switch(self) -> Self:
+        """*Collective*: return the same ranks with memory that a switch knows; Unsupported without a switch."""
+        raise Unsupported("no switch adds here")
 
     def waits(self) -> str:
         """Return which rank waits for which, as far as it is known; called from a thread while ranks hang."""

@@ -5,7 +5,7 @@ Before and after every buffer are bytes that nobody may write, a guard: a check 
 
 import copy
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -57,7 +57,6 @@ class Needs:
     """The needs of a sweep's implementations besides the buffers of its cases."""
 
     fifos: Mapping[str, int] = field(default_factory=dict)  # bytes that each wants in a window for its own
-    multicast: Sequence[str] = ()  # those for which a switch must know the memory of all ranks
     buffers: int = 0  # bytes that a send or receive buffer has room for, however small the cases are
 
 
@@ -86,7 +85,6 @@ class MemoryLayout:
 
     sizes: Mapping[Region, int]  # bytes, whole lines
     fifos: Mapping[str, int] = field(default_factory=dict)  # where each starts in a window, in bytes behind the flags
-    multicast: Sequence[str] = ()  # as in Needs
     ends: Mapping[str, int] = field(default_factory=dict)  # where each FIFO ends, and its guard starts
 
     @classmethod
@@ -107,7 +105,7 @@ class MemoryLayout:
         # A guard follows each FIFO.
         guarded = accumulate((nbytes + GUARD for nbytes in fifos.values()), initial=0)
         starts = dict(zip(fifos, guarded, strict=False))
-        return cls(lines, starts, needs.multicast, {name: starts[name] + fifos[name] for name in fifos})
+        return cls(lines, starts, {name: starts[name] + fifos[name] for name in fifos})
 
     @cached_property
     def starts(self) -> Mapping[Region, int]:

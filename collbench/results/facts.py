@@ -74,6 +74,7 @@ class Note(Record, frozen=True):
     remarks: tuple[str, ...] = ()  # all else, in words
     bound: bool = False  # of a prediction: a lower bound, with no measurement behind it, so it never wins a comparison
     paced: bool = False  # by the host, which enqueued more slowly than the devices executed
+    buffers: str = ""  # how those of a library were allocated and registered
 
     @staticmethod
     def of(*remarks: str) -> "Note":
@@ -90,9 +91,9 @@ class Note(Record, frozen=True):
 
     @property
     def brief(self) -> "Note":
-        """The note of a row without what is said once of all: that ranks share GPUs, and NCCL's variables for it."""
+        """The note of a row without what is said once of all: sharing, NCCL's variables for it, a library's buffers."""
         rest = (remark for remark in self.remarks if not (self.shared and remark.startswith("NCCL_")))
-        return replace(self, shared=None, remarks=tuple(rest))
+        return replace(self, shared=None, buffers="", remarks=tuple(rest))
 
     def __str__(self) -> str:
         cores = {"oversubscribed": self.oversubscribed, f"--spin {self.spin}": self.spin}
@@ -102,11 +103,13 @@ class Note(Record, frozen=True):
             f"picked {self.picked}": self.picked,
             "a bound": self.bound,
             PACED: self.paced,
+            f"{_BUFFERS}{self.buffers}": self.buffers,
         }
         texts = [text for text, holds in facts.items() if holds]
         return "; ".join(filter(None, (*texts, *self.remarks)))
 
 
+_BUFFERS = "buffers: "
 NO_NOTE = Note()
 """Nothing is out of the ordinary."""
 _SHARED = re.compile(r"(\d{1,9}) (ranks|processes) share (\d{1,9}) GPUs?")
@@ -128,6 +131,8 @@ def _fact(part: str) -> Note:
         return Note(oversubscribed=bool(cores[1]), spin=cores[2] or "")
     if part.startswith("picked "):
         return Note(picked=part.removeprefix("picked "))
+    if part.startswith(_BUFFERS):
+        return Note(buffers=part.removeprefix(_BUFFERS))
     return Note.of(part)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
+from collbench.analysis.crossover import ONE_PROCESS
 from collbench.cli.results_table import (
     ESTIMATE,
     EXTRAS,
@@ -51,12 +52,16 @@ def test_ranks_that_share_a_gpu_have_no_bus_bandwidth_and_one_line_says_why() ->
     assert legend_lines([replace(shared, estimate=1e-6)]) == [ESTIMATE, why]
 
 
-def test_a_limit_of_nccl_stands_in_its_row_unless_it_comes_of_sharing() -> None:
+def test_a_limit_of_nccl_stands_in_its_row_unless_it_comes_of_sharing_and_buffers_below_the_table() -> None:
     limited = Note.of("NCCL_MAX_CTAS=8", "one process")
     assert row(replace(measurement("nccl"), note=limited), None).endswith("ok, NCCL_MAX_CTAS=8; one process")
     assert row(replace(measurement("nccl"), note=limited | SHARED_NOTE), None).endswith(
         "ok, picked two-shot; one process"
     )
+    buffers = {"nccl": "cudaMalloc", **dict.fromkeys(("nccl@registered", "nccl@few-ctas"), "ncclMemAlloc"), "mpi": ""}
+    results = [replace(measurement(name), note=Note(buffers=text)) for name, text in buffers.items() for _ in range(2)]
+    assert legend_lines(results) == ["buffers: nccl cudaMalloc; nccl@registered, nccl@few-ctas ncclMemAlloc"]
+    assert not any("Malloc" in row(result) for result in results), "once, and not in every row"
 
 
 def test_below_a_ratio_to_nccl_stands_what_it_lacks_where_ranks_share_a_gpu() -> None:
@@ -106,6 +111,20 @@ def test_fast_paths_are_named_where_a_kernel_is_compared_with_plain_nccl_alone()
     ):
         results = [replace(measurement(name), platform="gpu") for name in names.split()]
         assert (NO_PATHS in findings(results)) == said, names
+
+
+def test_kernels_meet_registered_buffers_besides_the_fastest_nccl_and_nvls_does_not_meet_nccl_at_its_best() -> None:
+    def sentences(**times: float) -> list[str]:
+        every = [measurement(name, (time,) * 7, nbytes=nbytes) for name, time in times.items() for nbytes in (8, 64)]
+        return [line.partition(":")[0] for line in list(findings(every))[1:]]
+
+    beaten, lost = (f"ring-ll {how} at every size" for how in ("beats nccl@registered", "loses to the fastest nccl"))
+    pair = {"nccl@registered": 3.0, "ring-ll": 2.0}
+    assert (sentences(**pair), sentences(nccl=1.0, **pair)) == ([beaten], [lost, beaten])
+    assert [ONE_PROCESS in sentences(nccl=4.0, nvls=time) for time in (2.0, 8.0)] == [True, False]
+    picked = replace(measurement("auto"), note=Note(picked="nvls"))
+    assert ONE_PROCESS in findings([measurement("nccl", (9.0,) * 7), picked])
+    assert ONE_PROCESS not in findings([expected("nccl", 4e-6), expected("nvls", 1e-6)]), "a model has no processes"
 
 
 def test_percentiles_say_of_how_many_operations_a_sample_is_the_mean() -> None:

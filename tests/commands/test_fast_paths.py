@@ -11,7 +11,8 @@ import pytest
 
 from collbench.cli.results_table import row as table_row
 from collbench.model.predict import curve
-from collbench.results import Explanation, Measurement
+from collbench.results import Explanation, Measurement, Note
+from collbench.results.facts import NO_NOTE
 from collbench.topology import files
 from tests.commands.conftest import write_run
 from tests.conftest import Command, case
@@ -19,7 +20,7 @@ from tests.conftest import Command, case
 FAST = "nccl@copy-engine"
 
 
-def run(folder: Path, took: str = "", times: float = 1.0) -> None:
+def run(folder: Path, took: str = "", times: float = 1.0, note: Note = NO_NOTE) -> None:
     """A DGX H100 as modelled: NCCL takes what it should or something else, and symmetric windows are faster."""
     rows = []
     for expected in curve(files.load("dgx-h100"), [case(nbytes=2**power, ranks=8) for power in range(3, 34, 3)]):
@@ -27,14 +28,14 @@ def run(folder: Path, took: str = "", times: float = 1.0) -> None:
         for name, factor, *ran in (("nccl", times, algorithm, protocol), (FAST, 0.7 * times, "symm", "AGxLL_R")):
             samples = tuple(factor * expected.seconds * (1 + place / 1000) for place in range(9))
             row = Measurement(expected.case, name, "gpu", 1, samples, channels=16)
-            rows.append(replace(row, algorithm=ran[0], protocol=ran[1]))
+            rows.append(replace(row, algorithm=ran[0], protocol=ran[1], note=note))
     write_run(folder, *rows)
 
 
 @pytest.fixture
 def both(tmp_path: Path) -> None:
     run(tmp_path / "base")
-    run(tmp_path / "new", "tree/ll", 1.6)
+    run(tmp_path / "new", "tree/ll", 1.6, Note(buffers="cudaMalloc, not registered"))
 
 
 @pytest.mark.usefixtures("both")
@@ -56,13 +57,14 @@ def test_every_command_that_reads_runs_reads_those_of_fast_paths(command: str, h
 
 @pytest.mark.usefixtures("both")
 def test_compare_names_what_ran_before_its_table_and_has_it_in_every_row(here: Command) -> None:
-    """Names of any length leave the columns in line."""
+    """Names of any length leave the columns in line; that one run says where buffers were makes no other case."""
     lines = here("compare", "base", "new").stdout.splitlines()
     first = next(line for line in lines if line.startswith("note: "))
     assert (first.startswith("note: nccl at 8 B"), first.endswith("tree/ll in NEW")) == (True, True)
     assert len({line.rindex("  SLOW") for line in lines if line.endswith("  SLOW")}) == 1
     written = csv.DictReader(io.StringIO(here("compare", "base", "new", "--csv").stdout))
     (comparison,) = json.loads(here("compare", "base", "new", "--json").stdout)["comparisons"]
+    assert len(comparison["rows"]) == 2 * 11
     for row, other in zip(comparison["rows"], written, strict=True):
         assert (
             row["new_method"] == other["new_method"] == ("symm/AGxLL_R" if row["implementation"] == FAST else "tree/ll")

@@ -66,7 +66,7 @@ def test_the_facts_of_a_note_of_format_1_become_fields() -> None:
         ("some ranks share a secret; picked two-shot", Note(picked="two-shot", remarks=("some ranks share a secret",))),
     ):
         assert note_of(text) == note, text
-    for note in (Note(Sharing(4, 1), True, "busy", "ring-ll", ("a", "b")), Note.of("a", "", "b")):
+    for note in (Note(Sharing(4, 1), True, "busy", "ring-ll", ("a", "b"), buffers="c, d"), Note.of("a", "", "b")):
         assert note_of(str(note)) == note, "as a CSV holds it"
 
 

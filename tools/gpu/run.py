@@ -70,7 +70,7 @@ def run_implementation(platform: gpu.GpuPlatform, implementation: Implementation
         start = time.monotonic()
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
         try:
-            check(platform, implementation)
+            check(implementation.home(platform), implementation)
             outcome = "ok"
         except Unsupported as reason:
             defect = refusals.unjust(implementation.name, str(reason), refusals.here_of(platform))

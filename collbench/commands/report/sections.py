@@ -10,7 +10,7 @@ from itertools import islice
 from statistics import geometric_mean
 from typing import Any, NamedTuple
 
-from collbench.algorithms import libraries
+from collbench.algorithms import references
 from collbench.analysis import crossover
 from collbench.analysis.crossover import contests, disturbed_rivals, format_span, in_words, rivals, winners
 from collbench.analysis.fit import COLUMNS, pieces_in_words
@@ -174,7 +174,7 @@ def _fastest(run: AnalysedRun) -> Iterator[str]:
     disturbed = crossover.disturbed_rivals(run.run.results)
     ranges = [span for _, spans in crossover.winners(rows, disturbed) for span in spans]
     yield f"{kind.title}: {crossover.fastest_in_words(ranges, predicted)}"
-    yield from map(crossover.in_words, crossover.best_of(crossover.contests(rows, libraries())))
+    yield from map(crossover.in_words, crossover.best_of(crossover.contests(rows, references())))
     yield from crossover.handicaps(rows)
 
 
@@ -269,7 +269,7 @@ def crossovers(analysed: AnalysedRun) -> PagePart:
         if len({row.implementation for row in rows_of[case.kind]}) > 1:
             rows = [(format_span(span.first, span.last), " or ".join(span.names)) for span in ranges]
             fastest.append(TextTable(f"Fastest: {case.title}", ("size", "implementation"), rows))
-    words = [in_words(contest) for contest in contests(timed, libraries())]
+    words = [in_words(contest) for contest in contests(timed, references())]
     left_out = max(0, len(words) - MOST) + max(0, len(fastest) - _MOST_TABLES)
     return PagePart(words[:MOST], fastest[:_MOST_TABLES], left_out=left_out)
 

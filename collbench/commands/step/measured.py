@@ -161,8 +161,10 @@ class _Steps(Subject):
     def prepare(self, implementation: Implementation) -> Candidate | Result:
         case, platform, schedule = self.case, self.platform, self.schedule
         refuse(case, implementation, platform.name)
+        # Computing alone needs no implementation that works here.
+        if schedule.communicates:
+            platform = implementation.home(platform)
         with platform.team.agreeing():
-            # Computing alone needs no implementation that works here.
             prepare = implementation.prepare if schedule.communicates else lambda *_: Prepared(lambda launches: None)
             operations = [prepare(part, platform.shifted(offset)) for offset, part in buckets(case)]
             parts = Parts(case, platform, self.products, operations)
@@ -244,7 +246,7 @@ class _StepCandidate(Candidate):
         products of every series since the chains were started: one wrong product makes all times worthless.
         """
         subject = self._subject
-        case, checker, products = subject.case, subject.platform.checker, subject.products
+        case, checker, products = subject.case, self._parts.platform.checker, subject.products
         wire = self._parts.operations[0].wire
         checker.fill(case, seed, wire)
         taken = self._take(self._steps, phase)

@@ -127,7 +127,7 @@ def as_good(fastest: Overlap, others: Iterable[Overlap]) -> list[Overlap]:
 
 def verdict(fastest: Overlap, others: Sequence[Overlap]) -> str:
     """Return a line: whether overlap helps, by how much, with what buckets, and why not if it does not."""
-    step, note = fastest.step, str(fastest.row.note)
+    step, note = fastest.step, str(replace(fastest.row.note, buffers=""))
     before, after = format_seconds(fastest.sequential.typical), format_seconds(fastest.row.typical)
     meanings = {HELPS: "overlap helps", COSTS: "overlap costs more than it hides"}
     judged = meanings.get(fastest.verdict, "inconclusive")

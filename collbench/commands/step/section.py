@@ -108,7 +108,10 @@ _NAMES: Column[StepResult] = Column("", lambda row: row.label, form=f"<{_NAME}",
 _STEP: Column[StepResult] = Column("step", lambda row: row.result.typical, format_seconds, form=">9")
 _BAND: Column[StepResult] = Column("95 % interval", _band, importance=4, form=">19")
 _CHECK: Column[StepResult] = Column(
-    "check", lambda row: ", ".join(filter(None, (row.result.check, row.result.method, str(row.result.note))))
+    "check",
+    lambda row: ", ".join(
+        filter(None, (row.result.check, row.result.method, str(replace(row.result.note, buffers=""))))
+    ),
 )
 _PARTS: tuple[Column[StepResult], ...] = (
     Column("compute", lambda row: row.share("computing"), importance=1, form=">"),

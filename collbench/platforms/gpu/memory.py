@@ -5,8 +5,8 @@ closes it before the owner frees it.  It is trusted once each process's stores h
 both directions of every pair, two ranks of one GPU included.
 
 Memory that an NVSwitch adds and hands round has one multicast address for the same place on every rank's GPU.  It needs
-a GPU for each rank, all at one switch, and one process that holds them.  Otherwise, or if the driver fails, memory is
-allocated as usual and only what needs the switch goes without.
+a GPU for each rank, all at one switch, and one process that holds them.  Only implementations that need the switch work
+there, beside the ordinary memory, since NCCL's speed depends on how its buffers are allocated.
 """
 
 from collections.abc import Callable, Sequence
@@ -165,10 +165,6 @@ OLDEST = min(map(capability, ADDING))  # multimem instructions, as of kernels/mu
 _OLDEST_COMPILER = (12, 2)  # NVRTC with PTX 8.2: sums of 16-bit types in fp32
 
 
-Multicast = int | str
-"""Where the ranks' memory starts in the eyes of the switch, or why there is no such address."""
-
-
 class SwitchMemory:
     """As cuda.DeviceMemory, on different devices, with a multicast address; PlatformError, all undone, if refused."""
 
@@ -233,23 +229,7 @@ class SwitchMemory:
             self._undo.close()
 
 
-def allocate(
-    cuda: Cuda, devices: Sequence[int], ranks: int, nbytes: int, users: Sequence[str]
-) -> tuple[DeviceMemory | SwitchMemory, Multicast]:
-    """Return zeroed memory on the device of each rank of this process, and its multicast address or why it has none."""
-    # Only for implementations that use the address: others would pay the coarser sizes for nothing.
-    failures: tuple[type[Exception], ...] = (Unsupported, PlatformError, *cuda.errors)
-    reason = "memory was made without a multicast address: no implementation of the sweep was known to use one"
-    if users:
-        try:
-            memory = SwitchMemory(cuda, _driver(cuda, devices, ranks), devices, nbytes)
-            return memory, memory.multicast
-        except failures as error:
-            reason = str(error)
-    return DeviceMemory(cuda, devices, nbytes), reason
-
-
-def _driver(cuda: Cuda, devices: Sequence[int], ranks: int) -> Driver:
+def switch_driver(cuda: Cuda, devices: Sequence[int], ranks: int) -> Driver:
     """Return the driver, if it and the GPUs can make such memory; Unsupported with what is missing."""
     if len(devices) < ranks:
         raise Unsupported("memory for the switch is made by one process that holds all ranks: start it without mpirun")
@@ -288,9 +268,12 @@ class RankMemory(Memory):
         places.refuse_too_large(cuda, layout.nbytes)
         team.meet()
         nbytes = layout.nbytes + self.ranks * checking.VERDICT.itemsize
-        devices = list(places.device.values())
-        self._own, self._switch = allocate(cuda, devices, self.ranks, nbytes, layout.multicast)
+        self._own = self._allocate(list(places.device.values()), nbytes)
         self._reach = reach(cuda, team, places, self._own.base)
+
+    def _allocate(self, devices: Sequence[int], nbytes: int) -> DeviceMemory | SwitchMemory:
+        """Return zeroed memory on the device of each rank of this process."""
+        return DeviceMemory(self._cuda, devices, nbytes)
 
     @property
     def refusal(self) -> str:
@@ -302,10 +285,8 @@ class RankMemory(Memory):
         return self._reach.at(rank) + self._start(region)
 
     def multicast(self, region: Region) -> int:
-        """Return where a region of all ranks starts; Unsupported, with the reason, if no switch knows their memory."""
-        if isinstance(self._switch, str):
-            raise Unsupported(self._switch)
-        return self._switch + self._start(region)
+        """Raise Unsupported: no switch knows memory of cudaMalloc."""
+        raise Unsupported("memory of cudaMalloc has no multicast address")
 
     def verdicts(self, rank: int) -> int:
         """Return where a local rank has room for a verdict on each piece."""
@@ -316,3 +297,24 @@ class RankMemory(Memory):
         self._reach.close()
         with suppress(*self._cuda.errors):
             self._own.free()
+
+
+class SwitchedRankMemory(RankMemory):
+    """As RankMemory, known to the switch; Unsupported, with the reason and nothing kept, where that cannot be."""
+
+    def __init__(self, cuda: Cuda, team: Team, places: Placement, layout: MemoryLayout) -> None:
+        failures: tuple[type[Exception], ...] = (PlatformError, *cuda.errors)
+        try:
+            self._driver = switch_driver(cuda, list(places.device.values()), len(places.places))
+            super().__init__(cuda, team, places, layout)
+        except failures as error:
+            raise Unsupported(str(error)) from None
+
+    def _allocate(self, devices: Sequence[int], nbytes: int) -> SwitchMemory:
+        memory = SwitchMemory(self._cuda, self._driver, devices, nbytes)
+        self._multicast = memory.multicast
+        return memory
+
+    def multicast(self, region: Region) -> int:
+        """Return where a region of all ranks starts in the eyes of the switch."""
+        return self._multicast + self._start(region)

@@ -16,6 +16,7 @@ one grid on the stream of the first: their own streams meet before and after eac
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -31,7 +32,7 @@ from collbench.platforms.gpu import discover, nccl
 from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, GpuKernel, Stream, load_cupy, why
 from collbench.platforms.gpu.discover import bind_near, place_ranks
 from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
-from collbench.platforms.gpu.memory import RankMemory
+from collbench.platforms.gpu.memory import RankMemory, SwitchedRankMemory
 from collbench.platforms.gpu.nccl.communicators import Communicators
 from collbench.platforms.gpu.nccl.paths import PathMemory
 from collbench.platforms.gpu.probe import STARTUP
@@ -468,7 +469,7 @@ class GpuPlatform(Platform):
         self.comm = Communicators(self.launcher, self._timeout)
         self._comms = [self.comm]
         self._path_memory: PathMemory | None = None
-        self._paths: dict[str, Self | str] = {}  # by name; where there can be none, the reason
+        self._beside: dict[str, Self | str] = {}  # by fast path, or the switch; where there can be none, the reason
         self.ranks, self.local, self.note = sweep.ranks, places.local, Note(shared=places.shared)
         self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
         self.hardware = of_product(places.gpus[0].name, sweep.ranks, len(places.gpus))
@@ -478,19 +479,31 @@ class GpuPlatform(Platform):
         return self.altered(self.memory, (WITH_DELAYS,), lost(seconds))
 
     def on_path(self, path: FastPath) -> Self:
-        """*Collective*: return the same ranks with buffers that NCCL knows beforehand, made when first asked for.
+        """*Collective*: return the same ranks with buffers that NCCL knows beforehand; Unsupported with its reason."""
+        return self._with_memory(path.name, partial(self._open_path, path))
 
-        Unsupported with NCCL's reason where it cannot; it is asked once.
-        """
-        if path.name not in self._paths:
+    def on_switch(self) -> Self:
+        """*Collective*: return the same ranks with memory that the switch knows, for hand-written kernels alone."""
+        return self._with_memory("switch", self._open_switch)
+
+    def _with_memory(self, name: str, make: Callable[[], Self]) -> Self:
+        """Return the same ranks with other memory, made when first asked for; a refusal is final."""
+        if name not in self._beside:
             try:
-                self._paths[path.name] = self._open_path(path)
+                self._beside[name] = make()
             except Unsupported as reason:
-                self._paths[path.name] = str(reason)
-        opened = self._paths[path.name]
+                self._beside[name] = str(reason)
+        opened = self._beside[name]
         if isinstance(opened, str):
             raise Unsupported(opened)
         return opened
+
+    def _open_switch(self) -> Self:
+        memory = SwitchedRankMemory(self._cuda, self.team, self._places, self.layout)
+        self.clock.memories.append(memory)
+        other = self.altered(memory)
+        other.checker, other.logs = GpuChecker(other.launcher), GpuLogs(other.launcher)
+        return other
 
     def _open_path(self, path: FastPath) -> Self:
         self.comm.refuse()
@@ -544,7 +557,8 @@ class GpuPlatform(Platform):
                     if self._path_memory:
                         self._path_memory.close()
                 self._gate.free()
-            self.memory.close()
+            for memory in self.clock.memories:
+                memory.close()
         return True
 
 

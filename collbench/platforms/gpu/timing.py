@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -119,7 +120,8 @@ class GpuClock(Clock):
     def __init__(
         self, cuda: Cuda, team: Team, streams: Mapping[int, Stream], gate: StartGate, memory: RankMemory, graph: bool
     ) -> None:
-        self._cuda, self._team, self.graphs, self._memory = cuda, team, graph, memory
+        self._cuda, self._team, self.graphs = cuda, team, graph
+        self.memories = [memory]  # in whose windows kernels leave word that they gave up
         self.by_rank, self._streams = streams, list(streams.values())
         self.besides: Sequence[Stream] = ()  # more that are waited for, but neither captured nor timed
         self._gate = gate
@@ -171,8 +173,9 @@ class GpuClock(Clock):
 
     def refuse_given_up(self) -> None:
         """Raise TimedOut if a kernel gave up: then it left a one in the first word of its rank's window."""
-        for rank, rank_stream in self.by_rank.items() if self.may_give_up else ():
-            if rank_stream.fetch(self._memory.address(Region.WINDOW, rank), np.zeros(1, np.uint32))[0]:
+        windows = product(self.memories, self.by_rank.items()) if self.may_give_up else ()
+        for memory, (rank, rank_stream) in windows:
+            if rank_stream.fetch(memory.address(Region.WINDOW, rank), np.zeros(1, np.uint32))[0]:
                 raise TimedOut(f"a rank waited in vain for another's flag (rank {rank})")
 
     def enqueue_seconds(self, prepared: Prepared) -> float | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from collbench.algorithms import implementations
+from collbench.algorithms import auto, implementations
 from collbench.algorithms.nvls import REDUCES
 from collbench.cases import Case, Sampling
 from collbench.collectives import COLLECTIVES
@@ -15,10 +15,13 @@ from collbench.commands.step.rows import StepTimes
 from collbench.commands.step.schedules import SCHEDULES
 from collbench.commands.step.work import Step
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.errors import Unsupported
+from collbench.errors import PlatformError, TimedOut, Unsupported
+from collbench.measure.tracing import explain
 from collbench.platforms.gpu import cuda
-from collbench.platforms.gpu import memory as gpu_multicast
 from collbench.platforms.gpu.cuda import Cuda
+from collbench.platforms.gpu.memory import SwitchMemory, switch_driver
+from collbench.platforms.layout import GUARD, Region, view
+from collbench.results import Explanation
 from tests.conftest import case
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cuda import Machine
@@ -27,6 +30,7 @@ from tools.stand_in.header import CALLS
 
 NVLS = implementations()["nvls"]
 NBYTES = 100_000
+TRACED = Sampling(iters=1, region=0.0, traced=True)
 STEPS = 33  # calls to the driver that make memory for two GPUs, as a test below makes sure
 
 
@@ -39,7 +43,8 @@ def opened(opened: Open, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
         machine = Machine(devices, nvrtc_version=faults.pop("nvrtc_version", (12, 9)))
         libraries.append(with_switch(machine, monkeypatch, **faults))
         wanted = {"collectives": (COLLECTIVES["allreduce"],), "sizes": (NBYTES,), "dtypes": (DATATYPES["double"],)}
-        platforms.append(opened(machine, ranks=ranks, implementations=names, **wanted))
+        platforms.append(opened(machine, ranks=ranks, implementations=names, sampling=TRACED, **wanted))
+        platforms[-1].library = libraries[-1]
         return platforms[-1]
 
     yield open_on
@@ -62,6 +67,7 @@ def a_case(ranks: int, nbytes: int, dtype: str = "float", redop: str = "sum", in
 
 def expect_right(platform: Any, one: Case, name: str = "nvls", calls: int = 2) -> None:
     implementations()[name].refuse(one)
+    platform = implementations()[name].home(platform)
     prepared = implementations()[name].prepare(one, platform)
     for seed in range(calls):
         platform.checker.fill(one, seed)
@@ -77,7 +83,29 @@ def test_every_length_is_reduced_on_every_rank(opened: Open) -> None:
             for in_place in (False, True):
                 expect_right(platform, a_case(ranks, nbytes, in_place=in_place))
                 expect_right(platform, replace(a_case(ranks, nbytes // 8 * 4 + 4, in_place=in_place), unalign=3))
-            expect_right(platform, a_case(ranks, nbytes), "two-shot")
+            expect_right(platform.on_switch(), a_case(ranks, nbytes), "two-shot")
+
+
+def test_only_nvls_works_in_memory_of_the_switch_and_that_is_made_when_first_asked_for(opened: Open) -> None:
+    """So `nccl` has memory of cudaMalloc whatever else is measured; kernels that give up there are seen as well."""
+    platform = opened(2, 2, ("nccl", "nvls"))
+    assert platform.library.empty
+    home, others = NVLS.home(platform), implementations()["nccl"].home(platform)
+    starts = [one.memory.address(Region.SEND, 1) - GUARD in platform.library.mapped for one in (home, others)]
+    assert starts == [True, False]
+    expect_right(platform, a_case(2, 1000))
+    view(home.memory.address(Region.WINDOW, 1), 4)[:] = 1
+    with pytest.raises(TimedOut, match="rank 1"):
+        platform.clock.refuse_given_up()
+
+
+def test_auto_hands_cases_to_the_switch_and_a_log_is_kept_there(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "expected", lambda *_: {"nvls": 1e-6, "two-shot": 2e-6})
+    way = implementations()["auto"]
+    for devices, picked in ((2, "nvls"), (1, "two-shot")):
+        (row,) = explain(a_case(2, 1000), [way], opened(devices, 2, ("auto",)), TRACED)
+        assert isinstance(row, Explanation), row
+        assert (row.note.picked, {track.rank for track in row.tracks}) == (picked, {0, 1})
 
 
 @pytest.mark.parametrize("dtypes", [("float",), pytest.param([*REDUCES], marks=pytest.mark.full)], ids=str)
@@ -96,26 +124,22 @@ def test_where_there_is_no_switch_it_is_skipped_with_the_reason(opened: Open) ->
         (2, 2, {"capability": (8, 0)}, "GPU 0 is an sm_80, and multimem instructions need sm_90 or newer"),
         (2, 2, {"without_multicast": {1}}, "GPU 1 has no multicast, which needs an NVSwitch"),
         (2, 2, {"missing": {"cuMulticastCreate"}}, "the driver is too old to have cuMulticastCreate: update it"),
-        (2, 2, {"names": ("two-shot",)}, "memory was made without a multicast address"),
         (2, 2, {"failing": STEPS - 1}, "cuMemSetAccess: system not yet initialized"),
     ):
         platform = opened(devices, ranks, **faults)
         with pytest.raises(Unsupported, match=reason):
-            NVLS.prepare(a_case(ranks, 1000), platform)
+            NVLS.home(platform)
         expect_right(platform, a_case(ranks, 1000), "two-shot")
+    full = opened(2, 2)
+    full.library.machine.free = 100
+    with pytest.raises(Unsupported, match=r"GPU 0 need .* free: lower -e"):
+        NVLS.home(full)
 
 
-def test_without_a_driver_or_with_several_processes_memory_is_ordinary() -> None:
-    for here, reason in (
-        (2, "the CUDA driver cannot be loaded (libnosuchdriver.so.1: "),
-        (1, "memory for the switch is made by one process that holds all ranks: start it without mpirun"),
-    ):
-        machine = Machine(2)
-        memory, multicast = gpu_multicast.allocate(Cuda(machine.cupy()), range(here), 2, NBYTES, ("nvls",))
-        assert isinstance(multicast, str)
-        assert multicast.startswith(reason)
-        assert len(machine.blocks) == here
-        memory.free()
+def test_without_a_driver_or_with_several_processes_there_is_no_memory_of_the_switch() -> None:
+    for here, reason in ((2, "driver cannot be loaded"), (1, "one process that holds all ranks: start it without mpi")):
+        with pytest.raises((Unsupported, PlatformError), match=reason):
+            switch_driver(Cuda(Machine(2).cupy()), range(here), 2)
 
 
 def test_what_the_switch_cannot_reduce_is_refused_with_the_choices() -> None:
@@ -124,31 +148,26 @@ def test_what_the_switch_cannot_reduce_is_refused_with_the_choices() -> None:
             NVLS.refuse(a_case(2, 64, dtype, redop))
 
 
-def allocated(machine: Machine) -> tuple[Any, Any]:
-    """Memory for two ranks, and its multicast address or why there is none."""
-    return gpu_multicast.allocate(Cuda(machine.cupy()), range(2), 2, NBYTES, ("nvls",))
+def allocated(machine: Machine) -> SwitchMemory:
+    """Memory of the switch for two ranks."""
+    cuda = Cuda(machine.cupy())
+    return SwitchMemory(cuda, switch_driver(cuda, range(2), 2), range(2), NBYTES)
 
 
-def test_whatever_call_fails_the_memory_is_ordinary_and_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason names the call, in the driver's words."""
+def test_whatever_call_fails_nothing_is_kept_but_what_cannot_be_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason names the call; a driver that has failed for good does not keep the process from ending."""
     for failing in range(STEPS):
         machine = Machine(2)
         library = with_switch(machine, monkeypatch, failing=failing)
-        memory, multicast = allocated(machine)
+        with pytest.raises(PlatformError) as refused:
+            allocated(machine)
+        assert str(refused.value) == f"{library.failed}: system not yet initialized"
         assert library.empty, library.failed
-        assert multicast == f"{library.failed}: system not yet initialized"
-        assert sorted(machine.device_of(base) for base in memory.base) == [0, 1]
-        memory.free()
         assert not machine.blocks, library.failed
-
-
-def test_every_call_is_made_to_fail_once_and_what_cannot_be_undone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that has failed for good does not keep the process from ending."""
     for undoing_fails in (False, True):
         machine = Machine(2)
         library = with_switch(machine, monkeypatch)
-        memory, multicast = allocated(machine)
-        assert isinstance(multicast, int)
+        memory = allocated(machine)
         assert len(library.calls) == STEPS
         assert {*library.calls} | {*UNDOING} == {*CALLS} - {"cuGetErrorString", "cuMemGetAddressRange_v2"}
         library.undoing_fails = undoing_fails

@@ -304,10 +304,10 @@ def test_nccl_is_only_told_of_sharing_where_there_is_some(opened: Open) -> None:
     assert str(apart.note) == ""
     assert "NCCL_MAX_CTAS" not in os.environ
     assert "a process for each (mpirun)" in str(prepare("nccl", a_case(), apart).note)
-    assert str(prepare("nccl", a_case(ranks=1), opened(Machine(1), ranks=1)).note) == ""
+    assert str(prepare("nccl", a_case(ranks=1), opened(Machine(1), ranks=1)).note.brief) == ""
     assert str(opened(Machine(2), ranks=4).note) == "4 ranks share 2 GPUs"
     assert os.environ["NCCL_MAX_CTAS"] == "16", "less than half of 64 multiprocessors"
-    assert str(prepare("nccl", a_case(), opened(Machine(1))).note) == "NCCL_MAX_CTAS=16"
+    assert str(prepare("nccl", a_case(), opened(Machine(1))).note.brief) == "NCCL_MAX_CTAS=16"
 
 
 def test_nccl_is_told_that_its_graphs_run_alone_unless_the_user_says_else(

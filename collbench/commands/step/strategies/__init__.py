@@ -55,9 +55,8 @@ def needs(names: Iterable[str], jobs: Iterable[SgdJob], ranks: int, platform: st
     used: set[str] = set()
     for strategy in chosen:
         used.update(strategy.uses)
-    requested = algorithms.needs(sorted(used), ranks, platform)
-    fifos = dict(requested.fifos)
+    fifos = dict(algorithms.needs(sorted(used), ranks, platform).fifos)
     for strategy in chosen:
         if nbytes := max(map(strategy.window_nbytes, every)):
             fifos[strategy.name] = nbytes
-    return Needs(fifos, requested.multicast)
+    return Needs(fifos)

@@ -115,9 +115,11 @@ def logging(functions: NcclFunctions, subsystems: str) -> Iterator[StringIO]:
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
 _NAMED_ALONE_SINCE = 23100  # for collectives that NCCL_ALGO does not name, it leaves no algorithm
-_ONE_PROCESS = "one process for all GPUs: NCCL registers no buffers, its best case is a process for each (mpirun)"
-"""NCCL 2.30, src/init.cc: where a process holds several ranks of a host, nvlsRegSupport is off."""
+_ONE_PROCESS = "one process for all GPUs: NVLS registers no buffers, NCCL's best case is a process for each (mpirun)"
+"""NCCL 2.30, src/init.cc: where a process holds several ranks of a host, nvlsRegSupport is off; rings register."""
 _OPT_IN = "NCCL_SINGLE_PROC_MEM_REG_ENABLE"  # NCCL 2.28: a process with several ranks registers all the same
+_UNREGISTERED = "cudaMalloc, not registered"
+"""NCCL, src/transport/p2p.cc: with NCCL_LEGACY_CUDA_REGISTER=0, the default, captures do not register them."""
 _START = "start"
 _PROCESS_EACH = "a process for each GPU"
 
@@ -134,14 +136,14 @@ class Communicators:
 
     @property
     def note(self) -> Note:
-        """The mode of NCCL that is measured, which decides its speed where there are several GPUs."""
+        """The mode of NCCL that is measured, and its buffers, which decide its speed where there are several GPUs."""
         settings = [f"{LIMIT}={os.environ[LIMIT]}"] if os.environ.get(LIMIT) else []
         if os.environ.get(MIXING, "0") != CAPTURED[MIXING]:
             settings.append(f"{MIXING}={os.environ[MIXING]}")
         mode = _ONE_PROCESS if len(self._streams) > 1 else _PROCESS_EACH
         if len(self._places.gpus) == 1 or self._symmetric or os.environ.get(_OPT_IN) == "1":
             mode = ""
-        return Note.of(*settings, mode)
+        return Note.of(*settings, mode) | Note(buffers=self.path.buffers if self.path else _UNREGISTERED)
 
     @cached_property
     def functions(self) -> NcclFunctions:

@@ -34,7 +34,7 @@ class PathMemory(Memory):
     ) -> None:
         # Hand-written kernels never work here: the regions that only they use shrink to a line.
         sizes = dict(layout.sizes) | {Region.STAGING: LINE, Region.WINDOW: LINE}
-        self.layout = replace(layout, sizes=sizes, fifos={}, multicast=(), ends={})
+        self.layout = replace(layout, sizes=sizes, fifos={}, ends={})
         self.local = places.local
         self._functions = functions
         nbytes = self.layout.nbytes + len(places.places) * checking.VERDICT.itemsize
