@@ -17,7 +17,7 @@ HOUSE = $(ROOTED)/share/collbench
 SCRIPTS = $(shell sed -n '/^\[project.scripts\]/,/^$$/s/ *=.*//p' pyproject.toml)
 PYTHONS ?= $(PYTHON)
 
-.PHONY: help sweep test test-all hour install uninstall ours wheel outside lint types unit test-deploy faults fuzz mutants noisy bench results gallery model-report train-report scan-report test-gpu bench-gpu gpu-campaign cupy compiler clean
+.PHONY: help sweep test test-all hour install uninstall ours wheel outside lint types unit test-deploy faults fuzz mutants bench results gallery model-report train-report scan-report test-gpu bench-gpu gpu-campaign cupy compiler clean
 .DEFAULT_GOAL := sweep
 
 ## Lists these targets.
@@ -110,10 +110,6 @@ fuzz: $(VENV)/.dev
 ## Puts some hundred faults into copies of the kernels; the commands must notice each: minutes.
 mutants: $(VENV)/.dev compiler
 	$(RUN)/python -m tools.mutants $(ARGS)
-
-## Compares equal code twenty times on a busy machine; no difference may be found: five minutes.
-noisy: $(VENV)/.dev compiler
-	$(RUN)/python -m tools.noisy $(ARGS)
 
 ## Measures collbench against its speed targets.
 bench: $(VENV)/.dev compiler

@@ -23,7 +23,7 @@ one in thirty thousand has, of independent samples."""
 
 LEAST = 1.05
 """Times as fast: less comes with where memory happens to lie, and is another in the next run.  One and the same code
-under two names, in one run, was 3 % apart with intervals that were (`make noisy`, 1 of 140 pairs)."""
+under two names, in one run, was 3 % apart with intervals that were (1 of 140 pairs, beside busy programs)."""
 ONE_PROCESS = (
     "no table has both nvls, which needs one process for all GPUs, and NCCL at its best, a process for each (mpirun)"
 )

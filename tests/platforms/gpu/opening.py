@@ -19,14 +19,8 @@ Open = Callable[..., Any]
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing set by a platform stays set, and nothing that the user has set matters."""
-    names = [
-        *nccl.sharing(1, 1),
-        *nccl.CAPTURED,
-        "CUDA_DEVICE_MAX_CONNECTIONS",
-        "CUDA_LAUNCH_BLOCKING",
-        cuda.NCCL_LIBRARY,
-    ]
-    for name in names:
+    of_cuda = "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING"
+    for name in (*nccl.sharing(1, 1), *nccl.CAPTURED, *of_cuda, cuda.NCCL_LIBRARY):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
 
