@@ -53,7 +53,7 @@ def fitted() -> dict[str, float]:
 
 
 class Choice(NamedTuple):
-    """What `auto` picks of the implementations that the run has at a size."""
+    """The implementation that `auto` picks, of those that the run has at a size."""
 
     nbytes: int
     picked: str

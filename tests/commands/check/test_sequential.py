@@ -8,13 +8,7 @@ from itertools import chain
 import pytest
 
 from collbench.analysis.judgement import Word
-from collbench.analysis.sequential import (
-    FEWEST,
-    SequentialTest,
-    deviations,
-    median_variance,
-    usual_slower,
-)
+from collbench.analysis.sequential import FEWEST, SequentialTest, deviations, median_variance, usual_slower
 from collbench.commands.check.expectations import expect_run
 from collbench.commands.check.judge import judge_rounds
 from collbench.commands.check.library import OF_A_BASELINE, SURE

@@ -7,17 +7,7 @@ import numpy as np
 import pytest
 
 from collbench.collectives import find_collective
-from collbench.commands.train.curves import (
-    HIGH,
-    LOW,
-    SIZES,
-    TYPICAL,
-    Curve,
-    GpuGroup,
-    ModelCurves,
-    group_of,
-    part_of,
-)
+from collbench.commands.train.curves import HIGH, LOW, SIZES, TYPICAL, Curve, GpuGroup, ModelCurves, group_of, part_of
 from collbench.commands.train.library import RunCurves
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
