@@ -35,7 +35,9 @@ class Implementation:
     collectives: tuple[str, ...]
     prepare: Callable[[Case, Platform], Prepared]
     supports: Callable[[Case], None] = lambda case: None
-    home: Callable[[Platform], Platform] = lambda platform: platform  # the ranks with the memory that it works on
+    home: Callable[[Platform, Case], Platform] = lambda platform, case: (
+        platform
+    )  # ranks with the memory that it works on
     order: int = 0  # of hand-written implementations, in which lists show them; 0 for a library
     fifo: Callable[[int, str], int] = lambda ranks, platform: 0  # bytes that it needs in each window
     cost: Callable[[Case], Cost] | None = None  # what a case that it supports spends, if that is known

@@ -30,12 +30,12 @@ def expected(case: Case, platform: Platform) -> dict[str, float]:
     return dict(sorted(seconds.items(), key=lambda item: item[1]))
 
 
-def _home(platform: Platform) -> Platform:
-    """Return the ranks with memory that a switch knows, where there is any: `nvls` may be the fastest."""
-    try:
-        return platform.on_switch()
-    except Unsupported:
-        return platform
+def _home(platform: Platform, case: Case) -> Platform:
+    """Return the ranks with memory that a switch knows, if a kernel which needs it should be fastest and has it."""
+    if any(implementations()[name].multicast for name in list(expected(case, platform))[:1]):
+        with suppress(Unsupported):
+            return platform.on_switch()
+    return platform
 
 
 def _prepare(case: Case, platform: Platform) -> Prepared:

@@ -205,7 +205,7 @@ def _implementation(path: FastPath) -> Implementation:
         name=name,
         summary=summary,
         prepare=partial(_prepare, path),
-        home=methodcaller("on_path", path),
+        home=lambda platform, case: methodcaller("on_path", path)(platform),
         reference=path.reference,
         shared_without="",  # the row of plain NCCL says it
     )

@@ -4,7 +4,6 @@ As `two-shot` with the adding moved into the switch: a link carries each byte on
 """
 
 from collections.abc import Mapping
-from operator import methodcaller
 
 import numpy as np
 
@@ -56,7 +55,7 @@ IMPLEMENTATION = Implementation(
     collectives=("allreduce",),
     prepare=_prepare,
     supports=_supports,
-    home=methodcaller("on_switch"),
+    home=lambda platform, case: platform.on_switch(),
     order=9,
     multicast=True,
     cost=_cost,

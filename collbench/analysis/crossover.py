@@ -25,7 +25,8 @@ LEAST = 1.05
 """Times as fast: less comes with where memory happens to lie, and is another in the next run.  One and the same code
 under two names, in one run, was 3 % apart with intervals that were (1 of 140 pairs, beside busy programs)."""
 ONE_PROCESS = (
-    "no table has both nvls, which needs one process for all GPUs, and NCCL at its best, a process for each (mpirun)"
+    "nvls ran in one process for all GPUs, where NCCL is not at its best; compare with "
+    "`mpirun -n GPUS collbench sweep --impl library,paths`"
 )
 ASSUMED = 0.1  # relative half-width of the interval where another tool printed one figure and no interval
 
@@ -143,7 +144,7 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
 def best_of(every: Iterable[Contest]) -> list[Contest]:
     """Return a contest for each kind of case and library: at each size the challenger that does best counts."""
     groups = by_key(every, lambda contest: (contest.case.kind, contest.library))
-    best = []
+    best: list[Contest] = []
     for (_, library), group in groups.items():
         # A sure advantage is better than a larger one that is not; the best of a size comes last, and stays.
         every_point = chain.from_iterable(contest.points for contest in group)
@@ -152,7 +153,11 @@ def best_of(every: Iterable[Contest]) -> list[Contest]:
         name = group[0].challenger if len(group) == 1 else "the best kernel"
         largest = max((contest.case for contest in group), key=lambda case: case.nbytes)
         lacking = all(contest.lacking for contest in group)
-        best.append(Contest(largest, library, name, tuple(points[size] for size in sorted(points)), lacking))
+        found = Contest(largest, library, name, tuple(points[size] for size in sorted(points)), lacking)
+
+        # A path that is its library's fastest at every size is compared once.
+        if all((other.case, other.points) != (found.case, found.points) for other in best):
+            best.append(found)
     return best
 
 

@@ -11,7 +11,7 @@ from collbench.analysis.roofline import share_in_words
 from collbench.analysis.wires import Times, Tradeoff
 from collbench.present.columns import ALWAYS, Column
 from collbench.present.terminal import Table
-from collbench.results import Explanation, Observed, Prediction, Result, Timed, by_key
+from collbench.results import Explanation, Observed, Prediction, Result, Timed
 from collbench.results.collectives import sample_in_words
 from collbench.units import counted, digits, format_range, format_rate, format_seconds, format_size, significant
 
@@ -223,11 +223,23 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
         lines.append(ESTIMATE)
     if sharing := next((result.note.shared for result in results if result.note.shared), None):
         lines.append(SHARED.format(sharing=sharing))
-    names = by_key(results, lambda result: result.note.buffers)
-    buffers = [f"{', '.join(dict.fromkeys(row.implementation for row in names[of]))} {of}" for of in names if of]
-    if buffers:
-        lines.append(f"buffers: {'; '.join(buffers)}")
-    return lines
+    return [*lines, *_buffers(results)]
+
+
+def _buffers(results: Iterable[Result]) -> Iterator[str]:
+    """Yield how buffers of libraries were allocated and registered, of those of which all rows say the same."""
+    # Rows of an earlier run that goes on say nothing, and their buffers may have been others.
+    said: dict[str, set[str]] = {}
+    for row in results:
+        if isinstance(row, Observed):
+            said.setdefault(row.implementation, set()).add(row.note.buffers)
+    names: dict[str, list[str]] = {}
+    for name, buffers in said.items():
+        if len(buffers) == 1 and any(buffers):
+            names.setdefault(min(buffers), []).append(name)
+    if names:
+        each = [f"{buffers} ({', '.join(alike)})" for buffers, alike in names.items()]
+        yield f"buffers: {'; '.join(each)}"
 
 
 def extra_legends(extra: Collection[str], results: Iterable[Result]) -> Iterator[str]:

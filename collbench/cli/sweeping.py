@@ -58,7 +58,7 @@ from collbench.units import counted, format_list, printable
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
 FEWEST = 6  # samples that have an interval
 NO_PATHS = (
-    "NCCL has faster ways for buffers that it knows beforehand (nccl-tests -G measures nccl@registered): "
+    "NCCL has faster ways for buffers that it knows beforehand (nccl-tests -G should equal nccl@registered): "
     "--impl all,paths, with a process for each GPU"
 )
 PLOT = option("--plot/--no-plot", "Draw the plots at the end.", default=True)

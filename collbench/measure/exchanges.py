@@ -105,7 +105,7 @@ class Exchanges:
     def seconds(self, prepared: Prepared, ranks: Sequence[int], launches: int, samples: int, messages: int) -> BySample:
         """*Collective*: return the seconds of a message of each of these ranks, so many samples of so many launches.
 
-        Those in which the rank had to wait for its core are negative.
+        Those in which the rank had to wait for its core have a minus, also in front of zero.
         """
         platform, mine = self.platform, [rank for rank in ranks if rank in self.platform.local]
         queued = platform.compute.queued
@@ -192,7 +192,7 @@ def ways(platform: str) -> tuple[str, ...]:
 def together(taken: BySample, group: Sequence[int]) -> tuple[list[float], list[float]]:
     """Return the samples of a group's slowest member; and of these the ones in which each member had its core."""
     samples = np.array([taken[rank] for rank in group])
-    slowest, good = np.abs(samples).max(axis=0), (samples > 0).all(axis=0)
+    slowest, good = np.abs(samples).max(axis=0), ~np.signbit(samples).any(axis=0)  # a rank with no part in it has 0.0
     return slowest.tolist(), slowest[good].tolist()
 
 

@@ -193,7 +193,7 @@ class _Collective(Subject):
     def prepare(self, implementation: Implementation) -> Candidate | Result:
         case = self.case
         implementation.refuse(case)
-        platform = implementation.home(self.platform)
+        platform = implementation.home(self.platform, case)
         self.platforms[id(platform.memory)] = platform
         with platform.team.agreeing():
             prepared = implementation.prepare(case, platform)

@@ -40,7 +40,7 @@ def explain(
         heartbeat(implementation.name)
         try:
             implementation.refuse(case)
-            home = implementation.home(platform)
+            home = implementation.home(platform, case)
             with platform.team.agreeing():
                 plain = implementation.prepare(case, home)
                 traced = implementation.prepare(case, home.traced())

@@ -60,7 +60,8 @@ def test_a_limit_of_nccl_stands_in_its_row_unless_it_comes_of_sharing_and_buffer
     )
     buffers = {"nccl": "cudaMalloc", **dict.fromkeys(("nccl@registered", "nccl@few-ctas"), "ncclMemAlloc"), "mpi": ""}
     results = [replace(measurement(name), note=Note(buffers=text)) for name, text in buffers.items() for _ in range(2)]
-    assert legend_lines(results) == ["buffers: nccl cudaMalloc; nccl@registered, nccl@few-ctas ncclMemAlloc"]
+    assert legend_lines(results) == ["buffers: cudaMalloc (nccl); ncclMemAlloc (nccl@registered, nccl@few-ctas)"]
+    assert "(nccl)" not in legend_lines([*results, measurement("nccl")])[0], "an earlier row may have had others"
     assert not any("Malloc" in row(result) for result in results), "once, and not in every row"
 
 
@@ -121,6 +122,7 @@ def test_kernels_meet_registered_buffers_besides_the_fastest_nccl_and_nvls_does_
     beaten, lost = (f"ring-ll {how} at every size" for how in ("beats nccl@registered", "loses to the fastest nccl"))
     pair = {"nccl@registered": 3.0, "ring-ll": 2.0}
     assert (sentences(**pair), sentences(nccl=1.0, **pair)) == ([beaten], [lost, beaten])
+    assert len(sentences(nccl=4.0, **pair)) == 1, "registered buffers are the fastest at every size"
     assert [ONE_PROCESS in sentences(nccl=4.0, nvls=time) for time in (2.0, 8.0)] == [True, False]
     picked = replace(measurement("auto"), note=Note(picked="nvls"))
     assert ONE_PROCESS in findings([measurement("nccl", (9.0,) * 7), picked])

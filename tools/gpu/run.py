@@ -14,7 +14,7 @@ from collbench.errors import CollbenchError, PlatformError, Unsupported
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu import probe
 from tools.gpu import refusals, said
-from tools.gpu.checks import CHECKS
+from tools.gpu.checks import CHECKS, case
 from tools.gpu.places import ON_GPU, SCALE, Place, nccl_settings, opened
 
 HOW = {"launches": False, "graphs": True}
@@ -70,7 +70,7 @@ def run_implementation(platform: gpu.GpuPlatform, implementation: Implementation
         start = time.monotonic()
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
         try:
-            check(implementation.home(platform), implementation)
+            check(implementation.home(platform, case(platform)), implementation)
             outcome = "ok"
         except Unsupported as reason:
             defect = refusals.unjust(implementation.name, str(reason), refusals.here_of(platform))

@@ -20,6 +20,6 @@ def fields() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(os.environ["MADE_UP_MACHINE"])
     own = {name: found.pop(name) for name in [*found] if name.startswith("process ")}
     found |= own.get(f"process {PROCESS}", {})
-    if buses := found.get("buses"):
-        found["buses"] = {int(device): bus for device, bus in buses.items()}
+    for name in {"buses", "slower"} & found.keys():
+        found[name] = {int(number): value for number, value in found[name].items()}
     return found

@@ -10,7 +10,7 @@ from itertools import product
 from collbench.cases import Case, Sampling
 from collbench.commands.scan.rows import BOTH_WAYS, LATENCY, LATENCY_BYTES, ONE_WAY, PairMessages, PairTimes
 from collbench.errors import Unsupported
-from collbench.measure.exchanges import Exchanges, To, together
+from collbench.measure.exchanges import Exchanges, To, quartile, together
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.interface import Platform
 from collbench.results import Note, Result, Skipped
@@ -69,10 +69,13 @@ def _messages(exchanges: Exchanges, pairs: Pairs, pattern: str) -> tuple[To, int
 
 def _rows(exchanges: Exchanges, of: PairMessages, pairs: Pairs, launches: int) -> Iterator[PairTimes]:
     """*Collective*: yield a row of each pair: the samples of its slower rank."""
-    platform, note = exchanges.platform.name, exchanges.platform.note | Note(paced=exchanges.paced)
+    platform, clock = exchanges.platform.name, exchanges.platform.clock
     to, count, answered = _messages(exchanges, pairs, of.pattern)
     busy = [rank for pair in pairs for rank in pair]
-    taken = exchanges.seconds(exchanges.prepared(to, count, answered), busy, launches, _SAMPLES, count * (1 + answered))
+    prepared, messages = exchanges.prepared(to, count, answered), count * (1 + answered)
+    taken = exchanges.seconds(prepared, busy, launches, _SAMPLES, messages)
+    paced = clock.paced(prepared, messages * quartile(together(taken, pairs[0])[0]))
+    note = exchanges.platform.note | prepared.note | Note(paced=paced)
     exchanges.refuse_wrong(to)
     for pair in pairs:
         every, good = together(taken, pair)

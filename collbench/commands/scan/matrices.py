@@ -129,6 +129,7 @@ def _matrix(values: Mapping[tuple[int, int], float]) -> Iterator[str]:
         yield f"{low} to {high}, median {middle}; the figure has all pairs"
         return
     texts = {pair: significant(value, 3) for pair, value in values.items()}
-    yield "".join(["from", *(f"{rank:>7}" for rank in ranks)])
+    width = max(7, 1 + max(map(len, texts.values())))
+    yield "".join(["from", *(f"{rank:>{width}}" for rank in ranks)])
     for sender in ranks:
-        yield "".join([f"{sender:>4}", *(f"{texts.get((sender, rank), ''):>7}" for rank in ranks)]).rstrip()
+        yield "".join([f"{sender:>4}", *(f"{texts.get((sender, rank), ''):>{width}}" for rank in ranks)]).rstrip()

@@ -21,7 +21,8 @@ def hosts(finding: ScanFinding, verdict: ScanVerdict) -> list[str]:
     nodes = next((level.units for level in verdict.members.levels if level.kind == "node"), ())
     if kind == "node":
         return [name]
-    return [nodes[member] for member in finding.effect.members] if kind == "member" and nodes else []
+    known = kind == "member" and any(nodes)  # of a process that holds all GPUs the host has no name
+    return [nodes[member] for member in finding.effect.members] if known else []
 
 
 def reason(finding: ScanFinding) -> str:

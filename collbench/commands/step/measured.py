@@ -163,7 +163,7 @@ class _Steps(Subject):
         refuse(case, implementation, platform.name)
         # Computing alone needs no implementation that works here.
         if schedule.communicates:
-            platform = implementation.home(platform)
+            platform = implementation.home(platform, next(part for _, part in buckets(case)))
         with platform.team.agreeing():
             prepare = implementation.prepare if schedule.communicates else lambda *_: Prepared(lambda launches: None)
             operations = [prepare(part, platform.shifted(offset)) for offset, part in buckets(case)]

@@ -200,7 +200,7 @@ class _Way:
 
     def __init__(self, implementation: Implementation, case: Case, platform: Platform, added: Held) -> None:
         implementation.refuse(case)
-        self.case, self.platform, self._added = case, implementation.home(platform), added
+        self.case, self.platform, self._added = case, implementation.home(platform, case), added
         with platform.team.agreeing():
             self.prepared = implementation.prepare(case, self.platform)
         self._stall = self.platform.launcher.kernel(compiler.JUDGE, "stall", case.dtype, case.redop)

@@ -142,7 +142,7 @@ class GpuClock(Clock):
                 seconds = self.on_host(prepared, launches)
             elif self.graphs and not prepared.notes_moments:
                 seconds = max(self.of_graph(prepared, launches).values(), default=0.0)
-            elif self.graphs and self._crowd <= _GATED:
+            elif self.graphs and len(self._streams) <= _GATED:
                 self.set_clocks()  # or the first moment would, and wait for a stream that the gate holds
                 seconds = max(self.behind_gate(prepared, launches).values())
             else:
@@ -164,7 +164,7 @@ class GpuClock(Clock):
 
     def most_held(self, prepared: Prepared) -> int:
         """Return how many launches keep to a quarter of the launch queue, which they wait in behind the gate."""
-        return max(1, LAUNCH_QUEUE // 4 // (_ENTRIES * prepared.groups * self._crowd))
+        return max(1, LAUNCH_QUEUE // 4 // (_ENTRIES * max(1, prepared.groups) * self._crowd))
 
     def paced(self, prepared: Prepared, seconds: float) -> bool:
         """Return whether no gate holds so many ranks of a GPU, and enqueuing takes over half of an operation."""

@@ -109,7 +109,7 @@ def test_a_row_says_what_ran(platform: Any) -> None:
 @pytest.mark.parametrize(("name", "nodes"), [("nccl@symmetric", 1), ("nccl@copy-engine", 6)])
 def test_graphs_keep_to_a_quarter_of_the_launch_queue_by_their_nodes(name: str, nodes: int, platform: Any) -> None:
     """Copy engines take three nodes an operation for each rank, NCCL's kernels one."""
-    machine, home = platform.machine, implementations()[name].home(platform)
+    machine, home = platform.machine, implementations()[name].home(platform, a_case())
     prepared = implementations()[name].prepare(a_case("allgather", nbytes=8), home)
     most = LAUNCH_QUEUE // 4 // (2 * nodes)  # in graphs of two ranks
     home.clock.time(prepared, most)
@@ -167,7 +167,7 @@ def test_each_path_has_communicators_and_a_policy_of_its_own_and_one_memory(plat
     undefined = -(2**31)
     assert Counter(simulation.policies) == {undefined: 4, 1: 2, 2: 2}, "a communicator a rank, made once"
     assert simulation.registered == ["register 0", "register 1"] * 4, "once each"
-    homes = [way.home(platform).memory for way in PATHS.values()]
+    homes = [way.home(platform, a_case()).memory for way in PATHS.values()]
     assert all(home is homes[0] for home in homes)
     assert homes[0].address(Region.SEND, 0) != platform.memory.address(Region.SEND, 0)
     platform.close()
@@ -230,7 +230,7 @@ def test_a_path_knows_when_nccl_lost_a_rank(extension: Path, opened: Open) -> No
     platform = opened(machine, implementations=tuple(PATHS), sampling=Sampling(timeout=0.2))
     way = PATHS["nccl@symmetric"]
     with pytest.raises(CaseFailed, match=r"NCCL lost a rank \(status 6\)"):
-        way.prepare(a_case(), way.home(platform))
+        way.prepare(a_case(), way.home(platform, a_case()))
 
 
 def test_a_path_that_cannot_be_had_is_skipped_with_nccls_reason_and_asked_once(extension: Path, opened: Open) -> None:
@@ -298,7 +298,7 @@ def test_a_path_is_for_single_operations(platform: Any) -> None:
 def test_a_path_calls_the_collectives_that_copy_engines_serve(platform: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     real, called = Communicator.alltoAll, list[Communicator]()
     monkeypatch.setattr(Communicator, "alltoAll", lambda comm, *rest: called.append(comm) or real(comm, *rest))
-    assert PATHS["nccl@copy-engine"].prepare(a_case("alltoall"), PATHS["nccl@copy-engine"].home(platform))
+    assert PATHS["nccl@copy-engine"].prepare(a_case("alltoall"), PATHS["nccl@copy-engine"].home(platform, a_case()))
     assert called
 
 
@@ -335,7 +335,7 @@ def test_no_pass_is_made_for_operations_of_which_nccls_log_says_nothing(platform
     """Of sends and receives; a pass captures an operation.  Paths have an all-to-all of NCCL's own."""
     silent = ("sendrecv", "nccl"), ("pingpong", "nccl"), ("sendrecv", "nccl@copy-engine")
     for name, way in (("allreduce", "nccl"), ("alltoall", "nccl@copy-engine"), *silent):
-        before, home = platform.machine.captures, implementations()[way].home(platform)
+        before, home = platform.machine.captures, implementations()[way].home(platform, a_case())
         assert implementations()[way].prepare(a_case(name), home)
         assert (platform.machine.captures == before) == ((name, way) in silent), (name, way)
 

@@ -67,7 +67,7 @@ def a_case(ranks: int, nbytes: int, dtype: str = "float", redop: str = "sum", in
 
 def expect_right(platform: Any, one: Case, name: str = "nvls", calls: int = 2) -> None:
     implementations()[name].refuse(one)
-    platform = implementations()[name].home(platform)
+    platform = implementations()[name].home(platform, one)
     prepared = implementations()[name].prepare(one, platform)
     for seed in range(calls):
         platform.checker.fill(one, seed)
@@ -90,7 +90,7 @@ def test_only_nvls_works_in_memory_of_the_switch_and_that_is_made_when_first_ask
     """So `nccl` has memory of cudaMalloc whatever else is measured; kernels that give up there are seen as well."""
     platform = opened(2, 2, ("nccl", "nvls"))
     assert platform.library.empty
-    home, others = NVLS.home(platform), implementations()["nccl"].home(platform)
+    home, others = NVLS.home(platform, a_case(2, 8)), implementations()["nccl"].home(platform, a_case(2, 8))
     starts = [one.memory.address(Region.SEND, 1) - GUARD in platform.library.mapped for one in (home, others)]
     assert starts == [True, False]
     expect_right(platform, a_case(2, 1000))
@@ -106,6 +106,9 @@ def test_auto_hands_cases_to_the_switch_and_a_log_is_kept_there(opened: Open, mo
         (row,) = explain(a_case(2, 1000), [way], opened(devices, 2, ("auto",)), TRACED)
         assert isinstance(row, Explanation), row
         assert (row.note.picked, {track.rank for track in row.tracks}) == (picked, {0, 1})
+    monkeypatch.setattr(auto, "expected", lambda *_: {"two-shot": 1e-6, "nvls": 2e-6})
+    platform = opened(2, 2, ("auto",))
+    assert way.home(platform, a_case(2, 1000)) is platform, "what it picks works where its own row does"
 
 
 @pytest.mark.parametrize("dtypes", [("float",), pytest.param([*REDUCES], marks=pytest.mark.full)], ids=str)
@@ -128,12 +131,12 @@ def test_where_there_is_no_switch_it_is_skipped_with_the_reason(opened: Open) ->
     ):
         platform = opened(devices, ranks, **faults)
         with pytest.raises(Unsupported, match=reason):
-            NVLS.home(platform)
+            NVLS.home(platform, a_case(2, 8))
         expect_right(platform, a_case(ranks, 1000), "two-shot")
     full = opened(2, 2)
     full.library.machine.free = 100
     with pytest.raises(Unsupported, match=r"GPU 0 need .* free: lower -e"):
-        NVLS.home(full)
+        NVLS.home(full, a_case(2, 8))
 
 
 def test_without_a_driver_or_with_several_processes_there_is_no_memory_of_the_switch() -> None:

@@ -258,6 +258,12 @@ def test_processes_measure_nccls_fast_paths(mpirun: Mpirun, tmp_path: Path) -> N
     }
 
 
+def test_a_scan_names_the_slow_one_of_three_processes_of_which_one_waits_in_every_round(tmp_path: Path) -> None:
+    machine: dict[str, Any] = {"devices": 3, "nccl_seconds": 0.002, "slower": {"2": 3.0}}
+    done = on_gpus(tmp_path, "scan", "--size", "8K", launcher=(mpiexec(), "-n", "3"), **machine)
+    assert (done.returncode, "collbench: SLOW scan: rank 2 is" in done.stdout) == (3, True), done.stderr
+
+
 def test_mpirun_all_reduce_perf_lists_every_ranks_gpu(mpirun: Mpirun, tmp_path: Path) -> None:
     """By its own name and number, as the run file has them: the header that it is printed from was never in a file."""
     some = ("-b", "64", "-e", "100", "-n", "2", "-G", "1", "--impl", "nccl", "--out", "out")
