@@ -45,7 +45,7 @@ class Implementation:
     neighbours_only: bool = False  # a rank sends to one other: without a switch it has the links to that one only
     multicast: bool = False  # a switch must know the memory of all ranks
     wire: Wire | None = None  # what its ranks exchange, if that is narrower than their arrays: results are not exact
-    reference: bool = False  # a path with which hand-written ones are compared beside the fastest of its library
+    reference: bool = False  # a path with which hand-written ones are compared too, as with the fastest of its library
     shared_without: str = ""  # what it lacks where ranks share a GPU: a ratio to it must say so
     estimates: tuple[str, ...] = ()  # collectives of which it may say itself how long they take (Prepared.estimate)
 

@@ -23,7 +23,7 @@ one in thirty thousand has, of independent samples."""
 
 LEAST = 1.05
 """Times as fast: less comes with where memory happens to lie, and is another in the next run.  One and the same code
-under two names, in one run, was 3 % apart with intervals that were (1 of 140 pairs, beside busy programs)."""
+under two names, in one run, was 3 % apart with intervals that were (1 of 140 pairs, while other programs ran)."""
 ONE_PROCESS = (
     "nvls ran in one process for all GPUs, where NCCL is not at its best; compare with "
     "`mpirun -n GPUS collbench sweep --impl library,paths`"

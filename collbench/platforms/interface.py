@@ -139,7 +139,7 @@ class FastPath:
 
     @property
     def buffers(self) -> str:
-        """How the buffers were allocated, and what NCCL was told of them."""
+        """How the buffers were allocated, and as what NCCL knows them."""
         return f"ncclMemAlloc, {'a symmetric window' if self.symmetric else 'registered'}"
 
 

@@ -6,7 +6,7 @@ both directions of every pair, two ranks of one GPU included.
 
 Memory that an NVSwitch adds and hands round has one multicast address for the same place on every rank's GPU.  It needs
 a GPU for each rank, all at one switch, and one process that holds them.  Only implementations that need the switch work
-there, beside the ordinary memory, since NCCL's speed depends on how its buffers are allocated.
+there, next to the ordinary memory, since NCCL's speed depends on how its buffers are allocated.
 """
 
 from collections.abc import Callable, Sequence
@@ -300,7 +300,7 @@ class RankMemory(Memory):
 
 
 class SwitchedRankMemory(RankMemory):
-    """As RankMemory, known to the switch; Unsupported, with the reason and nothing kept, where that cannot be."""
+    """As RankMemory, known to the switch; Unsupported, with the reason and without leftovers, where that cannot be."""
 
     def __init__(self, cuda: Cuda, team: Team, places: Placement, layout: MemoryLayout) -> None:
         failures: tuple[type[Exception], ...] = (PlatformError, *cuda.errors)

@@ -21,6 +21,7 @@ from collbench.measure.sampling import measure
 from collbench.measure.tracing import explain
 from collbench.platforms.checking import VERDICT
 from collbench.platforms.gpu import timing
+from collbench.platforms.gpu.checker import GpuChecker
 from collbench.platforms.gpu.cuda import NEWER_STATUSES
 from collbench.platforms.gpu.nccl.communicators import PLANNING, RESET, init_timings, logging, what_ran, why_not
 from collbench.platforms.gpu.nccl.functions import (
@@ -32,7 +33,6 @@ from collbench.platforms.gpu.nccl.functions import (
     UniqueId,
 )
 from collbench.platforms.gpu.nccl.paths import PathCommunicator, PathMemory
-from collbench.platforms.gpu.platform import GpuChecker
 from collbench.platforms.gpu.timing import LAUNCH_QUEUE
 from collbench.platforms.interface import NOT_SAID, Prepared
 from collbench.platforms.layout import LINE, MemoryLayout, Region
