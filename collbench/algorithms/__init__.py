@@ -35,9 +35,7 @@ class Implementation:
     collectives: tuple[str, ...]
     prepare: Callable[[Case, Platform], Prepared]
     supports: Callable[[Case], None] = lambda case: None
-    home: Callable[[Platform, Case], Platform] = lambda platform, case: (
-        platform
-    )  # ranks with the memory that it works on
+    home: Callable[[Platform, Case], Platform] = lambda platform, case: platform  # with the memory that it works in
     order: int = 0  # of hand-written implementations, in which lists show them; 0 for a library
     fifo: Callable[[int, str], int] = lambda ranks, platform: 0  # bytes that it needs in each window
     cost: Callable[[Case], Cost] | None = None  # what a case that it supports spends, if that is known

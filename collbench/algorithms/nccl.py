@@ -9,7 +9,6 @@ A fast path has buffers of its own, which NCCL knows beforehand (platforms/gpu/n
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import methodcaller
 from typing import Any
 
 from collbench.algorithms import Implementation
@@ -205,7 +204,7 @@ def _implementation(path: FastPath) -> Implementation:
         name=name,
         summary=summary,
         prepare=partial(_prepare, path),
-        home=lambda platform, case: methodcaller("on_path", path)(platform),
+        home=lambda platform, case: platform.on_path(path),
         reference=path.reference,
         shared_without="",  # the row of plain NCCL says it
     )

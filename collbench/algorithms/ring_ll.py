@@ -50,7 +50,16 @@ def _cost(case: Case) -> Cost:
     steps, lap = 2 * (case.ranks - 1), case.ranks * slot_bytes(case.ranks, "gpu")
     share = steps / case.ranks
     sent = PACKET_BYTES * share
-    return Cost(Wait.PACKET, steps, sent, 2 * sent + 2, share, BLOCKS, cached=2 * sent, lap=lap)
+    return Cost(
+        Wait.PACKET,
+        steps,
+        link=sent,
+        memory=2 * sent + 2,
+        cached=2 * sent,
+        packets=share,
+        blocks=BLOCKS,
+        lap=lap,
+    )
 
 
 IMPLEMENTATION = Implementation(

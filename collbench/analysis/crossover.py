@@ -13,6 +13,7 @@ from collbench.algorithms import apart, find, libraries
 from collbench.cases import Case
 from collbench.datatypes import wire_nbytes
 from collbench.results import Observed, Prediction, Reported, Result, Timed, by_key, family, timed
+from collbench.results.collectives import Untimed
 from collbench.stats import Estimate
 from collbench.units import format_size
 
@@ -213,6 +214,16 @@ def _by_switch(row: Timed) -> bool:
 def _beats_library(row: Timed, results: Iterable[Result | Timed]) -> bool:
     library = library_of(results, libraries(), row)
     return library is not None and Advantage.of(row, library).sign > 0
+
+
+def buffers_in_words(results: Iterable[Result]) -> list[str]:
+    """Return a line on how buffers of libraries were allocated and registered, of those of which all rows say alike."""
+    # Rows of an earlier run that goes on do not say it, and their buffers may have been others.
+    measured = by_key((row for row in results if not isinstance(row, Untimed)), lambda row: row.implementation)
+    said = {name: {row.note.buffers for row in rows} for name, rows in measured.items()}
+    known = by_key([name for name, each in said.items() if len(each) == 1], lambda name: min(said[name]))
+    lines = [f"{buffers} ({', '.join(names)})" for buffers, names in known.items() if buffers]
+    return [f"buffers: {'; '.join(lines)}"] if lines else []
 
 
 def rivals(results: Iterable[Result]) -> list[Timed]:

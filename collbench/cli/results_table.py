@@ -7,6 +7,7 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, cast
 
+from collbench.analysis.crossover import buffers_in_words
 from collbench.analysis.roofline import share_in_words
 from collbench.analysis.wires import Times, Tradeoff
 from collbench.present.columns import ALWAYS, Column
@@ -223,23 +224,7 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
         lines.append(ESTIMATE)
     if sharing := next((result.note.shared for result in results if result.note.shared), None):
         lines.append(SHARED.format(sharing=sharing))
-    return [*lines, *_buffers(results)]
-
-
-def _buffers(results: Iterable[Result]) -> Iterator[str]:
-    """Yield how buffers of libraries were allocated and registered, of those of which all rows say the same."""
-    # Rows of an earlier run that goes on say nothing, and their buffers may have been others.
-    said: dict[str, set[str]] = {}
-    for row in results:
-        if isinstance(row, Observed):
-            said.setdefault(row.implementation, set()).add(row.note.buffers)
-    names: dict[str, list[str]] = {}
-    for name, buffers in said.items():
-        if len(buffers) == 1 and any(buffers):
-            names.setdefault(min(buffers), []).append(name)
-    if names:
-        each = [f"{buffers} ({', '.join(alike)})" for buffers, alike in names.items()]
-        yield f"buffers: {'; '.join(each)}"
+    return [*lines, *buffers_in_words(results)]
 
 
 def extra_legends(extra: Collection[str], results: Iterable[Result]) -> Iterator[str]:

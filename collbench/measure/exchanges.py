@@ -40,7 +40,6 @@ class Exchanges:
         self.case, self.way, self.platform, self._slow = case, way, platform, slow or {}
         self.answers = way not in (COPY, KERNEL)  # whether a message there and back waits for the other rank
         self._lateness: list[Callable[[], None]] = []
-        self.paced = False  # whether the host's enqueuing is what `seconds` shows
         self._sample = 0.0  # seconds of a sample, by the last ones
         self._nothing = np.full(case.nbytes, POISON, np.uint8)
         with platform.team.agreeing(), platform.compute.stepping():
@@ -158,7 +157,6 @@ class Exchanges:
             every, good = together(tried, ranks[:2])
             seconds = min(seconds, messages * min(good or every))
             launches = max(1, min(most, math.ceil(region / seconds)))
-        self.paced = self.platform.clock.paced(prepared, seconds)
         for rank in [rank for rank in self._slow if rank in self.platform.local]:
             self._lateness.append(self._stall(rank, (self._slow[rank] - 1) * seconds))
         return launches

@@ -77,8 +77,11 @@ class Hardware:
 
     def seconds(self, cost: Cost, nbytes: int) -> float:
         """Return the time of an operation of that size; infinite for a wait that this hardware has not."""
-        reach = self.reach if cost.wait is Wait.BARRIER else 1.0
-        reach = self.adds if cost.adds else reach
+        reach = 1.0
+        if cost.adds:
+            reach = self.adds
+        elif cost.wait is Wait.BARRIER:
+            reach = self.reach
 
         # The busiest resource decides: links, memory and packets are busy at the same time.
         blocks = min(cost.blocks, self.blocks) * self.block

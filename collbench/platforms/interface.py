@@ -286,10 +286,6 @@ class Clock(Protocol):
         """Return how many launches `time_each` can start together."""
         return sys.maxsize  # the host carries them out
 
-    def paced(self, prepared: Prepared, seconds: float) -> bool:
-        """*Collective*: whether the host's enqueuing shows in `time_each` of operations of so many seconds."""
-        return False
-
     def moment(self, rank: int) -> "Moment":
         """Note the time on a local rank's stream."""
 
@@ -421,6 +417,10 @@ class Platform(Protocol):
     def shifted(self, offset: int) -> Self:
         """Return the same ranks with buffers that start so many bytes after those of the case that is checked."""
         return self.altered(self.memory.shifted(offset))
+
+    def on_path(self, path: FastPath) -> Self:
+        """*Collective*: return the same ranks with buffers that NCCL knows beforehand; Unsupported with its reason."""
+        raise Unsupported("no NCCL here")
 
     def on_switch(self) -> Self:
         """*Collective*: return the same ranks with memory that a switch knows; Unsupported without a switch."""

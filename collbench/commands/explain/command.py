@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import click
 
-from collbench.analysis.crossover import handicaps
+from collbench.analysis.crossover import buffers_in_words, handicaps
 from collbench.cli.options import RENDEZVOUS_FOLDER, made, options_of
 from collbench.cli.progress import ResultTable
 from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND
@@ -53,10 +53,8 @@ def command(**options: Any) -> int:
     if interrupted := run_session(explained, table):
         return interrupted
     if explained.leader:
-        click.echo(
-            "\n".join(["", *filter(None, [left_out_in_words(EXPLAIN)]), EXPLAIN_LEGEND, *handicaps(explained.results)]),
-            err=True,
-        )
+        limits = [*handicaps(explained.results), *buffers_in_words(explained.results)]
+        click.echo("\n".join(["", *filter(None, [left_out_in_words(EXPLAIN)]), EXPLAIN_LEGEND, *limits]), err=True)
         folder = say_where(explained)
         rows = [result for result in explained.results if isinstance(result, Explanation)]
         if any(result.tracks for result in rows):

@@ -9,7 +9,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup, escape
 
 from collbench.algorithms import is_library, libraries
-from collbench.analysis.crossover import handicaps
+from collbench.analysis.crossover import buffers_in_words, handicaps
 from collbench.analysis.roofline import share_in_words
 from collbench.cases import Case
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
@@ -90,7 +90,8 @@ def all_rows(runs: Sequence[SafeRun], commands: Sequence[Section], room: int) ->
         few.append(row._replace(numbers=numbers))
     shown = [_NUMBERS[column] for column in filled]
     meanings = [_MEANINGS[name] for name in shown if name in _MEANINGS]
-    meanings += handicaps(result for run in runs for result in run.every)
+    results = [result for run in runs for result in run.every]
+    meanings += [*handicaps(results), *buffers_in_words(results)]
     caption = safe_text(operations[0], 120) if len(operations) == 1 else "Every row"
     return AllRows(caption, ("implementation", "size", *shown, "check"), few, every - len(rows), meanings)
 

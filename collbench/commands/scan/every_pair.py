@@ -10,10 +10,10 @@ from itertools import product
 from collbench.cases import Case, Sampling
 from collbench.commands.scan.rows import BOTH_WAYS, LATENCY, LATENCY_BYTES, ONE_WAY, PairMessages, PairTimes
 from collbench.errors import Unsupported
-from collbench.measure.exchanges import Exchanges, To, quartile, together
+from collbench.measure.exchanges import Exchanges, To, together
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.interface import Platform
-from collbench.results import Note, Result, Skipped
+from collbench.results import Result, Skipped
 from collbench.results.facts import Scheduling
 from collbench.units import counted
 
@@ -69,13 +69,11 @@ def _messages(exchanges: Exchanges, pairs: Pairs, pattern: str) -> tuple[To, int
 
 def _rows(exchanges: Exchanges, of: PairMessages, pairs: Pairs, launches: int) -> Iterator[PairTimes]:
     """*Collective*: yield a row of each pair: the samples of its slower rank."""
-    platform, clock = exchanges.platform.name, exchanges.platform.clock
     to, count, answered = _messages(exchanges, pairs, of.pattern)
     busy = [rank for pair in pairs for rank in pair]
     prepared, messages = exchanges.prepared(to, count, answered), count * (1 + answered)
     taken = exchanges.seconds(prepared, busy, launches, _SAMPLES, messages)
-    paced = clock.paced(prepared, messages * quartile(together(taken, pairs[0])[0]))
-    note = exchanges.platform.note | prepared.note | Note(paced=paced)
+    platform, note = exchanges.platform.name, exchanges.platform.note | prepared.note
     exchanges.refuse_wrong(to)
     for pair in pairs:
         every, good = together(taken, pair)

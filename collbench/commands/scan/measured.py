@@ -12,13 +12,12 @@ from functools import partial
 from collbench.cases import Case, Sampling
 from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
 from collbench.commands.scan.scanner import RoundPlan, Scanner
-from collbench.errors import CaseFailed, Unsupported
+from collbench.errors import Unsupported
 from collbench.measure.exchanges import COPY, IN_FLIGHT, Exchanges, To, quartile, together
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.interface import Platform
 from collbench.platforms.processes import node_name
 from collbench.results import Result
-from collbench.units import format_size
 
 REGION, SAMPLES = 1e-3, 9  # seconds of a sample, and samples of a group in a round
 _CROWDED = 25  # samples where ranks take turns on a core
@@ -39,11 +38,6 @@ def measure(
     heartbeat(names[0], "first messages")
     sizes = work.sizes or (case.nbytes,)
     by_size = {size: _calibrated(replace(case, nbytes=size), names[0], platform, work) for size in sizes}
-    for size in [size for size, (exchanges, _) in by_size.items() if exchanges.paced]:
-        raise CaseFailed(
-            f"the host enqueues messages of {format_size(size)} in more than half of their time: a scan would measure "
-            f"the host; use --size {8 * size}, fewer ranks on a GPU, or a process for each rank (mpirun)"
-        )
     way = next(iter(by_size.values()))[0].way
     scanner = None
     if team.leader:

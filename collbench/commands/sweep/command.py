@@ -42,11 +42,7 @@ _OPTIONS = [
     json_option("the results"),
     option("-I --percentiles", "Show min, p95, p99 and max of the samples too.", is_flag=True),
     option("-C --report_cputime", "Show how long the host takes to enqueue an operation on a GPU.", is_flag=True),
-    option(
-        "-M --memory_report",
-        "Show the GPU memory that NCCL, and others meanwhile, have taken.",
-        is_flag=True,
-    ),
+    option("-M --memory_report", "Show the GPU memory that NCCL, and others meanwhile, have taken.", is_flag=True),
     PLOT,
     option("--resume", "Measure what the run of a sweep lacks, with its settings.", type=PATH, metavar="RUN"),
 ]

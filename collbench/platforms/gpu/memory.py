@@ -304,13 +304,11 @@ class SwitchedRankMemory(RankMemory):
 
     def __init__(self, cuda: Cuda, team: Team, places: Placement, layout: MemoryLayout) -> None:
         failures: tuple[type[Exception], ...] = (PlatformError, *cuda.errors)
-        why = ""
         try:
             self._driver = switch_driver(cuda, list(places.device.values()), len(places.places))
-            why = "besides the buffers of all others it needs some of its own: "
             super().__init__(cuda, team, places, layout)
         except failures as error:
-            raise Unsupported(f"{why}{error}") from None
+            raise Unsupported(f"no memory that the switch knows, besides that of the other rows: {error}") from None
 
     def _allocate(self, devices: Sequence[int], nbytes: int) -> SwitchMemory:
         memory = SwitchMemory(self._cuda, self._driver, devices, nbytes)

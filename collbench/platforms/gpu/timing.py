@@ -155,21 +155,15 @@ class GpuClock(Clock):
     def time_each(self, prepared: Prepared, launches: int) -> dict[int, float]:
         """Time launches without a graph on each rank's stream by itself, behind the gate."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
-            held = self._crowd <= _GATED
             # Gates of several processes open microseconds apart, after which peers meet in the first operation.
-            taken = self.behind_gate(prepared, launches, 1) if held else self.of_launches(prepared, launches)
+            taken = self.behind_gate(prepared, launches, 1)
             self.refuse_given_up()
         self.doing = ""
-        return {rank: taken.get(rank_stream, 0.0) for rank, rank_stream in self.by_rank.items()}
+        return {rank: taken[rank_stream] for rank, rank_stream in self.by_rank.items()}
 
     def most_held(self, prepared: Prepared) -> int:
         """Return how many launches keep to a quarter of the launch queue, which they wait in behind the gate."""
         return max(1, LAUNCH_QUEUE // 4 // (_ENTRIES * max(1, prepared.groups) * self._crowd))
-
-    def paced(self, prepared: Prepared, seconds: float) -> bool:
-        """Return whether no gate holds so many ranks of a GPU, and enqueuing takes over half of an operation."""
-        host = self.enqueue_seconds(prepared) if self._crowd > _GATED else None
-        return host is not None and host > seconds / 2
 
     def refuse_given_up(self) -> None:
         """Raise TimedOut if a kernel gave up: then it left a one in the first word of its rank's window."""
@@ -248,7 +242,8 @@ class GpuClock(Clock):
             self._team.meet()
         finally:
             self._gate.open()
-        return self._held(self._streams, "the host was too slow to enqueue all before the first began: try again")
+        why = "the host takes seconds to enqueue a sample: use larger messages, or a process for each rank (mpirun)"
+        return self._held(self._streams, why)
 
     def of_graph(self, prepared: Prepared, launches: int) -> dict[Stream, float]:
         """Return seconds of that many launches, in graphs that are replayed one behind the other."""

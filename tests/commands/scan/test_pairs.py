@@ -3,8 +3,6 @@
 import json
 import re
 from collections import Counter
-from contextlib import nullcontext
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,11 @@ import pytest
 import collbench as library
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
-from collbench.commands.scan import every_pair, measured
+from collbench.commands.scan import every_pair
 from collbench.commands.scan.matrices import lines, matrices
-from collbench.commands.scan.rows import BOTH_WAYS, LATENCY, ONE_WAY, PATTERNS, PairMessages, PairTimes, Scan
-from collbench.errors import CaseFailed, UsageError
+from collbench.commands.scan.rows import BOTH_WAYS, LATENCY, ONE_WAY, PATTERNS, PairMessages, PairTimes
+from collbench.errors import UsageError
 from collbench.measure.exchanges import COPY, IN_FLIGHT, Exchanges, together
-from collbench.platforms.gpu import timing
 from collbench.results import Skipped
 from collbench.runfile.schema import to_result
 from collbench.runfile.store import read
@@ -85,28 +82,17 @@ def test_a_slow_pair_shows_however_long_the_host_takes_to_enqueue(opened: Open) 
 
 
 def test_a_sample_keeps_to_a_quarter_of_the_launch_queue_while_the_gate_holds_it(opened: Open) -> None:
-    for devices, count, most in ((2, IN_FLIGHT, 32), (1, IN_FLIGHT, 16), (2, 16, 4)):
-        platform = opened(Machine(devices), works=(PairMessages(),), sampling=Sampling(graph=False), **EXCHANGES)
-        exchanges = Exchanges(case("sendrecv", 4096, ranks=2), COPY, platform)
-        assert exchanges.calibrate([1, 0], 3600.0, count) == most
-    idle = Exchanges(exchanges.case, "nccl", platform).prepared([None, None])
+    for devices, ranks, count, most in ((2, 2, IN_FLIGHT, 32), (1, 2, IN_FLIGHT, 16), (2, 2, 16, 4), (1, 20, 2, 1)):
+        changes = EXCHANGES | {"ranks": ranks}
+        platform = opened(Machine(devices), works=(PairMessages(),), sampling=Sampling(graph=False), **changes)
+        exchanges = Exchanges(case("sendrecv", 4096, ranks=ranks), COPY, platform)
+        assert exchanges.calibrate([1, 0, *[None] * (ranks - 2)], 3600.0, count) == most
+    idle = Exchanges(exchanges.case, "nccl", platform).prepared([None] * ranks)
     assert platform.clock.most_held(idle) >= 1, "a process may have no part in a round"
 
 
-def test_where_no_gate_holds_all_ranks_the_hosts_time_is_told(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "_GATED", 1)
-    for devices, paced in ((1, True), (2, False)):
-        platform = opened(Machine(devices), works=(PairMessages(),), sampling=Sampling(graph=False), **EXCHANGES)
-        monkeypatch.setattr(platform.clock, "enqueue_seconds", lambda prepared: 60.0)
-        of = case("sendrecv", 4096, ranks=2)
-        pairs = list(
-            every_pair.measure(replace(of, work=PairMessages()), ["copy"], platform, Sampling(), lambda *_: None)
-        )
-        assert [(pair.note.paced, pair.scheduling) for pair in pairs] == [(paced, None)] * 3, "a receiver has no time"
-        rounds = measured.measure(replace(of, work=Scan()), ["nccl"], platform, Sampling(budget=1.0), lambda *_: None)
-        next(rounds)  # the members
-        with pytest.raises(CaseFailed, match="would measure the host; use --size 32768") if paced else nullcontext():
-            assert next(rounds).groups
+def test_a_sample_counts_where_each_rank_had_its_core_though_a_receiver_has_no_time() -> None:
+    assert together({0: [1.0, -2.0, 3.0], 1: [0.0, 1.0, -0.0]}, (0, 1)) == ([1.0, 2.0, 3.0], [1.0])
 
 
 def test_matrices_are_of_what_was_measured() -> None:
