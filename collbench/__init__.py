@@ -6,20 +6,6 @@ are imported once one of them is asked for.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collbench.commands.check.diagnose import diagnose as diagnose
-    from collbench.commands.check.library import check as check
-    from collbench.commands.compare.command import compare as compare
-    from collbench.commands.formats.importing import import_ as import_
-    from collbench.commands.init.command import init as init
-    from collbench.commands.plot.command import plot as plot
-    from collbench.commands.predict.command import predict as predict
-    from collbench.commands.report.command import report as report
-    from collbench.commands.sweep.command import sweep as sweep
-    from collbench.commands.train.library import train as train
-    from collbench.requests.words import read as read
 
 __version__ = "0.2.0.dev0"
 
@@ -30,7 +16,7 @@ def __getattr__(name: str) -> object:
         library = import_module(f"{__name__}.requests")
         if name == "__all__":
             return sorted(library.functions())
-        if name in library.functions():
+        if name in library.functions() or name in library.functions(earlier=True):
             globals()[name] = library.function(name)
             return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,28 +1,87 @@
-"""Modules that are found by being there: commands, their figures and the library's functions stand in no list.
+"""Commands, found by the folders that they are: the `__init__.py` of each says what there is to find, in `COMMANDS`.
 
-A file is looked at as text first, so that only what is needed gets imported: some modules take long.
+A record names modules and what they hold, and imports none, so that --help, an error and a plot import what they need.
 """
 
-import re
-from collections.abc import Iterator
+import pkgutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 PACKAGE = Path(__file__).parent
+SECTIONS = (
+    *("How fast?", "Is it right?", "Who is slow?", "What should it be?"),
+    *("Show", "Files", "Learn", "Start"),
+)
+"""Where `--help` lists commands, in this order; any other section of a record stands at the end."""
+UNTIL = "0.3.0"
+"""The release in which earlier names go."""
 
 
-def modules(pattern: str, sign: str) -> Iterator[tuple[Path, re.Match[str]]]:
-    """Yield each Python file below collbench/ of a *pattern* in whose text a line matches the *sign*, and the match.
+@dataclass(frozen=True)
+class Command:
+    """The record of a command.  `MODULE:NAME` is what a module of its folder holds under that name."""
 
-    A pattern is one of `glob`, as `commands/*/figure.py`; a sign is a regular expression with `^` for lines.
+    package: str  # __name__ of the folder
+    name: str  # as it is typed
+    section: str = "More"  # of --help
+    place: int = 0  # there
+    summary: str = ""  # its line there
+    code: str = "command:command"  # its click.Command
+    family: bool = False  # whether `code` makes a command of any name that ends so: all_reduce_perf
+    together: bool | Sequence[str] = False  # whether the ranks of a launcher carry it out together; or which of a group
+    functions: Mapping[str, str] = field(default_factory=dict)  # of the library: the module of each
+    rows: Sequence[str] = ()  # its kinds of results in run files
+    works: Sequence[str] = ()  # its kinds of work in cases
+    figures: str = ""  # its KINDS of figures
+    part: str = ""  # its SECTION of the report
+    drawn: Sequence[str] = ()  # kinds of results that figures and part are of, besides its own
+    now: str = ""  # today's name of an earlier one, which acts the same until it goes
+
+    def load(self, place: str) -> Any:
+        """Import what stands at `MODULE:NAME`."""
+        module, _, name = place.partition(":")
+        return getattr(import_module(f"{self.package}.{module}"), name)
+
+
+@cache
+def commands() -> dict[str, Command]:
+    """Return the record of every command by its name, earlier names among them."""
+    folders = pkgutil.iter_modules([str(PACKAGE / "commands")], "collbench.commands.")
+    return {record.name: record for folder in folders for record in import_module(folder.name).COMMANDS}
+
+
+def parts(of: str, kinds: Collection[str] | None = None) -> Iterator[Any]:
+    """Yield what the records name in the field `of`, such as `figures`, imported.
+
+    With kinds of results, by the names of their classes, only of commands whose figures and part may be of them.
     """
-    expression = re.compile(sign, re.MULTILINE)
-    for path in sorted(PACKAGE.glob(pattern)):
-        if match := expression.search(path.read_text(encoding="utf-8")):
-            yield path, match
+    for record in commands().values():
+        places = getattr(record, of)
+        own = {place.partition(":")[2] for place in record.rows}
+        if kinds is None or not own.union(record.drawn).isdisjoint(kinds):
+            yield from map(record.load, filter(None, [places] if isinstance(places, str) else places))
 
 
-def imported(path: Path) -> ModuleType:
-    """Import a file below collbench/ as the module that it is."""
-    return import_module(".".join(["collbench", *path.relative_to(PACKAGE).with_suffix("").parts]))
+def found(name: str) -> Command | None:
+    """Return the record of a command as it is typed, or of the family that its name ends as; None without one."""
+    families = (record for record in commands().values() if record.family and name.endswith(record.name))
+    return next(families, commands().get(name))
+
+
+def shared() -> list[str]:
+    """Return the commands that the ranks of a launcher carry out together: `sweep`, `step strategies`; no families."""
+    names = []
+    for name, record in commands().items():
+        parts_of = () if isinstance(record.together, bool) else record.together
+        names += [name] if record.together is True and not record.family else [f"{name} {part}" for part in parts_of]
+    return names
+
+
+def together(words: Sequence[str]) -> bool:
+    """Return whether the ranks of a launcher carry out together what these words of a command line begin."""
+    record = found(words[0]) if words else None
+    return bool(record and record.family) or not {*words[:1], " ".join(words[:2])}.isdisjoint(shared())

@@ -5,9 +5,6 @@ Until `main` runs, Ctrl-C is a traceback of Python's, so this module imports not
 
 import sys
 
-TOGETHER = ("check", "sweep", "verify", "explain", "init", "pairs", "scan", "step stragglers", "step strategies")
-"""The commands that the processes of an outside launcher carry out together; all others each process does alone."""
-
 
 def program() -> None:
     """`all_reduce_perf` and its like, by the name that the program was started by."""
@@ -66,8 +63,10 @@ def _warn_once(warning: str) -> None:
 
 def _launched() -> tuple[int, int] | None:
     """Return rank and number of the processes that carry out this command together; None where there is but one."""
-    names = (*sys.argv[1:2], " ".join(sys.argv[1:3]))
-    if not any(name in TOGETHER or name.endswith("_perf") for name in names):
+    from collbench.presence import together
+
+    words = sys.argv[1:]
+    if not together(words[2:] if words[:1] == ["--rendezvous"] else words):
         return None
     from collbench.errors import UsageError
     from collbench.host.launcher import complaint, launched

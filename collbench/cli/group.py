@@ -1,88 +1,117 @@
-"""All commands: each file in a folder of `commands/` that defines `command`; imported when called.
+"""All commands, by their records (collbench/presence.py), imported when called; and their earlier names.
 
-`command.py` has the name of its folder, any other file its own.  A file that defines SUFFIX makes a command for every
-name that ends so.  The first line of a file's docstring is the command's line in `collbench --help`, which reads the
-files without importing them; what stands in the docstring as an example ends the command's own help.
+The part of a command's module docstring that has its examples ends the command's own help.
 """
 
-from functools import cache
-from pathlib import Path
+import os
+import sys
 from typing import Any
 
 import click
 
 from collbench import __version__
 from collbench.errors import unknown
-from collbench.presence import imported, modules
+from collbench.host.launcher import RENDEZVOUS, launched
+from collbench.presence import SECTIONS, UNTIL, Command, commands, found, together
+from collbench.requests.notices import is_leader, say
 
-SECTIONS = {
-    "Measure": ("check", "sweep", "verify", "explain", "init", "step", "launch"),
-    "Understand": ("compare", "diagnose", "fit", "plot", "report"),
-    "Predict": ("predict", "train", "topo"),
-    "Learn": ("lesson", "exercise"),
-    "Files": ("runs", "import", "export"),
-}
-"""Where `--help` lists a command; the others stand in a last section."""
-
-_COMMAND = r"^(def command\(|command\b.*=)"
-_SUFFIX = r'^SUFFIX = "(.+)"'
+_MEETING = (
+    "With a command under a launcher, also behind it: the processes find each other in this folder, which all see, and "
+    "not by MPI or torch's store."
+)
 
 
 class Commands(click.Group):
     """The commands of all folders, and those that a family makes, as the programs of nccl-tests."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Return the names of all commands."""
-        return sorted(_files())
+        """Return the names of all commands, without families and earlier names."""
+        return sorted(name for name, record in commands().items() if not (record.family or record.now))
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        """Take `help COMMAND`, an earlier form, for `COMMAND --help`."""
+        if arguments[:1] == ["help"]:
+            asked = " ".join([*arguments[1:2], "--help"])
+            renamed("help", asked)
+            arguments = asked.split()
+        return super().parse_args(context, arguments)
 
     def resolve_command(self, context: click.Context, arguments: list[str]) -> Any:
-        """Name the choices where a command does not exist."""
+        """Name the choices where a command does not exist; say today's name of an earlier one."""
         if self.get_command(context, arguments[0]) is None:
             raise unknown("command", arguments[0], self.list_commands(context))
+        record = found(arguments[0])
+        if record and record.now:
+            renamed(record.name, record.now)
+        if together(arguments):
+            arguments = _without_rendezvous(arguments)
         return super().resolve_command(context, arguments)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import one command, or make the one whose name has the ending of a family."""
-        if name in _files():
-            module: Any = imported(_files()[name])
-            command: click.Command = module.command
-            examples = [part for part in (module.__doc__ or "").split("\n\n") if part.startswith("For example:")]
-            command.epilog = "\n\n".join(f"\b\n{part}" for part in examples)
-            return command
-        # A family has more names than a list would help with: all_reduce_perf, and every alias of a collective.
-        for path, suffix in modules("commands/*/*.py", _SUFFIX):
-            if name.endswith(suffix[1]):
-                family: Any = imported(path)
-                program: click.Command = family.command_named(name)
-                return program
-        return None
+        record = found(name)
+        if not record:
+            return None
+        code: Any = record.load(record.code)
+        command: click.Command | None = code(name) if record.family else code
+        if command and not record.family:
+            command.epilog = _examples(record)
+        return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands in --help, by section."""
-        summaries = {}
-        for name, path in sorted(_files().items()):
-            summaries[name] = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix('"""')
-        for title, names in SECTIONS.items():
-            rows = [(name, summaries.pop(name)) for name in names if name in summaries]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
-        with formatter.section("More"):
-            formatter.write_dl(list(summaries.items()))
+        for title, records in by_section().items():
+            formatter.write(f"\n{title}\n")  # which may be a question, and gets no colon
+            with formatter.indentation():
+                formatter.write_dl([(record.name, record.summary) for record in records])
 
 
-@cache
-def _files() -> dict[str, Path]:
-    """Return the file of every command by its name."""
-    files = {}
-    for path, _ in modules("commands/*/*.py", _COMMAND):
-        # commands/sweep/command.py, but commands/formats/import.py
-        files[path.parent.name if path.stem == "command" else path.stem] = path
-    return files
+def by_section() -> dict[str, list[Command]]:
+    """Return the records of all commands by the section of --help, as they stand there."""
+    shown = [record for record in commands().values() if not (record.family or record.now)]
+    titles = dict.fromkeys([*SECTIONS, *(record.section for record in shown)])
+    sections = {title: [record for record in shown if record.section == title] for title in titles}
+    return {title: sorted(of, key=lambda record: record.place) for title, of in sections.items() if of}
+
+
+def _examples(record: Command) -> str:
+    """Return the examples of a command's module, each a paragraph that click leaves as it is."""
+    text = sys.modules[f"{record.package}.{record.code.partition(':')[0]}"].__doc__ or ""
+    return "\n\n".join(f"\b\n{part}" for part in text.split("\n\n") if part.startswith("For example:"))
+
+
+def renamed(before: str, now: str) -> None:
+    """Print that something has another name now; of the processes of a launcher the first does."""
+    if is_leader(launched()):
+        say(f"collbench: `collbench {before}` is `collbench {now}` now; the earlier name goes with {UNTIL}")
+
+
+def _meet_in(context: click.Context | None, option: click.Parameter | None, folder: str | None) -> None:
+    """Name the folder in the environment, where it is looked for when the processes are connected."""
+    if folder:
+        os.environ[RENDEZVOUS] = os.path.abspath(folder)
+
+
+def _without_rendezvous(arguments: list[str]) -> list[str]:
+    """Return a command line without the group's option, which may stand behind the command too."""
+    for place, word in enumerate(arguments):
+        option, equals, folder = word.partition("=")
+        if option == "--rendezvous" and (equals or arguments[place + 1 :]):
+            after = place + 1 if equals else place + 2
+            _meet_in(None, None, folder or arguments[place + 1])
+            return [*arguments[:place], *arguments[after:]]
+    return arguments
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, "-V", "--version", prog_name="collbench")
+@click.option(
+    "--rendezvous",
+    help=_MEETING,
+    metavar="FOLDER",
+    expose_value=False,
+    callback=_meet_in,
+)
 def group() -> None:
     """Find out how fast your GPUs talk to each other, whether that number is right, and where the time goes.
 

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from collbench.errors import StorageError, UsageError, write_file, writing
 from collbench.host.files import try_to_write
-from collbench.host.launcher import RENDEZVOUS, launched
+from collbench.host.launcher import launched
 from collbench.present.columns import csv_text
 from collbench.requests.declared import NAMES, Word, declared
 from collbench.requests.declared import SHARE as FRACTION
@@ -177,23 +177,6 @@ def completed(
 
 
 # -------------------------------------------------------------------------------------------------------------- a sweep
-
-
-def _meet_in(context: click.Context, parameter: click.Parameter, folder: Path | None) -> None:
-    """Name the folder in the environment, where it is looked for when the processes are connected."""
-    if folder:
-        os.environ[RENDEZVOUS] = str(folder.absolute())
-
-
-RENDEZVOUS_FOLDER = option(
-    "--rendezvous",
-    "Under a launcher: find each other in this folder, which all processes see, and not by MPI or torch's store.",
-    type=PATH,
-    metavar="FOLDER",
-    expose_value=False,
-    is_eager=True,  # errors of other options are agreed upon by all processes
-    callback=_meet_in,
-)
 
 QUIET = option("-q --quiet", "Print the rows and where the run file is, and nothing else.", is_flag=True)
 

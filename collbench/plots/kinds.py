@@ -6,16 +6,18 @@ run file gives the same pictures again.  A section (`section` in a command's fol
 results' rows for the table of all rows.
 """
 
+import pkgutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from collbench.errors import UsageError
 from collbench.host.sanitize import text
 from collbench.plots.axes import heading
-from collbench.presence import imported, modules
+from collbench.presence import PACKAGE, parts
 from collbench.present.columns import Column, Row
 from collbench.present.figures import COLOURED, SCREEN, Figure, Style, save, save_as
 from collbench.runfile.store import Run, why_none
@@ -69,13 +71,13 @@ def run_by_run(drawn: Callable[[Run, PlotRequest], Named]) -> Callable[[Sequence
 def kinds(rows: frozenset[str] = frozenset()) -> dict[str, Kind]:
     """Return every kind by its name, in the order of the figures.
 
-    With names of types of results, modules that name none of them are not imported, since some take long.
+    With names of types of results, figures of commands of none of them are not imported, since some take long.
     """
     known: dict[str, Kind] = {}
-    for pattern in ("plots/*.py", "commands/*/figure.py"):
-        for path, match in modules(pattern, r"^KINDS = "):
-            if not rows or any(name in match.string for name in rows):
-                known |= imported(path).KINDS
+    for module in pkgutil.iter_modules([str(PACKAGE / "plots")], "collbench.plots."):
+        known |= getattr(import_module(module.name), "KINDS", {})
+    for figures in parts("figures", rows or None):
+        known |= figures
     return dict(sorted(known.items(), key=lambda item: item[1].order))
 
 
@@ -221,11 +223,7 @@ class Section:
 
 def sections(rows: Collection[str]) -> list[Section]:
     """Return the sections of results of these types in the page's order; modules that name none are not imported."""
-    every: list[Section] = []
-    for path, match in modules("commands/*/section.py", r"^SECTION = "):
-        if any(name in match.string for name in rows):
-            every.append(imported(path).SECTION)
-    return sorted(every, key=lambda section: section.order)
+    return sorted(parts("part", rows), key=lambda section: section.order)
 
 
 def section_of(result: object, among: Sequence[Section]) -> Section | None:

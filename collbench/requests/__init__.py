@@ -7,15 +7,16 @@ wrote `--ranks 999`.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
+from importlib import import_module
 from inspect import signature
 from numbers import Integral, Real
 from os import PathLike, fspath
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
+from warnings import warn
 
 from collbench.errors import CollbenchError, UsageError, unknown
-from collbench.presence import PACKAGE, imported, modules
+from collbench.presence import UNTIL, commands
 
 _OTHER_NAMES = {"b": "minbytes", "e": "maxbytes", "f": "stepfactor", "i": "stepbytes", "g": "ranks gpus", "n": "iters"}
 _OTHER_NAMES |= {"w": "warmup", "d": "datatype", "r": "root", "u": "unalign", "G": "cudagraph", "T": "timeout"}
@@ -34,23 +35,39 @@ _KINDS: dict[object, tuple[Any, Callable[[Any], object], str]] = {  # what is ta
 }
 
 
-def functions() -> dict[str, Path]:
-    """Return the file of each function of the library by its name: `read`, and the one of each command's request."""
-    takes = modules("commands/*/*.py", r"^@takes\(\w+\)\ndef (\w+)\(")
-    return {"read": PACKAGE / "requests" / "words.py"} | {match[1]: path for path, match in takes}
+def functions(earlier: bool = False) -> dict[str, str]:
+    """Return the module of each function of the library by its name: `read`, and those of commands.
+
+    Functions with an earlier name, for which another function is there now, are apart.
+    """
+    names = {} if earlier else {"read": "collbench.requests.words"}
+    for record in commands().values():
+        if bool(record.now) is earlier:
+            names |= {name: f"{record.package}.{module}" for name, module in record.functions.items()}
+    return names
 
 
 def function(name: str) -> Callable[..., Any]:
     """Import a function of the library."""
-    return of_library(getattr(imported(functions()[name]), name))
+    module = functions().get(name) or functions(earlier=True)[name]
+    return of_library(getattr(import_module(module), name), "" if name in functions() else commands()[name].now)
 
 
-def of_library(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of the library: its values are checked, and its errors name its parameters, not options."""
+def of_library(function: Callable[..., Any], now: str = "") -> Callable[..., Any]:
+    """Return a function of the library: its values are checked, and its errors name its parameters, not options.
+
+    *now* is today's name of one that has another; calls warn of it.
+    """
     parameters = signature(function).parameters
 
     @wraps(function)
     def called(*values: Any, **named: Any) -> Any:
+        if now:
+            warn(
+                f"collbench.{function.__name__} is collbench.{now} now; the earlier name goes with {UNTIL}",
+                DeprecationWarning,
+                2,
+            )
         if wrong := [name for name in named if name not in parameters]:
             raise unknown(f"parameter of {function.__name__}()", wrong[0], parameters)
         call = signature(function).bind(*values, **named)

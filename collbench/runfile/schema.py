@@ -21,7 +21,7 @@ from msgspec import defstruct, field, structs
 from collbench import __version__
 from collbench.cases import Case, Sweep, Work
 from collbench.notebook import Shown
-from collbench.presence import imported, modules
+from collbench.presence import parts
 from collbench.records import Record, convert, plain
 from collbench.results import ROWS, Note, Observed, Result, Timed
 from collbench.results.facts import note_of
@@ -187,12 +187,8 @@ def environment_of(versions: Mapping[str, str], chosen: Mapping[str, str]) -> En
     )
 
 
-_ROWS: list[type[Result]] = [*ROWS]
-_WORKS: dict[str, type[Work]] = {}  # by the fields of cases that hold them
-for _path, _ in modules("commands/*/rows.py", "^ROWS = "):
-    _module = imported(_path)
-    _ROWS += _module.ROWS
-    _WORKS |= {kind.FIELD: kind for kind in getattr(_module, "WORKS", ())}
+_ROWS: list[type[Result]] = [*ROWS, *parts("rows")]
+_WORKS: dict[str, type[Work]] = {kind.FIELD: kind for kind in parts("works")}  # by the fields of cases that hold them
 KINDS = {str(kind.__struct_config__.tag): kind for kind in _ROWS}
 """Kinds of results by the field `kind` of their lines."""
 _CaseWork = defstruct("_CaseWork", [(name, kind | None, None) for name, kind in _WORKS.items()])

@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from collbench.analysis.judgement import EXITS, Word
-from collbench.cli.options import PATH, RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
+from collbench.cli.options import PATH, STANDARD, json_option, option, options_of, try_output
 from collbench.cli.progress import waiting
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of
 from collbench.commands.check import fleet
@@ -39,7 +39,6 @@ from collbench.runfile.store import Writer
 _OPTIONS = [
     click.Argument(["inputs"], nargs=-1, type=PATH, metavar="[RUN|LOG|FOLDER]..."),
     *options_of(CheckRequest),
-    RENDEZVOUS_FOLDER,
     EXIT,
     option("-q --quiet", "Print the line of the verdict and no more.", is_flag=True),
     option("-v --verbose", "Of several, print the rows of each.", is_flag=True),

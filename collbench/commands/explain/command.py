@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import click
 
 from collbench.analysis.crossover import buffers_in_words, handicaps
-from collbench.cli.options import RENDEZVOUS_FOLDER, made, options_of
+from collbench.cli.options import made, options_of
 from collbench.cli.progress import ResultTable
 from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND
 from collbench.cli.running import finish, run_session, say_where
@@ -42,7 +42,7 @@ class ExplainRequest(SweepRequest):
 _WORDS = "op impl on ranks minbytes maxbytes stepfactor datatype in_place cudagraph timeout spin bind out"
 
 
-@click.command(context_settings={"show_default": True}, params=[*options_of(ExplainRequest, _WORDS), RENDEZVOUS_FOLDER])
+@click.command(context_settings={"show_default": True}, params=[*options_of(ExplainRequest, _WORDS)])
 def command(**options: Any) -> int:
     """Show where the time of an operation goes: the parts of each implementation, a timeline, a trace for Perfetto.
 

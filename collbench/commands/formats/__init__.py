@@ -1,1 +1,24 @@
 """Files of other tools: a module for each format, `import`, `export`, and the programs of nccl-tests."""
+
+from collbench.presence import Command
+
+COMMANDS = (
+    Command(
+        __name__,
+        "import",
+        section="Files",
+        place=1,
+        summary="Read results of other tools into run files: nccl-tests, rccl-tests, OSU, Inspector, nvbandwidth, CSV.",
+        code="import:command",
+        functions={"import_": "importing"},
+    ),
+    Command(
+        __name__,
+        "export",
+        section="Files",
+        place=2,
+        summary="Write a run file as another tool's output: nccl-tests or tidy CSV.",
+        code="export:command",
+    ),
+    Command(__name__, "_perf", code="_perf:command_named", family=True, together=True),
+)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import click
 
 from collbench.algorithms import is_library
-from collbench.cli.options import HERE, PATH, QUIET, RENDEZVOUS_FOLDER, made, option, options_of, try_output, write_text
+from collbench.cli.options import HERE, PATH, QUIET, made, option, options_of, try_output, write_text
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import finish, run_session
 from collbench.collectives import Collective, find_collective, of_nccl_tests
@@ -74,7 +74,7 @@ def _command(collective: Collective, name: str) -> click.Command:
             each.opts = ["--out"]
     return click.Command(
         name,
-        params=[*options, RENDEZVOUS_FOLDER, QUIET, HERE, *_nccl_options()],
+        params=[*options, QUIET, HERE, *_nccl_options()],
         callback=lambda **options: _run(collective, options),
         help=f"Measure {collective.name} as nccl-tests' {name} does, and print its table.\n\n"
         "Its options keep their meaning; those without effect say so.  Nothing is "

@@ -7,6 +7,7 @@ writers get an `ExportSelection`.
 
 import fnmatch
 import os
+import pkgutil
 import re
 import sys
 import tomllib
@@ -15,13 +16,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Self
 
-from collbench import presence
 from collbench.collectives import find_collective
+from collbench.commands.formats import COMMANDS
 from collbench.commands.formats.imported import Hints, Imported, ImportedTest
 from collbench.commands.formats.nccl_tests_log import START
 from collbench.commands.formats.source import MOST_RANKS, Budget, ForeignFile, bare, clean, files_in, load, stem
@@ -73,9 +75,10 @@ class Format:
 @cache
 def formats() -> dict[str, Format]:
     """Return every format by name, in the order in which they are tried."""
-    known: list[Format] = [
-        presence.imported(path).FORMAT for path, _ in presence.modules("commands/formats/*.py", "^FORMAT = ")
-    ]
+    others = {f"{__package__}.{command.code.partition(':')[0]}" for command in COMMANDS}  # which need far more imports
+    names = {file.name for file in pkgutil.iter_modules([str(Path(__file__).parent)], f"{__package__}.")}
+    modules = map(import_module, sorted(names - others))
+    known: list[Format] = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
     return {format_.name: format_ for format_ in sorted(known, key=lambda format_: (format_.order, format_.name))}
 
 

@@ -22,13 +22,13 @@ from typing import Any
 
 import click
 
-from collbench.cli import TOGETHER
 from collbench.cli.options import PATH, option
 from collbench.errors import PlatformError, UsageError, unknown
 from collbench.host.launcher import launched
 from collbench.host.sanitize import read_lines
 from collbench.platforms import find_platform, on_auto
 from collbench.platforms.cpu.mpi_libraries import ALIASES, KINDS, MpiKind, find, own
+from collbench.presence import shared, together
 from collbench.runfile.schema import variables
 from collbench.topology.discover_cpu import read_text
 
@@ -57,8 +57,8 @@ def command(words: tuple[str, ...], launcher: str, go: bool, **where: Any) -> No
     if words and Path(words[0]).name == "collbench":
         words = words[1:]
     words = words or ("sweep", "--op", "allreduce")
-    if not words[0].endswith("_perf") and not any(" ".join((*words, "")).startswith(f"{name} ") for name in TOGETHER):
-        raise UsageError(f"ranks do not carry out {words[0]!r} together; choose from: {', '.join(TOGETHER)}")
+    if not together(words):
+        raise UsageError(f"ranks do not carry out {words[0]!r} together; choose from: {', '.join(shared())}")
     program = [sys.executable, "-P", "-m", "collbench", *words]
     on = re.search(r"(?<= --on[= ])\S+", shlex.join(words))
     ranks_per_node, lines = where["ranks_per_node"], _lines(where["hosts"], where["hostfile"])

@@ -6,6 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from collbench.presence import Command
+
 ASSETS = Path(__file__).with_name("assets")
 
 
@@ -18,3 +20,14 @@ def asset(name: str) -> str:
 def table(name: str) -> Mapping[str, Any]:
     """Return a TOML file of `assets/` by its name without `.toml`."""
     return tomllib.loads(asset(f"{name}.toml"))
+
+
+COMMANDS = (
+    Command(
+        __name__,
+        "lesson",
+        section="Learn",
+        place=1,
+        summary="Write a lesson with this machine's numbers: an offline page.",
+    ),
+)

@@ -1,1 +1,18 @@
 """Find the slow one of many ranks or nodes, or the slow part between them."""
+
+from collbench.presence import Command
+
+COMMANDS = (
+    Command(
+        __name__,
+        "scan",
+        section="Who is slow?",
+        summary="Name the slow rank, link, node or leaf of many, in rounds of disjoint groups, or by a table of pairs.",
+        together=True,
+        functions={"scan": "library", "pairs": "matrices"},
+        rows=("rows:Members", "rows:Round", "rows:PairTimes"),
+        works=("rows:Scan", "rows:PairMessages"),
+        figures="figure:KINDS",
+    ),
+    Command(__name__, "pairs", code="pairs:command", together=True, now="scan --pairs"),
+)

@@ -21,7 +21,6 @@ from collbench.analysis.judgement import EXITS, Word
 from collbench.cli.options import (
     PATH,
     QUIET,
-    RENDEZVOUS_FOLDER,
     STANDARD,
     UNMEASURED,
     given,
@@ -51,7 +50,6 @@ _OPTIONS = [
     *options_of(ScanRequest),
     option("--pairs", "Measure every pair, print matrices and judge them.", is_flag=True),
     *options_of(PairsRequest, " ".join(_OF_PAIRS)),
-    RENDEZVOUS_FOLDER,
     EXIT,
     QUIET,
     json_option("all of it"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from collbench.cli.options import RENDEZVOUS_FOLDER, STANDARD, json_option, made, options_of, try_output, write_json
+from collbench.cli.options import STANDARD, json_option, made, options_of, try_output, write_json
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import finish, run_session, say_where
 from collbench.commands.scan.matrices import PairsRequest, lines, pairs_session
@@ -18,7 +18,7 @@ from collbench.requests.sweeps import new_folder
 from collbench.runfile.schema import to_line
 
 
-@click.command("pairs", params=[*options_of(PairsRequest), RENDEZVOUS_FOLDER, json_option("the rows of the run file")])
+@click.command("pairs", params=[*options_of(PairsRequest), json_option("the rows of the run file")])
 def command(as_json: Path | None, out: Path | None, **options: Any) -> int:
     """Measure every pair of ranks as `collbench scan --pairs` does, which is its name now; the exit status is 0."""
     try_output(as_json, "--json FILE", out)

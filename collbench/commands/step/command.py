@@ -18,7 +18,7 @@ import click
 
 from collbench.algorithms import choose, needs
 from collbench.cases import Sweep
-from collbench.cli.options import ANYWHERE, HERE, RENDEZVOUS_FOLDER, given, made, options_of
+from collbench.cli.options import ANYWHERE, HERE, given, made, options_of
 from collbench.cli.progress import LiveTable, ResultTable
 from collbench.cli.running import finish, refuse_launcher, run_session, say_where
 from collbench.commands.step import overlap as overlaps
@@ -123,11 +123,9 @@ _OVERLAP = [ANYWHERE, *options_of(StepRequest, f"ranks buckets {_STEP}", budget=
 _STRAGGLERS = [
     HERE,
     *options_of(StepRequest, "op ranks impl steps slow_rank timeout out", compute="1ms", gradients="64K", budget="20s"),
-    RENDEZVOUS_FOLDER,
 ]
 _STRATEGIES = [
     *options_of(StepRequest, "strategy ranks slow_rank seeds updates staleness target timeout out"),
-    RENDEZVOUS_FOLDER,
 ]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from collbench.cli.options import PATH, QUIET, RENDEZVOUS_FOLDER, given, json_option, made, option, options_of
+from collbench.cli.options import PATH, QUIET, given, json_option, made, option, options_of
 from collbench.cli.results_table import EXTRAS
 from collbench.cli.running import Outputs
 from collbench.cli.sweeping import PLOT, show_prediction, show_sweep
@@ -27,10 +27,9 @@ from collbench.requests.words import places
 from collbench.runfile.store import Run
 
 OUTPUT = ("quiet", "as_json", "plot")
-_WITH_RESUME = ("resume", "rendezvous", *EXTRAS, *OUTPUT)
+_WITH_RESUME = ("resume", *EXTRAS, *OUTPUT)
 _OPTIONS = [
     *options_of(SweepRequest),
-    RENDEZVOUS_FOLDER,
     option(
         "--ab",
         "Measure with these variables, interleaved with the environment as it is; NAME= makes a variable empty, -NAME "

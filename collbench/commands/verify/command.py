@@ -19,7 +19,6 @@ from collbench.algorithms import implementations
 from collbench.cases import Sweep
 from collbench.cli.options import (
     QUIET,
-    RENDEZVOUS_FOLDER,
     folder_option,
     given,
     json_option,
@@ -104,7 +103,6 @@ _OPTIONS = [
     *options_of(BitsRequest, _BITS),
     folder_option("the run file of --bits"),
     json_option("the rows of --bits"),
-    RENDEZVOUS_FOLDER,
     QUIET,
 ]
 

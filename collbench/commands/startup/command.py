@@ -1,9 +1,9 @@
 """Measure how long a communicator takes to start, by number of ranks: id, communicator, first collective, destroy.
 
 For example:
-  collbench init
-  collbench init --ranks 1,2,4 --starts 6
-  collbench init --on cpu --ranks 2 --json -
+  collbench startup
+  collbench startup --ranks 1,2,4 --starts 6
+  collbench startup --on cpu --ranks 2 --json -
 """
 
 import socket
@@ -17,10 +17,10 @@ import click
 
 from collbench.algorithms import libraries
 from collbench.cases import USUAL_STARTS
-from collbench.cli.options import RENDEZVOUS_FOLDER, json_option, made, options_of, print_answer, try_output
+from collbench.cli.options import json_option, made, options_of, print_answer, try_output
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import finish, run_session, say_where
-from collbench.commands.init.rows import PHASES, Init, InitTimes, Life
+from collbench.commands.startup.rows import PHASES, Init, InitTimes, Life
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.interleave import ROUNDS, Arm, Interleaving
@@ -46,7 +46,7 @@ _LEGEND = (
 
 
 @dataclass(frozen=True)
-class InitRequest(Request):
+class StartupRequest(Request):
     """How many ranks make communicators, where, and how often."""
 
     ranks: Annotated[
@@ -64,7 +64,7 @@ class InitRequest(Request):
     each: Annotated[Callable[[Result], object] | None, Opt("", "Called with every result as it arrives.")] = None
 
 
-@click.command(params=[*options_of(InitRequest), RENDEZVOUS_FOLDER, json_option("the rows of the run file")])
+@click.command(params=[*options_of(StartupRequest), json_option("the rows of the run file")])
 def command(as_json: Path | None, out: Path | None, **options: Any) -> int:
     """Measure how long a communicator takes to start, by number of ranks: id, communicator, first collective, destroy.
 
@@ -73,7 +73,7 @@ def command(as_json: Path | None, out: Path | None, **options: Any) -> int:
     MPI_Init is over by then, and collbench has made a duplicate of its own.
     """
     try_output(as_json, "--json FILE", out)
-    session = init_session(made(InitRequest, options), out or new_folder(["init"], socket.gethostname()))
+    session = startup_session(made(StartupRequest, options), out or new_folder(["init"], socket.gethostname()))
     interrupted = run_session(session, LiveTable())
     if session.leader and not interrupted:
         print_answer(lambda: _show(session), as_json, [to_line(row) for row in session.results])
@@ -129,9 +129,9 @@ def _show(session: Session) -> None:
     say_where(session, plot=False)
 
 
-@takes(InitRequest)
-def init(request: InitRequest) -> Run:
-    """Measure how long a communicator takes to start, by number of ranks, as `collbench init` does.
+@takes(StartupRequest)
+def startup(request: StartupRequest) -> Run:
+    """Measure how long a communicator takes to start, by number of ranks, as `collbench startup` does.
 
     Returns:
         The run, with a result for every number of ranks: `first` has the seconds of each phase of the first
@@ -143,15 +143,18 @@ def init(request: InitRequest) -> Run:
         StorageError: The run can no longer be written.
 
     >>> import collbench
-    >>> run = collbench.init(2, on="cpu", starts=1, budget="50ms")
+    >>> run = collbench.startup(2, on="cpu", starts=1, budget="50ms")
     >>> list(run.results[0].first[0])
     ['communicator', 'first_collective', 'destroy']
 
     """
-    return run_to_end(init_session(request, Path(request.out) if request.out else None), request.each)
+    return run_to_end(startup_session(request, Path(request.out) if request.out else None), request.each)
 
 
-def init_session(request: InitRequest, folder: Path | None) -> Session:
+init = startup  # its earlier name
+
+
+def startup_session(request: StartupRequest, folder: Path | None) -> Session:
     """Return the session of a request, with the ranks of an outside launcher if there are any."""
     counts, joined = parse_numbers(str(request.ranks)), launched()
     if request.ranks is not None and (0 in counts or not counts or (joined and len(counts) > 1)):

@@ -23,7 +23,7 @@ class Init(Work):
     """The life of a communicator, whose first collective is that of the case."""
 
     FIELD: ClassVar = "init"
-    MODULE: ClassVar = "collbench.commands.init.measured"
+    MODULE: ClassVar = "collbench.commands.startup.measured"
     words: ClassVar = ("life of a communicator",)
 
 

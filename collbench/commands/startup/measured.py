@@ -13,7 +13,7 @@ import numpy as np
 
 from collbench.algorithms.mpi import communicator, library
 from collbench.cases import Case, Sampling
-from collbench.commands.init.rows import COLLECTIVE, COMMUNICATOR, DESTROY, ID, InitTimes, Life
+from collbench.commands.startup.rows import COLLECTIVE, COMMUNICATOR, DESTROY, ID, InitTimes, Life
 from collbench.errors import CaseFailed, Unsupported
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.gpu.nccl.communicators import init_timings, logging
