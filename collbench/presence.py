@@ -39,6 +39,7 @@ class Command:
     figures: str = ""  # its KINDS of figures
     part: str = ""  # its SECTION of the report
     drawn: Sequence[str] = ()  # kinds of results that figures and part are of, besides its own
+    lists: Mapping[str, str] = field(default_factory=dict)  # of `collbench list NAME`
     now: str = ""  # today's name of an earlier one, which acts the same until it goes
 
     def load(self, place: str) -> Any:

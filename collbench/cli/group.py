@@ -5,15 +5,16 @@ The part of a command's module docstring that has its examples ends the command'
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
 from collbench import __version__
 from collbench.errors import unknown
-from collbench.host.launcher import RENDEZVOUS, launched
-from collbench.presence import SECTIONS, UNTIL, Command, commands, found, together
-from collbench.requests.notices import is_leader, say
+from collbench.host.launcher import RENDEZVOUS
+from collbench.presence import SECTIONS, Command, commands, found, together
+from collbench.requests.notices import renamed
 
 _MEETING = (
     "With a command under a launcher, also behind it: the processes find each other in this folder, which all see, and "
@@ -80,16 +81,10 @@ def _examples(record: Command) -> str:
     return "\n\n".join(f"\b\n{part}" for part in text.split("\n\n") if part.startswith("For example:"))
 
 
-def renamed(before: str, now: str) -> None:
-    """Print that something has another name now; of the processes of a launcher the first does."""
-    if is_leader(launched()):
-        say(f"collbench: `collbench {before}` is `collbench {now}` now; the earlier name goes with {UNTIL}")
-
-
 def _meet_in(context: click.Context | None, option: click.Parameter | None, folder: str | None) -> None:
     """Name the folder in the environment, where it is looked for when the processes are connected."""
     if folder:
-        os.environ[RENDEZVOUS] = os.path.abspath(folder)
+        os.environ[RENDEZVOUS] = str(Path(folder).absolute())
 
 
 def _without_rendezvous(arguments: list[str]) -> list[str]:

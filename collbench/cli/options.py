@@ -20,7 +20,7 @@ from collbench.requests.declared import NAMES, Word, declared
 from collbench.requests.declared import SHARE as FRACTION
 from collbench.requests.declared import TIME as DURATION
 from collbench.requests.sweeps import SweepRequest
-from collbench.requests.words import Here
+from collbench.requests.words import Anywhere
 
 T = TypeVar("T")
 
@@ -184,7 +184,7 @@ QUIET = option("-q --quiet", "Print the rows and where the run file is, and noth
 def given() -> dict[str, str]:
     """Return the options that the command line has, each with its longest spelling."""
     context = click.get_current_context()
-    every = {str(each.name): max(each.opts, key=len) for each in context.command.params}
+    every = {str(each.name): max(each.opts, key=len) for each in context.command.get_params(context)}
     return {name: every[name] for name in every if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
 
 
@@ -249,9 +249,24 @@ def option_of(word: Word) -> click.Option:
     return option(f"{opt.names} {word.name}", meaning, **more | dict(opt.click))
 
 
-(ANYWHERE,) = options_of(SweepRequest, "on")
-HERE = option_of(Word("on", str, get_args(Here)[1], "auto"))
+ANYWHERE = option_of(Word("on", str, get_args(Anywhere)[1], "auto"))
+(HERE,) = options_of(SweepRequest, "on")
 """Where ranks are started, and not on a described system."""
+
+
+class Renaming(click.Command):
+    """A command that still takes earlier options, by their names with blanks between, which its help does not show."""
+
+    def __init__(self, name: str | None, earlier: str, params: Iterable[click.Parameter], **more: Any) -> None:
+        every = list(params)
+        self._earlier = [each for each in every if each.name in earlier.split()]
+        super().__init__(name, params=[each for each in every if each not in self._earlier], **more)
+
+    def get_params(self, context: click.Context) -> list[click.Parameter]:
+        """Return all parameters, the earlier ones last and hidden."""
+        for each in self._earlier:
+            each.hidden = True  # type: ignore[attr-defined]
+        return [*super().get_params(context), *self._earlier]
 
 
 def made(request: type[T], options: Mapping[str, Any], **fixed: Any) -> T:

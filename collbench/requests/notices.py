@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from collbench.host.launcher import launched
+from collbench.presence import UNTIL
 
 SECONDS = 8.0  # without a word, after which a user wonders
 DRIVER = "waiting for the CUDA driver, which is still starting (persistence mode is off?)"
@@ -39,6 +40,12 @@ def started(session: AbstractContextManager[Any]) -> Iterator[None]:
         with announced_if_slow(RANKS):
             stack.enter_context(session)
         yield
+
+
+def renamed(before: str, now: str) -> None:
+    """Print that a command line has another form now; of the processes of a launcher the first does."""
+    if is_leader(launched()):
+        say(f"collbench: `collbench {before}` is `collbench {now}` now; the earlier form goes with {UNTIL}")
 
 
 def is_leader(launched: tuple[int, int] | None) -> bool:

@@ -56,16 +56,7 @@ class SweepRequest(Request):
     op: words.Ops = "allreduce"
     _: KW_ONLY
     impl: words.Impls = "all"  # which of them exist depends on the platform
-    on: Annotated[
-        str,
-        Opt(
-            "--on",
-            "Where the ranks live; on a described system nothing runs, and a model predicts.",
-            metavar="|".join((*words.places(), "SYSTEM", "FILE.toml")),
-            library='Where the ranks live: "auto", "gpu", "cpu", or a described system, on which nothing runs.',
-            complete="topology.files.names",
-        ),
-    ] = "auto"
+    on: words.Here = "auto"
     nodes: words.Nodes = None
     ranks: words.Ranks = None
     ranks_per_node: words.RanksOfNode = None
@@ -240,7 +231,15 @@ class PredictRequest(Request):
             library='Changes of the network between nodes, such as "oversubscription=4".',
         ),
     ] = ()
-    out: words.Out = None
+    out: Annotated[
+        Path | str | None,
+        Opt(
+            "-o --out",
+            "Folder to make for run file and plots; with --fit, the FILE.toml to write a calibration to.",
+            metavar="FOLDER|FILE.toml",
+            library="New folder in which the run is stored; without it nothing is stored.",
+        ),
+    ] = None
 
     @property
     def sweep(self) -> SweepRequest:

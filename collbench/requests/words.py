@@ -38,6 +38,15 @@ _Count = partial(Opt, metavar="N", least=1, most=MOST_RANKS)
 OfMachine = partial(Opt, "--on", metavar="SYSTEM|FILE.toml", complete="topology.files.names")
 """What machine runs are of: the sentence, and what is taken where it is not given."""
 RunsNodes = Annotated[int | None, _Count("--nodes", "Nodes of the ranks.", "as few as they fill")]
+Anywhere = Annotated[
+    str,
+    Opt(
+        "--on",
+        "Where the ranks live; on a described system nothing runs, and a model predicts.",
+        metavar="|".join((*places(), "SYSTEM", "FILE.toml")),
+        complete="topology.files.names",
+    ),
+]
 Here = Annotated[str, Opt("--on", "Where the ranks live.", metavar="|".join(places()))]
 Ops = Annotated[
     Names, Opt("--op", "Collectives, by the names of `collbench list`.", unit=NAMES, complete="collectives.COLLECTIVES")

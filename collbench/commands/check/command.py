@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from collbench.analysis.judgement import EXITS, Word
-from collbench.cli.options import PATH, STANDARD, json_option, option, options_of, try_output
+from collbench.cli.options import PATH, STANDARD, Renaming, json_option, option, options_of, try_output
 from collbench.cli.progress import waiting
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of
 from collbench.commands.check import fleet
@@ -33,7 +33,7 @@ from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.launcher_watchdog import WATCHDOG
 from collbench.requests.declared import declared
-from collbench.requests.notices import is_leader
+from collbench.requests.notices import is_leader, renamed
 from collbench.runfile.store import Writer
 
 _OPTIONS = [
@@ -49,7 +49,7 @@ _OPTIONS = [
 ]
 
 
-@click.command("check", params=_OPTIONS)
+@click.command("check", cls=Renaming, earlier="run", params=_OPTIONS)
 def command(**options: Any) -> int:
     """Say whether this machine, a run, a log or each of many is right and as fast as expected, in a line.
 
@@ -72,6 +72,8 @@ def command(**options: Any) -> int:
 def _check(options: Mapping[str, Any]) -> int:
     """Measure or judge, print the verdict, write files, and return the exit status."""
     names = [str(path) for path in (*options["inputs"], options["run"]) if path is not None]
+    if options["run"] is not None:
+        renamed(f"check --run {options['run']}", f"check {options['run']}")
     if options["inputs"] and options["metrics"]:
         raise UsageError("--metrics is for a measurement of this machine; leave it out, or the names")
     if names:

@@ -1,52 +1,87 @@
-"""List collectives, implementations, platforms and systems, and which implementation does what where.
+"""List collectives, implementations, platforms and systems; runs, systems or models.
 
 For example:
   collbench list
+  collbench list runs results
+  collbench list models
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
+from typing import Any
 
 import click
 
 from collbench.algorithms import implementations
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.presence import commands
 from collbench.present.columns import Column
 from collbench.present.terminal import lines
 from collbench.topology import files
 from collbench.topology.products import ARCHITECTURES
 from collbench.topology.render import fabric, nic_words
 
+Texts = tuple[str, ...]
 
-@click.command()
-def command() -> None:
+
+class _Lists(click.Group):
+    """Lists of one kind, by the records of the commands that know it (`lists`)."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Return the names of all lists."""
+        return sorted({name: None for record in commands().values() for name in record.lists})
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import one list: a command, or a function that yields the rows of a table, its heading first."""
+        for record in commands().values():
+            if name in record.lists:
+                found: Any = record.load(record.lists[name])
+                return found if isinstance(found, click.Command) else _command(name, found)
+        return None
+
+
+def _command(name: str, rows: Any) -> click.Command:
+    return click.Command(name, callback=lambda: _print(*rows()), help=rows.__doc__)
+
+
+@click.group(cls=_Lists, invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
     """List collectives, implementations, platforms and systems, and which implementation does what where."""
+    if context.invoked_subcommand:
+        return
     every = implementations().values()
-    rows: list[tuple[str, ...]] = []
+    rows: list[Texts] = []
     for collective in COLLECTIVES.values():
         first = (*collective.aliases, collective.name)[0]
         program = f"osu_{first}" if collective.suite == "osu" else f"{first}_perf"
         also = ", ".join((*collective.aliases, program))
         rows.append((collective.name, also, f"{collective.bus_factor(8):.3g}"))
-    _print(("collective", "also called", "busbw / algbw, 8 ranks"), rows)
-    rows = [(each.name, ", ".join(each.platforms), each.summary) for each in every]
-    _print(("implementation", "platforms", "what it is"), rows)
-    rows = [(each.wire.name, each.name, f"{each.wire.nbytes:.3g}", each.wire.summary) for each in every if each.wire]
-    _print(("wire format", "implementation", "bytes of an element", "what it is"), rows)
-    _print(("implementation", "collectives"), [(each.name, _covered(each.collectives)) for each in every])
-    rows = []
+    _print(("collective", "also called", "busbw / algbw, 8 ranks"), *rows)
+    _print(
+        ("implementation", "platforms", "what it is"),
+        *((each.name, ", ".join(each.platforms), each.summary) for each in every),
+    )
+    wires = ((each.wire.name, each.name, f"{each.wire.nbytes:.3g}", each.wire.summary) for each in every if each.wire)
+    _print(("wire format", "implementation", "bytes of an element", "what it is"), *wires)
+    _print(("implementation", "collectives"), *((each.name, _covered(each.collectives)) for each in every))
+    _print(*systems())
+    _print(("dtypes", ", ".join(DATATYPES)), ("reductions", ", ".join(REDUCTIONS)))
+
+
+def systems() -> Iterator[Texts]:
+    """List the described systems for `collbench predict`, `train` and `topo`."""
+    yield "system", "GPUs of a node", "joined by", "NICs of a node"
     for name in files.names():
         system = files.load(name)
         gpus = f"{system.gpus} x {system.gpu or ARCHITECTURES[system.arch].name}"
-        rows.append((name, gpus, fabric(system), nic_words(system).partition(" each way")[0]))
-    _print(("system", "GPUs of a node", "joined by", "NICs of a node"), rows)
-    _print(("dtypes", ", ".join(DATATYPES)), [("reductions", ", ".join(REDUCTIONS))])
+        yield name, gpus, fabric(system), nic_words(system).partition(" each way")[0]
 
 
-def _print(heading: Sequence[str], rows: Iterable[tuple[str, ...]]) -> None:
+def _print(heading: Texts, *rows: Texts) -> None:
     """Print a table, with an empty line behind."""
-    columns = [Column[tuple[str, ...]](name, itemgetter(place)) for place, name in enumerate(heading)]
+    columns = [Column[Texts](name, itemgetter(place)) for place, name in enumerate(heading)]
     click.echo("\n".join([*lines(columns, rows), ""]))
 
 

@@ -11,4 +11,5 @@ COMMANDS = (
         summary="Predict what a collective should take on a described system: a sweep on which nothing runs.",
         functions={"predict": "command"},
     ),
+    Command(__name__, "fit", code="fitted:fit", now="predict --fit RUN"),
 )

@@ -1,22 +1,35 @@
-"""Predict what a collective should take on a described system: a sweep on which nothing runs.
+"""Predict what a collective should take on a described system, and fit the model to measured runs.
 
 For example:
   collbench predict dgx-h100 --nodes 4 -b 8 -f 64
   collbench predict dgx-h100 --nodes 64 -b 64M -f 16 --what-if oversubscription=4
+  collbench predict --fit results/runs/... --on dgx-h100 -o machine.toml
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from collbench.cli import sweeping
-from collbench.cli.options import QUIET, completed, csv_option, json_option, made, option, options_of, print_basis
+from collbench.cli.options import (
+    QUIET,
+    completed,
+    csv_option,
+    given,
+    json_option,
+    made,
+    option,
+    options_of,
+    print_basis,
+)
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import remarks, row
 from collbench.cli.running import Outputs, software
 from collbench.cli.sweeping import PLOT, print_end, show_prediction
+from collbench.commands.predict import fitted
 from collbench.errors import UsageError
 from collbench.present.columns import Column
 from collbench.present.terminal import Table
@@ -35,7 +48,7 @@ from collbench.results import Prediction, Result
 from collbench.runfile.schema import record
 from collbench.runfile.store import Run
 from collbench.topology.system import System, launched_in_graph
-from collbench.units import format_range, format_seconds, format_size
+from collbench.units import format_list, format_range, format_seconds, format_size
 
 CHANGE_LEGEND = "takes: time with the change over time as described"
 CHANGE: Table[tuple[Any, Any]] = Table(
@@ -54,7 +67,13 @@ _OPTIONS = [
     QUIET,
     json_option("the results"),
     PLOT,
-    click.Argument(["system"], metavar="SYSTEM|FILE.toml[,...]", shell_complete=completed("topology.files.names")),
+    click.Argument(
+        ["system"],
+        default="",
+        metavar="[SYSTEM|FILE.toml[,...]]",
+        shell_complete=completed("topology.files.names"),
+    ),
+    *fitted.OPTIONS,
     option("--graph", "Predict replays of a CUDA graph, not separate launches.", is_flag=True),
     csv_option("size of several systems"),
 ]
@@ -74,12 +93,22 @@ class _Command(click.Command):
 def command(system: str, graph: bool, **options: Any) -> int:
     """Predict what a collective should take on a described system; nothing runs, no GPU is needed.
 
-    SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but
-    for the library alone unless --impl says otherwise.
-
-    Several systems (dgx-h100,ethernet-100g-tcp) are compared in one table.  All have --ranks, or as many ranks as all
+    SYSTEM is one that comes with collbench, FILE.toml one of your own; --impl all adds the hand-written kernels.
+    Several systems (dgx-h100,ethernet-100g-tcp) are compared in one table: all have --ranks, or as many ranks as all
     can have.
+
+    --fit prints latency, bandwidth and crossovers of measured curves with intervals.  With -o FILE.toml the model of
+    the machine (--on, or SYSTEM) is fitted to all of them, and SYSTEM may be that file from then on.
     """
+    runs, on = options.pop("fit"), options.pop("on")
+    if runs:
+        return _fit(runs, system, on, options)
+    if on or not system:
+        raise UsageError(
+            "--on is the machine of runs; give them with --fit RUN"
+            if on
+            else "no SYSTEM is given; choose one of `collbench list systems`, FILE.toml, or --fit RUN"
+        )
     names = split_names(system)
     if len(names) > 1:
         return sweeping.side_by_side(names, options, options["what_if"], graph)
@@ -94,6 +123,19 @@ def command(system: str, graph: bool, **options: Any) -> int:
         if options["what_if"]:
             return _compare(described, request, options["what_if"], outputs)
         return show_prediction(described, request, outputs)
+
+
+def _fit(runs: Sequence[Path], system: str, on: str | None, options: Mapping[str, Any]) -> int:
+    """Fit the runs, of the machine that either word names; UsageError for options of a prediction."""
+    if system and on:
+        raise UsageError(f"--on {on} and SYSTEM {system} both name the machine of the runs; leave one out")
+    if system and not options["out"]:
+        raise UsageError(f"SYSTEM {system} says what a calibration is for; give -o FILE.toml as well")
+    if others := [
+        word for name, word in given().items() if name not in ("system", "fit", "on", "nodes", "out", "as_json")
+    ]:
+        raise UsageError(f"--fit fits measured runs and predicts nothing; leave {format_list(others)} out")
+    return fitted.show_fits(runs, options["out"], on or system or None, options["nodes"], options["as_json"])
 
 
 def _compare(system: System, request: SweepRequest, what_ifs: tuple[str, ...], outputs: Outputs) -> int:

@@ -23,8 +23,6 @@ def command(as_json: Path | None, out: Path | None, **options: Any) -> int:
     """Measure every pair of ranks as `collbench scan --pairs` does, which is its name now; the exit status is 0."""
     try_output(as_json, "--json FILE", out)
     session = pairs_session(made(PairsRequest, options), out or new_folder(["pairs"], socket.gethostname()))
-    if session.leader:
-        click.echo("collbench pairs is called `collbench scan --pairs` now", err=True)
     interrupted = run_session(session, LiveTable())
     if session.leader and not interrupted:
         if as_json != STANDARD:

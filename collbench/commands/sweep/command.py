@@ -10,17 +10,19 @@ For example:
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from warnings import warn
 
 import click
 
-from collbench.cli.options import PATH, QUIET, given, json_option, made, option, options_of
+from collbench.cli.options import PATH, QUIET, Renaming, given, json_option, made, option, options_of
 from collbench.cli.results_table import EXTRAS
 from collbench.cli.running import Outputs
 from collbench.cli.sweeping import PLOT, show_prediction, show_sweep
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
+from collbench.presence import UNTIL
 from collbench.requests.declared import declared, takes
-from collbench.requests.notices import is_leader
+from collbench.requests.notices import is_leader, renamed
 from collbench.requests.sessions import measuring_session, predicting_session, resuming_session, run_to_end
 from collbench.requests.sweeps import PredictRequest, SweepRequest, default_folder, find_system
 from collbench.requests.words import places
@@ -47,7 +49,7 @@ _OPTIONS = [
 ]
 
 
-@click.command(context_settings={"show_default": True}, params=_OPTIONS)
+@click.command(cls=Renaming, earlier="nodes ranks_per_node", context_settings={"show_default": True}, params=_OPTIONS)
 def command(**options: Any) -> int:
     """Measure collectives over a sweep of message sizes: table, run file and plots.
 
@@ -65,6 +67,7 @@ def command(**options: Any) -> int:
             return ab.measure_pair(request, options["ab"], outputs, options["out"], extra)
         if not request.measured:
             system = find_system(request.on, places())
+            renamed(f"sweep --on {request.on}", f"predict {request.on} --impl all")
             return show_prediction(system, request, outputs, _without_effect())
         session, remarks = measuring_session(request, default_folder)
         return show_sweep(session, outputs, remarks, extra)
@@ -92,7 +95,7 @@ def _without_effect() -> list[str]:
 
 @takes(SweepRequest)
 def sweep(request: SweepRequest) -> Run:
-    """Measure collectives over a sweep of message sizes, as `collbench sweep` does, or predict them on a system.
+    """Measure collectives over a sweep of message sizes, as `collbench sweep` does.
 
     Returns:
         The run: its header and a result for every case and implementation.  A case that failed is a result.
@@ -104,11 +107,13 @@ def sweep(request: SweepRequest) -> Run:
         StorageError: The run can no longer be written.
 
     >>> import collbench
-    >>> run = collbench.sweep("allreduce", on="dgx-h100", impl="nccl", minbytes="1M", maxbytes="64M")
-    >>> [(row["nbytes"], row["seconds"] < 1e-3) for row in run.rows()]
-    [(1048576, True), (4194304, True), (16777216, True), (67108864, True)]
+    >>> run = collbench.sweep("allreduce", on="cpu", ranks=2, impl="mpi", minbytes="1K", maxbytes="16K", iters=7)
+    >>> [(row["nbytes"], row["samples"]) for row in run.rows()]
+    [(1024, 7), (4096, 7), (16384, 7)]
 
     """
     if request.measured:
         return run_to_end(measuring_session(request).session, request.each)
+    now = f"collbench.predict({request.on!r}, impl='all')"
+    warn(f"collbench.sweep(on={request.on!r}) is {now} now; the earlier form goes with {UNTIL}", DeprecationWarning, 4)
     return run_to_end(predicting_session(find_system(request.on, places()), request), request.each)

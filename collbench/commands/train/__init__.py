@@ -13,5 +13,6 @@ COMMANDS = (
         rows=("rows:PlannedStep",),
         figures="figure:KINDS",
         part="section:SECTION",
+        lists={"models": "models:listed"},
     ),
 )

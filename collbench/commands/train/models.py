@@ -203,6 +203,14 @@ MODELS = {name: Model(name, **shape) for name, shape in _PRESETS.items()}
 ALIASES = {"gpt3": "gpt3-175b", "1t": "megatron-1t", "530b": "megatron-530b", "gpt2": "gpt2-small"}
 
 
+def listed() -> Iterator[tuple[str, ...]]:
+    """List the models for `collbench train --model`, with their parameters, layers and width."""
+    yield "model", "parameters", "active", "layers", "width"
+    for name, model in MODELS.items():
+        parameters, active = (f"{count / 1e9:.3g} B" for count in (model.parameters, model.active))
+        yield name, parameters, active if model.experts else "", str(model.layers), str(model.hidden)
+
+
 KEYS = tuple(field.name for field in fields(Model) if field.name != "trained")
 """Of a file."""
 _SUFFIXES = {"": 1.0, "M": 1e6, "B": 1e9, "T": 1e12}

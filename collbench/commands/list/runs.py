@@ -1,9 +1,4 @@
-"""List the runs of a folder, newest first.
-
-For example:
-  collbench runs
-  collbench runs results | head -6
-"""
+"""`collbench list runs`: the runs of a folder, newest first."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -55,7 +50,7 @@ _OPTIONS = [
 ]
 
 
-@click.command("runs", params=_OPTIONS)
+@click.command("runs", params=_OPTIONS, short_help="The runs of a folder, newest first.")
 def command(folder: Path | None, as_json: Path | None, verbose: bool) -> int:
     """List the runs in FOLDER (results/runs), newest first, each with the name of its folder."""
     if folder and not folder.exists():
@@ -69,7 +64,7 @@ def command(folder: Path | None, as_json: Path | None, verbose: bool) -> int:
             red = run and (run.broken or run.status) and coloured()
             click.echo(click.style(line, fg="red") if red else line)
     if not listed:
-        make = "`collbench sweep --op allreduce` makes one, `collbench runs FOLDER` looks elsewhere"
+        make = "`collbench sweep --op allreduce` makes one, `collbench list runs FOLDER` looks elsewhere"
         click.echo(f"no runs in {shown(folder or DEFAULT)} yet: {make}", err=True)
     broken = [entry for entry in listed if entry.broken] if as_json != STANDARD else []
     for entry in broken[:_BROKEN]:

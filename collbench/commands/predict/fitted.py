@@ -1,9 +1,4 @@
-"""Fit measured curves: latency, bandwidth and crossovers with intervals, and a calibration for `--on FILE.toml`.
-
-For example:
-  collbench fit results/runs/...
-  collbench fit run.jsonl --on dgx-h100 --nodes 2 --out machine.toml
-"""
+"""`collbench predict --fit`: latency, bandwidth and crossovers of measured curves, and a calibration of the model."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +13,7 @@ from collbench.analysis.curve_fit import CONFIDENCE, ERRORS, PIECE, Crossing, cr
 from collbench.analysis.fit import COLUMNS, FittedCurve, curves, measured, pieces_in_words
 from collbench.analysis.machine import machine, sized
 from collbench.cases import Case
-from collbench.cli.options import RUNS, STANDARD, json_option, options_of, out_option, write_json
+from collbench.cli.options import PATH, RUNS, STANDARD, json_option, option, options_of, out_option, write_json
 from collbench.errors import UsageError, write_file
 from collbench.model import nccl_terms
 from collbench.model.equation import Calibration, Terms, calibrate
@@ -48,20 +43,16 @@ class FitRequest(Request):
     nodes: RunsNodes = None
 
 
-_OPTIONS = [
-    RUNS,
-    out_option("Write a calibration there.", "FILE.toml"),
-    *options_of(FitRequest),
-    json_option("everything known of the fits"),
-]
+FIT = option(
+    "--fit", "Fit a measured run of one machine; may be given several times.", type=PATH, multiple=True, metavar="RUN"
+)
+OPTIONS = [FIT, *options_of(FitRequest, "on")]
 
 
-@click.command("fit", params=_OPTIONS)
-def command(runs: tuple[Path, ...], out: Path | None, on: str | None, nodes: int | None, as_json: Path | None) -> int:
+def show_fits(runs: Sequence[Path], out: Path | None, on: str | None, nodes: int | None, as_json: Path | None) -> int:
     """Fit T = a + g*sqrt(S) + b*S, or pieces of a + b*S, to each curve of the runs, which are of one machine.
 
-    RUN is a run file or the folder that holds it.  With --out, the model of the machine is fitted to all curves
-    together, and the file works as `--on FILE.toml`.
+    With `out`, the model of the machine is fitted to all curves together, and written there.
     """
     measured_runs = [read(path) for path in runs]
     if (on or nodes) and not out:
@@ -82,6 +73,20 @@ def command(runs: tuple[Path, ...], out: Path | None, on: str | None, nodes: int
     if written:
         click.echo(f"calibration: {written}", err=as_json == STANDARD)
     return 0
+
+
+_EARLIER = [
+    RUNS,
+    out_option("Write a calibration there.", "FILE.toml"),
+    *options_of(FitRequest),
+    json_option("all fits"),
+]
+
+
+@click.command("fit", params=_EARLIER)
+def fit(runs: tuple[Path, ...], **options: Any) -> int:
+    """Fit curves as `collbench predict --fit RUN` does, which is its name now."""
+    return show_fits(runs, **options)
 
 
 @dataclass(frozen=True)
