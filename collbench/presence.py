@@ -1,6 +1,7 @@
 """Commands, found by the folders that they are: the `__init__.py` of each says what there is to find, in `COMMANDS`.
 
 A record names modules and what they hold, and imports none, so that --help, an error and a plot import what they need.
+The first line of the folder's docstring is the command's line in --help.
 """
 
 import pkgutil
@@ -29,7 +30,7 @@ class Command:
     name: str  # as it is typed
     section: str = "More"  # of --help
     place: int = 0  # there
-    summary: str = ""  # its line there
+    summary: str = ""  # its line there, if it is not the first of the folder's docstring
     code: str = "command:command"  # its click.Command
     family: bool = False  # whether `code` makes a command of any name that ends so: all_reduce_perf
     together: bool | Sequence[str] = False  # whether the ranks of a launcher carry it out together; or which of a group
@@ -41,6 +42,11 @@ class Command:
     drawn: Sequence[str] = ()  # kinds of results that figures and part are of, besides its own
     lists: Mapping[str, str] = field(default_factory=dict)  # of `collbench list NAME`
     now: str = ""  # today's name of an earlier one, which acts the same until it goes
+
+    @property
+    def line(self) -> str:
+        """Its line in --help."""
+        return self.summary or (import_module(self.package).__doc__ or "").partition("\n")[0]
 
     def load(self, place: str) -> Any:
         """Import what stands at `MODULE:NAME`."""
@@ -75,14 +81,16 @@ def found(name: str) -> Command | None:
 
 def shared() -> list[str]:
     """Return the commands that the ranks of a launcher carry out together: `sweep`, `step strategies`; no families."""
-    names = []
-    for name, record in commands().items():
-        parts_of = () if isinstance(record.together, bool) else record.together
-        names += [name] if record.together is True and not record.family else [f"{name} {part}" for part in parts_of]
+    names: list[str] = []
+    for record in commands().values():
+        below = [""] if record.together is True else record.together or ()
+        names += [f"{record.name} {part}".strip() for part in below if not (record.family or record.now)]
     return names
 
 
 def together(words: Sequence[str]) -> bool:
     """Return whether the ranks of a launcher carry out together what these words of a command line begin."""
     record = found(words[0]) if words else None
-    return bool(record and record.family) or not {*words[:1], " ".join(words[:2])}.isdisjoint(shared())
+    if not record or isinstance(record.together, bool):
+        return bool(record and record.together)
+    return not {*words[1:2]}.isdisjoint(record.together)

@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
@@ -14,10 +16,38 @@ from collbench.algorithms import choose
 from collbench.algorithms.records import recorded
 from collbench.errors import UsageError
 from collbench.platforms import compiler
-from tests.conftest import ROOT, carried_out, of_a_user
+from tests.conftest import ROOT, carried_out, mpiexec, of_a_user
 from tools.kernels import nvrtc
 
-(COMMAND,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+RECORD, COMMAND = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+MEASURING_RECORD = '''"""How long the smallest message takes."""
+
+from collbench.presence import Command
+
+COMMANDS = (Command(__name__, "ping", section="How fast?", summary="Time the smallest message.", together=True),)
+'''
+MEASURING = '''"""`collbench ping`."""
+
+from typing import Any
+
+import click
+
+from collbench.cli.options import made, options_of
+from collbench.cli.progress import LiveTable
+from collbench.cli.running import finish, run_session
+from collbench.requests.sessions import measuring_session
+from collbench.requests.sweeps import SweepRequest
+
+
+@click.command(params=options_of(SweepRequest, "on ranks"))
+def command(**options: Any) -> int:
+    """Time the smallest message."""
+    session, _ = measuring_session(made(SweepRequest, options, impl="library", minbytes=4, maxbytes=4))
+    interrupted = run_session(session, LiveTable(0))
+    if session.leader:
+        click.echo(f"{session.results[0].times[0] > 0}")
+    return interrupted or finish([session])
+'''
 COLLECTIVE = """        Collective(
             name="rotate",
             aliases=("shift",),
@@ -241,13 +271,16 @@ Collbench = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
-    """Runs `collbench ...` of a copy of the package that has one more of everything, and gives what it printed."""
-    home, here = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("here")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package that has one more of everything."""
+    home = tmp_path_factory.mktemp("copy")
+    shutil.copy(ROOT / "pyproject.toml", home)
     for folder in ("collbench", "kernels"):
         shutil.copytree(ROOT / folder, home / folder)
     package = home / "collbench"
-    put(package / "commands" / "fastest" / "command.py", COMMAND)
+    for name, record, command in (("fastest", RECORD, COMMAND), ("ping", MEASURING_RECORD, MEASURING)):
+        put(package / "commands" / name / "__init__.py", record)
+        put(package / "commands" / name / "command.py", command)
     put(package / "algorithms" / "copies.py", IMPLEMENTATION)
     put(package / "platforms" / "spare" / "__init__.py", PLATFORM)
     put(package / "commands" / "formats" / "stopwatch.py", FORMAT)
@@ -256,10 +289,20 @@ def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
     architectures = package / "topology" / "products.toml"
     (known,) = re.findall(r"^\[architectures\.sm100\]\n(?:.+\n)+", architectures.read_text(), re.MULTILINE)
     add(architectures, known, "\n" + known.replace("sm100", "sm130").replace("Blackwell", "Rubin"))
-    variables = of_a_user() | {"PYTHONPATH": str(home), "PYTHONSAFEPATH": "1"}
+    return home
+
+
+@pytest.fixture
+def variables(home: Path) -> dict[str, str]:
+    return of_a_user() | {"PYTHONPATH": str(home), "PYTHONSAFEPATH": "1"}
+
+
+@pytest.fixture
+def collbench(variables: dict[str, str], tmp_path: Path) -> Collbench:
+    """Runs `collbench ...` of the copy, and gives what it printed."""
 
     def run(*arguments: str, status: int = 0) -> str:
-        done = carried_out(here, variables, *arguments)
+        done = carried_out(tmp_path, variables, *arguments)
         assert done.returncode == status, done.stderr
         return done.stdout or done.stderr
 
@@ -272,7 +315,10 @@ def row(text: str, name: str) -> str:
 
 
 def test_all_are_listed_and_offered_by_their_names(collbench: Collbench) -> None:
-    assert "Say which implementation was fastest" in row(collbench("--help"), "fastest")
+    sections = collbench("--help").split("\n\n")
+    for name, section in (("fastest", "Is it right?"), ("ping", "How fast?")):
+        (listed,) = (text for text in sections if text.startswith(f"{section}\n"))
+        assert row(listed, name), name
     listed = collbench("list")
     (line,) = (line for line in listed.splitlines() if line.startswith("rotate") and "shift_perf" in line)
     assert line.split()[-1] == "1"
@@ -289,6 +335,27 @@ def test_the_command_of_contributing_answers_refuses_and_is_short(collbench: Col
     rows = json.loads(collbench("fastest", run, "--json"))
     assert [each["nbytes"] for each in rows] == sorted({each["nbytes"] for each in rows})
     assert "give a smaller --least" in collbench("fastest", run, "--least", "1T", status=2)
+
+
+def test_a_command_that_measures_is_carried_out_by_all_ranks_of_a_launcher(
+    variables: dict[str, str], tmp_path: Path
+) -> None:
+    """One answer of all, and one line for what all refuse."""
+    for word, status, printed in (("--on=cpu", 0, "True\n"), ("--nothing", 2, "")):
+        ranks = [mpiexec(), "-n", "3", sys.executable, "-m", "collbench", "ping", word]
+        done = subprocess.run(ranks, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (status, printed), done.stderr
+        assert len([line for line in done.stderr.splitlines() if "error" in line]) == bool(status)
+
+
+@pytest.mark.full
+def test_linters_and_type_checker_find_nothing_in_added_commands_and_know_the_library(home: Path) -> None:
+    put(home / "use.py", "import collbench\n\nprint(collbench.pairs(2).results, collbench.scan(file='x').word.value)\n")
+    added = [f"collbench/commands/{name}" for name in ("fastest", "ping")]
+    for words in (("mypy", *added, "use.py"), ("ruff", "check", *added), ("ruff", "format", "--check", *added)):
+        tried = [sys.executable, "-P", "-m", *words]
+        done = subprocess.run(tried, cwd=home, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_format_is_told_by_its_content_and_offered_for_export(collbench: Collbench, tmp_path: Path) -> None:

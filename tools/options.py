@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import click
 
-from collbench.cli.group import SECTIONS, group
+from collbench.cli.group import by_section, group
 from tools import ROOT
 
 PAGE = ROOT / "docs" / "options.md"
@@ -27,16 +27,12 @@ def page() -> str:
 def _sections() -> Iterator[str]:
     said: set[tuple[str, str]] = set()
     context = click.Context(group, info_name="collbench", max_content_width=100)
-    left = group.list_commands(context)
-    for title, names in {**SECTIONS, "More": left}.items():
-        shown = [name for name in names if name in left]
-        left = [name for name in left if name not in shown]
-        if shown:
-            yield f"## {title}\n"
-        for name in shown:
-            command = group.get_command(context, name)
+    for title, records in by_section().items():
+        yield f"## {title}\n"
+        for record in records:
+            command = group.get_command(context, record.name)
             assert command
-            yield from _command(command, context, name, said)
+            yield from _command(command, context, record.name, said)
 
 
 def _command(command: click.Command, above: click.Context, name: str, said: set[tuple[str, str]]) -> Iterator[str]:

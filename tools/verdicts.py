@@ -66,8 +66,8 @@ FAULTS = (
     Fault("the middle one 10x", 10, lambda count: [count // 2], "single"),
 )
 WAYS = {
-    "model": "check --run RUN --on SYSTEM",
-    "reference": "check --run RUN --reference BASE",
+    "model": "check RUN --on SYSTEM",
+    "reference": "check RUN --reference BASE",
     "gate": "compare BASE RUN --gate",
 }
 

@@ -33,7 +33,7 @@ class Commands(click.Group):
         """Take `help COMMAND`, an earlier form, for `COMMAND --help`."""
         if arguments[:1] == ["help"]:
             asked = " ".join([*arguments[1:2], "--help"])
-            renamed("help", asked)
+            renamed(" ".join(arguments), asked)
             arguments = asked.split()
         return super().parse_args(context, arguments)
 
@@ -64,7 +64,7 @@ class Commands(click.Group):
         for title, records in by_section().items():
             formatter.write(f"\n{title}\n")  # which may be a question, and gets no colon
             with formatter.indentation():
-                formatter.write_dl([(record.name, record.summary) for record in records])
+                formatter.write_dl([(record.name, record.line) for record in records])
 
 
 def by_section() -> dict[str, list[Command]]:

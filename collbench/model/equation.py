@@ -175,6 +175,8 @@ def _read(path: Path, _changed: int) -> Calibration:
     files.load(str(path))  # raises if anything is wrong with it
     factors = read_toml(path, UsageError).get("calibration", {})
     if not factors or "file" in factors:
-        raise UsageError(f"{path} has no factors in [calibration]; write them with `collbench fit RUN -o {path}`")
+        raise UsageError(
+            f"{path} has no factors in [calibration]; write them with `collbench predict --fit RUN -o {path}`"
+        )
     ratios = tuple((float(nbytes), float(ratio)) for nbytes, ratio in factors.pop("ratios", ()))
     return Calibration(**{name: float(value) for name, value in factors.items()}, ratios=ratios)

@@ -50,21 +50,22 @@ def functions(earlier: bool = False) -> dict[str, str]:
 def function(name: str) -> Callable[..., Any]:
     """Import a function of the library."""
     module = functions().get(name) or functions(earlier=True)[name]
-    return of_library(getattr(import_module(module), name), "" if name in functions() else commands()[name].now)
+    return of_library(getattr(import_module(module), name), "" if name in functions() else name)
 
 
-def of_library(function: Callable[..., Any], now: str = "") -> Callable[..., Any]:
+def of_library(function: Callable[..., Any], earlier: str = "") -> Callable[..., Any]:
     """Return a function of the library: its values are checked, and its errors name its parameters, not options.
 
-    *now* is today's name of one that has another; calls warn of it.
+    Calls by an *earlier* name warn of today's.
     """
     parameters = signature(function).parameters
 
     @wraps(function)
     def called(*values: Any, **named: Any) -> Any:
-        if now:
+        if earlier:
+            now = commands()[earlier].now
             warn(
-                f"collbench.{function.__name__} is collbench.{now} now; the earlier name goes with {UNTIL}",
+                f"collbench.{earlier} is collbench.{now} now; the earlier name goes with {UNTIL}",
                 DeprecationWarning,
                 2,
             )

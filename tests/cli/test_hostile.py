@@ -21,7 +21,7 @@ from tools.hostile_files import ARGUMENTS, COMMANDS, FILE, GOOD, HOSTILE, THINGS
 
 SHARES = [60, pytest.param(int(os.environ.get("HOSTILE_PARTS", "20")), marks=pytest.mark.full)]
 WIDEST = 6000  # characters of a line for people
-WITHOUT_FILES = {"exercise", "explain", "init", "list", "pairs", "verify"}
+WITHOUT_FILES = {"exercise", "explain", "startup", "sweep", "verify"}
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -79,7 +79,7 @@ def tried(
     words = {FILE: str(place), GOOD: str(folder / "good"), "{folder}": str(folder)}
     done = here(command, *(words.get(word, word) for word in arguments))
     wrong = list(complaints(done, command == "export"))
-    if hostile in THINGS and command != "runs" and "--fleet" not in arguments and done.returncode != 2:
+    if hostile in THINGS and command != "list" and "--fleet" not in arguments and done.returncode != 2:
         wrong.append(f"status {done.returncode} for what is no file to read")
     return wrong + list(left(folder.parent)) + list(left(folder))
 

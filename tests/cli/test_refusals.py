@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Command, needs_command
+from tests.conftest import ROOT, Command, needs_command
 
 LAUNCHED = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
 H100 = "predict dgx-h100"
+RUN = ROOT / "results" / "cpu-2-ranks"
 REFUSED = {  # by what all these words stand behind; of a complaint, parts with other words between them
     "sweep --on cpu": (
         ("--op alreduce", "unknown collective 'alreduce'; choose from: allreduce, ... did you mean allreduce"),
@@ -53,7 +54,11 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("2.30.7 --ab X=1", "--nccl and --ab"),
     ),
     "predict": (
-        ("", "Missing argument"),
+        ("", "no SYSTEM is given; choose one of `collbench list systems`"),
+        (f"--fit {RUN} -b 8", "--fit fits measured runs and predicts nothing; leave --minbytes out"),
+        (f"dgx-h100 --fit {RUN}", "says what a calibration is for; give -o FILE.toml"),
+        (f"dgx-h100 --fit {RUN} --on b200", "both name the machine of the runs"),
+        ("dgx-h100 --on b200", "give them with --fit RUN"),
         ("dgx-h100,moon", "unknown system 'moon'; choose from: ... dgx-h100 ... FILE.toml"),
         ("dgx-h100,dgx-h100", "names a system twice"),
         ("dgx-h100,hgx-h200 --ranks 12", "--ranks 12 is less than the 16 GPUs"),
@@ -140,7 +145,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("plot --formats svg", "No such option ... --format"),
         ("sweep --minbyte 8", "Did you mean ... --minbytes"),
         ("all_reduce_perf --iter 9", "Did you mean ... --iters"),
-        ("runs nowhere", "no folder nowhere"),
+        ("list runs nowhere", "no folder nowhere"),
     ),
 }
 

@@ -7,7 +7,7 @@ import pytest
 from collbench.commands.check.fleet import COLUMNS as FLEET
 from collbench.commands.check.outputs import INPUTS, SIZES
 from collbench.commands.compare.command import TABLE
-from collbench.commands.runs.command import COLUMNS as RUNS
+from collbench.commands.list.runs import COLUMNS as RUNS
 from collbench.present.terminal import Table, lines
 
 CELLS = {

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, is_dataclass
+from importlib import import_module
 from typing import Annotated
 
 import click
@@ -12,11 +13,10 @@ import collbench
 from collbench.cli.group import group
 from collbench.cli.options import made, options_of
 from collbench.errors import UsageError
-from collbench.presence import imported
 from collbench.requests import functions, sweeps
 from collbench.requests.declared import SIZE, TIME, Opt, Request, Word, declared, takes
 
-MODULES = [sweeps, *(imported(path) for path in {*functions().values()})]
+MODULES = [sweeps, *map(import_module, {*functions().values()})]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from collbench.commands.init.rows import Init
+from collbench.commands.startup.rows import Init
 from collbench.commands.step.rows import LossPoint, Trained
 from collbench.commands.step.work import SgdJob, Step
 from collbench.commands.verify.rows import Bits

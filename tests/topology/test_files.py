@@ -118,7 +118,7 @@ def test_every_key_arrives(tmp_path):
     )  # fmt: skip
     page = (ROOT / "docs" / "systems.md").read_text()
     for name, table in files.TABLES.items():
-        # The rest of a calibration is what `collbench fit` writes.
+        # The rest of a calibration is what `collbench predict --fit` writes.
         for key in ["file"] if name == "calibration" else table.__struct_encode_fields__:
             assert re.search(rf"\b{key} = ", EVERY_KEY), key
             assert f"{key}`" in page, key

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from collbench.cli import TOGETHER
+from collbench.presence import shared
 from collbench.runfile.store import read
 from tests.conftest import ROOT
 from tools.faults.signals import sampling
@@ -106,14 +106,14 @@ def trials() -> Iterator[Trial]:
     for name, make in WORDS.items():
         words = (*quick, "--impl", "two-shot", "--rendezvous", ".")
         yield Trial(f"a rendezvous that holds {name}", words, (GOOD,), prepare=make, launcher=PLAIN.split())
-    for name in TOGETHER:
+    for name in shared():
         shell = ONLY.format(mpiexec=MPIEXEC, rank=1, change='set -- "$@" --nothing')
         yield Trial(
             f"rank 1 of an mpiexec of {name} gets a wrong word", name.split(), (USAGE,), shell=shell, check=told
         )
-    for name in ("init", "pairs"):
+    for name in ("startup", "scan --pairs"):
         shell = ONLY.format(mpiexec=MPIEXEC, rank=1, change="kill -STOP $$")
-        words = (name, "--on", "cpu", "-T", "5")
+        words = (*name.split(), "--on", "cpu", "-T", "5")
         yield Trial(f"rank 1 of an mpiexec of {name} stops at once", words, ENDED, shell=shell, speaks=True, limit=30)
     for number, (name, (change, allowed)) in enumerate(CHANGES.items()):
         rank = number % 2

@@ -1,14 +1,5 @@
-"""Runs compared case by case: which became faster or slower, with intervals, and a gate."""
+"""Compare runs: which cases became faster or slower, with intervals, and a gate for CI."""
 
 from collbench.presence import Command
 
-COMMANDS = (
-    Command(
-        __name__,
-        "compare",
-        section="Is it right?",
-        place=3,
-        summary="Compare runs: which cases became faster or slower, with intervals, and a gate for CI.",
-        functions={"compare": "command"},
-    ),
-)
+COMMANDS = (Command(__name__, "compare", "Is it right?", 3, functions={"compare": "command"}),)

@@ -1,4 +1,4 @@
-"""Where the time of an operation goes: kernels traced, a timeline, a trace for Perfetto."""
+"""Show where the time of an operation goes: its parts, a timeline, a trace for Perfetto."""
 
 from collbench.presence import Command
 
@@ -6,9 +6,8 @@ COMMANDS = (
     Command(
         __name__,
         "explain",
-        section="How fast?",
-        place=2,
-        summary="Show where the time of an operation goes: its parts, a timeline, a trace for Perfetto.",
+        "How fast?",
+        2,
         together=True,
         figures="figure:KINDS",
         part="section:SECTION",

@@ -6,8 +6,8 @@ COMMANDS = (
     Command(
         __name__,
         "import",
-        section="Files",
-        place=1,
+        "Files",
+        1,
         summary="Read results of other tools into run files: nccl-tests, rccl-tests, OSU, Inspector, nvbandwidth, CSV.",
         code="import:command",
         functions={"import_": "importing"},
@@ -15,8 +15,8 @@ COMMANDS = (
     Command(
         __name__,
         "export",
-        section="Files",
-        place=2,
+        "Files",
+        2,
         summary="Write a run file as another tool's output: nccl-tests or tidy CSV.",
         code="export:command",
     ),

@@ -1,4 +1,4 @@
-"""A lesson with this machine's numbers: an offline page; its texts are in `assets/`."""
+"""Write a lesson with this machine's numbers: an offline page."""
 
 import tomllib
 from collections.abc import Mapping
@@ -22,12 +22,4 @@ def table(name: str) -> Mapping[str, Any]:
     return tomllib.loads(asset(f"{name}.toml"))
 
 
-COMMANDS = (
-    Command(
-        __name__,
-        "lesson",
-        section="Learn",
-        place=1,
-        summary="Write a lesson with this machine's numbers: an offline page.",
-    ),
-)
+COMMANDS = (Command(__name__, "lesson", "Learn", 1),)

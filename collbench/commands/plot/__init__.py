@@ -1,14 +1,5 @@
-"""Figures of runs, drawn by the kinds of figures that are there."""
+"""Draw run files: bandwidth, time, speed-up, share of the bound; or steps, training, timelines."""
 
 from collbench.presence import Command
 
-COMMANDS = (
-    Command(
-        __name__,
-        "plot",
-        section="Show",
-        place=1,
-        summary="Draw run files: bandwidth, time, speed-up, share of the bound; or steps, training, timelines.",
-        functions={"plot": "command"},
-    ),
-)
+COMMANDS = (Command(__name__, "plot", "Show", 1, functions={"plot": "command"}),)

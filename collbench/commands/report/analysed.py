@@ -82,7 +82,7 @@ def safe_runs(runs: Sequence[Run]) -> list[SafeRun]:
 
 
 class CurveVerdict(NamedTuple):
-    """The verdict of `collbench diagnose` on one curve."""
+    """The verdict of `collbench check` on one curve."""
 
     diagnosis: Diagnosis
     word: Word  # WRONG if a row is; else what its times say
@@ -141,7 +141,7 @@ def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -
         every_run = len([*assumptions(safe.run)])
         assumed = [*assumptions(safe.run, whole, spread(whole, system), stated)][every_run:]
     if len(rows) > len(judged):
-        notes.append(f"{len(rows) - len(judged)} more curves are not judged here; `collbench diagnose` judges them all")
+        notes.append(f"{len(rows) - len(judged)} more curves are not judged here; `collbench check` judges them all")
     return AnalysedRun(
         **vars(safe),
         system=system,

@@ -287,7 +287,7 @@ def fits(analysed: AnalysedRun) -> PagePart:
 
 
 def verdicts(analysed: AnalysedRun) -> PagePart:
-    """Return what `collbench diagnose` says of each curve: rows are CurveVerdict; words, why it has no machine."""
+    """Return what `collbench check` says of each curve: rows are CurveVerdict; words, why it has no machine."""
     if not analysed.verdicts:  # nothing was measured, as the run's status says
         return PagePart(notes=analysed.notes)
     curves = []

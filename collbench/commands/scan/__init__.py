@@ -1,4 +1,4 @@
-"""Find the slow one of many ranks or nodes, or the slow part between them."""
+"""Name the slow rank, link, node or leaf of many, in rounds of disjoint groups, or by a table of pairs."""
 
 from collbench.presence import Command
 
@@ -6,8 +6,8 @@ COMMANDS = (
     Command(
         __name__,
         "scan",
-        section="Who is slow?",
-        summary="Name the slow rank, link, node or leaf of many, in rounds of disjoint groups, or by a table of pairs.",
+        "Who is slow?",
+        0,
         together=True,
         functions={"scan": "library", "pairs": "matrices"},
         rows=("rows:Members", "rows:Round", "rows:PairTimes"),

@@ -39,7 +39,7 @@ def advice(finding: ScanFinding, verdict: ScanVerdict) -> Iterator[str]:
     elif kind in ("link", "leaf", "spine", "rail"):
         yield "look at cables and ports there (`ibdiagnet`, `nvidia-smi nvlink -e`), then scan again"
     else:
-        yield f"look at {name}: clocks, other programs, cards and lanes, as `collbench diagnose` lists them"
+        yield f"look at {name}: clocks, other programs, cards and lanes, as `collbench check` lists them"
     for host in hosts(finding, verdict):
         yield f'drain: scontrol update NodeName={host} State=DRAIN Reason="{reason(finding)}"'
 

@@ -1,4 +1,4 @@
-"""`collbench init`: how long a communicator takes to start, by number of ranks."""
+"""Measure how long a communicator takes to start: id, communicator, first collective, destroy."""
 
 from collbench.presence import Command
 
@@ -6,9 +6,8 @@ COMMANDS = (
     Command(
         __name__,
         "startup",
-        section="How fast?",
-        place=3,
-        summary="Measure how long a communicator takes to start: id, communicator, first collective, destroy.",
+        "How fast?",
+        3,
         together=True,
         functions={"startup": "command"},
         rows=("rows:InitTimes",),

@@ -1,4 +1,4 @@
-"""Training steps: scaling, overlap, stragglers, and strategies of synchronisation."""
+"""Measure or predict training steps: scaling, overlap, stragglers, and strategies of synchronisation."""
 
 from collbench.presence import Command
 
@@ -6,9 +6,8 @@ COMMANDS = (
     Command(
         __name__,
         "step",
-        section="How fast?",
-        place=4,
-        summary="Measure or predict training steps: scaling, overlap, stragglers, and strategies of synchronisation.",
+        "How fast?",
+        4,
         together=("stragglers", "strategies"),
         rows=("rows:StepTimes", "rows:StepPrediction", "rows:Trained"),
         works=("work:Step", "work:SgdJob"),

@@ -1,15 +1,5 @@
-"""Collectives measured over message sizes, in one setting or in two by turns."""
+"""Measure collectives over a sweep of message sizes: table, run file and plots."""
 
 from collbench.presence import Command
 
-COMMANDS = (
-    Command(
-        __name__,
-        "sweep",
-        section="How fast?",
-        place=1,
-        summary="Measure collectives over a sweep of message sizes: table, run file and plots.",
-        together=True,
-        functions={"sweep": "command"},
-    ),
-)
+COMMANDS = (Command(__name__, "sweep", "How fast?", 1, together=True, functions={"sweep": "command"}),)

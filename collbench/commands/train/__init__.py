@@ -1,4 +1,4 @@
-"""Plans of a training run: layouts that fit, their step time, memory and cost, from curves of collectives."""
+"""Plan a training run: layouts that fit, how long a step takes, what holds it up, and what it costs."""
 
 from collbench.presence import Command
 
@@ -6,9 +6,8 @@ COMMANDS = (
     Command(
         __name__,
         "train",
-        section="What should it be?",
-        place=2,
-        summary="Plan a training run: layouts that fit, how long a step takes, what holds it up, and what it costs.",
+        "What should it be?",
+        2,
         functions={"train": "library"},
         rows=("rows:PlannedStep",),
         figures="figure:KINDS",

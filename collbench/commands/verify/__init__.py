@@ -1,16 +1,7 @@
-"""Every implementation checked at odd sizes."""
+"""Check every implementation, collective, type, reduction and odd size; run it first on a new machine."""
 
 from collbench.presence import Command
 
 COMMANDS = (
-    Command(
-        __name__,
-        "verify",
-        section="Is it right?",
-        place=2,
-        summary="Check every implementation, collective, type, reduction and odd size; run it first on a new machine.",
-        together=True,
-        rows=("rows:SumBits",),
-        works=("rows:Bits",),
-    ),
+    Command(__name__, "verify", "Is it right?", 2, together=True, rows=("rows:SumBits",), works=("rows:Bits",)),
 )

@@ -1,4 +1,4 @@
-"""`collbench diagnose`: its words, and how it says no."""
+"""`collbench diagnose`, the earlier name of `collbench check RUN`: its words, and how it says no."""
 
 import json
 import re

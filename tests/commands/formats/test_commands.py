@@ -7,9 +7,9 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from collbench.commands.check.command import command as check_command
-from collbench.commands.fit.command import command as fit_command
 from collbench.commands.formats.export import command as export_command
 from collbench.commands.plot.command import command as plot_command
+from collbench.commands.predict.command import command as predict_command
 from collbench.runfile.store import read
 from tests.commands.conftest import refusal
 from tests.commands.formats.goldens import DATA
@@ -165,7 +165,7 @@ def test_other_commands_take_an_import(tmp_path: Path) -> None:
         assert named.exit_code == 0, name
         drawn = call(plot_command, run, "-o", folder / "figures", "--format", "svg", "--view", "latency")
         assert drawn.exit_code == 0, drawn.output
-        fitted = call(fit_command, run)
+        fitted = call(predict_command, "--fit", run)
         assert fitted.exit_code == 0, name
         assert ("a single curve needs 4 sizes" in fitted.stdout) == (name != LOG.name)
         if name == LOG.name:  # the point of importing: four H100 of a DGX

@@ -1,4 +1,4 @@
-"""`collbench runs`, and what every command makes of runs that were cut off or hold plans alone."""
+"""`collbench list runs`, and what every command makes of runs that were cut off or hold plans alone."""
 
 import json
 from functools import partial

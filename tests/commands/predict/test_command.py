@@ -79,9 +79,9 @@ def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_pa
     assert read(tmp_path / "out").results == read(tmp_path / "noted").results
     mine, theirs = ({param.name for param in command.params} for command in (sweep, predict))
     measuring = {*declared(SweepRequest)} - {*declared(PredictRequest), "on", "each", "also"}
-    measuring |= {"rendezvous", "ab", *EXTRAS}
+    measuring |= {"ab", *EXTRAS}
     assert mine >= measuring
-    assert theirs >= mine - measuring - {"on", "resume"}  # the argument, and what nothing else goes with
+    assert theirs >= mine - measuring - {"resume"}  # with which nothing else goes
     assert not theirs & measuring
 
 

@@ -1,15 +1,16 @@
-"""`collbench fit`: its table, what it refuses."""
+"""`collbench predict --fit`: its table, what it refuses."""
 
 import json
 import tomllib
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from collbench.cli.group import group
-from collbench.commands.fit.command import command
+from collbench.commands.predict.command import command
 from collbench.model.predict import curve
 from collbench.results import Measurement
 from collbench.runfile import store
@@ -48,7 +49,10 @@ def run_on(folder: Path, *systems: System) -> Path:
 
 
 def fit(*arguments: object) -> Result:
-    return CliRunner().invoke(command, [str(argument) for argument in arguments])
+    """`predict --fit RUN` for each of the runs that the arguments begin with."""
+    words = [str(argument) for argument in arguments]
+    runs = list(takewhile(lambda word: not word.startswith("-"), words))
+    return CliRunner().invoke(command, [*(f"--fit={run}" for run in runs), *words[len(runs) :]])
 
 
 def test_a_run_becomes_latency_rate_and_crossing(tmp_path: Path) -> None:

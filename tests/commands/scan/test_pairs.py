@@ -36,7 +36,7 @@ def test_the_earlier_name_measures_every_pattern_of_every_pair_alone_and_at_once
     words = "pairs --on cpu --ranks 4 --size 64K --impl mpi,copy --out out --json j"
     done = here(*words.split())
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("collbench pairs is called `collbench scan --pairs` now\n")
+    assert done.stderr.startswith("collbench: `collbench pairs` is `collbench scan --pairs` now")
     results = read(tmp_path / "out").results
     for (name, nbytes, pattern, _), rows in matrices(results).items():
         assert name.startswith(("mpi", "copy"))

@@ -1,4 +1,4 @@
-"""`collbench init`: real ranks on CPUs, made-up GPUs, the order of phases, what fails, and what is read back."""
+"""`collbench startup`: real ranks on CPUs, made-up GPUs, the order of phases, what fails, and what is read back."""
 
 import json
 import re
@@ -17,9 +17,9 @@ import pytest
 import collbench as library
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
-from collbench.commands.init import measured
-from collbench.commands.init.command import COLUMNS, lines_of
-from collbench.commands.init.rows import PHASES, Init, InitTimes
+from collbench.commands.startup import measured
+from collbench.commands.startup.command import COLUMNS, lines_of
+from collbench.commands.startup.rows import PHASES, Init, InitTimes
 from collbench.datatypes import REDUCTIONS
 from collbench.errors import CaseFailed, TimedOut
 from collbench.platforms.processes import Alone
