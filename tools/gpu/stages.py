@@ -64,7 +64,7 @@ def _processes(ranks: int, name: str = "mpi", impl: str = "all") -> Stage:
 _FEW = ("--op", "allreduce,allgather", "-b", "240", "-e", "16K", "-f", "60", "-n", "2", "--no-plot")
 _ALL = ("--op", "allreduce,broadcast,allgather", "--impl", "all", *SIZES)
 _PATHS = ("--op", "allreduce,allgather,alltoall", "--impl", "library,paths", "-b", "8", "-e", "16M", "-f", "32")
-_INIT = ("collbench", "init", "--on", "gpu", "--ranks", "1,2,4,8", "--out", "{folder}/run")
+_INIT = ("collbench", "startup", "--on", "gpu", "--ranks", "1,2,4,8", "--out", "{folder}/run")
 _SCAN = ("collbench", "scan", "--on", "gpu", "--ranks", "4", "--out", "{folder}/run")
 _EVERY_PAIR = ("collbench", "scan", "--pairs", "--on", "gpu", "--ranks", "4", "--out", "{folder}/run")
 _BITS = ("collbench", "verify", "--bits", "--ranks", "2,4", "--impl", "library,paths,ladder", "--out", "{folder}/run")

@@ -43,9 +43,9 @@ def test_explain_takes_kernels_apart_beside_the_library(tmp_path: Path) -> None:
 
 
 def test_slices_of_a_gpu_are_no_gpus_on_a_bus(tmp_path: Path) -> None:
-    """`diagnose` expects nothing of them, and says why; of no line rate it knows either."""
+    """`check` expects nothing of them, and says why; of no line rate it knows either."""
     assert on_gpus(tmp_path, *SWEEP, **SLICES).returncode == 0
-    done = on_gpus(tmp_path, "diagnose", "out", **SLICES)
+    done = on_gpus(tmp_path, "check", "out", **SLICES)
     assert "no system has MIG slices" in done.stdout
     assert "as expected" not in done.stdout
     assert "slot," not in done.stdout
