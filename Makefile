@@ -17,7 +17,7 @@ HOUSE = $(ROOTED)/share/collbench
 SCRIPTS = $(shell sed -n '/^\[project.scripts\]/,/^$$/s/ *=.*//p' pyproject.toml)
 PYTHONS ?= $(PYTHON)
 
-.PHONY: help sweep test test-all hour install uninstall ours wheel outside lint types unit test-deploy faults fuzz mutants bench results gallery model-report train-report scan-report test-gpu bench-gpu gpu-campaign cupy compiler clean
+.PHONY: help sweep test test-all hour install uninstall ours wheel outside lint types unit test-deploy faults fuzz mutants bench results gallery model-report train-report test-gpu bench-gpu gpu-campaign cupy compiler clean
 .DEFAULT_GOAL := sweep
 
 ## Lists these targets.
@@ -133,10 +133,6 @@ model-report: $(VENV)/.dev
 ## Fits the planner's constants, writes docs/training-runs.csv and docs/training.md's tables: minutes.
 train-report: $(VENV)/.dev
 	$(CHECKOUT) $(RUN)/python -m tools.training.report
-
-## Judges scans of made-up clusters, and a plain opponent: 40 minutes.
-scan-report: $(VENV)/.dev
-	$(RUN)/python -m tools.scan_report
 
 ## Runs the tests on this machine's GPU.
 # On a machine with a GPU these use whatever python has CuPy there (GPU_PYTHON), from the plain checkout.
