@@ -1,8 +1,6 @@
 """The lesson in a real browser: guesses, numbers that can be dragged, traces, its silence, its width."""
 
-import json
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -233,30 +231,3 @@ def test_a_page_on_paper_has_every_answer(page: Lesson) -> None:
     assert page.run("return [...document.querySelectorAll('details')].every((each) => each.open)")
     page.run("dispatchEvent(new Event('afterprint'))")
     assert not page.run("return [...document.querySelectorAll('details')].some((each) => each.open)")
-
-
-def test_frames_while_a_trace_plays(opened: Lesson, record_property: Any) -> None:
-    """No clock is asserted on; what is: that a frame in which no event begins or ends lays nothing out."""
-    opened.run("document.querySelector('#ring-flags .player').scrollIntoView()")
-    opened.browser.execute_cdp_cmd("Performance.enable", {})
-    before = metrics(opened.browser)
-    frames = opened.browser.execute_async_script(  # type: ignore[no-untyped-call]
-        "const done = arguments[0], play = document.querySelector('#ring-flags .player .buttons button'), times = [];"
-        "play.click();"
-        "const look = (now) => { times.push(now);"
-        " if (times.length < 121) requestAnimationFrame(look); else { play.click(); done(times); } };"
-        "requestAnimationFrame(look);"
-    )
-    after = metrics(opened.browser)
-    gaps = sorted(later - earlier for earlier, later in pairwise(frames))
-    spent = {name: round(1000 * (after[name] - before[name]) / len(gaps), 2) for name in after if "Duration" in name}
-    told = {"median": gaps[len(gaps) // 2], "p95": gaps[int(len(gaps) * 0.95)], "slowest": gaps[-1]} | spent
-    record_property("milliseconds of a frame", json.dumps(told))
-    assert after["LayoutCount"] - before["LayoutCount"] < len(gaps) / 2
-
-
-def metrics(browser: webdriver.Chrome) -> dict[str, float]:
-    """What Chromium counts of a page's work."""
-    found = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
-    names = ("LayoutCount", "LayoutDuration", "RecalcStyleDuration", "ScriptDuration", "TaskDuration")
-    return {metric["name"]: metric["value"] for metric in found if metric["name"] in names}
