@@ -135,32 +135,6 @@ def test_a_trace_is_walked_through_by_keyboard(opened: Lesson) -> None:
     assert opened.run(stripes) == [True, False, True, False, False, True, False, True]
 
 
-def test_lines_of_code_are_lit_as_they_run(opened: Lesson) -> None:
-    rung = "#ring-flags"
-    lit = f"return [...document.querySelectorAll('{rung} .lit')].map((each) => Number(each.dataset.line))"
-    slider = opened.find(f"{rung} .player input")
-    trace = next(screen["trace"] for screen in content().screens if screen["name"] == "ring-flags")
-    assert trace
-    starts = sorted({event.start for event in trace.events})
-    for start in starts[1:4]:
-        slider.send_keys(Keys.PAGE_UP)
-        running = [event for event in trace.events if event.start <= start < event.start + event.seconds]
-        assert opened.run(lit) == sorted({line for event in running for line in event.lines})
-
-
-def test_playing_ends_at_the_end_and_says_nothing_meanwhile(opened: Lesson) -> None:
-    rung = "#one-shot"
-    opened.run(f"const speed = document.querySelector('{rung} select'); speed.value = '4'")
-    play = opened.find(f"{rung} .player .buttons button")
-    play.send_keys(Keys.ENTER)
-    live = f"return document.querySelector('{rung} .player [role=status]').textContent"
-    assert play.text == "Pause"
-    assert opened.run(live) == ""
-    opened.until(f"return document.querySelector('{rung} .player .buttons button').textContent === 'Play'")
-    assert "Rank 1" in opened.run(live)
-    assert opened.find(f"{rung} .player input").get_attribute("value") == "1000"
-
-
 def test_a_litmus_test_is_stepped_through_to_the_wrong_read(opened: Lesson) -> None:
     _, following, _ = opened.all("#break .litmus .buttons button")
     for _ in range(3):
