@@ -1,25 +1,21 @@
-"""No sentence of a lesson says what its rows do not, whatever these are: disturbed, even, the other way round, huge."""
+"""The sentences of a lesson follow its rows, whatever these are: disturbed, even, huge."""
 
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
-from typing import Any
 
 import pytest
 
 from collbench.commands.lesson import numbers, screens, table
-from collbench.commands.lesson.content import HERE, Content
+from collbench.commands.lesson.content import HERE
 from collbench.commands.lesson.screens import Text, build
 from collbench.results import Explanation, Measurement, Result
-from collbench.results.collectives import PHASES
 from collbench.results.facts import Scheduling
 from collbench.runfile.store import Run, read
-from tests.commands.lesson.claims import CLAIMS, COMMITTED, parts, wrong
 from tests.conftest import ROOT
 
 Factor = Callable[[str, int], float]
 RUNS = [read(ROOT / "results" / name) for name in ("cpu-2-ranks", "cpu-2-ranks-explained")]
+COMMITTED = "two cores of an Intel Xeon"
 SPOILED = Scheduling(off_core=0.9)
 
 
@@ -45,118 +41,12 @@ def times(factor: Factor, disturbed: Callable[[str, int], bool] = lambda name, n
     return [replace(run, results=tuple(map(changed, run.results))) for run in RUNS]
 
 
-def shares(runs: Sequence[Run], chance: random.Random) -> list[Run]:
-    """Runs whose operations spend their time otherwise."""
-
-    def changed(row: Result) -> Result:
-        if not isinstance(row, Explanation) or not row.tracks:
-            return row
-        weights = [chance.random() ** 3 for _ in PHASES]
-        whole = sum(weights) / row.traced
-        spent = {phase: weight / whole for phase, weight in zip(PHASES, weights, strict=True)}
-        return replace(row, tracks=tuple(replace(track, spent=spent) for track in row.tracks))
-
-    return [replace(run, results=tuple(map(changed, run.results))) for run in runs]
-
-
-def page(runs: Sequence[Run]) -> tuple[Content, str]:
-    content = screens.content(runs)
-    return content, build(content)
-
-
 def only(wanted: str, factor: float, sizes: Sequence[int] = ()) -> Factor:
     return lambda name, nbytes: factor if name == wanted and (not sizes or nbytes in sizes) else 1.0
 
 
-SCENES: dict[str, list[Run]] = {
-    "as committed": RUNS,
-    "the host is six times faster at 2 MiB": times(only("ring-host", 0.15, (2**21,))),
-    "the host is faster everywhere": times(only("ring-host", 0.01)),
-    "the host is as slow as a disk": times(only("ring-host", 500)),
-    "the pipe is four times as fast": times(only("ring-pipelined", 0.25)),
-    "the pipe is four times as slow": times(only("ring-pipelined", 4)),
-    "packets are the fastest": times(only("ring-ll", 0.05)),
-    "packets are the slowest": times(only("one-shot-ll", 300)),
-    "packets keep up": times(only("one-shot-ll", 1 / 100, (2**15,))),
-    "the library is the fastest": times(only("mpi", 0.001)),
-    "the library is the slowest": times(only("mpi", 1000)),
-    "one-shot is the fastest": times(only("one-shot", 0.02)),
-    "one-shot is the slowest": times(only("one-shot", 20)),
-    "one-shot and the ring are even": times(only("one-shot", 528 / 270, (8,))),
-    "two-shot is the slowest": times(only("two-shot", 50)),
-    "rings are the fastest": times(lambda name, _: 0.01 if name.startswith("ring-flags") else 1),
-    "the server is the fastest": times(only("parameter-server", 0.1)),
-    "all is disturbed": times(lambda name, _: 1e3 if name == "mpi" else 1e-3, lambda name, _: True),
-}
-
-
-def chances() -> Iterator[list[Run]]:
-    """Runs of any times, of which some are disturbed."""
-    for seed in range(16):
-        chance, wild = random.Random(seed), 2 if seed % 2 else 0.3
-        keys = {(row.implementation, row.case.nbytes) for run in RUNS for row in run.results}
-        factors = {key: 10 ** chance.uniform(-wild, wild) for key in sorted(keys)}
-        spoiled = {key: chance.random() < 0.3 for key in sorted(keys)}
-        yield shares(times(lambda *key, at=factors: at[key], lambda *key, at=spoiled: at[key]), chance)
-
-
-@cache
-def pages() -> Mapping[str, tuple[list[Run], str]]:
-    """Pages of all scenes, by what they are."""
-    scenes = SCENES | {f"chance {number}": runs for number, runs in enumerate(chances())}
-    return {scene: (runs, page(runs)[1]) for scene, runs in scenes.items()}
-
-
-def rows(runs: Sequence[Run]) -> list[Result]:
-    return [row for run in runs for row in run.results]
-
-
-def test_no_sentence_is_against_the_rows_beside_it() -> None:
-    for scene, (runs, text) in pages().items():
-        assert not wrong(text, rows(runs)), scene
-
-
-def test_every_sentence_that_depends_on_rows_is_held_against_them_and_was_said() -> None:
-    said = {words for words in conditional(table("lesson")) if words}
-    for words in said - FREE:
-        plain = words.replace("**", "")
-        assert any(claim in plain for _, claim in CLAIMS), words
-    everything = [part for _, text in pages().values() for part in parts(text)]
-    for where, claim in CLAIMS:
-        assert any(name == where and claim in words for name, _, words in everything), claim
-
-
-FREE = {
-    "That is as good as even.",
-    "Faster still, and not among the choices, is `{best at 8 B}` with {best time at 8 B}.",
-    "Faster still, and not among the choices, is `{best at 2 MiB}` with {best time at 2 MiB}.",
-}
-"""Sentences that are checked by a test of their own."""
-
-
-def conditional(text: Any) -> Iterator[str]:
-    """The sentences of which a number chooses one."""
-    if isinstance(text, Mapping):
-        if "number" in text and "up_to" in text:
-            assert len(text["says"]) == len(text["up_to"]) + 1, text
-            yield from text["says"]
-        else:
-            for value in text.values():
-                yield from conditional(value)
-    elif isinstance(text, list):
-        for value in text:
-            yield from conditional(value)
-
-
-def test_a_checker_of_claims_finds_what_is_wrong() -> None:
-    """The page of one scene is not true of another."""
-    committed = pages()["as committed"][1]
-    for scene in ("the host is six times faster at 2 MiB", "the pipe is four times as fast", "all is disturbed"):
-        assert wrong(committed, rows(SCENES[scene])), scene
-
-
 def test_of_the_fastest_the_next_is_told_if_it_is_even_and_the_best_if_it_was_no_choice() -> None:
-    even, server = (screens.content(SCENES[scene]) for scene in ("as committed", "the server is the fastest"))
+    even, server = screens.content(RUNS), screens.content(times(only("parameter-server", 0.1)))
     alike = times(lambda name, _: 1 if name != "one-shot" else 199.6 / 305)
     for content, words, there in (
         (even, "as good as even", False),
@@ -192,7 +82,7 @@ def test_a_disturbed_row_is_no_number_and_the_committed_run_stands_in_and_says_s
 
 
 def test_with_every_row_disturbed_all_is_of_the_committed_run() -> None:
-    content = screens.content(SCENES["all is disturbed"])
+    content = screens.content(times(lambda name, _: 1e3 if name == "mpi" else 1e-3, lambda name, _: True))
     place = numbers.places()[numbers.COMMITTED]
     assert content.constants_of == f"on {COMMITTED}"
     assert (content.measured.latency, content.measured.bandwidth) == (place.latency, place.bandwidth)
