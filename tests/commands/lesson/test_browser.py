@@ -196,12 +196,3 @@ def test_night_and_calm_are_respected(page: Lesson) -> None:
         "look();"
     )
     assert len(frames) <= 2  # it leaps from moment to moment
-
-
-def test_a_page_on_paper_has_every_answer(page: Lesson) -> None:
-    page.run("sessionStorage.clear()")
-    page.open()
-    page.run("dispatchEvent(new Event('beforeprint'))")
-    assert page.run("return [...document.querySelectorAll('details')].every((each) => each.open)")
-    page.run("dispatchEvent(new Event('afterprint'))")
-    assert not page.run("return [...document.querySelectorAll('details')].some((each) => each.open)")

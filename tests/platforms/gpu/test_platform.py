@@ -412,6 +412,15 @@ def test_an_nccl_that_hangs_at_first_is_given_up_in_time(opened: Open) -> None:
         assert machine.blocks, "memory that a kernel may still write is not given back"
 
 
+def test_an_nccl_that_knows_why_nothing_goes_on_is_quoted(opened: Open) -> None:
+    """Of a peer that is gone nothing is waited for."""
+    for status, words in {6: "NCCL_ERROR_REMOTE_ERROR: ", **cuda.NEWER_STATUSES, 9: "an error that CuPy "}.items():
+        platform = opened(Machine(2, nccl_hangs="operation", network_error=status), sampling=IMPATIENT)
+        with pytest.raises(CaseFailed, match=f"^while NCCL connected its ranks: {words}"):
+            prepare("nccl", a_case(), platform)
+        assert platform.comm.hung
+
+
 def test_a_world_has_room_for_its_ranks_and_one_device_is_for_ranks_of_one_process() -> None:
     """Processes that share a GPU are two programs, for which nothing promises the narrower scope."""
     rooms = {1: 8, 2: 8, 8: 8, 9: 16, 72: 128, 128: 128, 500: 128}
