@@ -17,7 +17,7 @@ from collbench.cli.options import made
 from collbench.commands.lesson import ASSETS, numbers
 from collbench.commands.lesson.content import MODEL, Part
 from collbench.commands.lesson.numbers import nearest
-from collbench.commands.step import command as step
+from collbench.commands.step import sessions
 from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.trained import Effort, ranking
@@ -57,10 +57,10 @@ def chapter(text: Part) -> Part:
 def predicted(command: str) -> Run:
     """Return the run of a command of `collbench step` that measures nothing."""
     _, _, name, *words = command.split()
-    sessions = {"scale": step.scale_session, "overlap": step.overlap_session}
+    made_by = {"scale": sessions.scale_session, "overlap": sessions.overlap_session}
     with tempfile.TemporaryDirectory() as folder:
-        context = step.command.commands[name].make_context(name, [*words, "--out", f"{folder}/run"])
-        with sessions[name](made(step.StepRequest, context.params)) as session:
+        context = command.commands[name].make_context(name, [*words, "--out", f"{folder}/run"])
+        with made_by[name](made(sessions.StepRequest, context.params)) as session:
             list(session.run())
         return read(Path(folder, "run"))
 

@@ -5,7 +5,7 @@ Until `main` runs, Ctrl-C is a traceback of Python's, so this module imports not
 
 import sys
 
-TOGETHER = ("check", "sweep", "verify", "explain", "init", "pairs", "scan", "step stragglers", "step strategies")
+TOGETHER = ("check", "sweep", "verify", "explain", "init", "pairs", "scan", "step")
 """The commands that the processes of an outside launcher carry out together; all others each process does alone."""
 
 

@@ -1,1 +1,1 @@
-"""Training steps: scaling, overlap, stragglers, and strategies of synchronisation."""
+"""Training steps: scaling, who waits for whom, overlap, and strategies of synchronisation."""

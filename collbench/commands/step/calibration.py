@@ -23,6 +23,7 @@ SIZES = (32, 64, 128, 256, 512, 1024, 2048)
 
 # Products of a step, if it is long enough: that many times as much in one rank then comes out to a twentieth.
 LEAST = 20
+FEW = 3  # where ranks have equal work, and larger matrices are nearer to a training step's
 
 _SAMPLES, _SERIES, _PRODUCTS = 5, 0.01, 4  # of a size, with series of so many seconds and steps of so many products
 
@@ -35,24 +36,29 @@ class Amount:
     flops: float = 0.0
 
 
-def products_for(work: Amount, seconds: Mapping[int, float], sizes: Sequence[int] = SIZES) -> Step:
-    """Return the step, of matrices as large as leaves LEAST products; `seconds` of a product by size."""
+def products_for(work: Amount, seconds: Mapping[int, float], sizes: Sequence[int] = SIZES, least: int = LEAST) -> Step:
+    """Return the step, of matrices as large as leaves that many products; `seconds` of a product by size."""
     costs = {size: flops_of(1, size) for size in sizes} if work.flops else seconds
     amount = work.flops or work.seconds
-    fitting = [size for size, cost in costs.items() if LEAST * cost <= amount]
+    fitting = [size for size, cost in costs.items() if least * cost <= amount]
     size = max(fitting, default=min(costs))
     return Step(max(1, round(amount / costs[size])), size)
 
 
 def calibrated(
-    work: Amount, platform: str, sweep: Sweep, launched: tuple[int, int] | None = None, sizes: Sequence[int] = SIZES
+    work: Amount,
+    platform: str,
+    sweep: Sweep,
+    launched: tuple[int, int] | None = None,
+    sizes: Sequence[int] = SIZES,
+    least: int = LEAST,
 ) -> Step:
-    """*Collective* under a launcher: return that work as a step of the sweep's ranks.
+    """*Collective* under a launcher: return that work as a step of the sweep's ranks, of as many products at least.
 
     PlatformError if no size of matrices could be measured.
     """
     seconds = {} if work.flops else _seconds_of_products(work, platform, sweep, launched, sizes)
-    return products_for(work, seconds, sizes)
+    return products_for(work, seconds, sizes, least)
 
 
 def _seconds_of_products(

@@ -12,11 +12,10 @@ from collbench.commands.step import overlap, scaling, stragglers
 from collbench.commands.step import trained as strategies
 from collbench.commands.step.overlap import Overlap, overlaps
 from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes, Trained
-from collbench.commands.step.runs import MODES
-from collbench.commands.step.scaling import curves, find_point
+from collbench.commands.step.scaling import ScalingCurve, curves, find_point
 from collbench.commands.step.stragglers import RankStatistics, costliest, signed, straggler_rows
 from collbench.commands.step.trained import ranked_rows, ranking, ranking_columns
-from collbench.commands.step.work import job_of, step_of
+from collbench.commands.step.work import MODES, job_of, step_of
 from collbench.plots.kinds import MOST, Cells, PagePart, Section, TextTable
 from collbench.present.columns import USEFUL, Column
 from collbench.present.terminal import lines
@@ -146,6 +145,14 @@ SCALING = StepTable(
 )
 
 
+def scaling_verdicts(results: Sequence[Result]) -> Iterator[tuple[ScalingCurve, list[str]]]:
+    """Yield every curve with lines: the verdict on it, what would help, and which rank is late."""
+    found = curves(results)
+    late = stragglers.late_in_scaling([curve.last.row for curve in found])
+    for curve, who in zip(found, late, strict=True):
+        yield curve, [*scaling.verdict(curve), *filter(None, [who])]
+
+
 def _overlap_title(result: Result) -> str:
     case = result.case
     return f"{step_of(case).words[0]}; {format_size(case.nbytes)} of {case.dtype.name} all-reduced, {case.ranks} ranks"
@@ -232,10 +239,10 @@ def part(results: Sequence[Result]) -> PagePart:
     """Return what is said of the steps and the training of a run."""
     tables: list[TextTable] = []
     words: list[str] = []
-    for curve in scaling.curves(results):
+    for curve, said in scaling_verdicts(results):
         points = [StepResult(point.row, results) for point in curve.points[:MOST]]
         tables.append(TextTable.of(f"{curve.mode} scaling, {curve.name}", SCALING.columns, points))
-        words += scaling.verdict(curve)
+        words += said
 
     if overlaps := overlap.overlaps(results)[:MOST]:
         rows = [StepResult(pair.row, results) for pair in overlaps]

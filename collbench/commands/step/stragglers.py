@@ -9,15 +9,16 @@ any other rank does in most series.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from collbench.analysis.bootstrap import memory
-from collbench.commands.step.rows import Series, StepTimes
+from collbench.commands.step.rows import Series, StepRow, StepTimes
 from collbench.commands.step.work import SEQUENTIAL, Step
 from collbench.results import Result
 from collbench.results.facts import PACED
@@ -111,6 +112,23 @@ def straggler_rows(results: Iterable[Result]) -> list[tuple[StepTimes, StepArray
     return pairs
 
 
+def scaled_arrays(row: StepTimes) -> StepArrays:
+    """Return the arrays of a row that took turns with other numbers of ranks, whose series are short: by rounds.
+
+    Ranks leave the meeting before a series one after the other, so they are taken to begin it together.
+    """
+    together = []
+    for series in row.series:
+        first = min(series.begun)
+        pairs = zip(series.begun, series.computed, strict=True)
+        computed = tuple((moments[0] - begun + first, *moments[1:]) for begun, moments in pairs)
+        together.append(replace(series, begun=(first,) * series.ranks, computed=computed))
+    steps = StepArrays.of(together)
+    ends = np.cumsum([0, *(row.rounds or (1,) * len(row.series))])
+    rounds = [slice(steps.slices[start].start, steps.slices[end - 1].stop) for start, end in pairwise(ends)]
+    return replace(steps, slices=tuple(rounds))
+
+
 def after_others(moments: Floats) -> Floats:
     """Return by how much every row of each column exceeds the median of the column's other rows; 0 if there are none.
 
@@ -192,6 +210,19 @@ class RankStatistics:
             return Finding.OFTEN
         return Finding.CLEAR if self.late.surely_below(NOTABLE) else Finding.UNCLEAR
 
+    @property
+    def accused(self) -> bool:
+        """Return whether it is late, as a rule or now and then."""
+        return self.finding in (Finding.LATE, Finding.OFTEN)
+
+    @property
+    def accusation(self) -> str:
+        """Return a sentence on a rank that is late."""
+        return (
+            f"rank {self.rank} is {self.finding.value}: last in {self.last:.0%} of the steps, "
+            f"by {_of_step(self.late)}; the others wait for it {self.cost:.0%} of the time"
+        )
+
 
 def straggler_test(rows: Sequence[StepArrays]) -> list[RankStatistics]:
     """Judge every rank by the rows of all implementations of a run, which computed the same work in turn.
@@ -238,14 +269,7 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     if not rows:
         return [f"inconclusive: {PACED}"] if measured else []
     statistics = straggler_test(rows)
-    late = []
-    for rank in statistics:
-        if rank.finding in (Finding.LATE, Finding.OFTEN):
-            late.append(
-                f"rank {rank.rank} is {rank.finding.value}: last in {rank.last:.0%} of the steps, "
-                f"by {_of_step(rank.late)}; the others wait for it {rank.cost:.0%} of the time"
-            )
-    if late:
+    if late := [rank.accusation for rank in statistics if rank.accused]:
         return ["; ".join(late)]
     unclear = [rank for rank in statistics if rank.finding is Finding.UNCLEAR]
     if not unclear:
@@ -258,6 +282,24 @@ def verdicts(results: Iterable[Result]) -> list[str]:
         f"inconclusive: rank {worst.rank} may be late{more}, by {_of_step(worst.late)}; "
         "take more --steps, or end other programs"
     ]
+
+
+def late_in_scaling(rows: Sequence[StepRow]) -> list[str]:
+    """Return for each of these rows of a scaling who is surely late there, and what that costs; or nothing.
+
+    As elsewhere, a rank is accused by all rows together, which are those on the most ranks.
+    """
+    most = max((row.case.ranks for row in rows), default=1)
+    arrays: dict[int, StepArrays] = {}
+    for place, row in enumerate(rows):
+        if isinstance(row, StepTimes) and row.case.ranks == most > 1 and not row.note.paced:
+            arrays[place] = scaled_arrays(row)
+    late = {rank.rank for rank in straggler_test(list(arrays.values())) if rank.accused} if arrays else set()
+    lines = [""] * len(rows)
+    for place, steps in arrays.items() if late else ():
+        accused = [rank for rank in straggler_test([steps]) if rank.accused and rank.rank in late]
+        lines[place] = "; ".join(rank.accusation for rank in accused)
+    return lines
 
 
 def _of_step(late: Estimate) -> str:
