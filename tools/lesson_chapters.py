@@ -18,6 +18,7 @@ from collbench.commands.lesson import ASSETS, numbers
 from collbench.commands.lesson.content import MODEL, Part
 from collbench.commands.lesson.numbers import nearest
 from collbench.commands.step import sessions
+from collbench.commands.step.command import command as step
 from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.trained import Effort, ranking
@@ -59,7 +60,7 @@ def predicted(command: str) -> Run:
     _, _, name, *words = command.split()
     made_by = {"scale": sessions.scale_session, "overlap": sessions.overlap_session}
     with tempfile.TemporaryDirectory() as folder:
-        context = command.commands[name].make_context(name, [*words, "--out", f"{folder}/run"])
+        context = step.commands[name].make_context(name, [*words, "--out", f"{folder}/run"])
         with made_by[name](made(sessions.StepRequest, context.params)) as session:
             list(session.run())
         return read(Path(folder, "run"))

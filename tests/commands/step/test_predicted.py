@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from collbench.commands.step.rows import StepPrediction
-from collbench.commands.step.runs import step_time
+from collbench.commands.step.predicted import step_time
 from collbench.commands.step.work import Step
 from collbench.model.predict import network_curve, on_ranks
 from collbench.topology.files import load
