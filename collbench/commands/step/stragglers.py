@@ -287,14 +287,15 @@ def verdicts(results: Iterable[Result]) -> list[str]:
 def late_in_scaling(rows: Sequence[StepRow]) -> list[str]:
     """Return for each of these rows of a scaling who is surely late there, and what that costs; or nothing.
 
-    As elsewhere, a rank is accused by all rows together, which are those on the most ranks.
+    A rank is accused by all rows on the most ranks together, if there are as many stretches as elsewhere.
     """
     most = max((row.case.ranks for row in rows), default=1)
     arrays: dict[int, StepArrays] = {}
     for place, row in enumerate(rows):
         if isinstance(row, StepTimes) and row.case.ranks == most > 1 and not row.note.paced:
             arrays[place] = scaled_arrays(row)
-    late = {rank.rank for rank in straggler_test(list(arrays.values())) if rank.accused} if arrays else set()
+    together = straggler_test(list(arrays.values())) if arrays else []
+    late = {rank.rank for rank in together if rank.accused and len(rank.stretches) >= STRETCHES}
     lines = [""] * len(rows)
     for place, steps in arrays.items() if late else ():
         accused = [rank for rank in straggler_test([steps]) if rank.accused and rank.rank in late]

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from collbench.commands.step.rows import StepPrediction
 from collbench.commands.step.predicted import step_time
+from collbench.commands.step.rows import StepPrediction
 from collbench.commands.step.work import Step
 from collbench.model.predict import network_curve, on_ranks
 from collbench.topology.files import load
