@@ -71,11 +71,11 @@ def _speed_up(run: Run, text: Part) -> Facts:
     curve = curves(run.results)[0]
     point = curve.last
     row = point.row
-    parts = {"computing": row.computing(), "waiting": row.waiting(), "exposed": row.exposed()}
-    numbers = {part: f"{seconds / sum(parts.values()):.0%}" for part, seconds in parts.items()} | {
+    parts = zip(("computing", "waiting", "exposed"), row.parts, strict=True)
+    numbers = {part: f"{seconds / sum(row.parts):.0%}" for part, seconds in parts} | {
         "system": run.header.topology.name.split(",")[0],
         "ranks": str(point.ranks),
-        "compute": format_seconds(curve.base.row.computing()),
+        "compute": format_seconds(curve.base.row.parts[0]),
         "size": format_size(row.case.nbytes),
         "speedup": f"{curve.speedup(point).value:,.0f} times",
         "efficiency": f"{point.efficiency.value:.0%}",
@@ -92,8 +92,8 @@ def _overlap(run: Run, text: Part) -> Facts:
     numbers = {
         "system": run.header.topology.name.split(",")[0],
         "ranks": str(best.row.case.ranks),
-        "compute": format_seconds(best.sequential.computing()),
-        "communicate": format_seconds(best.sequential.exposed()),
+        "compute": format_seconds(best.sequential.parts[0]),
+        "communicate": format_seconds(best.sequential.parts[2]),
         "sequential": format_seconds(best.sequential.typical),
         "bucket": format_size(best.step.bucket),
         "step": format_seconds(best.row.typical),

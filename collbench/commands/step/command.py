@@ -76,15 +76,7 @@ def scale(**options: Any) -> int:
     if waiting := sessions.at_one_number(request, joined):
         return _wait(waiting, joined)
 
-    def answer(results: Sequence[Result]) -> list[str]:
-        return scaling.answer(scaling.curves(results))
-
-    def conclusion(results: Sequence[Result]) -> Iterable[str]:
-        for curve, (_, *advice) in step_tables.scaling_verdicts(results):
-            if advice:
-                yield from ("", f"{curve.name}, {curve.mode}:", *advice)
-
-    return _run(sessions.scale_session(request), step_tables.SCALING, answer, conclusion)
+    return _run(sessions.scale_session(request), step_tables.SCALING, scaling.answer, step_tables.scaling_advice)
 
 
 @click.command("stragglers", params=_STRAGGLERS)

@@ -62,10 +62,10 @@ class StepResult:
         """The step compared with the one whose parts do not overlap; None of that one itself."""
         return next((overlap for overlap in overlaps(self.results) if overlap.row is self.result), None)
 
-    def share(self, part: str) -> str:
-        """Return the share of a part of a step: computing, waiting, or exposed."""
-        whole = self.result.computing() + self.result.waiting() + self.result.exposed()
-        return f"{getattr(self.result, part)() / whole:.1%}" if whole else ""
+    def share(self, part: int) -> str:
+        """Return the share of a part of a step, by its place."""
+        parts = self.result.parts
+        return f"{parts[part] / sum(parts):.1%}" if sum(parts) else ""
 
 
 PROBLEM: Callable[[StepResult], str] = attrgetter("problem")
@@ -100,7 +100,7 @@ def _bucket(row: StepResult) -> str:
 
 
 def _exposed(row: StepResult) -> str:
-    return signed(row.overlap.exposed.value if row.overlap else row.result.exposed())
+    return signed(row.overlap.exposed.value if row.overlap else row.result.parts[2])
 
 
 _NAMES: Column[StepResult] = Column("", lambda row: row.label, form=f"<{_NAME}", key="implementation")
@@ -113,9 +113,9 @@ _CHECK: Column[StepResult] = Column(
     ),
 )
 _PARTS: tuple[Column[StepResult], ...] = (
-    Column("compute", lambda row: row.share("computing"), importance=1, form=">"),
-    Column("wait", lambda row: row.share("waiting"), importance=2, form=">"),
-    Column("exposed", lambda row: row.share("exposed"), importance=3, form=">"),
+    Column("compute", lambda row: row.share(0), importance=1, form=">"),
+    Column("wait", lambda row: row.share(1), importance=2, form=">"),
+    Column("exposed", lambda row: row.share(2), importance=3, form=">"),
 )
 _PARTS_LEGEND = (
     "compute, wait, exposed: shares of a step: computing, waiting for the last rank, communication that nothing hides"
@@ -151,6 +151,13 @@ def scaling_verdicts(results: Sequence[Result]) -> Iterator[tuple[ScalingCurve, 
     late = stragglers.late_in_scaling([curve.last.row for curve in found])
     for curve, who in zip(found, late, strict=True):
         yield curve, [*scaling.verdict(curve), *filter(None, [who])]
+
+
+def scaling_advice(results: Sequence[Result]) -> Iterator[str]:
+    """Yield what is said of every curve besides the verdict on it."""
+    for curve, (_, *advice) in scaling_verdicts(results):
+        if advice:
+            yield from ("", f"{curve.name}, {curve.mode}:", *advice)
 
 
 def _overlap_title(result: Result) -> str:
@@ -268,9 +275,8 @@ def cells(result: StepRow | Trained) -> Cells:
     """Return the time of a row, and where it goes or how far the training came."""
     if isinstance(result, Trained):
         return Cells((format_seconds(result.seconds),), f"ok, training to loss {result.least:.4g}")
-    times = {"computing": result.computing(), "waiting": result.waiting(), "exposed": result.exposed()}
-    whole = sum(times.values())
-    words = [f"{name} {seconds / whole:.0%}" for name, seconds in times.items()] if whole > 0 else [""]
+    named, whole = zip(("computing", "waiting", "exposed"), result.parts, strict=True), sum(result.parts)
+    words = [f"{name} {seconds / whole:.0%}" for name, seconds in named] if whole > 0 else [""]
     if note := str(result.note.brief):
         words.append(note)
     kind = "predicted step" if result.predicted else "step, ok"

@@ -2,7 +2,7 @@
 
 import math
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any
@@ -148,23 +148,25 @@ def sweep_on(sweep: Sweep, ranks: int, modes: Sequence[str]) -> Sweep:
     return replace(sweep, ranks=ranks, implementations=names, works=steps)
 
 
-# One step by every schedule.
-
-
 def overlap_session(request: StepRequest) -> Session:
     """Return the session of `collbench step overlap`."""
     system = _described(request.on)
     if system:
-        ranks = _two_or_more(system.ranks if request.ranks is None else request.ranks)
+        ranks = system.ranks if request.ranks is None else request.ranks
         platform, sweep = system.platform, _described_sweep(request, system, ranks)
     else:
         platform, sweep = _measured_sweep(request, "8M", request.ranks)
-        _two_or_more(sweep.ranks)
+    if sweep.ranks < 2:
+        raise UsageError(f"--ranks {sweep.ranks} has nothing to communicate; give at least 2")
     sizes = parse_buckets(request.buckets, sweep.sizes[0])
     step = sweep.works[0]
     if not isinstance(step, Step):
         step = _measured_step(request, platform, sweep)
-    sweep = replace(sweep, works=tuple(_overlap_steps(step, platform, sizes)))
+    # The parts alone, one after the other, and by every schedule that overlaps at every size of bucket.
+    steps = [replace(step, schedule=name, bucket=0) for name in (COMPUTE, COMMUNICATE, SEQUENTIAL)]
+    for name in overlapping(platform):
+        steps += [replace(step, schedule=name, bucket=size) for size in sizes]
+    sweep = replace(sweep, works=tuple(steps))
     where = f"-{folder_name(system, sweep.ranks)}" if system else ""
     folder = request.folder or default_folder(sweep, f"overlap{where}")
     if system:
@@ -173,23 +175,10 @@ def overlap_session(request: StepRequest) -> Session:
     supervisor = Supervisor(platform, sweep, folder=folder)
     share = replace(sweep.sampling, budget=sweep.sampling.budget / len(sweep.works))
     arms = []
-    for way in _overlap_steps(step, platform, sizes):
+    for way in steps:
         part = replace(sweep, works=(way,), implementations=way.communicators(sweep.implementations), sampling=share)
         arms.append(Arm((supervisor,), part))
     return Session(Interleaving(platform, arms), sweep, None, folder)
-
-
-def _overlap_steps(step: Step, platform: str, sizes: Sequence[int]) -> Iterator[Step]:
-    """Yield the step's parts alone, one after the other, and by every schedule that overlaps at every bucket size."""
-    yield from (replace(step, schedule=name, bucket=0) for name in (COMPUTE, COMMUNICATE, SEQUENTIAL))
-    for name in overlapping(platform):
-        yield from (replace(step, schedule=name, bucket=size) for size in sizes)
-
-
-def _two_or_more(ranks: int) -> int:
-    if ranks < 2:
-        raise UsageError(f"--ranks {ranks} has nothing to communicate; give at least 2")
-    return ranks
 
 
 # One step on one number of ranks: who waits for whom.
@@ -235,15 +224,11 @@ def waiting_session(request: StepRequest, joined: tuple[int, int] | None) -> Ses
     return Session(platform, sweep, joined, request.folder or default_folder(sweep))
 
 
-# Training.
-
-
 def strategies_session(request: StepRequest, joined: tuple[int, int] | None) -> Session:
     """Return the session of `collbench step strategies`: a case for each seed, which all strategies carry out."""
     names = strategies.choose(request.strategy)
     job = SgdJob(steps=request.updates, staleness=request.staleness, target=request.target or 0.0)
-    requested = _request(request, job.nbytes, on=strategies.PLATFORM, impl="ladder")
-    platform, sweep = measured_sweep(requested, joined)
+    platform, sweep = measured_sweep(_request(request, job.nbytes, on=strategies.PLATFORM, impl="ladder"), joined)
     job = replace(job, slow=parse_slow(request.slow_rank, sweep.ranks, SLOW_TRAINER))
     # All strategies carry out the same seeds, so they are compared seed by seed.
     jobs = tuple(replace(job, seed=seed) for seed in range(1, request.seeds + 1))

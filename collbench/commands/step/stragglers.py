@@ -46,6 +46,9 @@ class StepArrays:
     last: Places  # the rank that was the last to have computed, by step
     late: Floats  # how long after the median of the others a rank had computed; negative before it
     waited: Floats  # how long a rank had computed before the last one had
+    ranks: int
+    count: int  # of steps, all series together
+    median: float  # seconds of a step
 
     @classmethod
     def of(cls, series: Sequence[Series]) -> "StepArrays":
@@ -66,22 +69,10 @@ class StepArrays:
             last=computed.argmax(axis=0),
             late=after_others(computed),
             waited=computed.max(axis=0) - computed,
+            ranks=len(computed),
+            count=len(last_done),
+            median=float(np.median(last_done - before)),
         )
-
-    @property
-    def ranks(self) -> int:
-        """Return the number of ranks."""
-        return len(self.computing)
-
-    @property
-    def count(self) -> int:
-        """Return the number of steps, all series together."""
-        return len(self.seconds)
-
-    @cached_property
-    def median(self) -> float:
-        """Return the median seconds of a step."""
-        return float(np.median(self.seconds))
 
     def last_share(self, rank: int) -> float:
         """Return the share of the steps in which a rank was the last."""
@@ -119,10 +110,9 @@ def scaled_arrays(row: StepTimes) -> StepArrays:
     """
     together = []
     for series in row.series:
-        first = min(series.begun)
         pairs = zip(series.begun, series.computed, strict=True)
-        computed = tuple((moments[0] - begun + first, *moments[1:]) for begun, moments in pairs)
-        together.append(replace(series, begun=(first,) * series.ranks, computed=computed))
+        computed = tuple((first - begun + min(series.begun), *more) for begun, (first, *more) in pairs)
+        together.append(replace(series, begun=(min(series.begun),) * series.ranks, computed=computed))
     steps = StepArrays.of(together)
     ends = np.cumsum([0, *(row.rounds or (1,) * len(row.series))])
     rounds = [slice(steps.slices[start].start, steps.slices[end - 1].stop) for start, end in pairwise(ends)]

@@ -24,7 +24,7 @@ def test_a_step_lasts_until_the_last_rank_is_done_and_its_time_is_of_three_parts
     assert LATE.seconds == (9.5 - 0.0) / 2
     assert (LATE.begins(0), LATE.begins(1)) == ((0.0, 4.0), (0.5, 5.0))
     for rank, parts in {0: ((2 + 2) / 2, (1 + 2) / 2, (1 + 1) / 2), 1: ((2.5 + 3) / 2, 0.0, (2 + 1.5) / 2)}.items():
-        assert (LATE.computing(rank), LATE.waiting(rank), LATE.exposed(rank)) == pytest.approx(parts), rank
+        assert LATE.parts(rank) == pytest.approx(parts), rank
 
 
 MOMENTS = st.lists(st.tuples(*[st.floats(0, 1)] * 4), min_size=1, max_size=20)
@@ -42,9 +42,8 @@ def test_the_parts_of_a_ranks_steps_are_all_of_its_time(lengths: list[tuple[floa
             done[rank].append(computed[rank][-1] + step[2 * rank + 1])
     series = Series((0.0, 0.0), *(tuple(map(tuple, moments)) for moments in (computed, done)))
     for rank in (0, 1):
-        parts = series.computing(rank) + series.waiting(rank) + series.exposed(rank)
-        assert parts == pytest.approx(done[rank][-1] / len(lengths))
-        assert series.waiting(rank) >= -1e-12
+        assert sum(series.parts(rank)) == pytest.approx(done[rank][-1] / len(lengths))
+        assert series.parts(rank)[1] >= -1e-12
 
 
 def test_a_row_has_a_sample_for_every_series_and_rounds_are_joined_in_order() -> None:
