@@ -7,7 +7,7 @@ For example:
   collbench step strategies --strategy ring,asynchronous
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -15,14 +15,11 @@ import click
 from collbench.cli.options import ANYWHERE, HERE, RENDEZVOUS_FOLDER, given, made, options_of
 from collbench.cli.progress import LiveTable, ResultTable
 from collbench.cli.running import finish, refuse_launcher, run_session, say_where
-from collbench.commands.step import overlap as overlaps
-from collbench.commands.step import scaling, sessions
 from collbench.commands.step import section as step_tables
-from collbench.commands.step import stragglers as stragglers_of
+from collbench.commands.step import sessions
 from collbench.commands.step.rows import StepTimes
 from collbench.commands.step.section import PROBLEM, StepResult, StepTable
 from collbench.commands.step.sessions import StepRequest
-from collbench.commands.step.trained import verdicts
 from collbench.commands.step.work import Step
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import all_disturbed
@@ -30,7 +27,7 @@ from collbench.measure.interleave import LEAST
 from collbench.measure.session import Session
 from collbench.present.terminal import Table, lines
 from collbench.requests.notices import is_leader
-from collbench.results import Result, by_key
+from collbench.results import by_key
 from collbench.units import counted, format_size
 
 _NEW_NAME = 'collbench step stragglers is now "collbench step scale --ranks N", and goes with 0.3.0'
@@ -74,9 +71,8 @@ def scale(**options: Any) -> int:
     """
     request, joined = made(StepRequest, options), launched()
     if waiting := sessions.at_one_number(request, joined):
-        return _wait(waiting, joined)
-
-    return _run(sessions.scale_session(request), step_tables.SCALING, scaling.answer, step_tables.scaling_advice)
+        return _run(sessions.waiting_session(waiting, joined), step_tables.STRAGGLERS)
+    return _run(sessions.scale_session(request), step_tables.SCALING)
 
 
 @click.command("stragglers", params=_STRAGGLERS)
@@ -85,22 +81,14 @@ def stragglers(**options: Any) -> int:
     joined = launched()
     if is_leader(joined):
         click.echo(_NEW_NAME, err=True)
-    return _wait(made(StepRequest, options), joined)
-
-
-def _wait(request: StepRequest, joined: tuple[int, int] | None) -> int:
-    """Show who waits for whom."""
-    session = sessions.waiting_session(request, joined)
-    total, sections = len(session.sweep.implementations), step_tables.straggler_sections
-    return _run(session, step_tables.STRAGGLERS, stragglers_of.verdicts, sections, total)
+    return _run(sessions.waiting_session(made(StepRequest, options), joined), step_tables.STRAGGLERS)
 
 
 @command.command(params=_OVERLAP, short_help="What does communicating while computing hide?")
 def overlap(**options: Any) -> int:
     """Measure what overlapping communication with computing hides: exposed communication, the best size of bucket."""
     refuse_launcher("step overlap")
-    session = sessions.overlap_session(made(StepRequest, options))
-    return _run(session, step_tables.OVERLAP, overlaps.verdicts)
+    return _run(sessions.overlap_session(made(StepRequest, options)), step_tables.OVERLAP)
 
 
 @command.command(params=_STRATEGIES, short_help="Which way of keeping weights in step is fastest?")
@@ -109,9 +97,7 @@ def strategies(**options: Any) -> int:
 
     A small network is trained on every rank; `--slow-rank 1` makes one compute four times as much.
     """
-    session = sessions.strategies_session(made(StepRequest, options), launched())
-    total = len(session.sweep.works) * len(session.sweep.implementations)
-    return _run(session, step_tables.STRATEGIES, verdicts, step_tables.ranking_table, total)
+    return _run(sessions.strategies_session(made(StepRequest, options), launched()), step_tables.STRATEGIES)
 
 
 def _answer(session: Session, lines: Sequence[str]) -> list[str]:
@@ -129,38 +115,30 @@ def _assumed(session: Session) -> list[str]:
     return [amounts[name] for name in amounts if isinstance(work, Step) and name not in given()]
 
 
-def _run(
-    session: Session,
-    table: StepTable,
-    findings: Callable[[Sequence[Result]], list[str]],
-    conclusion: Callable[[Sequence[Result]], Iterable[str]] = lambda _: (),
-    total: int = 0,
-) -> int:
-    """Measure or predict everything, show the answer, rows and conclusion, and where everything is.
-
-    With a total, rows are shown as they arrive, and the answer stands last.
-    """
-    live = ResultTable(table.title, Table(table.columns, PROBLEM), StepResult, total) if total else LiveTable()
+def _run(session: Session, table: StepTable) -> int:
+    """Measure or predict everything, show the answer, rows and conclusion, and where everything is."""
+    sweep = session.sweep
+    total = len(sweep.works) * len(sweep.implementations)
+    live = ResultTable(table.title, Table(table.columns, PROBLEM), StepResult, total) if table.live else LiveTable()
     interrupted = run_session(session, live, assumed=_assumed(session))
     results = session.results
-    if session.leader and not total:
-        click.echo("\n".join(_answer(session, findings(results))))
+    if session.leader and not table.live:
+        click.echo("\n".join(_answer(session, table.findings(results))))
         for title, group in by_key(results, table.title).items():
-            heading, *rows = lines(
-                table.of(session.modelled), [StepResult(result, results) for result in group], PROBLEM
-            )
+            shown = [StepResult(result, results) for result in group]
+            heading, *rows = lines(table.of(session.modelled), shown, PROBLEM)
             for result, row in zip(group, rows, strict=True):
                 live.show(title, heading, [(result, row)])
     if interrupted:
         return interrupted
     if session.leader:
-        for line in conclusion(results):
+        for line in table.conclusion(results):
             click.echo(line)
-        if total:
-            click.echo("\n".join(["", *_answer(session, findings(results))]))
+        if table.live:
+            click.echo("\n".join(["", *_answer(session, table.findings(results))]))
         series = [len(row.series) for row in results if isinstance(row, StepTimes) and row.right]
-        if series and min(series) < LEAST and not session.sweep.sampling.steps:
-            rounds, budget = counted(min(series), "round"), session.sweep.sampling.budget
+        if series and min(series) < LEAST and not sweep.sampling.steps:
+            rounds, budget = counted(min(series), "round"), sweep.sampling.budget
             click.echo(f"no intervals: only {rounds} fit into the budget; give more, such as --budget {2 * budget:g}s")
         click.echo(f"\n{step_tables.PREDICTED if session.modelled else table.legend}", err=True)
         say_where(session)

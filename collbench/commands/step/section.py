@@ -77,6 +77,9 @@ class StepTable(NamedTuple):
     title: Callable[[Result], str]
     columns: Sequence[Column[StepResult]]
     legend: str
+    findings: Callable[[Sequence[Result]], list[str]]  # the answer first
+    conclusion: Callable[[Sequence[Result]], Iterator[str]] = lambda results: iter(())
+    live: bool = False  # whether rows are shown as they arrive, and the answer last
 
     def of(self, predicted: bool) -> list[Column[StepResult]]:
         """Return the columns of results that are measured or predicted."""
@@ -128,6 +131,21 @@ def _scaling_title(result: Result) -> str:
     return f"{mode} scaling ({MODES[mode]}); {format_size(case.nbytes)} of {case.dtype.name} all-reduced every step"
 
 
+def scaling_verdicts(results: Sequence[Result]) -> Iterator[tuple[ScalingCurve, list[str]]]:
+    """Yield every curve with lines: the verdict on it, what would help, and which rank is late."""
+    found = curves(results)
+    late = stragglers.late_in_scaling([curve.last.row for curve in found])
+    for curve, who in zip(found, late, strict=True):
+        yield curve, [*scaling.verdict(curve), *filter(None, [who])]
+
+
+def _scaling_advice(results: Sequence[Result]) -> Iterator[str]:
+    """Yield what is said of every curve besides the verdict on it."""
+    for curve, (_, *advice) in scaling_verdicts(results):
+        if advice:
+            yield from ("", f"{curve.name}, {curve.mode}:", *advice)
+
+
 SCALING = StepTable(
     _scaling_title,
     (
@@ -142,22 +160,9 @@ SCALING = StepTable(
     ),
     "step: median of the series' means; speed-up, efficiency: as if the fewest ranks were perfect, 95 % intervals\n"
     f"{_PARTS_LEGEND}",
+    scaling.answer,
+    _scaling_advice,
 )
-
-
-def scaling_verdicts(results: Sequence[Result]) -> Iterator[tuple[ScalingCurve, list[str]]]:
-    """Yield every curve with lines: the verdict on it, what would help, and which rank is late."""
-    found = curves(results)
-    late = stragglers.late_in_scaling([curve.last.row for curve in found])
-    for curve, who in zip(found, late, strict=True):
-        yield curve, [*scaling.verdict(curve), *filter(None, [who])]
-
-
-def scaling_advice(results: Sequence[Result]) -> Iterator[str]:
-    """Yield what is said of every curve besides the verdict on it."""
-    for curve, (_, *advice) in scaling_verdicts(results):
-        if advice:
-            yield from ("", f"{curve.name}, {curve.mode}:", *advice)
 
 
 def _overlap_title(result: Result) -> str:
@@ -181,7 +186,29 @@ OVERLAP = StepTable(
     ),
     "step: median of the series' means; exposed: beyond computing alone; hidden: share of the communication behind it\n"
     "computing: over computing alone; gain: over one part after the other; in parentheses: 95 % intervals",
+    overlap.verdicts,
 )
+LATE_RANKS: tuple[Column[RankStatistics], ...] = (
+    Column("rank", attrgetter("rank"), form=">4"),
+    Column("last", attrgetter("last"), "{:.0%}".format, form=">"),
+    Column("late", lambda rank: rank.late.text("{:z.1%}".format), form="<"),
+    Column("computes", attrgetter("computing"), format_seconds, 2, ">"),
+    Column("costs", attrgetter("cost"), "{:.1%}".format, form=">"),
+    Column("finding", lambda rank: rank.finding.value),
+)
+
+
+def _late_ranks(results: Sequence[Result]) -> Iterator[str]:
+    """Yield what is known of the ranks and the noise of every row."""
+    for result, steps in straggler_rows(results):
+        series = f"{steps.count} steps in {len(steps.slices)} series"
+        yield from ("", f"{result.label}: {series}; clocks agree within {format_seconds(result.clock)}")
+        ranks = costliest(steps)
+        yield from (f"  {line}" for line in lines(LATE_RANKS, ranks[:MOST_LATE]))
+        if len(ranks) > MOST_LATE:
+            yield f"  ... and {len(ranks) - MOST_LATE} ranks that cost less"
+
+
 STRAGGLERS = StepTable(
     lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
     (_NAMES, _STEP, _BAND, *_PARTS, replace(_CHECK, name="")),
@@ -189,12 +216,22 @@ STRAGGLERS = StepTable(
     f"{_PARTS_LEGEND}\n"
     "last: share of the steps in which the rank was last; late: behind the median of the others, with 99 % interval\n"
     "late, costs: shares of a step; costs: what the others wait for it",
+    stragglers.verdicts,
+    _late_ranks,
+    live=True,
 )
 
 
 def _steps(row: StepResult) -> str:
     fewest, most = min(row.result.steps), max(row.result.steps)
     return f"{fewest}" if fewest == most else format_range(fewest, most)
+
+
+def _ranking_table(results: Sequence[Result]) -> Iterator[str]:
+    """Yield a line for each strategy over all seeds, the first to the target first."""
+    if found := ranking(results):
+        yield ""
+        yield from lines(ranking_columns(found), ranked_rows(found))
 
 
 STRATEGIES = StepTable(
@@ -211,35 +248,10 @@ STRATEGIES = StepTable(
     ),
     "time: of the slowest rank; samples/s: of all ranks; steps: fewest and most of a rank; loss: on samples held out\n"
     "age: of a gradient: updates since its weights were read, mean; check: equal weights, and all gradients in them",
+    strategies.verdicts,
+    _ranking_table,
+    live=True,
 )
-
-
-def ranking_table(results: Sequence[Result]) -> Iterator[str]:
-    """Yield a line for each strategy over all seeds, the first to the target first."""
-    if found := ranking(results):
-        yield ""
-        yield from lines(ranking_columns(found), ranked_rows(found))
-
-
-LATE_RANKS: tuple[Column[RankStatistics], ...] = (
-    Column("rank", attrgetter("rank"), form=">4"),
-    Column("last", attrgetter("last"), "{:.0%}".format, form=">"),
-    Column("late", lambda rank: rank.late.text("{:z.1%}".format), form="<"),
-    Column("computes", attrgetter("computing"), format_seconds, 2, ">"),
-    Column("costs", attrgetter("cost"), "{:.1%}".format, form=">"),
-    Column("finding", lambda rank: rank.finding.value),
-)
-
-
-def straggler_sections(results: Sequence[Result]) -> Iterator[str]:
-    """Yield what is known of the ranks and the noise of every row."""
-    for result, steps in straggler_rows(results):
-        series = f"{steps.count} steps in {len(steps.slices)} series"
-        yield from ("", f"{result.label}: {series}; clocks agree within {format_seconds(result.clock)}")
-        ranks = costliest(steps)
-        yield from (f"  {line}" for line in lines(LATE_RANKS, ranks[:MOST_LATE]))
-        if len(ranks) > MOST_LATE:
-            yield f"  ... and {len(ranks) - MOST_LATE} ranks that cost less"
 
 
 def part(results: Sequence[Result]) -> PagePart:

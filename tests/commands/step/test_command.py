@@ -12,7 +12,7 @@ from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.rows import StepPrediction, StepTimes, Trained
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.schedules import overlapping
-from collbench.commands.step.section import straggler_sections
+from collbench.commands.step.section import STRAGGLERS
 from collbench.commands.step.stragglers import Finding, StepArrays, straggler_test, verdicts
 from collbench.commands.step.work import job_of, step_of
 from collbench.runfile.store import Run, read
@@ -117,7 +117,7 @@ def test_every_rank_s_steps_are_timed_on_one_clock(here: Command, tmp_path: Path
 def test_sections_name_the_late_rank() -> None:
     row = late(ranks=2)[0]
     assert isinstance(row, StepTimes)
-    said = "\n".join(straggler_sections([row]))
+    said = "\n".join(STRAGGLERS.conclusion([row]))
     assert re.search(r"^ +1 +\d+% +[\d.]+% \(.*%\) ", said, re.MULTILINE), "how late the rank is, as a share of a step"
     assert verdicts([row])[0].startswith("rank 1 is late: last in")
 
