@@ -76,11 +76,6 @@ class ScalingCurve:
         """Return the point with the most ranks."""
         return self.points[-1]
 
-    @property
-    def more(self) -> Sequence[Point]:
-        """Return all points but that with the fewest ranks."""
-        return self.points[1:]
-
     def speedup(self, point: Point) -> Estimate:
         """Return how many times the work of one rank is done per second, taking the fewest ranks for perfect."""
         return point.efficiency.scaled(point.ranks)
@@ -92,15 +87,6 @@ def curves(results: Iterable[Result]) -> list[ScalingCurve]:
     for rows in _passes(results):
         found += _curves_of_pass(rows)
     return found
-
-
-def find_point(found: Iterable[ScalingCurve], row: Result) -> tuple[ScalingCurve | None, Point | None]:
-    """Return the curve and the point that a row is, or (None, None)."""
-    for curve in found:
-        for point in curve.points:
-            if point.row is row:
-                return curve, point
-    return None, None
 
 
 def is_timed(result: Result) -> TypeGuard[StepRow]:
@@ -201,8 +187,9 @@ def alone_of(curve: ScalingCurve, point: Point) -> float:
     return curve.base.row.typical * share_of(curve.base.row, point.row)
 
 
-def helpful_remedies(curve: ScalingCurve, point: Point) -> list[Remedy]:
-    """Return the remedies that would help a point, the one that helps most first."""
+def helpful_remedies(curve: ScalingCurve) -> list[Remedy]:
+    """Return the remedies that would help the most ranks, the one that helps most first."""
+    point = curve.last
     tried = remedies(alone_of(curve, point), point.row.parts, point.row.platform)
     helpful = [remedy for remedy in tried if remedy.efficiency > 1.005 * point.efficiency.value]
     return sorted(helpful, key=lambda remedy: -remedy.efficiency)
@@ -232,12 +219,12 @@ def answer(results: Iterable[Result]) -> list[str]:
 def verdict(curve: ScalingCurve) -> list[str]:
     """Return lines: the verdict on the most ranks, and what would help where it is not healthy."""
     lines = [_efficiency_line(curve)]
-    if all(curve.speedup(point).value < 1 for point in curve.more):
+    if all(curve.speedup(point).value < 1 for point in curve.points[1:]):
         lines.append("more ranks do less a second than one")
     if judged(curve.last.efficiency) == HEALTHY:
         return lines
     named = []
-    for remedy in helpful_remedies(curve, curve.last)[:_MOST_REMEDIES]:
+    for remedy in helpful_remedies(curve)[:_MOST_REMEDIES]:
         named.append(f"{remedy.words} ({'at most ' if remedy.at_best else ''}{remedy.efficiency:.0%})")
     if named:
         lines.append(f"would raise efficiency: {', '.join(named)}")

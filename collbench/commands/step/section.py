@@ -12,7 +12,7 @@ from collbench.commands.step import overlap, scaling, stragglers
 from collbench.commands.step import trained as strategies
 from collbench.commands.step.overlap import Overlap, overlaps
 from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes, Trained
-from collbench.commands.step.scaling import ScalingCurve, curves, find_point
+from collbench.commands.step.scaling import ScalingCurve, curves
 from collbench.commands.step.stragglers import RankStatistics, costliest, signed, straggler_rows
 from collbench.commands.step.trained import ranked_rows, ranking, ranking_columns
 from collbench.commands.step.work import MODES, job_of, step_of
@@ -50,12 +50,13 @@ class StepResult:
     @property
     def scaled(self) -> tuple[str, str]:
         """Speed-up and efficiency, where it is a point of a curve."""
-        curve, point = find_point(curves(self.results), self.result)
-        if not curve or not point:
-            return "-", "-"
-        if point is curve.base:
-            return f"{point.ranks}x", "100%"
-        return curve.speedup(point).text(unit="x"), point.efficiency.scaled(100).text(unit="%")
+        for curve in curves(self.results):
+            for point in curve.points:
+                if point.row is self.result and point is curve.base:
+                    return f"{point.ranks}x", "100%"
+                if point.row is self.result:
+                    return curve.speedup(point).text(unit="x"), point.efficiency.scaled(100).text(unit="%")
+        return "-", "-"
 
     @property
     def overlap(self) -> Overlap | None:
@@ -279,8 +280,7 @@ def part(results: Sequence[Result]) -> PagePart:
     if ranking := strategies.ranking(results):
         caption, ranked = f"Strategies: to loss {ranking.target:g}", strategies.ranked_rows(ranking)
         tables.append(TextTable.of(caption, strategies.ranking_columns(ranking), ranked))
-        words += strategies.verdict(ranking)
-    return PagePart(words, tables)
+    return PagePart([*words, *strategies.verdicts(results)], tables)
 
 
 def cells(result: StepRow | Trained) -> Cells:

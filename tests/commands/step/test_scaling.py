@@ -131,7 +131,7 @@ def test_no_remedy_promises_more_than_all_of_the_ranks_nor_less_than_there_was()
     for remedy in scaling.remedies(1.0, (1.3, 0.4, 0.9), "cpu"):
         assert 1 / 2.6 < remedy.efficiency <= 1, remedy.words
     (curve,) = scaling.curves(predicted(1.0, 0.0, 1.0))  # where nobody waits, no rank is late
-    assert "no rank later than another" not in [remedy.words for remedy in scaling.helpful_remedies(curve, curve.last)]
+    assert "no rank later than another" not in [remedy.words for remedy in scaling.helpful_remedies(curve)]
     for platform, words in (
         ("cpu", "cores and memory of their own for all ranks"),
         ("gpu", "a GPU for every rank, none slowed down by power or heat"),
@@ -139,4 +139,4 @@ def test_no_remedy_promises_more_than_all_of_the_ranks_nor_less_than_there_was()
     ):
         alone, four = (replace(one, platform=platform) for one in (row(1, *[1.0] * 8), row(4, *[4.0] * 8)))
         (curve,) = scaling.curves([alone, four])
-        assert words in [remedy.words for remedy in scaling.helpful_remedies(curve, curve.last)], platform
+        assert words in [remedy.words for remedy in scaling.helpful_remedies(curve)], platform

@@ -8,7 +8,7 @@ import pytest
 
 from collbench.commands.step.figure import losses
 from collbench.commands.step.rows import LossPoint, Trained
-from collbench.commands.step.section import ranking_table
+from collbench.commands.step.section import STRATEGIES
 from collbench.commands.step.trained import Effort, geometric_mean, ranking, round_up, verdicts
 from collbench.commands.step.work import SgdJob, job_of
 from collbench.results.facts import WeightMismatch
@@ -36,7 +36,7 @@ def racing_to(target: float, results: list[Trained]) -> list[Trained]:
 
 def told(*results: Trained, target: float = 0.0) -> tuple[list[str], list[str]]:
     rows = racing_to(target, [*results])
-    _, *table = ranking_table(rows)
+    _, *table = STRATEGIES.conclusion(rows)
     return verdicts(rows), table
 
 
