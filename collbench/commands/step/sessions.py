@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from collbench.algorithms import choose, needs
 from collbench.cases import Case, Sweep
 from collbench.commands.step import strategies
-from collbench.commands.step.calibration import FEW, Amount, calibrated
+from collbench.commands.step.calibration import Amount, calibrated
 from collbench.commands.step.measured import LONGEST
 from collbench.commands.step.predicted import PredictedSteps
 from collbench.commands.step.schedules import overlapping
@@ -259,11 +259,10 @@ def _measured_sweep(
 
 
 def _measured_step(request: StepRequest, platform: str, sweep: Sweep) -> Step:
-    """Return a step of a sweep's ranks; one is started to time products, the largest of which are the platform's."""
+    """Return a step of a sweep's ranks; one is started to time products."""
     work, slow = parse_work(request.compute or "10ms"), parse_slow(request.slow_rank, sweep.ranks, SLOW_FACTOR)
-    sizes = [find_platform(platform).matrix // part for part in (8, 4, 2, 1)]
     with announced_if_slow(TRIAL):
-        return replace(calibrated(work, platform, replace(sweep, ranks=1), sizes=sizes, least=FEW), slow=slow)
+        return replace(calibrated(work, platform, replace(sweep, ranks=1)), slow=slow)
 
 
 def _described(on: str) -> System | None:
