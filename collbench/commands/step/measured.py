@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import Any
 
 from collbench import algorithms
 from collbench.algorithms import Implementation
@@ -120,9 +121,15 @@ def _without_garbage_collection() -> Iterator[None]:
 # Implementations in turn.
 
 
-def measure(
+def measure(case: Case, names: Sequence[str], platform: Platform, *how: Any) -> Iterator[Result]:
+    """*Collective*: measure the steps of a case by these implementations, as `measure_steps` does."""
+    implementations = algorithms.implementations()
+    return measure_steps(case, [implementations[name] for name in names], platform, *how)
+
+
+def measure_steps(
     case: Case,
-    names: Sequence[str],
+    implementations: Sequence[Implementation],
     platform: Platform,
     sampling: Sampling,
     heartbeat: Heartbeat = lambda *_: None,
@@ -134,7 +141,7 @@ def measure(
     kernel gives up waiting; the platform must then be opened anew.
     """
     subject = _Steps(case, platform, sampling, launches or {}, heartbeat)
-    return sample_in_turn(subject, [algorithms.implementations()[name] for name in names], sampling, heartbeat)
+    return sample_in_turn(subject, implementations, sampling, heartbeat)
 
 
 class _Steps(Subject):

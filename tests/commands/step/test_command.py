@@ -12,12 +12,11 @@ from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.rows import StepPrediction, StepTimes, Trained
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.schedules import overlapping
-from collbench.commands.step.section import STRAGGLERS
-from collbench.commands.step.stragglers import Finding, StepArrays, straggler_test, verdicts
+from collbench.commands.step.stragglers import Finding, StepArrays, straggler_test
 from collbench.commands.step.work import job_of, step_of
 from collbench.runfile.store import Run, read
 from tests.commands.conftest import RIGHT
-from tests.commands.step.made_up_steps import late, ranks_that_are
+from tests.commands.step.made_up_steps import ranks_that_are
 from tests.conftest import Command, mpiexec
 
 SMALL = ("--compute", "4MFLOP", "--budget", "0.05", "--out", "out")
@@ -72,20 +71,6 @@ def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, 
     assert all(result.right for result in rows)
 
 
-def test_a_narrow_table_of_steps_keeps_what_it_is_about_and_its_headings_are_one_line(here: Command) -> None:
-    for command, kept in (("scale", "speed-up"), ("overlap", "gain")):
-        for width in (60, 70, 80, 100):
-            few = ("--ranks", "2,4" if command == "scale" else "4")
-            done = here("step", command, "--on", "dgx-h100", *few, "--out", f"{command}-{width}", COLUMNS=str(width))
-            assert done.returncode == 0, done.stderr
-            lines = done.stdout.splitlines()
-            (heading,) = (place for place, line in enumerate(lines) if kept in line.split())
-            assert {"step", kept} <= set(lines[heading].split()), (command, width)
-            assert re.match(r"(nccl| +1  nccl) +", lines[heading + 1]), "no heading goes on below itself"
-            rows = lines[heading : [*lines, ""].index("", heading)]
-            assert max(map(len, rows)) <= width
-
-
 def test_an_overlap_of_a_described_system_is_predicted(here: Command, tmp_path: Path) -> None:
     """Smaller buckets hide more, where latency is small."""
     said, run = carried_out(here, tmp_path, "step", "overlap", "--on", "dgx-h100", "--out", "out")
@@ -112,14 +97,6 @@ def test_every_rank_s_steps_are_timed_on_one_clock(here: Command, tmp_path: Path
     computing = StepArrays.of(row.series).computing
     mean = fmean(computing.mean(axis=0))
     assert mean < fmean(computing.max(axis=0)) < 2 * mean
-
-
-def test_sections_name_the_late_rank() -> None:
-    row = late(ranks=2)[0]
-    assert isinstance(row, StepTimes)
-    said = "\n".join(STRAGGLERS.conclusion([row]))
-    assert re.search(r"^ +1 +\d+% +[\d.]+% \(.*%\) ", said, re.MULTILINE), "how late the rank is, as a share of a step"
-    assert verdicts([row])[0].startswith("rank 1 is late: last in")
 
 
 @pytest.mark.machine

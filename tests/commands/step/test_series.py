@@ -57,15 +57,6 @@ def test_no_garbage_is_collected_while_a_series_runs() -> None:
     assert gc.isenabled()
 
 
-def test_moments_are_numbers_or_told_later_in_the_order_of_the_steps() -> None:
-    took = take_series(parts(), now, range(12))
-    ((begun, computed, done),) = took.taken
-    assert took.origins == 0.0
-    assert len(computed) == len(done) == 12
-    assert [begun, *computed] == sorted([begun, *computed])
-    assert not took.paced, "a host that computes itself is never waited for"
-
-
 def test_devices_that_wait_for_the_host_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = parts()
     wanted.platform.compute.queued = True  # type: ignore[misc]

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.commands.step.overlap import kind_of_step
 from collbench.commands.step.rows import Series, StepTimes
 from collbench.commands.step.work import BUCKET_UNIT, Step, buckets, flops_of
 from tests.commands.step.made_up_steps import LATE
@@ -84,11 +83,6 @@ def test_buckets_are_the_whole_array_piece_by_piece(elements: int, bucket: int) 
     assert end == whole.nbytes
 
 
-def test_what_is_one_block_for_every_rank_is_not_cut() -> None:
-    whole = case("allgather", 4096, work=replace(STEP, bucket=128))
-    assert buckets(whole) == [(0, replace(whole, work=None))]
-
-
 def test_a_title_says_what_is_computed_and_how_and_a_product_has_two_operations_for_each_term() -> None:
     titles: dict[str, Step | None] = {
         "2 ranks": None,
@@ -101,8 +95,3 @@ def test_a_title_says_what_is_computed_and_how_and_a_product_has_two_operations_
     for end, step in titles.items():
         assert case(work=step).title.endswith(end)
     assert flops_of(3, 100) == 6e6
-
-
-def test_cases_of_different_steps_are_of_different_kinds() -> None:
-    assert len({one.kind for one in (case(), case(work=STEP), case(work=replace(STEP, products=11)))}) == 3
-    assert len({kind_of_step(case(work=replace(STEP, schedule=name))) for name in ("compute", "sequential")}) == 1

@@ -6,14 +6,13 @@ from dataclasses import replace
 from itertools import cycle, groupby
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import patch
 
 import pytest
 
-from collbench import algorithms
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.commands.step import measured as steps
+from collbench.commands.step.measured import measure_steps
 from collbench.commands.step.work import COMMUNICATE, SEQUENTIAL, Step
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.processes import Alone
@@ -73,9 +72,8 @@ def measured(
         return Implementation(name, "", ("cpu",), ("allreduce",), prepared)
 
     wanted = replace(case(), work=Step(1, 32, schedule=schedule))
-    with patch.object(algorithms, "implementations", lambda: {name: way(name) for name in seconds}):
-        how = (cast(Any, platform), Sampling(**sampling))
-        return list(steps.measure(wanted, list(seconds), *how, launches=launches)), log
+    ways = [way(name) for name in seconds]
+    return list(measure_steps(wanted, ways, cast(Any, platform), Sampling(**sampling), launches=launches)), log
 
 
 def test_series_are_taken_in_turn_and_back_between_two_checks() -> None:

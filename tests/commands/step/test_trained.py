@@ -69,14 +69,6 @@ def test_those_that_are_the_same_are_level_and_not_inconclusive() -> None:
     )
 
 
-def test_pairs_of_the_same_seed_are_compared() -> None:
-    noise = (1.0, 3.0, 0.3, 8.0)
-    lines, _ = told(*runs("ring", 2e-3, noise=noise), *runs("asynchronous", 1e-3, noise=noise))
-    assert lines[0].startswith(
-        "in time: asynchronous reaches loss 0.11 first; ring, the next, needs 2.00x (2.00 .. 2.00)"
-    )
-
-
 def test_a_strategy_that_learns_nothing_does_not_set_the_target_and_is_named() -> None:
     bad = [replace(run("library", 1, 1e-3), points=(), mismatch=WeightMismatch(0, "2", 0, "1", "2", 0.1, 1))]
     lines, table = told(*runs("ring", 2e-3), *runs("asynchronous", 1e-3, floor=3.0), *bad)
