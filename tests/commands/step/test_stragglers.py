@@ -133,7 +133,8 @@ def test_a_scaling_names_who_is_late_where_that_is_sure_and_nobody_of_few_steps_
     assert first.startswith("rank 1 is late: last in 100% of the steps")
     assert first == second
     assert late_in_scaling([slow, even]) == ["", ""], "all curves accuse together"
-    assert late_in_scaling([scaled_row(computing[:, :8]), even, LATER]) == ["", "", ""]
+    assert late_in_scaling([scaled_row(5 * computing[:, :16])]) == [""], "sixteen stretches are too few"
+    assert late_in_scaling([LATER]) == [""]
     begun = tuple(
         replace(one, begun=(0.0, 0.5), computed=(one.computed[0], (one.computed[1][0] + 0.5,)), done=((1.0,), (1.0,)))
         for one in even.series
