@@ -40,6 +40,11 @@ _MOST_COUNTS = 64  # numbers of ranks in one scaling
 _MOST_BUCKETS = 1024  # of a step
 _GRADIENTS, _BUDGET = "4M, of one number 64K, for overlap 8M, predicted 1G", "2s, of one number 20s"
 SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # of a slow rank in steps and in training, if none is given
+_RANKS = "Numbers of ranks; FIRST..LAST doubles. Of one number: who waits for whom?"
+_SLOW = (
+    f"A rank that computes FACTOR times as much, {SLOW_FACTOR:g} if not given, in strategies {SLOW_TRAINER:g}; "
+    "several times for several ranks."
+)
 
 
 @dataclass(frozen=True)
@@ -47,15 +52,7 @@ class StepRequest(SweepRequest):
     """The request of the commands of `collbench step`: each has options for some of these words."""
 
     strategy: Annotated[str, Opt("--strategy", "Strategies to compare.", metavar="NAME[,NAME]|all")] = "all"
-    counts: Annotated[
-        str | None,
-        Opt(
-            "-g --ranks",
-            "Numbers of ranks; FIRST..LAST doubles. Of one number: who waits for whom?",
-            "1,2; on a system from 1 to all GPUs",
-            "N|N,N|N..N",
-        ),
-    ] = None
+    counts: Annotated[str | None, Opt("-g --ranks", _RANKS, "1,2; on a system from 1 to all GPUs", "N|N,N|N..N")] = None
     mode: Annotated[
         str, Opt("--mode", "What stays the same: the work of a rank (weak), or of all.", choices=(*MODES, "both"))
     ] = WEAK
@@ -65,27 +62,14 @@ class StepRequest(SweepRequest):
         Opt("--compute", "What a rank computes, as 2GFLOP.", "10ms, of one number 1ms, predicted 100ms", "TIME|FLOP"),
     ] = None
     gradients: Annotated[
-        Size | None,
-        Opt("-b --gradients", "Bytes to communicate.", _GRADIENTS, unit=SIZE, least=1),
+        Size | None, Opt("-b --gradients", "Bytes to communicate.", _GRADIENTS, unit=SIZE, least=1)
     ] = None
     budget: Annotated[
         Time, Opt("--budget", "Time for a case, all implementations together.", _BUDGET, unit=TIME, most=LONGEST_TIME)
     ] = "500ms"
-    buckets: Annotated[
-        str | None, Opt("--buckets", "Sizes to hand over at once.", "a 16th, a 4th, all", "SIZE[,SIZE]")
-    ] = None
-    steps: Annotated[
-        int | None, Opt("--steps", "Of one number of ranks: steps of each implementation.", f"{STEPS}", metavar="N")
-    ] = None
-    slow_rank: Annotated[
-        Sequence[str],
-        Opt(
-            "--slow-rank",
-            f"A rank that computes FACTOR times as much, {SLOW_FACTOR:g} if not given, in strategies {SLOW_TRAINER:g}; "
-            "several times for several ranks.",
-            metavar="R[:FACTOR]",
-        ),
-    ] = ()
+    buckets: Annotated[str | None, Opt("--buckets", "Sizes of a bucket.", "a 16th, a 4th, all", "SIZE[,SIZE]")] = None
+    steps: Annotated[int | None, Opt("--steps", "Of one number: steps of each row.", f"{STEPS}", metavar="N")] = None
+    slow_rank: Annotated[Sequence[str], Opt("--slow-rank", _SLOW, metavar="R[:FACTOR]")] = ()
     seeds: Annotated[
         int, Opt("--seeds", "Runs of every strategy, each from other first weights.", "", "N", least=1, most=1000)
     ] = 8

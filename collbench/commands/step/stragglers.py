@@ -193,10 +193,12 @@ class RankStatistics:
     @property
     def finding(self) -> Finding:
         """Return whether the rank is late as a rule, now and then, or not, or whether that is unclear."""
-        if self.late.surely_above(NOTABLE) and _mostly_notable(self.stretches) and _mostly_notable(self.series):
+        stretches, series, costs = (
+            bool((np.array(values) > NOTABLE).mean() >= _MOST) for values in (self.stretches, self.series, self.costs)
+        )
+        if self.late.surely_above(NOTABLE) and stretches and series:
             return Finding.LATE
-        costs = Estimate.of_median(self.costs, 1 - ERROR / self.ranks)
-        if costs.surely_above(NOTABLE) and _mostly_notable(self.costs):
+        if costs and Estimate.of_median(self.costs, 1 - ERROR / self.ranks).surely_above(NOTABLE):
             return Finding.OFTEN
         return Finding.CLEAR if self.late.surely_below(NOTABLE) else Finding.UNCLEAR
 
@@ -242,10 +244,6 @@ def _excess_cost(steps: StepArrays, rank: int, series: slice) -> float:
     waited = np.bincount(steps.last[series], steps.waited[:, series].sum(axis=0), steps.ranks)
     excess = float(waited[rank] - np.delete(waited, rank).max())
     return excess / (steps.ranks - 1) / float(steps.seconds[series].sum())
-
-
-def _mostly_notable(values: Sequence[float]) -> bool:
-    return bool((np.array(values) > NOTABLE).mean() >= _MOST)
 
 
 def verdicts(results: Iterable[Result]) -> list[str]:
