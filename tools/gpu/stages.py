@@ -6,7 +6,7 @@ Times in the comments are those of an H100 that 4 ranks share.
 from dataclasses import dataclass
 
 SIZES = ("-b", "8", "-e", "256M", "-f", "4")
-STEP = ("--ranks", "4", "--compute", "5ms", "--gradients", "64M", "--matrix", "2048")
+STEP = ("--ranks", "4", "--compute", "5ms", "--gradients", "64M")
 TOOLS = ("memcheck", "racecheck", "synccheck")  # of compute-sanitizer
 
 
@@ -45,9 +45,9 @@ def _tool(tool: str) -> Stage:
     return _right(tool, f"every rung under compute-sanitizer's {tool}", "sanitize", "--tool", tool)
 
 
-def _step(command: str, shows: str, *words: str) -> Stage:
+def _step(command: str, shows: str, *words: str, name: str = "") -> Stage:
     words = ("collbench", "step", command, "--on", "gpu", *words, "--out", "{folder}/run")
-    return Stage(f"steps-{command}", shows, words, 75)
+    return Stage(f"steps-{name or command}", shows, words, 75)
 
 
 def _processes(ranks: int, name: str = "mpi", impl: str = "all") -> Stage:
@@ -91,7 +91,7 @@ STAGES = (
     Stage("explain", "where the time of every rung goes", _EXPLAIN, 75),  # 14 s
     _step("overlap", "what streams hide of a step's communication", *STEP, *_OVERLAP),
     _step("scale", "how a step scales", *_SCALE, "--impl", "auto,nccl"),
-    _step("stragglers", "which rank is late", "--ranks", "4", "--impl", "auto,two-shot,nccl"),
+    _step("scale", "which rank is late", "--ranks", "4", "--impl", "auto,two-shot,nccl", name="stragglers"),
     Stage("check", "`collbench check`, which becomes a baseline", _CHECK, 110),
     Stage("check-again", "`collbench check`, compared with that", _CHECK, 110),
     Stage("topology", "`collbench topo`: what joins the GPUs", ("collbench", "topo", "gpu"), 60),
