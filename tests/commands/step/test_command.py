@@ -147,4 +147,4 @@ def test_processes_of_a_launcher_train_and_tell_who_is_late(environment: dict[st
         )
         assert done.returncode == 0, done.stderr
         assert all(result.right for result in read(tmp_path / name).cases), name
-        assert done.stderr.count("is now") == (name == "stragglers"), "an old name tells the new one once"
+        assert done.stderr.count("0.3.0") == (name == "stragglers"), "an earlier name names the new one once"
