@@ -9,7 +9,6 @@ from collbench.cases import Sweep
 from collbench.errors import RunFileError, UsageError, notify
 from collbench.host.launcher import complaint, launched
 from collbench.host.sanitize import read_lines
-from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.interleave import Arm, Interleaving, MultiLibrary
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
@@ -20,6 +19,7 @@ from collbench.platforms.processes import Alone, Team
 from collbench.requests.notices import started
 from collbench.requests.sweeps import Launched, SweepRequest, cut_short, measured_sweep, predicted_sweep, split_names
 from collbench.results import Result
+from collbench.results.disturbed import disturbed_in_words
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
 from collbench.units import counted

@@ -18,7 +18,7 @@ from collbench.measure import interleave
 from collbench.measure.resumed import tasks
 from collbench.results import Result
 from collbench.results.collectives import Failed, Measurement
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 from collbench.runfile.schema import Header, Interleaved, SweepPart
 from collbench.runfile.store import Run
 from collbench.stats import PRIOR, Pool, Spread, student, student_95

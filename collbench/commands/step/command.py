@@ -35,7 +35,6 @@ from collbench.commands.step.trained import verdicts
 from collbench.commands.step.work import BUCKET_UNIT, WEAK, SgdJob, Step
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
-from collbench.measure.disturbance import all_disturbed
 from collbench.measure.interleave import LEAST
 from collbench.measure.session import Session
 from collbench.platforms import find_platform, platforms
@@ -46,6 +45,7 @@ from collbench.requests.notices import RANKS, announced_if_slow
 from collbench.requests.sweeps import SweepRequest, default_folder, find_system, folder_name, measured_sweep, new_folder
 from collbench.requests.words import MOST_RANKS, Size, parse_slow
 from collbench.results import Result, by_key
+from collbench.results.disturbed import all_disturbed
 from collbench.topology.system import System
 from collbench.units import QUANTITY, counted, duration, format_size, parse_numbers, parse_size
 

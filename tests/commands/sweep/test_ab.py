@@ -10,7 +10,6 @@ import pytest
 
 from collbench.analysis.compare import compare
 from collbench.cases import ROUNDS
-from collbench.cases import ROUNDS
 from collbench.commands.sweep.ab import folders, parse_setting, verdicts
 from collbench.measure import supervisor
 from collbench.measure.interleave import LEAST
