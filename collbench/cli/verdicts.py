@@ -27,10 +27,14 @@ SCHEMA = 2
 STATUS_METRIC = "0 OK, 1 FAST, 2 SLOW or WRONG, 3 UNKNOWN"
 """What the value of a metric that has a judgement's word stands for: Nagios' statuses."""
 
+
+def _statuses(reader: str) -> str:
+    return f"{reader} {', '.join(str(EXITS[reader][word]) for word in (Word.OK, Word.FAST, Word.SLOW, Word.UNKNOWN))}"
+
+
 EXIT = option(
     "--exit exits",
-    "Whom the exit status is for; in the order OK, FAST, SLOW or WRONG, UNKNOWN: plain 0, 0, 3, 4; nagios 0, 1, 2, 3; "
-    "npd 0, 0, 1, 2.",
+    f"Whom the exit status is for; in the order OK, FAST, SLOW or WRONG, UNKNOWN: {'; '.join(map(_statuses, EXITS))}.",
     type=click.Choice([*EXITS]),
     default="plain",
     show_default=True,
