@@ -13,7 +13,7 @@ NUMBER = re.compile(r"(?:\b_exit\(|\bsys\.exit\(|\bexit_status = ).*\b\d")  # th
 
 def test_the_page_has_the_statuses_of_the_code_in_the_same_words() -> None:
     meanings = {", ".join(map(str, numbers)): words for numbers, words in exits.MEANINGS.items()}
-    said = {row[0]: row[1].replace(r"\|", "|") for row in ROWS}
+    said = {row[0]: row[-1].replace(r"\|", "|") for row in ROWS}
     assert {numbers: said.get(numbers) for numbers in meanings} == meanings
     heading = next(row for row in ROWS if row[0] == "`--exit`")
     for reader, statuses in exits.VERDICTS.items():
