@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
@@ -17,7 +19,7 @@ from collbench.platforms import compiler
 from tests.conftest import ROOT, carried_out, of_a_user
 from tools.kernels import nvrtc
 
-(COMMAND,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+COMMAND, FORMAT = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
 COLLECTIVE = """        Collective(
             name="rotate",
             aliases=("shift",),
@@ -60,34 +62,6 @@ IMPLEMENTATION = Implementation(
     prepare=_prepare,
     order=50,
 )
-'''
-FORMAT = '''"""The log of a stopwatch: `stopwatch RANKS`, then bytes and microseconds a line."""
-
-from collbench.collectives import find_collective
-from collbench.commands.formats.importing import Format
-from collbench.commands.formats.imported import ForeignMachine, ImportedTest, make_case
-from collbench.results.collectives import Reported
-
-
-def recognises(source):
-    return source.first.startswith("stopwatch ")
-
-
-def read(source, hints):
-    results = []
-    for row, line in enumerate(source.head.splitlines()[1:]):
-        size, time = line.split()
-        case = make_case(find_collective("allreduce"), int(size), "float", "sum", 0, 4, False)
-        results.append(Reported(case, "nccl", "gpu", float(time) / 1e6, "by hand", None, printed={"row": row}))
-    machine = ForeignMachine(ranks=4, name="stopwatch")
-    return [ImportedTest(format="stopwatch", file=source.file, machine=machine, results=tuple(results))]
-
-
-def write(selection):
-    return "stopwatch 4\\n" + "".join(f"{row.case.nbytes} {row.seconds * 1e6}\\n" for row in selection.results)
-
-
-FORMAT = Format("stopwatch", recognises, read, write)
 '''
 PRESET = """name = "Tomorrow's box"
 
@@ -241,9 +215,9 @@ Collbench = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
-    """Runs `collbench ...` of a copy of the package that has one more of everything, and gives what it printed."""
-    home, here = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("here")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package that has one more of everything."""
+    home = tmp_path_factory.mktemp("copy")
     for folder in ("collbench", "kernels"):
         shutil.copytree(ROOT / folder, home / folder)
     package = home / "collbench"
@@ -256,6 +230,13 @@ def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
     architectures = package / "topology" / "products.toml"
     (known,) = re.findall(r"^\[architectures\.sm100\]\n(?:.+\n)+", architectures.read_text(), re.MULTILINE)
     add(architectures, known, "\n" + known.replace("sm100", "sm130").replace("Blackwell", "Rubin"))
+    return home
+
+
+@pytest.fixture(scope="module")
+def collbench(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Collbench:
+    """Runs `collbench ...` of the copy, and gives what it printed."""
+    here = tmp_path_factory.mktemp("here")
     variables = of_a_user() | {"PYTHONPATH": str(home), "PYTHONSAFEPATH": "1"}
 
     def run(*arguments: str, status: int = 0) -> str:
@@ -291,13 +272,26 @@ def test_the_command_of_contributing_answers_refuses_and_is_short(collbench: Col
     assert "give a smaller --least" in collbench("fastest", run, "--least", "1T", status=2)
 
 
-def test_a_format_is_told_by_its_content_and_offered_for_export(collbench: Collbench, tmp_path: Path) -> None:
+def test_the_format_of_contributing_is_told_by_its_content_and_offered_for_export(
+    collbench: Collbench, tmp_path: Path
+) -> None:
+    """What cannot be is left out, with the reason."""
     log, file = "stopwatch 4\n1024 10.5\n2048 11.5\n", tmp_path / "log.txt"
-    file.write_text(log)
+    file.write_text(f"{log}4096\n")
     printed = collbench("import", str(file), "--out", "stopwatch")
     assert "allreduce, float, sum, 4 ranks" in printed
     assert "10.5 us" in printed
     assert collbench("export", "stopwatch", "--to", "stopwatch") == log
+
+
+def test_the_examples_of_contributing_are_clean_as_printed(home: Path) -> None:
+    """By the linter, whose settings come with the copy, and by mypy as strict as it is of the package."""
+    shutil.copy(ROOT / "pyproject.toml", home)
+    examples = ["collbench/commands/fastest/command.py", "collbench/commands/formats/stopwatch.py"]
+    for words in ("ruff check --no-cache", "ruff format --check --no-cache", "mypy --strict --cache-dir=.mypy"):
+        asked = [sys.executable, "-m", *words.split(), *examples]
+        done = subprocess.run(asked, cwd=home, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_preset_is_drawn_and_predicted_by_what_its_architecture_says(collbench: Collbench) -> None:

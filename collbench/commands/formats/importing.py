@@ -24,8 +24,9 @@ from collbench import presence
 from collbench.collectives import find_collective
 from collbench.commands.formats.imported import Hints, Imported, ImportedTest
 from collbench.commands.formats.nccl_tests_log import START
-from collbench.commands.formats.source import MOST_RANKS, Budget, ForeignFile, bare, clean, files_in, load, stem
-from collbench.errors import CollbenchError, Notice, RunFileError, UsageError, unknown
+from collbench.commands.formats.source import Budget, ForeignFile, bare, files_in, load, stem
+from collbench.commands.formats.words import MOST_RANKS, clean
+from collbench.errors import CollbenchError, Notice, RunFileError, UsageError
 from collbench.requests import reworded
 from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.sweeps import new_folder
@@ -73,22 +74,14 @@ class Format:
 @cache
 def formats() -> dict[str, Format]:
     """Return every format by name, in the order in which they are tried."""
-    known: list[Format] = [
-        presence.imported(path).FORMAT for path, _ in presence.modules("commands/formats/*.py", "^FORMAT = ")
-    ]
+    modules = presence.modules("commands/formats/*.py", "^FORMAT = ")
+    known: list[Format] = [presence.imported(path).FORMAT for path, _ in modules]
     return {format_.name: format_ for format_ in sorted(known, key=lambda format_: (format_.order, format_.name))}
 
 
-def written() -> dict[str, Format]:
-    """Return the formats that can be written too."""
-    return {name: format_ for name, format_ in formats().items() if format_.write}
-
-
-def find_format(name: str, known: dict[str, Format]) -> Format:
-    """Return the format of that name; UsageError with the choices if there is none."""
-    if name not in known:
-        raise unknown("format", name, known)
-    return known[name]
+def writers() -> dict[str, Callable[[ExportSelection], str]]:
+    """Return what writes each format that can be written too."""
+    return {name: format_.write for name, format_ in formats().items() if format_.write}
 
 
 def detect(source: ForeignFile) -> Format:

@@ -13,7 +13,8 @@ from collbench.commands.formats import source
 from collbench.commands.formats.command_lines import MOST_NAMED, Context
 from collbench.commands.formats.imported import Hints
 from collbench.commands.formats.importing import ImportRequest, read_foreign, read_tests, remarks
-from collbench.commands.formats.source import Budget, ForeignFile, bare, decode, number, span
+from collbench.commands.formats.source import Budget, ForeignFile, bare, decode
+from collbench.commands.formats.words import number, span
 from collbench.errors import RunFileError
 from tests.commands.formats.goldens import DATA, reported
 

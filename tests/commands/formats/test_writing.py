@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from collbench.commands.formats.importing import find_format, select, written
+from collbench.commands.formats.importing import select, writers
 from collbench.commands.formats.nccl_tests_write import shrunk, version_code
 from collbench.errors import UsageError
 from collbench.results import Result
@@ -26,10 +26,8 @@ LOG = (DATA / "nccl_tests_2_19.txt").read_text()
 
 
 def export(run: Run, name: str) -> tuple[str, list[str]]:
-    wanted = find_format(name, written())
-    assert wanted.write
     selection = select(run.header, run.results, run.path)
-    return wanted.write(selection), list(selection.left_out)
+    return writers()[name](selection), list(selection.left_out)
 
 
 def own_run(*results: Result, **header: object) -> Run:
@@ -116,7 +114,7 @@ def test_bandwidths_are_written_where_messages_have_a_size() -> None:
 
 
 def test_what_is_written_reads_back_to_the_same_values_as_far_as_a_format_can_hold_them() -> None:
-    for name in written():
+    for name in writers():
         held = [row for row in OWN if name != "nccl-tests-json" or row.case.collective.name == "allreduce"]
         text, left = export(own_run(*(held if name == "nccl-tests-json" else OWN)), name)
         read = {row.case: row for row in reported(parsed(text))}
@@ -267,7 +265,7 @@ def test_means_are_called_means_and_what_is_none_is_not_written_into_a_table_of_
             export(run_of(golden_tests("tidy.csv")), name)
 
 
-@pytest.mark.parametrize("name", written())
+@pytest.mark.parametrize("name", writers())
 def test_every_format_says_by_how_much_buffers_start_late(name: str) -> None:
     rows = [Measurement(case(unalign=unalign), "nccl", "gpu", 1, (1e-6,)) for unalign in (0, 3)]
     texts = [export(own_run(row, topology=GPUS), name)[0] for row in rows]
