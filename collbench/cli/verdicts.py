@@ -15,6 +15,7 @@ import click
 from collbench.analysis.judgement import EXITS, Judgement, Word
 from collbench.cli.options import PATH, STANDARD, option, write_text
 from collbench.errors import StorageError, writing
+from collbench.exits import FAULT, UNKNOWN
 from collbench.host.files import replace_whole
 from collbench.units import printable
 
@@ -40,6 +41,7 @@ EXIT = option(
     show_default=True,
 )
 
+GATE = option("--gate gated", f"Exit with {FAULT} if WRONG or SLOW, {UNKNOWN} if UNKNOWN.", is_flag=True)
 METRICS = option("--metrics", "Write metrics for node_exporter's text-file collector.", type=PATH, metavar="FILE.prom")
 
 
