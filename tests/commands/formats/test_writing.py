@@ -226,8 +226,9 @@ def test_each_implementation_has_a_table_of_its_own_and_the_json_that_of_the_fir
 def test_what_is_not_written_is_counted() -> None:
     failed = Failed(case(), "ring-flags", "cpu", "hung")
     expected = Prediction(case(), "nccl", 1e-6, 1e-6, 2e-6, "ring", "ll")
-    _, left = export(own_run(measured(8, 1e-6), failed, expected), "nccl-tests")
-    assert left == ["failed rows have no time", "predictions are not measured"]
+    pair = measured(8, 1e-6, name="mpi", collective="pingpong")
+    _, left = export(own_run(measured(8, 1e-6), failed, expected, pair), "nccl-tests")
+    assert left == ["failed rows have no time", "predictions are not measured", "nccl-tests has no pingpong"]
     text, left = export(own_run(expected), "csv")
     (test,) = parsed(text)
     assert test.results == (expected,)
@@ -241,15 +242,6 @@ def test_numbers_lose_digits_before_they_break_a_column() -> None:
     shown = [shrunk(value, 7) for value in (12.9, 5397.84, 12345.678, 1234567.8, 12345678.9, 1.2e15)]
     assert shown == ["12.90", "5397.84", "12345.7", "1234568", "1.2e+07", "1.2e+15"]
     assert [shrunk(value, 6) for value in (0, 348.109, 12345.6, 1234567.0)] == ["0.00", "348.11", "12346", "1e+06"]
-
-
-def test_nccl_tests_has_no_messages_between_pairs() -> None:
-    pair, other = (measured(8, 1e-6, name="mpi", collective=name) for name in ("pingpong", "sendrecv"))
-    text, left = export(own_run(pair, other), "nccl-tests")
-    assert "sendrecv_perf" in text
-    assert left == ["nccl-tests has no pingpong"]
-    with pytest.raises(UsageError, match="nothing to export: nccl-tests has no pingpong; choose --to csv"):
-        export(own_run(pair), "nccl-tests")
 
 
 def test_means_are_called_means_and_what_is_none_is_not_written_into_a_table_of_means() -> None:
