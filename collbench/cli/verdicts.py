@@ -15,6 +15,7 @@ import click
 from collbench.analysis.judgement import EXITS, Judgement, Word
 from collbench.cli.options import PATH, STANDARD, option, write_text
 from collbench.errors import StorageError, writing
+from collbench.exits import FAULT, UNKNOWN
 from collbench.host.files import replace_whole
 from collbench.units import printable
 
@@ -27,15 +28,20 @@ SCHEMA = 2
 STATUS_METRIC = "0 OK, 1 FAST, 2 SLOW or WRONG, 3 UNKNOWN"
 """What the value of a metric that has a judgement's word stands for: Nagios' statuses."""
 
+
+def _statuses(reader: str) -> str:
+    return f"{reader} {', '.join(str(EXITS[reader][word]) for word in (Word.OK, Word.FAST, Word.SLOW, Word.UNKNOWN))}"
+
+
 EXIT = option(
     "--exit exits",
-    "Whom the exit status is for; in the order OK, FAST, SLOW or WRONG, UNKNOWN: plain 0, 0, 3, 4; nagios 0, 1, 2, 3; "
-    "npd 0, 0, 1, 2.",
+    f"Whom the exit status is for; in the order OK, FAST, SLOW or WRONG, UNKNOWN: {'; '.join(map(_statuses, EXITS))}.",
     type=click.Choice([*EXITS]),
     default="plain",
     show_default=True,
 )
 
+GATE = option("--gate gated", f"Exit with {FAULT} if WRONG or SLOW, {UNKNOWN} if UNKNOWN.", is_flag=True)
 METRICS = option("--metrics", "Write metrics for node_exporter's text-file collector.", type=PATH, metavar="FILE.prom")
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from collbench.analysis.judgement import EXITS, Word
+from collbench.analysis.judgement import EXITS, Word, status_of
 from collbench.cli.options import PATH, STANDARD, Renaming, json_option, option, options_of, try_output
 from collbench.cli.progress import waiting
 from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of
@@ -103,8 +103,7 @@ def _check(options: Mapping[str, Any]) -> int:
         elif hint := next((each.result.hint for each in judged if each.result.hint.startswith("not stored")), ""):
             click.echo(hint, err=True)
     click.echo(verdicts.OUTPUTS[printed](judged) if printed else verdicts.last_line(judged, exits))
-    # Statuses for monitoring speak of the machine alone.
-    return EXITS[exits][verdicts.word(judged)] or int(lost and exits == "plain")
+    return status_of(verdicts.word(judged), exits, lost)
 
 
 def _judged(names: Sequence[str], words: Mapping[str, Any], quiet: bool) -> list[JudgedInput]:

@@ -12,7 +12,8 @@ from typing import Annotated
 import click
 
 from collbench.analysis.judgement import EXITS
-from collbench.cli.options import RUN, json_option, option, options_of, print_answer
+from collbench.cli.options import RUN, json_option, options_of, print_answer
+from collbench.cli.verdicts import GATE
 from collbench.commands.check import outputs
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import CheckRequest, judge_run, only_run
@@ -55,10 +56,7 @@ def diagnose(request: DiagnoseRequest) -> CheckResult:
     return result
 
 
-_GATE = option("--gate gated", "Exit with 3 if WRONG or SLOW, 4 if UNKNOWN.", is_flag=True)
-
-
-@click.command("diagnose", params=[RUN, *options_of(DiagnoseRequest), json_option("all of it"), _GATE])
+@click.command("diagnose", params=[RUN, *options_of(DiagnoseRequest), json_option("all of it"), GATE])
 def command(run: Path, on: str | None, nodes: int | None, as_json: Path | None, gated: bool) -> int:
     """Judge a run or a log as `collbench check` does, which is its name now; without --gate the exit status is 0.
 

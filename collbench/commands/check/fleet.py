@@ -26,7 +26,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.analysis.judgement import EXITS, LISTED, NO_RATIO, Judgement, Word, overall, worst
+from collbench.analysis.judgement import LISTED, NO_RATIO, Judgement, Word, overall, status_of, worst
 from collbench.cli.options import PATH, STANDARD, given, option
 from collbench.cli.verdicts import head_of, host_lines, junit, junit_suite, line_of, write_verdict
 from collbench.commands.check.inputs import FleetCurve, FleetNode, read_fleet
@@ -334,7 +334,7 @@ def show(options: Mapping[str, Any]) -> int:
         click.echo("".join("\n".join((*part, "", "")) for part in parts if part), nl=False)
     if STANDARD not in paths.values():
         click.echo(line_of(options["exits"], judgement.word, says))
-    return EXITS[options["exits"]][judgement.word] or int(lost and options["exits"] == "plain")
+    return status_of(judgement.word, options["exits"], lost)
 
 
 def _rows(judged: Iterable[tuple[FleetNode, Judgement]], alike: Sequence[AlikeNodes]) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from collbench.analysis.judgement import EXITS, Word
+from collbench.analysis.judgement import EXITS, Word, status_of
 from collbench.cli.options import (
     PATH,
     QUIET,
@@ -97,7 +97,7 @@ def command(**options: Any) -> int:
     if STANDARD not in files.values():
         mark = "" if measured(verdict) or exits == "plain" else f"{UNMEASURED}; "
         click.echo(line_of(exits, verdict.word, f"scan: {mark}{verdict.words}"))
-    return EXITS[exits][verdict.word] or int(lost and exits == "plain")
+    return status_of(verdict.word, exits, lost)
 
 
 def _verdict(files: Mapping[str, Path], options: dict[str, Any]) -> ScanVerdict | int:

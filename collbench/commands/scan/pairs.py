@@ -10,12 +10,10 @@ from typing import Any
 
 import click
 
-from collbench.cli.options import STANDARD, json_option, made, options_of, try_output, write_json
-from collbench.cli.progress import LiveTable
-from collbench.cli.running import finish, run_session, say_where
+from collbench.cli.options import json_option, made, options_of, try_output
+from collbench.cli.running import measure_and_answer, say_where
 from collbench.commands.scan.matrices import PairsRequest, lines, pairs_session
 from collbench.requests.sweeps import new_folder
-from collbench.runfile.schema import to_line
 
 
 @click.command("pairs", params=[*options_of(PairsRequest), json_option("the rows of the run file")])
@@ -23,10 +21,9 @@ def command(as_json: Path | None, out: Path | None, **options: Any) -> int:
     """Measure every pair of ranks as `collbench scan --pairs` does, which is its name now; the exit status is 0."""
     try_output(as_json, "--json FILE", out)
     session = pairs_session(made(PairsRequest, options), out or new_folder(["pairs"], socket.gethostname()))
-    interrupted = run_session(session, LiveTable())
-    if session.leader and not interrupted:
-        if as_json != STANDARD:
-            click.echo("\n".join(lines(session.results)))
-            say_where(session)
-        write_json(as_json, [to_line(row) for row in session.results])
-    return interrupted or finish([session])
+
+    def show() -> None:
+        click.echo("\n".join(lines(session.results)))
+        say_where(session)
+
+    return measure_and_answer(session, show, as_json)

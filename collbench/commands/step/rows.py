@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from collbench.commands.step.work import SgdJob, Step, job_of
 from collbench.results.base import CaseResult, FromModel, Sampled, Timed
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 from collbench.units import FASTEST, SLOWEST, Count, Duration, Moment, Seconds, counted
 
 StepParts = tuple[Moment, Moment, Moment]

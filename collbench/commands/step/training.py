@@ -32,7 +32,7 @@ from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
 from collbench.platforms.processes import RunQueue
 from collbench.results import Note, Result, Skipped
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 
 FIRST = 4  # steps that are made and held against plain SGD before any that count
 TURN = 15  # steps of a turn: a slow rank makes some in it, and a machine's load hardly changes

@@ -14,7 +14,7 @@ from collbench.commands.check.library import check
 from collbench.commands.check.outputs import document
 from collbench.errors import UsageError
 from collbench.results import Mismatch
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 from collbench.runfile.store import NAME
 from tests.commands.conftest import write_run
 from tests.conftest import ROOT, measurement
