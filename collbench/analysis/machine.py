@@ -121,7 +121,7 @@ def as_it_ran(system: System, run: Run) -> System:
         system = replace(system, nccl=version)
     if system.launch != System.launch:
         return system
-    if run.header.topology.platform == "gpu" and run.header.sweep.sampling.get("graph"):
+    if run.header.topology.platform == "gpu" and run.header.sweep.sampling.graph:
         return launched_in_graph(system)
     driven = [test.sweep.get("gpus") for test in run.header.imported.tests]
     several = any(isinstance(gpus, int) and gpus > 1 for gpus in driven)

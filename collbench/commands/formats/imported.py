@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from collbench import __version__
-from collbench.cases import Case
+from collbench.cases import Case, Sweep
 from collbench.collectives import Collective, find_collective
 from collbench.commands.formats.source import (
     GREATEST,
@@ -32,7 +32,6 @@ from collbench.runfile.schema import (
     ForeignTest,
     Header,
     ImportedPart,
-    SweepPart,
     TopologyPart,
     variables,
 )
@@ -101,7 +100,7 @@ class ForeignRow:
     redop: str = "sum"
     root: int = 0
     in_place: bool = False
-    unalign: int = 0  # elements by which its buffers are misaligned
+    properties: Mapping[str, Any] = field(default_factory=dict)  # of the case, by name, beside that
     seconds: float  # of an operation; 0 where it is no time
     figures: Mapping[str, object] = field(default_factory=dict)  # time, algbw and busbw as printed, with their digits
     unit: float = 1e-6  # seconds that a printed time counts
@@ -271,7 +270,7 @@ def _plausible_case(row: ForeignRow, collective: Collective | None, ranks: int) 
     if not collective:
         raise UnfitRow(no_collective(row.collective))
     case = make_case(collective, row.nbytes, row.dtype, row.redop, row.root, ranks, row.in_place)
-    case = replace(case, unalign=row.unalign)
+    case = replace(case, **row.properties)
     if not row.seconds and not row.wrong:
         raise UnfitRow(f"its time is none of an operation ({clean(row.figures.get('time', ''), 20)!r})")
     if row.vague and _miscounted(row, case):
@@ -451,7 +450,7 @@ class Imported:
         if others := len({test.file for test in self.tests}) - 1:
             file += f" and {others} more"
         machine = first.machine
-        reductions = dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)
+        reductions = dict.fromkeys(case.redop for case in cases if case.collective.reduces)
         return Header(
             collbench=__version__,
             command=tuple(command),
@@ -460,9 +459,9 @@ class Imported:
                 host=machine.hostname or "unknown", versions=dict(machine.versions), variables=dict(machine.variables)
             ),
             topology=_as(TopologyPart, machine),
-            sweep=SweepPart(
-                collectives=tuple(collective.name for collective in self.collectives),
-                dtypes=tuple(dict.fromkeys(case.dtype.name for case in cases)),
+            sweep=Sweep(
+                collectives=tuple(self.collectives),
+                dtypes=tuple(dict.fromkeys(case.dtype for case in cases)),
                 implementations=tuple(dict.fromkeys(result.implementation for result in self.results)),
                 ranks=machine.ranks,
                 sizes=tuple(sorted({case.nbytes for case in cases})),

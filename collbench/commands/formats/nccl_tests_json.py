@@ -30,6 +30,7 @@ from collbench.commands.formats.nccl_tests_write import JSON as NAME
 from collbench.commands.formats.nccl_tests_write import PLACES, SETTINGS, write_json
 from collbench.commands.formats.source import ForeignFile, as_list, as_mapping, as_texts, clean, seconds_of, whole
 from collbench.errors import RunFileError, UsageError
+from collbench.properties import NCCL_TESTS
 
 FIGURES = {"time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw", "nwrong": "#wrong"}
 """What the table calls the figures of a place."""
@@ -125,9 +126,13 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     if not is_complete:
         remarks.insert(0, f"incomplete: no footer after row {len(entries)}")
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
+    properties = {
+        each.name: whole(options.get(f"-{each.letter}") or options.get(f"--{each.name}")) or each.usual
+        for each in NCCL_TESTS
+    }
     test = make_test(
         source.name,
-        _rows(entries, config, word, whole(options.get("-u") or options.get("--unalign")) or 0, left_out),
+        _rows(entries, config, {"collective": word, "properties": properties}, left_out),
         machine,
         left_out,
         implementation=clean(writer.get("implementation") or library, 40),
@@ -155,7 +160,7 @@ def _device(entry: Mapping[str, Any], ranks: int) -> Device:
 
 
 def _rows(
-    entries: list[Any], config: Mapping[str, Any], word: str, unalign: int, left_out: LeftOut
+    entries: list[Any], config: Mapping[str, Any], same: Mapping[str, Any], left_out: LeftOut
 ) -> Iterator[ForeignRow]:
     """Yield the places of all entries that have a value, at least one of each."""
     together = whole(config.get("aggregated_iterations")) or 1
@@ -172,8 +177,8 @@ def _rows(
             samples = tuple(map(seconds_of, as_list(each.get("times_us"))[skipped:]))
             if not all(samples):
                 samples = ()
-            same: dict[str, Any] = {"collective": word, "unalign": unalign, "note": aggregated}
-            yield row_of(words, number=at, in_place=place == PLACES[1], samples=samples, **same)
+            of_place: dict[str, Any] = {"in_place": place == PLACES[1], "samples": samples, "note": aggregated}
+            yield row_of(words, number=at, **same, **of_place)
 
 
 def _statistic(options: Mapping[str, str], iterations: object) -> str:
