@@ -82,3 +82,9 @@ def titles(case: object) -> list[str]:
 def words(case: object) -> list[str]:
     """Return them as names of files have them, and `--only`."""
     return [each.word(value) for each, value in unusual(case)]
+
+
+def meant_by(word: str) -> tuple[str, Any] | None:
+    """Return the name and the value of the property that `--only` means by a word; None for other words."""
+    values = ((name, each.value(word)) for name, each in PROPERTIES.items())
+    return next((found for found in values if found[1] is not None), None)

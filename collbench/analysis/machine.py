@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from collbench.analysis.hypotheses import Variables
-from collbench.analysis.matching import unread
 from collbench.errors import UsageError
 from collbench.model.nccl_releases import releases_for
 from collbench.platforms import platforms
@@ -206,7 +205,7 @@ def unlike_gpu(run: Run, system: System) -> tuple[str, bool]:
 def assumptions(run: Run, system: System | None = None, where: str = "", nodes: int | None = None) -> Iterator[str]:
     """Yield what makes a verdict less sure: missing rows, other GPUs, and that the ranks are taken to be on `where`."""
     header = run.header
-    yield from filter(None, (run.stopped, unread(run)))
+    yield from filter(None, (run.stopped, run.unread))
     if not system:
         return
     yield from filter(None, unlike_gpu(run, system)[:1])

@@ -76,7 +76,7 @@ def test_numbers_of_ranks_have_first_communicators_of_every_start_and_others(her
     run = read(tmp_path / "out")
     assert [row.case.ranks for row in run.results] == [1, 2]
     assert run.header.sweep.starts == 2
-    assert not run.header.sweep.sampling["graph"]
+    assert not run.header.sweep.sampling.graph
     assert run.header.topology.name.startswith("2 ranks"), "the largest number"
     for row in run.results:
         assert isinstance(row, InitTimes)

@@ -15,11 +15,9 @@ from collbench.collectives import COLLECTIVES
 from collbench.commands.verify import measured
 from collbench.commands.verify.measured import LAWS
 from collbench.commands.verify.rows import (
-    ALIGNMENT,
     ALIKE,
     CALLS,
     GRAPH,
-    IN_PLACE,
     POSITION,
     RANKS,
     RESTART,
@@ -34,6 +32,7 @@ from collbench.commands.verify.shown import kinds, tables
 from collbench.datatypes import DATATYPES
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import buffers
+from collbench.properties import PROPERTIES
 from collbench.results import Note, Outcome, Skipped
 from collbench.runfile.schema import to_line, to_result
 from collbench.runfile.store import read
@@ -45,6 +44,8 @@ from tools.stand_in.cuda import Machine
 from tools.stand_in.whole_commands import on_gpus
 
 __all__ = ["nothing_set", "opened"]
+
+IN_PLACE, ALIGNMENT = (each.subject for each in PROPERTIES.values())
 
 KERNEL = """#include "flags.cuh"
 
