@@ -12,7 +12,7 @@ from collbench.collectives import REDUCED, Collective
 from collbench.datatypes import GRADES, NONE, Datatype, Recipe, Reduction, Wire, recipe
 from collbench.errors import UsageError
 from collbench.notebook import Shown
-from collbench.properties import PROPERTIES, titles, unusual
+from collbench.properties import PROPERTIES, unusual
 from collbench.records import Record
 from collbench.units import Count
 
@@ -70,7 +70,7 @@ class Case(Shown, Record, frozen=True):
         words = [self.collective.name, self.dtype.name]
         words += [self.redop.name] if self.collective.reduces else []
         words += [f"root {self.root}"] if self.collective.rooted else []
-        words += titles(self)
+        words += [each.title(value) for each, value in unusual(self)]
         words += [f"{count} in flight" for count in {flight.count for flight in self.collective.flights} if count > 1]
         words += [f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"]
         return ", ".join([*words, *(self.work.words if self.work else ())])

@@ -68,23 +68,7 @@ NCCL_TESTS = tuple(each for each in PROPERTIES.values() if each.letter)
 
 
 def unusual(case: object) -> Iterator[tuple[Property, Any]]:
-    """Yield the properties that are not as usual in a case, with their values."""
+    """Yield the properties that are not as usual in a case or sweep, with their values."""
     for each in PROPERTIES.values():
         if (value := getattr(case, each.name)) != each.usual:
             yield each, value
-
-
-def titles(case: object) -> list[str]:
-    """Return the unusual properties of a case as a title has them."""
-    return [each.title(value) for each, value in unusual(case)]
-
-
-def words(case: object) -> list[str]:
-    """Return them as names of files have them, and `--only`."""
-    return [each.word(value) for each, value in unusual(case)]
-
-
-def meant_by(word: str) -> tuple[str, Any] | None:
-    """Return the name and the value of the property that `--only` means by a word; None for other words."""
-    values = ((name, each.value(word)) for name, each in PROPERTIES.items())
-    return next((found for found in values if found[1] is not None), None)

@@ -10,7 +10,7 @@ from collbench.analysis.judgement import Judgement, Word
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.errors import UsageError
-from collbench.properties import PROPERTIES, meant_by
+from collbench.properties import PROPERTIES
 from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Result, by_key, family
 from collbench.runfile.store import Run
 from collbench.units import format_size, parse_size, printable
@@ -55,8 +55,9 @@ def selection(text: str, implementations: Collection[str]) -> Selection:
         if meant:
             names |= {word} & meant or meant
             continue
-        if found := meant_by(word):
-            properties.add(found)
+        values = {name: each.value(word) for name, each in PROPERTIES.items()}
+        if found := [(name, value) for name, value in values.items() if value is not None]:
+            properties.update(found)
             continue
         try:
             collectives.add(find_collective(word).name)

@@ -213,8 +213,8 @@ def to_case(fields: Mapping[str, Any]) -> Case:
 def sweep_fields(sweep: Sweep) -> dict[str, Any]:
     """Return a sweep as it stands in a header: its works are under the field of their kind, in the plural."""
     kind = next(filter(None, sweep.works), None)
-    fields = sweep.to_json().items()
-    return {f"{kind.FIELD}s" if kind and name == "works" else name: value for name, value in fields}
+    fields = {name: value for name, value in sweep.to_json().items() if kind or name != "works"}
+    return {f"{kind.FIELD}s" if kind and name == "works" else name: value for name, value in fields.items()}
 
 
 def to_sweep(fields: Any) -> Sweep:
@@ -331,7 +331,6 @@ def _at(fields: dict[str, Any], *path: str) -> dict[str, Any]:
 
 
 PERCENTILES = {"fastest": 0, "p95": 95, "p99": 99, "slowest": 100}
-_FLAT_CASE = [name for name in Case.__struct_fields__ if name != "work"]
 
 
 def record(result: Result) -> dict[str, Any]:
@@ -340,7 +339,7 @@ def record(result: Result) -> dict[str, Any]:
     facts = {
         "implementation": result.implementation,
         "platform": result.platform,
-        **{name: case[name] for name in _FLAT_CASE if name in case},
+        **{name: value for name, value in case.items() if name not in _WORKS},
         "outcome": result.outcome.value,
         "reason": result.reason or result.wrong,
         "note": str(result.note),

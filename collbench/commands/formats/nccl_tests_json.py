@@ -30,7 +30,7 @@ from collbench.commands.formats.nccl_tests_write import JSON as NAME
 from collbench.commands.formats.nccl_tests_write import PLACES, SETTINGS, write_json
 from collbench.commands.formats.source import ForeignFile, as_list, as_mapping, as_texts, clean, seconds_of, whole
 from collbench.errors import RunFileError, UsageError
-from collbench.properties import NCCL_TESTS
+from collbench.properties import NCCL_TESTS, PROPERTIES
 
 FIGURES = {"time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw", "nwrong": "#wrong"}
 """What the table calls the figures of a place."""
@@ -126,10 +126,8 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     if not is_complete:
         remarks.insert(0, f"incomplete: no footer after row {len(entries)}")
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
-    properties = {
-        each.name: whole(options.get(f"-{each.letter}") or options.get(f"--{each.name}")) or each.usual
-        for each in NCCL_TESTS
-    }
+    said = {each.name: options.get(f"-{each.letter}") or options.get(f"--{each.name}") for each in NCCL_TESTS}
+    properties = {name: whole(value) or PROPERTIES[name].usual for name, value in said.items()}
     test = make_test(
         source.name,
         _rows(entries, config, {"collective": word, "properties": properties}, left_out),

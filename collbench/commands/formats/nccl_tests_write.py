@@ -92,14 +92,9 @@ def settings(header: Header, ranks: int, sizes: Sequence[int], **known: int) -> 
 
     What neither the header nor `known` says is as usual.
     """
-    requested, sampling = header.sweep.requested or SizeRange(0, 0), header.sweep.sampling
-    step: dict[str, float] = {"step_factor": 2.0}
-    if requested.step:
-        step = {"step_bytes": requested.step}
-    elif requested.factor:
-        step = {"step_factor": round(requested.factor, 2)}
-    elif len(sizes) > 1 and sizes[0]:
-        step = {"step_factor": round(sizes[1] / sizes[0], 2)}
+    factor = sizes[1] / sizes[0] if len(sizes) > 1 and sizes[0] else 2.0
+    requested = header.sweep.requested or SizeRange(sizes[0], sizes[-1], factor)
+    step: dict[str, float] = {"step_factor": round(requested.factor or factor, 2)}
 
     # Without an outside launcher, one command started all ranks.
     launched = header.processes or header.imported.tool or any(gpu.host for gpu in header.topology.gpus)
@@ -108,13 +103,13 @@ def settings(header: Header, ranks: int, sizes: Sequence[int], **known: int) -> 
         "ngpus": 1 if launched else ranks,
         "minimum_bytes": requested.first or sizes[0],
         "maximum_bytes": requested.last or sizes[-1],
-        **step,
-        "warmup_iters": sampling.warmup,
+        **({"step_bytes": requested.step} if requested.step else step),
+        "warmup_iters": header.sweep.sampling.warmup,
         "iterations": 0,
         "aggregated_iterations": 1,
         "validation": 1,
         **_properties(header.sweep),
-        "graph": int(header.topology.platform == "gpu" and sampling.graph),
+        "graph": int(header.topology.platform == "gpu" and header.sweep.sampling.graph),
     } | known
 
 
@@ -185,14 +180,11 @@ def exported_tests(selection: ExportSelection) -> list[ExportedTest]:
             continue
         case, printed = result.case, _printed(result)
         number = str(printed.get("test"))
-        key = (
-            number,
-            case.collective.name,
-            case.ranks,
-            *_properties(case).values(),
-            result.implementation,
-            result.platform,
+        kind, by = (
+            (case.collective.name, case.ranks, *_properties(case).values()),
+            (result.implementation, result.platform),
         )
+        key = (number, *kind, *by)
         test_of[key] = tests.get(number, ForeignTest())
 
         # Both places of a case stand side by side; a repetition becomes another row.

@@ -1,0 +1,75 @@
+"""A property of a case: titles, layouts, keys, headers, columns and `--only` follow its record."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collbench.analysis.headers import differences
+from collbench.analysis.matching import selection
+from collbench.cases import Case
+from collbench.commands.formats import tidy
+from collbench.plots.panels import panels
+from collbench.properties import PROPERTIES, Property
+from collbench.runfile.schema import Header, record, to_line, to_result
+from collbench.runfile.store import Run
+from tests.conftest import case, measurement
+from tests.test_cases import sweep
+
+STRIDE = Property(
+    "stride",
+    usual=1,
+    other=2,
+    subject="stride",
+    title="stride {}".format,
+    word="stride{}".format,
+    value={"stride1": 1, "stride2": 2}.get,
+    shift=lambda stride: stride - 1,
+)
+
+
+class Strided(Case, frozen=True):
+    """A case with a property that nobody knows."""
+
+    stride: int = 1
+
+
+def strided(**changes: Any) -> Case:
+    usual = case()
+    return Strided(**{name: getattr(usual, name) for name in Case.__struct_fields__} | changes)
+
+
+def test_each_property_is_in_the_header_the_row_the_title_the_figure_and_the_key() -> None:
+    for name, each in PROPERTIES.items():
+        asked = replace(sweep(1024), **{name: each.other})
+        header = Header(sweep=asked)
+        assert Header.from_json(header.to_json()) == header
+        (found,) = differences(header.to_json(), Header(sweep=sweep(1024)).to_json())
+        assert found.name == f"sweep.{name}"
+        (unlike,) = asked.cases()
+        (alike,) = sweep(1024).cases()
+        assert unlike.kind != alike.kind
+        assert each.title(each.other) in unlike.title
+        row = replace(measurement(), case=unlike)
+        assert to_result(to_line(row)) == row
+        assert record(row)[name] == each.other
+        assert name in tidy.COLUMNS
+        (figure,) = panels([Run(Path("run.jsonl"), header, (row,), True)])
+        assert figure.place == each.word(each.other)
+
+
+def test_a_made_up_property_is_known_by_its_record_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PROPERTIES, "stride", STRIDE)
+    usual, other = strided(), strided(stride=2)
+    assert other.title == usual.title.replace("float, sum", "float, sum, stride 2")
+    assert (usual.misalignment, other.misalignment) == (0, other.dtype.itemsize)
+    assert record(replace(measurement(), case=other))["stride"] == 2
+    for word, chosen in (("stride1", [True, False]), ("stride2", [False, True]), ("stride1,stride2", [True, True])):
+        assert [selection(f"{word},1K", [])(one, "mpi") for one in (usual, other)] == chosen, word
+
+
+def test_only_takes_a_property_also_as_it_is_usual() -> None:
+    rows = [case(in_place=in_place, unalign=unalign) for in_place in (False, True) for unalign in (0, 3)]
+    for words, chosen in (("in-place", [2, 3]), ("out-of-place,unalign3", [1]), ("unalign0", [0, 2])):
+        assert [at for at, row in enumerate(rows) if selection(words, [])(row, "mpi")] == chosen, words
