@@ -180,14 +180,9 @@ class SizeRange:
         return tuple(found)
 
 
-SPINS = ("auto", "yield", "busy")
-"""A waiting rank offers its core to others: when they outnumber the cores, always, or never."""
-
-USUAL_STARTS = 3
-"""Starts of the ranks in a sweep that does not say how many, where a start is quick and memory has room for all."""
-
-BINDS = ("core", "none")
-"""A rank stays on a core of its own, where there are enough of them; or the scheduler moves it as it likes."""
+SPINS = ("auto", "yield", "busy")  # when a waiting rank offers its core to others: if cores are few, always, never
+USUAL_STARTS = 3  # of the ranks, in a sweep that does not say how many, where a start is quick and memory has room
+BINDS = ("core", "none")  # a rank stays on a core of its own, where there are enough; the scheduler moves it
 
 
 class Sweep(Shown, Record, frozen=True):

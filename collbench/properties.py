@@ -29,11 +29,6 @@ class Property:
     modelled: bool = True  # whether a prediction knows of it
 
 
-def _misaligned(word: str) -> int | None:
-    found = re.fullmatch(r"unalign(\d{1,9})", word)
-    return int(found[1]) if found else None
-
-
 PROPERTIES = {
     each.name: each
     for each in (
@@ -53,7 +48,7 @@ PROPERTIES = {
             subject="alignment",
             title=lambda elements: f"misaligned by {counted(elements, 'element')}",
             word=lambda elements: f"unalign{elements}",
-            value=_misaligned,
+            value=lambda word: int(word[7:]) if re.fullmatch(r"unalign\d{1,9}", word) else None,
             shift=lambda elements: int(elements),
             letter="u",
             modelled=False,
@@ -61,7 +56,6 @@ PROPERTIES = {
     )
 }
 """All properties by name, in the order of titles."""
-
 
 NCCL_TESTS = tuple(each for each in PROPERTIES.values() if each.letter)
 """Those that are options of nccl-tests, too."""

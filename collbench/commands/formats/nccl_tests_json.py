@@ -175,8 +175,7 @@ def _rows(
             samples = tuple(map(seconds_of, as_list(each.get("times_us"))[skipped:]))
             if not all(samples):
                 samples = ()
-            of_place: dict[str, Any] = {"in_place": place == PLACES[1], "samples": samples, "note": aggregated}
-            yield row_of(words, number=at, **same, **of_place)
+            yield row_of(words, number=at, in_place=place == PLACES[1], samples=samples, note=aggregated, **same)
 
 
 def _statistic(options: Mapping[str, str], iterations: object) -> str:

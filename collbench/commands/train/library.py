@@ -141,13 +141,8 @@ class TrainingPlan(Shown):
         """Return the session that stores the rows in that new folder, if there is one."""
         rows = list(self.rows())
         case = rows[0].case
-        sweep = Sweep(
-            *((case.collective,), (case.nbytes,), (case.dtype,), (case.redop,), case.ranks, ("nccl",)),
-            in_place=True,
-            spin="auto",
-            bind="core",
-            sampling=Sampling(),
-        )
+        kinds = (case.collective,), (case.nbytes,), (case.dtype,), (case.redop,), case.ranks, ("nccl",)
+        sweep = Sweep(*kinds, in_place=True, spin="auto", bind="core", sampling=Sampling())
         return Session(Predicted(self._topology(), rows), sweep, launched(), folder, modelled=True)
 
     def run(self, out: Path | str | None = None) -> Run:

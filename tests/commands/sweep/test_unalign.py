@@ -1,16 +1,13 @@
-"""`collbench sweep --unalign`: misaligned buffers, checked by real ranks; and rows that are of no other case."""
+"""`collbench sweep --unalign`: misaligned buffers, checked by real ranks."""
 
 from pathlib import Path
 
 import pytest
 
 from collbench.results import Measurement
-from collbench.runfile.schema import record
 from collbench.runfile.store import read
-from tests.commands.made_up_ranks import made_up_ranks
 from tests.conftest import Command
 
-__all__ = ["made_up_ranks"]
 ONE = ("sweep", "--on", "cpu", "--impl", "mpi,two-shot", "-b", "64", "-e", "64", "-n", "7", "--no-plot")
 
 
@@ -28,23 +25,6 @@ def test_every_implementation_is_right_on_late_buffers_of_real_ranks(
     assert len({row.implementation for row in rows}) > 9
     assert all(row.right for row in rows)
     assert {(row.case.unalign, row.case.in_place) for row in rows} == {(int(unalign), bool(place))}
-
-
-@pytest.mark.usefixtures("made_up_ranks")
-def test_misaligned_rows_are_cases_of_their_own(here: Command, tmp_path: Path) -> None:
-    """The header says so, too; no row is compared with an aligned one, and the refusal names what differs."""
-    for name, words in (("aligned", ()), ("late", ("--unalign", "2"))):
-        done = here(*ONE, *words, "-o", name)
-        assert done.returncode == 0, done.stderr
-        assert ("misaligned by 2 elements" in done.stdout) == (name == "late")
-    aligned, late = read(tmp_path / "aligned"), read(tmp_path / "late")
-    assert (aligned.header.sweep.unalign, late.header.sweep.unalign) == (0, 2)
-    assert "unalign" not in (tmp_path / "aligned" / "run.jsonl").read_text()
-    assert not {row.case for row in aligned.results} & {row.case for row in late.results}
-    assert {record(row)["unalign"] for row in late.results} == {2}
-    refused = here("compare", "aligned", "late")
-    assert refused.returncode == 2
-    assert "unalign2" in refused.stderr
 
 
 def test_what_cannot_be_is_refused_and_a_prediction_knows_nothing_of_it(here: Command, tmp_path: Path) -> None:
