@@ -26,6 +26,8 @@ def sweep(**changes: Any) -> Sweep:
         "dtypes": (DATATYPES["float"],),
         "redops": (REDUCTIONS["sum"],),
         "ranks": 2,
+        "spin": "auto",
+        "bind": "core",
         "sampling": Sampling(),
         "implementations": EXACT,  # those with a wire need a tenth of a second more for their memory, each
     }
