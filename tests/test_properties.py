@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,17 +10,17 @@ from collbench.analysis.matching import selection
 from collbench.cases import Case
 from collbench.commands.formats import tidy
 from collbench.plots.panels import panels
-from collbench.properties import PROPERTIES, Property
+from collbench.properties import PROPERTIES
 from collbench.runfile.schema import Header, record, to_line, to_result
 from collbench.runfile.store import Run
 from tests.conftest import case, measurement
 from tests.test_cases import sweep
 
-STRIDE = Property(
-    "stride",
+STRIDE = replace(
+    PROPERTIES["unalign"],
+    name="stride",
     usual=1,
     other=2,
-    subject="stride",
     title="stride {}".format,
     word="stride{}".format,
     value={"stride1": 1, "stride2": 2}.get,
@@ -33,11 +32,6 @@ class Strided(Case, frozen=True):
     """A case with a property that nobody knows."""
 
     stride: int = 1
-
-
-def strided(**changes: Any) -> Case:
-    usual = case()
-    return Strided(**{name: getattr(usual, name) for name in Case.__struct_fields__} | changes)
 
 
 def test_each_property_is_in_the_header_the_row_the_title_the_figure_and_the_key() -> None:
@@ -61,15 +55,13 @@ def test_each_property_is_in_the_header_the_row_the_title_the_figure_and_the_key
 
 def test_a_made_up_property_is_known_by_its_record_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PROPERTIES, "stride", STRIDE)
-    usual, other = strided(), strided(stride=2)
+    usual = Strided(**{name: getattr(case(), name) for name in Case.__struct_fields__})
+    other = replace(usual, stride=2)
     assert other.title == usual.title.replace("float, sum", "float, sum, stride 2")
     assert (usual.misalignment, other.misalignment) == (0, other.dtype.itemsize)
     assert record(replace(measurement(), case=other))["stride"] == 2
     for word, chosen in (("stride1", [True, False]), ("stride2", [False, True]), ("stride1,stride2", [True, True])):
         assert [selection(f"{word},1K", [])(one, "mpi") for one in (usual, other)] == chosen, word
-
-
-def test_only_takes_a_property_also_as_it_is_usual() -> None:
     rows = [case(in_place=in_place, unalign=unalign) for in_place in (False, True) for unalign in (0, 3)]
-    for words, chosen in (("in-place", [2, 3]), ("out-of-place,unalign3", [1]), ("unalign0", [0, 2])):
-        assert [at for at, row in enumerate(rows) if selection(words, [])(row, "mpi")] == chosen, words
+    for words, places in (("in-place", [2, 3]), ("out-of-place,unalign3", [1]), ("unalign0", [0, 2])):
+        assert [at for at, row in enumerate(rows) if selection(words, [])(row, "mpi")] == places, words

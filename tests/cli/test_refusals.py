@@ -70,6 +70,11 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--what-if ecmp", "nothing between nodes here; give 2 nodes or more"),
         ("--nodes 64 --what-if link-down=leaf99:spine0", "no link"),
     ),
+    "init": (
+        ("--ranks 0", "--ranks 0 is not possible; give numbers from 1 on"),
+        ("--ranks 1,x", "--ranks 1,x is not possible"),
+        ("--on dgx-h100", "unknown --on 'dgx-h100'"),
+    ),
     "explain --on cpu": (("--impl nonsense", "unknown implementation"),),
     "step stragglers --on cpu": (
         ("--slow-rank 2", "--slow-rank 2 is no rank of 2; choose from 0 to 1"),
@@ -158,6 +163,7 @@ def test_ranks_have_the_limits_of_the_option_the_machine_a_launcher_and_a_system
         ("sweep --on cpu --ranks 0", "--ranks 0 is impossible; give at least 1", {}),
         ("sweep --on cpu --ranks 999999", "more than this machine takes: ... `collbench predict SYSTEM`", {}),
         ("sweep --on cpu --ranks 3", "--ranks 3 although the launcher started 2; leave --ranks out", LAUNCHED),
+        ("init --on cpu --ranks 1,2", "--ranks 1,2 is not possible", LAUNCHED),
         (f"{H100} --ranks 16", "--ranks 16 is more than the 8 GPUs of DGX H100; ... --nodes 2", {}),
         (f"{H100} --nodes 2 --ranks 6", "give --ranks 16 for all, or --nodes 1 ... , or --ranks-per-node 3", {}),
         (f"{H100} --ranks-per-node 9", "more than the 8 GPUs of a node ... ; choose from 1 to 8", {}),

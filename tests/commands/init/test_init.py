@@ -114,19 +114,6 @@ def test_other_commands_read_such_a_run_or_refuse_it_in_a_line(here: Command, tm
         assert "nothing to" in done.stderr
 
 
-def test_numbers_of_ranks_that_cannot_be_are_refused_in_a_line(here: Command) -> None:
-    launched = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
-    for words, variables, said in (
-        ("--ranks 0", {}, "--ranks 0 is not possible; give numbers from 1 on"),
-        ("--ranks 1,x", {}, "--ranks 1,x is not possible"),
-        ("--on dgx-h100", {}, "unknown --on 'dgx-h100'"),
-        ("--ranks 1,2 --on cpu", launched, "--ranks 1,2 is not possible"),
-    ):
-        done = here("init", *words.split(), **variables)
-        assert done.returncode == 2, words
-        assert said in done.stderr, words
-
-
 # Made-up GPUs.
 
 
