@@ -29,8 +29,6 @@ STRIDE = replace(
 
 
 class Strided(Case, frozen=True):
-    """A case with a property that nobody knows."""
-
     stride: int = 1
 
 
@@ -39,15 +37,13 @@ def test_each_property_is_in_the_header_the_row_the_title_the_figure_and_the_key
         asked = replace(sweep(1024), **{name: each.other})
         header = Header(sweep=asked)
         assert Header.from_json(header.to_json()) == header
-        (found,) = differences(header.to_json(), Header(sweep=sweep(1024)).to_json())
-        assert found.name == f"sweep.{name}"
-        (unlike,) = asked.cases()
-        (alike,) = sweep(1024).cases()
+        usual = Header(sweep=sweep(1024)).to_json()
+        assert [found.name for found in differences(header.to_json(), usual)] == [f"sweep.{name}"]
+        (unlike,), (alike,) = asked.cases(), sweep(1024).cases()
         assert unlike.kind != alike.kind
         assert each.title(each.other) in unlike.title
         row = replace(measurement(), case=unlike)
-        assert to_result(to_line(row)) == row
-        assert record(row)[name] == each.other
+        assert (to_result(to_line(row)), record(row)[name]) == (row, each.other)
         assert name in tidy.COLUMNS
         (figure,) = panels([Run(Path("run.jsonl"), header, (row,), True)])
         assert figure.place == each.word(each.other)

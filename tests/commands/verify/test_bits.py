@@ -158,7 +158,6 @@ def test_what_adds_nothing_and_options_without_bits_are_refused_in_a_line(here: 
         ("--bits --op broadcast", "broadcast"),
         ("--bits -d int8", "int8"),
         ("--bits --redop max", "leave --redop out"),
-        ("--bits -g 0", "--ranks 0"),
         ("--bits -g 2..x", "--ranks 2..x"),
         ("--bits -g 2,4 -b 4 -e 8 -f 2 --op reducescatter", "-b or -f"),
         ("--bits -b 8 -e 4", "-b 8 is above -e 4"),
