@@ -100,7 +100,7 @@ class ForeignRow:
     redop: str = "sum"
     root: int = 0
     in_place: bool = False
-    properties: Mapping[str, Any] = field(default_factory=dict)  # of the case, by name, beside that
+    properties: Mapping[str, Any] = field(default_factory=dict)  # other properties of the case, by name
     seconds: float  # of an operation; 0 where it is no time
     figures: Mapping[str, object] = field(default_factory=dict)  # time, algbw and busbw as printed, with their digits
     unit: float = 1e-6  # seconds that a printed time counts
