@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from collbench.analysis import matching
+from collbench.analysis.headers import Difference
 from collbench.analysis.judgement import NO_RATIO, Judgement, Word, worst
-from collbench.analysis.matching import DISTURBED, Difference, Unmatched
+from collbench.analysis.matching import DISTURBED, Unmatched
 from collbench.analysis.pairs import Pair
 from collbench.cases import Case
 from collbench.notebook import Shown
