@@ -11,6 +11,7 @@ import os
 import platform
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from types import GenericAlias
@@ -20,6 +21,8 @@ from msgspec import defstruct, structs
 
 from collbench import __version__
 from collbench.cases import Case, Sweep, Work
+from collbench.collectives import Collective
+from collbench.datatypes import Datatype, Reduction
 from collbench.notebook import Shown
 from collbench.presence import parts
 from collbench.records import Record, convert
@@ -142,13 +145,31 @@ class Header(Shown, Record, frozen=True, kw_only=True):
     @classmethod
     def from_json(cls, fields: Any) -> Self:
         """Return the header that a JSON object stands for; ValueError where it is none."""
+        sweep = fields.get("sweep", {})
+        if isinstance(sweep, dict):
+            # A later release may know more, and the rows of what is known here can be read.
+            fields = fields | {"sweep": sweep | {name: _known(sweep[name], name) for name in sweep.keys() & _NAMED}}
         header = convert(fields, cls)
-        return replace(header, sweep=_with_works(header.sweep, fields.get("sweep", {})))
+        return replace(header, sweep=_with_works(header.sweep, sweep))
 
     def to_json(self) -> dict[str, Any]:
         """Return the header as a JSON object."""
         fields = super().to_json()
         return fields | {"sweep": sweep_fields(self.sweep)} if "sweep" in fields else fields
+
+
+_NAMED = {"collectives": Collective, "dtypes": Datatype, "redops": Reduction}  # fields of a sweep with names of records
+
+
+def _known(names: Any, field: str) -> Any:
+    """Return names without those that this release has no record of; what is no list of names stays."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return names
+    found: list[str] = []
+    for name in names:
+        with suppress(ValueError):
+            found.append(convert(name, _NAMED[field]).name)
+    return found
 
 
 def changed(environment: Mapping[str, str], changes: Changes) -> dict[str, str]:

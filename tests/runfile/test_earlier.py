@@ -114,3 +114,5 @@ def test_a_header_with_a_value_of_another_type_is_refused_in_one_line(tmp_path: 
             with pytest.raises(RunFileError, match=refused):
                 read(tmp_path)
     assert Header.from_json({"weather": "fine", "topology": {"colour": 3}}) == Header(), "of a newer version"
+    named = Header.from_json({"sweep": {"collectives": ["warp", "allreduce"], "dtypes": ["float4"], "ranks": 2}}).sweep
+    assert (len(named.collectives), named.dtypes, named.ranks) == (1, (), 2), "also with names that it alone has"
