@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).parent
-SECTIONS = (
-    *("How fast?", "Is it right?", "Who is slow?", "What should it be?"),
-    *("Show", "Files", "Learn", "Start"),
-)
+SECTIONS = "How fast?", "Is it right?", "Who is slow?", "What should it be?", "Show", "Files", "Learn", "Start"
 """Where `--help` lists commands, in this order; any other section of a record stands at the end."""
 UNTIL = "0.3.0"
 """The release in which earlier names go."""
@@ -33,7 +30,7 @@ class Command:
     summary: str = ""  # its line there, if it is not the first of the folder's docstring
     code: str = "command:command"  # its click.Command
     family: bool = False  # whether `code` makes a command of any name that ends so: all_reduce_perf
-    together: bool | Sequence[str] = False  # whether the ranks of a launcher carry it out together; or which of a group
+    together: bool = False  # whether the ranks of a launcher carry it out together
     functions: Mapping[str, str] = field(default_factory=dict)  # of the library: the module of each
     rows: Sequence[str] = ()  # its kinds of results in run files
     works: Sequence[str] = ()  # its kinds of work in cases
@@ -80,17 +77,5 @@ def found(name: str) -> Command | None:
 
 
 def shared() -> list[str]:
-    """Return the commands that the ranks of a launcher carry out together: `sweep`, `step strategies`; no families."""
-    names: list[str] = []
-    for record in commands().values():
-        below = [""] if record.together is True else record.together or ()
-        names += [f"{record.name} {part}".strip() for part in below if not (record.family or record.now)]
-    return names
-
-
-def together(words: Sequence[str]) -> bool:
-    """Return whether the ranks of a launcher carry out together what these words of a command line begin."""
-    record = found(words[0]) if words else None
-    if not record or isinstance(record.together, bool):
-        return bool(record and record.together)
-    return not {*words[1:2]}.isdisjoint(record.together)
+    """Return the names of the commands that the ranks of a launcher carry out together; no families, no earlier ones."""
+    return [name for name, record in commands().items() if record.together and not (record.family or record.now)]

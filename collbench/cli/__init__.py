@@ -63,10 +63,11 @@ def _warn_once(warning: str) -> None:
 
 def _launched() -> tuple[int, int] | None:
     """Return rank and number of the processes that carry out this command together; None where there is but one."""
-    from collbench.presence import together
+    from collbench.presence import found
 
-    words = sys.argv[1:]
-    if not together(words[2:] if words[:1] == ["--rendezvous"] else words):
+    place = 3 if sys.argv[1:2] == ["--rendezvous"] else 1
+    record = found(sys.argv[place]) if sys.argv[place:] else None
+    if not record or not record.together:
         return None
     from collbench.errors import UsageError
     from collbench.host.launcher import complaint, launched

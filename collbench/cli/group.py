@@ -13,7 +13,7 @@ import click
 from collbench import __version__
 from collbench.errors import unknown
 from collbench.host.launcher import RENDEZVOUS
-from collbench.presence import SECTIONS, Command, commands, found, together
+from collbench.presence import SECTIONS, Command, commands, found
 from collbench.requests.notices import renamed
 
 _MEETING = (
@@ -44,7 +44,7 @@ class Commands(click.Group):
         record = found(arguments[0])
         if record and record.now:
             renamed(record.name, record.now)
-        if together(arguments):
+        if record and record.together:
             arguments = _without_rendezvous(arguments)
         return super().resolve_command(context, arguments)
 

@@ -9,7 +9,7 @@ import pytest
 import collbench
 from collbench.cli.group import group
 from collbench.errors import UsageError
-from collbench.presence import SECTIONS, UNTIL, commands, shared
+from collbench.presence import SECTIONS, UNTIL, commands
 from collbench.requests import functions
 from tests.conftest import ROOT, Command
 from tools import stubs
@@ -37,7 +37,6 @@ def test_every_record_names_what_there_is() -> None:
             assert all(map(record.load, places)), name
         for function, module in record.functions.items():
             assert callable(record.load(f"{module}:{function}")), name
-    assert {name.split()[0] for name in shared()} <= {*commands()}
 
 
 def test_type_checkers_know_all_functions_of_the_library() -> None:

@@ -28,7 +28,7 @@ from collbench.host.launcher import launched
 from collbench.host.sanitize import read_lines
 from collbench.platforms import find_platform, on_auto
 from collbench.platforms.cpu.mpi_libraries import ALIASES, KINDS, MpiKind, find, own
-from collbench.presence import shared, together
+from collbench.presence import found, shared
 from collbench.runfile.schema import variables
 from collbench.topology.discover_cpu import read_text
 
@@ -57,7 +57,8 @@ def command(words: tuple[str, ...], launcher: str, go: bool, **where: Any) -> No
     if words and Path(words[0]).name == "collbench":
         words = words[1:]
     words = words or ("sweep", "--op", "allreduce")
-    if not together(words):
+    record = found(words[0])
+    if not record or not record.together:
         raise UsageError(f"ranks do not carry out {words[0]!r} together; choose from: {', '.join(shared())}")
     program = [sys.executable, "-P", "-m", "collbench", *words]
     on = re.search(r"(?<= --on[= ])\S+", shlex.join(words))
