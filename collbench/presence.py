@@ -77,5 +77,5 @@ def found(name: str) -> Command | None:
 
 
 def shared() -> list[str]:
-    """Return the names of the commands that the ranks of a launcher carry out together; no families, no earlier ones."""
+    """Return the commands that the ranks of a launcher carry out together, without families and earlier names."""
     return [name for name, record in commands().items() if record.together and not (record.family or record.now)]
