@@ -4,7 +4,6 @@ An interconnect is a described system or the machine of a run.  A table has a ro
 interconnect: its best time, and the ratio to the first interconnect's.
 """
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
@@ -21,6 +20,7 @@ from collbench.analysis.crossover import (
     in_words,
     rivals,
 )
+from collbench.analysis.judgement import number
 from collbench.cases import Case
 from collbench.present.columns import USEFUL, Column, data, record
 from collbench.results import Prediction, Timed, timed
@@ -157,8 +157,8 @@ COLUMNS: Sequence[Column[Cell]] = (
     data("algorithm", lambda cell: cell.row.algorithm),
     data("protocol", lambda cell: cell.row.protocol),
     Column("time", lambda cell: cell.row.typical, format_seconds, form=">", key="seconds"),
-    data("low", lambda cell: _known(cell.row.band[0])),
-    data("high", lambda cell: _known(cell.row.band[1])),
+    data("low", lambda cell: number(cell.row.band[0])),
+    data("high", lambda cell: number(cell.row.band[1])),
     Column("vs first", lambda cell: cell.ratio, form=">"),
     data("ratio", lambda cell: cell.advantage and cell.advantage.ratio.value),
     data("told_apart", lambda cell: cell.advantage and cell.advantage.apart),
@@ -167,11 +167,6 @@ COLUMNS: Sequence[Column[Cell]] = (
     data("fastest", lambda cell: cell.fastest),
 )
 """A table of cells, by size and in each by interconnect."""
-
-
-def _known(seconds: float) -> float | None:
-    """Return an end of a band for JSON, which has no NaN."""
-    return None if math.isnan(seconds) else seconds
 
 
 class SizeLine(NamedTuple):

@@ -4,7 +4,7 @@ A row, a curve, a pair, a rank, a node and a run are judged alike.  cli/verdicts
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Self
@@ -53,11 +53,16 @@ def overall(words: Iterable[Word]) -> Word:
     return worst(word for word in words if word is not Word.UNKNOWN)
 
 
+def shortened(names: Sequence[str], between: str = ", ") -> str:
+    """Return the first names, and how many more there are: `a, b, c, 2 more`."""
+    more = [f"{len(names) - LISTED} more"] if len(names) > LISTED else []
+    return between.join([*names[:LISTED], *more])
+
+
 def not_judged(curves: Iterable[tuple[str, Word]]) -> list[str]:
     """Return which curves, each with its word, could not be judged: `alltoall, float, 8 ranks, nccl not judged`."""
     unknown = [name for name, word in curves if word is Word.UNKNOWN]
-    more = [f"{len(unknown) - LISTED} more"] if len(unknown) > LISTED else []
-    return [f"{' and '.join([*unknown[:LISTED], *more])} not judged"] if unknown else []
+    return [f"{shortened(unknown, ' and ')} not judged"] if unknown else []
 
 
 class Sight(NamedTuple):

@@ -14,10 +14,10 @@ from socket import gethostname
 from typing import Annotated
 
 from collbench.algorithms import implementations, libraries
-from collbench.analysis.candidates import candidates, judge_by_candidates, models_in_words
 from collbench.analysis.curve_fit import MOST_CURVES
+from collbench.analysis.diagnose import judge_by_candidates
 from collbench.analysis.judgement import Correctness, Word
-from collbench.analysis.machine import RunFacts, assumptions
+from collbench.analysis.machine import RunFacts, assumptions, candidates, models_in_words
 from collbench.analysis.reasons import settings
 from collbench.analysis.sequential import FEWEST, SequentialTest, usual_slower
 from collbench.collectives import find_collective

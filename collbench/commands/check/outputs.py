@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from collbench.analysis.judgement import EXITS, LISTED, Judgement, Word, number, worst
-from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, junit, junit_suite, line_of, write_verdict
+from collbench.analysis.judgement import EXITS, Judgement, Word, number, shortened, worst
+from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, junit, junit_suite, line_of
 from collbench.commands.check.judge import BANDWIDTH, CheckedCurve, CheckedSize, CheckResult
 from collbench.commands.check.library import JudgedInput
 from collbench.measure.disturbance import left_out_in_words
@@ -102,9 +102,8 @@ def summary(judged: Sequence[JudgedInput]) -> str:
     """Return `43 inputs: 2 SLOW, 12 UNKNOWN, 20 OK, 9 refused; all_reduce.log SLOW, ...`."""
     counts = Counter("refused" if each.refused else each.result.word.value for each in judged)
     bad = [f"{each.name} {each.result.word.value}" for each in judged if each.result.word.bad]
-    named = bad[:LISTED] + [f"{len(bad) - LISTED} more"] * (len(bad) > LISTED)
     kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    return "; ".join(filter(None, (f"{counted(len(judged), 'input')}: {kinds}", ", ".join(named))))
+    return "; ".join(filter(None, (f"{counted(len(judged), 'input')}: {kinds}", shortened(bad))))
 
 
 def _busbw(each: JudgedInput) -> float | None:
@@ -308,11 +307,3 @@ OUTPUTS: Mapping[str, Callable[[Sequence[JudgedInput]], str]] = {
     "metrics": lambda judged: metrics(judged[0].result),
 }
 """What can be written into a file, by the name of its option."""
-
-
-def write(output: str, path: Path, judged: Sequence[JudgedInput]) -> None:
-    """Write a verdict into a file; StorageError if it cannot be written."""
-    regular = path.is_file() or not path.exists()
-    if judged[0].result.no_verdict and len(judged) == 1 and not regular:  # a pipe holds no earlier verdict
-        return
-    write_verdict(output, path, OUTPUTS[output](judged))

@@ -10,35 +10,24 @@ For example:
 
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import click
 
-from collbench.analysis.judgement import EXITS, Word
-from collbench.cli.options import (
-    PATH,
-    QUIET,
-    STANDARD,
-    UNMEASURED,
-    given,
-    json_option,
-    made,
-    option,
-    options_of,
-    try_output,
-)
+from collbench.analysis.judgement import Word
+from collbench.cli.options import PATH, QUIET, UNMEASURED, given, json_option, made, option, options_of
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import run_session, say_where
-from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of, write_verdict
+from collbench.cli.verdicts import EXIT, METRICS, Destinations, errors_for, junit_option, line_of
 from collbench.commands.scan.library import ScanRequest, judge_stored, scan_session
 from collbench.commands.scan.matrices import PairsRequest, lines, pairs_session
 from collbench.commands.scan.outputs import OUTPUTS, advice, measured
 from collbench.commands.scan.tables import judge_run
 from collbench.commands.scan.verdict import ScanVerdict, refuse_few
-from collbench.errors import CollbenchError, StorageError, UsageError
+from collbench.errors import UsageError
 from collbench.requests.sweeps import new_folder
 from collbench.runfile.store import NAME
 from collbench.units import format_list
@@ -69,38 +58,23 @@ def command(**options: Any) -> int:
 
     The exit status is 0 if nobody is slow, 3 if somebody is, 4 if somebody is suspected.
     """
-    paths, exits = options | {"json": options["as_json"]}, options["exits"]
-    files = {name: paths[name] for name in OUTPUTS if paths[name] is not None}
-    with redirect_stdout(sys.stderr if STANDARD in files.values() else sys.stdout):
-        try:
-            for name, path in files.items():
-                try_output(path, f"--{name.replace('_', '-')} FILE", options["out"])
-                if options["file"] and path.resolve() in {(options["file"] / each).resolve() for each in ("", NAME)}:
-                    raise UsageError(f"--{name.replace('_', '-')} {path} is what is judged; give another file")
-            verdict = _verdict(files, options)
-        except CollbenchError as error:
-            if exits != "plain":  # its reader reads standard output, and would take 2 for a verdict
-                error.exit_status = EXITS[exits][Word.UNKNOWN]
-                click.echo(line_of(exits, Word.UNKNOWN, str(error)))
-            raise
+    to = Destinations(options, OUTPUTS)
+    with to.aside(), errors_for(to.exits):
+        to.try_files(options["out"])
+        for name, path in to.paths.items():
+            if options["file"] and path.resolve() in {(options["file"] / each).resolve() for each in ("", NAME)}:
+                raise UsageError(f"--{name.replace('_', '-')} {path} is what is judged; give another file")
+        verdict = _verdict(to, options)
         if not isinstance(verdict, ScanVerdict):
             return verdict
-        for line in _lines(verdict) if not options["quiet"] and exits == "plain" else ():
+        for line in () if to.brief else _lines(verdict):
             click.echo(line)
-    lost = False
-    for name, path in files.items():
-        try:
-            write_verdict(name, path, OUTPUTS[name](verdict))
-        except StorageError as error:
-            click.echo(f"collbench: error: {error}", err=True)
-            lost = True
-    if STANDARD not in files.values():
-        mark = "" if measured(verdict) or exits == "plain" else f"{UNMEASURED}; "
-        click.echo(line_of(exits, verdict.word, f"scan: {mark}{verdict.words}"))
-    return EXITS[exits][verdict.word] or int(lost and exits == "plain")
+    lost = to.write(lambda name: OUTPUTS[name](verdict))
+    mark = "" if measured(verdict) or to.exits == "plain" else f"{UNMEASURED}; "
+    return to.end(verdict.word, line_of(to.exits, verdict.word, f"scan: {mark}{verdict.words}"), lost)
 
 
-def _verdict(files: Mapping[str, Path], options: dict[str, Any]) -> ScanVerdict | int:
+def _verdict(to: Destinations, options: dict[str, Any]) -> ScanVerdict | int:
     """Return the verdict, or the exit status of what has none: an interruption, or another process than the first."""
     words, pairs, quiet = given(), options["pairs"], options["quiet"]
     if wrong := [words[name] for name in (_OF_ROUNDS if pairs else _OF_PAIRS) if name in words]:
@@ -117,10 +91,10 @@ def _verdict(files: Mapping[str, Path], options: dict[str, Any]) -> ScanVerdict 
         refuse_few(session.sweep.ranks)
     else:
         session = scan_session(request, new)
-    for path in files.values() if session.leader else ():  # those of a scan that dies keep no earlier verdict
+    for path in to.paths.values() if session.leader else ():  # those of a scan that dies keep no earlier verdict
         if path.is_file():
             path.unlink()
-    with redirect_stdout(sys.stdout if options["exits"] == "plain" else sys.stderr):  # others read one line
+    with redirect_stdout(sys.stdout if to.exits == "plain" else sys.stderr):  # others read one line
         interrupted = run_session(session, LiveTable(0), quiet=quiet)
         if interrupted or not session.leader:
             return interrupted

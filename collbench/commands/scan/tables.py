@@ -16,7 +16,6 @@ from collbench.runfile.store import NAME, Run, read
 from collbench.units import QUANTITY, format_size
 
 Cells = Mapping[tuple[int, int], float]  # seconds of a message, by sender and receiver
-Table = tuple[Cells, bool]  # and whether messages went one way
 _MOST, _LEAST = 4096, 1e-9  # members of a table; GB/s
 
 
