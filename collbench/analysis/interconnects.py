@@ -11,15 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collbench.algorithms import is_library
-from collbench.analysis.crossover import (
-    Advantage,
-    Contest,
-    fastest_by_size,
-    format_span,
-    format_times,
-    in_words,
-    rivals,
-)
+from collbench.analysis import crossover
+from collbench.analysis.crossover import Advantage, Contest, fastest_by_size, format_span
 from collbench.analysis.judgement import number
 from collbench.cases import Case
 from collbench.present.columns import USEFUL, Column, data, record
@@ -209,7 +202,7 @@ class InterconnectTable:
             lines = list(alike)
             words = f"{lines[0].ranking} {format_span(lines[0].nbytes, lines[-1].nbytes)}"
             leads = [line.lead for line in lines if line.lead]
-            by = f", by {format_range(min(leads), max(leads), format_times)}" if leads else ""
+            by = f", by {format_range(min(leads), max(leads), crossover.format_times)}" if leads else ""
             ranges.append(words + by)
         return ranges
 
@@ -247,7 +240,7 @@ class InterconnectTable:
         if len(names) == 1:
             (name,) = names
             fastest = f"{name} {'' if expected else 'is '}{fastest.replace(f'{name} ', '')}"
-        return [fastest, *map(in_words, self.contests)]
+        return [fastest, *map(crossover.in_words, self.contests)]
 
 
 def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) -> list[InterconnectTable]:
@@ -324,4 +317,4 @@ def _usable(rows: Sequence[Timed], chosen: Chosen | None) -> list[Timed]:
     expected: list[Any] = [row for row in rows if not row.note.bound]
     if chosen:
         return [row for row in expected if chosen(row.implementation)]
-    return rivals([row for row in expected if is_library(row.implementation)] or expected)
+    return crossover.rivals([row for row in expected if is_library(row.implementation)] or expected)

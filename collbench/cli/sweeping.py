@@ -15,18 +15,7 @@ from typing import Any
 import click
 
 from collbench.algorithms import choose, implementations, is_library, is_path, libraries, references
-from collbench.analysis.crossover import (
-    best_of,
-    contests,
-    disturbed_rivals,
-    fastest_by_size,
-    fastest_in_words,
-    handicaps,
-    in_words,
-    library_of,
-    rivals,
-    winners,
-)
+from collbench.analysis import crossover
 from collbench.analysis.interconnects import (
     Chosen,
     Interconnect,
@@ -37,7 +26,6 @@ from collbench.analysis.interconnects import (
     tables,
 )
 from collbench.analysis.roofline import measured_roofline, share
-from collbench.analysis.wires import tradeoffs
 from collbench.cli import results_table
 from collbench.cli.options import given, made, option, print_answer, print_basis
 from collbench.cli.progress import LiveTable
@@ -85,7 +73,7 @@ def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), 
 
 def _print_below(session: Session, table: "SweepTable", watch: MachineWatch, outputs: Outputs) -> None:
     """Print what stands below the table: who wins where, bounds, noise, what the numbers mean, and the files."""
-    facts, wires = list(findings(session.results, session.modelled)), tradeoffs(session.results)
+    facts, wires = list(findings(session.results, session.modelled)), crossover.tradeoffs(session.results)
     if facts or not wires:
         click.echo("\n".join(["", *facts]))
     lines = [disturbed_in_words(session.results), noise(session.results, watch)]
@@ -133,7 +121,7 @@ class SweepTable(LiveTable):
         table = self.columns(result.case.collective.name in self._estimated)
         rival = None
         if not is_library(result.implementation):
-            rival = library_of(self._session.results, self._compared, result)
+            rival = crossover.library_of(self._session.results, self._compared, result)
         self.show(result.case.title, table.heading(), [(result, results_table.row(result, rival, table))])
 
     def left_out(self) -> str:
@@ -146,25 +134,25 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
 
     An implementation that is alone has no rivals.  What libraries lack where ranks share a GPU comes last.
     """
-    compared = rivals(results)
-    ranges = {case.kind: winning for case, winning in winners(compared, disturbed_rivals(results))}
-    best = best_of(contests(compared, references()))
+    compared = crossover.rivals(results)
+    ranges = {case.kind: winning for case, winning in crossover.winners(compared, crossover.disturbed_rivals(results))}
+    best = crossover.best_of(crossover.contests(compared, references()))
     kinds = dict.fromkeys(result.case.kind for result in results)
     for kind in kinds:
-        lines = [in_words(contest) for contest in best if contest.case.kind == kind]
+        lines = [crossover.in_words(contest) for contest in best if contest.case.kind == kind]
         if len({result.implementation for result in compared}) > 1 and kind in ranges:
-            lines.insert(0, fastest_in_words(ranges[kind], expected))
+            lines.insert(0, crossover.fastest_in_words(ranges[kind], expected))
 
         # At the largest size: how much of what memory allows the fastest implementation reaches.
         if limit := measured_roofline(results, kind):
             case = replace(kind, nbytes=max(limit.copy_times))
-            for row in fastest_by_size(row for row in compared if row.case == case).values():
+            for row in crossover.fastest_by_size(row for row in compared if row.case == case).values():
                 reached = f"{100 * share(row, limit, row.typical):.0f} %"
                 lines.append(f"{limit}; {row.implementation} reaches {reached} of it")
         if lines and len(kinds) > 1:
             yield f"{kind.title}:"
         yield from lines
-    yield from handicaps(results)
+    yield from crossover.handicaps(results)
     names = {result.implementation for result in results if result.platform == "gpu"}
     if "nccl" in names and not expected and not any(map(is_path, names)) and not all(map(is_library, names)):
         yield NO_PATHS
@@ -293,7 +281,7 @@ def _head(table: InterconnectTable) -> Iterator[str]:
     if table.unlike:
         yield f"note: {table.unlike}"
     for each in table.interconnects:
-        for remark in (*each.remarks, *handicaps(each.results)):
+        for remark in (*each.remarks, *crossover.handicaps(each.results)):
             yield f"note: {each.name}: {remark}"
 
 

@@ -21,19 +21,10 @@ from collbench.analysis.machine import RunFacts, assumptions, candidates, models
 from collbench.analysis.reasons import settings
 from collbench.analysis.sequential import FEWEST, SequentialTest, usual_slower
 from collbench.collectives import find_collective
+from collbench.commands.check import judge
 from collbench.commands.check.expectations import CALIBRATED, Expectation, expect_run, first_of, read_floors
 from collbench.commands.check.inputs import read_inputs
-from collbench.commands.check.judge import (
-    DISTURBED,
-    UNDECIDED,
-    CheckResult,
-    by_case,
-    judge_by_model,
-    judge_rounds,
-    shares_cores,
-    unjudged,
-    unsure,
-)
+from collbench.commands.check.judge import CheckResult
 from collbench.commands.formats.importing import ImportRequest
 from collbench.errors import CollbenchError, UsageError
 from collbench.host.cache import private_folder, state_folder
@@ -399,12 +390,12 @@ def _verdict(
     )
     if expected:
         test = SequentialTest(request.share or usual_slower(header.topology.platform))
-        curves, remarks = judge_rounds(rows, expected, test, result.nodes), [*other_release(expected, header)]
+        curves, remarks = judge.judge_rounds(rows, expected, test, result.nodes), [*other_release(expected, header)]
         result = replace(result, compared=expected.name, curves=tuple(curves), remarks=(*remarks, *assumptions(run)))
     else:
         result = _by_model(request, run, rows, result)
-    if shares_cores(run.results):
-        result = replace(result, curves=tuple(map(unsure, result.curves)))
+    if judge.shares_cores(run.results):
+        result = replace(result, curves=tuple(map(judge.unsure, result.curves)))
     return _without_lone_ranks(result, header)
 
 
@@ -413,7 +404,7 @@ def _by_model(request: CheckRequest, run: Run, rows: Sequence[Observed], result:
     facts, ranks, nodes = RunFacts.of(run, ""), run.header.topology.ranks, result.nodes
     found, why = candidates(run, request.on, request.nodes, facts)
     facts = replace(facts, unplaced=why if found else "", no_system=why)
-    by_curve = by_key(map(joined, by_case(rows).values()), lambda row: row.curve)
+    by_curve = by_key(map(joined, judge.by_case(rows).values()), lambda row: row.curve)
     diagnoses, found = judge_by_candidates([*by_curve.values()], found, facts)
     remarks = list(assumptions(run))
     if found:
@@ -424,7 +415,7 @@ def _by_model(request: CheckRequest, run: Run, rows: Sequence[Observed], result:
         nodes = request.nodes or (len(counts) == 1 and counts[0]) or nodes
     remarks += dict.fromkeys(diagnosis.assumed for diagnosis in diagnoses if diagnosis.assumed)
     notes = (*result.notes, *facts.caveats, *(f"{setting} was set" for setting in settings(facts)))
-    curves = tuple(judge_by_model(each, number < MOST_CURVES) for number, each in enumerate(diagnoses))
+    curves = tuple(judge.judge_by_model(each, number < MOST_CURVES) for number, each in enumerate(diagnoses))
     return replace(
         result, compared=models_in_words(found, ranks), curves=curves, remarks=tuple(remarks), notes=notes, nodes=nodes
     )
@@ -435,7 +426,8 @@ def _without_lone_ranks(result: CheckResult, header: Header) -> CheckResult:
     alone = [header.topology.copied or ONE_RANK * (curve.sizes[0].row.case.ranks == 1) for curve in result.curves]
     if not any(alone):
         return result
-    curves = tuple(unjudged(curve, why) if why else curve for curve, why in zip(result.curves, alone, strict=True))
+    pairs = zip(result.curves, alone, strict=True)
+    curves = tuple(judge.unjudged(curve, why) if why else curve for curve, why in pairs)
     notes = tuple(note for note in result.notes if note not in alone)
     return replace(result, curves=curves, notes=notes, compared="" if all(alone) else result.compared)
 
@@ -460,7 +452,7 @@ def _sure(result: CheckResult, expected: Expectation | None, baseline: Path | No
         return result.rounds >= SURE
     if baseline and result.rounds < OF_A_BASELINE:
         return False
-    return all(size.judgement.reason not in (UNDECIDED, DISTURBED) for size in result.sizes)
+    return all(size.judgement.reason not in (judge.UNDECIDED, judge.DISTURBED) for size in result.sizes)
 
 
 def _stored(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
@@ -468,7 +460,7 @@ def _stored(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
     unjudged = all(curve.blind or math.isnan(curve.sight.single) for curve in result.curves)
     if not result.sizes or result.correctness.faults or not (unjudged or result.word in (Word.FAST, Word.OK)):
         return result
-    if shares_cores(run.results) or MOST_DISTURBED * result.disturbed > result.rows:
+    if judge.shares_cores(run.results) or MOST_DISTURBED * result.disturbed > result.rows:
         hint = "not stored for the next check: other programs disturbed it; check again on a quiet machine"
         return replace(result, hint=hint)
     try:

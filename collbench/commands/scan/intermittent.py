@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from collbench.analysis.sequential import FEWEST, MEDIAN, TO_DEVIATION
+from collbench.commands.scan import effects
 from collbench.commands.scan.effects import (
     ACROSS,
-    EVERY_LINK,
     FOUND,
     LIKELY,
     SURE,
@@ -47,7 +47,7 @@ class Intermittent:
             free = (fit.slows == 0) & fit.calm
             if again := [ends for ends, seen in fit.pending.items() if seen > 1]:  # it may be the link
                 free &= ~np.isin(fit.codes(), np.array(again) @ [self._count, 1])
-            if self._count > EVERY_LINK:  # a link that was measured again tells of itself
+            if self._count > effects.EVERY_LINK:  # a link that was measured again tells of itself
                 first = np.unique(np.where(free, fit.codes(), -1), return_index=True)[1]
                 free &= np.isin(np.arange(len(free)), first)
             height = fit.above / max(fit.limit, FOUND * fit.deviation)
