@@ -275,10 +275,10 @@ def _held_together(compared: ComparedCurve) -> Diagnosis:
     """Judge the sizes of a curve together, where there are enough, and each by its own limit."""
     rows, expected = compared.rows, compared.expected
     slow = slow_sizes(rows, expected)
-    found = CurveVerdict(Word.OK, "", math.nan)
+    found = Judgement("", "", Word.OK)
     if len(rows) >= FEWEST and not rows[0].implementation.startswith(COPIES):
         found = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(compared.system))
-    word, remark, limit = found
+    word, remark, limit = found.word, found.reason, found.limit
     together = word is Word.SLOW
     if together and slow:
         remark += f"; most of all {slow_in_words(slow, len(rows))}"
@@ -376,14 +376,6 @@ def _more_than_links_carry(system: System, rows: Sequence[Observed]) -> str:
     return f"{words}: {fix}" if words else ""
 
 
-class CurveVerdict(NamedTuple):
-    """The word for a curve with its reason, and the limit of its large messages."""
-
-    word: Word
-    remark: str
-    limit: float  # NaN: fewer than three sizes are large
-
-
 class Stretch(NamedTuple):
     """Sizes that are judged together: the logarithm of their times over healthy ones, and its standard deviation."""
 
@@ -392,8 +384,11 @@ class Stretch(NamedTuple):
     spread: float
 
 
-def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> CurveVerdict:
-    """Judge the logarithms of measured over expected times, by ascending size in bytes."""
+def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Judgement:
+    """Judge the logarithms of measured over expected times, by ascending size in bytes.
+
+    The limit is that of the large messages; NaN where fewer than three sizes are.
+    """
     stretches = list(_stretches(sizes, smoothed(logs) - errors.mean, errors.covariance))
     limit = math.nan
     if stretches[-1].where == _LARGE_SIZES:
@@ -403,8 +398,8 @@ def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> CurveVerdic
         if far.off / bound > far.spread:
             usual = f"healthy ones take {most} {np.exp(bound * far.spread):.2f}x"
             remark = f"{np.exp(far.off):.2f}x the usual time of such machines{far.where}; {usual}"
-            return CurveVerdict(word, remark, limit)
-    return CurveVerdict(Word.OK, "", limit)
+            return Judgement("", "", word, remark, limit=limit)
+    return Judgement("", "", Word.OK, limit=limit)
 
 
 def _stretches(sizes: Sequence[int], off: Floats, covariance: Floats) -> Iterator[Stretch]:

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from collbench.analysis.hypotheses import Variables
 from collbench.analysis.judgement import shortened
 from collbench.analysis.matching import unread
 from collbench.errors import UsageError
@@ -238,10 +237,10 @@ def remarks(run: Run) -> tuple[str, ...]:
 class RunFacts:
     """Facts of a run's header that bear on the reasons."""
 
-    variables: Variables
+    variables: Mapping[str, str]
     caveats: tuple[str, ...] = ()
     no_system: str = "the machine is not known to the model"  # or why else there is no system to compare with
-    log: Variables = field(default_factory=dict)  # what NCCL logged: its transports, and how many channels
+    log: Mapping[str, str] = field(default_factory=dict)  # what NCCL logged: its transports, and how many channels
     unplaced: str = ""  # why it is not known over how many nodes the ranks are spread
     unsaid: tuple[str, ...] = ()  # what a log does not say of its run: fields of System
 

@@ -15,16 +15,8 @@ from typing import Any
 import click
 
 from collbench.algorithms import choose, implementations, is_library, is_path, libraries, references
-from collbench.analysis import crossover
-from collbench.analysis.interconnects import (
-    Chosen,
-    Interconnect,
-    InterconnectTable,
-    common_ranks,
-    left_out,
-    short_names,
-    tables,
-)
+from collbench.analysis import crossover, interconnects
+from collbench.analysis.interconnects import Chosen, Interconnect, InterconnectTable
 from collbench.analysis.roofline import measured_roofline, share
 from collbench.cli import results_table
 from collbench.cli.options import given, made, option, print_answer, print_basis
@@ -201,7 +193,7 @@ def side_by_side(
     request = made(SweepRequest, options, on=",".join(names))
     ranks, ranks_in_words = _ranks(systems, request)
     every, sessions = [], []
-    for name, system in zip(short_names(names), systems, strict=True):
+    for name, system in zip(interconnects.short_names(names), systems, strict=True):
         if ranks:
             request = replace(request, ranks=ranks, nodes=math.ceil(ranks / system.gpus))
         if options["out"]:
@@ -212,8 +204,8 @@ def side_by_side(
         skipped = dict.fromkeys(f"{row.implementation} skipped: {row.reason}" for row in results if row.reason)
         title = f"{session.topology}; {', '.join(software(session))}"
         every.append(Interconnect(name, title, tuple(timed(results)), tuple(skipped)))
-    compared = tables(every, _selected(request))
-    reasons = left_out(every, compared)
+    compared = interconnects.tables(every, _selected(request))
+    reasons = interconnects.left_out(every, compared)
     if not compared:
         raise UsageError(f"nothing to compare: {'; '.join(reasons)}")
     if is_leader(launched()):
@@ -238,7 +230,7 @@ def _ranks(systems: Sequence[System], request: SweepRequest) -> tuple[int | None
         return None, "ranks as they were requested"
     if request.ranks:
         return request.ranks, "ranks as they were requested"
-    ranks = common_ranks(systems)
+    ranks = interconnects.common_ranks(systems)
     if ranks is None:
         return None, "each has its own number of ranks, since none is possible on all; --ranks for another"
     return ranks, f"{counted(ranks, 'rank')} on each, as many as all can have; --ranks for another number"
@@ -289,10 +281,10 @@ def interconnects_as_json(tables: Sequence[InterconnectTable]) -> list[dict[str,
     """Return a record for each table: what is compared, the rows, and the verdict in sentences."""
     records = []
     for table in tables:
-        interconnects = [
+        each_one = [
             {"name": each.name, "title": each.title, "origin": each.origin, "ranks": count, "remarks": each.remarks}
             for each, count in zip(table.interconnects, table.ranks, strict=True)
         ]
-        rows = {"interconnects": interconnects, "rows": table.records(), "verdict": table.verdict()}
+        rows = {"interconnects": each_one, "rows": table.records(), "verdict": table.verdict()}
         records.append({"case": table.title} | rows)
     return records

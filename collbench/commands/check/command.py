@@ -18,18 +18,17 @@ from typing import Any
 
 import click
 
-from collbench.cli.options import PATH, Renaming, json_option, option, options_of
+from collbench.cli.options import PATH, Renaming, json_option, made, option, options_of
 from collbench.cli.progress import waiting
 from collbench.cli.verdicts import EXIT, METRICS, Destinations, errors_for, junit_option
 from collbench.commands.check import fleet
 from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckResult
-from collbench.commands.check.library import CheckRequest, JudgedInput, check, judge_inputs
+from collbench.commands.check.library import CheckRequest, JudgedInput, judge_inputs, measure
 from collbench.errors import CollbenchError, UsageError
 from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.launcher_watchdog import WATCHDOG
-from collbench.requests.declared import declared
 from collbench.requests.notices import is_leader, renamed
 from collbench.runfile.store import Writer
 
@@ -79,12 +78,11 @@ def _check(options: Mapping[str, Any]) -> int:
             to.try_files(None if names else options["out"])
             if options["out"] and leads and not names:
                 Writer(options["out"]).discard()
-            words = {name: options[name] for name in declared(CheckRequest)}
             with (
                 _replacing_the_last_verdict(to if leads else None, options["op"] or "allreduce"),
                 waiting("" if names else "measuring"),
             ):
-                judged = _judged(names, words, quiet=to.brief or not leads)
+                judged = _judged(names, options, quiet=to.brief or not leads)
         except KeyboardInterrupt as cause:
             click.echo("collbench: interrupted: no verdict", err=True)
             return signals.status(cause)
@@ -99,17 +97,17 @@ def _check(options: Mapping[str, Any]) -> int:
     return to.end(verdicts.word(judged), verdicts.last_line(judged, to.exits), lost)
 
 
-def _judged(names: Sequence[str], words: Mapping[str, Any], quiet: bool) -> list[JudgedInput]:
+def _judged(names: Sequence[str], options: Mapping[str, Any], quiet: bool) -> list[JudgedInput]:
     """Measure this machine, or judge what is named; nothing in all but the first process of a launcher."""
     if names:
         said: list[str] = []
-        judged = judge_inputs(names, CheckRequest(**{**words, "run": names[0]}), said)
+        judged = judge_inputs(names, made(CheckRequest, options, run=names[0]), said)
         for sentence in said:
             click.echo(sentence, err=True)
         return judged
     if not quiet:
         click.echo("measuring this machine")
-    result = check(**words)
+    result = measure(made(CheckRequest, options))
     return [JudgedInput("", result)] if result else []
 
 

@@ -171,9 +171,9 @@ def check(request: CheckRequest) -> CheckResult | None:
     'OK'
 
     """
-    expected = read_reference(Path(request.reference)) if request.reference and is_leader(launched()) else None
     if request.run is None:
-        return _measure(request, expected)
+        return measure(request)
+    expected = read_reference(Path(request.reference)) if request.reference and is_leader(launched()) else None
     return judge_run(request, only_run(request.run, request.imported), expected)
 
 
@@ -277,8 +277,9 @@ def _is_left_open(result: CheckResult) -> bool:
     return not result.compared or all(curve.blind for curve in result.curves)
 
 
-def _measure(request: CheckRequest, expected: Expectation | None) -> CheckResult | None:
+def measure(request: CheckRequest) -> CheckResult | None:
     """Measure rounds, each with ranks that are started anew, until the verdict is sure or the budget is spent."""
+    expected = read_reference(Path(request.reference)) if request.reference and is_leader(launched()) else None
     begun = time.monotonic()
     run: Run | None = None
     baseline: Path | None = None
