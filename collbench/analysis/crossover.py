@@ -201,19 +201,12 @@ def handicaps(results: Iterable[Result | Timed]) -> list[str]:
             if settings:
                 line += f", with {', '.join(settings)}"
             lines.append(line)
-    if any(_by_switch(row) and _beats_library(row, results) for row in timed(results)):
-        lines.append(ONE_PROCESS)
+    for row in timed(results):
+        implementation = find(row.note.picked or row.implementation)
+        if implementation and implementation.multicast and not isinstance(row, Prediction):
+            rival = library_of(results, libraries(), row)
+            lines += [ONE_PROCESS] if rival and Advantage.of(row, rival).sign > 0 else []
     return list(dict.fromkeys(lines))
-
-
-def _by_switch(row: Timed) -> bool:
-    implementation = find(row.note.picked or row.implementation)
-    return implementation is not None and implementation.multicast and not isinstance(row, Prediction)
-
-
-def _beats_library(row: Timed, results: Iterable[Result | Timed]) -> bool:
-    library = library_of(results, libraries(), row)
-    return library is not None and Advantage.of(row, library).sign > 0
 
 
 def buffers_in_words(results: Iterable[Result]) -> list[str]:

@@ -1,12 +1,12 @@
 """Reasons why a machine may be slower than expected, and which explain the times of a slow curve best.
 
 A hypothesis is the machine with something changed, whose times the model knows as well, or a shape that the times would
-have; and (hypotheses.toml) its words and the signs for and against it: variables, what NCCL logged, what the topology
-says.
+have.  hypotheses.toml lists all that a diagnosis may name: the words, and the signs for and against it, as variables,
+what NCCL logged, what the topology says.
 
-hypotheses.toml lists everything that a diagnosis may name.  Bayes' rule over these hypotheses and "something else",
-which may do anything to times: what is likelier than that is a reason.  A likelihood has the model's own errors, as
-they go together on the machine that a hypothesis describes, and counts facts of the header.
+Bayes' rule over these hypotheses and "something else", which may do anything to times: what is likelier than that is a
+reason.  A likelihood has the model's own errors, as they go together on the machine that a hypothesis describes, and
+counts facts of the header.
 """
 
 import math

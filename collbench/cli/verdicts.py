@@ -38,6 +38,8 @@ EXIT = option(
     show_default=True,
 )
 
+GATE = option("--gate gated", "Exit with 3 if WRONG or SLOW, 4 if UNKNOWN.", is_flag=True)
+
 METRICS = option("--metrics", "Write metrics for node_exporter's text-file collector.", type=PATH, metavar="FILE.prom")
 
 
@@ -127,12 +129,12 @@ class Destinations:
     """Where the options of a command want its verdict: files by the names of options, and the reader of `--exit`."""
 
     def __init__(self, options: Mapping[str, Any], names: Iterable[str]) -> None:
-        self.exits: str = options["exits"]
+        self.exits: str = options.get("exits", "plain")
         paths = {name: options["as_json" if name == "json" else name] for name in names}
         self.paths: dict[str, Path] = {name: path for name, path in paths.items() if path}
         self.printed = STANDARD in self.paths.values()
         """Whether a document goes to standard output, and nothing else."""
-        self.brief = options["quiet"] or self.exits != "plain"
+        self.brief = options.get("quiet") or self.exits != "plain"
         """Whether nothing but the line is printed."""
 
     def aside(self) -> redirect_stdout[TextIO]:

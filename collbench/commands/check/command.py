@@ -13,18 +13,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from socket import gethostname
 from typing import Any
 
 import click
 
-from collbench.cli.options import PATH, Renaming, json_option, made, option, options_of
+from collbench.analysis.judgement import EXITS
+from collbench.cli.options import PATH, RUN, Renaming, json_option, made, option, options_of, print_answer
 from collbench.cli.progress import waiting
-from collbench.cli.verdicts import EXIT, METRICS, Destinations, errors_for, junit_option
+from collbench.cli.verdicts import EXIT, GATE, METRICS, Destinations, errors_for, junit_option
 from collbench.commands.check import fleet
 from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckResult
-from collbench.commands.check.library import CheckRequest, JudgedInput, judge_inputs, measure
+from collbench.commands.check.library import CheckRequest, DiagnoseRequest, JudgedInput, diagnose, judge_inputs, measure
 from collbench.errors import CollbenchError, UsageError
 from collbench.host import signals
 from collbench.host.launcher import launched
@@ -128,3 +130,19 @@ def _replacing_the_last_verdict(to: Destinations | None, op: str) -> Iterator[No
     except CollbenchError as error:
         write(replace(begun, no_verdict=f"no verdict: {error}"))
         raise
+
+
+@click.command("diagnose", params=[RUN, *options_of(DiagnoseRequest), json_option("all of it"), GATE])
+def diagnosis(run: Path, on: str | None, nodes: int | None, as_json: Path | None, gated: bool) -> int:
+    """Judge a run or a log as `collbench check` does, which is its name now; without --gate the exit status is 0.
+
+    Where a curve is slow, the likely reasons follow, best explained first.  Each reason is a changed machine; the line
+    says how well its times fit.
+    """
+    result = diagnose(run, on, nodes=nodes)
+    status = EXITS["plain"][result.word]
+    if status and not gated:
+        click.echo(f"the exit status is 0; with --gate, and of `collbench check {run}`, it is {status}", err=True)
+    text = "\n".join((result.line, *verdicts.lines(result))).rstrip()
+    print_answer(lambda: click.echo(text), as_json, verdicts.document(result))
+    return status if gated else 0

@@ -34,7 +34,7 @@ from collbench.requests.declared import NAMES, SHARE, SIZE, TIME, Opt, Request, 
 from collbench.requests.notices import is_leader, started
 from collbench.requests.sessions import everyone, measuring_session
 from collbench.requests.sweeps import SweepRequest, split_names
-from collbench.requests.words import Factor, Names, Out, RunOrPath, Size, Smallest, Time
+from collbench.requests.words import Factor, Names, Out, RunOrPath, RunsMachine, RunsNodes, Size, Smallest, Time
 from collbench.results import by_key, observed
 from collbench.results.base import Observed
 from collbench.runfile.listing import list_runs
@@ -471,3 +471,37 @@ def _stored(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
         fix = "" if "COLLBENCH_STATE" in str(error) else "; or set COLLBENCH_STATE to a folder that can be written to"
         return replace(result, hint=f"not stored for the next check: {error}{fix}")
     return replace(result, hint=f"stored for the next check: {baseline}")
+
+
+@dataclass(frozen=True)
+class DiagnoseRequest(Request):
+    """A run, and what machine it is of."""
+
+    run: Annotated[RunOrPath, Opt("", "A run, or the path of one or of a log.")]
+    on: RunsMachine = None
+    _: KW_ONLY
+    nodes: RunsNodes = None
+
+
+@takes(DiagnoseRequest)
+def diagnose(request: DiagnoseRequest) -> CheckResult:
+    """Hold every curve of a run against the model, and say what may be the reason where it is slow.
+
+    Returns:
+        The judgement, as of `check`: `word`, `line`, and `curves` with all sizes, each curve with its `reasons`, best
+        explained first, and what to do.
+
+    Raises:
+        UsageError: The run has no measurements, or the system does not exist.
+
+    >>> import collbench
+    >>> curve = collbench.diagnose("results/cpu-2-ranks").curves[0]
+    >>> curve.implementation, curve.word.value
+    ('mpi', 'UNKNOWN')
+
+    """
+    asked = CheckRequest(on=request.on, nodes=request.nodes)
+    result = judge_run(asked, only_run(request.run, asked.imported), None)
+    if result.no_verdict:
+        raise UsageError(f"nothing to diagnose: {result.no_verdict}")
+    return result

@@ -24,7 +24,7 @@ from collbench.analysis.judgement import EXITS, Judgement, Word, number
 from collbench.analysis.matching import Selection, Unmatched, no_common_size, selection, several_machines
 from collbench.cli import sweeping
 from collbench.cli.options import PATH, STANDARD, csv_option, json_option, option, options_of, print_answer
-from collbench.cli.verdicts import head_of, junit, junit_option, junit_suite, line_of, write_verdict
+from collbench.cli.verdicts import GATE, head_of, junit, junit_option, junit_suite, line_of, write_verdict
 from collbench.errors import UsageError
 from collbench.present.columns import Column
 from collbench.present.terminal import Table, left_out_in_words
@@ -171,7 +171,7 @@ _OPTIONS = [
     *options_of(CompareRequest),
     json_option("all of it"),
     csv_option("row"),
-    option("--gate gated", "Exit with 3 if WRONG or SLOW, 4 if UNKNOWN.", is_flag=True),
+    GATE,
     junit_option("a row"),
 ]
 
