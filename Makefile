@@ -134,7 +134,7 @@ model-report: $(VENV)/.dev
 train-report: $(VENV)/.dev
 	$(CHECKOUT) $(RUN)/python -m tools.training.report
 
-## Judges scans of made-up clusters, and a plain opponent: 40 minutes.
+## Judges scans of made-up clusters: 20 minutes.
 scan-report: $(VENV)/.dev
 	$(RUN)/python -m tools.scan_report
 

@@ -183,6 +183,9 @@ class SizeRange:
 SPINS = ("auto", "yield", "busy")
 """A waiting rank offers its core to others: when they outnumber the cores, always, or never."""
 
+ROUNDS = 8
+"""Rounds of sets of ranks that measure a case in turn; of ranks that are started several times each start has one."""
+
 USUAL_STARTS = 3
 """Starts of the ranks in a sweep that does not say how many, where a start is quick and memory has room for all."""
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from collbench.exits import BAD, REFUSED
 from collbench.host import sanitize
 from collbench.host.files import replace_whole
 
@@ -17,7 +18,7 @@ class CollbenchError(Exception):
     Words of a file or of the command line may be in it, so it is sanitised here, once.
     """
 
-    exit_status = 2
+    exit_status = REFUSED
     agreed = False  # whether every process of the run raises it, so that the first may speak for all
 
     def __init__(self, message: object = "") -> None:
@@ -53,7 +54,7 @@ class SourceError(PlatformError):
 class RanksLost(PlatformError):
     """Ranks ended, and the like of them cannot be had again: what was measured before stays."""
 
-    exit_status = 1
+    exit_status = BAD
 
     def __init__(self, message: object, implementation: str) -> None:
         super().__init__(message)
@@ -63,13 +64,13 @@ class RanksLost(PlatformError):
 class StorageError(CollbenchError):
     """The run file can no longer be written; what is in it stays."""
 
-    exit_status = 1
+    exit_status = BAD
 
 
 class Unforeseen(CollbenchError):
     """What nobody raised on purpose, in one line for all processes of a run."""
 
-    exit_status = 1
+    exit_status = BAD
 
 
 class CaseFailed(CollbenchError):
@@ -87,7 +88,7 @@ class StartFailed(CaseFailed):
 class Unsupported(CollbenchError):
     """An implementation cannot do a case; its row says `skipped` with this reason."""
 
-    exit_status = 1
+    exit_status = BAD
 
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:

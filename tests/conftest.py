@@ -26,7 +26,8 @@ from collbench.results import Measurement
 
 ROOT = Path(__file__).parents[1]
 BUDGETS = ROOT / "tests" / "budgets.toml"
-_FOLDERS = [ROOT / name for name in tomllib.loads(BUDGETS.read_text()) if "/commands/" in name]
+_BUDGETS = tomllib.loads(BUDGETS.read_text())
+_FOLDERS = [ROOT / name for name in (*_BUDGETS, *_BUDGETS["new"]) if name.startswith("collbench/commands/")]
 DELETED = {folder.name for folder in _FOLDERS if not folder.is_dir()}
 """Commands whose folder somebody has taken away (`python -m tools.without`); of a whole checkout none."""
 Tree = Callable[[dict[str, str]], Path]

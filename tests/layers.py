@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.conftest import ROOT
 
 ORDER = (  # from the bottom; a part imports only from those before it
-    *("presence", "host", "errors", "records", "units", "stats", "present", "notebook"),
+    *("exits", "presence", "host", "errors", "records", "units", "stats", "present", "notebook"),
     *("collectives", "datatypes", "cases", "results", "topology"),
     *("runfile", "platforms", "algorithms", "model", "measure"),
     *("analysis", "plots", "requests", "cli", "commands"),

@@ -19,7 +19,7 @@ from collbench.platforms import compiler
 from tests.conftest import ROOT, carried_out, mpiexec, of_a_user
 from tools.kernels import nvrtc
 
-RECORD, COMMAND = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+RECORD, COMMAND, FORMAT = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
 MEASURING_RECORD = '''"""How long the smallest message takes."""
 
 from collbench.presence import Command
@@ -47,6 +47,12 @@ def command(**options: Any) -> int:
     if session.leader:
         click.echo(f"{session.results[0].times[0] > 0}")
     return interrupted or finish([session])
+'''
+USE = '''"""Types of the library."""
+
+import collbench
+
+print(collbench.pairs(2).results, collbench.scan(file="x").word.value)
 '''
 COLLECTIVE = """        Collective(
             name="rotate",
@@ -90,34 +96,6 @@ IMPLEMENTATION = Implementation(
     prepare=_prepare,
     order=50,
 )
-'''
-FORMAT = '''"""The log of a stopwatch: `stopwatch RANKS`, then bytes and microseconds a line."""
-
-from collbench.collectives import find_collective
-from collbench.commands.formats.importing import Format
-from collbench.commands.formats.imported import ForeignMachine, ImportedTest, make_case
-from collbench.results.collectives import Reported
-
-
-def recognises(source):
-    return source.first.startswith("stopwatch ")
-
-
-def read(source, hints):
-    results = []
-    for row, line in enumerate(source.head.splitlines()[1:]):
-        size, time = line.split()
-        case = make_case(find_collective("allreduce"), int(size), "float", "sum", 0, 4, False)
-        results.append(Reported(case, "nccl", "gpu", float(time) / 1e6, "by hand", None, printed={"row": row}))
-    machine = ForeignMachine(ranks=4, name="stopwatch")
-    return [ImportedTest(format="stopwatch", file=source.file, machine=machine, results=tuple(results))]
-
-
-def write(selection):
-    return "stopwatch 4\\n" + "".join(f"{row.case.nbytes} {row.seconds * 1e6}\\n" for row in selection.results)
-
-
-FORMAT = Format("stopwatch", recognises, read, write)
 '''
 PRESET = """name = "Tomorrow's box"
 
@@ -275,6 +253,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package that has one more of everything."""
     home = tmp_path_factory.mktemp("copy")
     shutil.copy(ROOT / "pyproject.toml", home)
+    put(home / "use.py", USE)
     for folder in ("collbench", "kernels"):
         shutil.copytree(ROOT / folder, home / folder)
     package = home / "collbench"
@@ -348,23 +327,22 @@ def test_a_command_that_measures_is_carried_out_by_all_ranks_of_a_launcher(
         assert len([line for line in done.stderr.splitlines() if "error" in line]) == bool(status)
 
 
-@pytest.mark.full
-def test_linters_and_type_checker_find_nothing_in_added_commands_and_know_the_library(home: Path) -> None:
-    put(home / "use.py", "import collbench\n\nprint(collbench.pairs(2).results, collbench.scan(file='x').word.value)\n")
-    added = [f"collbench/commands/{name}" for name in ("fastest", "ping")]
-    for words in (("mypy", *added, "use.py"), ("ruff", "check", *added), ("ruff", "format", "--check", *added)):
-        tried = [sys.executable, "-P", "-m", *words]
-        done = subprocess.run(tried, cwd=home, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_a_format_is_told_by_its_content_and_offered_for_export(collbench: Collbench, tmp_path: Path) -> None:
     log, file = "stopwatch 4\n1024 10.5\n2048 11.5\n", tmp_path / "log.txt"
-    file.write_text(log)
+    file.write_text(f"{log}4096\n")
     printed = collbench("import", str(file), "--out", "stopwatch")
     assert "allreduce, float, sum, 4 ranks" in printed
     assert "10.5 us" in printed
     assert collbench("export", "stopwatch", "--to", "stopwatch") == log
+
+
+@pytest.mark.parametrize("words", ["ruff check", "ruff format --check", pytest.param("mypy", marks=pytest.mark.full)])
+def test_commands_a_format_and_their_user_are_clean_as_printed(words: str, home: Path) -> None:
+    """With the settings of the package, which come with the copy."""
+    added = [f"collbench/commands/{name}" for name in ("fastest", "ping", "formats/stopwatch.py")]
+    asked = [sys.executable, "-P", "-m", *words.split(), "--cache-dir=.cache", *added, "use.py"]
+    done = subprocess.run(asked, cwd=home, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_preset_is_drawn_and_predicted_by_what_its_architecture_says(collbench: Collbench) -> None:

@@ -42,7 +42,7 @@ def test_every_number_is_what_its_run_says_and_names_its_run() -> None:
 
 def test_four_ranks_on_two_cores_compute_no_more_than_two() -> None:
     for curve in curves(read(RESULTS / "cpu-4-ranks-scale").results):
-        two, four = curve.more
+        two, four = curve.points[1:]
         assert (two.ranks, four.ranks) == (2, 4)
         assert curve.speedup(four).high <= 2
         assert curve.speedup(four).low > 0.5  # ranks that wait give the core away: else a hundredth

@@ -9,7 +9,7 @@ import pytest
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, FOREIGN_DATATYPES, FOREIGN_REDUCTIONS, NONE, REDUCTIONS, Datatype
 from collbench.records import convert, encoded, plain
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 from collbench.runfile.schema import Environment
 from tests.conftest import case
 

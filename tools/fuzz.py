@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from collbench.cli.results_table import row
 from collbench.commands.formats.imported import Hints
-from collbench.commands.formats.importing import grouped, read_tests, remarks, select, written
+from collbench.commands.formats.importing import grouped, read_tests, remarks, select, writers
 from collbench.commands.formats.source import decode
 from collbench.errors import CollbenchError
 from collbench.plots.panels import panels
@@ -86,8 +86,8 @@ def outcome(name: str, data: bytes, ranks: int | None) -> str:
         drawn = [result.case.title + row(result, None) for result in run.results]
         assert all(line.isprintable() for line in drawn)
         panels([run])
-        for wanted in written().values():
-            _exported(run, wanted.name)
+        for wanted in writers():
+            _exported(run, wanted)
     return "results" if runs else "nothing kept"
 
 
@@ -100,10 +100,8 @@ def as_run(header: Header, results: list[object]) -> Run:
 
 
 def _exported(run: Run, name: str) -> None:
-    wanted = written()[name]
-    assert wanted.write
     try:
-        text = wanted.write(select(run.header, run.results, run.path))
+        text = writers()[name](select(run.header, run.results, run.path))
         if text.strip():
             read_tests(decode("exported", text.encode()), Hints(4))
     except CollbenchError:

@@ -17,7 +17,8 @@ from collbench.cli.options import made
 from collbench.commands.lesson import ASSETS, numbers
 from collbench.commands.lesson.content import MODEL, Part
 from collbench.commands.lesson.numbers import nearest
-from collbench.commands.step import command as step
+from collbench.commands.step import sessions
+from collbench.commands.step.command import command as step
 from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.trained import Effort, ranking
@@ -57,10 +58,10 @@ def chapter(text: Part) -> Part:
 def predicted(command: str) -> Run:
     """Return the run of a command of `collbench step` that measures nothing."""
     _, _, name, *words = command.split()
-    sessions = {"scale": step.scale_session, "overlap": step.overlap_session}
+    made_by = {"scale": sessions.scale_session, "overlap": sessions.overlap_session}
     with tempfile.TemporaryDirectory() as folder:
-        context = step.command.commands[name].make_context(name, [*words, "--out", f"{folder}/run"])
-        with sessions[name](made(step.StepRequest, context.params)) as session:
+        context = step.commands[name].make_context(name, [*words, "--out", f"{folder}/run"])
+        with made_by[name](made(sessions.StepRequest, context.params)) as session:
             list(session.run())
         return read(Path(folder, "run"))
 
@@ -70,11 +71,11 @@ def _speed_up(run: Run, text: Part) -> Facts:
     curve = curves(run.results)[0]
     point = curve.last
     row = point.row
-    parts = {"computing": row.computing(), "waiting": row.waiting(), "exposed": row.exposed()}
-    numbers = {part: f"{seconds / sum(parts.values()):.0%}" for part, seconds in parts.items()} | {
+    parts = zip(("computing", "waiting", "exposed"), row.parts, strict=True)
+    numbers = {part: f"{seconds / sum(row.parts):.0%}" for part, seconds in parts} | {
         "system": run.header.topology.name.split(",")[0],
         "ranks": str(point.ranks),
-        "compute": format_seconds(curve.base.row.computing()),
+        "compute": format_seconds(curve.base.row.parts[0]),
         "size": format_size(row.case.nbytes),
         "speedup": f"{curve.speedup(point).value:,.0f} times",
         "efficiency": f"{point.efficiency.value:.0%}",
@@ -91,8 +92,8 @@ def _overlap(run: Run, text: Part) -> Facts:
     numbers = {
         "system": run.header.topology.name.split(",")[0],
         "ranks": str(best.row.case.ranks),
-        "compute": format_seconds(best.sequential.computing()),
-        "communicate": format_seconds(best.sequential.exposed()),
+        "compute": format_seconds(best.sequential.parts[0]),
+        "communicate": format_seconds(best.sequential.parts[2]),
         "sequential": format_seconds(best.sequential.typical),
         "bucket": format_size(best.step.bucket),
         "step": format_seconds(best.row.typical),

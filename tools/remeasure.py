@@ -38,8 +38,8 @@ RUNS = {
         "verify --bits --on cpu -g 2,3,4 -e 64K --impl mpi,ring-flags,one-shot-ll,two-shot,auto,narrow"
     ),
     "cpu-4-ranks-pairs": "pairs --on cpu --ranks 4 --impl mpi",
-    "cpu-2-ranks-jitter": "step stragglers --on cpu",
-    "cpu-2-ranks-jitter-slow": "step stragglers --on cpu --slow-rank 1:1.5",
+    "cpu-2-ranks-jitter": "step scale --on cpu --ranks 2",
+    "cpu-2-ranks-jitter-slow": "step scale --on cpu --ranks 2 --slow-rank 1:1.5",
     "cpu-2-ranks-styles-even": "step strategies --on cpu --target 0.28",
     "cpu-2-ranks-styles": "step strategies --on cpu --slow-rank 1 --target 0.28",
     "dgx-h100-scale": "step scale --on dgx-h100 --ranks 8..4096",

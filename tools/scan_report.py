@@ -1,12 +1,11 @@
-"""How often `collbench scan` is right on made-up clusters, and how often a plain opponent is: tables in Markdown.
+"""How often `collbench scan` is right on made-up clusters, in tables of Markdown.
 
-`python -m tools.scan_report` draws 6,600 clusters of tools/scan_worlds.py for each, in 40 minutes on two cores.  An
+`python -m tools.scan_report` draws 6,600 clusters of tools/scan_worlds.py, in 20 minutes on two cores.  An
 answer is exact if it names all that is slow and nobody else, and false if it names somebody innocent.  It is missed if
 it is OK in spite of a fault that the scan says it would have seen.
 """
 
 import argparse
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
@@ -18,7 +17,6 @@ from collbench.collectives import COLLECTIVES
 from collbench.commands.scan.measured import Scanner
 from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
 from collbench.datatypes import DATATYPES, NONE
-from tools.plain_scan import plain_scan
 from tools.scan_worlds import FAULTS, LIMIT, MOST, NOISES, SIZES, TABLE, Answer, Floats, World, drawn
 
 HEAD = "| scans | exact | false | missed | OK, not in sight | UNKNOWN | rounds | sight |\n|" + "---|" * 9
@@ -39,9 +37,6 @@ def scanned(world: World) -> Answer:
     verdict, sight = scanner.verdict, scanner.verdict.sight
     named = frozenset(one.name for one in verdict.faulty)
     return Answer(verdict.word, named, verdict.rounds, sight.slower, sight.often, sight.links, SIZES)
-
-
-ENGINES: dict[str, Callable[[World], Answer]] = {"scan": scanned, "plain": plain_scan}
 
 
 def common(world: World, answer: Answer) -> set[str]:
@@ -65,18 +60,18 @@ def judged(world: World, answer: Answer) -> Floats:
     return np.array([exact, bool(false), missed, unseen, unknown, answer.rounds, answer.slower], float)
 
 
-def of_table(engine: str, name: str, seed: int) -> bool:
+def of_table(name: str, seed: int) -> bool:
     """Whether the answer to a row of the table is one of the right ones."""
     world, right = TABLE[name].drawn(seed), TABLE[name].right
-    answer = ENGINES[engine](world)
+    answer = scanned(world)
     exact, _, missed, *_ = judged(world, answer)
     return "named" in right and bool(exact) if answer.named else answer.word.value in right and not missed
 
 
-def of_noise(engine: str, noise: str, fault: str, seed: int) -> Floats:
+def of_noise(noise: str, fault: str, seed: int) -> Floats:
     """The columns of the answer to a world with this noise and this fault."""
     world = drawn(noise, fault, seed)
-    return judged(world, ENGINES[engine](world))
+    return judged(world, scanned(world))
 
 
 def cells(outcomes: list[Floats]) -> str:
@@ -86,26 +81,26 @@ def cells(outcomes: list[Floats]) -> str:
     return f"{len(outcomes)} | {shares} | {np.median(rounds):.0f} | {np.median(sight):.2f} |"
 
 
-def table(pool: ProcessPoolExecutor, engines: list[str], only: str, seeds: int) -> None:
+def table(pool: ProcessPoolExecutor, only: str, seeds: int) -> None:
     """Print how many answers to each row of the table are right."""
-    print(f"| cluster | right is | {' | '.join(engines)} |\n|---|---|{'---|' * len(engines)}")
+    print("| cluster | right is | scan |\n|---|---|---|")
     for name, row in TABLE.items():
         if only in name:
-            right = [sum(pool.map(partial(of_table, engine, name), range(seeds))) for engine in engines]
-            print(f"| {name} | {row.right} | {' | '.join(f'{each} of {seeds}' for each in right)} |", flush=True)
+            right = sum(pool.map(partial(of_table, name), range(seeds)))
+            print(f"| {name} | {row.right} | {right} of {seeds} |", flush=True)
 
 
-def noises(pool: ProcessPoolExecutor, engine: str, only: str, healthy: int, faulty: int) -> None:
+def noises(pool: ProcessPoolExecutor, only: str, healthy: int, faulty: int) -> None:
     """Print how right the answers are by noise and fault, and by fault alone."""
-    print(f"\n| {engine}: fault; noise {HEAD}")
+    print(f"\n| fault; noise {HEAD}")
     pooled: dict[str, list[Floats]] = {}
     for fault, noise in ((fault, noise) for fault in FAULTS for noise in NOISES):
         if only in (name := f"{fault}; {noise}"):
             seeds = range(healthy if fault == "healthy" else faulty)
-            outcomes = list(pool.map(partial(of_noise, engine, noise, fault), seeds, chunksize=4))
+            outcomes = list(pool.map(partial(of_noise, noise, fault), seeds, chunksize=4))
             pooled.setdefault(fault, []).extend(outcomes)
             print(f"| {name} | {cells(outcomes)}", flush=True)
-    print(f"\n| {engine}: fault, all noises {HEAD}")
+    print(f"\n| fault, all noises {HEAD}")
     for fault, outcomes in pooled.items():
         print(f"| {fault} | {cells(outcomes)}", flush=True)
 
@@ -116,13 +111,10 @@ def main() -> None:
     for name, usual in ("seeds", 20), ("seeds-healthy", 300), ("seeds-faults", 60), ("jobs", None):
         parser.add_argument(f"--{name}", type=int, default=usual)
     parser.add_argument("--only", default="", metavar="WORD", help="rows whose names have this word")
-    parser.add_argument("--engine", choices=tuple(ENGINES), action="append")
     options = parser.parse_args()
-    engines = options.engine or list(ENGINES)
     with ProcessPoolExecutor(options.jobs) as pool:
-        table(pool, engines, options.only, options.seeds)
-        for engine in engines:
-            noises(pool, engine, options.only, options.seeds_healthy, options.seeds_faults)
+        table(pool, options.only, options.seeds)
+        noises(pool, options.only, options.seeds_healthy, options.seeds_faults)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 `python -m tools.without [--tests] [NAME...]` deletes of each in turn its folder in collbench/commands and in
 tests/commands, and of those that use it by the list in tests/test_layers.py.  Then it tries help, every import, the
-linter and the collection of the tests; with `--tests` the quick tests are run, which takes minutes.
+linter, the type checker and the collection of the tests; with `--tests` the quick tests are run, which takes minutes.
 """
 
 import os
@@ -59,6 +59,8 @@ def complaints(home: Path, gone: set[str], tests: bool) -> Iterator[str]:
         (*python, "-m", "collbench", "--help"),
         (*python, "-c", IMPORTS),
         (*python, "-m", "ruff", "check", "--quiet", "--no-cache", "."),
+        (*python, "-m", "tools.stubs"),  # the stub is written anew, as whoever takes a command away does
+        (*python, "-m", "mypy", "--no-incremental"),
         (*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(QUICK if tests else ("--collect-only",)), *ignored),
     )
     for words in trials:

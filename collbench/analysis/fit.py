@@ -1,16 +1,35 @@
-"""The measured curves of runs, with a fit to each."""
+"""The measured curves of runs, with a fit to each: its numbers, and what is said of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
-from collbench.analysis.curve_fit import CONFIDENCE, MOST_CURVES, CurveFit, Unfit, fit
+from collbench.algorithms import libraries
+from collbench.analysis.crossover import contests
+from collbench.analysis.curve_fit import (
+    CONFIDENCE,
+    ERRORS,
+    MOST_CURVES,
+    PIECE,
+    Crossing,
+    CurveFit,
+    Unfit,
+    crossings,
+    fit,
+)
 from collbench.cases import Case
 from collbench.errors import UsageError
 from collbench.notebook import Shown
 from collbench.present.columns import ALWAYS, Column
+from collbench.present.terminal import lines
 from collbench.results import Observed, Reported, by_key, observed
-from collbench.runfile.store import Run, scatter_in_words
+from collbench.runfile.store import Run, scatter_in_words, why_none
 from collbench.units import RANGE, counted, format_rate, format_seconds, format_size
+
+LEGEND = (
+    "T = a + g*sqrt(S) + b*S; latency: a; rate: GB/s, 1/b; half at: size with half the rate;\n"
+    "bend: from here on a byte takes longer (a cache ends); off: median residual"
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +55,34 @@ class FittedCurve(Shown):
             yield f"latency is extrapolated: even {format_size(first)} takes {format_seconds(least)}"
         if not last > self.fit.half_size:
             yield f"the rate is extrapolated: {format_size(last)}, the largest size, does not reach half of it"
+
+    def fields(self) -> dict[str, Any]:
+        """Return a curve for `--json`: seconds, bytes, bytes per second; null stands for infinite."""
+        names = {"collective": self.case.collective.name, "dtype": self.case.dtype.name, "ranks": self.case.ranks}
+        names |= {"in_place": self.case.in_place, "implementation": self.implementation}
+        if not self.fit:
+            return names | {"reason": self.reason}
+        fitted = self.fit
+        return names | {
+            "coefficients": None if fitted.pieces else fitted.coefficients.tolist(),
+            "bend": None if fitted.pieces else next(iter(fitted.bends), None),
+            "pieces": [dict(zip(PIECE, map(_finite, piece), strict=True)) for piece in fitted.pieces],
+            "why_pieces": fitted.why_pieces,
+            "latency": fitted.latency,
+            "rate": _finite(fitted.rate),
+            "half_size": _finite(fitted.half_size),
+            "intervals": {name: list(map(_finite, estimate.interval)) for name, estimate in fitted.estimates.items()},
+            "confidence": CONFIDENCE,
+            "sizes": fitted.sizes.tolist(),
+            "errors": dict(zip(ERRORS, fitted.errors, strict=True)),
+            "residuals": fitted.residuals.tolist(),
+            "residuals_left_out": fitted.left_out.tolist(),
+            "warnings": list(self.warnings()),
+        }
+
+
+def _finite(value: float) -> float | None:
+    return value if value < float("inf") else None
 
 
 def curves(runs: Sequence[Run]) -> list[FittedCurve]:
@@ -106,3 +153,77 @@ def pieces_in_words(curve: FittedCurve) -> Iterator[str]:
         for first, last, latency, rate in curve.fit.pieces:
             per_byte = f" + S / {format_rate(rate)} GB/s" if rate < float("inf") else ""
             yield f"  {format_size(first)} to {format_size(last)}: {format_seconds(latency)}{per_byte}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Where the faster of two implementations changes by their fits, and where the measured times themselves cross."""
+
+    case: Case
+    library: str
+    challenger: str
+    crossing: Crossing
+    measured: tuple[tuple[int, int], ...]  # bytes between which the measured times themselves show it
+
+    def __str__(self) -> str:
+        nbytes, low, high = map(format_size, self.crossing.nbytes)
+        sizes = f"between {low} and {high}" if self.crossing.sure else f"near {nbytes}, if at all"
+        seen = ", ".join(f"{format_size(before)} to {format_size(after)}" for before, after in self.measured)
+        return f"{self.challenger} and {self.library} cross {sizes} (measured: {seen or 'nowhere'})"
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields for `--json`, in bytes."""
+        names = {"library": self.library, "challenger": self.challenger, "ranks": self.case.ranks}
+        size = self.crossing.nbytes.fields("nbytes")
+        return names | size | {"sure": self.crossing.sure, "measured": list(self.measured)}
+
+
+@dataclass(frozen=True)
+class Fits(Shown):
+    """All curves of runs of one machine, a fit to each, and where a library and a hand-written implementation cross."""
+
+    curves: Sequence[FittedCurve]
+    changes: Sequence[Change]
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> Self:
+        """Return the fits of runs; UsageError if no curve can be fitted, or the runs are of different machines."""
+        fitted = curves(runs)
+        if not fitted:
+            raise UsageError(f"nothing to fit: {why_none(runs)}")
+        if not any(curve.fit for curve in fitted):
+            reasons = dict.fromkeys(f"{curve.implementation}: {curve.reason}" for curve in fitted)
+            names = ", ".join(str(run.path) for run in runs)
+            raise UsageError(f"no curve in {names} can be fitted; {'; '.join(reasons)}")
+        fits = {(curve.case, curve.implementation): curve.fit for curve in fitted}
+        changes = []
+        for contest in contests(measured(runs), libraries()):
+            case, names_of = contest.case.kind, (contest.library, contest.challenger)
+            library, challenger = (fits.get((case, name)) for name in names_of)
+            for crossing in crossings(library, challenger) if library and challenger else ():
+                changes.append(Change(case, *names_of, crossing, tuple(contest.crossovers)))
+        return cls(fitted, changes)
+
+    def fields(self) -> dict[str, Any]:
+        """Return everything for `--json`."""
+        changes = [change.fields() for change in self.changes]
+        return {"curves": [curve.fields() for curve in self.curves], "crossings": changes}
+
+    def lines(self) -> Iterator[str]:
+        """Yield a table for each case, what is to be said of its curves, and the legend."""
+        for case in dict.fromkeys(curve.case for curve in self.curves):
+            of_case = [curve for curve in self.curves if curve.case == case]
+            fitted_first = sorted(of_case, key=lambda curve: curve.fit is None)
+            yield from (case.title, *lines(COLUMNS, fitted_first, _unfit, names=1))
+            for curve in of_case:
+                yield from (f"  {line}" for line in pieces_in_words(curve))
+                yield from (f"  {curve.implementation}: {warning}" for warning in curve.warnings())
+            yield from (f"  {change}" for change in self.changes if change.case == case)
+            if last := max((float(curve.fit.sizes[-1]) for curve in of_case if curve.fit), default=0.0):
+                yield f"  beyond {format_size(last)}: extrapolated"
+            yield ""
+        yield LEGEND
+
+
+def _unfit(curve: FittedCurve) -> str:
+    return "" if curve.fit else f"not fitted: {curve.reason}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Self
 
+from collbench.exits import BAD, GOOD, VERDICTS
 from collbench.model.predict import regime
 from collbench.notebook import Shown
 from collbench.results import Outcome, Reported, Result
@@ -36,11 +37,15 @@ class Word(Enum):
 
 
 EXITS: Mapping[str, Mapping[Word, int]] = {
-    "plain": {Word.WRONG: 3, Word.SLOW: 3, Word.UNKNOWN: 4, Word.FAST: 0, Word.OK: 0},
-    "nagios": {Word.WRONG: 2, Word.SLOW: 2, Word.UNKNOWN: 3, Word.FAST: 1, Word.OK: 0},
-    "npd": {Word.WRONG: 1, Word.SLOW: 1, Word.UNKNOWN: 2, Word.FAST: 0, Word.OK: 0},
+    reader: {Word(word): status for word, status in statuses.items()} for reader, statuses in VERDICTS.items()
 }
-"""Exit statuses: of all commands; of Nagios' plugins, which metrics use too; of node-problem-detector's."""
+"""Exit statuses by reader and word; metrics have those of Nagios."""
+
+
+def status_of(word: Word, reader: str, lost: bool) -> int:
+    """Return the exit status of a verdict, or BAD for a good one of which something could not be written (`lost`)."""
+    # Statuses for monitoring speak of the machine alone.
+    return EXITS[reader][word] or (BAD if lost and reader == "plain" else GOOD)
 
 
 def worst(words: Iterable[Word]) -> Word:

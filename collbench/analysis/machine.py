@@ -86,7 +86,7 @@ def _how_to_name_it(run: Run) -> str:
 
 
 _GOOD = "hold them against a good run: check --reference RUN"
-_NAMED = re.compile(r"\d+ x (?P<gpu>[\w /.()-]+?)(?: on (?P<nodes>\d{1,6}) nodes)?")  # as formats/imported.py writes it
+_NAMED = re.compile(r"\d+ x (?P<gpu>[\w /.()-]+?)(?: on (?P<nodes>\d{1,6}) nodes)?")  # formats/foreign_machine.py
 _SLICE = re.compile(r"\bMIG\b")
 _FORM, _MEMORY = re.compile(r"SXM\d?|PCIE|NVL"), re.compile(r"\d+GB")
 

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from collbench.errors import CollbenchError, Unforeseen, UsageError
+from collbench.exits import BAD, NOBODY_READS
 from collbench.host import signals
 from collbench.present.terminal import is_terminal, room, wrapped
 
 SHOW = "COLLBENCH_TRACEBACK"  # set to 1, the variable has the traceback printed
-NOBODY_READS = 141  # exit status of a shell's program that SIGPIPE ended
 _LONGEST = 300  # characters of the error itself
 
 
@@ -115,12 +115,12 @@ def ending(error: BaseException) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", signals.status(error)
     if isinstance(error, SystemExit):
-        return "", error.code if isinstance(error.code, int) else 1
+        return "", error.code if isinstance(error.code, int) else BAD
     if isinstance(error, BrokenPipeError) or (isinstance(error, Unwritable) and error.quietly):
         return "", NOBODY_READS
     if isinstance(error, Unwritable):
-        return str(error), 1
-    return on_purpose(error) or (unforeseen(error), 1)
+        return str(error), BAD
+    return on_purpose(error) or (unforeseen(error), BAD)
 
 
 def on_purpose(error: BaseException) -> tuple[str, int] | None:

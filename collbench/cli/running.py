@@ -1,7 +1,7 @@
 """How a command runs its session and what it writes: lines around the rows, run file, pictures, JSON."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, redirect_stdout
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -11,14 +11,15 @@ from typing import Any, TextIO
 import click
 
 from collbench.cli._process import obeys
-from collbench.cli.options import STANDARD, print_basis, try_output, write_text
+from collbench.cli.options import STANDARD, print_answer, print_basis, try_output, write_text
 from collbench.cli.progress import LiveTable, waiting
 from collbench.errors import StorageError, UsageError
 from collbench.host import signals
 from collbench.host.launcher import launched
-from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import PairedSession, Session, all_skipped, exit_status
 from collbench.requests.notices import RANKS, announced_if_slow
+from collbench.results.disturbed import disturbed_in_words
+from collbench.runfile.schema import to_line
 from collbench.units import counted
 
 FIRST = "waiting for the first row: kernels are compiled once, then checked"
@@ -116,6 +117,14 @@ def finish(sessions: Sequence[Session]) -> int:
     if sessions[0].leader and (advice := disturbed_in_words(results)):
         click.echo(advice, err=True)
     return exit_status(results)
+
+
+def measure_and_answer(session: Session, show: Callable[[], None], as_json: Path | None) -> int:
+    """Run a session that shows nothing before its end; then show its answer, and write its rows; the exit status."""
+    interrupted = run_session(session, LiveTable())
+    if session.leader and not interrupted:
+        print_answer(show, as_json, [to_line(row) for row in session.results])
+    return interrupted or finish([session])
 
 
 def say_where(session: Session, plot: bool = True) -> Path:

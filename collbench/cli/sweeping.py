@@ -24,7 +24,7 @@ from collbench.cli.progress import LiveTable
 from collbench.cli.running import Outputs, run_session, say_where, software
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
-from collbench.measure.disturbance import MachineWatch, disturbed_in_words
+from collbench.measure.machine_watch import MachineWatch
 from collbench.measure.session import Session, exit_status
 from collbench.platforms import platforms
 from collbench.present.terminal import Table, left_out_in_words, lines
@@ -32,6 +32,7 @@ from collbench.requests.notices import is_leader
 from collbench.requests.sessions import predicting_session
 from collbench.requests.sweeps import SweepRequest, default_folder, find_system, folder_name
 from collbench.results import Measurement, Result, family, timed
+from collbench.results.disturbed import disturbed_in_words
 from collbench.topology.system import System, launched_in_graph
 from collbench.units import counted, format_list, printable
 

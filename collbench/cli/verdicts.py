@@ -14,9 +14,10 @@ from xml.etree import ElementTree
 
 import click
 
-from collbench.analysis.judgement import EXITS, Judgement, Word
+from collbench.analysis.judgement import EXITS, Judgement, Word, status_of
 from collbench.cli.options import PATH, STANDARD, option, try_output, write_text
 from collbench.errors import CollbenchError, StorageError, writing
+from collbench.exits import FAULT, UNKNOWN
 from collbench.host.files import replace_whole
 from collbench.units import printable
 
@@ -29,17 +30,20 @@ SCHEMA = 2
 STATUS_METRIC = "0 OK, 1 FAST, 2 SLOW or WRONG, 3 UNKNOWN"
 """What the value of a metric that has a judgement's word stands for: Nagios' statuses."""
 
+
+def _statuses(reader: str) -> str:
+    return f"{reader} {', '.join(str(EXITS[reader][word]) for word in (Word.OK, Word.FAST, Word.SLOW, Word.UNKNOWN))}"
+
+
 EXIT = option(
     "--exit exits",
-    "Whom the exit status is for; in the order OK, FAST, SLOW or WRONG, UNKNOWN: plain 0, 0, 3, 4; nagios 0, 1, 2, 3; "
-    "npd 0, 0, 1, 2.",
+    f"Whom the exit status is for; in the order OK, FAST, SLOW or WRONG, UNKNOWN: {'; '.join(map(_statuses, EXITS))}.",
     type=click.Choice([*EXITS]),
     default="plain",
     show_default=True,
 )
 
-GATE = option("--gate gated", "Exit with 3 if WRONG or SLOW, 4 if UNKNOWN.", is_flag=True)
-
+GATE = option("--gate gated", f"Exit with {FAULT} if WRONG or SLOW, {UNKNOWN} if UNKNOWN.", is_flag=True)
 METRICS = option("--metrics", "Write metrics for node_exporter's text-file collector.", type=PATH, metavar="FILE.prom")
 
 
@@ -129,12 +133,12 @@ class Destinations:
     """Where the options of a command want its verdict: files by the names of options, and the reader of `--exit`."""
 
     def __init__(self, options: Mapping[str, Any], names: Iterable[str]) -> None:
-        self.exits: str = options.get("exits", "plain")
+        self.exits: str = options["exits"]
         paths = {name: options["as_json" if name == "json" else name] for name in names}
         self.paths: dict[str, Path] = {name: path for name, path in paths.items() if path}
         self.printed = STANDARD in self.paths.values()
         """Whether a document goes to standard output, and nothing else."""
-        self.brief = options.get("quiet") or self.exits != "plain"
+        self.brief = options["quiet"] or self.exits != "plain"
         """Whether nothing but the line is printed."""
 
     def aside(self) -> redirect_stdout[TextIO]:
@@ -166,8 +170,7 @@ class Destinations:
         """Print the line, unless a document was printed, and return the exit status."""
         if not self.printed:
             click.echo(line)
-        # Statuses for monitoring speak of the machine alone.
-        return EXITS[self.exits][word] or int(lost and self.exits == "plain")
+        return status_of(word, self.exits, lost)
 
 
 def write_verdict(output: str, path: Path, text: str) -> None:

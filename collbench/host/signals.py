@@ -16,6 +16,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, ClassVar, Self
 
+from collbench.exits import SIGNALLED
+
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SECOND = 1.0  # seconds after which another signal is a second one
 
@@ -38,7 +40,7 @@ class _State:
 
 def status(error: BaseException | None) -> int:
     """Return the exit status after an interruption, as shells count it: 130 after Ctrl-C, 143 after SIGTERM."""
-    return 128 + getattr(error, "number", signal.SIGINT)
+    return SIGNALLED + getattr(error, "number", signal.SIGINT)
 
 
 def end_at_once() -> None:
@@ -121,4 +123,4 @@ def _exit(number: int, frame: FrameType | None) -> None:
         sys.stdout.flush()
     with suppress(OSError):
         os.write(2, b"collbench: error: interrupted\n")
-    os._exit(128 + number)
+    os._exit(SIGNALLED + number)

@@ -16,7 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 from collbench.algorithms import implementations
-from collbench.cases import USUAL_STARTS, Case, Sampling, Sweep
+from collbench.cases import ROUNDS, USUAL_STARTS, Case, Sampling, Sweep
 from collbench.errors import PlatformError, RanksLost, UsageError
 from collbench.measure.protocol import Ranks, Tell, WorkerHello
 from collbench.measure.resumed import tasks
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     RankLibrary: TypeAlias = Library | NcclLibrary
 
-ROUNDS = 8  # of each arm
 LEAST = 6  # however slow the case: with fewer, ratios have no 95 % interval (the least to the greatest of six is one)
 _QUICK = 2.0  # seconds that a start may take for ranks to be started several times unasked
 

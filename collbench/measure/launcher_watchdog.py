@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
 
+from collbench.exits import BAD
 from collbench.host import processes, signals
 from collbench.host.launcher import starts_mpi
 
@@ -120,7 +121,7 @@ def end_all() -> None:
     thread = threading.Thread(target=_abort, daemon=True)
     thread.start()
     thread.join(seconds)
-    os._exit(1)
+    os._exit(BAD)
 
 
 def _abort() -> None:

@@ -19,7 +19,8 @@ from collbench.measure.wire_errors import wire_errors
 from collbench.platforms.interface import Platform, Prepared
 from collbench.results import Result
 from collbench.results.collectives import Measurement, Skipped
-from collbench.results.facts import CheckFailure, Note, Scheduling
+from collbench.results.disturbed import Scheduling
+from collbench.results.facts import CheckFailure, Note
 from collbench.stats import relative_halfwidth
 
 Heartbeat = Callable[..., None]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from collbench import __version__
 from collbench.algorithms import apart, find
 from collbench.cases import Sweep
+from collbench.exits import BAD, GOOD, SIGNALLED
 from collbench.host import signals
 from collbench.measure.interleave import Arm, Interleaving, Starts
 from collbench.measure.launcher_watchdog import WATCHDOG
@@ -120,7 +121,7 @@ class Session:
             return ""
         self._writer.append(self._joined.failed(f"{reason}; the run ends here"))
         came = signals.unanswered()
-        self._writer.end(_now(), 128 + came if came else 1)
+        self._writer.end(_now(), SIGNALLED + came if came else BAD)
         return f"; what was measured is in {self.path}"
 
     def as_run(self) -> Run:
@@ -178,8 +179,8 @@ def _label(name: str, versions: Mapping[str, str]) -> str:
 
 
 def exit_status(results: Sequence[Result]) -> int:
-    """Return 0 if everything measured is right, 1 if something is wrong or failed, or every row was skipped."""
-    return int(any(result.outcome.bad for result in results) or all_skipped(results))
+    """Return GOOD if everything measured is right, BAD if something is wrong or failed, or every row was skipped."""
+    return BAD if any(result.outcome.bad for result in results) or all_skipped(results) else GOOD
 
 
 def all_skipped(results: Sequence[Result]) -> bool:

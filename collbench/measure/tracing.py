@@ -18,7 +18,7 @@ from collbench.platforms import tracelog
 from collbench.platforms.interface import Moment, Platform, Prepared, at
 from collbench.results import Result
 from collbench.results.collectives import PHASES, WAITED, Explanation, Measurement, Skipped, Span, Track
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 
 _ROUNDS = 15  # of which the median one is shown
 _DIGITS = 10  # decimals of a moment

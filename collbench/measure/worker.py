@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 from collbench import __version__, algorithms
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import CaseFailed, CollbenchError, PlatformError
+from collbench.exits import BAD
 from collbench.host import processes, signals
 from collbench.host.launcher import launched, starts_mpi
 from collbench.measure import protocol
@@ -335,7 +336,7 @@ def _die_with(supervisor: int, folder: Path) -> None:
     try:
         lock = os.open(folder, os.O_RDONLY)
     except OSError:
-        os._exit(1)  # somebody has tidied up
+        os._exit(BAD)  # somebody has tidied up
 
     # It may have ended before this process could watch it.
     try:
@@ -358,7 +359,7 @@ def _tidy(folder: Path, lock: int) -> NoReturn:
     processes.end_marked(FOLDER, str(folder), processes.shared_files())
     shutil.rmtree(folder, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGKILL)
-    os._exit(1)
+    os._exit(BAD)
 
 
 if __name__ == "__main__":

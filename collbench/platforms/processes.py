@@ -25,6 +25,7 @@ import numpy as np
 
 from collbench.datatypes import Array
 from collbench.errors import CollbenchError, PlatformError
+from collbench.exits import BAD
 from collbench.host.launcher import neighbours
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # tells machines apart that bear one name
@@ -189,7 +190,7 @@ class Alone(Team):
 
     def abort(self) -> None:
         """End this process."""
-        os._exit(1)
+        os._exit(BAD)
 
     def local(self, ranks: int) -> Sequence[int]:
         """Return all ranks."""

@@ -36,6 +36,7 @@ import numpy as np
 
 from collbench.datatypes import Array
 from collbench.errors import PlatformError
+from collbench.exits import BAD
 from collbench.host import launcher, processes
 from collbench.host.launcher import RENDEZVOUS
 from collbench.platforms.processes import Team, node_name
@@ -138,7 +139,7 @@ class SocketProcesses(Team):
 
     def abort(self) -> None:
         """End this process: the others see it."""
-        os._exit(1)
+        os._exit(BAD)
 
 
 @dataclass(frozen=True)

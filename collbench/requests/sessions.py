@@ -9,18 +9,20 @@ from collbench.cases import Sweep
 from collbench.errors import RunFileError, UsageError, notify
 from collbench.host.launcher import complaint, launched
 from collbench.host.sanitize import read_lines
-from collbench.measure.disturbance import disturbed_in_words
-from collbench.measure.interleave import MultiLibrary
+from collbench.measure.interleave import Arm, Interleaving, MultiLibrary
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
+from collbench.measure.supervisor import Supervisor
 from collbench.platforms import on_auto
 from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.processes import Alone, Team
 from collbench.requests.notices import started
 from collbench.requests.sweeps import Launched, SweepRequest, cut_short, measured_sweep, predicted_sweep, split_names
 from collbench.results import Result
+from collbench.results.disturbed import disturbed_in_words
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
+from collbench.units import counted
 
 
 class Unopened(NamedTuple):
@@ -70,6 +72,27 @@ def resuming_session(path: Path) -> Session | None:
     if existing.complete:
         return None
     return Session(existing.header.topology.platform, existing.sweep, joined, None, existing=existing)
+
+
+def session_by_ranks(
+    platform: str, sweep: Sweep, numbers: Sequence[int], joined: Launched, folder: Path | None
+) -> Session:
+    """Return the session of a sweep on each of these numbers of ranks, ascending, which measure its cases in turn.
+
+    The ranks are started `sweep.starts` times, and each start measures one round.  Ranks that a launcher started
+    measure the sweep as it is.  UsageError where some numbers of ranks have fewer cases than others.
+    """
+    sweep = replace(sweep, sampling=replace(sweep.sampling, iters=sweep.starts))
+    if joined:
+        return Session(platform, sweep, joined, folder)
+    arms = []
+    for ranks in numbers:
+        part = replace(sweep, ranks=ranks)
+        starts = [Supervisor(platform, part, folder=folder) for _ in range(sweep.starts)]
+        arms.append(Arm(starts, part, counted(ranks, "rank")))
+    if len({len(list(arm.sweep.cases())) for arm in arms}) > 1:
+        raise UsageError("some of these sizes are one size for some of the numbers of ranks; give a larger -b or -f")
+    return Session(Interleaving(platform, arms, first=-1), replace(sweep, ranks=numbers[-1]), None, folder)
 
 
 def everyone(joined: Launched) -> Team:

@@ -13,7 +13,8 @@ from collbench import stats
 from collbench.datatypes import Study
 from collbench.records import Record
 from collbench.results.base import CaseResult, FromModel, Observed, Sampled, Timed
-from collbench.results.facts import Outcome, Scheduling
+from collbench.results.disturbed import Scheduling
+from collbench.results.facts import Outcome
 from collbench.stats import Spread
 from collbench.units import FASTEST, Count, Duration, Seconds
 

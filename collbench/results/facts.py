@@ -1,11 +1,8 @@
-"""Facts of a result: what became of it, its note, how its ranks were scheduled, and what its check found."""
+"""Facts of a result: what became of it, its note, and what its check found."""
 
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from enum import Enum
-from itertools import chain, zip_longest
-from typing import Self
 
 from collbench.records import Record
 
@@ -134,61 +131,6 @@ def _fact(part: str) -> Note:
     if part.startswith(_BUFFERS):
         return Note(buffers=part.removeprefix(_BUFFERS))
     return Note.of(part)
-
-
-DISTURBED_SHARE = 0.25
-"""Share of a result's samples with a rank off its core from which on the result is disturbed."""
-
-
-class Scheduling(Record, frozen=True):
-    """The scheduling of the ranks on CPUs while the samples of a result were taken.
-
-    A rank that another program pushes off its core makes all ranks wait, for milliseconds where the operation takes a
-    microsecond.
-    """
-
-    off_core: float = 0.0  # share of the samples that a rank spent off its core, although they were repeated
-    repeated: int = 0  # samples that were taken again for that reason
-    switches: int = 0  # involuntary context switches of all ranks, also in repeated samples
-    cores: tuple[tuple[int, ...], ...] = ()  # on which each rank ran; empty where it is not known
-
-    @property
-    def disturbed(self) -> bool:
-        """Whether so many samples are spoiled that the time says more of the machine than of the implementation."""
-        return self.off_core > DISTURBED_SHARE
-
-    def __str__(self) -> str:
-        """Return `disturbed: ranks had to wait for a core in 80% of the samples`, or nothing where they were not."""
-        if not self.disturbed:
-            return ""
-        return f"disturbed: ranks had to wait for a core in {self.off_core:.0%} of the samples"
-
-    @classmethod
-    def of_ranks(cls, spoiled: Sequence[Sequence[bool]]) -> Self:
-        """Return the scheduling of samples of which each rank says whether it was off its core."""
-        samples = [any(ranks) for ranks in zip(*spoiled, strict=True)]
-        return cls(sum(samples) / max(1, len(samples)))
-
-    @classmethod
-    def joined(cls, rounds: Iterable[tuple[Self | None, int]]) -> Self | None:
-        """Return the scheduling of several rounds with so many samples each; None where it is known of none of them."""
-        parts, spoiled, taken = [], 0.0, 0
-        for part, samples in rounds:
-            if part:
-                parts.append(part)
-                spoiled += part.off_core * samples
-                taken += samples
-        if not parts:
-            return None
-        cores = []
-        for cores_of_rank in zip_longest(*(part.cores for part in parts), fillvalue=()):
-            cores.append(tuple(sorted({*chain(*cores_of_rank)})))
-        return cls(
-            off_core=spoiled / max(1, taken),
-            repeated=sum(part.repeated for part in parts),
-            switches=sum(part.switches for part in parts),
-            cores=tuple(cores),
-        )
 
 
 class _Failure(Record, frozen=True, tag_field="kind"):

@@ -134,7 +134,7 @@ def test_all_that_holds_times_against_a_system_takes_the_nodes_of_the_log() -> N
     run = imported(log("NVIDIA H100 80GB HBM3", 4, 4))
     (row, *_) = (result for result in run.results if isinstance(result, Observed))
     assert "network cards" in str(roofline(run, row.case, "dgx-h100"))
-    curve, *_ = collbench.diagnose(run, "dgx-h100").curves
+    curve, *_ = collbench.check(run=run, on="dgx-h100").curves
     assert curve.against == "DGX H100, 2 nodes of 4 GPUs"
     (verdict, _) = analysed(SafeRun("log", run, (), run.results), "dgx-h100").verdicts
     assert verdict.word is curve.word
@@ -152,7 +152,7 @@ def test_of_a_trimmed_list_the_number_of_nodes_is_not_known_and_that_is_said() -
         assert "dgx-h100" in hint(run), kept
         assert "--nodes 2" not in hint(run), kept
         assert checked(run, on="dgx-h100").line.count("trimmed") == 1, kept
-        assert "trimmed" in collbench.diagnose(run, "dgx-h100").line, kept
+        assert "trimmed" in collbench.check(run=run, on="dgx-h100").line, kept
         assert any("trimmed" in note for note in analysed(SafeRun("log", run, (), run.results), "dgx-h100").notes), kept
         stated = checked(run, on="dgx-h100", nodes=4)
         assert (stated.nodes, stated.hint) == (4, ""), kept
@@ -207,7 +207,7 @@ def test_ranks_that_share_a_gpu_are_held_against_no_system() -> None:
             assert (result.word, result.compared) == (Word.UNKNOWN, "")
             assert {curve.remark.count("--reference RUN") for curve in result.curves} <= {0, 1}
             assert "--reference RUN" in result.curves[0].remark
-            assert "--reference RUN" in collbench.diagnose(run, on).line
+            assert "--reference RUN" in collbench.check(run=run, on=on).line
             found = analysed(SafeRun("run", run, (), run.results), on)
             assert found.system is None
             assert "--reference RUN" in found.why_not
@@ -253,7 +253,7 @@ def test_hosts_of_unlike_numbers_of_ranks_are_held_against_no_system(hosts: tupl
             assert f"{len(hosts)} hosts have {min(hosts)} to {max(hosts)} ranks each" in result.line
         assert "--nodes" not in hint(run)
         assert "--reference RUN" in hint(run)
-        assert {curve.against for curve in collbench.diagnose(run, "dgx-h100").curves} == {""}
+        assert {curve.against for curve in collbench.check(run=run, on="dgx-h100").curves} == {""}
         assert analysed(SafeRun("log", run, (), run.results), "dgx-h100").system is None
     rack = spread_over(4, 3, gpu="NVIDIA GB200")
     assert checked(rack, on="gb200-nvl72").compared.endswith("1 rack of 7 GPUs"), "trays are no nodes"

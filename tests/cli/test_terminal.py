@@ -115,7 +115,7 @@ def test_no_line_is_too_long_and_no_word_is_broken(
 
 def test_the_paths_of_runs_stay_whole_in_every_terminal() -> None:
     """Other columns make room."""
-    program = [sys.executable, "-m", "collbench", "runs", "results", "-v"]
+    program = [sys.executable, "-m", "collbench", "list", "runs", "results", "-v"]
     paths = {f"results/{path.parent.relative_to(RESULTS)}" for path in RESULTS.rglob("run.jsonl")}
     for width in (50, 80, 120):
         lines = in_a_terminal(program, ROOT, width).splitlines()

@@ -39,17 +39,16 @@ def both(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("both")
-@pytest.mark.parametrize("command", ["compare", "diagnose", "check", "report", "plot", "runs", "export", "fit"])
+@pytest.mark.parametrize("command", ["compare", "check", "report", "plot", "list", "export", "predict"])
 def test_every_command_that_reads_runs_reads_those_of_fast_paths(command: str, here: Command) -> None:
     words = {
         "compare": "base new",
-        "diagnose": "base --on dgx-h100",
-        "check": "--run base --reference base",
+        "check": "base --reference base",
         "report": "base new -o page.html",
         "plot": "base -o pictures --view all",
-        "runs": ".",
+        "list": "runs .",
         "export": "base --to nccl-tests",
-        "fit": "base -o mine.toml --on dgx-h100",
+        "predict": "--fit base -o mine.toml --on dgx-h100",
     }
     done = here(command, *words[command].split())
     assert (done.returncode, "Warning" in done.stderr) == (0, False), done.stderr
@@ -73,13 +72,13 @@ def test_compare_names_what_ran_before_its_table_and_has_it_in_every_row(here: C
 
 
 @pytest.mark.usefixtures("both")
-def test_diagnose_says_what_nccl_took_before_any_reason(here: Command) -> None:
-    answer, *lines = here("diagnose", "new", "--on", "dgx-h100").stdout.splitlines()
+def test_check_says_what_nccl_took_before_any_reason(here: Command) -> None:
+    *lines, answer = here("check", "new", "--on", "dgx-h100").stdout.splitlines()
     assert "; likely: " in answer
     starts = [next(line for line in lines if line.startswith(word)) for word in ("SLOW: ", "  NCCL took", "  1. ")]
     assert starts == sorted(starts, key=lines.index)
     assert sum(line.startswith("UNKNOWN: ") for line in lines) == 1, "the fast path"
-    curves = json.loads(here("diagnose", "new", "--on", "dgx-h100", "--json").stdout)["curves"]
+    curves = json.loads(here("check", "new", "--on", "dgx-h100", "--json").stdout)["curves"]
     assert ["NCCL took" in " ".join(found["details"]) for found in curves] == [True, False]
 
 

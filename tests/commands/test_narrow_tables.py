@@ -8,6 +8,7 @@ from collbench.commands.check.fleet import COLUMNS as FLEET
 from collbench.commands.check.outputs import INPUTS, SIZES
 from collbench.commands.compare.command import TABLE
 from collbench.commands.list.runs import COLUMNS as RUNS
+from collbench.commands.step.section import OVERLAP, SCALING
 from collbench.present.terminal import Table, lines
 
 CELLS = {
@@ -27,6 +28,8 @@ def test_the_word_and_the_ratio_stay_in_a_narrow_terminal(monkeypatch: pytest.Mo
         (60, INPUTS, "input ratio"),
         (60, TABLE.columns, "size ratio"),
         (60, RUNS, "host run"),
+        (60, SCALING.columns, "step speed-up"),
+        (60, OVERLAP.columns, "step gain"),
         (80, RUNS, "host collectives ranks run"),
     ):
         monkeypatch.setenv("COLUMNS", str(width))

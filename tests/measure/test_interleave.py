@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from collbench import algorithms
-from collbench.cases import Case, Sampling, Sweep
+from collbench.cases import ROUNDS, Case, Sampling, Sweep
 from collbench.commands.step.work import COMPUTE, SEQUENTIAL, Step
 from collbench.errors import PlatformError, UsageError
 from collbench.measure import interleave
-from collbench.measure.interleave import LEAST, ROUNDS, Arm, Interleaving, MultiLibrary, library_suffixes, order, shares
+from collbench.measure.interleave import LEAST, Arm, Interleaving, MultiLibrary, library_suffixes, order, shares
 from collbench.measure.protocol import WorkerHello
 from collbench.platforms.cpu.mpi_libraries import KINDS, Library
 from collbench.platforms.gpu.nccl import NcclLibrary

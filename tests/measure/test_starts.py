@@ -12,13 +12,13 @@ import pytest
 from collbench.analysis.bootstrap import between_repeats, start_spreads
 from collbench.analysis.compare import compare
 from collbench.analysis.judgement import Word
-from collbench.cases import Case, Sweep
+from collbench.cases import ROUNDS, Case, Sweep
 from collbench.errors import PlatformError, RanksLost
 from collbench.measure import interleave
 from collbench.measure.resumed import tasks
 from collbench.results import Result
 from collbench.results.collectives import Failed, Measurement
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 from collbench.runfile.schema import Header, Interleaved, SweepPart
 from collbench.runfile.store import Run
 from collbench.stats import PRIOR, Pool, Spread, student, student_95
@@ -147,9 +147,9 @@ def test_rounds_of_an_interleaved_run_are_measured_by_its_starts_in_turn() -> No
     with interleave.Interleaving("cpu", [interleave.Arm(made, asked), interleave.Arm([other], asked)]) as pair:
         for number in range(2):
             pair.results(number, 0)
-    half = interleave.ROUNDS // 2
+    half = ROUNDS // 2
     assert [start.sizes for start in made] == [[8] * half + [1024] * half] * 2
-    assert len(other.sizes) == 2 * interleave.ROUNDS
+    assert len(other.sizes) == 2 * ROUNDS
 
 
 def test_students_quantile_is_scipys_within_one_per_cent() -> None:

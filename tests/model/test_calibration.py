@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collbench.commands.predict.fitted import calibration, write_calibration
+from collbench.analysis.calibration import calibration, write_calibration
 from collbench.errors import UsageError
 from collbench.model.equation import SPREAD, Calibration, calibrate, calibration_of
 from collbench.model.nccl_terms import terms

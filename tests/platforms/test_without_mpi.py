@@ -358,7 +358,7 @@ def test_who_does_not_come_is_named_with_the_fix(tmp_path: Path) -> None:
 
 @pytest.fixture
 def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A torch that has only a store, in this folder; a real one takes gigabytes (tests/deploy has it)."""
+    """A torch that has only a store, in this folder; a real one takes gigabytes."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("")
     (tmp_path / "torch" / "distributed.py").write_text(STORE)

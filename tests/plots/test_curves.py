@@ -14,7 +14,8 @@ from collbench.plots.panels import only, panels
 from collbench.present import figures as styles
 from collbench.present.figures import COLOURED, MUTED
 from collbench.results import Measurement, Note, Prediction
-from collbench.results.facts import Scheduling, Sharing
+from collbench.results.disturbed import Scheduling
+from collbench.results.facts import Sharing
 from tests.plots.made_up_sweeps import (
     SIZES,
     WRONG,

@@ -172,14 +172,13 @@ def returned() -> Mapping[str, object]:
     return {
         "check": collbench.check(run=run, on="dgx-h100"),
         "compare": collbench.compare(folder / "as-is", folder / "COLLBENCH_KERNELS=my-kernels"),
-        "diagnose": collbench.diagnose(run, "dgx-h100"),
         "import_": [run, cut],
-        "init": collbench.init(2, on="cpu", starts=1, budget="10ms"),
+        "startup": collbench.startup(2, on="cpu", starts=1, budget="10ms"),
         "pairs": pairs,
         "predict": collbench.predict("dgx-h100"),
         "read": collbench.read(ROOT / "results" / "cpu-2-ranks"),
         "scan": collbench.scan("dgx-h100", nodes=16, inject="node=3:0.6"),
-        "sweep": collbench.sweep(on="dgx-a100", impl="nccl", op="all"),
+        "sweep": collbench.predict("dgx-a100", op="all"),
         "train": collbench.train("gpt3-175b", "dgx-a100", gpus=64, price=2.5),
     }
 
@@ -236,7 +235,7 @@ def test_a_notebook_shows_tables_with_units() -> None:
     }
     for name, words in units.items():
         assert not [word for word in words if word not in returned()[name]._repr_html_()], name  # type: ignore[attr-defined]
-    assert "GB/s" in collbench.diagnose(ROOT / "results" / "cpu-2-ranks")._repr_html_()
+    assert "GB/s" in collbench.check(run=ROOT / "results" / "cpu-2-ranks")._repr_html_()
 
 
 SLOW = ROOT / "results" / "cpu-2-ranks"
@@ -260,6 +259,7 @@ def options_of(name: str) -> Iterator[click.Option]:
 
 
 @pytest.mark.usefixtures("made_up_ranks")
+@pytest.mark.filterwarnings("ignore:collbench.sweep:DeprecationWarning")
 def test_durations_sizes_and_shares_are_given_as_on_the_command_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -310,7 +310,7 @@ def parameters_of(name: str) -> Iterator[tuple[str, list[object]]]:
 
 REQUIRED: dict[str, dict[str, object]] = {
     "compare": {"base": "a", "new": "b"},
-    "diagnose": {"run": "a"},
+    "check": {"run": "a"},
     "import_": {"files": "a"},
     "plot": {"runs": "a", "out": "b"},
     "predict": {"system": "dgx-h100"},

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collbench.results import Failed, Measurement, Mismatch, Observed, Reported, Result
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 from collbench.runfile.schema import ForeignTest, Header, ImportedPart
 from collbench.runfile.store import Run, scatter_in_words
 from tests.conftest import case, measurement

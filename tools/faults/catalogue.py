@@ -2,10 +2,10 @@
 
 from itertools import chain
 
-from tools.faults import compilers, hostile, kills, launched, signals, storage, streams, surroundings
+from tools.faults import compilers, kills, launched, signals, storage, streams, surroundings
 from tools.faults.trial import Trial
 
-SOURCES = (compilers, launched, signals, kills, storage, streams, surroundings, hostile)  # those that wait come first
+SOURCES = (compilers, launched, signals, kills, storage, streams, surroundings)  # those that wait come first
 
 
 def every() -> list[Trial]:

@@ -6,7 +6,7 @@ Times in the comments are those of an H100 that 4 ranks share.
 from dataclasses import dataclass
 
 SIZES = ("-b", "8", "-e", "256M", "-f", "4")
-STEP = ("--ranks", "4", "--compute", "5ms", "--gradients", "64M", "--matrix", "2048")
+STEP = ("--ranks", "4", "--compute", "5ms", "--gradients", "64M")
 TOOLS = ("memcheck", "racecheck", "synccheck")  # of compute-sanitizer
 
 
@@ -45,9 +45,9 @@ def _tool(tool: str) -> Stage:
     return _right(tool, f"every rung under compute-sanitizer's {tool}", "sanitize", "--tool", tool)
 
 
-def _step(command: str, shows: str, *words: str) -> Stage:
+def _step(command: str, shows: str, *words: str, name: str = "") -> Stage:
     words = ("collbench", "step", command, "--on", "gpu", *words, "--out", "{folder}/run")
-    return Stage(f"steps-{command}", shows, words, 75)
+    return Stage(f"steps-{name or command}", shows, words, 75)
 
 
 def _processes(ranks: int, name: str = "mpi", impl: str = "all") -> Stage:
@@ -64,7 +64,7 @@ def _processes(ranks: int, name: str = "mpi", impl: str = "all") -> Stage:
 _FEW = ("--op", "allreduce,allgather", "-b", "240", "-e", "16K", "-f", "60", "-n", "2", "--no-plot")
 _ALL = ("--op", "allreduce,broadcast,allgather", "--impl", "all", *SIZES)
 _PATHS = ("--op", "allreduce,allgather,alltoall", "--impl", "library,paths", "-b", "8", "-e", "16M", "-f", "32")
-_INIT = ("collbench", "init", "--on", "gpu", "--ranks", "1,2,4,8", "--out", "{folder}/run")
+_INIT = ("collbench", "startup", "--on", "gpu", "--ranks", "1,2,4,8", "--out", "{folder}/run")
 _SCAN = ("collbench", "scan", "--on", "gpu", "--ranks", "4", "--out", "{folder}/run")
 _EVERY_PAIR = ("collbench", "scan", "--pairs", "--on", "gpu", "--ranks", "4", "--out", "{folder}/run")
 _BITS = ("collbench", "verify", "--bits", "--ranks", "2,4", "--impl", "library,paths,ladder", "--out", "{folder}/run")
@@ -91,7 +91,7 @@ STAGES = (
     Stage("explain", "where the time of every rung goes", _EXPLAIN, 75),  # 14 s
     _step("overlap", "what streams hide of a step's communication", *STEP, *_OVERLAP),
     _step("scale", "how a step scales", *_SCALE, "--impl", "auto,nccl"),
-    _step("stragglers", "which rank is late", "--ranks", "4", "--impl", "auto,two-shot,nccl"),
+    _step("scale", "which rank is late", "--ranks", "4", "--impl", "auto,two-shot,nccl", name="stragglers"),
     Stage("check", "`collbench check`, which becomes a baseline", _CHECK, 110),
     Stage("check-again", "`collbench check`, compared with that", _CHECK, 110),
     Stage("topology", "`collbench topo`: what joins the GPUs", ("collbench", "topo", "gpu"), 60),

@@ -19,11 +19,11 @@ from collbench.analysis.judgement import EXITS, Judgement, Word, number, shorten
 from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, junit, junit_suite, line_of
 from collbench.commands.check.judge import BANDWIDTH, CheckedCurve, CheckedSize, CheckResult
 from collbench.commands.check.library import JudgedInput
-from collbench.measure.disturbance import left_out_in_words
 from collbench.present.columns import Column, data, record
 from collbench.present.terminal import Table
 from collbench.present.terminal import lines as table_lines
 from collbench.results.base import CaseResult
+from collbench.results.disturbed import number_in_words
 from collbench.runfile.schema import case_fields
 from collbench.units import counted, format_range, format_rate, format_seconds, format_size, significant
 
@@ -39,7 +39,7 @@ def lines(result: CheckResult) -> Iterator[str]:
         yield from _curve_lines(curve if result.compared else replace(curve, remark=""))
     yield ""
     if result.disturbed:
-        yield left_out_in_words(result.disturbed, result.rows)
+        yield number_in_words(result.disturbed, result.rows)
     if result.hint:
         yield result.hint
 

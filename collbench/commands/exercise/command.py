@@ -17,6 +17,7 @@ from collbench.cli.options import PATH
 from collbench.commands.exercise import records
 from collbench.commands.exercise.records import Exercise
 from collbench.errors import UsageError
+from collbench.exits import BAD
 from collbench.present.columns import Column
 from collbench.present.terminal import Table
 from collbench.units import format_list, format_seconds, format_size, parse_size
@@ -108,7 +109,7 @@ def check(which: str | None, time: bool) -> int:
         click.echo(line)
     if not verdict.passed:
         _print_fault(exercise, verdict)
-        return 1
+        return BAD
     records.note(exercise, folder=str(folder.absolute()), solved=date.today().isoformat())
     click.echo(_style("solved", "green"))
     if exercise.number < len(records.exercises()):

@@ -39,7 +39,7 @@ class ExplainRequest(SweepRequest):
     stepfactor: Factor = 16.0
 
 
-_WORDS = "op impl on ranks minbytes maxbytes stepfactor datatype in_place cudagraph timeout spin bind out"
+_WORDS = "op impl on ranks minbytes maxbytes stepfactor datatype in_place cudagraph out"
 
 
 @click.command(context_settings={"show_default": True}, params=[*options_of(ExplainRequest, _WORDS)])

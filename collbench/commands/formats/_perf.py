@@ -128,10 +128,8 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
     passed = True
     if session.leader:
         results = list(observed(session.results))
-        verdict = ""
-        if least is not None:
-            passed = average(results) >= least
-            verdict = "OK" if passed else "FAILED"
+        passed = least is None or average(results) >= least
+        verdict = "" if least is None else "OK" if passed else "FAILED"
         click.echo("\n".join(footer(collective, results, verdict)))
         if options["output_file"]:
             _write_foreign(session, options["output_file"])

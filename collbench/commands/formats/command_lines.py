@@ -4,7 +4,7 @@ import re
 import shlex
 from dataclasses import dataclass, field
 
-from collbench.commands.formats.imported import known_collective
+from collbench.commands.formats.foreign_row import known_collective
 from collbench.commands.formats.source import LONGEST
 
 LAUNCHERS = re.compile(

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from collbench.cli.options import RUN, STANDARD, option, out_option, write_text
-from collbench.commands.formats.importing import find_format, select, written
+from collbench.commands.formats.importing import select, writers
+from collbench.errors import unknown
 from collbench.runfile import store
 from collbench.units import counted
 
@@ -28,11 +29,11 @@ def command(run: Path, name: str, out: Path | None) -> None:
     RUN is a run file or the folder that holds it.  Of measured rows, nccl-tests gets the mean of the samples, with a
     table for each implementation; its JSON holds the first table alone.  What a format cannot hold is said on stderr.
     """
-    format_ = find_format(name, written())
-    assert format_.write
+    if name not in writers():
+        raise unknown("format", name, writers())
     stored = store.read(run)
     selection = select(stored.header, stored.results, stored.path)
-    text = format_.write(selection)
+    text = writers()[name](selection)
     for reason, count in selection.left_out.items():
         click.echo(f"left out: {counted(count, 'row')}: {reason}", err=True)
     write_text(out or STANDARD, "-o FILE", text)

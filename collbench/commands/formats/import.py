@@ -14,6 +14,7 @@ from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import REPORTED_LEGEND, row, timed_table
 from collbench.commands.formats.imported import Imported
 from collbench.commands.formats.importing import ImportRequest, first_few, folders, read_foreign, stored
+from collbench.exits import BAD, GOOD
 from collbench.results import Reported, by_key, timed
 from collbench.runfile.store import Run
 from collbench.units import counted, format_rate, format_size
@@ -48,7 +49,7 @@ def command(verbose: bool, **options: Any) -> int:
         click.echo(f"run file: {run.path}")
     for reason in refused:
         click.echo(f"not imported: {reason}", err=True)
-    return 1 if refused else 0
+    return BAD if refused else GOOD
 
 
 def _show(run: Run) -> None:

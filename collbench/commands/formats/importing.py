@@ -26,8 +26,9 @@ from collbench.collectives import find_collective
 from collbench.commands.formats import COMMANDS
 from collbench.commands.formats.imported import Hints, Imported, ImportedTest
 from collbench.commands.formats.nccl_tests_log import START
-from collbench.commands.formats.source import MOST_RANKS, Budget, ForeignFile, bare, clean, files_in, load, stem
-from collbench.errors import CollbenchError, Notice, RunFileError, UsageError, unknown
+from collbench.commands.formats.source import Budget, ForeignFile, bare, files_in, load, stem
+from collbench.commands.formats.words import MOST_RANKS, clean
+from collbench.errors import CollbenchError, Notice, RunFileError, UsageError
 from collbench.requests import reworded
 from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.sweeps import new_folder
@@ -82,16 +83,9 @@ def formats() -> dict[str, Format]:
     return {format_.name: format_ for format_ in sorted(known, key=lambda format_: (format_.order, format_.name))}
 
 
-def written() -> dict[str, Format]:
-    """Return the formats that can be written too."""
-    return {name: format_ for name, format_ in formats().items() if format_.write}
-
-
-def find_format(name: str, known: dict[str, Format]) -> Format:
-    """Return the format of that name; UsageError with the choices if there is none."""
-    if name not in known:
-        raise unknown("format", name, known)
-    return known[name]
+def writers() -> dict[str, Callable[[ExportSelection], str]]:
+    """Return what writes each format that can be written too."""
+    return {name: format_.write for name, format_ in formats().items() if format_.write}
 
 
 def detect(source: ForeignFile) -> Format:

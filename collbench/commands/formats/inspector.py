@@ -14,18 +14,12 @@ import msgspec
 from msgspec import Meta, Struct
 
 from collbench.collectives import COLLECTIVES
-from collbench.commands.formats.imported import (
-    ForeignMachine,
-    Hints,
-    ImportedTest,
-    LeftOut,
-    UnfitRow,
-    bus_factors,
-    make_case,
-    on_nodes,
-)
+from collbench.commands.formats.foreign_machine import ForeignMachine, on_nodes
+from collbench.commands.formats.foreign_row import UnfitRow, bus_factors, make_case
+from collbench.commands.formats.imported import Hints, ImportedTest, LeftOut
 from collbench.commands.formats.importing import Format
-from collbench.commands.formats.source import GREATEST, LASTING, MOST_RANKS, ForeignFile, clean, span
+from collbench.commands.formats.source import ForeignFile
+from collbench.commands.formats.words import GREATEST, LASTING, MOST_RANKS, clean, span
 from collbench.errors import RunFileError
 from collbench.results import Note, Reported, by_key
 

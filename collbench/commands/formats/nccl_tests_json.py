@@ -11,24 +11,15 @@ from pathlib import PurePath
 from typing import Any
 
 from collbench.commands.formats.command_lines import NOT_HERE
-from collbench.commands.formats.imported import (
-    Device,
-    ForeignRow,
-    Hints,
-    ImportedTest,
-    LeftOut,
-    dotted_version,
-    known_collective,
-    machine_of,
-    make_test,
-    require_ranks,
-    row_of,
-)
+from collbench.commands.formats.foreign_machine import Device, dotted_version, machine_of, require_ranks
+from collbench.commands.formats.foreign_row import ForeignRow, known_collective, row_of
+from collbench.commands.formats.imported import Hints, ImportedTest, LeftOut, make_test
 from collbench.commands.formats.importing import Format
 from collbench.commands.formats.nccl_tests_text import AMD, AVERAGES
 from collbench.commands.formats.nccl_tests_write import JSON as NAME
 from collbench.commands.formats.nccl_tests_write import PLACES, SETTINGS, write_json
-from collbench.commands.formats.source import ForeignFile, as_list, as_mapping, as_texts, clean, seconds_of, whole
+from collbench.commands.formats.source import ForeignFile
+from collbench.commands.formats.words import as_list, as_mapping, as_texts, clean, seconds_of, whole
 from collbench.errors import RunFileError, UsageError
 
 FIGURES = {"time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw", "nwrong": "#wrong"}

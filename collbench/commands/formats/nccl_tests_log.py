@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from collbench.commands.formats.command_lines import Context
-from collbench.commands.formats.imported import Device, dotted_version
-from collbench.commands.formats.source import ForeignFile, bare, body, cells, clean, number, plain, sizes, whole
+from collbench.commands.formats.foreign_machine import Device, dotted_version
+from collbench.commands.formats.source import ForeignFile, bare, body, cells
+from collbench.commands.formats.words import clean, number, plain, sizes, whole
 from collbench.datatypes import find_datatype
 from collbench.errors import UsageError
 

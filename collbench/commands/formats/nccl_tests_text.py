@@ -8,21 +8,16 @@ from itertools import pairwise
 from statistics import median
 
 from collbench.collectives import Collective, of_nccl_tests
-from collbench.commands.formats.imported import (
+from collbench.commands.formats.foreign_machine import ForeignMachine, machine_of, require_ranks
+from collbench.commands.formats.foreign_row import (
     Fitting,
-    ForeignMachine,
     ForeignRow,
-    Hints,
-    ImportedTest,
-    LeftOut,
     UnfitRow,
     known_collective,
-    machine_of,
-    make_test,
     no_collective,
-    require_ranks,
     row_of,
 )
+from collbench.commands.formats.imported import Hints, ImportedTest, LeftOut, make_test
 from collbench.commands.formats.importing import Format
 from collbench.commands.formats.nccl_tests_log import (
     GIN,
@@ -37,7 +32,8 @@ from collbench.commands.formats.nccl_tests_log import (
 )
 from collbench.commands.formats.nccl_tests_write import TEXT as NAME
 from collbench.commands.formats.nccl_tests_write import write_text
-from collbench.commands.formats.source import ForeignFile, body, clean, count, number, streams, whole
+from collbench.commands.formats.source import ForeignFile, body, streams
+from collbench.commands.formats.words import clean, count, number, whole
 from collbench.errors import RunFileError, UsageError
 from collbench.results import by_key
 

@@ -12,7 +12,7 @@ from collbench import __version__
 from collbench.cases import Case
 from collbench.collectives import Collective, of_nccl_tests
 from collbench.commands.formats.importing import Exported, ExportSelection, mean_seconds, rates, wrong_elements
-from collbench.commands.formats.source import clean, number, whole
+from collbench.commands.formats.words import clean, number, whole
 from collbench.errors import UsageError
 from collbench.results import Observed, Prediction, Reported
 from collbench.runfile.schema import ForeignTest, Header

@@ -10,18 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from collbench.collectives import COLLECTIVES
-from collbench.commands.formats.imported import Device, Hints, ImportedTest, LeftOut, UnfitRow, machine_of, make_case
+from collbench.commands.formats.foreign_machine import Device, machine_of
+from collbench.commands.formats.foreign_row import UnfitRow, make_case
+from collbench.commands.formats.imported import Hints, ImportedTest, LeftOut
 from collbench.commands.formats.importing import Format
-from collbench.commands.formats.source import (
-    ForeignFile,
-    as_list,
-    as_mapping,
-    as_texts,
-    clean,
-    number,
-    seconds_of,
-    whole,
-)
+from collbench.commands.formats.source import ForeignFile
+from collbench.commands.formats.words import as_list, as_mapping, as_texts, clean, number, seconds_of, whole
 from collbench.errors import RunFileError
 from collbench.results import Note, Reported
 
@@ -47,8 +41,6 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
         except (ValueError, RecursionError) as error:
             raise RunFileError(f"{source.name}: not JSON: {clean(error)}") from None
         tests.append(_test(as_mapping(value[NAME])))
-    if not tests:
-        raise RunFileError(f"{source.name}: no object of nvbandwidth in it")
     return tests
 
 

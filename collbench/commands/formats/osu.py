@@ -14,33 +14,13 @@ from statistics import mode
 
 from collbench.collectives import COLLECTIVES, WINDOW, Collective
 from collbench.commands.formats.command_lines import Context
-from collbench.commands.formats.imported import (
-    ForeignMachine,
-    ForeignRow,
-    Hints,
-    ImportedTest,
-    LeftOut,
-    UnfitRow,
-    make_test,
-    no_collective,
-    relevant_variables,
-    require_ranks,
-)
+from collbench.commands.formats.foreign_machine import ForeignMachine, relevant_variables, require_ranks
+from collbench.commands.formats.foreign_row import ForeignRow, UnfitRow, no_collective
+from collbench.commands.formats.imported import Hints, ImportedTest, LeftOut, make_test
 from collbench.commands.formats.importing import Format
 from collbench.commands.formats.nccl_tests_log import begins_row, without_log
-from collbench.commands.formats.source import (
-    SHORTEST,
-    ForeignFile,
-    bare,
-    body,
-    clean,
-    number,
-    plain,
-    seconds_of,
-    sizes,
-    streams,
-    whole,
-)
+from collbench.commands.formats.source import ForeignFile, bare, body, streams
+from collbench.commands.formats.words import SHORTEST, clean, number, plain, seconds_of, sizes, whole
 from collbench.datatypes import DATATYPES, find_datatype
 from collbench.errors import RunFileError
 

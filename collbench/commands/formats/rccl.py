@@ -3,19 +3,12 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from collbench.commands.formats.imported import (
-    ForeignMachine,
-    ForeignRow,
-    Hints,
-    ImportedTest,
-    LeftOut,
-    make_test,
-    on_nodes,
-    require_ranks,
-    row_of,
-)
+from collbench.commands.formats.foreign_machine import ForeignMachine, on_nodes, require_ranks
+from collbench.commands.formats.foreign_row import ForeignRow, row_of
+from collbench.commands.formats.imported import Hints, ImportedTest, LeftOut, make_test
 from collbench.commands.formats.importing import Format
-from collbench.commands.formats.source import CsvRow, ForeignFile, csv_rows, whole
+from collbench.commands.formats.source import CsvRow, ForeignFile, csv_rows
+from collbench.commands.formats.words import whole
 from collbench.results import by_key
 
 NAME = "rccl"

@@ -1,6 +1,6 @@
-"""A foreign file as text: its lines without what others put round them, its numbers, command lines and CSV rows.
+"""A foreign file as text: its lines without what others put round them, and CSV rows.
 
-What is too large or no number is refused, not guessed.
+What is too large is refused.
 """
 
 import bz2
@@ -10,7 +10,6 @@ import gzip
 import html
 import io
 import lzma
-import math
 import os
 import re
 import sys
@@ -18,11 +17,11 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
+from collbench.commands.formats.words import clean
 from collbench.errors import RunFileError
 from collbench.host.sanitize import safe_read
 
@@ -31,12 +30,6 @@ LARGEST_JSON = 2**24  # bytes of a file: parsed, they take twenty times as much 
 LARGEST_PACKED = 2**25  # bytes of a compressed file
 LONGEST = 2**14  # characters of a line that may say something
 HEAD = 2**20  # bytes in which signs of a format are looked for
-GREATEST = 2**62  # bytes of a message
-MOST_RANKS = 2**20
-SHORTEST, LASTING = 1e-12, 1e9  # seconds of an operation
-NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
-THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3}){1,6}(?:\.\d{0,9})?")
-SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)([KMGT]?)((?:i?B)?)", re.IGNORECASE)
 STDIN = "-"
 _PACKED: Mapping[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 LOGS = ("log", "txt", "out", "csv", "json", "jsonl")
@@ -230,99 +223,6 @@ def _with_fact() -> Callable[[re.Match[bytes]], bytes]:
     return remaining
 
 
-def clean(text: object, longest: int = 120) -> str:
-    """Return a foreign word as it can be printed: one line, nothing that a terminal would act upon."""
-    shown = "".join(char if char.isprintable() else " " for char in str(text)[: 4 * longest])
-    return " ".join(shown.split())[:longest]
-
-
-# Numbers
-
-
-def number(word: object) -> float | None:
-    """Return a finite number, or None for `N/A`, `nan`, `inf` and everything else."""
-    if isinstance(word, bool) or not isinstance(word, str | int | float):
-        return None
-
-    # Python also takes underscores and the digits of every script for a number; no benchmark prints those.
-    if isinstance(word, str) and not NUMBER.fullmatch(word):
-        return None
-    try:
-        value = float(word)
-    except OverflowError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-Span = tuple[float, float]
-
-
-def span(word: object, unit: float = 1.0) -> Span | None:
-    """Return between which values a number lies that was rounded to the printed digits; None if it is no number."""
-    if number(word) is None:
-        return None
-    value = Decimal(str(word))
-    half = Decimal(5).scaleb(int(value.as_tuple().exponent) - 1)
-    return float(value - half) * unit, float(value + half) * unit
-
-
-def whole(word: object) -> int | None:
-    """Return a whole number from 0 to the largest size, or None."""
-    value = number(word)
-    if value is None or not 0 <= value <= GREATEST or value != int(value):
-        return None
-    return int(value)
-
-
-def plain(word: str) -> str:
-    """Return a number without what groups its thousands, and other words as they are."""
-    return word.replace(",", "") if THOUSANDS.fullmatch(word) else word
-
-
-def sizes(word: str) -> list[int]:
-    """Return the bytes that a size may mean: `512M` is 2^29, and `512MB` that or 512 million; none of other words."""
-    match = SIZE.fullmatch(plain(word))
-    if not match:
-        return []
-    digits, power, unit = Decimal(match[1]), " KMGT".index(match[2].upper() or " "), match[3].upper()
-    meanings = [digits * 1024**power]
-    if power and unit == "B":
-        meanings.append(digits * 1000**power)
-    return [int(value) for value in meanings if value == int(value) and value <= GREATEST]
-
-
-def seconds_of(word: object, unit: float = 1e-6) -> float:
-    """Return seconds from a word that counts `unit`, a power of ten; 0 where no operation could take that time."""
-    value, power = number(word), round(math.log10(unit))
-    if value is None:
-        return 0.0
-
-    # Decimal, so that 12.87 us is 1.287e-05 to the last digit.
-    seconds = float(Decimal(repr(value)).scaleb(power))
-    return seconds if SHORTEST <= seconds <= LASTING else 0.0
-
-
-def count(word: object) -> int | None:
-    """Return a number of wrong elements, which may be printed with an exponent; None where nobody counted."""
-    value = number(word)
-    return None if value is None or value < 0 else int(min(value, float(GREATEST)))
-
-
-def as_mapping(value: object) -> Mapping[str, Any]:
-    """Return the value if it is a mapping, else an empty one: files may come from anywhere."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def as_list(value: object) -> list[Any]:
-    """Return the value if it is a list, else an empty one."""
-    return value if isinstance(value, list) else []
-
-
-def as_texts(value: object) -> list[str]:
-    """Return the texts of a list; none of anything else."""
-    return [line for line in as_list(value) if isinstance(line, str)]
-
-
 # What stands round the lines of a log.  Every expression takes time in proportion to the line: none may try the same
 # characters in several ways.
 
@@ -371,8 +271,7 @@ def bare(line: str) -> str:
 
 def _shown(line: str) -> str:
     """Return a line as a reader sees it."""
-    line = line.strip("\0")
-    line = ESCAPES.sub("", line)
+    line = ESCAPES.sub("", line.strip("\0"))
     if "\r" in line:  # keep what a terminal would show in the end
         line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
     line = html.unescape(MARKUP.sub("", line)).replace("`", " ")

@@ -5,17 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from collbench.collectives import COLLECTIVES
-from collbench.commands.formats.imported import (
-    ForeignMachine,
-    Hints,
-    ImportedTest,
-    LeftOut,
-    UnfitRow,
-    make_case,
-    require_ranks,
-)
+from collbench.commands.formats.foreign_machine import ForeignMachine, require_ranks
+from collbench.commands.formats.foreign_row import UnfitRow, make_case
+from collbench.commands.formats.imported import Hints, ImportedTest, LeftOut
 from collbench.commands.formats.importing import Exported, ExportSelection, Format, wrong_elements
-from collbench.commands.formats.source import CsvRow, ForeignFile, clean, count, csv_rows, seconds_of, whole
+from collbench.commands.formats.source import CsvRow, ForeignFile, csv_rows
+from collbench.commands.formats.words import clean, count, seconds_of, whole
 from collbench.present.columns import csv_text
 from collbench.results import Prediction, Reported
 from collbench.results.facts import note_of

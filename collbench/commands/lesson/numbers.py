@@ -29,7 +29,7 @@ from collbench.commands.lesson.content import LessonMachine
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.results import PARTS, Explanation, Measurement, Result, family
 from collbench.results.base import Observed, Timed
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 from collbench.units import format_seconds, parse_size
 
 _TITLE = re.compile(r"\{([^{}]+)\}")

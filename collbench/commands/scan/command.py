@@ -23,16 +23,15 @@ import click
 
 from collbench.analysis.judgement import EXITS, Judgement, Word
 from collbench.cli import verdicts
-from collbench.cli.options import PATH, QUIET, UNMEASURED, given, json_option, made, option, options_of
+from collbench.cli.options import PATH, QUIET, UNMEASURED, given, json_option, made, option, options_of, try_output
 from collbench.cli.progress import LiveTable
-from collbench.cli.running import finish, run_session, say_where
+from collbench.cli.running import measure_and_answer, run_session, say_where
 from collbench.cli.verdicts import Destinations, host_lines, line_of
 from collbench.commands.scan.library import ScanRequest, judge_run, judge_stored, scan_session
 from collbench.commands.scan.matrices import PairsRequest, lines, pairs_session
 from collbench.commands.scan.verdict import ScanFinding, ScanVerdict, refuse_few
 from collbench.errors import UsageError
 from collbench.requests.sweeps import new_folder
-from collbench.runfile.schema import to_line
 from collbench.runfile.store import NAME
 from collbench.units import format_list, significant
 
@@ -121,18 +120,16 @@ def _lines(verdict: ScanVerdict) -> Iterator[str]:
 
 
 @click.command("pairs", params=[*options_of(PairsRequest), json_option("the rows of the run file")])
-def pairs(out: Path | None, **options: Any) -> int:
+def pairs(as_json: Path | None, out: Path | None, **options: Any) -> int:
     """Measure every pair of ranks as `collbench scan --pairs` does, which is its name now; the exit status is 0."""
-    to, lost = Destinations(options, ["json"]), False
-    to.try_files(out)
+    try_output(as_json, "--json FILE", out)
     session = pairs_session(made(PairsRequest, options), out or new_folder(["pairs"], socket.gethostname()))
-    interrupted = run_session(session, LiveTable())
-    if session.leader and not interrupted:
-        if not to.printed:
-            click.echo("\n".join(lines(session.results)))
-            say_where(session)
-        lost = to.write(lambda name: json.dumps([to_line(row) for row in session.results], indent=2))
-    return interrupted or finish([session]) or int(lost)
+
+    def show() -> None:
+        click.echo("\n".join(lines(session.results)))
+        say_where(session)
+
+    return measure_and_answer(session, show, as_json)
 
 
 # For other programs: JSON, hosts to exclude, JUnit, metrics; and what to do about a fault.

@@ -14,7 +14,7 @@ from collbench.measure.exchanges import Exchanges, To, together
 from collbench.measure.sampling import Heartbeat
 from collbench.platforms.interface import Platform
 from collbench.results import Result, Skipped
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 from collbench.units import counted
 
 _REGION, _SAMPLES = 2e-3, 9  # seconds of a sample, and samples of a pair

@@ -16,28 +16,24 @@ from typing import Annotated, Any, NamedTuple
 import click
 
 from collbench.algorithms import libraries
-from collbench.cases import USUAL_STARTS
-from collbench.cli.options import json_option, made, options_of, print_answer, try_output
-from collbench.cli.progress import LiveTable
-from collbench.cli.running import finish, run_session, say_where
+from collbench.cases import ROUNDS, USUAL_STARTS
+from collbench.cli.options import json_option, made, options_of, try_output
+from collbench.cli.running import measure_and_answer, say_where
 from collbench.commands.startup.rows import PHASES, Init, InitTimes, Life
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
-from collbench.measure.interleave import ROUNDS, Arm, Interleaving
 from collbench.measure.session import Session
-from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform
 from collbench.present.columns import Column
 from collbench.present.terminal import lines
 from collbench.requests import words
 from collbench.requests.declared import TIME, Opt, Request, takes
-from collbench.requests.sessions import run_to_end
+from collbench.requests.sessions import run_to_end, session_by_ranks
 from collbench.requests.sweeps import SweepRequest, measured_sweep, new_folder
 from collbench.results import Result
-from collbench.runfile.schema import to_line
 from collbench.runfile.store import Run
 from collbench.stats import Estimate
-from collbench.units import counted, format_range, format_seconds, parse_numbers
+from collbench.units import format_range, format_seconds, parse_numbers
 
 _LEGEND = (
     "\nfirst: the first communicator of a process; again: others in the same processes; medians, of the slowest rank\n"
@@ -74,10 +70,7 @@ def command(as_json: Path | None, out: Path | None, **options: Any) -> int:
     """
     try_output(as_json, "--json FILE", out)
     session = startup_session(made(StartupRequest, options), out or new_folder(["init"], socket.gethostname()))
-    interrupted = run_session(session, LiveTable())
-    if session.leader and not interrupted:
-        print_answer(lambda: _show(session), as_json, [to_line(row) for row in session.results])
-    return interrupted or finish([session])
+    return measure_and_answer(session, lambda: _show(session), as_json)
 
 
 class Line(NamedTuple):
@@ -171,13 +164,6 @@ def startup_session(request: StartupRequest, folder: Path | None) -> Session:
     platform, sweep = measured_sweep(request_of_all, joined)
     name = next(name for name in libraries() if name in sweep.implementations)
     starts = sweep.starts or (USUAL_STARTS if find_platform(platform).process_per_rank else 1)
-    sampling = replace(sweep.sampling, iters=starts)  # a round is a start
-    sweep = replace(sweep, implementations=(name,), works=(Init(),), sampling=sampling)
-    if joined:
-        return Session(platform, sweep, joined, folder)
-    arms = []
-    for count in counts or sorted({*parse_numbers(f"1..{sweep.ranks}"), sweep.ranks}):
-        part = replace(sweep, ranks=count)
-        fresh = [Supervisor(platform, part, folder=folder) for _ in range(starts)]
-        arms.append(Arm(fresh, part, counted(count, "rank")))
-    return Session(Interleaving(platform, arms, first=-1), sweep, None, folder)
+    sweep = replace(sweep, implementations=(name,), works=(Init(),), starts=starts)
+    numbers = counts or sorted({*parse_numbers(f"1..{sweep.ranks}"), sweep.ranks})
+    return session_by_ranks(platform, sweep, numbers, joined, folder)

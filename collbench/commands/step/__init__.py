@@ -1,4 +1,4 @@
-"""Measure or predict training steps: scaling, overlap, stragglers, and strategies of synchronisation."""
+"""Measure or predict training steps: scaling, who waits for whom, overlap, and strategies."""
 
 from collbench.presence import Command
 
@@ -8,7 +8,7 @@ COMMANDS = (
         "step",
         "How fast?",
         4,
-        together=("stragglers", "strategies"),
+        together=True,
         rows=("rows:StepTimes", "rows:StepPrediction", "rows:Trained"),
         works=("work:Step", "work:SgdJob"),
         figures="figure:KINDS",

@@ -5,7 +5,7 @@ neighbours cost shows in the times.  Of a sweep on all ranks of a run at once, a
 these ranks, also under an outside launcher.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -15,6 +15,7 @@ from collbench.commands.step.rows import Series, StepTimes
 from collbench.commands.step.work import COMPUTE, SEQUENTIAL, Step, flops_of, step_of
 from collbench.errors import PlatformError
 from collbench.measure.session import Session
+from collbench.platforms import find_platform
 from collbench.results.collectives import Failed
 from collbench.stats import percentile
 
@@ -23,6 +24,7 @@ SIZES = (32, 64, 128, 256, 512, 1024, 2048)
 
 # Products of a step, if it is long enough: that many times as much in one rank then comes out to a twentieth.
 LEAST = 20
+FEW = 3  # of one rank alone: larger matrices are nearer to a training step's
 
 _SAMPLES, _SERIES, _PRODUCTS = 5, 0.01, 4  # of a size, with series of so many seconds and steps of so many products
 
@@ -35,32 +37,24 @@ class Amount:
     flops: float = 0.0
 
 
-def products_for(work: Amount, seconds: Mapping[int, float], sizes: Sequence[int] = SIZES) -> Step:
-    """Return the step, of matrices as large as leaves LEAST products; `seconds` of a product by size."""
-    costs = {size: flops_of(1, size) for size in sizes} if work.flops else seconds
-    amount = work.flops or work.seconds
-    fitting = [size for size, cost in costs.items() if LEAST * cost <= amount]
+def products_for(amount: float, costs: Mapping[int, float], least: int = LEAST) -> Step:
+    """Return the step, of matrices as large as leaves that many products; `costs` of a product by size."""
+    fitting = [size for size, cost in costs.items() if least * cost <= amount]
     size = max(fitting, default=min(costs))
     return Step(max(1, round(amount / costs[size])), size)
 
 
-def calibrated(
-    work: Amount, platform: str, sweep: Sweep, launched: tuple[int, int] | None = None, sizes: Sequence[int] = SIZES
-) -> Step:
+def calibrated(work: Amount, platform: str, sweep: Sweep, launched: tuple[int, int] | None = None) -> Step:
     """*Collective* under a launcher: return that work as a step of the sweep's ranks.
 
-    PlatformError if no size of matrices could be measured.
+    Of one rank alone the largest matrices are the platform's.  PlatformError if no size could be measured.
     """
-    seconds = {} if work.flops else _seconds_of_products(work, platform, sweep, launched, sizes)
-    return products_for(work, seconds, sizes)
-
-
-def _seconds_of_products(
-    work: Amount, platform: str, sweep: Sweep, launched: tuple[int, int] | None, sizes: Sequence[int]
-) -> dict[int, float]:
-    """Return the seconds of a product by size, up to sizes of which a step has no room for LEAST."""
-    names = sorted(sweep.implementations, key=is_library)
     several = sweep.ranks > 1
+    sizes = SIZES if several else tuple(find_platform(platform).matrix // part for part in (8, 4, 2, 1))
+    least = LEAST if several else FEW
+    if work.flops:
+        return products_for(work.flops, {size: flops_of(1, size) for size in sizes}, least)
+    names = sorted(sweep.implementations, key=is_library)
     schedule = SEQUENTIAL if several else COMPUTE
     trials = replace(
         sweep,
@@ -82,7 +76,7 @@ def _seconds_of_products(
             reason = (result.reason if isinstance(result, Failed) else result.wrong) or reason
     if not seconds:
         raise PlatformError(f"how long a matrix product takes could not be measured: {reason}")
-    return seconds
+    return products_for(work.seconds, seconds, least)
 
 
 def _typical_computing(series: Series) -> float:

@@ -68,7 +68,7 @@ def _efficiency(axes: Axes, curve: ScalingCurve, look: Look) -> None:
     predicted = isinstance(curve.last.row, StepPrediction)
     drawn = look.predicted if predicted else look
     axes.plot(ranks, values, **drawn._asdict(), label=f"{curve.name}{', predicted' if predicted else ''}")
-    for point in curve.more:
+    for point in curve.points[1:]:
         if point.efficiency.known:
             axes.vlines(point.ranks, *point.efficiency.interval, color=look.color, alpha=0.6)
 

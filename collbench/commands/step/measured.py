@@ -26,7 +26,7 @@ from collbench.measure.sampling import Candidate, Heartbeat, Subject, sample_in_
 from collbench.platforms.interface import Platform, Prepared, at
 from collbench.platforms.processes import RunQueue
 from collbench.results import CheckFailure, Note, Result
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 
 SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: the moments of each step are stored

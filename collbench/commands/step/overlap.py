@@ -78,10 +78,10 @@ class Overlap:
 def _computing(result: StepRow) -> list[float]:
     """Return the seconds of a step in which a rank computes, by round."""
     if isinstance(result, StepPrediction):
-        return [result.computing()]
+        return [result.parts[0]]
     means = []
     for series in result.series:
-        means.append(fmean(map(series.computing, range(series.ranks))))
+        means.append(fmean(series.parts(rank)[0] for rank in range(series.ranks)))
     return in_rounds(means, result.rounds)
 
 

@@ -1,7 +1,7 @@
 """Rows of run files: moments of every rank in series of steps, predicted steps, and training runs."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, pairwise
@@ -10,8 +10,11 @@ from typing import NamedTuple, Self
 
 from collbench.commands.step.work import SgdJob, Step, job_of
 from collbench.results.base import CaseResult, FromModel, Sampled, Timed
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 from collbench.units import FASTEST, SLOWEST, Count, Duration, Moment, Seconds, counted
+
+StepParts = tuple[Moment, Moment, Moment]
+"""Seconds of a step: computing, waiting for the last rank to have computed, communication that no computing hides."""
 
 
 @dataclass(frozen=True)
@@ -55,19 +58,13 @@ class Series:
         """When the last rank had computed, by step."""
         return tuple(map(max, zip(*self.computed, strict=True)))
 
-    def computing(self, rank: int) -> float:
-        """Return the mean seconds of a step in which a rank computes."""
-        return fmean(self.computed[rank]) - fmean(self.begins(rank))
-
-    def waiting(self, rank: int) -> float:
-        """Return the mean seconds of a step in which a rank has computed and another has not; it may be sending."""
+    def parts(self, rank: int) -> StepParts:
+        """Return the mean parts of a step of a rank; while it waits it may be sending."""
+        begun, computed, done = map(fmean, (self.begins(rank), self.computed[rank], self.done[rank]))
         # With overlap a rank may be done with its buckets before the last rank has computed.
         until = [min(last, done) for last, done in zip(self.last_computed, self.done[rank], strict=True)]
-        return fmean(until) - fmean(self.computed[rank])
-
-    def exposed(self, rank: int) -> float:
-        """Return the mean seconds of a step in which a rank still communicates and no rank computes any more."""
-        return max(0.0, fmean(self.done[rank]) - fmean(self.computed[rank]) - self.waiting(rank))
+        waiting = fmean(until) - computed
+        return computed - begun, waiting, max(0.0, done - computed - waiting)
 
 
 class StepTimes(Sampled, frozen=True, tag="steps"):
@@ -90,17 +87,12 @@ class StepTimes(Sampled, frozen=True, tag="steps"):
         """Steps in a series."""
         return self.series[0].steps if self.series else 1
 
-    def computing(self) -> float:
-        """Return the seconds of a step in which a rank computes: the mean over ranks and series."""
-        return self._mean(Series.computing)
-
-    def waiting(self) -> float:
-        """Return the seconds of a step in which a rank waits for others to have computed: the mean as well."""
-        return self._mean(Series.waiting)
-
-    def exposed(self) -> float:
-        """Return the seconds of a step of communication that no computing hides: the mean as well."""
-        return self._mean(Series.exposed)
+    @property
+    def parts(self) -> StepParts:
+        """The parts of a step, the mean over ranks and series."""
+        every = [series.parts(rank) for series in self.series for rank in range(series.ranks)]
+        computing, waiting, exposed = map(fmean, zip(*every, strict=True)) if every else (math.nan,) * 3
+        return computing, waiting, exposed
 
     @property
     def contradiction(self) -> str:
@@ -118,12 +110,6 @@ class StepTimes(Sampled, frozen=True, tag="steps"):
             return "a time that is none: zero, negative, or beyond 1e-15 to 1e9 s"
         return ""
 
-    def _mean(self, part: Callable[[Series, int], float]) -> float:
-        means: list[float] = []
-        for series in self.series:
-            means += [part(series, rank) for rank in range(series.ranks)]
-        return fmean(means) if means else math.nan
-
     def joined(self, results: Sequence[Self]) -> Self:
         """Return all rounds of one implementation as one result; this is the last round."""
         return replace(
@@ -137,7 +123,7 @@ class StepTimes(Sampled, frozen=True, tag="steps"):
 class StepPrediction(FromModel, Timed, frozen=True, tag="predicted-steps"):
     """The expected seconds of a step by the model, and the band in which nine of ten should lie."""
 
-    parts: tuple[Moment, Moment, Moment]  # computing, waiting for the slowest rank, exposed communication
+    parts: StepParts
     low: Seconds
     high: Seconds
     algorithm: str = ""  # that the library would choose
@@ -148,18 +134,6 @@ class StepPrediction(FromModel, Timed, frozen=True, tag="predicted-steps"):
     def typical(self) -> float:
         """All parts together."""
         return sum(self.parts)
-
-    def computing(self) -> float:
-        """Return the seconds of computing."""
-        return self.parts[0]
-
-    def waiting(self) -> float:
-        """Return the seconds of waiting for the slowest rank."""
-        return self.parts[1]
-
-    def exposed(self) -> float:
-        """Return the seconds of exposed communication."""
-        return self.parts[2]
 
 
 StepRow = StepTimes | StepPrediction
@@ -220,7 +194,3 @@ class Trained(CaseResult, frozen=True, tag="training"):
                 batches = before.batches + share * (after.batches - before.batches)
                 return LossPoint(round(batches), before.seconds + share * (after.seconds - before.seconds), target)
         return None
-
-
-ROWS = (StepTimes, StepPrediction, Trained)
-WORKS = (Step, SgdJob)

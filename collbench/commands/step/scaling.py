@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple, TypeGuard
 
-from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes
+from collbench.commands.step.rows import StepParts, StepPrediction, StepRow, StepTimes
 from collbench.commands.step.work import STRONG, WEAK, Step, step_of
 from collbench.platforms import platforms
 from collbench.results import Result
@@ -76,11 +76,6 @@ class ScalingCurve:
         """Return the point with the most ranks."""
         return self.points[-1]
 
-    @property
-    def more(self) -> Sequence[Point]:
-        """Return all points but that with the fewest ranks."""
-        return self.points[1:]
-
     def speedup(self, point: Point) -> Estimate:
         """Return how many times the work of one rank is done per second, taking the fewest ranks for perfect."""
         return point.efficiency.scaled(point.ranks)
@@ -92,15 +87,6 @@ def curves(results: Iterable[Result]) -> list[ScalingCurve]:
     for rows in _passes(results):
         found += _curves_of_pass(rows)
     return found
-
-
-def find_point(found: Iterable[ScalingCurve], row: Result) -> tuple[ScalingCurve | None, Point | None]:
-    """Return the curve and the point that a row is, or (None, None)."""
-    for curve in found:
-        for point in curve.points:
-            if point.row is row:
-                return curve, point
-    return None, None
 
 
 def is_timed(result: Result) -> TypeGuard[StepRow]:
@@ -164,20 +150,6 @@ def _point(base: StepRow, row: StepRow) -> Point:
 # What would help, computed from the parts of a step.
 
 
-@dataclass(frozen=True)
-class StepParts:
-    """Seconds of a step: what a rank would compute alone, and what it computes, waits and communicates with others."""
-
-    alone: float
-    computing: float
-    waiting: float
-    exposed: float
-
-    def efficiency(self, computing: float, waiting: float, exposed: float, work: float = 1.0) -> float:
-        """Return the efficiency of a step with these parts that does so many times the work."""
-        return work * self.alone / (computing + waiting + exposed)
-
-
 class Remedy(NamedTuple):
     """Something to try, with the efficiency that it would bring."""
 
@@ -186,37 +158,39 @@ class Remedy(NamedTuple):
     at_best: bool = True  # whether the efficiency may turn out lower
 
 
-def remedies(parts: StepParts, platform: str) -> list[Remedy]:
-    """Return all that could be tried for a step with such parts."""
-    computing, waiting, exposed = parts.computing, parts.waiting, parts.exposed
+def remedies(alone: float, parts: StepParts, platform: str) -> list[Remedy]:
+    """Return all that could be tried for a step with such parts, where one rank computes for so long alone."""
+    computing, waiting, exposed = parts
     kind = platforms().get(platform)
     apart = kind.apart if kind else ""
-    larger_batch = parts.efficiency(_LARGER * computing, _LARGER * waiting, exposed, _LARGER)
-    # Waits of independent micro-batches average out; those of a slow rank do not.
-    accumulated = parts.efficiency(_LARGER * computing, _LARGER**0.5 * waiting, exposed, _LARGER)
-    half_exposed = parts.efficiency(computing, waiting, exposed / 2)  # latency stays, so this is a bound
 
+    def efficiency(computing: float, waiting: float, exposed: float, work: float = 1.0) -> float:
+        return work * alone / (computing + waiting + exposed)
+
+    larger_batch = efficiency(_LARGER * computing, _LARGER * waiting, exposed, _LARGER)
+    # Waits of independent micro-batches average out; those of a slow rank do not.
+    accumulated = efficiency(_LARGER * computing, _LARGER**0.5 * waiting, exposed, _LARGER)
+    half_exposed = efficiency(computing, waiting, exposed / 2)  # latency stays, so this is a bound
     return [
         Remedy(f"a batch {_LARGER} times as large on every rank", larger_batch, at_best=False),
         Remedy(f"accumulation of {_LARGER} micro-batches", accumulated),
-        Remedy("overlap", parts.efficiency(max(computing, exposed), waiting, 0.0)),
+        Remedy("overlap", efficiency(max(computing, exposed), waiting, 0.0)),
         Remedy("a wire half as wide", half_exposed),
         Remedy("an interconnect twice as fast", half_exposed),
-        Remedy("no rank later than another", parts.efficiency(computing, 0.0, exposed)),
-        Remedy(apart or "as much for every rank as one alone has", parts.efficiency(parts.alone, waiting, exposed)),
+        Remedy("no rank later than another", efficiency(computing, 0.0, exposed)),
+        Remedy(apart or "as much for every rank as one alone has", efficiency(alone, waiting, exposed)),
     ]
 
 
-def parts_of(curve: ScalingCurve, point: Point) -> StepParts:
-    """Return the parts of a point's step; alone, a rank computes its share of what a rank of the base does."""
-    row = point.row
-    alone = curve.base.row.typical * share_of(curve.base.row, row)
-    return StepParts(alone, row.computing(), row.waiting(), row.exposed())
+def alone_of(curve: ScalingCurve, point: Point) -> float:
+    """Return how long a rank would compute alone: its share of what a rank of the base does."""
+    return curve.base.row.typical * share_of(curve.base.row, point.row)
 
 
-def helpful_remedies(curve: ScalingCurve, point: Point) -> list[Remedy]:
-    """Return the remedies that would help a point, the one that helps most first."""
-    tried = remedies(parts_of(curve, point), point.row.platform)
+def helpful_remedies(curve: ScalingCurve) -> list[Remedy]:
+    """Return the remedies that would help the most ranks, the one that helps most first."""
+    point = curve.last
+    tried = remedies(alone_of(curve, point), point.row.parts, point.row.platform)
     helpful = [remedy for remedy in tried if remedy.efficiency > 1.005 * point.efficiency.value]
     return sorted(helpful, key=lambda remedy: -remedy.efficiency)
 
@@ -233,11 +207,11 @@ def judged(efficiency: Estimate) -> str:
     return POOR if efficiency.surely_below(THRESHOLD) else INCONCLUSIVE
 
 
-def answer(scaled: Sequence[ScalingCurve]) -> list[str]:
+def answer(results: Iterable[Result]) -> list[str]:
     """Return one line: how efficient the most ranks are, what limits them, and that nothing overlaps."""
-    if not scaled:
+    efficiencies = "; ".join(map(_efficiency_line, curves(results)))
+    if not efficiencies:
         return []
-    efficiencies = "; ".join(_efficiency_line(curve) for curve in scaled)
     instead = "`collbench step overlap` shows what overlap hides, `collbench train` plans with it"
     return [f"without overlap, {efficiencies}. Each step computes, then communicates: {instead}."]
 
@@ -245,12 +219,12 @@ def answer(scaled: Sequence[ScalingCurve]) -> list[str]:
 def verdict(curve: ScalingCurve) -> list[str]:
     """Return lines: the verdict on the most ranks, and what would help where it is not healthy."""
     lines = [_efficiency_line(curve)]
-    if all(curve.speedup(point).value < 1 for point in curve.more):
+    if all(curve.speedup(point).value < 1 for point in curve.points[1:]):
         lines.append("more ranks do less a second than one")
     if judged(curve.last.efficiency) == HEALTHY:
         return lines
     named = []
-    for remedy in helpful_remedies(curve, curve.last)[:_MOST_REMEDIES]:
+    for remedy in helpful_remedies(curve)[:_MOST_REMEDIES]:
         named.append(f"{remedy.words} ({'at most ' if remedy.at_best else ''}{remedy.efficiency:.0%})")
     if named:
         lines.append(f"would raise efficiency: {', '.join(named)}")
@@ -260,11 +234,11 @@ def verdict(curve: ScalingCurve) -> list[str]:
 def _efficiency_line(curve: ScalingCurve) -> str:
     point = curve.last
     speedup, efficiency = curve.speedup(point), point.efficiency
-    parts = parts_of(curve, point)
-    whole = parts.computing + parts.waiting + parts.exposed
+    computing, waiting, exposed = point.row.parts
+    whole = computing + waiting + exposed
     base = "" if curve.base.ranks == 1 else f" (taking {curve.base.ranks} ranks for perfect)"
-    remarks = [f"{parts.exposed / whole:.0%} of the step is communication", f"{parts.waiting / whole:.0%} waiting"]
-    slower = parts.computing / parts.alone - 1
+    remarks = [f"{exposed / whole:.0%} of the step is communication", f"{waiting / whole:.0%} waiting"]
+    slower = computing / alone_of(curve, point) - 1
     if slower > 0.02:
         remarks.append(f"computing takes {slower:.0%} longer than alone")
     return (

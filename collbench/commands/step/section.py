@@ -12,11 +12,10 @@ from collbench.commands.step import overlap, scaling, stragglers
 from collbench.commands.step import trained as strategies
 from collbench.commands.step.overlap import Overlap, overlaps
 from collbench.commands.step.rows import StepPrediction, StepRow, StepTimes, Trained
-from collbench.commands.step.runs import MODES
-from collbench.commands.step.scaling import curves, find_point
+from collbench.commands.step.scaling import ScalingCurve, curves
 from collbench.commands.step.stragglers import RankStatistics, costliest, signed, straggler_rows
 from collbench.commands.step.trained import ranked_rows, ranking, ranking_columns
-from collbench.commands.step.work import job_of, step_of
+from collbench.commands.step.work import MODES, job_of, step_of
 from collbench.plots.kinds import MOST, Cells, PagePart, Section, TextTable
 from collbench.present.columns import USEFUL, Column
 from collbench.present.terminal import lines
@@ -51,22 +50,23 @@ class StepResult:
     @property
     def scaled(self) -> tuple[str, str]:
         """Speed-up and efficiency, where it is a point of a curve."""
-        curve, point = find_point(curves(self.results), self.result)
-        if not curve or not point:
-            return "-", "-"
-        if point is curve.base:
-            return f"{point.ranks}x", "100%"
-        return curve.speedup(point).text(unit="x"), point.efficiency.scaled(100).text(unit="%")
+        for curve in curves(self.results):
+            for point in curve.points:
+                if point.row is self.result and point is curve.base:
+                    return f"{point.ranks}x", "100%"
+                if point.row is self.result:
+                    return curve.speedup(point).text(unit="x"), point.efficiency.scaled(100).text(unit="%")
+        return "-", "-"
 
     @property
     def overlap(self) -> Overlap | None:
         """The step compared with the one whose parts do not overlap; None of that one itself."""
         return next((overlap for overlap in overlaps(self.results) if overlap.row is self.result), None)
 
-    def share(self, part: str) -> str:
-        """Return the share of a part of a step: computing, waiting, or exposed."""
-        whole = self.result.computing() + self.result.waiting() + self.result.exposed()
-        return f"{getattr(self.result, part)() / whole:.1%}" if whole else ""
+    def share(self, part: int) -> str:
+        """Return the share of a part of a step, by its place."""
+        parts = self.result.parts
+        return f"{parts[part] / sum(parts):.1%}" if sum(parts) else ""
 
 
 PROBLEM: Callable[[StepResult], str] = attrgetter("problem")
@@ -78,6 +78,9 @@ class StepTable(NamedTuple):
     title: Callable[[Result], str]
     columns: Sequence[Column[StepResult]]
     legend: str
+    findings: Callable[[Sequence[Result]], list[str]]  # the answer first
+    conclusion: Callable[[Sequence[Result]], Iterator[str]] = lambda results: iter(())
+    live: bool = False  # whether rows are shown as they arrive, and the answer last
 
     def of(self, predicted: bool) -> list[Column[StepResult]]:
         """Return the columns of results that are measured or predicted."""
@@ -101,7 +104,7 @@ def _bucket(row: StepResult) -> str:
 
 
 def _exposed(row: StepResult) -> str:
-    return signed(row.overlap.exposed.value if row.overlap else row.result.exposed())
+    return signed(row.overlap.exposed.value if row.overlap else row.result.parts[2])
 
 
 _NAMES: Column[StepResult] = Column("", lambda row: row.label, form=f"<{_NAME}", key="implementation")
@@ -114,9 +117,9 @@ _CHECK: Column[StepResult] = Column(
     ),
 )
 _PARTS: tuple[Column[StepResult], ...] = (
-    Column("compute", lambda row: row.share("computing"), importance=1, form=">"),
-    Column("wait", lambda row: row.share("waiting"), importance=2, form=">"),
-    Column("exposed", lambda row: row.share("exposed"), importance=3, form=">"),
+    Column("compute", lambda row: row.share(0), importance=1, form=">"),
+    Column("wait", lambda row: row.share(1), importance=2, form=">"),
+    Column("exposed", lambda row: row.share(2), importance=3, form=">"),
 )
 _PARTS_LEGEND = (
     "compute, wait, exposed: shares of a step: computing, waiting for the last rank, communication that nothing hides"
@@ -127,6 +130,21 @@ def _scaling_title(result: Result) -> str:
     case = result.case
     mode = step_of(case).mode
     return f"{mode} scaling ({MODES[mode]}); {format_size(case.nbytes)} of {case.dtype.name} all-reduced every step"
+
+
+def scaling_verdicts(results: Sequence[Result]) -> Iterator[tuple[ScalingCurve, list[str]]]:
+    """Yield every curve with lines: the verdict on it, what would help, and which rank is late."""
+    found = curves(results)
+    late = stragglers.late_in_scaling([curve.last.row for curve in found])
+    for curve, who in zip(found, late, strict=True):
+        yield curve, [*scaling.verdict(curve), *filter(None, [who])]
+
+
+def _scaling_advice(results: Sequence[Result]) -> Iterator[str]:
+    """Yield what is said of every curve besides the verdict on it."""
+    for curve, (_, *advice) in scaling_verdicts(results):
+        if advice:
+            yield from ("", f"{curve.name}, {curve.mode}:", *advice)
 
 
 SCALING = StepTable(
@@ -143,6 +161,8 @@ SCALING = StepTable(
     ),
     "step: median of the series' means; speed-up, efficiency: as if the fewest ranks were perfect, 95 % intervals\n"
     f"{_PARTS_LEGEND}",
+    scaling.answer,
+    _scaling_advice,
 )
 
 
@@ -167,7 +187,29 @@ OVERLAP = StepTable(
     ),
     "step: median of the series' means; exposed: beyond computing alone; hidden: share of the communication behind it\n"
     "computing: over computing alone; gain: over one part after the other; in parentheses: 95 % intervals",
+    overlap.verdicts,
 )
+LATE_RANKS: tuple[Column[RankStatistics], ...] = (
+    Column("rank", attrgetter("rank"), form=">4"),
+    Column("last", attrgetter("last"), "{:.0%}".format, form=">"),
+    Column("late", lambda rank: rank.late.text("{:z.1%}".format), form="<"),
+    Column("computes", attrgetter("computing"), format_seconds, 2, ">"),
+    Column("costs", attrgetter("cost"), "{:.1%}".format, form=">"),
+    Column("finding", lambda rank: rank.finding.value),
+)
+
+
+def _late_ranks(results: Sequence[Result]) -> Iterator[str]:
+    """Yield what is known of the ranks and the noise of every row."""
+    for result, steps in straggler_rows(results):
+        series = f"{steps.count} steps in {len(steps.slices)} series"
+        yield from ("", f"{result.label}: {series}; clocks agree within {format_seconds(result.clock)}")
+        ranks = costliest(steps)
+        yield from (f"  {line}" for line in lines(LATE_RANKS, ranks[:MOST_LATE]))
+        if len(ranks) > MOST_LATE:
+            yield f"  ... and {len(ranks) - MOST_LATE} ranks that cost less"
+
+
 STRAGGLERS = StepTable(
     lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
     (_NAMES, _STEP, _BAND, *_PARTS, replace(_CHECK, name="")),
@@ -175,12 +217,22 @@ STRAGGLERS = StepTable(
     f"{_PARTS_LEGEND}\n"
     "last: share of the steps in which the rank was last; late: behind the median of the others, with 99 % interval\n"
     "late, costs: shares of a step; costs: what the others wait for it",
+    stragglers.verdicts,
+    _late_ranks,
+    live=True,
 )
 
 
 def _steps(row: StepResult) -> str:
     fewest, most = min(row.result.steps), max(row.result.steps)
     return f"{fewest}" if fewest == most else format_range(fewest, most)
+
+
+def _ranking_table(results: Sequence[Result]) -> Iterator[str]:
+    """Yield a line for each strategy over all seeds, the first to the target first."""
+    if found := ranking(results):
+        yield ""
+        yield from lines(ranking_columns(found), ranked_rows(found))
 
 
 STRATEGIES = StepTable(
@@ -197,45 +249,20 @@ STRATEGIES = StepTable(
     ),
     "time: of the slowest rank; samples/s: of all ranks; steps: fewest and most of a rank; loss: on samples held out\n"
     "age: of a gradient: updates since its weights were read, mean; check: equal weights, and all gradients in them",
+    strategies.verdicts,
+    _ranking_table,
+    live=True,
 )
-
-
-def ranking_table(results: Sequence[Result]) -> Iterator[str]:
-    """Yield a line for each strategy over all seeds, the first to the target first."""
-    if found := ranking(results):
-        yield ""
-        yield from lines(ranking_columns(found), ranked_rows(found))
-
-
-LATE_RANKS: tuple[Column[RankStatistics], ...] = (
-    Column("rank", attrgetter("rank"), form=">4"),
-    Column("last", attrgetter("last"), "{:.0%}".format, form=">"),
-    Column("late", lambda rank: rank.late.text("{:z.1%}".format), form="<"),
-    Column("computes", attrgetter("computing"), format_seconds, 2, ">"),
-    Column("costs", attrgetter("cost"), "{:.1%}".format, form=">"),
-    Column("finding", lambda rank: rank.finding.value),
-)
-
-
-def straggler_sections(results: Sequence[Result]) -> Iterator[str]:
-    """Yield what is known of the ranks and the noise of every row."""
-    for result, steps in straggler_rows(results):
-        series = f"{steps.count} steps in {len(steps.slices)} series"
-        yield from ("", f"{result.label}: {series}; clocks agree within {format_seconds(result.clock)}")
-        ranks = costliest(steps)
-        yield from (f"  {line}" for line in lines(LATE_RANKS, ranks[:MOST_LATE]))
-        if len(ranks) > MOST_LATE:
-            yield f"  ... and {len(ranks) - MOST_LATE} ranks that cost less"
 
 
 def part(results: Sequence[Result]) -> PagePart:
     """Return what is said of the steps and the training of a run."""
     tables: list[TextTable] = []
     words: list[str] = []
-    for curve in scaling.curves(results):
+    for curve, said in scaling_verdicts(results):
         points = [StepResult(point.row, results) for point in curve.points[:MOST]]
         tables.append(TextTable.of(f"{curve.mode} scaling, {curve.name}", SCALING.columns, points))
-        words += scaling.verdict(curve)
+        words += said
 
     if overlaps := overlap.overlaps(results)[:MOST]:
         rows = [StepResult(pair.row, results) for pair in overlaps]
@@ -253,17 +280,15 @@ def part(results: Sequence[Result]) -> PagePart:
     if ranking := strategies.ranking(results):
         caption, ranked = f"Strategies: to loss {ranking.target:g}", strategies.ranked_rows(ranking)
         tables.append(TextTable.of(caption, strategies.ranking_columns(ranking), ranked))
-        words += strategies.verdict(ranking)
-    return PagePart(words, tables)
+    return PagePart([*words, *strategies.verdicts(results)], tables)
 
 
 def cells(result: StepRow | Trained) -> Cells:
     """Return the time of a row, and where it goes or how far the training came."""
     if isinstance(result, Trained):
         return Cells((format_seconds(result.seconds),), f"ok, training to loss {result.least:.4g}")
-    times = {"computing": result.computing(), "waiting": result.waiting(), "exposed": result.exposed()}
-    whole = sum(times.values())
-    words = [f"{name} {seconds / whole:.0%}" for name, seconds in times.items()] if whole > 0 else [""]
+    named, whole = zip(("computing", "waiting", "exposed"), result.parts, strict=True), sum(result.parts)
+    words = [f"{name} {seconds / whole:.0%}" for name, seconds in named] if whole > 0 else [""]
     if note := str(result.note.brief):
         words.append(note)
     kind = "predicted step" if result.predicted else "step, ok"

@@ -9,15 +9,16 @@ any other rank does in most series.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from collbench.analysis.bootstrap import memory
-from collbench.commands.step.rows import Series, StepTimes
+from collbench.commands.step.rows import Series, StepRow, StepTimes
 from collbench.commands.step.work import SEQUENTIAL, Step
 from collbench.results import Result
 from collbench.results.facts import PACED
@@ -45,6 +46,9 @@ class StepArrays:
     last: Places  # the rank that was the last to have computed, by step
     late: Floats  # how long after the median of the others a rank had computed; negative before it
     waited: Floats  # how long a rank had computed before the last one had
+    ranks: int
+    count: int  # of steps, all series together
+    median: float  # seconds of a step
 
     @classmethod
     def of(cls, series: Sequence[Series]) -> "StepArrays":
@@ -65,22 +69,10 @@ class StepArrays:
             last=computed.argmax(axis=0),
             late=after_others(computed),
             waited=computed.max(axis=0) - computed,
+            ranks=len(computed),
+            count=len(last_done),
+            median=float(np.median(last_done - before)),
         )
-
-    @property
-    def ranks(self) -> int:
-        """Return the number of ranks."""
-        return len(self.computing)
-
-    @property
-    def count(self) -> int:
-        """Return the number of steps, all series together."""
-        return len(self.seconds)
-
-    @cached_property
-    def median(self) -> float:
-        """Return the median seconds of a step."""
-        return float(np.median(self.seconds))
 
     def last_share(self, rank: int) -> float:
         """Return the share of the steps in which a rank was the last."""
@@ -109,6 +101,22 @@ def straggler_rows(results: Iterable[Result]) -> list[tuple[StepTimes, StepArray
             if steps.median > 0:
                 pairs.append((result, steps))
     return pairs
+
+
+def scaled_arrays(row: StepTimes) -> StepArrays:
+    """Return the arrays of a row that took turns with other numbers of ranks, whose series are short: by rounds.
+
+    Ranks leave the meeting before a series one after the other, so they are taken to begin it together.
+    """
+    together = []
+    for series in row.series:
+        pairs = zip(series.begun, series.computed, strict=True)
+        computed = tuple((first - begun + min(series.begun), *more) for begun, (first, *more) in pairs)
+        together.append(replace(series, begun=(min(series.begun),) * series.ranks, computed=computed))
+    steps = StepArrays.of(together)
+    ends = np.cumsum([0, *(row.rounds or (1,) * len(row.series))])
+    rounds = [slice(steps.slices[start].start, steps.slices[end - 1].stop) for start, end in pairwise(ends)]
+    return replace(steps, slices=tuple(rounds))
 
 
 def after_others(moments: Floats) -> Floats:
@@ -185,12 +193,27 @@ class RankStatistics:
     @property
     def finding(self) -> Finding:
         """Return whether the rank is late as a rule, now and then, or not, or whether that is unclear."""
-        if self.late.surely_above(NOTABLE) and _mostly_notable(self.stretches) and _mostly_notable(self.series):
+        stretches, series, costs = (
+            bool((np.array(values) > NOTABLE).mean() >= _MOST) for values in (self.stretches, self.series, self.costs)
+        )
+        if self.late.surely_above(NOTABLE) and stretches and series:
             return Finding.LATE
-        costs = Estimate.of_median(self.costs, 1 - ERROR / self.ranks)
-        if costs.surely_above(NOTABLE) and _mostly_notable(self.costs):
+        if costs and Estimate.of_median(self.costs, 1 - ERROR / self.ranks).surely_above(NOTABLE):
             return Finding.OFTEN
         return Finding.CLEAR if self.late.surely_below(NOTABLE) else Finding.UNCLEAR
+
+    @property
+    def accused(self) -> bool:
+        """Return whether it is late, as a rule or now and then."""
+        return self.finding in (Finding.LATE, Finding.OFTEN)
+
+    @property
+    def accusation(self) -> str:
+        """Return a sentence on a rank that is late."""
+        return (
+            f"rank {self.rank} is {self.finding.value}: last in {self.last:.0%} of the steps, "
+            f"by {_of_step(self.late)}; the others wait for it {self.cost:.0%} of the time"
+        )
 
 
 def straggler_test(rows: Sequence[StepArrays]) -> list[RankStatistics]:
@@ -223,10 +246,6 @@ def _excess_cost(steps: StepArrays, rank: int, series: slice) -> float:
     return excess / (steps.ranks - 1) / float(steps.seconds[series].sum())
 
 
-def _mostly_notable(values: Sequence[float]) -> bool:
-    return bool((np.array(values) > NOTABLE).mean() >= _MOST)
-
-
 def verdicts(results: Iterable[Result]) -> list[str]:
     """Return the verdict on the ranks of a run, by all rows that tell who is late; nothing without such rows.
 
@@ -238,14 +257,7 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     if not rows:
         return [f"inconclusive: {PACED}"] if measured else []
     statistics = straggler_test(rows)
-    late = []
-    for rank in statistics:
-        if rank.finding in (Finding.LATE, Finding.OFTEN):
-            late.append(
-                f"rank {rank.rank} is {rank.finding.value}: last in {rank.last:.0%} of the steps, "
-                f"by {_of_step(rank.late)}; the others wait for it {rank.cost:.0%} of the time"
-            )
-    if late:
+    if late := [rank.accusation for rank in statistics if rank.accused]:
         return ["; ".join(late)]
     unclear = [rank for rank in statistics if rank.finding is Finding.UNCLEAR]
     if not unclear:
@@ -258,6 +270,25 @@ def verdicts(results: Iterable[Result]) -> list[str]:
         f"inconclusive: rank {worst.rank} may be late{more}, by {_of_step(worst.late)}; "
         "take more --steps, or end other programs"
     ]
+
+
+def late_in_scaling(rows: Sequence[StepRow]) -> list[str]:
+    """Return for each of these rows of a scaling who is surely late there, and what that costs; or nothing.
+
+    A rank is accused by all rows on the most ranks together, if there are as many stretches as elsewhere.
+    """
+    most = max((row.case.ranks for row in rows), default=1)
+    arrays: dict[int, StepArrays] = {}
+    for place, row in enumerate(rows):
+        if isinstance(row, StepTimes) and row.case.ranks == most > 1 and not row.note.paced:
+            arrays[place] = scaled_arrays(row)
+    together = straggler_test(list(arrays.values())) if arrays else []
+    late = {rank.rank for rank in together if rank.accused and len(rank.stretches) >= STRETCHES}
+    lines = [""] * len(rows)
+    for place, steps in arrays.items() if late else ():
+        accused = [rank for rank in straggler_test([steps]) if rank.accused and rank.rank in late]
+        lines[place] = "; ".join(rank.accusation for rank in accused)
+    return lines
 
 
 def _of_step(late: Estimate) -> str:

@@ -6,7 +6,7 @@ seed there is no interval, and no verdict.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -16,7 +16,7 @@ from collbench.commands.step.rows import LossPoint, Trained
 from collbench.commands.step.strategies import strategies
 from collbench.commands.step.work import job_of
 from collbench.present.columns import Column
-from collbench.results import Result, by_key
+from collbench.results import Result
 from collbench.stats import Estimate, student
 from collbench.units import format_list, format_seconds
 
@@ -185,26 +185,24 @@ def ranking_columns(outcome: StrategyRanking) -> tuple[Column[StrategyRuns], ...
 
 
 def verdicts(results: Sequence[Result]) -> list[str]:
-    """Return what is said of a run; nothing if no strategy learns."""
+    """Return lines: which strategy is first in seconds and in steps, and which never get there; none if none learns."""
     outcome = ranking(results)
-    return list(verdict(outcome)) if outcome else []
-
-
-def verdict(outcome: StrategyRanking) -> Iterator[str]:
-    """Yield lines: which strategy is first in seconds and in steps, and which never get there."""
+    if not outcome:
+        return []
+    lines = []
     if len(outcome.entries) - len(outcome.short) > 1:
-        yield f"in time: {_first(outcome, Effort.SECONDS)}"
-        yield f"in steps: {_first(outcome, Effort.STEPS)}"
+        lines += [f"in time: {_first(outcome, Effort.SECONDS)}", f"in steps: {_first(outcome, Effort.STEPS)}"]
     for entry in outcome.short:
         far = len(entry.runs) - len(entry.goals)
-        yield f"{entry.name} does not reach loss {outcome.target:g} with {far} of {len(entry.runs)} seeds"
+        lines.append(f"{entry.name} does not reach loss {outcome.target:g} with {far} of {len(entry.runs)} seeds")
+    return lines
 
 
 def _first(outcome: StrategyRanking, effort: Effort) -> str:
     first = outcome.ranked(effort)[0]
     after = outcome.after(first, effort)
-    names = by_key(after, lambda name: _place(after[name]))
-    level, later = names.get("level", []), names.get("behind", [])
+    level = [name for name, ratio in after.items() if ratio.surely_level(LEVEL)]
+    later = [name for name, ratio in after.items() if name not in level and ratio.surely_above(1)]
     # What noise may have made is no verdict: strategies whose interval holds 1 are named as possibly as fast.
     unsure = [name for name in after if name not in (*level, *later)]
     if unsure:
@@ -220,14 +218,6 @@ def _first(outcome: StrategyRanking, effort: Effort) -> str:
             f"{format_list([first.name, *level])} reach loss {outcome.target:g} first, level within {LEVEL:.0%}{rest}"
         )
     return f"{first.name} reaches loss {outcome.target:g} first{rest}"
-
-
-def _place(ratio: Estimate) -> str:
-    if ratio.surely_level(LEVEL):
-        return "level"
-    if ratio.holds(1):
-        return "inconclusive"
-    return "behind" if ratio.surely_above(1) else "ahead"
 
 
 def _text(mean: Estimate, form: Callable[[float], str], unit: str = "", alone: str = "") -> str:

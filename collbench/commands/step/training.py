@@ -10,8 +10,8 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from collbench import algorithms
 from collbench.cases import Case, Sampling, Sweep
-from collbench.commands.step import strategies as of_training
 from collbench.commands.step.rows import LossPoint, Trained
 from collbench.commands.step.strategies import Strategy, strategies
 from collbench.commands.step.strategies.trainer import (
@@ -32,15 +32,22 @@ from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
 from collbench.platforms.processes import RunQueue
 from collbench.results import Note, Result, Skipped
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 
 FIRST = 4  # steps that are made and held against plain SGD before any that count
 TURN = 15  # steps of a turn: a slow rank makes some in it, and a machine's load hardly changes
 
 
 def needs(sweep: Sweep, platform: str) -> Needs:
-    """Return what a sweep's strategies want of memory."""
-    return of_training.needs(sweep.implementations, map(job_of, sweep.cases()), sweep.ranks, platform)
+    """Return what a sweep's strategies want of memory, each for itself and for the implementations that it uses."""
+    chosen = [strategies()[name] for name in sweep.implementations]
+    fifos = dict(
+        algorithms.needs(sorted({name for strategy in chosen for name in strategy.uses}), sweep.ranks, platform).fifos
+    )
+    for strategy in chosen:
+        if nbytes := max(strategy.window_nbytes(job_of(case)) for case in sweep.cases()):
+            fifos[strategy.name] = nbytes
+    return Needs(fifos)
 
 
 def measure(

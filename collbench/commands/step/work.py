@@ -14,6 +14,10 @@ ITEM = 4  # bytes of a weight: float32
 
 SEQUENTIAL, COMPUTE, COMMUNICATE = "sequential", "compute", "communicate"
 WEAK, STRONG = "weak", "strong"
+MODES = {
+    WEAK: "every rank computes as much, however many there are",
+    STRONG: "all ranks together compute as much, however many there are",
+}
 """What stays the same on more ranks: the work of every rank, or that of all together."""
 
 SlowRanks = tuple[tuple[int, Factor], ...]
@@ -48,6 +52,23 @@ class Step(Work):
         products = self.products_of(rank)
         for part in range(parts):
             yield products * (part + 1) // parts - products * part // parts
+
+    def on(self, ranks: int, mode: str) -> "Step":
+        """Return what each of so many ranks does, where this is the step of one rank alone."""
+        share = ranks if mode == STRONG else 1
+        # Products are whole: what rounding adds or takes away is in `share_of` of an efficiency.
+        return replace(
+            self,
+            products=max(1, round(self.products / share)) if self.products else 0,
+            seconds=self.seconds / share,
+            slow=tuple((rank, factor) for rank, factor in self.slow if rank < ranks),
+            schedule=COMPUTE if ranks == 1 else self.schedule,
+            mode=mode,
+        )
+
+    def communicators(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the implementations that it is measured with: any one of them where it only computes."""
+        return names[:1] if self.schedule == COMPUTE else names
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -108,8 +108,8 @@ def sweep(request: SweepRequest) -> Run:
 
     >>> import collbench
     >>> run = collbench.sweep("allreduce", on="cpu", ranks=2, impl="mpi", minbytes="1K", maxbytes="16K", iters=7)
-    >>> [(row["nbytes"], row["samples"]) for row in run.rows()]
-    [(1024, 7), (4096, 7), (16384, 7)]
+    >>> [(row["nbytes"], row["outcome"]) for row in run.rows()]
+    [(1024, 'ok'), (4096, 'ok'), (16384, 'ok')]
 
     """
     if request.measured:

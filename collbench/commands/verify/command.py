@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import click
 
 from collbench.algorithms import implementations
-from collbench.cases import Sweep
+from collbench.cases import ROUNDS, Sweep
 from collbench.cli.options import (
     QUIET,
     folder_option,
@@ -38,18 +38,17 @@ from collbench.commands.verify.shown import LEGEND, tables
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
-from collbench.measure.interleave import ROUNDS, Arm, Interleaving
 from collbench.measure.session import Session, exit_status
-from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform
 from collbench.present.columns import Column
 from collbench.present.terminal import Table
 from collbench.requests import words
 from collbench.requests.declared import SIZE, TIME, Opt
+from collbench.requests.sessions import session_by_ranks
 from collbench.requests.sweeps import SweepRequest, default_folder, measured_sweep
 from collbench.results import Outcome, Result, Skipped, by_key, family
 from collbench.runfile.schema import to_line
-from collbench.units import counted, parse_numbers
+from collbench.units import parse_numbers
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces
 Pairs = Mapping[tuple[str, str], Sequence[Result]]  # results by implementation and collective
@@ -239,19 +238,8 @@ def bits_session(request: BitsRequest, counts: Sequence[int]) -> Session:
     if not counts and not joined and find_platform(platform).process_per_rank:
         return bits_session(replace(request, on=platform), [USUAL_RANKS])
     _refuse_other_than_sums(sweep)
-    sampling = replace(sweep.sampling, iters=starts)  # a round is a start
-    sweep = replace(sweep, works=tuple(map(Bits, LAWS)), sampling=sampling)
-    folder = request.folder or default_folder(sweep)
-    if joined:
-        return Session(platform, sweep, joined, folder)
-    arms = []
-    for count in counts or [sweep.ranks]:
-        part = replace(sweep, ranks=count)
-        ranks = [Supervisor(platform, part, folder=folder) for _ in range(starts)]
-        arms.append(Arm(ranks, part, counted(count, "rank")))
-    if len({len(list(arm.sweep.cases())) for arm in arms}) > 1:
-        raise UsageError("some of these sizes are one size for some of the numbers of ranks; give a larger -b or -f")
-    return Session(Interleaving(platform, arms, first=-1), replace(sweep, ranks=part.ranks), None, folder)
+    sweep = replace(sweep, works=tuple(map(Bits, LAWS)))
+    return session_by_ranks(platform, sweep, counts or [sweep.ranks], joined, request.folder or default_folder(sweep))
 
 
 def _refuse_other_than_sums(sweep: Sweep) -> None:

@@ -258,7 +258,7 @@ def test_samples_of_a_size_that_comes_again_are_samples_of_one_size() -> None:
 def test_a_cluster_whose_channels_use_rdma_is_not_said_to_use_tcp(name: str, tmp_path: Path) -> None:
     """Though NCCL_SOCKET_IFNAME is set, as on nearly every cluster."""
     (run,) = collbench.import_(DATA / f"{name}.log", out=tmp_path)
-    diagnosed = collbench.diagnose(run, "azure-nd-h100-v5", nodes=2)
+    diagnosed = collbench.check(run=run, on="azure-nd-h100-v5", nodes=2)
     for diagnosis in diagnosed.curves:
         assert diagnosis.word is Word.SLOW
         assert diagnosis.likely[0].startswith((CARDS, CHANNELS, LL))

@@ -15,7 +15,7 @@ from collbench.analysis.judgement import EXITS, Word
 from collbench.cli.verdicts import line_of
 from collbench.commands.check import library as checking
 from collbench.errors import UsageError
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 from collbench.runfile.store import Writer, read
 from collbench.units import format_rate, format_seconds
 from tests.conftest import ROOT, Command, of_a_user

@@ -8,7 +8,8 @@ import pytest
 from collbench.commands.check.expectations import CALIBRATED, expect_run, read_floors
 from collbench.errors import UsageError
 from collbench.results import Mismatch
-from collbench.results.facts import Note, Scheduling
+from collbench.results.disturbed import Scheduling
+from collbench.results.facts import Note
 from tests.conftest import measurement
 
 FLOORS = """

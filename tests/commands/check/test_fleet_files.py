@@ -2,27 +2,23 @@
 
 import json
 import os
-import shutil
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from collbench.analysis.judgement import Word
-from collbench.commands.check.fleet import groups
 from collbench.commands.check.inputs import FleetNode, read_fleet
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.check.library import check
 from collbench.commands.check.outputs import document
-from collbench.errors import Notice, UsageError
+from collbench.errors import UsageError
 from collbench.results import Mismatch
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 from collbench.runfile.store import NAME
 from tests.commands.conftest import write_run
 from tests.conftest import ROOT, measurement
 from tools.fleet import CURVE, Fleet, make, medians, name
-from tools.hostile_files import HOSTILE
 
 SMALL = Fleet(nodes=6, slow=1)
 
@@ -91,23 +87,6 @@ def test_a_file_that_cannot_be_read_costs_its_node_alone_which_says_why(tmp_path
         assert (node.word, node.curves) == (Word.UNKNOWN, {}), content
         assert "check.json" in node.reason, content
         assert node.reason.isprintable(), content
-
-
-def test_no_file_of_those_that_nobody_means_well_with_is_more_than_a_node_without_a_result(tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Notice)  # of rows that are left out
-        for number, hostile in enumerate(HOSTILE[NAME]):
-            for file in ("check.json", NAME):
-                folder = tmp_path / f"{number}-{file}"
-                (folder / "n1").mkdir(parents=True)
-                hostile.make(folder / "n1" / file)
-                if not os.path.lexists(folder / "n1" / file):
-                    continue
-                (node,) = read_fleet(folder)
-                assert node.reason.isprintable(), hostile.name
-                for group in groups([node]):
-                    assert group.curve.title.isprintable(), hostile.name
-                shutil.rmtree(folder)
 
 
 def test_pipes_folders_and_links_to_nothing_are_no_results(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ from collbench.measure import interleave
 from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
 from collbench.results import Failed, Measurement, Mismatch, Result
-from collbench.results.facts import Note, Scheduling, Sharing
+from collbench.results.disturbed import Scheduling
+from collbench.results.facts import Note, Sharing
 from collbench.runfile.schema import TopologyPart
 from collbench.runfile.store import read
 from collbench.topology.files import load

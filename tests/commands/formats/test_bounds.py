@@ -13,7 +13,8 @@ from collbench.commands.formats import source
 from collbench.commands.formats.command_lines import MOST_NAMED, Context
 from collbench.commands.formats.imported import Hints
 from collbench.commands.formats.importing import ImportRequest, read_foreign, read_tests, remarks
-from collbench.commands.formats.source import Budget, ForeignFile, bare, decode, number, span
+from collbench.commands.formats.source import ForeignFile, bare, decode
+from collbench.commands.formats.words import number, span
 from collbench.errors import RunFileError
 from tests.commands.formats.goldens import DATA, reported
 
@@ -86,12 +87,6 @@ def test_lines_of_a_library_without_a_fact_cost_nothing_and_its_facts_stay() -> 
         read_tests(decode("x", many.encode()), Hints())
 
 
-def test_utf_16_a_mark_and_carriage_returns_are_read_as_before() -> None:
-    for packed in (LOG.encode("utf-16"), LOG.encode("utf-16-be"), b"\xef\xbb\xbf" + LOG.encode()):
-        assert text_of(decode("x", packed)) == [line for line in LOG.splitlines() if line]
-    assert text_of(decode("x", b"a\rb\r")) == ["a", "b"]
-
-
 def test_commands_and_variables_beyond_the_most_are_forgotten() -> None:
     """Else each of a million would be copied with every other one."""
     context = Context()
@@ -120,10 +115,3 @@ def test_a_span_holds_its_number_or_there_is_none(word: str) -> None:
     assert (within is None) is (number(word) is None)
     if within:
         assert within[0] <= float(word) <= within[1] or math.isinf(within[1])
-
-
-def test_what_is_spent_is_spent_by_all_parts_of_a_log() -> None:
-    budget = Budget()
-    read_tests(decode("x", LOG.encode(), budget), Hints())
-    assert budget.left["rows"] == source.BOUNDS["rows"] - 7
-    assert budget.left["bytes"] == source.BOUNDS["bytes"] - len(LOG)

@@ -90,8 +90,6 @@ VARIANTS: dict[str, Change] = {
     "Markdown": of_rows(lambda row: f"| {' | '.join(row.split())} |\n"),
     "CR": lambda text: text.replace("\n", "\r"),
     "colours": of_rows(lambda row: re.sub(r"(\d+\.\d+)", "\x1b[1;32m\\1\x1b[0m", row)),
-    "split in a size": of_row(lambda row: re.sub(r"^(\s*\d)", r"\1\n", row)),
-    "split in a time": of_row(word(TIME, lambda time: f"{time[:2]}\n{time[2:]}")),
     "split at a word": of_row(word(TIME, lambda time: f"\n{time}")),
     "split in three": of_row(lambda row: re.sub(r"(\d\.\d)", r"\1\n", row, count=2)),
     "word in front": of_row(lambda row: f"done {row}"),
@@ -102,8 +100,6 @@ VARIANTS: dict[str, Change] = {
     "strange type": of_row(lambda row: row.replace("float", "quaternion")),
     "digits of another script": of_row(word(SIZE, lambda size: size.translate({48 + n: 0x660 + n for n in range(10)}))),
     "log in a row": of_row(word(TIME, lambda time: f"n1:7:7 [0] NCCL INFO x\n{time}")),
-    "NUL in a size": of_row(word(SIZE, lambda size: f"{size[:1]}\0{size[1:]}")),
-    "NUL in a time": of_row(word(TIME, lambda time: f"{time[:1]}\0{time[1:]}")),
 }
 ENCODED: dict[str, Callable[[str], bytes]] = {
     "latin-1": lambda text: text.replace("float", "float", 1).replace("# Using", "# Größe, Using").encode("latin-1"),

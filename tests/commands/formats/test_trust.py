@@ -6,7 +6,8 @@ from contextlib import suppress
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from collbench.commands.formats.imported import ImportedTest, known_collective
+from collbench.commands.formats.foreign_row import known_collective
+from collbench.commands.formats.imported import ImportedTest
 from collbench.commands.formats.importing import remarks
 from collbench.errors import CollbenchError, UsageError
 from tests.commands.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported

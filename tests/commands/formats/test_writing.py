@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from collbench.commands.formats.importing import find_format, select, written
+from collbench.commands.formats.importing import select, writers
 from collbench.commands.formats.nccl_tests_write import shrunk, version_code
 from collbench.errors import UsageError
 from collbench.results import Result
@@ -26,10 +26,8 @@ LOG = (DATA / "nccl_tests_2_19.txt").read_text()
 
 
 def export(run: Run, name: str) -> tuple[str, list[str]]:
-    wanted = find_format(name, written())
-    assert wanted.write
     selection = select(run.header, run.results, run.path)
-    return wanted.write(selection), list(selection.left_out)
+    return writers()[name](selection), list(selection.left_out)
 
 
 def own_run(*results: Result, **header: object) -> Run:
@@ -116,7 +114,7 @@ def test_bandwidths_are_written_where_messages_have_a_size() -> None:
 
 
 def test_what_is_written_reads_back_to_the_same_values_as_far_as_a_format_can_hold_them() -> None:
-    for name in written():
+    for name in writers():
         held = [row for row in OWN if name != "nccl-tests-json" or row.case.collective.name == "allreduce"]
         text, left = export(own_run(*(held if name == "nccl-tests-json" else OWN)), name)
         read = {row.case: row for row in reported(parsed(text))}
@@ -228,8 +226,9 @@ def test_each_implementation_has_a_table_of_its_own_and_the_json_that_of_the_fir
 def test_what_is_not_written_is_counted() -> None:
     failed = Failed(case(), "ring-flags", "cpu", "hung")
     expected = Prediction(case(), "nccl", 1e-6, 1e-6, 2e-6, "ring", "ll")
-    _, left = export(own_run(measured(8, 1e-6), failed, expected), "nccl-tests")
-    assert left == ["failed rows have no time", "predictions are not measured"]
+    pair = measured(8, 1e-6, name="mpi", collective="pingpong")
+    _, left = export(own_run(measured(8, 1e-6), failed, expected, pair), "nccl-tests")
+    assert left == ["failed rows have no time", "predictions are not measured", "nccl-tests has no pingpong"]
     text, left = export(own_run(expected), "csv")
     (test,) = parsed(text)
     assert test.results == (expected,)
@@ -245,15 +244,6 @@ def test_numbers_lose_digits_before_they_break_a_column() -> None:
     assert [shrunk(value, 6) for value in (0, 348.109, 12345.6, 1234567.0)] == ["0.00", "348.11", "12346", "1e+06"]
 
 
-def test_nccl_tests_has_no_messages_between_pairs() -> None:
-    pair, other = (measured(8, 1e-6, name="mpi", collective=name) for name in ("pingpong", "sendrecv"))
-    text, left = export(own_run(pair, other), "nccl-tests")
-    assert "sendrecv_perf" in text
-    assert left == ["nccl-tests has no pingpong"]
-    with pytest.raises(UsageError, match="nothing to export: nccl-tests has no pingpong; choose --to csv"):
-        export(own_run(pair), "nccl-tests")
-
-
 def test_means_are_called_means_and_what_is_none_is_not_written_into_a_table_of_means() -> None:
     for name in ("nccl_tests_2_19.txt", "osu_nccl_full.txt", "rccl_mpi.csv"):
         assert reported(golden_tests(name))[0].figure == "mean"
@@ -267,7 +257,7 @@ def test_means_are_called_means_and_what_is_none_is_not_written_into_a_table_of_
             export(run_of(golden_tests("tidy.csv")), name)
 
 
-@pytest.mark.parametrize("name", written())
+@pytest.mark.parametrize("name", writers())
 def test_every_format_says_by_how_much_buffers_start_late(name: str) -> None:
     rows = [Measurement(case(unalign=unalign), "nccl", "gpu", 1, (1e-6,)) for unalign in (0, 3)]
     texts = [export(own_run(row, topology=GPUS), name)[0] for row in rows]

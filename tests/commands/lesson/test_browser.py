@@ -1,8 +1,6 @@
 """The lesson in a real browser: guesses, numbers that can be dragged, traces, its silence, its width."""
 
-import json
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -137,32 +135,6 @@ def test_a_trace_is_walked_through_by_keyboard(opened: Lesson) -> None:
     assert opened.run(stripes) == [True, False, True, False, False, True, False, True]
 
 
-def test_lines_of_code_are_lit_as_they_run(opened: Lesson) -> None:
-    rung = "#ring-flags"
-    lit = f"return [...document.querySelectorAll('{rung} .lit')].map((each) => Number(each.dataset.line))"
-    slider = opened.find(f"{rung} .player input")
-    trace = next(screen["trace"] for screen in content().screens if screen["name"] == "ring-flags")
-    assert trace
-    starts = sorted({event.start for event in trace.events})
-    for start in starts[1:4]:
-        slider.send_keys(Keys.PAGE_UP)
-        running = [event for event in trace.events if event.start <= start < event.start + event.seconds]
-        assert opened.run(lit) == sorted({line for event in running for line in event.lines})
-
-
-def test_playing_ends_at_the_end_and_says_nothing_meanwhile(opened: Lesson) -> None:
-    rung = "#one-shot"
-    opened.run(f"const speed = document.querySelector('{rung} select'); speed.value = '4'")
-    play = opened.find(f"{rung} .player .buttons button")
-    play.send_keys(Keys.ENTER)
-    live = f"return document.querySelector('{rung} .player [role=status]').textContent"
-    assert play.text == "Pause"
-    assert opened.run(live) == ""
-    opened.until(f"return document.querySelector('{rung} .player .buttons button').textContent === 'Play'")
-    assert "Rank 1" in opened.run(live)
-    assert opened.find(f"{rung} .player input").get_attribute("value") == "1000"
-
-
 def test_a_litmus_test_is_stepped_through_to_the_wrong_read(opened: Lesson) -> None:
     _, following, _ = opened.all("#break .litmus .buttons button")
     for _ in range(3):
@@ -224,39 +196,3 @@ def test_night_and_calm_are_respected(page: Lesson) -> None:
         "look();"
     )
     assert len(frames) <= 2  # it leaps from moment to moment
-
-
-def test_a_page_on_paper_has_every_answer(page: Lesson) -> None:
-    page.run("sessionStorage.clear()")
-    page.open()
-    page.run("dispatchEvent(new Event('beforeprint'))")
-    assert page.run("return [...document.querySelectorAll('details')].every((each) => each.open)")
-    page.run("dispatchEvent(new Event('afterprint'))")
-    assert not page.run("return [...document.querySelectorAll('details')].some((each) => each.open)")
-
-
-def test_frames_while_a_trace_plays(opened: Lesson, record_property: Any) -> None:
-    """No clock is asserted on; what is: that a frame in which no event begins or ends lays nothing out."""
-    opened.run("document.querySelector('#ring-flags .player').scrollIntoView()")
-    opened.browser.execute_cdp_cmd("Performance.enable", {})
-    before = metrics(opened.browser)
-    frames = opened.browser.execute_async_script(  # type: ignore[no-untyped-call]
-        "const done = arguments[0], play = document.querySelector('#ring-flags .player .buttons button'), times = [];"
-        "play.click();"
-        "const look = (now) => { times.push(now);"
-        " if (times.length < 121) requestAnimationFrame(look); else { play.click(); done(times); } };"
-        "requestAnimationFrame(look);"
-    )
-    after = metrics(opened.browser)
-    gaps = sorted(later - earlier for earlier, later in pairwise(frames))
-    spent = {name: round(1000 * (after[name] - before[name]) / len(gaps), 2) for name in after if "Duration" in name}
-    told = {"median": gaps[len(gaps) // 2], "p95": gaps[int(len(gaps) * 0.95)], "slowest": gaps[-1]} | spent
-    record_property("milliseconds of a frame", json.dumps(told))
-    assert after["LayoutCount"] - before["LayoutCount"] < len(gaps) / 2
-
-
-def metrics(browser: webdriver.Chrome) -> dict[str, float]:
-    """What Chromium counts of a page's work."""
-    found = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
-    names = ("LayoutCount", "LayoutDuration", "RecalcStyleDuration", "ScriptDuration", "TaskDuration")
-    return {metric["name"]: metric["value"] for metric in found if metric["name"] in names}

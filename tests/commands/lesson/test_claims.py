@@ -13,7 +13,7 @@ from collbench.commands.lesson.content import HERE, Content
 from collbench.commands.lesson.screens import Text, build
 from collbench.results import Explanation, Measurement, Result
 from collbench.results.collectives import PHASES
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 from collbench.runfile.store import Run, read
 from tests.commands.lesson.claims import CLAIMS, COMMITTED, parts, wrong
 from tests.conftest import ROOT

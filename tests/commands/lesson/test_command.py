@@ -4,7 +4,6 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,6 @@ from collbench.errors import Notice
 from collbench.records import encoded
 from collbench.runfile.schema import to_result
 from collbench.runfile.store import NAME, read
-from tests.commands.lesson.claims import wrong
 from tests.commands.sweep.test_command import wait_for
 from tests.conftest import ROOT, Command
 
@@ -102,20 +100,6 @@ def test_a_row_that_stays_disturbed_is_left_and_told(
     assert "Left out: 1 of 2 rows, disturbed" in said or "Left out: 2 of 2 rows, disturbed" in said
     assert "--fresh" in said
     assert "rows, disturbed" in (tmp_path / "lesson.html").read_text()
-
-
-@pytest.mark.machine
-@pytest.mark.full
-@pytest.mark.timeout(600)
-def test_beside_a_busy_program_no_sentence_is_against_its_rows(here: Command, tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
-        try:
-            done = here("lesson", "--on", "cpu", "--out", "out")
-        finally:
-            busy.kill()
-    assert done.returncode == 0, done.stderr
-    page = (tmp_path / "out" / "lesson.html").read_text(encoding="utf-8")
-    assert not wrong(page, [row for part in MEASURED for row in read(tmp_path / "out" / part).results])
 
 
 def test_runs_that_are_given_are_enough_and_those_without_a_time_are_refused(here: Command, folder: Path) -> None:

@@ -10,7 +10,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.commands.lesson import numbers, table
 from collbench.commands.lesson.numbers import Numbers, filled, fitted, hand_written, judged, nearest, titles
 from collbench.results import Explanation, Measurement
-from collbench.results.facts import Scheduling
+from collbench.results.disturbed import Scheduling
 from collbench.runfile.store import read
 from collbench.units import format_seconds
 from tests.conftest import ROOT

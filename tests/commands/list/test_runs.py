@@ -26,7 +26,7 @@ def write(folder: Path, started: str, topology: str = "2 sockets", micros: float
 
 @pytest.fixture
 def runs(here: Command) -> Command:
-    return partial(here, "runs")
+    return partial(here, "list", "runs")
 
 
 @pytest.fixture
@@ -125,8 +125,7 @@ def test_only_a_signal_cuts_a_run_off(runs: Command, tmp_path: Path) -> None:
 
 REFUSED = {
     "compare {run} others": "nothing to compare",
-    "diagnose {run}": "predictions only; give a run that was measured",
-    "fit {run}": "predictions only; give a run that was measured",
+    "predict --fit {run}": "predictions only; give a run that was measured",
     "export {run} --to csv": "no results with a time",
     "compare --against last {run}": "nothing to compare",
 }

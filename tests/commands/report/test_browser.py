@@ -205,19 +205,6 @@ def test_a_narrow_window_does_not_scroll_sideways(page: Page, width: int) -> Non
     assert page.points(page.expected()) == page.expected()
 
 
-def test_a_link_chooses_the_figure(page: Page) -> None:
-    places = page.data["figures"][0]["anchors"]
-    page.open()
-    page.run("location.hash = arguments[0]", places["latency"])
-    wait(lambda: page.title() == "time per operation")
-    assert page.find("#here").get_attribute("href").endswith(f"#{places['latency']}")
-    page.browser.get("about:blank")
-    page.browser.get(f"{page.url}#{places['ratio']}")
-    assert page.title() == "times as fast as the library"
-    assert page.find("input[value=ratio]").is_selected()
-    assert page.find("#here").get_attribute("href").endswith(f"#{places['ratio']}")
-
-
 def wait(look: Any, tries: int = 100) -> Any:
     """What `look` sees once there is something to see."""
     for _ in range(tries):

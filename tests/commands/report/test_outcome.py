@@ -95,12 +95,12 @@ def test_the_speed_on_top_is_the_verdict_of_diagnose(tmp_path: Path) -> None:
     of_no_bytes = Reported(case(nbytes=0, ranks=8), "nccl", "gpu", 1e-6, "mean", wrong_elements=0)
     for factor in (0.3, 1.0, 1.5, 6.0):
         run = read(write(tmp_path / str(factor), of_no_bytes, *curve(factor)))
-        assert (collbench.diagnose(run, ON).word.value, "Speed") in outcome(reports.build([run], ON)), factor
+        assert (collbench.check(run=run, on=ON).word.value, "Speed") in outcome(reports.build([run], ON)), factor
 
 
 def test_the_band_that_the_model_expects_is_drawn_beside_each_measured_curve(tmp_path: Path) -> None:
     run = read(write(tmp_path / "run", *curve(2.0)))
-    (judged,) = collbench.diagnose(run, ON).curves
+    (judged,) = collbench.check(run=run, on=ON).curves
     (figure,) = data_of(reports.build([run], ON))["figures"]  # type: ignore[misc]
     measured, expected = figure["lines"]
     assert (measured["expected"], expected["expected"]) == (False, True)
@@ -134,7 +134,7 @@ def test_headings_have_the_nodes_and_gpus_that_the_ranks_were_held_against(tmp_p
 
 
 def test_an_imported_log_is_held_against_the_system_and_nodes_that_the_user_names(tmp_path: Path) -> None:
-    """By the options of `diagnose`, with its refusals."""
+    """By the options of `check`, with its refusals."""
     with pytest.warns(Notice, match="trimmed"):
         (run,) = collbench.import_(DATA / "nccl_tests_trimmed_ranks.txt", out=tmp_path / "log")
     done = CliRunner().invoke(command, [str(run.path), "--on", "dgx-a100", "--nodes", "2"])
@@ -142,9 +142,8 @@ def test_an_imported_log_is_held_against_the_system_and_nodes_that_the_user_name
     page = Path(done.output.strip()).read_text()
     assert outcome(page) == [("OK", "Results"), ("UNKNOWN", "Speed")], "its largest message is small"
     assert "against DGX A100, 2 nodes of 8 GPUs" in Text(page).text
-    for call in (collbench.report, collbench.diagnose):
-        with pytest.raises(UsageError, match="cannot be spread evenly over 3 nodes"):
-            call(run, on="dgx-a100", nodes=3)
+    with pytest.raises(UsageError, match="cannot be spread evenly over 3 nodes"):
+        collbench.report(run, on="dgx-a100", nodes=3)
 
 
 def test_no_back_tick_reaches_the_reader_and_commands_are_shown_as_code(tmp_path: Path) -> None:

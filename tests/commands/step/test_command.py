@@ -12,17 +12,16 @@ from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.rows import StepPrediction, StepTimes, Trained
 from collbench.commands.step.scaling import curves
 from collbench.commands.step.schedules import overlapping
-from collbench.commands.step.section import straggler_sections
-from collbench.commands.step.stragglers import Finding, StepArrays, straggler_test, verdicts
+from collbench.commands.step.stragglers import Finding, StepArrays, straggler_test
 from collbench.commands.step.work import job_of, step_of
 from collbench.runfile.store import Run, read
 from tests.commands.conftest import RIGHT
-from tests.commands.step.made_up_steps import late, ranks_that_are
+from tests.commands.step.made_up_steps import ranks_that_are
 from tests.conftest import Command, mpiexec
 
-SMALL = ("--compute", "4MFLOP", "--matrix", "64", "--budget", "0.05", "--out", "out")
+SMALL = ("--compute", "4MFLOP", "--budget", "0.05", "--out", "out")
 STEPS = ("--compute", "300us", "--steps", "1600", "--budget", "10", "--out", "out")
-STRAGGLERS = ("step", "stragglers", "--on", "cpu", "--ranks", "2", *STEPS)
+WAITING = ("step", "scale", "--on", "cpu", "--ranks", "2", *STEPS)
 
 
 def carried_out(here: Command, folder: Path, *words: str, **variables: str) -> tuple[str, Run]:
@@ -34,22 +33,8 @@ def carried_out(here: Command, folder: Path, *words: str, **variables: str) -> t
 
 def test_one_and_two_ranks_compute_and_those_that_share_work_have_half_of_it(here: Command, tmp_path: Path) -> None:
     """Rows with what each has computed, all of it in the run file, whatever disturbs the ranks."""
-    words = (
-        "step",
-        "scale",
-        "--on",
-        "cpu",
-        "--ranks",
-        "1,2",
-        "--mode",
-        "both",
-        "--impl",
-        "auto",
-        "--gradients",
-        "16K",
-        *SMALL,
-    )
-    _, run = carried_out(here, tmp_path, *words)
+    words = "step scale --on cpu --ranks 1,2 --mode both --impl auto --gradients 16K"
+    _, run = carried_out(here, tmp_path, *words.split(), *SMALL)
     assert run.complete
     assert all(isinstance(result, StepTimes) and result.right for result in run.results)
     products = {(result.case.ranks, step_of(result.case).products) for result in run.results}
@@ -86,20 +71,6 @@ def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, 
     assert all(result.right for result in rows)
 
 
-def test_a_narrow_table_of_steps_keeps_what_it_is_about_and_its_headings_are_one_line(here: Command) -> None:
-    for command, kept in (("scale", "speed-up"), ("overlap", "gain")):
-        for width in (60, 70, 80, 100):
-            few = ("--ranks", "2,4" if command == "scale" else "4")
-            done = here("step", command, "--on", "dgx-h100", *few, "--out", f"{command}-{width}", COLUMNS=str(width))
-            assert done.returncode == 0, done.stderr
-            lines = done.stdout.splitlines()
-            (heading,) = (place for place, line in enumerate(lines) if kept in line.split())
-            assert {"step", kept} <= set(lines[heading].split()), (command, width)
-            assert re.match(r"(nccl| +1  nccl) +", lines[heading + 1]), "no heading goes on below itself"
-            rows = lines[heading : [*lines, ""].index("", heading)]
-            assert max(map(len, rows)) <= width
-
-
 def test_an_overlap_of_a_described_system_is_predicted(here: Command, tmp_path: Path) -> None:
     """Smaller buckets hide more, where latency is small."""
     said, run = carried_out(here, tmp_path, "step", "overlap", "--on", "dgx-h100", "--out", "out")
@@ -118,7 +89,7 @@ def timed(run: Run) -> list[StepTimes]:
 
 def test_every_rank_s_steps_are_timed_on_one_clock(here: Command, tmp_path: Path) -> None:
     """Whatever disturbs them, the slowest of two takes no less than the mean and no more than both together."""
-    _, run = carried_out(here, tmp_path, *STRAGGLERS, "--impl", "auto", "--steps", "64")
+    _, run = carried_out(here, tmp_path, *WAITING, "--impl", "auto", "--steps", "64")
     (row,) = timed(run)
     assert row.right
     assert 0 < sum(series.steps for series in row.series) <= 64
@@ -128,19 +99,11 @@ def test_every_rank_s_steps_are_timed_on_one_clock(here: Command, tmp_path: Path
     assert mean < fmean(computing.max(axis=0)) < 2 * mean
 
 
-def test_sections_name_the_late_rank() -> None:
-    row = late(ranks=2)[0]
-    assert isinstance(row, StepTimes)
-    said = "\n".join(straggler_sections([row]))
-    assert re.search(r"^ +1 +\d+% +[\d.]+% \(.*%\) ", said, re.MULTILINE), "how late the rank is, as a share of a step"
-    assert verdicts([row])[0].startswith("rank 1 is late: last in")
-
-
 @pytest.mark.machine
 def test_a_rank_that_computes_twice_as_much_is_named(here: Command, tmp_path: Path) -> None:
     """With how often it was last, by how much, and what that costs; rank 0 is not.  Less is tried on made-up noise."""
     words = ("--impl", "auto", "--compute", "1ms", "--slow-rank", "1")
-    said, run = carried_out(here, tmp_path, *STRAGGLERS, *words)
+    said, run = carried_out(here, tmp_path, *WAITING, *words)
     (line,) = (line for line in said.splitlines() if "rank 1 is late: last in" in line)
     assert "the others wait for it" in line
     assert "rank 0 is late" not in line
@@ -175,6 +138,7 @@ def test_processes_of_a_launcher_train_and_tell_who_is_late(environment: dict[st
     """What ranks do besides a collective reaches each process whole."""
     for name, words in (
         ("strategies", ("--seeds", "1", "--steps", "8", "--strategy", "library,ring")),
+        ("scale", ("--compute", "300us", "--steps", "64", "--impl", "auto")),
         ("stragglers", ("--compute", "300us", "--steps", "64", "--impl", "auto")),
     ):
         program = [sys.executable, "-m", "collbench", "step", name, *words, "--out", name]
@@ -183,3 +147,4 @@ def test_processes_of_a_launcher_train_and_tell_who_is_late(environment: dict[st
         )
         assert done.returncode == 0, done.stderr
         assert all(result.right for result in read(tmp_path / name).cases), name
+        assert done.stderr.count("0.3.0") == (name == "stragglers"), "an earlier name names the new one once"

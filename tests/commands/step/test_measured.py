@@ -102,9 +102,9 @@ def test_a_step_is_right_whoever_communicates_and_however() -> None:
 def test_a_slow_rank_computes_longer_and_the_other_waits() -> None:
     (result,) = measured(stepped(Step(20, 128, slow=((1, 10.0),)), sampling=Sampling(iters=5, region=0.02)))
     assert isinstance(result, StepTimes)
-    quickest = [min(series.computing(rank) for series in result.series) for rank in (0, 1)]
+    quickest = [min(series.parts(rank)[0] for series in result.series) for rank in (0, 1)]
     assert quickest[1] > 2 * quickest[0]
-    assert sum(series.waiting(0) for series in result.series) > 0
+    assert sum(series.parts(0)[1] for series in result.series) > 0
 
 
 SITE = """

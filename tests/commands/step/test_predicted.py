@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
+from collbench.commands.step.predicted import step_time
 from collbench.commands.step.rows import StepPrediction
-from collbench.commands.step.runs import step_time
 from collbench.commands.step.work import Step
 from collbench.model.predict import network_curve, on_ranks
 from collbench.topology.files import load
@@ -23,9 +23,8 @@ def step(ranks: int, schedule: str = "sequential", seconds: float = 0.1, bucket:
 def test_one_after_the_other_adds_up_and_a_rank_alone_only_computes() -> None:
     one = step(64)
     alone = network_curve(on_ranks(H100, 64), [case(nbytes=GIB, ranks=64)], "nccl")[0]
-    assert one.computing() == 0.1
-    assert one.exposed() == pytest.approx(alone.seconds)
-    assert one.typical == pytest.approx(0.1 + one.waiting() + alone.seconds)
+    assert one.parts == pytest.approx((0.1, one.parts[1], alone.seconds))
+    assert one.typical == sum(one.parts)
     assert one.band[0] < one.typical < one.band[1]
     assert step(1).parts == (0.1, 0.0, 0.0)
 
@@ -35,11 +34,11 @@ def test_overlap_is_never_below_the_longer_part_nor_above_both() -> None:
         longer = max(step(ranks, "compute").typical, step(ranks, "communicate").typical)
         for part in (1, 4, 16):
             own = step(ranks, "stream", bucket=GIB // part)
-            assert own.typical - own.waiting() >= longer, (ranks, part)
+            assert own.typical - own.parts[1] >= longer, (ranks, part)
         assert step(ranks, "stream", bucket=GIB // 8).typical < step(ranks).typical, ranks
     whole = step(64, "stream")  # a bucket goes out when all is computed, so nothing slows computing
-    assert whole.computing() == 0.1
-    assert step(64, "stream", bucket=GIB // 2).computing() > 0.1
+    assert whole.parts[0] == 0.1
+    assert step(64, "stream", bucket=GIB // 2).parts[0] > 0.1
     bucket = GIB // 8
     own = step(64, "stream", seconds=1e-6, bucket=bucket)
     alone = network_curve(on_ranks(H100, 64), [case(nbytes=bucket, ranks=64)], "nccl")[0].seconds

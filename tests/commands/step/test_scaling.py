@@ -37,8 +37,8 @@ def test_efficiency_is_the_time_of_one_rank_over_that_of_all_and_counts_what_the
 
 def test_where_no_row_can_be_compared_there_is_no_answer() -> None:
     rows = [row(1, *[1.0] * 8), row(2, *[1.0] * 8)]
-    assert scaling.answer(scaling.curves(rows))[0].startswith("without overlap, mpi, weak: 2 ranks give ")
-    assert scaling.answer(scaling.curves(rows[:1])) == []
+    assert scaling.answer(rows)[0].startswith("without overlap, mpi, weak: 2 ranks give ")
+    assert scaling.answer(rows[:1]) == []
 
 
 def test_the_mode_is_that_of_the_run_file_and_follows_from_the_work_where_an_old_one_does_not_say() -> None:
@@ -80,8 +80,7 @@ def test_a_prediction_has_its_band() -> None:
 
 def test_remedies_take_away_what_they_are_for() -> None:
     """Of parts of 1.3 s, 0.4 s and 0.9 s where one rank takes 1 s."""
-    own = scaling.StepParts(alone=1.0, computing=1.3, waiting=0.4, exposed=0.9)
-    found = {remedy.words: remedy.efficiency for remedy in scaling.remedies(own, "cpu")}
+    found = {remedy.words: remedy.efficiency for remedy in scaling.remedies(1.0, (1.3, 0.4, 0.9), "cpu")}
     for words, seconds in (
         ("a batch 4 times", (4 * 1.3 + 4 * 0.4 + 0.9) / 4),
         ("accumulation of 4", (4 * 1.3 + 2 * 0.4 + 0.9) / 4),
@@ -129,12 +128,10 @@ def test_more_ranks_that_do_less_are_said() -> None:
 
 
 def test_no_remedy_promises_more_than_all_of_the_ranks_nor_less_than_there_was() -> None:
-    own = scaling.StepParts(alone=1.0, computing=1.3, waiting=0.4, exposed=0.9)
-    before = own.efficiency(own.computing, own.waiting, own.exposed)
-    for remedy in scaling.remedies(own, "cpu"):
-        assert before < remedy.efficiency <= 1, remedy.words
+    for remedy in scaling.remedies(1.0, (1.3, 0.4, 0.9), "cpu"):
+        assert 1 / 2.6 < remedy.efficiency <= 1, remedy.words
     (curve,) = scaling.curves(predicted(1.0, 0.0, 1.0))  # where nobody waits, no rank is late
-    assert "no rank later than another" not in [remedy.words for remedy in scaling.helpful_remedies(curve, curve.last)]
+    assert "no rank later than another" not in [remedy.words for remedy in scaling.helpful_remedies(curve)]
     for platform, words in (
         ("cpu", "cores and memory of their own for all ranks"),
         ("gpu", "a GPU for every rank, none slowed down by power or heat"),
@@ -142,4 +139,4 @@ def test_no_remedy_promises_more_than_all_of_the_ranks_nor_less_than_there_was()
     ):
         alone, four = (replace(one, platform=platform) for one in (row(1, *[1.0] * 8), row(4, *[4.0] * 8)))
         (curve,) = scaling.curves([alone, four])
-        assert words in [remedy.words for remedy in scaling.helpful_remedies(curve, curve.last)], platform
+        assert words in [remedy.words for remedy in scaling.helpful_remedies(curve)], platform

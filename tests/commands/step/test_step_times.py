@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.commands.step.overlap import kind_of_step
 from collbench.commands.step.rows import Series, StepTimes
 from collbench.commands.step.work import BUCKET_UNIT, Step, buckets, flops_of
 from tests.commands.step.made_up_steps import LATE
@@ -24,7 +23,7 @@ def test_a_step_lasts_until_the_last_rank_is_done_and_its_time_is_of_three_parts
     assert LATE.seconds == (9.5 - 0.0) / 2
     assert (LATE.begins(0), LATE.begins(1)) == ((0.0, 4.0), (0.5, 5.0))
     for rank, parts in {0: ((2 + 2) / 2, (1 + 2) / 2, (1 + 1) / 2), 1: ((2.5 + 3) / 2, 0.0, (2 + 1.5) / 2)}.items():
-        assert (LATE.computing(rank), LATE.waiting(rank), LATE.exposed(rank)) == pytest.approx(parts), rank
+        assert LATE.parts(rank) == pytest.approx(parts), rank
 
 
 MOMENTS = st.lists(st.tuples(*[st.floats(0, 1)] * 4), min_size=1, max_size=20)
@@ -42,9 +41,8 @@ def test_the_parts_of_a_ranks_steps_are_all_of_its_time(lengths: list[tuple[floa
             done[rank].append(computed[rank][-1] + step[2 * rank + 1])
     series = Series((0.0, 0.0), *(tuple(map(tuple, moments)) for moments in (computed, done)))
     for rank in (0, 1):
-        parts = series.computing(rank) + series.waiting(rank) + series.exposed(rank)
-        assert parts == pytest.approx(done[rank][-1] / len(lengths))
-        assert series.waiting(rank) >= -1e-12
+        assert sum(series.parts(rank)) == pytest.approx(done[rank][-1] / len(lengths))
+        assert series.parts(rank)[1] >= -1e-12
 
 
 def test_a_row_has_a_sample_for_every_series_and_rounds_are_joined_in_order() -> None:
@@ -85,11 +83,6 @@ def test_buckets_are_the_whole_array_piece_by_piece(elements: int, bucket: int) 
     assert end == whole.nbytes
 
 
-def test_what_is_one_block_for_every_rank_is_not_cut() -> None:
-    whole = case("allgather", 4096, work=replace(STEP, bucket=128))
-    assert buckets(whole) == [(0, replace(whole, work=None))]
-
-
 def test_a_title_says_what_is_computed_and_how_and_a_product_has_two_operations_for_each_term() -> None:
     titles: dict[str, Step | None] = {
         "2 ranks": None,
@@ -102,8 +95,3 @@ def test_a_title_says_what_is_computed_and_how_and_a_product_has_two_operations_
     for end, step in titles.items():
         assert case(work=step).title.endswith(end)
     assert flops_of(3, 100) == 6e6
-
-
-def test_cases_of_different_steps_are_of_different_kinds() -> None:
-    assert len({one.kind for one in (case(), case(work=STEP), case(work=replace(STEP, products=11)))}) == 3
-    assert len({kind_of_step(case(work=replace(STEP, schedule=name))) for name in ("compute", "sequential")}) == 1

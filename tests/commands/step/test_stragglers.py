@@ -9,8 +9,10 @@ import numpy as np
 from collbench.commands.step.rows import Series, StepTimes
 from collbench.commands.step.stragglers import (
     Finding,
+    Floats,
     StepArrays,
     after_others,
+    late_in_scaling,
     split,
     straggler_test,
     stretches,
@@ -18,7 +20,7 @@ from collbench.commands.step.stragglers import (
 )
 from collbench.commands.step.work import Step
 from collbench.results import Note
-from tests.commands.step.made_up_steps import USUAL, disturbed, quiet, ranks_that_are, series, steps_of
+from tests.commands.step.made_up_steps import LATER, USUAL, disturbed, quiet, ranks_that_are, series, steps_of
 from tests.conftest import case
 
 TWO = Series((0.0, 0.0), ((1.0, 3.0), (2.0, 2.5)), ((2.5, 4.0), (2.25, 4.5)))
@@ -109,6 +111,35 @@ def test_nobody_is_accused_of_what_one_implementation_does_or_of_a_few_steps() -
     found = straggler_test([steps_of(computing, parts=4)])
     assert ranks_that_are(Finding.UNCLEAR, found) == [0, 1]
     assert found[1].late.interval == (-math.inf, math.inf)
+
+
+def scaled_row(computing: Floats, name: str = "mpi") -> StepTimes:
+    """Series of a step in eight rounds, as those of several numbers of ranks that take turns."""
+    ranks, steps = computing.shape
+    rounds = tuple(map(len, np.array_split(range(steps), 8)))
+    own = tuple(series(step) for step in np.split(computing, steps, axis=1))
+    return StepTimes(case(ranks=ranks, work=Step(20, 64, mode="weak")), name, "cpu", own, rounds=rounds)
+
+
+def test_a_scaling_names_who_is_late_where_that_is_sure_and_nobody_of_few_steps_or_after_a_late_start() -> None:
+    for seed in range(20):
+        computing = disturbed(np.random.default_rng((5, seed)), 2, 1200).reshape(2, 100, 12).sum(axis=2)
+        assert late_in_scaling([scaled_row(computing)]) == [""], seed
+    computing = quiet(np.random.default_rng(6), 2, 100) * 12
+    even = scaled_row(computing, "auto")
+    computing[1] *= 1.5
+    slow = scaled_row(computing)
+    first, second = late_in_scaling([slow, replace(slow, implementation="ring")])
+    assert first.startswith("rank 1 is late: last in 100% of the steps")
+    assert first == second
+    assert late_in_scaling([slow, even]) == ["", ""], "all curves accuse together"
+    assert late_in_scaling([scaled_row(5 * computing[:, :16])]) == [""], "sixteen stretches are too few"
+    assert late_in_scaling([LATER]) == [""]
+    begun = tuple(
+        replace(one, begun=(0.0, 0.5), computed=(one.computed[0], (one.computed[1][0] + 0.5,)), done=((1.0,), (1.0,)))
+        for one in even.series
+    )
+    assert late_in_scaling([replace(even, series=begun)]) == [""], "who leaves the meeting late computes no longer"
 
 
 def test_nobody_is_accused_where_the_host_made_the_ranks_wait() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from collbench.commands.step.figure import losses
 from collbench.commands.step.rows import LossPoint, Trained
-from collbench.commands.step.section import ranking_table
+from collbench.commands.step.section import STRATEGIES
 from collbench.commands.step.trained import Effort, geometric_mean, ranking, round_up, verdicts
 from collbench.commands.step.work import SgdJob, job_of
 from collbench.results.facts import WeightMismatch
@@ -36,7 +36,7 @@ def racing_to(target: float, results: list[Trained]) -> list[Trained]:
 
 def told(*results: Trained, target: float = 0.0) -> tuple[list[str], list[str]]:
     rows = racing_to(target, [*results])
-    _, *table = ranking_table(rows)
+    _, *table = STRATEGIES.conclusion(rows)
     return verdicts(rows), table
 
 
@@ -66,14 +66,6 @@ def test_those_that_are_the_same_are_level_and_not_inconclusive() -> None:
     lines, _ = told(*runs("ring", 2e-3), *runs("library", 4e-3), *runs("local-sgd", 3e-3, 0.9))
     assert lines[1].startswith(
         "in steps: library and ring reach loss 0.11 first, level within 1%; local-sgd, the next,"
-    )
-
-
-def test_pairs_of_the_same_seed_are_compared() -> None:
-    noise = (1.0, 3.0, 0.3, 8.0)
-    lines, _ = told(*runs("ring", 2e-3, noise=noise), *runs("asynchronous", 1e-3, noise=noise))
-    assert lines[0].startswith(
-        "in time: asynchronous reaches loss 0.11 first; ring, the next, needs 2.00x (2.00 .. 2.00)"
     )
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from collbench.analysis.compare import compare
+from collbench.cases import ROUNDS
 from collbench.commands.sweep.ab import folders, parse_setting, verdicts
 from collbench.measure import supervisor
-from collbench.measure.interleave import LEAST, ROUNDS
+from collbench.measure.interleave import LEAST
 from collbench.results import Failed, Measurement
 from collbench.runfile.schema import Header, Interleaved
 from collbench.runfile.store import Run, read

@@ -362,7 +362,7 @@ def test_other_commands_read_such_a_run_or_refuse_it_in_a_line(here: Command, tm
     for words in (("report", "run", "--out", "page.html"), ("runs", "."), ("compare", "run", "run")):
         assert here(*words).returncode == 0, words
     assert "the same bits in 50 calls" in (tmp_path / "page.html").read_text()
-    for words in (("export", "run", "--to", "csv"), ("diagnose", "run"), ("fit", "run"), ("plot", "run")):
+    for words in (("export", "run", "--to", "csv"), ("predict", "--fit", "run"), ("plot", "run")):
         done = here(*words)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), words
         assert "nothing to" in done.stderr

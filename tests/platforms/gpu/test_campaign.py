@@ -8,7 +8,7 @@ import pytest
 
 from collbench.cli.group import group
 from tests.commands.sweep.test_command import alive, wait_for
-from tools.gpu.campaign import FAILED, PASSED, SKIPPED, TIMED_OUT, Campaign, Outcome, chosen_stages, in_time, sources
+from tools.gpu.campaign import in_time
 from tools.gpu.stages import STAGES
 
 HANGS = """
@@ -41,21 +41,3 @@ def test_a_stage_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path, mo
         assert in_time([sys.executable, "-c", "raise SystemExit(77)"], 60, log.fileno(), dict(os.environ)) == 77
     child = int((tmp_path / "log").read_text().split()[0])
     wait_for(lambda: not alive([child]))
-
-
-def test_the_same_command_again_does_what_is_left_then_what_failed_then_the_rest(tmp_path: Path) -> None:
-    stages = chosen_stages(["targets", "explain", "kernels", "topology", "verify"])
-    campaign = Campaign(tmp_path, stages, 720.0, gpus=1)
-    names = [stage.name for stage in stages]
-    assert (names, campaign.status()) == (["kernels", "verify", "targets", "explain", "topology"], 3)
-    outcomes = (PASSED, TIMED_OUT, SKIPPED, FAILED)
-    for stage, outcome in zip(stages, outcomes, strict=False):
-        campaign.save(stage, Outcome(outcome, sources(), lines=("41 apples",)))
-    assert [stage.name for stage in campaign.order()] == ["topology", "verify", "explain", "targets", "kernels"]
-    assert campaign.status() == 1
-    page = campaign.page()
-    assert page.index("## Failed (1)") < page.index("## Timed out (1)") < page.index("## Passed (1)")
-    assert page.count("  - 41 apples") == 4
-    assert "Left: topology." in page
-    campaign.save(stages[0], Outcome(PASSED, "other sources"))
-    assert campaign.order()[0].name == "kernels", "as if it had never begun"

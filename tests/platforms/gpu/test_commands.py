@@ -3,7 +3,6 @@
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 from collbench import __version__
 from collbench.analysis.machine import discovered
@@ -15,7 +14,6 @@ from tools.stand_in.whole_commands import on_gpus
 
 SWEEP = ("sweep", "--impl", "nccl", "-b", "64", "-e", "64", "-n", "2", "--no-plot", "--out", "out")
 OPERATION, FILE = "operation", "NCCL_DEBUG_FILE"  # in which NCCL hangs; the variable that says where it prints
-SLICES: dict[str, Any] = {"devices": 2, "buses": {"1": 0}}
 
 
 def joined(folder: Path) -> Topology:
@@ -40,15 +38,6 @@ def test_explain_takes_kernels_apart_beside_the_library(tmp_path: Path) -> None:
     rows = {row.implementation: row for row in read(tmp_path / "out").results if isinstance(row, Explanation)}
     assert set(rows) == {"nccl", "ring-flags", "two-shot"}
     assert all(bool(row.tracks) == (name != "nccl") for name, row in rows.items())
-
-
-def test_slices_of_a_gpu_are_no_gpus_on_a_bus(tmp_path: Path) -> None:
-    """`diagnose` expects nothing of them, and says why; of no line rate it knows either."""
-    assert on_gpus(tmp_path, *SWEEP, **SLICES).returncode == 0
-    done = on_gpus(tmp_path, "diagnose", "out", **SLICES)
-    assert "no system has MIG slices" in done.stdout
-    assert "as expected" not in done.stdout
-    assert "slot," not in done.stdout
 
 
 def test_without_nvml_the_header_has_what_cuda_knows_and_the_reason(tmp_path: Path) -> None:

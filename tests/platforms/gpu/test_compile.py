@@ -4,11 +4,6 @@ What NVRTC complains of is its own words, where it and CuPy are installed; what 
 CuPy's and CUDA's sources say.
 """
 
-import re
-import subprocess
-import sys
-from typing import Any
-
 import pytest
 
 from collbench.datatypes import DATATYPES, REDUCTIONS
@@ -98,28 +93,3 @@ def test_every_device_that_is_used_and_no_other_has_its_kernel_before_the_first_
     assert compiled(machine, 1).functions
     with pytest.raises(SourceError, match=r"/ring\.cu has no kernel no_such_ring"):
         compiled(Machine(), entry="no_such_ring")
-
-
-LOAD = """
-from collbench.errors import PlatformError
-from collbench.platforms.gpu.cuda import load_cupy
-try:
-    load_cupy()
-except PlatformError as error:
-    print(error)
-"""
-
-
-def test_a_cupy_that_cannot_be_imported_is_said_in_one_line() -> None:
-    """The real one, in a process of its own: it makes its folder and imports its libraries as it is imported."""
-    real_names.cupy()
-    cases: Any = {
-        "os.environ['CUPY_CACHE_DIR'] = '/dev/null/cache'": f"CuPy cannot be imported (*/dev/null*): {CACHE}",
-        "sys.modules['cupy_backends'] = None": "CuPy cannot be imported (*): install the one CuPy of your CUDA",
-        "sys.modules['cupy'] = None": "platform 'gpu' needs CuPy: pip install 'collbench[cuda12]' (or cuda13)",
-    }
-    for surroundings, said in cases.items():
-        command = [sys.executable, "-W", "ignore", "-c", f"import os, sys; {surroundings}\n" + LOAD]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert re.fullmatch(re.escape(said).replace(r"\*", ".*") + "\n", done.stdout), surroundings

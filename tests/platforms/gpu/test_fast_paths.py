@@ -1,42 +1,33 @@
 """NCCL's fast paths, and what its log says that it ran."""
 
-import os
 import re
 import tomllib
 from collections import Counter
 from ctypes import c_int, c_size_t, c_void_p, sizeof
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from collbench.algorithms import choose, implementations, libraries
-from collbench.algorithms.nccl import FAST_PATHS
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
-from collbench.errors import CaseFailed, Unsupported
-from collbench.measure.checks import CALIBRATION_SEED, SAMPLES_SEED
+from collbench.errors import Unsupported
 from collbench.measure.sampling import measure
 from collbench.measure.tracing import explain
-from collbench.platforms.checking import VERDICT
 from collbench.platforms.gpu import timing
-from collbench.platforms.gpu.checker import GpuChecker
 from collbench.platforms.gpu.cuda import NEWER_STATUSES
-from collbench.platforms.gpu.nccl.communicators import PLANNING, RESET, init_timings, logging, what_ran, why_not
+from collbench.platforms.gpu.nccl.communicators import init_timings, what_ran, why_not
 from collbench.platforms.gpu.nccl.functions import (
     COLLECTIVE_SYMMETRIC,
     FUNCTIONS,
     Config,
-    NcclFunctions,
     SimInfo,
     UniqueId,
 )
-from collbench.platforms.gpu.nccl.paths import PathCommunicator, PathMemory
 from collbench.platforms.gpu.timing import LAUNCH_QUEUE
 from collbench.platforms.interface import NOT_SAID, Prepared
-from collbench.platforms.layout import LINE, MemoryLayout, Region
-from collbench.platforms.processes import Alone
+from collbench.platforms.layout import Region
 from collbench.results import Explanation, Measurement, Skipped
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cases import a_case
@@ -143,23 +134,6 @@ def test_nothing_is_logged_while_operations_are_timed(
     assert own.read_text().startswith("kept")
 
 
-def test_a_log_is_switched_off_by_the_next_look_of_nccl_and_a_warning_that_nobody_sees(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What the user has set is set again, and what it names is in the log, too."""
-    called: list[str] = []
-    functions: Any = SimpleNamespace(find=lambda name: lambda *_: called.append(name))
-    with logging(functions, PLANNING):
-        assert (os.environ["NCCL_DEBUG"], called) == ("INFO", [RESET])
-    assert ("NCCL_DEBUG" in os.environ, called) == (False, [RESET, RESET, "ncclCommGetAsyncError"])
-    monkeypatch.setenv("NCCL_DEBUG", "WARN")
-    monkeypatch.setenv("NCCL_DEBUG_SUBSYS", "NET")
-    before = dict(os.environ)
-    with logging(functions, PLANNING):
-        assert os.environ["NCCL_DEBUG_SUBSYS"] == f"{PLANNING},NET"
-    assert (dict(os.environ), called[3:]) == (before, [RESET, RESET])
-
-
 def test_each_path_has_communicators_and_a_policy_of_its_own_and_one_memory(platform: Any) -> None:
     rows(platform, *PATHS)
     rows(platform, *PATHS, nbytes=4)
@@ -175,18 +149,6 @@ def test_each_path_has_communicators_and_a_policy_of_its_own_and_one_memory(plat
     assert not platform.machine.blocks
 
 
-def test_every_memory_is_filled_once_before_it_is_timed(platform: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled, fill = Counter[int](), GpuChecker.fill
-
-    def count(checker: GpuChecker, case: Any, seed: int, *rest: Any) -> None:
-        filled[seed] += 1
-        fill(checker, case, seed, *rest)
-
-    monkeypatch.setattr(GpuChecker, "fill", count)
-    rows(platform, "nccl", "nccl@registered", "nccl@symmetric")
-    assert filled[CALIBRATION_SEED] == filled[SAMPLES_SEED] == 2
-
-
 def test_an_explanation_is_of_the_memory_of_its_path_and_says_what_ran(
     extension: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,42 +157,6 @@ def test_an_explanation_is_of_the_memory_of_its_path_and_says_what_ran(
     monkeypatch.setattr(platform, "checker", None)
     (row,) = explain(a_case(), [PATHS["nccl@symmetric"]], platform, QUICK)
     assert (type(row), row.method) == (Explanation, "symm/LL")
-
-
-def test_memory_is_taken_once_all_processes_have_looked_and_has_room_for_verdicts() -> None:
-    done: list[str] = []
-    runtime = SimpleNamespace(setDevice=lambda device: done.append(f"on {device}"))
-    look = SimpleNamespace(refuse_too_large=lambda *_: done.append("look"))
-    places: Any = SimpleNamespace(places=range(2), local=range(2), device=(4, 5), **vars(look))
-    team: Any = SimpleNamespace(agreeing=Alone().agreeing, meet=lambda: done.append("meet"))
-    functions: Any = SimpleNamespace(call=lambda name, *_: done.append(name))
-    cuda: Any = SimpleNamespace(runtime=runtime)
-    sizes = dict.fromkeys(Region, LINE)
-    sizes[Region.SEND] += -MemoryLayout(sizes).nbytes % 4096
-    memory = PathMemory(cuda, team, functions, places, MemoryLayout(sizes))
-    assert done == ["look", "meet", "on 4", "ncclMemAlloc", "on 5", "ncclMemAlloc"]
-    assert memory.verdicts(1) + 2 * VERDICT.itemsize <= memory.base[1] + memory.nbytes
-
-
-def test_a_path_takes_an_id_of_signed_bytes_and_a_call_that_nccl_refuses_fails_with_its_name() -> None:
-    given: list[Any] = []
-    functions: Any = SimpleNamespace(
-        call=lambda name, *arguments: given.append(arguments[2].internal),
-        find=lambda _: lambda *_: 5,
-        failure=lambda name, status: CaseFailed(f"{name}: {status}"),
-    )
-    comm = PathCommunicator(functions, 2, (-1,) * 128, 0, FAST_PATHS[0])
-    assert bytes(given[0]) == b"\xff" * 128
-    with pytest.raises(CaseFailed, match="ncclAllReduce: 5"):
-        comm.allReduce(0, 0, 1, 7, 0, 0)
-
-
-def test_a_path_knows_when_nccl_lost_a_rank(extension: Path, opened: Open) -> None:
-    machine = Machine(2, simulation=Simulation(extension), nccl_hangs="operation", network_error=6)
-    platform = opened(machine, implementations=tuple(PATHS), sampling=Sampling(timeout=0.2))
-    way = PATHS["nccl@symmetric"]
-    with pytest.raises(CaseFailed, match=r"NCCL lost a rank \(status 6\)"):
-        way.prepare(a_case(), way.home(platform, a_case()))
 
 
 def test_a_path_that_cannot_be_had_is_skipped_with_nccls_reason_and_asked_once(extension: Path, opened: Open) -> None:
@@ -245,49 +171,6 @@ def test_a_path_that_cannot_be_had_is_skipped_with_nccls_reason_and_asked_once(e
         assert reason.endswith("Symmetric registration is not supported in this communicator.")
     assert len(simulation.policies) == 2 * len(PATHS), "communicators are made once"
     assert simulation.destroyed == 2 * 2, "what serves nobody takes no memory"
-
-
-def test_memory_that_one_rank_cannot_have_is_kept_by_none_and_asked_for_again(
-    platform: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, given = NcclFunctions.call, []
-
-    def call(functions: NcclFunctions, name: str, *arguments: Any) -> None:
-        if name == "ncclMemAlloc" and len(given) == 1:
-            given.append(name)
-            raise CaseFailed("ncclMemAlloc: no room")
-        given.extend([name] * name.startswith("ncclMem"))
-        real(functions, name, *arguments)
-
-    monkeypatch.setattr(NcclFunctions, "call", call)
-    refused, registered = rows(platform, "nccl@symmetric", "nccl@registered")
-    assert "no memory for it: ncclMemAlloc: no room" in refused.reason
-    assert given == ["ncclMemAlloc", "ncclMemAlloc", "ncclMemFree", "ncclMemAlloc", "ncclMemAlloc"]
-    assert isinstance(registered, Measurement)
-
-
-def test_a_call_that_fails_leaves_no_group_open(platform: Any) -> None:
-    def fails() -> None:
-        raise CaseFailed("refused")
-
-    with pytest.raises(CaseFailed, match="refused"):
-        platform.comm.launch([[fails]], platform.local, 1)
-    (row,) = rows(platform, "nccl")
-    assert row.right
-
-
-def test_an_old_nccl_and_one_without_functions_skip_what_they_lack(tmp_path: Path, opened: Open) -> None:
-    old = Simulation(build_extension(tmp_path, version=22600))
-    platform = opened(Machine(2, simulation=old), implementations=("nccl", *PATHS))
-    symmetric, registered = rows(platform, "nccl@symmetric", "nccl@registered")
-    assert "no ncclCommWindowRegister" in symmetric.reason
-    assert isinstance(registered, Measurement)
-    (sent,) = rows(platform, "nccl@registered", collective="alltoall")
-    assert sent.right
-    bare = opened(Machine(2), implementations=("nccl", *PATHS))
-    assert all(isinstance(row, Skipped) for row in rows(bare, *PATHS))
-    lacking = opened(Machine(2, has_nccl=False), implementations=("nccl", *PATHS))
-    assert all("found no NCCL" in row.reason for row in rows(lacking, *PATHS))
 
 
 def test_a_path_is_for_single_operations(platform: Any) -> None:

@@ -1,6 +1,5 @@
 """NCCL's own estimate: how its function is found, what it is asked, and what becomes of the answer."""
 
-from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -71,21 +70,3 @@ def test_simulating_carries_nothing_out_and_leaves_no_group_open(extension: Path
     assert platform.checker.check(case, 1) is not None
     assert platform.comm.estimate([refused]) is None
     assert estimated(platform) == pytest.approx(12.5e-6)
-
-
-def test_an_nccl_that_cannot_say_is_measured_all_the_same(extension: Path, opened: Open) -> None:
-    """One rank is not simulated: NCCL would copy at once, simulated or not."""
-    for answer in ({"status": 3}, *({"expects": value} for value in (-1.0, 0.0, nan, inf))):
-        assert estimated(opened(Simulation(extension, **answer))) is None, answer
-    simulation = Simulation(extension)
-    assert estimated(opened(simulation, ranks=1), a_case(nbytes=960, ranks=1)) is None
-    assert not any(simulation.groups)
-
-
-def test_an_old_nccl_and_another_copy_than_cupys_are_not_asked(tmp_path: Path, opened: Open) -> None:
-    """Another copy knows nothing of CuPy's groups; an empty one shows that, and is closed again."""
-    old = Simulation(build_extension(tmp_path / "old", version=22100))
-    copy = Simulation(build_extension(tmp_path / "copy"), registers=False)
-    for simulation in (old, copy):
-        assert estimated(opened(simulation)) is None
-        assert not simulation.groups

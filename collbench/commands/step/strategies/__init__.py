@@ -2,17 +2,15 @@
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from collbench import algorithms
 from collbench.cases import Case
 from collbench.commands.step.strategies.trainer import Training
 from collbench.commands.step.work import SgdJob
 from collbench.errors import UsageError, unknown
 from collbench.platforms.interface import Platform
-from collbench.platforms.layout import Needs
 
 PLATFORM = "cpu"
 """Where strategies train: the job is computed by NumPy."""
@@ -47,16 +45,3 @@ def choose(names: str) -> tuple[str, ...]:
     if len(set(words)) < len(words):
         raise UsageError(f"--strategy {names} names one twice; choose from: {', '.join(['all', *strategies()])}")
     return tuple(name for name in strategies() if name in words or "all" in words)
-
-
-def needs(names: Iterable[str], jobs: Iterable[SgdJob], ranks: int, platform: str) -> Needs:
-    """Return the memory that strategies want, each for itself and for the implementations that it uses."""
-    chosen, every = [strategies()[name] for name in names], list(jobs)
-    used: set[str] = set()
-    for strategy in chosen:
-        used.update(strategy.uses)
-    fifos = dict(algorithms.needs(sorted(used), ranks, platform).fifos)
-    for strategy in chosen:
-        if nbytes := max(map(strategy.window_nbytes, every)):
-            fifos[strategy.name] = nbytes
-    return Needs(fifos)

@@ -119,15 +119,3 @@ def test_make_installs_the_extra_and_asks_once(machine: Path) -> None:
         assert re.search(rf"pip uninstall .*{other}\n.*pip install .*{extra}", done.stdout)
         assert len(log.read_text().splitlines()) == 2
         assert bool(done.stderr) == bool(words)
-
-
-def test_what_installs_nothing_or_a_named_extra_asks_nobody(machine: Path, tmp_path: Path) -> None:
-    """An nvidia-smi may take long; and a finished installation is no reason to do nothing where an extra is named."""
-    log = install(machine, "mismatch", "")
-    for target in ("clean", "compiler"):
-        make(target)
-    (tmp_path / "bin" / "python").touch()
-    (tmp_path / ".run").touch()
-    assert "--editable" not in make(f"VENV={tmp_path}", "sweep").stdout
-    assert "--editable '.[cuda12]'" in make(f"VENV={tmp_path}", "EXTRA=cuda12", "sweep").stdout
-    assert not log.exists()

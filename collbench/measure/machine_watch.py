@@ -8,12 +8,11 @@ threads of a core.  Values that a kernel or a container hides are not reported.
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from collbench.host.launcher import launched
-from collbench.results import Outcome, Result
 from collbench.topology.discover_cpu import read_text
 
 BUSY = 0.25  # of the cores that other programs use before a run: more than a shell and an editor take
@@ -21,35 +20,6 @@ WAITED = 0.10  # of the time in which something that could run had no core
 STOLEN = 0.01  # of all cores' time
 CLOCKS = 1.1  # the fastest clock seen, over the slowest
 STEAL = 7  # the field of /proc/stat's line, counted from 0
-
-
-def disturbed_in_words(results: Sequence[Result]) -> str:
-    """Return how many rows had ranks off their cores, and what to do about them; nothing where there are none."""
-    disturbed = [result for result in results if result.disturbed]
-    if not disturbed:
-        return ""
-    rows = sum(result.outcome is not Outcome.SKIPPED for result in results)
-
-    # A rank that stayed on one core was bound to it, so no other rank was in its way.
-    for result in disturbed:
-        if result.scheduling and max(map(len, result.scheduling.cores), default=1) == 1:
-            return left_out_in_words(len(disturbed), rows)
-    return left_out_in_words(len(disturbed), rows, " or other ranks", "Close them, leave out --bind none,")
-
-
-def left_out_in_words(disturbed: int, rows: int, others: str = "", helps: str = "Close them") -> str:
-    """Return how many of these rows other programs (and these others) disturbed, and what helps."""
-    was, are = ("was", "is") if disturbed == 1 else ("were", "are")
-    return (
-        f"{disturbed} of {rows} rows {was} disturbed by other programs{others} and {are} left out of comparisons. "
-        f"{helps} and run again."
-    )
-
-
-def all_disturbed(results: Iterable[Result]) -> str:
-    """Return that all rows with a time were disturbed, and what to do about it; nothing where that is not so."""
-    timed = [result.disturbed for result in results if result.outcome is not Outcome.SKIPPED]
-    return "all rows were disturbed by other programs: close them and run again" if timed and all(timed) else ""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def gpus(opened: Open) -> Callable[..., Any]:
 
 def test_numbers_of_ranks_have_first_communicators_of_every_start_and_others(here: Command, tmp_path: Path) -> None:
     """MPI's have no id; the JSON is the rows of the run file."""
-    done = here("init", "--on", "cpu", *QUICK, "--json", "rows.json")
+    done = here("startup", "--on", "cpu", *QUICK, "--json", "rows.json")
     assert done.returncode == 0, done.stderr
     run = read(tmp_path / "out")
     assert [row.case.ranks for row in run.results] == [1, 2]
@@ -95,7 +95,7 @@ def test_the_function_of_the_library_returns_the_run_and_stores_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     seen: list[Result] = []
-    run = library.init(2, on="cpu", starts=1, budget="10ms", each=seen.append)
+    run = library.startup(2, on="cpu", starts=1, budget="10ms", each=seen.append)
     assert list(run.results) == seen
     assert [(type(row), row.case.ranks, len(row.first)) for row in run.results] == [(InitTimes, 2, 1)]
     assert not list(tmp_path.iterdir())
@@ -103,12 +103,12 @@ def test_the_function_of_the_library_returns_the_run_and_stores_nothing(
 
 def test_other_commands_read_such_a_run_or_refuse_it_in_a_line(here: Command, tmp_path: Path) -> None:
     write_run(tmp_path / "run", times(1, 1.0, (1.0,)), times(2, 2.0, ()))
-    for words in (("report", "run", "--out", "page.html"), ("runs", "."), ("compare", "run", "run")):
+    for words in (("report", "run", "--out", "page.html"), ("list", "runs", "."), ("compare", "run", "run")):
         assert here(*words).returncode == 0, words
     page = (tmp_path / "page.html").read_text()
     assert "life of a communicator" in page
     assert "46 s" in page
-    for words in (("export", "run", "--to", "csv"), ("plot", "run"), ("diagnose", "run"), ("fit", "run")):
+    for words in (("export", "run", "--to", "csv"), ("plot", "run"), ("predict", "--fit", "run")):
         done = here(*words)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), words
         assert "nothing to" in done.stderr
@@ -123,7 +123,7 @@ def test_numbers_of_ranks_that_cannot_be_are_refused_in_a_line(here: Command) ->
         ("--on dgx-h100", {}, "unknown --on 'dgx-h100'"),
         ("--ranks 1,2 --on cpu", launched, "--ranks 1,2 is not possible"),
     ):
-        done = here("init", *words.split(), **variables)
+        done = here("startup", *words.split(), **variables)
         assert done.returncode == 2, words
         assert said in done.stderr, words
 
@@ -234,7 +234,7 @@ def test_a_destroy_that_never_ends_fails_within_the_limit_of_time(
 
 
 def test_an_nccl_that_hangs_at_its_start_is_one_failed_row(tmp_path: Path) -> None:
-    words = ("init", "--ranks", "2", "--starts", "2", "--timeout", "1", "--out", "out")
+    words = ("startup", "--ranks", "2", "--starts", "2", "--timeout", "1", "--out", "out")
     done = on_gpus(tmp_path, *words, devices=2, nccl_hangs="start")
     assert done.returncode == 1, done.stderr
     (row,) = read(tmp_path / "out").results
@@ -244,7 +244,7 @@ def test_an_nccl_that_hangs_at_its_start_is_one_failed_row(tmp_path: Path) -> No
 
 
 def test_under_a_launcher_the_ranks_that_it_started_are_measured(tmp_path: Path) -> None:
-    words = ("init", "--on", "gpu", "--budget", "10ms", "--out", "out")
+    words = ("startup", "--on", "gpu", "--budget", "10ms", "--out", "out")
     done = on_gpus(tmp_path, *words, launcher=[mpiexec(), "-n", "2"], devices=2)
     assert done.returncode == 0, done.stderr
     (row,) = read(tmp_path / "out").results

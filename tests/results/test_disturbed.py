@@ -10,10 +10,9 @@ from collbench.analysis.compare import compare
 from collbench.analysis.crossover import contests, disturbed_rivals, library_of, rivals, winners
 from collbench.analysis.roofline import measured_roofline
 from collbench.cli.results_table import Compared, row
-from collbench.measure.disturbance import all_disturbed, disturbed_in_words
 from collbench.platforms.processes import SchedulingWatch
 from collbench.results import Explanation, Measurement, Outcome, Skipped, timed
-from collbench.results.facts import DISTURBED_SHARE, Scheduling
+from collbench.results.disturbed import DISTURBED_SHARE, Scheduling, all_disturbed, disturbed_in_words
 from collbench.runfile.schema import Header, to_line, to_result
 from collbench.runfile.store import Run
 from tests.conftest import case, measurement

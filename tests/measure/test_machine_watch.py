@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collbench.cli.sweeping import noise
-from collbench.measure.disturbance import MachineWatch
+from collbench.measure.machine_watch import MachineWatch
 from tests.conftest import measurement
 
 QUIET = {

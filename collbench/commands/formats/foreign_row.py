@@ -1,0 +1,202 @@
+"""A row as another tool printed it: its words, its case, and the numbers of ranks that its bandwidths allow."""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from collbench.cases import Case
+from collbench.collectives import Collective, find_collective
+from collbench.commands.formats.words import GREATEST, MOST_RANKS, SHORTEST, Span, clean, count, seconds_of, span, whole
+from collbench.datatypes import NONE, find_datatype, find_reduction
+from collbench.errors import UsageError
+
+ROUNDING = 1e-9  # by which programs may compute otherwise than this one
+ANY_FACTOR, NO_FACTOR = (0.0, float("inf")), (1.0, 0.0)
+LEAST_FACTOR, MOST_FACTOR = 0.5, 2.0  # of two ranks and more
+SUFFIX = re.compile(r"_(?:perf|test)(?:_(?!bisection)[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of `make`
+
+
+class UnfitRow(Exception):
+    """A row that no run file can hold, and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignRow:
+    """A result as another tool printed it: one place of one line."""
+
+    number: int  # of its line among those of the test
+    collective: str  # as the tool calls it
+    nbytes: int | None  # of the whole array
+    dtype: str
+    redop: str = "sum"
+    root: int = 0
+    in_place: bool = False
+    unalign: int = 0  # elements by which its buffers are misaligned
+    seconds: float  # of an operation; 0 where it is no time
+    figures: Mapping[str, object] = field(default_factory=dict)  # time, algbw and busbw as printed, with their digits
+    unit: float = 1e-6  # seconds that a printed time counts
+    share: int = 0  # bytes of its count and type, of which a sharded collective has one for each rank; 0 if not known
+    wrong: int | None = None  # elements; None if nobody looked
+    samples: tuple[float, ...] = ()  # seconds of single operations
+    note: str = ""
+    printed: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def factors(self) -> Span:
+        """Between which values the bus bandwidth over size and time lies, by the digits; `low > high` if none may."""
+        time = span(self.figures.get("time"), self.unit)
+        if not time or not self.nbytes or not self.seconds:
+            return ANY_FACTOR
+        return bus_factors(self.nbytes, time, span(self.figures.get("algbw")), span(self.figures.get("busbw")))
+
+    @property
+    def vague(self) -> bool:
+        """Whether its digits leave every factor of two ranks or more."""
+        return self.factors[0] <= LEAST_FACTOR and self.factors[1] >= MOST_FACTOR
+
+    def ranks(self, collective: Collective) -> range:
+        """Return the numbers of ranks whose factor is one of these, none if it is of another collective."""
+        every, (low, high) = range(1, MOST_RANKS + 1), self.factors
+        first = bisect_left(every, low, key=collective.bus_factor)
+        return every[first : bisect_right(every, high, lo=first, key=collective.bus_factor)]
+
+    def miscounted(self, case: Case) -> bool:
+        """Whether its count and type are of another size."""
+        return self.share > 0 and case.nbytes != self.share * (case.ranks if case.collective.sharded else 1)
+
+    def case(self, collective: Collective | None, ranks: int) -> Case:
+        """Return its case on so many ranks; UnfitRow if there is none, or its numbers are not of this one."""
+        if not collective:
+            raise UnfitRow(no_collective(self.collective))
+        case = make_case(collective, self.nbytes, self.dtype, self.redop, self.root, ranks, self.in_place)
+        case = replace(case, unalign=self.unalign)
+        if not self.seconds and not self.wrong:
+            raise UnfitRow(f"its time is none of an operation ({clean(self.figures.get('time', ''), 20)!r})")
+        if self.vague and self.miscounted(case):
+            raise UnfitRow("its size is not that of its count and type, and no bandwidth tells which is right")
+        fitting = self.ranks(collective)
+        if ranks in fitting:
+            return case
+        what = f"{self.nbytes} bytes in {self.seconds * 1e6:.6g} us are"
+        busbw = f"{clean(self.figures.get('busbw'), 20)} GB/s of bus bandwidth"
+        if fitting:
+            raise UnfitRow(f"{what} {busbw} on {_spoken(fitting)} ranks, not {ranks}")
+        raise UnfitRow(f"{what} not {busbw}")
+
+
+def bus_factors(nbytes: int, time: Span, algbw: Span | None, busbw: Span | None) -> Span:
+    """Return between which values the bus bandwidth over size and time lies; `low > high` if the size is another.
+
+    Time is in seconds, bandwidths are in GB/s; each has the lowest and the highest value that its digits allow.
+    """
+    rate = nbytes / time[1] / 1e9, nbytes / max(time[0], SHORTEST) / 1e9
+    if algbw:
+        rate = max(rate[0], algbw[0]), min(rate[1], algbw[1])
+    if rate[0] > rate[1] * (1 + ROUNDING):
+        return NO_FACTOR
+    if not busbw:
+        return ANY_FACTOR
+    return busbw[0] / rate[1] * (1 - ROUNDING), busbw[1] / rate[0] * (1 + ROUNDING)
+
+
+def row_of(words: Mapping[str, object], unit: float = 1e-6, **more: Any) -> ForeignRow:
+    """Return a row by its words, under the names of nccl-tests' columns; a time counts *unit*."""
+    on_cpu = "cputime" in words
+    notes = more.pop("note", ""), "CPU time of the call (-C)" * on_cpu
+    named: dict[str, Any] = {
+        "collective": words.get("collective"),
+        "nbytes": whole(words.get("size")),
+        "dtype": str(words.get("type")).strip(),
+        "redop": str(words.get("redop") or "sum").strip(),
+        "root": whole(str(words.get("root")).strip()) or 0,  # -1 where there is none
+        "seconds": seconds_of(words.get("cputime", words.get("time")), unit),
+        "figures": {} if on_cpu else words,
+        "wrong": count(words.get("#wrong")),
+        "note": ", ".join(filter(None, notes)),
+    }
+    return ForeignRow(unit=unit, **named | more)
+
+
+def known_collective(word: str) -> Collective | None:
+    """Return the collective that a tool calls so, whatever its capitals and path; None for one that is not here."""
+    name = word.replace("\\", "/").rsplit("/", 1)[-1].lower().replace("-", "_").removesuffix(".exe")
+    try:
+        return find_collective(SUFFIX.sub("", name))
+    except UsageError:
+        return None
+
+
+def no_collective(word: str) -> str:
+    """Return the reason for leaving out rows of something that is not here."""
+    return f"collbench has no collective like {clean(word, 60)!r}"
+
+
+def make_case(
+    collective: Collective, nbytes: int | None, dtype: str, redop: str, root: int, ranks: int, in_place: bool
+) -> Case:
+    """Return a case by a tool's words; UnfitRow if there is none.  `redop` means nothing where nothing is reduced."""
+    reduction = NONE
+    try:
+        element = find_datatype(dtype.lower().removeprefix("nccl"))
+        if collective.reduces:
+            reduction = find_reduction(redop.lower().removeprefix("nccl"))
+    except UsageError:
+        raise UnfitRow(f"type {clean(dtype, 20)!r} with operation {clean(redop, 20)!r} is not known") from None
+    if nbytes is None or not 0 <= nbytes <= GREATEST:
+        raise UnfitRow("its size is impossible")
+    root *= collective.rooted
+    if not 0 <= root < ranks:
+        raise UnfitRow(f"root {root} is none of the {ranks} ranks")
+    return Case(collective, nbytes, element, reduction, root, ranks, in_place)
+
+
+def _spoken(ranks: range) -> str:
+    return f"{ranks[0]}" if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
+
+
+class Fitting:
+    """For a collective: which numbers of ranks agree with the rows that carry enough digits."""
+
+    def __init__(self, rows: Iterable[ForeignRow], collective: Collective) -> None:
+        telling = (row for row in rows if not row.vague and row.factors != NO_FACTOR)
+        self._ranges = Counter(row.ranks(collective) for row in telling)
+        self.others = self._ranges.pop(range(0), 0)  # rows that no number of ranks fits
+
+        # The number of ranks that most rows leave is the least of one of their ranges; it may stand for some above.
+        first = max((ranks.start for ranks in self._ranges), key=self.count, default=1)
+        stop = min((ranks.stop for ranks in self._ranges if ranks.stop > first), default=MOST_RANKS + 1)
+        self.best = range(first, stop)  # that most rows leave
+
+    @property
+    def only(self) -> int | None:
+        """The one number of ranks that every row leaves, None if they leave several."""
+        alone = len(self.best) == 1 and not self.others and self.count(self.best[0]) == self._ranges.total()
+        return self.best[0] if alone else None
+
+    def count(self, ranks: int) -> int:
+        """Return how many rows leave a number of ranks."""
+        return sum(rows for left, rows in self._ranges.items() if ranks in left)
+
+    def allows(self, ranks: int) -> bool:
+        """Whether no other number of ranks is left by more rows."""
+        return self.count(ranks) >= max(self.count(self.best[0]), self.others)
+
+    def require(self, name: str, collective: Collective, ranks: int, listed: bool) -> None:
+        """Raise UsageError if most rows in the file of that name are of other ranks, or of another collective."""
+        if self.allows(ranks):
+            return
+
+        # Lists of ranks are trimmed, and logs are mislabelled.  Of ranks that are listed one by one there are no fewer.
+        fix = "--ranks N or --op NAME"
+        if listed and self.best[-1] < ranks:
+            fix = "--op NAME"
+        elif self.others <= self._ranges.total():
+            right = _spoken(self.best)
+            fix = f"--ranks {right} or --op NAME"
+            if len(self.best) > 1:
+                fix = f"--ranks N, of {right}, or --op NAME"
+        raise UsageError(f"{name}: its bus bandwidths are not those of {collective.name} on {ranks} ranks; give {fix}")

@@ -1,0 +1,73 @@
+"""A model of steps on a described system: what computing, waiting for the slowest GPU and communication take."""
+
+from collections.abc import Iterable, Sequence
+
+from collbench.algorithms import implementations
+from collbench.cases import Case, Sweep
+from collbench.commands.step.rows import StepPrediction
+from collbench.commands.step.work import COMMUNICATE, COMPUTE, SEQUENTIAL, buckets, step_of
+from collbench.errors import Unsupported
+from collbench.measure.predicted import NAME, Predicted, topology_record
+from collbench.model.predict import CONTENTION, NOISE, network_curve, on_ranks, slowest
+from collbench.results import Result
+from collbench.results.collectives import Skipped
+from collbench.topology.system import System
+
+
+class PredictedSteps(Predicted):
+    """The steps of a sweep, or in these cases by what the sweep names, on as much of a described system."""
+
+    def __init__(self, system: System, sweep: Sweep, cases: Iterable[Case] = ()) -> None:
+        results = []
+        for case in cases or sweep.cases():
+            for name in step_of(case).communicators(sweep.implementations):
+                results.append(_step(system, case, name))
+        super().__init__(topology_record(on_ranks(system, sweep.ranks)), results)
+
+
+def _step(system: System, case: Case, name: str) -> Result:
+    try:
+        for _, bucket in buckets(case):
+            implementations()[name].refuse(bucket)
+        return step_time(system, case, name)
+    except Unsupported as error:
+        return Skipped(case, name, NAME, str(error))
+
+
+def step_time(system: System, case: Case, implementation: str, noise: float = NOISE) -> StepPrediction:
+    """Return a step on as many ranks of the system, by the schedule of the case's step.
+
+    Parts that follow each other add up.  Where buckets overlap, a bucket goes out once it is computed and the bucket
+    before has arrived, and computing meanwhile takes CONTENTION longer.  Unsupported where the model does not know the
+    collective.
+    """
+    schedule, computing = step_of(case).schedule, step_of(case).seconds
+    if case.ranks == 1 or schedule == COMPUTE:
+        return StepPrediction(case, implementation, (computing, 0.0, 0.0), computing, computing)
+    sent = network_curve(on_ranks(system, case.ranks), [part for _, part in buckets(case)], implementation)
+    waiting = 0.0 if schedule == COMMUNICATE else computing * slowest(case.ranks, noise)
+    expected = _parts(schedule, computing, [bucket.seconds for bucket in sent])
+    return StepPrediction(
+        case,
+        implementation,
+        (expected[0], waiting, expected[1]),
+        low=sum(_parts(schedule, computing, [bucket.low for bucket in sent])) + waiting,
+        high=sum(_parts(schedule, computing, [bucket.high for bucket in sent])) + waiting,
+        algorithm=sent[0].algorithm,
+        protocol=sent[0].protocol,
+        note=sent[0].note,
+    )
+
+
+def _parts(schedule: str, computing: float, buckets: Sequence[float]) -> tuple[float, float]:
+    """Return the seconds of computing, and of communicating after that; *buckets* are the seconds of each alone."""
+    if schedule == COMMUNICATE:
+        return 0.0, sum(buckets)
+    if schedule == SEQUENTIAL:
+        return computing, sum(buckets)
+    # Only what is communicated while there is something to compute slows it: all buckets but the last, at most.
+    slowed = computing + CONTENTION * min(computing, sum(buckets[:-1]))
+    end = 0.0
+    for place, seconds in enumerate(buckets, 1):
+        end = max(end, slowed * place / len(buckets)) + seconds
+    return slowed, end - slowed

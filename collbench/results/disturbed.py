@@ -1,0 +1,111 @@
+"""Whether a row is disturbed: ranks were off their cores in so many of its samples that its time is the machine's.
+
+`Scheduling.disturbed` decides, by the share of a row's samples that are spoiled (`SchedulingWatch.spoiled`, of which
+platforms/processes.py says when one is).  Such a row is shown, and left out of comparisons.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, zip_longest
+from typing import Protocol, Self
+
+from collbench.records import Record
+from collbench.results.facts import Outcome
+
+DISTURBED_SHARE = 0.25
+"""Share of a result's samples with a rank off its core from which on the result is disturbed."""
+
+
+class Scheduling(Record, frozen=True):
+    """The scheduling of the ranks on CPUs while the samples of a result were taken.
+
+    A rank that another program pushes off its core makes all ranks wait, for milliseconds where the operation takes a
+    microsecond.
+    """
+
+    off_core: float = 0.0  # share of the samples that a rank spent off its core, although they were repeated
+    repeated: int = 0  # samples that were taken again for that reason
+    switches: int = 0  # involuntary context switches of all ranks, also in repeated samples
+    cores: tuple[tuple[int, ...], ...] = ()  # on which each rank ran; empty where it is not known
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether so many samples are spoiled that the time says more of the machine than of the implementation."""
+        return self.off_core > DISTURBED_SHARE
+
+    def __str__(self) -> str:
+        """Return `disturbed: ranks had to wait for a core in 80% of the samples`, or nothing where they were not."""
+        if not self.disturbed:
+            return ""
+        return f"disturbed: ranks had to wait for a core in {self.off_core:.0%} of the samples"
+
+    @classmethod
+    def of_ranks(cls, spoiled: Sequence[Sequence[bool]]) -> Self:
+        """Return the scheduling of samples of which each rank says whether it was off its core."""
+        samples = [any(ranks) for ranks in zip(*spoiled, strict=True)]
+        return cls(sum(samples) / max(1, len(samples)))
+
+    @classmethod
+    def joined(cls, rounds: Iterable[tuple[Self | None, int]]) -> Self | None:
+        """Return the scheduling of several rounds with so many samples each; None where it is known of none of them."""
+        parts, spoiled, taken = [], 0.0, 0
+        for part, samples in rounds:
+            if part:
+                parts.append(part)
+                spoiled += part.off_core * samples
+                taken += samples
+        if not parts:
+            return None
+        cores = []
+        for cores_of_rank in zip_longest(*(part.cores for part in parts), fillvalue=()):
+            cores.append(tuple(sorted({*chain(*cores_of_rank)})))
+        return cls(
+            off_core=spoiled / max(1, taken),
+            repeated=sum(part.repeated for part in parts),
+            switches=sum(part.switches for part in parts),
+            cores=tuple(cores),
+        )
+
+
+class Row(Protocol):
+    """What is asked of a result here."""
+
+    @property
+    def scheduling(self) -> Scheduling | None:
+        """Of its ranks, where it is known."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of its case."""
+
+
+def is_disturbed(row: Row) -> bool:
+    """Return whether the row's ranks were off their cores too often."""
+    return bool(row.scheduling and row.scheduling.disturbed)
+
+
+def disturbed_in_words(rows: Sequence[Row]) -> str:
+    """Return how many rows are disturbed, and what to do about them; nothing where there are none."""
+    disturbed = list(filter(is_disturbed, rows))
+    if not disturbed:
+        return ""
+    others, helps = " or other ranks", "Close them, leave out --bind none,"
+
+    # A rank that stayed on one core was bound to it, so no other rank was in its way.
+    if any(row.scheduling and max(map(len, row.scheduling.cores), default=1) == 1 for row in disturbed):
+        others, helps = "", "Close them"
+    return number_in_words(len(disturbed), sum(row.outcome is not Outcome.SKIPPED for row in rows), others, helps)
+
+
+def number_in_words(disturbed: int, rows: int, others: str = "", helps: str = "Close them") -> str:
+    """Return how many of these rows other programs (and these others) disturbed, and what helps."""
+    was, are = ("was", "is") if disturbed == 1 else ("were", "are")
+    return (
+        f"{disturbed} of {rows} rows {was} disturbed by other programs{others} and {are} left out of comparisons. "
+        f"{helps} and run again."
+    )
+
+
+def all_disturbed(rows: Iterable[Row]) -> str:
+    """Return that all rows with a time are disturbed, and what to do about it; nothing where that is not so."""
+    timed = [is_disturbed(row) for row in rows if row.outcome is not Outcome.SKIPPED]
+    return "all rows were disturbed by other programs: close them and run again" if timed and all(timed) else ""
