@@ -14,6 +14,7 @@ from collbench.algorithms import is_library
 from collbench.analysis import crossover
 from collbench.analysis.crossover import Advantage, Contest, fastest_by_size, format_span
 from collbench.analysis.judgement import number
+from collbench.analysis.matching import Selected
 from collbench.cases import Case
 from collbench.present.columns import USEFUL, Column, data, record
 from collbench.results import Prediction, Timed, timed
@@ -38,7 +39,6 @@ def can_have(system: System, ranks: int) -> bool:
     return ranks % system.gpus == 0 and (system.nics is not None or ranks <= system.ranks)
 
 
-Selected = Callable[[Case, str], bool] | None
 Chosen = Callable[[str], bool]
 """Whether an implementation of that name may stand for an interconnect."""
 
@@ -250,7 +250,7 @@ def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) 
     its exact implementations where it has no library.
     """
     results = chain.from_iterable(interconnect.results for interconnect in interconnects)
-    kinds = dict.fromkeys(_kind(row.case) for row in results)
+    kinds = dict.fromkeys(replace(row.case.kind, ranks=0) for row in results)
     every = [_table(kind, interconnects, chosen) for kind in kinds]
     return [table for table in every if table.lines]
 
@@ -269,14 +269,10 @@ def left_out(interconnects: Sequence[Interconnect], compared: Iterable[Interconn
     return reasons
 
 
-def _kind(case: Case) -> Case:
-    return replace(case, nbytes=0, ranks=0)
-
-
 def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | None) -> InterconnectTable:
     rows = {}
     for interconnect in interconnects:
-        usable = _usable([row for row in interconnect.results if _kind(row.case) == kind], chosen)
+        usable = _usable([row for row in interconnect.results if replace(row.case.kind, ranks=0) == kind], chosen)
         if usable:
             rows[interconnect] = usable
 

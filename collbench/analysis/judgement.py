@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Self
 
-from collbench.exits import BAD, GOOD, VERDICTS
+from collbench.exits import VERDICTS
 from collbench.model.predict import regime
 from collbench.notebook import Shown
 from collbench.results import Outcome, Reported, Result
@@ -40,12 +40,6 @@ EXITS: Mapping[str, Mapping[Word, int]] = {
     reader: {Word(word): status for word, status in statuses.items()} for reader, statuses in VERDICTS.items()
 }
 """Exit statuses by reader and word; metrics have those of Nagios."""
-
-
-def status_of(word: Word, reader: str, lost: bool) -> int:
-    """Return the exit status of a verdict, or BAD for a good one of which something could not be written (`lost`)."""
-    # Statuses for monitoring speak of the machine alone.
-    return EXITS[reader][word] or (BAD if lost and reader == "plain" else GOOD)
 
 
 def worst(words: Iterable[Word]) -> Word:

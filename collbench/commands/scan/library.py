@@ -29,6 +29,7 @@ from collbench.units import QUANTITY, format_list, format_size, parse_share, par
 
 SLOW_FACTOR = 2.0  # of a slow rank, if none is given
 Cells = Mapping[tuple[int, int], float]  # seconds of a message, by sender and receiver
+Tables = Mapping[str, tuple[Cells, bool]]  # and whether messages went one way
 _MOST, _LEAST = 4096, 1e-9  # members of a table; GB/s
 _USUAL_RANKS = 4  # on a CPU: two cannot be told apart
 _FAULTS = "Faults of a described system: speeds of node, leaf, link, send, receive, or with a share of the rounds."
@@ -208,13 +209,9 @@ def judge_run(run: Run, slower: float | None) -> ScanVerdict:
 
 
 def _judged(
-    names: Sequence[str],
-    hosts: Sequence[str],
-    platform: str,
-    tables: Mapping[str, tuple[Cells, bool]],
-    slower: float | None,
+    names: Sequence[str], hosts: Sequence[str], platform: str, tables: Tables, slower: float | None
 ) -> ScanVerdict:
-    """Return the verdict of tables, each of which says whether its messages went one way."""
+    """Return the verdict of tables."""
     refuse_few(len(names))
     case = Case(COLLECTIVES["sendrecv"], 1, DATATYPES["int8"], NONE, 0, len(names), in_place=False, work=Scan())
     levels = (MemberLevel("node", tuple(hosts)),) if hosts else ()

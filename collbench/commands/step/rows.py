@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 from statistics import fmean
 from typing import NamedTuple, Self
 
-from collbench.commands.step.work import SgdJob, Step, job_of
+from collbench.commands.step.work import job_of
 from collbench.results.base import CaseResult, FromModel, Sampled, Timed
 from collbench.results.disturbed import Scheduling
 from collbench.units import FASTEST, SLOWEST, Count, Duration, Moment, Seconds, counted
