@@ -141,7 +141,7 @@ class Judged(Shown):
 
 
 @dataclass(frozen=True)
-class Row(Pair, Judged):
+class Row(Judged, Pair):
     """A case by an implementation in both runs: seconds of an operation, and what is said of their ratio NEW/BASE."""
 
     SHOWN = ("case.title", "case.nbytes", "implementation", "before", "after", "ratio", "word", "judgement.reason")

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 from collbench.algorithms import is_library
 from collbench.analysis import crossover
 from collbench.analysis.crossover import Advantage, Contest, fastest_by_size, format_span
-from collbench.analysis.judgement import number
-from collbench.analysis.matching import Selected
 from collbench.cases import Case
 from collbench.present.columns import USEFUL, Column, data, record
 from collbench.results import Prediction, Timed, timed
 from collbench.runfile.schema import case_fields
 from collbench.runfile.store import NAME, Run
+from collbench.stats import number
 from collbench.topology.system import System
 from collbench.units import format_range, format_seconds, format_size, printable
 
@@ -39,6 +38,7 @@ def can_have(system: System, ranks: int) -> bool:
     return ranks % system.gpus == 0 and (system.nics is not None or ranks <= system.ranks)
 
 
+Selected = Callable[[Case, str], bool] | None
 Chosen = Callable[[str], bool]
 """Whether an implementation of that name may stand for an interconnect."""
 

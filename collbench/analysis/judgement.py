@@ -13,7 +13,7 @@ from collbench.exits import VERDICTS
 from collbench.model.predict import regime
 from collbench.notebook import Shown
 from collbench.results import Outcome, Reported, Result
-from collbench.stats import Estimate
+from collbench.stats import Estimate, number
 from collbench.units import counted, format_size, printable
 
 LISTED = 3  # faults that are named; the others are counted
@@ -122,11 +122,6 @@ UNSEEN = Sight()
 def times(ratio: float) -> str:
     """Return a ratio as text, rounded up, so that no more is promised than holds: `1.6x`, `12x`."""
     return f"{math.ceil(10 * ratio - 1e-6) / 10:.1f}x" if ratio <= 9.9 else f"{math.ceil(ratio)}x"
-
-
-def number(value: float) -> float | None:
-    """Return a number for JSON, which knows neither NaN nor infinity."""
-    return value if math.isfinite(value) else None
 
 
 NO_RATIO = Estimate(math.nan, math.nan, math.nan)

@@ -494,11 +494,6 @@ def diagnose(request: DiagnoseRequest) -> CheckResult:
     Raises:
         UsageError: The run has no measurements, or the system does not exist.
 
-    >>> import collbench
-    >>> curve = collbench.diagnose("results/cpu-2-ranks").curves[0]
-    >>> curve.implementation, curve.word.value
-    ('mpi', 'UNKNOWN')
-
     """
     asked = CheckRequest(on=request.on, nodes=request.nodes)
     result = judge_run(asked, only_run(request.run, asked.imported), None)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from collbench.analysis.judgement import EXITS, Judgement, Word, number, shortened, worst
+from collbench.analysis.judgement import EXITS, Judgement, Word, shortened, worst
 from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, junit, junit_suite, line_of
 from collbench.commands.check.judge import BANDWIDTH, CheckedCurve, CheckedSize, CheckResult
 from collbench.commands.check.library import JudgedInput
@@ -25,6 +25,7 @@ from collbench.present.terminal import lines as table_lines
 from collbench.results.base import CaseResult
 from collbench.results.disturbed import number_in_words
 from collbench.runfile.schema import case_fields
+from collbench.stats import number
 from collbench.units import counted, format_range, format_rate, format_seconds, format_size, significant
 
 
