@@ -1,6 +1,6 @@
 """Measures, explains and predicts collective communication; docs/files.md is the map.
 
-As a library: `read` and `import_` return runs, `sweep` and `predict` make them, `compare`, `diagnose`, `plot` and
+As a library: `read` and `import_` return runs, `sweep` and `predict` make them, `check`, `compare`, `plot` and
 `report` take them, and `train` plans a training run.  They do what the commands of these names do (docs/runs.md), and
 are imported once one of them is asked for.
 """

@@ -12,8 +12,9 @@ from collbench.collectives import REDUCED, Collective
 from collbench.datatypes import GRADES, NONE, Datatype, Recipe, Reduction, Wire, recipe
 from collbench.errors import UsageError
 from collbench.notebook import Shown
+from collbench.properties import PROPERTIES, unusual
 from collbench.records import Record
-from collbench.units import Count, counted
+from collbench.units import Count
 
 MOST_SIZES = 10_000  # of a sweep
 PACK = 16  # bytes of a kernel's widest access, and of what libraries align
@@ -69,8 +70,7 @@ class Case(Shown, Record, frozen=True):
         words = [self.collective.name, self.dtype.name]
         words += [self.redop.name] if self.collective.reduces else []
         words += [f"root {self.root}"] if self.collective.rooted else []
-        words += ["in place"] if self.in_place else []
-        words += [f"misaligned by {counted(self.unalign, 'element')}"] if self.unalign else []
+        words += [each.title(value) for each, value in unusual(self)]
         words += [f"{count} in flight" for count in {flight.count for flight in self.collective.flights} if count > 1]
         words += [f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"]
         return ", ".join([*words, *(self.work.words if self.work else ())])
@@ -98,7 +98,7 @@ class Case(Shown, Record, frozen=True):
     @property
     def misalignment(self) -> int:
         """Bytes by which every buffer is misaligned."""
-        return self.unalign * self.dtype.itemsize
+        return sum(each.shift(value) for each, value in unusual(self)) * self.dtype.itemsize
 
     def places(self, rank: int) -> tuple[int, int]:
         """Return the first element of the send and of the receive buffer; in place, both are in the shared buffer."""
@@ -180,37 +180,32 @@ class SizeRange:
         return tuple(found)
 
 
-SPINS = ("auto", "yield", "busy")
-"""A waiting rank offers its core to others: when they outnumber the cores, always, or never."""
-
-ROUNDS = 8
-"""Rounds of sets of ranks that measure a case in turn; of ranks that are started several times each start has one."""
-
-USUAL_STARTS = 3
-"""Starts of the ranks in a sweep that does not say how many, where a start is quick and memory has room for all."""
-
-BINDS = ("core", "none")
-"""A rank stays on a core of its own, where there are enough of them; or the scheduler moves it as it likes."""
+ROUNDS = 8  # of sets of ranks that measure a case in turn; of ranks started several times each start has one
+SPINS = ("auto", "yield", "busy")  # when a waiting rank offers its core to others: if cores are few, always, never
+USUAL_STARTS = 3  # of the ranks, in a sweep that does not say how many, where a start is quick and memory has room
+BINDS = ("core", "none")  # a rank stays on a core of its own, where there are enough; the scheduler moves it
 
 
-@dataclass(frozen=True)
-class Sweep(Shown):
-    """The cases to measure and the implementations to measure each with, in the order of the table."""
+class Sweep(Shown, Record, frozen=True):
+    """The cases to measure and the implementations to measure each with, in the order of the table.
 
-    collectives: tuple[Collective, ...]
-    sizes: tuple[int, ...]
-    dtypes: tuple[Datatype, ...]
-    redops: tuple[Reduction, ...]
-    ranks: int
-    implementations: tuple[str, ...]
+    A header has the sweep of its run; of an imported one the defaults stand for what is not known.
+    """
+
+    collectives: tuple[Collective, ...] = ()
+    sizes: tuple[int, ...] = ()
+    dtypes: tuple[Datatype, ...] = ()
+    redops: tuple[Reduction, ...] = ()
+    ranks: int = 0
+    implementations: tuple[str, ...] = ()
     root: int = 0
     in_place: bool = False
     both_places: bool = False  # every size out of place, and then in place if the collective can be
-    sampling: Sampling = Sampling()
-    spin: str = "auto"  # on a CPU, how a waiting rank spins: SPINS
-    bind: str = "core"  # on a CPU, what ranks are bound to: BINDS
+    spin: str = ""  # on a CPU, how a waiting rank spins: SPINS
+    bind: str = ""  # on a CPU, what ranks are bound to: BINDS
     starts: int = 1  # how often the ranks are started, to see what a start changes; 0: as often as is usual
     unalign: int = 0  # elements by which every buffer is misaligned
+    sampling: Sampling = Sampling(graph=False)
     works: tuple[Work | None, ...] = (None,)  # what ranks do besides, of every size one after the other
     requested: SizeRange | None = None  # the range that the sizes are of
 
@@ -240,12 +235,13 @@ class Sweep(Shown):
         seen = set()
         places = (False, True)[: 2 if collective.in_place else 1] if self.both_places else (self.in_place,)
         root = self.root if collective.rooted else 0
+        properties = {name: getattr(self, name) for name in PROPERTIES}
         for size in self.sizes if collective.sized else (1,):
-            case = Case(collective, size, dtype, redop, root, self.ranks, self.in_place)
+            case = Case(collective, size, dtype, redop, root, self.ranks, **properties)
             pack = PACK // dtype.itemsize if collective.sharded and not self.sampling.check_only else 1
             block = case.block - case.block % pack if case.block >= pack else case.block
             nbytes = max(block, 1) * case.granule
             if nbytes not in seen:
                 seen.add(nbytes)
                 for place, work in product(places, self.works):
-                    yield Case(collective, nbytes, dtype, redop, root, self.ranks, place, work, self.unalign)
+                    yield replace(case, nbytes=nbytes, in_place=place, work=work)

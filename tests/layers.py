@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 
 ORDER = (  # from the bottom; a part imports only from those before it
     *("exits", "presence", "host", "errors", "records", "units", "stats", "present", "notebook"),
-    *("collectives", "datatypes", "cases", "results", "topology"),
+    *("collectives", "datatypes", "properties", "cases", "results", "topology"),
     *("runfile", "platforms", "algorithms", "model", "measure"),
     *("analysis", "plots", "requests", "cli", "commands"),
 )

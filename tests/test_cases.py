@@ -13,7 +13,8 @@ from tools.kernels.buffers import received, sent
 
 def sweep(*sizes: int, collective: str = "allreduce", dtype: str = "float", ranks: int = 2) -> Sweep:
     """A sweep of one collective."""
-    return Sweep((COLLECTIVES[collective],), sizes, (DATATYPES[dtype],), (REDUCTIONS["sum"],), ranks, ("mpi",))
+    kinds = (COLLECTIVES[collective],), sizes, (DATATYPES[dtype],), (REDUCTIONS["sum"],)
+    return Sweep(*kinds, ranks, ("mpi",), spin="auto", bind="core", sampling=Sampling())
 
 
 def test_sizes_grow_by_the_factor_up_to_the_last_and_are_whole_elements_once_each() -> None:

@@ -33,9 +33,9 @@ QUICK = {  # what makes commands that measure short
     "check": "--budget 1s -e 64",
     "explain": "--impl mpi,one-shot",
     "lesson": "results/cpu-2-ranks results/cpu-2-ranks-explained",
-    "step scale": "--steps 40 --budget 0.2 --compute 50us",
+    "step scale": "--budget 0.2 --compute 50us",
     "sweep": "-e 64 -n 7 --impl mpi --no-plot",
-    "pairs": "--impl mpi --size 64K",
+    "scan": "--budget 2s",
     "verify": "--impl mpi --op reduce",
 }
 MODEL = "layers = 4\nhidden = 256\nheads = 4\nvocabulary = 1000\n"

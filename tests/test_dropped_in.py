@@ -52,7 +52,8 @@ USE = '''"""Types of the library."""
 
 import collbench
 
-print(collbench.pairs(2).results, collbench.scan(file="x").word.value)
+word = collbench.scan(file="x").word.value
+rows = collbench.pairs(2).results
 '''
 COLLECTIVE = """        Collective(
             name="rotate",

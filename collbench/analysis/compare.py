@@ -14,7 +14,7 @@ from operator import itemgetter
 from statistics import fmean, median
 from typing import TypeVar
 
-from collbench.analysis import bootstrap, matching
+from collbench.analysis import bootstrap, headers, matching
 from collbench.analysis.bootstrap import FEWEST, PUBLISHED, LogRatio, Scatter
 from collbench.analysis.comparison import UNSURE, Comparison, Pair, Row, Together
 from collbench.analysis.judgement import Judgement, Word
@@ -163,7 +163,7 @@ def compare(
         rows=tuple(rows),
         together=tuple(wholes),
         unmatched=tuple(matching.unmatched(base, new, selected)),
-        differences=tuple(matching.differences(base.header.to_json(), new.header.to_json())),
+        differences=tuple(headers.differences(base.header.to_json(), new.header.to_json())),
         margin=passes,
         confidence=confidence,
         remarks=(*remarks, *_predicted(base, new)),

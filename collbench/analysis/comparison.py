@@ -9,8 +9,9 @@ from statistics import fmean, median
 
 from collbench.analysis import matching
 from collbench.analysis.bootstrap import FEWEST
+from collbench.analysis.headers import Difference
 from collbench.analysis.judgement import NO_RATIO, Judgement, Word, worst
-from collbench.analysis.matching import DISTURBED, Difference, Unmatched
+from collbench.analysis.matching import DISTURBED, Unmatched
 from collbench.cases import Case
 from collbench.notebook import Shown
 from collbench.results import Measurement, Observed, Reported, by_key

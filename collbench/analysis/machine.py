@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from collbench.analysis.judgement import shortened
-from collbench.analysis.matching import unread
 from collbench.errors import UsageError
 from collbench.model.nccl_releases import releases_for
 from collbench.platforms import platforms
@@ -125,7 +124,7 @@ def as_it_ran(system: System, run: Run) -> System:
         system = replace(system, nccl=version)
     if system.launch != System.launch:
         return system
-    if run.header.topology.platform == "gpu" and run.header.sweep.sampling.get("graph"):
+    if run.header.topology.platform == "gpu" and run.header.sweep.sampling.graph:
         return launched_in_graph(system)
     driven = [test.sweep.get("gpus") for test in run.header.imported.tests]
     several = any(isinstance(gpus, int) and gpus > 1 for gpus in driven)
@@ -210,7 +209,7 @@ def unlike_gpu(run: Run, system: System) -> tuple[str, bool]:
 def assumptions(run: Run, system: System | None = None, where: str = "", nodes: int | None = None) -> Iterator[str]:
     """Yield what makes a verdict less sure: missing rows, other GPUs, and that the ranks are taken to be on `where`."""
     header = run.header
-    yield from filter(None, (run.stopped, unread(run)))
+    yield from filter(None, (run.stopped, run.unread))
     if not system:
         return
     yield from filter(None, unlike_gpu(run, system)[:1])

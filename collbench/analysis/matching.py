@@ -1,22 +1,19 @@
-"""Which rows of two runs are compared, which cannot be, and what the runs' headers say differently."""
+"""The rows of two runs that are compared: those that `--only` names, of these the pairs, and those without one."""
 
-import json
 import math
-import re
 from bisect import bisect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 from collbench.analysis.judgement import Judgement, Word
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.errors import UsageError
+from collbench.properties import PROPERTIES
 from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Result, by_key, family
-from collbench.runfile.schema import Header
 from collbench.runfile.store import Run
-from collbench.units import counted, format_size, parse_size, printable
+from collbench.units import format_size, parse_size, printable
 
 Key = tuple[Case, str]
 Selected = Callable[[Case, str], bool] | None
@@ -26,23 +23,6 @@ WRONG, SKIPPED, FAILED = Outcome.WRONG.value, Outcome.SKIPPED.value, Outcome.FAI
 DISTURBED = Outcome.DISTURBED.value
 CUT_OFF, LEFT_OUT = "missing (the run was cut off)", "missing (lines of it could not be read)"
 
-COMPARED_PARTS = (  # of a header, outermost first; what differs from run to run anyway is in none
-    ("collbench",),
-    ("environment",),
-    ("topology",),
-    ("sweep", "sampling"),
-    ("sweep", "spin"),
-    ("sweep", "bind"),
-    ("sweep", "starts"),
-    ("sweep", "ranks"),
-    ("sweep", "in_place"),
-    ("interleaved", "setting"),
-)
-_FLEETING = {"shm_free"}
-_LONGEST = 60  # characters of a value that are shown
-_ABSENT = object()
-_COUNT = re.compile(r"^\d+ (ranks? on \d+ )?x ")
-
 
 @dataclass(frozen=True)
 class Selection:
@@ -51,6 +31,7 @@ class Selection:
     collectives: frozenset[str] = frozenset()
     implementations: frozenset[str] = frozenset()
     sizes: tuple[tuple[int, float], ...] = ()  # first and last, both included
+    properties: frozenset[tuple[str, Any]] = frozenset()  # names and values
 
     def __call__(self, case: Case, implementation: str) -> bool:
         """Return whether a row is selected."""
@@ -58,26 +39,31 @@ class Selection:
             (not self.collectives or case.collective.name in self.collectives)
             and (not self.implementations or implementation in self.implementations)
             and (not self.sizes or any(first <= case.nbytes <= last for first, last in self.sizes))
+            and all((name, getattr(case, name)) in self.properties for name in dict(self.properties))
         )
 
 
 def selection(text: str, implementations: Collection[str]) -> Selection:
     """Parse `--only allreduce,ring-flags,1M..`; UsageError for any other word.
 
-    A word is a collective, an implementation or a size (`4K`, `1K..1M`, `1M..`, `..64K`).  Words of one kind are
-    alternatives; kinds must all hold.
+    A word is a collective, an implementation, a property or a size (`4K`, `1K..1M`, `1M..`, `..64K`).  Words of one
+    kind are alternatives; kinds must all hold.
     """
-    collectives, names, sizes = set(), set(), []
+    collectives, names, sizes, properties = set(), set(), [], set()
     for word in filter(None, (word.strip() for word in text.split(","))):
         meant = {name for name in implementations if word in (name, family(name))}
         if meant:
             names |= {word} & meant or meant
             continue
+        values = {name: each.value(word) for name, each in PROPERTIES.items()}
+        if found := [(name, value) for name, value in values.items() if value is not None]:
+            properties.update(found)
+            continue
         try:
             collectives.add(find_collective(word).name)
         except UsageError:
             sizes.append(_sizes(word, implementations))
-    return Selection(frozenset(collectives), frozenset(names), tuple(sizes))
+    return Selection(frozenset(collectives), frozenset(names), tuple(sizes), frozenset(properties))
 
 
 def _sizes(word: str, implementations: Collection[str]) -> tuple[int, float]:
@@ -86,7 +72,8 @@ def _sizes(word: str, implementations: Collection[str]) -> tuple[int, float]:
         low = parse_size(first) if first else 0
         high: float = parse_size(last) if last else low
     except UsageError:
-        choices = ", ".join((*COLLECTIVES, *implementations))
+        properties = (each.word(each.other) for each in PROPERTIES.values())
+        choices = ", ".join((*COLLECTIVES, *properties, *implementations))
         raise UsageError(
             f"--only: unknown word {word!r}; choose from: {choices}, or a size such as 4K, 1K..1M, 1M.. or ..64K"
         ) from None
@@ -173,7 +160,7 @@ def _state(result: Result | None, run: Run) -> str:
     if result is None:
         if not run.whole or not run.header.imported.complete:
             return CUT_OFF
-        return LEFT_OUT if unread(run) else MISSING
+        return LEFT_OUT if run.unread else MISSING
     if result.outcome is not Outcome.OK:
         return str(result.outcome.value)
     return RIGHT if is_right(result) or result.digest else "not timed"
@@ -184,75 +171,3 @@ def is_right(result: Result | None) -> TypeGuard[Observed]:
     if not isinstance(result, Observed) or result.outcome is not Outcome.OK:
         return False
     return result.case.nbytes > 0 and min(result.times, default=0) > 0
-
-
-def unread(run: Run) -> str:
-    """Return why lines of a run, or of the log that it was imported from, could not be read; empty if all could."""
-    first, *others = (*run.left_out, *run.header.imported.left_out, "")
-    more = f", and {counted(len(others) - 1, 'more reason')}" if len(others) > 1 else ""
-    return f"left out: {printable(first)}{more}" if first else ""
-
-
-class Difference(NamedTuple):
-    """A fact by its place in the header, and what either run says; `-` where it says nothing."""
-
-    name: str
-    base: str
-    new: str
-
-
-def differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
-    """Return what two headers say differently, in the order of the header's parts."""
-    for path in COMPARED_PARTS:
-        yield from _between(".".join(path), _at(base, path), _at(new, path))
-
-
-def machine(header: Header) -> tuple[str, ...]:
-    """Return what tells the machine of a run from others; () if unknown.
-
-    That is the GPUs or sockets that ranks run on, or the model.  Not how many there are, nor the host's name, which
-    changes with every container.  A log of another tool has them in its topology's name, `8 x NVIDIA H100 on 2 nodes`.
-    """
-    topology = header.topology
-    if topology.model:
-        return ("model", topology.name)
-    devices = topology.gpus if topology.platform == "gpu" else topology.sockets
-    names = {device.name for device in devices} or {_COUNT.sub("", topology.name)}
-    known = sorted(name for name in names if name and "unknown" not in name)
-    return (topology.platform, *known) if known else ()
-
-
-def several_machines(headers: Iterable[Header]) -> bool:
-    """Return whether some of the runs are known to be of different machines or systems."""
-    return len({machine(header) for header in headers} - {()}) > 1
-
-
-def _at(header: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        header = header.get(name, _ABSENT) if isinstance(header, Mapping) else _ABSENT
-    return header
-
-
-def _records(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(part, Mapping) for part in value)
-
-
-def _between(name: str, base: Any, new: Any) -> Iterator[Difference]:
-    if all(isinstance(value, Mapping) or value is _ABSENT for value in (base, new)):
-        keys = chain.from_iterable(value for value in (base, new) if value is not _ABSENT)
-        for key in dict.fromkeys(keys):
-            if key not in _FLEETING:
-                yield from _between(f"{name}.{key}", _at(base, (key,)), _at(new, (key,)))
-    # A list of records, such as caches, differs record by record.
-    elif _records(base) and _records(new) and len(base) == len(new):
-        for number, pair in enumerate(zip(base, new, strict=True)):
-            yield from _between(f"{name}.{number}", *pair)
-    elif base is not new and base != new:
-        yield Difference(printable(name), _text(base), _text(new))
-
-
-def _text(value: Any) -> str:
-    if value is _ABSENT:
-        return "-"
-    text = printable(value if isinstance(value, str) else json.dumps(value, default=str))
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -17,7 +17,7 @@ from collbench.host import sanitize
 from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.records import encoded
 from collbench.results import Failed, Result, Skipped
-from collbench.runfile.schema import Header, to_line, to_result, to_sweep, upgraded
+from collbench.runfile.schema import Header, to_line, to_result, upgraded
 from collbench.runfile.store import FORMAT, INTERRUPTED, parse_header
 from collbench.units import counted
 
@@ -110,11 +110,9 @@ def _sweep(path: Path, header: Header) -> Sweep:
         reason = "compares MPI or NCCL libraries (--mpi, --nccl)"
     if reason:
         raise UsageError(f"{path} {reason}, which cannot be resumed; {ANEW}")
-    try:
-        sweep = to_sweep(header.sweep)
-    except ValueError as error:
-        raise RunFileError(f"{path}: its header has no whole sweep ({error}); {ANEW}") from None
-    how = sweep.sampling
+    sweep, how = header.sweep, header.sweep.sampling
+    if not (sweep.collectives and sweep.sizes and sweep.dtypes and sweep.ranks and sweep.implementations):
+        raise RunFileError(f"{path}: its header has no whole sweep; {ANEW}")
     if how.traced or how.check_only or any(work and not _goes_on(work) for work in sweep.works):
         raise UsageError(f"{path} is not of collbench sweep or scan, whose runs can be resumed; run its command again")
     return sweep

@@ -22,7 +22,7 @@ from collbench.measure.supervisor import Supervisor
 from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.results import Outcome, Result
 from collbench.results.facts import labelled
-from collbench.runfile.schema import Changes, Header, Interleaved, environment_of, sweep_part
+from collbench.runfile.schema import Changes, Header, Interleaved, environment_of
 from collbench.runfile.store import NAME, Reopened, Run, Writer
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Session:
                 processes=self.sweep.ranks if self._joined else 0,
                 environment=environment_of(hello.versions, hello.variables),
                 topology=hello.topology,
-                sweep=sweep_part(replace(self.sweep, starts=hello.starts)),
+                sweep=replace(self.sweep, starts=hello.starts),
                 interleaved=hello.interleaved,
             )
             self.topology = self.header.topology.name

@@ -32,10 +32,11 @@ from collbench.measure.launcher_watchdog import no_progress
 from collbench.measure.protocol import Tell, WorkerHello, tell_nobody
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library, own
+from collbench.properties import unusual
 from collbench.records import convert
 from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped
-from collbench.runfile.schema import Changes, case_fields, changed, sweep_part, to_result
+from collbench.runfile.schema import Changes, changed, sweep_fields, to_result
 from collbench.topology.discover_cpu import free
 from collbench.topology.discovered import small_shared_memory
 from collbench.units import format_size
@@ -131,7 +132,8 @@ def _new_log(folder: Path, name: str) -> Path:
 
 
 def _name(case: Case) -> str:
-    return f"{case.collective.name} of {format_size(case.nbytes)}{' in place' if case.in_place else ''}"
+    properties = (each.title(value) for each, value in unusual(case))
+    return " ".join((case.collective.name, "of", format_size(case.nbytes), *properties))
 
 
 class WorkersLost(Exception):
@@ -151,7 +153,7 @@ class Workers:
     def __init__(
         self, platform: str, sweep: Sweep, changes: Changes, library: Library | None, folder: Path | None
     ) -> None:
-        self._sweep = sweep
+        self._sweep, self._numbers = sweep, {case: number for number, case in enumerate(sweep.cases())}
         self._startup = find_platform(platform).startup
         self._channel: protocol.Channel | None = None
         self._files: list[str] = []
@@ -199,7 +201,7 @@ class Workers:
         deadline = time.monotonic() + self._startup
         self._channel = self._accept(deadline)
         try:
-            self._channel.send({"sweep": sweep_part(self._sweep), "named": list(named), "cores": list(cores)})
+            self._channel.send({"sweep": sweep_fields(self._sweep), "named": list(named), "cores": list(cores)})
             hello = self._channel.receive(max(0.0, deadline - time.monotonic()))
         except protocol.Closed:
             raise PlatformError(f"the ranks did not start: {self._last_words()}") from None
@@ -227,7 +229,10 @@ class Workers:
     ) -> Iterator[Result]:
         """Yield results as they come, and tell what is at work; WorkersLost if the ranks die, hang or give up."""
         assert self._channel
-        order = {"case": case_fields(case), "implementations": names, "sampling": sampling, "launches": launches}
+        order = {"case": self._numbers[case], "implementations": names, "sampling": sampling, "launches": launches}
+
+        # Work that goes on is not as it stands in the sweep.
+        order["work"] = case.work if case.work and case.work.resumable else None
         try:
             self._channel.send(order)
             self._seen = self._heartbeat.read()[0], time.monotonic()

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -45,7 +46,7 @@ from collbench.platforms.socket_processes import Rendezvous, SocketProcesses, us
 from collbench.records import convert
 from collbench.results import Result
 from collbench.results.collectives import Failed
-from collbench.runfile.schema import SweepPart, sweep_part, to_case, to_line, to_sweep, variables
+from collbench.runfile.schema import sweep_fields, to_line, to_sweep, variables
 
 _LEAST = 10.0  # seconds for all to come, however short the time-out: interpreters start more or less slowly
 
@@ -117,8 +118,8 @@ class Joined(Ranks):
         processes.unlink_mpich_memory()
 
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
-        self._name, fields = self._world.broadcast((platform, sweep_part(sweep).to_json()))
-        self._sweep, self._existing = to_sweep(SweepPart.from_json(fields)), existing
+        self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
+        self._sweep, self._existing = to_sweep(fields), existing
         self._platform: Platform | None = None
         self._current: tuple[Case, str] | None = None
         self._started: set[str] = set()  # implementations whose library has been started
@@ -292,7 +293,7 @@ def _say_why(error: CollbenchError, channel: protocol.Channel | None) -> None:
 def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Heartbeat) -> None:
     """*Collective*: carry out what the supervisor orders, until it says stop; rank 0 has the channel to it."""
     first = _next_order(world, channel)
-    sweep = to_sweep(SweepPart.from_json(first["sweep"]))
+    sweep = to_sweep(first["sweep"])
     requested = needs(sweep, os.environ[PLATFORM])
     if isinstance(world, MpiProcesses):  # whose kernels are compiled
         compiler.prove_compiler(world)
@@ -315,8 +316,11 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
     beat = heartbeat.beat if channel else lambda *_: None
 
     # Ranks without an order sleep in the broadcast.
+    cases = tuple(sweep.cases())
     while "case" in (order := _next_order(world, channel)):
-        case, sampling = to_case(order["case"]), convert(order["sampling"], Sampling)
+        case, sampling = cases[order["case"]], convert(order["sampling"], Sampling)
+        if order["work"]:
+            case = replace(case, work=convert(order["work"], type(case.work)))
         for result in execute_case(case, order["implementations"], platform, sampling, beat, order["launches"]):
             if channel:
                 channel.send({"result": to_line(result)})

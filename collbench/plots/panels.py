@@ -14,6 +14,7 @@ from collbench.analysis.crossover import handicaps, library_of
 from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
 from collbench.errors import UsageError
 from collbench.present.figures import COLORS, COLOURED, TOLD_APART
+from collbench.properties import unusual
 from collbench.results import Measurement, Prediction, Reported, Result, Timed, by_key
 from collbench.results.facts import labelled
 from collbench.runfile.store import NAME, Run, scatter_in_words
@@ -25,7 +26,7 @@ class Combination(NamedTuple):
     collective: str
     dtype: str
     redop: str  # "" if it does not reduce
-    place: str  # "in-place", "unalign4", both joined, or ""
+    place: str  # unusual properties, as in `in-place`, or ""
     root: str  # "root3", or "" for rank 0
 
 
@@ -187,7 +188,7 @@ def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Pan
             case = result.case
             redop = case.redop.name if case.collective.reduces else ""
             root = f"root{case.root}" if case.root else ""
-            place = "-".join(["in-place"] * case.in_place + [f"unalign{case.unalign}"] * (case.unalign > 0))
+            place = "-".join(each.word(value) for each, value in unusual(case))
             combination = Combination(case.collective.name, case.dtype.name, redop, place, root)
             parts.setdefault((combination, case.ranks), []).append(result)
     topology, rows_of = run.header.topology, by_key(run.results, lambda result: result.case.kind)

@@ -1,4 +1,4 @@
-"""What collbench's commands do, as functions: `collbench.sweep`, `predict`, `read`, `compare`, `diagnose`, `plot`.
+"""What collbench's commands do, as functions: `collbench.sweep`, `predict`, `read`, `check`, `compare`, `plot`.
 
 Their errors are those of the commands, with the words of the library: `ranks=999` where a user of the command line
 wrote `--ranks 999`.
@@ -17,10 +17,11 @@ from warnings import warn
 
 from collbench.errors import CollbenchError, UsageError, unknown
 from collbench.presence import UNTIL, commands
+from collbench.properties import NCCL_TESTS
 
 _OTHER_NAMES = {"b": "minbytes", "e": "maxbytes", "f": "stepfactor", "i": "stepbytes", "g": "ranks gpus", "n": "iters"}
-_OTHER_NAMES |= {"w": "warmup", "d": "datatype", "r": "root", "u": "unalign", "G": "cudagraph", "T": "timeout"}
-_OTHER_NAMES |= {"as": "name machine"}
+_OTHER_NAMES |= {"w": "warmup", "d": "datatype", "r": "root", "G": "cudagraph", "T": "timeout"}
+_OTHER_NAMES |= {"as": "name machine"} | {each.letter: each.name for each in NCCL_TESTS}
 _OPTION = re.compile(
     r"""`[^`]*`                                    # a command of a shell stays one
     |(?<![\w-])--?(?P<option>[a-zA-Z][\w-]*)

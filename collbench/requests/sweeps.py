@@ -25,6 +25,7 @@ from collbench.errors import PlatformError, Unsupported, UsageError, unknown
 from collbench.host.launcher import launched
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.layout import MemoryLayout
+from collbench.properties import PROPERTIES
 from collbench.requests import words
 from collbench.requests.declared import TIME, Opt, Request, declared
 from collbench.requests.notices import DRIVER, announced_if_slow, is_leader, say
@@ -193,13 +194,12 @@ class SweepRequest(Request):
             ranks=ranks,
             implementations=tuple(implementations),
             root=self.root,
-            in_place=self.in_place,
-            unalign=self.unalign * self.measured,  # a model knows nothing of it
             sampling=self.sampling,
             spin=self.spin,
             bind=self.bind,
             starts=starts,
             requested=sizes,
+            **{each.name: getattr(self, each.name) for each in PROPERTIES.values() if self.measured or each.modelled},
         )
 
 

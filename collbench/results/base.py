@@ -19,26 +19,16 @@ class Answers(Shown):
     origin: ClassVar[str] = "measured"  # how its numbers came to be known: measured, imported, predicted; "" for none
     usual: ClassVar[Outcome] = Outcome.OK  # the outcome unless the data is wrong
 
-    platform: str = ""
-    """What the ranks lived on; `model` of a prediction."""
-    reason: str = ""
-    """Why there is no time; empty where there is one."""
-    floor: float | None = None
-    """Seconds that the ranks took meanwhile to copy the fewest bytes the case must move."""
-    estimate: float | None = None
-    """Seconds that the library itself expected of an operation."""
-    enqueue: float | None = None
-    """Seconds of the host to enqueue an operation."""
-    library_bytes: int | None = None
-    """Bytes of a rank's device that the library had taken by then."""
-    algorithm: str = ""
-    """The algorithm that the library ran by its own log, or that a model expects it to choose."""
-    protocol: str = ""
-    """The protocol, likewise; of a symmetric kernel of NCCL its name."""
-    digest: str = ""
-    """A digest of the bits of a sum of random values; empty where it is of no such sum."""
-    channels: int | None = None
-    """Channels on which the library ran by its own log; None where copy engines moved it, or nobody says."""
+    platform: str = ""  # what the ranks lived on; `model` of a prediction
+    reason: str = ""  # why there is no time; empty where there is one
+    floor: float | None = None  # seconds that the ranks took meanwhile to copy the fewest bytes the case must move
+    estimate: float | None = None  # seconds that the library itself expected of an operation
+    enqueue: float | None = None  # seconds of the host to enqueue an operation
+    library_bytes: int | None = None  # bytes of a rank's device that the library had taken by then
+    algorithm: str = ""  # the algorithm that the library ran by its own log, or that a model expects it to choose
+    protocol: str = ""  # the protocol, likewise; of a symmetric kernel of NCCL its name
+    digest: str = ""  # a digest of the bits of a sum of random values; empty where it is of no such sum
+    channels: int | None = None  # on which the library ran by its own log; None where copy engines moved it, or unsaid
 
     @property
     def contradiction(self) -> str:
@@ -59,14 +49,12 @@ class Answers(Shown):
 class _Facts(Answers, Record, frozen=True, kw_only=True, tag_field="kind"):
     """Facts that may be known of any result.  The field `kind` of a line in a run file tells its kind of result."""
 
-    note: Note = NO_NOTE
-    """Facts about how the numbers came to be."""
-    library: str = ""
-    """Product and version of the library that executed the case, where the implementation's name does not tell."""
-    mismatch: CheckFailure | None = None
-    """What the check found wrong; None where it found nothing, or there was no check."""
-    scheduling: Scheduling | None = None
-    """Whether the ranks had their cores; None where it is not known."""
+    note: Note = NO_NOTE  # facts about how the numbers came to be
+    library: str = (
+        ""  # product and version of the library that it called, where the implementation's name does not tell
+    )
+    mismatch: CheckFailure | None = None  # what the check found wrong; None where it found nothing, or there was none
+    scheduling: Scheduling | None = None  # whether the ranks had their cores; None where it is not known
 
 
 class CaseResult(_Facts, frozen=True):

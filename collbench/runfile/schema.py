@@ -11,18 +11,21 @@ import os
 import platform
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from types import GenericAlias
 from typing import Any, Self
 
-from msgspec import defstruct, field, structs
+from msgspec import defstruct, structs
 
 from collbench import __version__
 from collbench.cases import Case, Sweep, Work
+from collbench.collectives import Collective
+from collbench.datatypes import Datatype, Reduction
 from collbench.notebook import Shown
 from collbench.presence import parts
-from collbench.records import Record, convert, plain
+from collbench.records import Record, convert
 from collbench.results import ROWS, Note, Observed, Result, Timed
 from collbench.results.facts import note_of
 from collbench.topology.discovered import Topology
@@ -93,32 +96,6 @@ class TopologyPart(Shown, Topology, frozen=True, kw_only=True):
         return cls(name=name, shared=topology.shared, nodes=nodes, streamed_from=streamed_from, **fields)
 
 
-class SweepPart(Shown, Record, frozen=True, kw_only=True):
-    """The sweep that was requested, by names; of an imported run, what is known of it."""
-
-    collectives: tuple[str, ...] = ()
-    sizes: tuple[int, ...] = ()
-    dtypes: tuple[str, ...] = ()
-    redops: tuple[str, ...] = ()
-    ranks: int = 0
-    implementations: tuple[str, ...] = ()
-    root: int = 0
-    in_place: bool = False
-    both_places: bool = False
-    spin: str = ""
-    bind: str = ""
-    starts: int = 1  # how often the ranks were started
-    unalign: int = 0  # elements by which every buffer is misaligned
-    sampling: Mapping[str, Any] = {}
-    steps: tuple[Mapping[str, Any] | None, ...] = ()
-    jobs: tuple[Mapping[str, Any] | None, ...] = ()
-    inits: tuple[Mapping[str, Any] | None, ...] = ()
-    random_sums: tuple[Mapping[str, Any] | None, ...] = ()
-    scans: tuple[Mapping[str, Any] | None, ...] = ()
-    pairs: tuple[Mapping[str, Any] | None, ...] = ()
-    asked: Mapping[str, Any] = field(default_factory=dict, name="requested")  # of which range the sizes were made
-
-
 class ForeignTest(Shown, Record, frozen=True, kw_only=True):
     """A test that another tool carried out, and what an export needs to write it as it was."""
 
@@ -161,9 +138,38 @@ class Header(Shown, Record, frozen=True, kw_only=True):
     processes: int = 0  # that an outside launcher started, each a rank; 0: the command started the ranks
     environment: Environment = Environment()
     topology: TopologyPart = TopologyPart()
-    sweep: SweepPart = SweepPart()
+    sweep: Sweep = Sweep()
     imported: ImportedPart = ImportedPart()
     interleaved: Interleaved = Interleaved()
+
+    @classmethod
+    def from_json(cls, fields: Any) -> Self:
+        """Return the header that a JSON object stands for; ValueError where it is none."""
+        sweep = fields.get("sweep", {})
+        if isinstance(sweep, dict):
+            # A later release may know more, and the rows of what is known here can be read.
+            fields = fields | {"sweep": sweep | {name: _known(sweep[name], name) for name in sweep.keys() & _NAMED}}
+        header = convert(fields, cls)
+        return replace(header, sweep=_with_works(header.sweep, sweep))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the header as a JSON object."""
+        fields = super().to_json()
+        return fields | {"sweep": sweep_fields(self.sweep)} if "sweep" in fields else fields
+
+
+_NAMED = {"collectives": Collective, "dtypes": Datatype, "redops": Reduction}  # fields of a sweep with names of records
+
+
+def _known(names: Any, field: str) -> Any:
+    """Return names without those that this release has no record of; what is no list of names stays."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return names
+    found: list[str] = []
+    for name in names:
+        with suppress(ValueError):
+            found.append(convert(name, _NAMED[field]).name)
+    return found
 
 
 def changed(environment: Mapping[str, str], changes: Changes) -> dict[str, str]:
@@ -221,23 +227,22 @@ def to_case(fields: Mapping[str, Any]) -> Case:
     return case
 
 
-def sweep_part(sweep: Sweep) -> SweepPart:
-    """Return a sweep as it stands in a header."""
-    fields = {name: value for name, value in plain(sweep).items() if value is not None}
-    works = fields.pop("works")
-    for work in filter(None, sweep.works):
-        assert f"{work.FIELD}s" in SweepPart.__struct_fields__, "a field that the header has not would be dropped"
-        fields[f"{work.FIELD}s"] = works
-    return SweepPart.from_json(fields)
+def sweep_fields(sweep: Sweep) -> dict[str, Any]:
+    """Return a sweep as it stands in a header: its works are under the field of their kind, in the plural."""
+    kind = next(filter(None, sweep.works), None)
+    fields = {name: value for name, value in sweep.to_json().items() if kind or name != "works"}
+    return {f"{kind.FIELD}s" if kind and name == "works" else name: value for name, value in fields.items()}
 
 
-def to_sweep(part: SweepPart) -> Sweep:
-    """Return the sweep of a header; ValueError that says what is wrong where there is none."""
-    fields = part.to_json()
-    fields.pop("works", None)
+def to_sweep(fields: Any) -> Sweep:
+    """Return the sweep of a header's fields; ValueError that says what is wrong where there is none."""
+    return _with_works(convert(fields, Sweep), fields)
+
+
+def _with_works(sweep: Sweep, fields: Any) -> Sweep:
     kinds = convert(fields, _SweepWorks)
     works = next(filter(None, (getattr(kinds, f"{name}s") for name in _WORKS)), (None,))
-    return replace(convert(fields, Sweep), works=works)
+    return replace(sweep, works=works) if works != sweep.works else sweep
 
 
 def to_line(result: Result) -> dict[str, Any]:
@@ -325,7 +330,8 @@ def _header(line: dict[str, Any]) -> dict[str, Any]:
     versions = _at(header, "environment", "versions")
     versions.update({name: str(version) for name, version in versions.items()})
     sweep = _at(header, "sweep")
-    sweep["requested"] = sweep.pop("asked", None) or {}
+    sweep["requested"] = sweep.pop("asked", None) or None
+    _at(sweep, "sampling").setdefault("graph", False)
     tiers = _at(header, "topology", "system").get("tiers")
     for tier in tiers if isinstance(tiers, list) else ():
         if isinstance(tier, dict):
@@ -342,7 +348,6 @@ def _at(fields: dict[str, Any], *path: str) -> dict[str, Any]:
 
 
 PERCENTILES = {"fastest": 0, "p95": 95, "p99": 99, "slowest": 100}
-_FLAT_CASE = ("collective", "nbytes", "dtype", "redop", "root", "ranks", "in_place", "unalign")
 
 
 def record(result: Result) -> dict[str, Any]:
@@ -351,7 +356,7 @@ def record(result: Result) -> dict[str, Any]:
     facts = {
         "implementation": result.implementation,
         "platform": result.platform,
-        **{name: case[name] for name in _FLAT_CASE if name in case},
+        **{name: value for name, value in case.items() if name not in _WORKS},
         "outcome": result.outcome.value,
         "reason": result.reason or result.wrong,
         "note": str(result.note),

@@ -100,6 +100,13 @@ class Run(Shown):
             return f"the run was {self.cut_off}"
         return "" if self.header.imported.complete else "the log stops before its end"
 
+    @property
+    def unread(self) -> str:
+        """Why lines of it, or of the log that it was imported from, could not be read; empty if all could."""
+        first, *others = (*self.left_out, *self.header.imported.left_out, "")
+        more = f", and {counted(len(others) - 1, 'more reason')}" if len(others) > 1 else ""
+        return f"left out: {printable(first)}{more}" if first else ""
+
 
 def optional(package: str) -> Any:
     """Return a package that nothing else needs."""

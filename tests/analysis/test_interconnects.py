@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from collbench.analysis.headers import several_machines
 from collbench.analysis.interconnects import (
     Interconnect,
     InterconnectTable,
@@ -17,7 +18,6 @@ from collbench.analysis.interconnects import (
     short_names,
     tables,
 )
-from collbench.analysis.matching import several_machines
 from collbench.results import Measurement, Note, Prediction, Reported, Skipped, Timed
 from collbench.runfile.schema import Header
 from collbench.runfile.store import Run

@@ -10,6 +10,7 @@ import pytest
 
 from collbench.analysis.machine import as_it_ran, remarks
 from collbench.analysis.roofline import measured_roofline, share, share_in_words
+from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.commands.verify.command import cell, matrix
 from collbench.results import Failed, Measurement, Mismatch, Prediction, Skipped
@@ -18,7 +19,6 @@ from collbench.runfile.schema import (
     ForeignTest,
     Header,
     ImportedPart,
-    SweepPart,
     TopologyPart,
     to_line,
     to_result,
@@ -112,7 +112,7 @@ def test_a_process_that_drives_several_gpus_launches_for_all() -> None:
 
 def test_ranks_that_keep_their_cores_are_a_remark_where_they_have_some() -> None:
     for platform, spin, told in (("cpu", "busy", 1), ("cpu", "auto", 0), ("gpu", "busy", 0)):
-        header = Header(topology=TopologyPart(platform=platform, ranks=2), sweep=SweepPart(spin=spin))
+        header = Header(topology=TopologyPart(platform=platform, ranks=2), sweep=Sweep(spin=spin))
         said = remarks(Run(Path("run.jsonl"), header, (), complete=True))
         found = [line.startswith("--spin busy: waiting ranks keep their cores") for line in said]
         assert found == [True] * told, (platform, spin)

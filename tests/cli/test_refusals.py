@@ -26,7 +26,6 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--json /proc/nothing.json", "cannot write /proc/nothing.json: ... choose another --json FILE"),
         ("--json .", "cannot write .: Is a directory"),
         ("--json new.json -b 0", "--minbytes 0 is impossible; give at least 1"),
-        ("--ranks 999999", "--ranks 999999 is more than this machine takes: ... `collbench predict SYSTEM`"),
         ("--nodes 2", "--nodes goes with a described system, and --on cpu is none"),
     ),
     "sweep --ab": (
@@ -61,7 +60,6 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("dgx-h100 --on b200", "give them with --fit RUN"),
         ("dgx-h100,moon", "unknown system 'moon'; choose from: ... dgx-h100 ... FILE.toml"),
         ("dgx-h100,dgx-h100", "names a system twice"),
-        ("dgx-h100,hgx-h200 --ranks 12", "--ranks 12 is less than the 16 GPUs"),
         ("dgx-h100,hgx-h200 --impl ring-host", "which is a bound and no expectation"),
     ),
     "all_reduce_perf": (
@@ -71,20 +69,12 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
     H100: (
         ("--json /proc/nothing.json", "cannot write /proc/nothing.json"),
         ("--csv", "--csv is for several systems"),
-        ("--ranks 16", "--ranks 16 is more than the 8 GPUs of DGX H100; ... --nodes 2"),
-        ("--nodes 2 --ranks 6", "give --ranks 16 for all, or --nodes 1 for as few, or --ranks-per-node 3"),
-        ("--ranks-per-node 9", "more than the 8 GPUs of a node ... ; choose from 1 to 8"),
-        (
-            "--ranks-per-node 4 --nodes 10 --ranks 80",
-            "--ranks 80 is not --ranks-per-node 4 on 10 nodes; give --ranks 40, or leave it out",
-        ),
-        ("--ranks-per-node 4 --ranks 10", "on 3 nodes; give --ranks 12"),
-        ("-r 8", "--root 8 is no rank; choose from 0 to 7"),
         ("--impl mpi", "mpi does not run on gpu; choose from"),
         ("--nodes 4 --what-if rain", "unknown what-if 'rain'; choose from: link-down="),
         ("--what-if ecmp", "nothing between nodes here; give 2 nodes or more"),
         ("--nodes 64 --what-if link-down=leaf99:spine0", "no link"),
     ),
+    "startup": (("--ranks 0", "--ranks 0 is not possible; give numbers from 1 on"), ("--on dgx-h100", "unknown --on")),
     "explain --on cpu": (("--impl nonsense", "unknown implementation"),),
     "step scale --on cpu": (
         ("--ranks 2 --slow-rank 2", "--slow-rank 2 is no rank of 2; choose from 0 to 1"),
@@ -94,7 +84,6 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--ranks 2 --mode strong", "--mode strong goes with several numbers of ranks"),
         ("--steps 16", "--steps goes with one number of ranks"),
         ("--on dgx-h100 --ranks 8", "give 2 to 64 numbers"),
-        ("--ranks 1,999999", "--ranks 999999 is more than this machine takes"),
         ("--ranks 0,1", "from 1 to 1073741824"),
         ("--compute 10", "such as 10ms"),
         ("--slow-rank 1:0", "from 1 to"),
@@ -102,7 +91,6 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--on dgx-h100 --compute 1GFLOP", "give a time"),
     ),
     "step overlap --on cpu": (
-        ("--ranks 0", "at least 1"),
         ("--ranks 1", "at least 2"),
         ("--buckets 128M", "more than the 8 MiB"),
         ("--on dgx-h100 --compute 1GFLOP", "give a time"),
@@ -167,6 +155,20 @@ def test_wrong_words_are_one_line_and_exit_2(here: Command, tmp_path: Path, befo
         needs_command(word)
     for words, complaint in REFUSED[before]:
         refused(here, tmp_path, f"{before} {words}", complaint)
+
+
+def test_ranks_have_the_limits_of_the_option_the_machine_a_launcher_and_a_system(here: Command, tmp_path: Path) -> None:
+    for words, complaint, variables in (
+        ("sweep --on cpu --ranks 0", "--ranks 0 is impossible; give at least 1", {}),
+        ("sweep --on cpu --ranks 999999", "more than this machine takes: ... `collbench predict SYSTEM`", {}),
+        ("sweep --on cpu --ranks 3", "--ranks 3 although the launcher started 2; leave --ranks out", LAUNCHED),
+        ("init --on cpu --ranks 1,2", "--ranks 1,2 is not possible", LAUNCHED),
+        (f"{H100} --ranks 16", "--ranks 16 is more than the 8 GPUs of DGX H100; ... --nodes 2", {}),
+        (f"{H100} --nodes 2 --ranks 6", "give --ranks 16 for all, or --nodes 1 ... , or --ranks-per-node 3", {}),
+        (f"{H100} --ranks-per-node 9", "more than the 8 GPUs of a node ... ; choose from 1 to 8", {}),
+        (f"{H100} --ranks-per-node 4 --ranks 10", "is not ... on 3 nodes; give --ranks 12", {}),
+    ):
+        refused(here, tmp_path, words, complaint, **variables)
 
 
 def test_where_every_row_would_be_skipped_no_rank_is_started(here: Command, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform, platforms
 from collbench.results import Result
 from collbench.results.collectives import Skipped
+from collbench.runfile.schema import case_fields
 from tests.commands.sweep.test_command import alive
 from tests.conftest import case
 from tests.test_cases import sweep
@@ -53,7 +54,8 @@ greeting = {"pids": [os.getpid()], "files": [], "cores": []}
 greeting |= {"topology": {}, "versions": {}, "variables": {"first": json.dumps(receive())}}
 exec(settings.get("greet", ""))
 send(**greeting)
-while case := (order := receive()).get("case"):
+while "case" in (order := receive()):
+    case = settings["cases"][order["case"]]
     for place, name in enumerate(order["implementations"], 1):
         beat(place, name)
         told = f"{order['launches']} {order['sampling']['iters']} {order['implementations']}"
@@ -72,10 +74,11 @@ Ranks = Callable[..., Supervisor]
 def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
     """A supervisor whose one rank runs that script; what it does at each step is given as code."""
 
-    def begin(timeout: float = 30.0, **steps: str) -> Supervisor:
-        settings = json.dumps(steps)
+    def begin(timeout: float = 30.0, sizes: tuple[int, ...] = (1024,), **steps: str) -> Supervisor:
+        asked = replace(sweep(*sizes), sampling=Sampling(timeout=timeout), both_places=True)
+        settings = json.dumps(steps | {"cases": list(map(case_fields, asked.cases()))})
         monkeypatch.setattr(supervisor, "rank_command", lambda *_: [sys.executable, "-S", "-E", "-c", RANK, settings])
-        return Supervisor("cpu", replace(sweep(1024), sampling=Sampling(timeout=timeout)), named=("A",))
+        return Supervisor("cpu", asked, named=("A",))
 
     return begin
 
@@ -91,7 +94,7 @@ def measure(ranks: Supervisor, *names: str) -> list[tuple[str, str]]:
 
 def run(ranks: Supervisor, *names: str) -> list[tuple[str, str]]:
     """A whole sweep by such ranks."""
-    with Starts("cpu", replace(ranks.sweep, implementations=names)) as starts:
+    with Starts("cpu", replace(ranks.sweep, implementations=names, both_places=False)) as starts:
         return told(list(starts.run()))
 
 
@@ -211,7 +214,7 @@ def test_ranks_hang_if_nothing_new_begins_for_the_timeout_and_the_time_that_thei
         now = 2.0 * turns
         return min(turns, 4), "b", "calibration" if turns < 4 else "first product of rank 1"
 
-    with ranks(timeout=1.0, a="time.sleep(60)") as one, monkeypatch.context() as made_up:
+    with ranks(1.0, (100_000_000,), a="time.sleep(60)") as one, monkeypatch.context() as made_up:
         one.tell = told_of.append
         made_up.setattr(protocol.Heartbeat, "read", look)
         made_up.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: now))
@@ -331,7 +334,7 @@ def test_what_hangs_twice_is_tried_no_more_and_the_rest_says_where_it_was_and_wh
     cases = [
         case(nbytes=nbytes, in_place=in_place) for nbytes, in_place in ((1024, False), (1024, True), (4096, False))
     ]
-    with ranks(timeout=1.0, greet=thread, a="time.sleep(60)") as one:
+    with ranks(1.0, (1024, 4096), greet=thread, a="time.sleep(60)") as one:
         first, second, (skipped,) = (list(one.measure(each, ["a"], Sampling())) for each in cases)
     hung = f"no progress for 1 s (--timeout); {waits}"
     assert told(first + second) == 2 * [("a", hung)]

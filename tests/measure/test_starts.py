@@ -19,7 +19,7 @@ from collbench.measure.resumed import tasks
 from collbench.results import Result
 from collbench.results.collectives import Failed, Measurement
 from collbench.results.disturbed import Scheduling
-from collbench.runfile.schema import Header, Interleaved, SweepPart
+from collbench.runfile.schema import Header, Interleaved
 from collbench.runfile.store import Run
 from collbench.stats import PRIOR, Pool, Spread, student, student_95
 from tests.conftest import measurement
@@ -264,7 +264,7 @@ def test_starts_of_the_arms_of_an_interleaved_run_do_not_cancel() -> None:
     def arm(name: str, factors: Sequence[float]) -> Run:
         seconds = [1e-6 * factors[number % 3] * (1 + 0.001 * (number % 2)) for number in range(9) for _ in range(6)]
         row = replace(measurement(seconds=tuple(seconds)), rounds=(6,) * 9)
-        header = Header(interleaved=Interleaved(id="one", setting=name), sweep=SweepPart(starts=3))
+        header = Header(interleaved=Interleaved(id="one", setting=name), sweep=Sweep(starts=3))
         return Run(Path(name), header, (row,), True)
 
     (row,) = compare(arm("a", (1.0, 1.0, 1.0)), arm("b", (1.15, 1.05, 1.01))).rows

@@ -62,7 +62,6 @@ def test_file_names_say_what_tells_the_figures_apart_and_nothing_else() -> None:
     for cases, stems in (
         ([case(64), case(64, "broadcast")], ["allreduce-bandwidth", "broadcast-bandwidth"]),
         ([case(64), case(64, dtype="half")], ["float-bandwidth", "half-bandwidth"]),
-        ([case(64), case(64, in_place=True)], ["bandwidth", "in-place-bandwidth"]),
         ([case(64), replace(case(64, in_place=True), unalign=4)], ["bandwidth", "in-place-unalign4-bandwidth"]),
         ([case(64, "reduce"), case(64, "reduce", root=2)], ["bandwidth", "root2-bandwidth"]),
         (

@@ -11,7 +11,7 @@ from collbench.cases import SizeRange
 from collbench.errors import RunFileError
 from collbench.results import Measurement, Note, Timed
 from collbench.results.facts import Sharing, note_of
-from collbench.runfile.schema import KINDS, ForeignTest, Header, ImportedPart, to_sweep, upgraded
+from collbench.runfile.schema import KINDS, ForeignTest, Header, ImportedPart, upgraded
 from collbench.runfile.store import FORMAT, NAME, Run, Writer, read
 from tests.commands.step.made_up_steps import LATER, MEASURED, WRONG
 from tests.commands.train.made_up_plans import PLAN
@@ -86,8 +86,7 @@ def test_rows_of_format_2_are_the_results_that_were_written_into_it() -> None:
     wrong = [replace(measurement(seconds=()), mismatch=failure) for failure in FAILURES.values()]
     assert list(run.results) == [*RESULTS, PLAN, MEASURED, LATER, WRONG, *wrong]
     assert {type(result) for result in run.results} == {kind for name, kind in KINDS.items() if name not in SINCE}
-    assert (run.header.topology.sockets[0].cores, run.header.sweep.asked["last"]) == (2, 8)
-    assert to_sweep(run.header.sweep).requested == SizeRange(8, 8, 2.0)
+    assert (run.header.topology.sockets[0].cores, run.header.sweep.requested) == (2, SizeRange(8, 8, 2.0))
 
 
 def test_every_committed_run_is_of_the_format_of_today() -> None:
@@ -115,3 +114,5 @@ def test_a_header_with_a_value_of_another_type_is_refused_in_one_line(tmp_path: 
             with pytest.raises(RunFileError, match=refused):
                 read(tmp_path)
     assert Header.from_json({"weather": "fine", "topology": {"colour": 3}}) == Header(), "of a newer version"
+    named = Header.from_json({"sweep": {"collectives": ["warp", "allreduce"], "dtypes": ["float4"], "ranks": 2}}).sweep
+    assert (len(named.collectives), named.dtypes, named.ranks) == (1, (), 2), "also with names that it alone has"

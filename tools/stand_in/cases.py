@@ -3,7 +3,7 @@
 from typing import Any
 
 from collbench.algorithms import Implementation, implementations
-from collbench.cases import Case, Sweep
+from collbench.cases import Case, Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 
@@ -26,6 +26,9 @@ def sweep(**changes: Any) -> Sweep:
         "dtypes": (DATATYPES["float"],),
         "redops": (REDUCTIONS["sum"],),
         "ranks": 2,
+        "spin": "auto",
+        "bind": "core",
+        "sampling": Sampling(),
         "implementations": EXACT,  # those with a wire need a tenth of a second more for their memory, each
     }
     return Sweep(**fields | changes)  # type: ignore[arg-type]

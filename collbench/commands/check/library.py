@@ -334,9 +334,10 @@ def baseline_folder(header: Header) -> Path:
     Versions of libraries and drivers are no part of it: what an upgrade made slower must be found.
     """
     host, sweep = header.environment.host, header.sweep
-    marks = (host, header.topology.name, sweep.collectives, sweep.dtypes, sweep.implementations)
+    collectives, dtypes = (tuple(each.name for each in named) for named in (sweep.collectives, sweep.dtypes))
+    marks = (host, header.topology.name, collectives, dtypes, sweep.implementations)
     digest = hashlib.sha256(repr(marks).encode()).hexdigest()[:12]
-    words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{host}-{'-'.join(sweep.collectives[:2])}")
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{host}-{'-'.join(collectives[:2])}")
     return state_folder(UsageError) / "checks" / f"{words[:60]}-{digest}"
 
 

@@ -19,15 +19,17 @@ from collbench.analysis.compare import compare as compare_runs
 from collbench.analysis.comparison import UNSURE, Comparison, Row, Together, overall
 from collbench.analysis.crossover import format_span
 from collbench.analysis.fit import measured
+from collbench.analysis.headers import several_machines
 from collbench.analysis.interconnects import InterconnectTable, of_runs, tables
 from collbench.analysis.judgement import EXITS, Judgement, Word
-from collbench.analysis.matching import Selection, Unmatched, no_common_size, selection, several_machines
+from collbench.analysis.matching import Selection, Unmatched, no_common_size, selection
 from collbench.cli import sweeping
 from collbench.cli.options import PATH, STANDARD, csv_option, json_option, option, options_of, print_answer
 from collbench.cli.verdicts import GATE, head_of, junit, junit_option, junit_suite, line_of, write_verdict
 from collbench.errors import UsageError
 from collbench.present.columns import Column
 from collbench.present.terminal import Table, left_out_in_words
+from collbench.properties import unusual
 from collbench.requests.declared import SHARE, Opt, Request, takes
 from collbench.requests.words import RunOrPath, Share, as_run
 from collbench.results import by_key
@@ -98,12 +100,12 @@ def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:
 
 
 def contents(runs: Sequence[Run]) -> list[str]:
-    """Return what runs have rows of, in words: collectives, implementations, misalignment, numbers of ranks, sizes."""
+    """Return what runs have rows of, in words: collectives, implementations, properties, numbers of ranks, sizes."""
     results = list(chain.from_iterable(run.cases for run in runs))
     if not results:
         return []
     names = [result.case.collective.name for result in results] + [result.implementation for result in results]
-    names += [f"unalign {result.case.unalign}" for result in results if result.case.unalign]
+    names += [each.word(value) for result in results for each, value in unusual(result.case)]
     sizes = [result.case.nbytes for result in results]
     ranks = format_list(sorted({result.case.ranks for result in results}))
     return [*dict.fromkeys(names), f"{ranks} ranks", format_span(min(sizes), max(sizes))]

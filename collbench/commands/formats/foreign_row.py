@@ -35,7 +35,7 @@ class ForeignRow:
     redop: str = "sum"
     root: int = 0
     in_place: bool = False
-    unalign: int = 0  # elements by which its buffers are misaligned
+    properties: Mapping[str, Any] = field(default_factory=dict)  # other properties of the case, by name
     seconds: float  # of an operation; 0 where it is no time
     figures: Mapping[str, object] = field(default_factory=dict)  # time, algbw and busbw as printed, with their digits
     unit: float = 1e-6  # seconds that a printed time counts
@@ -73,7 +73,7 @@ class ForeignRow:
         if not collective:
             raise UnfitRow(no_collective(self.collective))
         case = make_case(collective, self.nbytes, self.dtype, self.redop, self.root, ranks, self.in_place)
-        case = replace(case, unalign=self.unalign)
+        case = replace(case, **self.properties)
         if not self.seconds and not self.wrong:
             raise UnfitRow(f"its time is none of an operation ({clean(self.figures.get('time', ''), 20)!r})")
         if self.vague and self.miscounted(case):

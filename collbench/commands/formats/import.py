@@ -28,7 +28,7 @@ _OPTIONS = [
 
 @click.command("import", params=_OPTIONS)
 def command(verbose: bool, **options: Any) -> int:
-    """Read what other tools printed into a run file, which plot, fit, diagnose and compare then take.
+    """Read what other tools printed into a run file, which plot, check, compare and predict --fit then take.
 
     FILE is a log or a folder of logs, `-` standard input; the format is told from the content.  Tests of one machine
     go into one run file, others into one each; `collbench check --fleet DIR` compares those of `--each --out DIR`.

@@ -6,11 +6,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from collbench import __version__
+from collbench.cases import Sweep
 from collbench.collectives import Collective
 from collbench.commands.formats.foreign_machine import ForeignMachine
 from collbench.commands.formats.foreign_row import Fitting, ForeignRow, UnfitRow, known_collective
 from collbench.results import Note, Reported, Result, by_key
-from collbench.runfile.schema import ONE_RANK, Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
+from collbench.runfile.schema import ONE_RANK, Environment, ForeignTest, Header, ImportedPart, TopologyPart
 from collbench.units import counted
 
 Narrowed = TypeVar("Narrowed", TopologyPart, ForeignTest)
@@ -136,13 +137,13 @@ class Imported:
                 host=machine.hostname or "unknown", versions=dict(machine.versions), variables=dict(machine.variables)
             ),
             topology=_as(TopologyPart, machine),
-            sweep=SweepPart(
-                collectives=tuple(collective.name for collective in self.collectives),
-                dtypes=tuple(dict.fromkeys(case.dtype.name for case in cases)),
+            sweep=Sweep(
+                collectives=tuple(self.collectives),
+                dtypes=tuple(dict.fromkeys(case.dtype for case in cases)),
                 implementations=tuple(dict.fromkeys(result.implementation for result in self.results)),
                 ranks=machine.ranks,
                 sizes=tuple(sorted({case.nbytes for case in cases})),
-                redops=tuple(dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)),
+                redops=tuple(dict.fromkeys(case.redop for case in cases if case.collective.reduces)),
             ),
             imported=ImportedPart(
                 tool=first.tool,

@@ -21,6 +21,7 @@ from collbench.commands.formats.nccl_tests_write import PLACES, SETTINGS, write_
 from collbench.commands.formats.source import ForeignFile
 from collbench.commands.formats.words import as_list, as_mapping, as_texts, clean, seconds_of, whole
 from collbench.errors import RunFileError, UsageError
+from collbench.properties import NCCL_TESTS, PROPERTIES
 
 FIGURES = {"time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw", "nwrong": "#wrong"}
 """What the table calls the figures of a place."""
@@ -116,9 +117,11 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     if not is_complete:
         remarks.insert(0, f"incomplete: no footer after row {len(entries)}")
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
+    said = {each.name: options.get(f"-{each.letter}") or options.get(f"--{each.name}") for each in NCCL_TESTS}
+    properties = {name: whole(value) or PROPERTIES[name].usual for name, value in said.items()}
     test = make_test(
         source.name,
-        _rows(entries, config, word, whole(options.get("-u") or options.get("--unalign")) or 0, left_out),
+        _rows(entries, config, {"collective": word, "properties": properties}, left_out),
         machine,
         left_out,
         implementation=clean(writer.get("implementation") or library, 40),
@@ -146,7 +149,7 @@ def _device(entry: Mapping[str, Any], ranks: int) -> Device:
 
 
 def _rows(
-    entries: list[Any], config: Mapping[str, Any], word: str, unalign: int, left_out: LeftOut
+    entries: list[Any], config: Mapping[str, Any], same: Mapping[str, Any], left_out: LeftOut
 ) -> Iterator[ForeignRow]:
     """Yield the places of all entries that have a value, at least one of each."""
     together = whole(config.get("aggregated_iterations")) or 1
@@ -163,8 +166,7 @@ def _rows(
             samples = tuple(map(seconds_of, as_list(each.get("times_us"))[skipped:]))
             if not all(samples):
                 samples = ()
-            same: dict[str, Any] = {"collective": word, "unalign": unalign, "note": aggregated}
-            yield row_of(words, number=at, in_place=place == PLACES[1], samples=samples, **same)
+            yield row_of(words, number=at, in_place=place == PLACES[1], samples=samples, note=aggregated, **same)
 
 
 def _statistic(options: Mapping[str, str], iterations: object) -> str:

@@ -17,6 +17,7 @@ from collbench.commands.formats.source import ForeignFile, bare, body, cells
 from collbench.commands.formats.words import clean, number, plain, sizes, whole
 from collbench.datatypes import find_datatype
 from collbench.errors import UsageError
+from collbench.properties import NCCL_TESTS
 
 CASE = ("size", "count", "type", "redop", "root")
 TIMES = ("time", "cputime")
@@ -47,10 +48,12 @@ SETTING = {
     "iters": "iters",
     "graph": "graph",
     "blocking": "blocking",
-    "unalign": "unalign",
+    **{each.name: each.name for each in NCCL_TESTS},
 }
 """What the lines above a table call an option, longer names first, and what a header calls it."""
-OPTION = re.compile(rf"(?!unalign: 0\b)\b({'|'.join(SETTING)}):? (\d{{1,9}})\b", re.IGNORECASE)
+OPTION = re.compile(
+    rf"(?!(?:{'|'.join(each.name for each in NCCL_TESTS)}): 0\b)\b({'|'.join(SETTING)}):? (\d{{1,9}})\b", re.IGNORECASE
+)
 DEVICE = re.compile(
     r"\bRank\s++(\d{1,7})\s++(?:Group\s++(\d{1,7})\s++)?(?:Pid\s++(\d{1,10})\s++)?(?:on\s++(\S++)\s++|uses\s++)"
     r"device\s++(\d{1,5})\s++\[([^\]]*+)\]\s*+(.*)"

@@ -35,6 +35,7 @@ from collbench.commands.formats.nccl_tests_write import write_text
 from collbench.commands.formats.source import ForeignFile, body, streams
 from collbench.commands.formats.words import clean, count, number, whole
 from collbench.errors import RunFileError, UsageError
+from collbench.properties import NCCL_TESTS
 from collbench.results import by_key
 
 AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}  # -a
@@ -311,7 +312,7 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
                 number=at,
                 collective=collective.name,
                 in_place=place == 1 or columns.in_place_first,
-                unalign=section.settings.get("unalign", 0),
+                properties={each.name: section.settings.get(each.name, each.usual) for each in NCCL_TESTS},
                 share=share_of(row.case),
                 wrong=_wrong(words),
                 note=", ".join(notes),

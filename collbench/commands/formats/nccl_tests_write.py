@@ -5,15 +5,17 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
 from collbench import __version__
-from collbench.cases import Case
+from collbench.cases import Case, SizeRange, Sweep
 from collbench.collectives import Collective, of_nccl_tests
 from collbench.commands.formats.importing import Exported, ExportSelection, mean_seconds, rates, wrong_elements
-from collbench.commands.formats.words import clean, number, whole
+from collbench.commands.formats.words import clean, whole
 from collbench.errors import UsageError
+from collbench.properties import NCCL_TESTS, unusual
 from collbench.results import Observed, Prediction, Reported
 from collbench.runfile.schema import ForeignTest, Header
 from collbench.topology.discovered import Gpu
@@ -90,38 +92,37 @@ def settings(header: Header, ranks: int, sizes: Sequence[int], **known: int) -> 
 
     What neither the header nor `known` says is as usual.
     """
-    requested, sampling = header.sweep.asked, header.sweep.sampling
-    step: dict[str, float] = {"step_factor": 2.0}
-    if in_bytes := whole(requested.get("step")):
-        step = {"step_bytes": in_bytes}
-    elif factor := number(requested.get("factor")):
-        step = {"step_factor": round(factor, 2)}
-    elif len(sizes) > 1 and sizes[0]:
-        step = {"step_factor": round(sizes[1] / sizes[0], 2)}
+    factor = sizes[1] / sizes[0] if len(sizes) > 1 and sizes[0] else 2.0
+    requested = header.sweep.requested or SizeRange(sizes[0], sizes[-1], factor)
+    step: dict[str, float] = {"step_factor": round(requested.factor or factor, 2)}
 
     # Without an outside launcher, one command started all ranks.
-    warmup = whole(sampling.get("warmup"))
     launched = header.processes or header.imported.tool or any(gpu.host for gpu in header.topology.gpus)
     return {
         "nthreads": 1,
         "ngpus": 1 if launched else ranks,
-        "minimum_bytes": whole(requested.get("first")) or sizes[0],
-        "maximum_bytes": whole(requested.get("last")) or sizes[-1],
-        **step,
-        "warmup_iters": 1 if warmup is None else warmup,
+        "minimum_bytes": requested.first or sizes[0],
+        "maximum_bytes": requested.last or sizes[-1],
+        **({"step_bytes": requested.step} if requested.step else step),
+        "warmup_iters": header.sweep.sampling.warmup,
         "iterations": 0,
         "aggregated_iterations": 1,
         "validation": 1,
-        "unalign": header.sweep.unalign,
-        "graph": int(header.topology.platform == "gpu" and sampling.get("graph") is True),
+        **_properties(header.sweep),
+        "graph": int(header.topology.platform == "gpu" and header.sweep.sampling.graph),
     } | known
+
+
+def _properties(of: Case | Sweep) -> dict[str, int]:
+    """Return the properties that nccl-tests has an option for, by name."""
+    return {each.name: getattr(of, each.name) for each in NCCL_TESTS}
 
 
 def _settings_of(part: ExportedTest, selection: ExportSelection) -> dict[str, Any]:
     sizes = sorted({result.case.nbytes for result in part.results})
     checked = all(wrong_elements(result) is not None for result in part.results)
     samples = min(len(result.times) for result in part.results)
-    known = {"iterations": samples, "validation": int(checked), "unalign": part.results[0].case.unalign}
+    known = {"iterations": samples, "validation": int(checked), **_properties(part.results[0].case)}
     for key, name in {**SETTINGS, "graph": "graph"}.items():
         value = whole(part.test.sweep.get(name))
         if value is not None:
@@ -179,7 +180,11 @@ def exported_tests(selection: ExportSelection) -> list[ExportedTest]:
             continue
         case, printed = result.case, _printed(result)
         number = str(printed.get("test"))
-        key = (number, case.collective.name, case.ranks, case.unalign, result.implementation, result.platform)
+        kind, by = (
+            (case.collective.name, case.ranks, *_properties(case).values()),
+            (result.implementation, result.platform),
+        )
+        key = (number, *kind, *by)
         test_of[key] = tests.get(number, ForeignTest())
 
         # Both places of a case stand side by side; a repetition becomes another row.
@@ -235,7 +240,8 @@ def opening(collective: Collective, options: Mapping[str, Any], header: Header, 
         f"# nThread {options['nthreads']} nGpus {options['ngpus']} minBytes {options['minimum_bytes']} "
         f"maxBytes {options['maximum_bytes']} step: {step} warmup iters: {options['warmup_iters']} "
         f"iters: {options['iterations']} agg iters: {options['aggregated_iterations']} "
-        f"validation: {options['validation']} graph: {options['graph']} unalign: {options['unalign']}"
+        f"validation: {options['validation']} graph: {options['graph']}"
+        + "".join(f" {each.name}: {options[each.name]}" for each in NCCL_TESTS)
     )
     yield "#"
     yield "# Using devices"
@@ -309,10 +315,11 @@ def write_json(selection: ExportSelection) -> str:
     first, header, options = part.results[0], selection.header, _settings_of(part, selection)
     bad = sum(bool(wrong_elements(result)) for result in part.results)
     per_process = max(1, options["nthreads"] * options["ngpus"])
+    words = [(f"-{each.letter}", str(value)) for each, value in unusual(first.case) if each.letter]
     record = {
         "version": 3,
         "start_time": header.started[:19].replace("T", " "),
-        "args": [program(first.case.collective), *["-u", str(first.case.unalign)] * (first.case.unalign > 0)],
+        "args": [program(first.case.collective), *chain.from_iterable(words)],
         "env": [f"{name}={value}" for name, value in header.environment.variables.items()],
         "nccl_version": version_code(header.environment.versions.get("nccl", "")),
         "collbench": {

@@ -12,6 +12,7 @@ from collbench.commands.formats.importing import Exported, ExportSelection, Form
 from collbench.commands.formats.source import CsvRow, ForeignFile, csv_rows
 from collbench.commands.formats.words import clean, count, seconds_of, whole
 from collbench.present.columns import csv_text
+from collbench.properties import PROPERTIES
 from collbench.results import Prediction, Reported
 from collbench.results.facts import note_of
 from collbench.runfile.schema import record
@@ -21,7 +22,7 @@ CASE = ("collective", "ranks", "nbytes", "dtype", "redop", "root", "in_place")
 COLUMNS = (
     *("topology", "implementation", "platform", *CASE),
     *("kind", "seconds", "low", "high", "statistic", "samples", "wrong", "algbw", "busbw", "note"),
-    *("algorithm", "protocol", "channels", "unalign"),
+    *("algorithm", "protocol", "channels", *(name for name in PROPERTIES if name not in CASE)),
 )
 NEEDED = {"implementation", *CASE, "seconds"}
 
@@ -43,7 +44,7 @@ def write(selection: ExportSelection) -> str:
 def _fields(result: Exported) -> dict[str, Any]:
     """Return what stands in the columns; a time and rates also of a row that another tool found wrong."""
     fields: dict[str, Any] = dict.fromkeys(("seconds", "wrong", "algbw", "busbw"))
-    fields |= {"in_place": int(result.case.in_place), "kind": type(result).__name__.lower()}
+    fields["kind"] = type(result).__name__.lower()
     if isinstance(result, Prediction):
         fields["statistic"] = "expected by a model"
     else:
@@ -53,7 +54,8 @@ def _fields(result: Exported) -> dict[str, Any]:
         fields["seconds"] = result.seconds if isinstance(result, Reported) else result.typical
         if result.case.collective.sized:
             fields |= {"algbw": f"{result.algbw:.6g}", "busbw": f"{result.busbw:.6g}"}
-    return record(result) | fields
+    facts = record(result) | fields
+    return facts | {name: int(facts[name]) for name in facts.keys() & PROPERTIES}
 
 
 def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
@@ -86,9 +88,9 @@ def _result(line_number: int, words: Mapping[str, str], machine: ForeignMachine)
     collective = COLLECTIVES.get(words["collective"])
     if collective is None:
         raise UnfitRow("its collective is not known")
-    root, in_place = whole(words["root"]) or 0, words["in_place"].lower() in ("1", "true")
-    case = make_case(collective, whole(words["nbytes"]), words["dtype"], words["redop"], root, machine.ranks, in_place)
-    case = replace(case, unalign=whole(words.get("unalign", "")) or 0)
+    kinds = words["dtype"], words["redop"], whole(words["root"]) or 0
+    case = make_case(collective, whole(words["nbytes"]), *kinds, machine.ranks, in_place=False)
+    case = replace(case, **{name: _property(words.get(name, ""), each.usual) for name, each in PROPERTIES.items()})
     name, note = clean(words["implementation"], 40), note_of(clean(words.get("note", "")))
     seconds = seconds_of(words["seconds"], 1.0)
     if words.get("kind") == "prediction":
@@ -102,6 +104,11 @@ def _result(line_number: int, words: Mapping[str, str], machine: ForeignMachine)
     if not seconds and not wrong:
         raise UnfitRow(f"its time is none of an operation ({clean(words['seconds'], 20)!r})")
     return Reported(case, name, machine.platform, seconds, statistic, wrong, printed={"row": line_number}, note=note)
+
+
+def _property(word: str, usual: Any) -> Any:
+    """Return the value of a property, which is of the type of the usual one."""
+    return type(usual)(whole(word) or word.lower() == "true")
 
 
 FORMAT = Format(NAME, recognises, read, write, order=1)

@@ -29,7 +29,7 @@ from collbench.platforms import on_auto
 from collbench.records import encoded
 from collbench.requests.sessions import measuring_session, resuming_session
 from collbench.requests.sweeps import SweepRequest
-from collbench.runfile.schema import to_line, to_sweep
+from collbench.runfile.schema import to_line
 from collbench.runfile.store import NAME, Run, read
 
 FOLDER = Path("results", "runs", "lesson")
@@ -108,7 +108,7 @@ def _again(place: Path) -> Session | None:
         f"     {len(rows) - len(calm)} of {sum(not row.problem for row in rows)} rows were disturbed: measured again",
         err=True,
     )
-    sweep = to_sweep(run.header.sweep)
+    sweep = run.header.sweep
     existing = ResumedRun(
         run.path, run.header, sweep, tuple(line for line, _ in calm), tuple(row for _, row in calm), ended=True
     )

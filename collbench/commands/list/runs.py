@@ -36,7 +36,7 @@ COLUMNS: tuple[Column[Entry], ...] = (
     Column("started", _started, importance=3),
     Column("host", lambda entry: entry.header.environment.host, importance=7),
     Column("topology", lambda entry: entry.header.topology.name, importance=1),
-    Column("collectives", lambda entry: _names(entry.header.sweep.collectives), importance=6),
+    Column("collectives", lambda entry: _names([each.name for each in entry.header.sweep.collectives]), importance=6),
     Column("ranks", lambda entry: entry.fields()["ranks"] or "", importance=5, form=">"),
     Column("implementations", lambda entry: _names(entry.header.sweep.implementations), importance=2),
     Column("notes", lambda entry: ", ".join(entry.notes), importance=4),

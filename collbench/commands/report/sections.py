@@ -14,10 +14,10 @@ from collbench.algorithms import references
 from collbench.analysis import crossover
 from collbench.analysis.crossover import contests, disturbed_rivals, format_span, in_words, rivals, winners
 from collbench.analysis.fit import COLUMNS, pieces_in_words
+from collbench.analysis.headers import several_machines
 from collbench.analysis.interconnects import InterconnectTable, left_out, of_run, tables
 from collbench.analysis.judgement import Correctness, Word, not_judged, overall
 from collbench.analysis.machine import discovered
-from collbench.analysis.matching import several_machines, unread
 from collbench.commands.report.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.errors import CollbenchError
 from collbench.plots.kinds import MOST, PLAIN, PagePart, Picture, Section, TextTable, kinds, section_of
@@ -100,7 +100,7 @@ def _claims(run: AnalysedRun) -> list[Claim]:
     correctness = Correctness.of(run.every)
     if not correctness.total:
         return [Claim("Results", "UNKNOWN", "not judged: nothing was measured")]
-    lost = [reason for reason in (run.run.cut_off, unread(run.run)) if reason]
+    lost = [reason for reason in (run.run.cut_off, run.run.unread) if reason]
     if run.odd:
         lost.append(f"{len(run.odd)} not usable, without a time")
     word = Word.UNKNOWN if correctness.unchecked or lost else Word.OK

@@ -12,7 +12,7 @@ from collbench import stats
 from collbench.algorithms import find
 from collbench.analysis.fit import measured
 from collbench.analysis.machine import machine
-from collbench.cases import Sweep
+from collbench.cases import Sampling, Sweep
 from collbench.collectives import find_collective
 from collbench.commands.train.curves import HIGH, LOW, TYPICAL, Curve, GpuGroup, ModelCurves
 from collbench.commands.train.layouts import Choices, layout_of, parse_layout
@@ -141,9 +141,8 @@ class TrainingPlan(Shown):
         """Return the session that stores the rows in that new folder, if there is one."""
         rows = list(self.rows())
         case = rows[0].case
-        sweep = Sweep(
-            (case.collective,), (case.nbytes,), (case.dtype,), (case.redop,), case.ranks, ("nccl",), in_place=True
-        )
+        kinds = (case.collective,), (case.nbytes,), (case.dtype,), (case.redop,), case.ranks, ("nccl",)
+        sweep = Sweep(*kinds, in_place=True, spin="auto", bind="core", sampling=Sampling())
         return Session(Predicted(self._topology(), rows), sweep, launched(), folder, modelled=True)
 
     def run(self, out: Path | str | None = None) -> Run:

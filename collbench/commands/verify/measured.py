@@ -31,6 +31,7 @@ from collbench.platforms.checking import POISON, StressPlan
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import LINE, Needs, buffers
 from collbench.platforms.processes import Team
+from collbench.properties import PROPERTIES
 from collbench.results import Result, Skipped
 
 Numbers = NDArray[np.float64]
@@ -324,15 +325,13 @@ def _tries(
             break
     if platform.clock.graphs and not way.prepared.host_driven:
         yield rows.GRAPH, "in a graph, ", first, way.sums(graph=True)
-    for what, where, other in (
-        (rows.IN_PLACE, "in place, ", replace(case, in_place=True)),
-        (rows.ALIGNMENT, "misaligned by 1 element, ", replace(case, unalign=1)),
-    ):
+    for each in PROPERTIES.values():
+        other = replace(case, **{each.name: each.other})
         try:
             sums = _Way(implementation, other, platform, added).sums()
         except Unsupported:  # then this is not compared
             continue
-        yield what, where, first, sums
+        yield each.subject, f"{each.title(each.other)}, ", first, sums
     by = case.block // 3 + 1
     moved = {rank: _moved(case, array, by) for rank, array in added.items()}
     sums = _Way(implementation, case, platform, moved).sums()

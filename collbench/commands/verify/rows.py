@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from collbench.cases import Work
 from collbench.datatypes import Array, Datatype, wire_nbytes
 from collbench.host.sanitize import GREATEST
+from collbench.properties import PROPERTIES
 from collbench.records import Record
 from collbench.results.base import Repeated
 from collbench.units import Count, counted
 
 RANKS, CALLS, RESTART, GRAPH = "ranks", "calls", "restart", "graph"
-IN_PLACE, ALIGNMENT, POSITION, SIZE = "in place", "alignment", "position", "size"
+POSITION, SIZE = "position", "size"
 ALIKE = RANKS, CALLS, RESTART, GRAPH
 """What must have the same bits for a result to be reproducible."""
-COMPARED = *ALIKE, IN_PLACE, ALIGNMENT, POSITION, SIZE
+COMPARED = *ALIKE, *(each.subject for each in PROPERTIES.values()), POSITION, SIZE
 ErrorSize = Annotated[float, Meta(ge=0, le=1e300)]
 Places = NDArray[np.int64]
 _WILD = 2.0**-3  # of all terms together: sums that are farther off are none, unless a wire is narrow

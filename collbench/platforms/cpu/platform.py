@@ -264,7 +264,7 @@ class CpuClock(Clock):
 
     def floor(self, case: Case) -> Sequence[Prepared]:
         """Return ways to read and write as much as the case must; none if caches may hold it, or it is misaligned."""
-        if self._memory.nodes > 1 or case.unalign or not traffic.beyond(case, self._cache):
+        if self._memory.nodes > 1 or case.misalignment or not traffic.beyond(case, self._cache):
             return ()
         kernel = compiler.host_kernel(traffic.KERNELS, "traffic")
         shares = traffic.copies(case, *buffers(self._memory, case, self._memory.rank))

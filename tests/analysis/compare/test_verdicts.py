@@ -12,8 +12,9 @@ import pytest
 from collbench.analysis.bootstrap import LogRatio
 from collbench.analysis.compare import compare, judged, judgement_of, mean_ratio
 from collbench.analysis.comparison import UNSURE, Comparison, Pair, Row
+from collbench.analysis.headers import differences
 from collbench.analysis.judgement import Judgement, Word
-from collbench.analysis.matching import differences, unmatched
+from collbench.analysis.matching import unmatched
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
 from collbench.runfile.schema import Header
 from collbench.runfile.store import Run

@@ -11,7 +11,7 @@ import pytest
 from collbench.collectives import COLLECTIVES, find_collective, of_nccl_tests
 from collbench.commands.formats._perf import UNNEEDED, command_named
 from collbench.commands.formats.nccl_tests_write import program
-from collbench.runfile.schema import document, to_sweep
+from collbench.runfile.schema import document
 from collbench.runfile.store import read
 from tests.conftest import ROOT, Command
 
@@ -72,7 +72,7 @@ def test_the_table_is_read_back_as_what_was_measured(here: Command, tmp_path: Pa
     measured = {result.case for result in own.results}
     assert {case.unalign for case in measured} == {1}
     assert measured == {result.case for result in again}
-    assert measured == set(to_sweep(own.header.sweep).cases())
+    assert measured == set(own.header.sweep.cases())
     assert {result.implementation for result in again} == {"mpi"}
     text = here("export", "own", "--to", "nccl-tests").stdout
     assert [line for line in text.splitlines() if line[0] != "#"] == [match[0] for match in rows(done)]

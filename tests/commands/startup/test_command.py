@@ -76,7 +76,7 @@ def test_numbers_of_ranks_have_first_communicators_of_every_start_and_others(her
     run = read(tmp_path / "out")
     assert [row.case.ranks for row in run.results] == [1, 2]
     assert run.header.sweep.starts == 2
-    assert not run.header.sweep.sampling["graph"]
+    assert not run.header.sweep.sampling.graph
     assert run.header.topology.name.startswith("2 ranks"), "the largest number"
     for row in run.results:
         assert isinstance(row, InitTimes)
@@ -112,20 +112,6 @@ def test_other_commands_read_such_a_run_or_refuse_it_in_a_line(here: Command, tm
         done = here(*words)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), words
         assert "nothing to" in done.stderr
-
-
-def test_numbers_of_ranks_that_cannot_be_are_refused_in_a_line(here: Command) -> None:
-    launched = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
-    for words, variables, said in (
-        ("--ranks 0", {}, "--ranks 0 is not possible; give numbers from 1 on"),
-        ("--ranks 1,x", {}, "--ranks 1,x is not possible"),
-        ("--ranks 99999 --on cpu", {}, "--ranks 99999 is more than this machine takes"),
-        ("--on dgx-h100", {}, "unknown --on 'dgx-h100'"),
-        ("--ranks 1,2 --on cpu", launched, "--ranks 1,2 is not possible"),
-    ):
-        done = here("startup", *words.split(), **variables)
-        assert done.returncode == 2, words
-        assert said in done.stderr, words
 
 
 # Made-up GPUs.

@@ -52,7 +52,7 @@ def test_both_settings_are_measured_in_turn_into_a_run_file_each(here: Command, 
             assert LEAST <= len(result.rounds) <= ROUNDS
             assert sum(result.rounds) == len(result.seconds)
             assert result.right
-        assert run.header.sweep.sampling["budget"] == 0.05
+        assert run.header.sweep.sampling.budget == 0.05
     as_is, changed = (run.header.environment.variables for run in runs)
     own = {name: supervisor.LOCAL_ONLY[name] for name in ("OMPI_MCA_btl", "UCX_TLS")}
     assert as_is == {"NCCL_ALGO": "Tree"} | own

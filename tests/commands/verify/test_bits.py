@@ -15,11 +15,9 @@ from collbench.collectives import COLLECTIVES
 from collbench.commands.verify import measured
 from collbench.commands.verify.measured import LAWS
 from collbench.commands.verify.rows import (
-    ALIGNMENT,
     ALIKE,
     CALLS,
     GRAPH,
-    IN_PLACE,
     POSITION,
     RANKS,
     RESTART,
@@ -34,6 +32,7 @@ from collbench.commands.verify.shown import kinds, tables
 from collbench.datatypes import DATATYPES
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import buffers
+from collbench.properties import PROPERTIES
 from collbench.results import Note, Outcome, Skipped
 from collbench.runfile.schema import to_line, to_result
 from collbench.runfile.store import read
@@ -45,6 +44,8 @@ from tools.stand_in.cuda import Machine
 from tools.stand_in.whole_commands import on_gpus
 
 __all__ = ["nothing_set", "opened"]
+
+IN_PLACE, ALIGNMENT = (each.subject for each in PROPERTIES.values())
 
 KERNEL = """#include "flags.cuh"
 
@@ -157,7 +158,6 @@ def test_what_adds_nothing_and_options_without_bits_are_refused_in_a_line(here: 
         ("--bits --op broadcast", "broadcast"),
         ("--bits -d int8", "int8"),
         ("--bits --redop max", "leave --redop out"),
-        ("--bits -g 0", "--ranks 0"),
         ("--bits -g 2..x", "--ranks 2..x"),
         ("--bits -g 2,4 -b 4 -e 8 -f 2 --op reducescatter", "-b or -f"),
         ("--bits -b 8 -e 4", "-b 8 is above -e 4"),

@@ -1,0 +1,93 @@
+"""Facts of two runs' headers: what they say differently, and whether they are of one machine."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, NamedTuple
+
+from collbench.properties import PROPERTIES
+from collbench.runfile.schema import Header
+from collbench.units import printable
+
+COMPARED_PARTS = (  # of a header, outermost first; what differs from run to run anyway is in none
+    ("collbench",),
+    ("environment",),
+    ("topology",),
+    ("sweep", "sampling"),
+    ("sweep", "spin"),
+    ("sweep", "bind"),
+    ("sweep", "starts"),
+    ("sweep", "ranks"),
+    *(("sweep", name) for name in PROPERTIES),
+    ("interleaved", "setting"),
+)
+_FLEETING = {"shm_free"}
+_LONGEST = 60  # characters of a value that are shown
+_ABSENT = object()
+_COUNT = re.compile(r"^\d+ (ranks? on \d+ )?x ")
+
+
+class Difference(NamedTuple):
+    """A fact by its place in the header, and what either run says; `-` where it says nothing."""
+
+    name: str
+    base: str
+    new: str
+
+
+def differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+    """Return what two headers say differently, in the order of the header's parts."""
+    for path in COMPARED_PARTS:
+        yield from _between(".".join(path), _at(base, path), _at(new, path))
+
+
+def machine(header: Header) -> tuple[str, ...]:
+    """Return what tells the machine of a run from others; () if unknown.
+
+    That is the GPUs or sockets that ranks run on, or the model.  Not how many there are, nor the host's name, which
+    changes with every container.  A log of another tool has them in its topology's name, `8 x NVIDIA H100 on 2 nodes`.
+    """
+    topology = header.topology
+    if topology.model:
+        return ("model", topology.name)
+    devices = topology.gpus if topology.platform == "gpu" else topology.sockets
+    names = {device.name for device in devices} or {_COUNT.sub("", topology.name)}
+    known = sorted(name for name in names if name and "unknown" not in name)
+    return (topology.platform, *known) if known else ()
+
+
+def several_machines(headers: Iterable[Header]) -> bool:
+    """Return whether some of the runs are known to be of different machines or systems."""
+    return len({machine(header) for header in headers} - {()}) > 1
+
+
+def _at(header: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        header = header.get(name, _ABSENT) if isinstance(header, Mapping) else _ABSENT
+    return header
+
+
+def _records(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(part, Mapping) for part in value)
+
+
+def _between(name: str, base: Any, new: Any) -> Iterator[Difference]:
+    if all(isinstance(value, Mapping) or value is _ABSENT for value in (base, new)):
+        keys = chain.from_iterable(value for value in (base, new) if value is not _ABSENT)
+        for key in dict.fromkeys(keys):
+            if key not in _FLEETING:
+                yield from _between(f"{name}.{key}", _at(base, (key,)), _at(new, (key,)))
+    # A list of records, such as caches, differs record by record.
+    elif _records(base) and _records(new) and len(base) == len(new):
+        for number, pair in enumerate(zip(base, new, strict=True)):
+            yield from _between(f"{name}.{number}", *pair)
+    elif base is not new and base != new:
+        yield Difference(printable(name), _text(base), _text(new))
+
+
+def _text(value: Any) -> str:
+    if value is _ABSENT:
+        return "-"
+    text = printable(value if isinstance(value, str) else json.dumps(value, default=str))
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
