@@ -2,8 +2,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # every module imports the package, so type checkers are to come to these last
-    from collbench.commands.check.diagnose import diagnose as diagnose
     from collbench.commands.check.library import check as check
+    from collbench.commands.check.library import diagnose as diagnose
     from collbench.commands.compare.command import compare as compare
     from collbench.commands.formats.importing import import_ as import_
     from collbench.commands.plot.command import plot as plot

@@ -24,7 +24,7 @@ PACK = 16  # bytes of a kernel's widest access, and of what libraries align
 class Work(ABC):
     """The ranks' work besides the collective of a case: a step of training, say.
 
-    Commands define kinds of work; run files know them by `WORKS` in `rows.py` of a command's folder.
+    Commands define kinds of work; run files know them by `works` of a command's record.
     """
 
     FIELD: ClassVar[str]  # that has it in lines of cases; the sweep of a header has several in the plural, with an s

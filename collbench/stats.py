@@ -66,6 +66,11 @@ def relative_halfwidth(samples: Sequence[float]) -> float:
     return (high - low) / 2 / percentile(samples, 50)
 
 
+def number(value: float) -> float | None:
+    """Return a number for JSON, which knows neither NaN nor infinity."""
+    return value if math.isfinite(value) else None
+
+
 class Estimate(NamedTuple):
     """A number with the interval that should hold it; an end that is not known is infinite, or NaN."""
 
@@ -116,8 +121,7 @@ class Estimate(NamedTuple):
 
     def fields(self, name: str) -> dict[str, float | None]:
         """Return the number under that name and both ends for JSON; null stands for what is not finite."""
-        known = {name: self.value, "low": self.low, "high": self.high}
-        return {key: number if math.isfinite(number) else None for key, number in known.items()}
+        return {name: number(self.value), "low": number(self.low), "high": number(self.high)}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The lessons say what the committed runs say, in numbers and in words."""
 
-from collbench.analysis.wires import tradeoffs
+from collbench.analysis.crossover import tradeoffs
 from collbench.commands.lesson import numbers
 from collbench.commands.step.overlap import overlaps
 from collbench.commands.step.scaling import curves

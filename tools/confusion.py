@@ -12,10 +12,9 @@ from statistics import median
 import numpy as np
 
 from collbench.analysis.diagnose import Diagnosis, diagnose, judge, narrow_shares
-from collbench.analysis.hypotheses import HYPOTHESES, Hypothesis
 from collbench.analysis.judgement import Word
 from collbench.analysis.machine import RunFacts
-from collbench.analysis.reasons import FEWEST
+from collbench.analysis.reasons import FEWEST, HYPOTHESES, Hypothesis
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.model.constants import Constants

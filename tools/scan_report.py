@@ -14,8 +14,8 @@ import numpy as np
 from collbench.analysis.judgement import Word
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
+from collbench.commands.scan.measured import Scanner
 from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
-from collbench.commands.scan.scanner import Scanner
 from collbench.datatypes import DATATYPES, NONE
 from tools.scan_worlds import FAULTS, LIMIT, MOST, NOISES, SIZES, TABLE, Answer, Floats, World, drawn
 

@@ -16,10 +16,9 @@ from typing import TypeVar
 
 from collbench.analysis import bootstrap, headers, matching
 from collbench.analysis.bootstrap import FEWEST, PUBLISHED, LogRatio, Scatter
-from collbench.analysis.comparison import UNSURE, Comparison, Row, Together
+from collbench.analysis.comparison import UNSURE, Comparison, Pair, Row, Together
 from collbench.analysis.judgement import Judgement, Word
 from collbench.analysis.matching import Key, Selected, is_right, latest, named
-from collbench.analysis.pairs import Pair
 from collbench.results import Observed, Prediction, Reported, Result, by_key
 from collbench.runfile.store import Run, scatter_in_words
 from collbench.stats import Estimate

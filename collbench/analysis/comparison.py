@@ -1,19 +1,20 @@
-"""Records of a comparison of two runs: rows and curves with their judgements, and the judgement of the whole."""
+"""Records of a comparison of two runs: pairs, rows and curves with their judgements, and that of the whole."""
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from statistics import fmean, median
 
 from collbench.analysis import matching
+from collbench.analysis.bootstrap import FEWEST
 from collbench.analysis.headers import Difference
 from collbench.analysis.judgement import NO_RATIO, Judgement, Word, worst
 from collbench.analysis.matching import DISTURBED, Unmatched
-from collbench.analysis.pairs import Pair
 from collbench.cases import Case
 from collbench.notebook import Shown
-from collbench.results import Measurement, Observed, by_key
+from collbench.results import Measurement, Observed, Reported, by_key
 from collbench.runfile.store import Run
 from collbench.stats import Estimate
 from collbench.units import counted
@@ -21,6 +22,97 @@ from collbench.units import counted
 UNSURE = "inconclusive: "  # how the reason of a row begins whose interval decides nothing
 _NO_LIMITS = Estimate(math.nan)
 _MOST_ALLOWED = 0.5  # of a margin that is advised
+CENTRES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
+"""What a log's figure is compared with, of the other run's samples."""
+Rounds = Sequence[Sequence[float]]
+_MOVED = math.log(1.5)  # of a barrier's time, beyond which the cores are at other distances, and nothing can be said
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """The results of a case by one implementation in BASE and in NEW."""
+
+    base: Observed
+    new: Observed
+
+    @property
+    def curve(self) -> tuple[Case, str]:
+        """The common part of all sizes: the case without its size, and the implementation."""
+        return self.base.curve
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the message."""
+        return self.base.case.nbytes
+
+    @property
+    def sampled(self) -> bool:
+        """Whether both runs have enough samples to judge by."""
+        return min(len(self.base.times), len(self.new.times)) >= FEWEST
+
+    @property
+    def barriers(self) -> float:
+        """How many times as long a barrier took in NEW; 1 where it was not measured in both."""
+        base, new = self.base, self.new
+        if isinstance(base, Measurement) and isinstance(new, Measurement) and base.barrier and new.barrier:
+            return new.barrier / base.barrier
+        return 1.0
+
+    @property
+    def moved(self) -> bool:
+        """Whether a barrier shows that the cores were at other distances in NEW."""
+        return abs(math.log(self.barriers)) > _MOVED
+
+    @property
+    def statistics(self) -> list[str]:
+        """The statistics that logs without samples hold: `mean`, `median`; none where both sides have samples."""
+        return sorted({_statistic(self.base), _statistic(self.new)} - {""})
+
+    @property
+    def has_means(self) -> bool:
+        """Whether a log without samples can be compared: with the same statistic, also of the other side's samples."""
+        known = all(_statistic(row) or len(row.times) >= FEWEST for row in (self.base, self.new))
+        return known and len(self.statistics) == 1
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """The times to compare: medians, or of samples the statistic that a log without samples holds."""
+        statistics = self.statistics
+        if not statistics:
+            return self.base.typical, self.new.typical
+        centre = CENTRES.get(statistics[0], fmean)
+        return centre(self.base.times), centre(self.new.times)
+
+    @property
+    def log(self) -> float:
+        """The logarithm of their ratio NEW/BASE."""
+        before, after = self.seconds
+        return math.log(after / before)
+
+    @property
+    def rounds(self) -> list[list[float]]:
+        """The logarithms of the times of the rounds of each side."""
+        return [list(map(math.log, row.round_times)) for row in (self.base, self.new)]
+
+    @property
+    def starts(self) -> list[list[float]]:
+        """The same of each start of the ranks; nothing for a side that was started once."""
+        started = [isinstance(row, Measurement) and bool(row.spread) for row in (self.base, self.new)]
+        return [logs if several else [] for logs, several in zip(self.rounds, started, strict=True)]
+
+    @property
+    def matching_rounds(self) -> tuple[Rounds, Rounds] | None:
+        """The samples of each side by round; None unless rounds are as many, two or more, and hold all samples."""
+        base, new = self.base, self.new
+        if not isinstance(base, Measurement) or not isinstance(new, Measurement):
+            return None
+        whole = all(sum(row.rounds) == len(row.seconds) and 0 not in row.rounds for row in (base, new))
+        return (base.by_round(), new.by_round()) if whole and len(base.rounds) == len(new.rounds) >= 2 else None
+
+
+def _statistic(row: Observed) -> str:
+    """Return the statistic that a log without samples holds; empty for any other row."""
+    return row.figure if isinstance(row, Reported) and not row.samples else ""
 
 
 class Judged(Shown):
@@ -50,12 +142,10 @@ class Judged(Shown):
 
 
 @dataclass(frozen=True)
-class Row(Judged):
+class Row(Judged, Pair):
     """A case by an implementation in both runs: seconds of an operation, and what is said of their ratio NEW/BASE."""
 
     SHOWN = ("case.title", "case.nbytes", "implementation", "before", "after", "ratio", "word", "judgement.reason")
-    base: Observed
-    new: Observed
     before: float
     after: float
     judgement: Judgement
@@ -72,14 +162,9 @@ class Row(Judged):
         return self.base.implementation
 
     @property
-    def pair(self) -> Pair:
-        """The results in both runs."""
-        return Pair(self.base, self.new)
-
-    @property
     def moved(self) -> bool:
         """Whether nothing is known since the ranks' cores are at other distances in NEW, as a barrier tells."""
-        return self.word is Word.UNKNOWN and self.pair.moved
+        return self.word is Word.UNKNOWN and super().moved
 
     @property
     def within(self) -> float:
@@ -213,7 +298,7 @@ def _advice(hidden: Sequence[Row | Unmatched]) -> str:
     allow = f", or allow more (--margin {math.ceil(100 * margin)}%)" if margin < _MOST_ALLOWED else ""
     if any(isinstance(row.new, Measurement) and row.new.spread for row in rows):
         return f"start the ranks more often (sweep --starts 9){allow}"
-    if all(row.pair.sampled for row in rows):
+    if all(row.sampled for row in rows):
         return f"measure longer (sweep --budget){allow}"
     unknown = any(not row.estimate.known for row in rows)
     return f"measure again{', or state how much each time varies (--assume 2%)' * unknown}{allow}"

@@ -1,6 +1,6 @@
 """By how much one row is faster than another, and from which message size on which implementation wins.
 
-Only as far as the intervals of the rows tell them apart.
+Only as far as the intervals of the rows tell them apart.  Narrower wires save time and introduce errors: `tradeoffs`.
 """
 
 import math
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
 from typing import NamedTuple
 
-from collbench.algorithms import apart, find, libraries
+from collbench.algorithms import apart, find, is_library, libraries
 from collbench.cases import Case
-from collbench.datatypes import wire_nbytes
-from collbench.results import Observed, Prediction, Reported, Result, Timed, by_key, family, timed
+from collbench.datatypes import Study, wire_nbytes
+from collbench.results import Measurement, Observed, Prediction, Reported, Result, Timed, by_key, family, timed
 from collbench.results.collectives import Untimed
 from collbench.stats import Estimate
 from collbench.units import format_size
@@ -201,19 +201,12 @@ def handicaps(results: Iterable[Result | Timed]) -> list[str]:
             if settings:
                 line += f", with {', '.join(settings)}"
             lines.append(line)
-    if any(_by_switch(row) and _beats_library(row, results) for row in timed(results)):
-        lines.append(ONE_PROCESS)
+    for row in timed(results):
+        implementation = find(row.note.picked or row.implementation)
+        if implementation and implementation.multicast and not isinstance(row, Prediction):
+            rival = library_of(results, libraries(), row)
+            lines += [ONE_PROCESS] if rival and Advantage.of(row, rival).sign > 0 else []
     return list(dict.fromkeys(lines))
-
-
-def _by_switch(row: Timed) -> bool:
-    implementation = find(row.note.picked or row.implementation)
-    return implementation is not None and implementation.multicast and not isinstance(row, Prediction)
-
-
-def _beats_library(row: Timed, results: Iterable[Result | Timed]) -> bool:
-    library = library_of(results, libraries(), row)
-    return library is not None and Advantage.of(row, library).sign > 0
 
 
 def buffers_in_words(results: Iterable[Result]) -> list[str]:
@@ -381,3 +374,51 @@ def fastest_in_words(ranges: Sequence[Range], expected: bool) -> str:
         if others:
             level.append(format_span(members[0].first, members[-1].last))
     return f"{sentence}; others may be as fast at {', '.join(level)}" if level else sentence
+
+
+Times = Mapping[int, Timed]
+"""Results by size in bytes."""
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """A narrow implementation in one kind of case, next to the fastest exact one and the fastest library."""
+
+    case: Case  # of the largest size
+    name: str  # of the implementation
+    nbytes: float  # on the wire for each element
+    times: Times
+    exact: Times  # the fastest of the exact implementations, libraries included
+    libraries: Times
+    study: Study | None  # None where nothing was measured
+
+    def gain(self, others: Times) -> float | None:
+        """Return the others' time over this one's at its largest size; None if they have no time there."""
+        size = max(self.times)
+        return others[size].typical / self.times[size].typical if size in others else None
+
+    def pays_from(self, others: Times) -> int | None:
+        """Return the smallest size from which on this one is faster at all larger ones; None if it never is."""
+        paying = None
+        for size in sorted(self.times.keys() & others.keys(), reverse=True):
+            if self.times[size].typical >= others[size].typical:
+                break
+            paying = size
+        return paying
+
+
+def tradeoffs(results: Sequence[Result | Timed]) -> list[Tradeoff]:
+    """Return a trade-off for each narrow implementation and kind of case, in the order of the results."""
+    kinds = by_key(timed(results), lambda row: row.case.kind)
+    every = []
+    for (kind, name), curve in by_key(timed(results), lambda row: row.curve).items():
+        nbytes = wire_nbytes(name)
+        if nbytes is None:
+            continue
+        times = {row.case.nbytes: row for row in curve}
+        exact = fastest_by_size(row for row in kinds[kind] if wire_nbytes(row.implementation) is None)
+        libraries = fastest_by_size(row for row in kinds[kind] if is_library(row.implementation))
+        studies = (row.errors for row in times.values() if isinstance(row, Measurement) and row.errors)
+        case = times[max(times)].case
+        every.append(Tradeoff(case, name, nbytes, times, exact, libraries, next(studies, None)))
+    return every

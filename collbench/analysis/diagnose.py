@@ -16,8 +16,8 @@ import numpy as np
 
 from collbench.algorithms import is_path
 from collbench.analysis.compare import unlike_table
-from collbench.analysis.judgement import LISTED, UNSEEN, Judgement, Sight, Word
-from collbench.analysis.machine import RunFacts, assumed, possible
+from collbench.analysis.judgement import LISTED, UNSEEN, Judgement, Sight, Word, shortened
+from collbench.analysis.machine import Candidate, RunFacts, assumed, possible
 from collbench.analysis.reasons import FEWEST, ComparedCurve, Expect, Reason, called, explain
 from collbench.analysis.roofline import link_roofline
 from collbench.errors import CollbenchError
@@ -47,11 +47,10 @@ OVERFULL = 1.05
 _LARGE_SIZES = " above 64 MiB"
 
 
-def listed(slow: Sequence[tuple[int, float]], sizes: int) -> str:
+def slow_in_words(slow: Sequence[tuple[int, float]], sizes: int) -> str:
     """Return `2 of 30 sizes: 1 MiB 13.4x slow, 4 MiB 2.1x slow` of sizes in bytes, each with a ratio of times."""
-    named = [f"{format_size(nbytes)} {ratio:.1f}x slow" for nbytes, ratio in slow[:LISTED]]
-    more = [f"{len(slow) - LISTED} more"] if len(slow) > LISTED else []
-    return f"{len(slow)} of {counted(sizes, 'size')}: {', '.join([*named, *more])}"
+    named = [f"{format_size(nbytes)} {ratio:.1f}x slow" for nbytes, ratio in slow]
+    return f"{len(slow)} of {counted(sizes, 'size')}: {shortened(named)}"
 
 
 @dataclass(frozen=True)
@@ -158,6 +157,45 @@ def judge_curve(rows: Sequence[Observed], system: System | None, facts: RunFacts
     return diagnosis
 
 
+def judge_by_candidates(
+    curves: Sequence[Sequence[Observed]], found: Sequence[Candidate], facts: RunFacts
+) -> tuple[list[Diagnosis], list[Candidate]]:
+    """Hold curves against every candidate; return a diagnosis of each, and the candidates that the times leave."""
+    if not found:
+        return [judge_curve(rows, None, facts) for rows in curves], []
+    every: dict[str, list[Diagnosis]] = {}
+    for candidate in found:
+        every[candidate.choice] = [judge_curve(rows, candidate.part(rows[0].case.ranks), facts) for rows in curves]
+    left = [candidate for candidate in found if not any(diagnosis.refuted for diagnosis in every[candidate.choice])]
+
+    # The times refute all of them, or the only one: the first says how.
+    choices = [candidate.choice for candidate in left or found[:1]]
+    by_curve = zip(*(every[choice] for choice in choices), strict=True)
+    return [with_reasons(_agreed(each, choices), facts) for each in by_curve], left or list(found)
+
+
+def _agreed(every: Sequence[Diagnosis], choices: Sequence[str]) -> Diagnosis:
+    """Return the diagnosis that is nearest to the times, with the word on which all candidates agree."""
+    judged = [diagnosis for diagnosis in every if diagnosis.judged] or every
+    words = {diagnosis.word for diagnosis in judged}
+    nearest = min(judged, key=lambda diagnosis: diagnosis.off)
+    if Word.SLOW in words and len(words) > 1:
+        return replace(nearest, word=Word.UNKNOWN, remark=_choices(every, choices), together=False)
+
+    # Faster than one of them is modelled is as expected of another.
+    word = next(word for word in (Word.UNKNOWN, Word.SLOW, Word.OK, Word.FAST) if word in words)
+    nearest = min((each for each in judged if each.word is word), key=lambda diagnosis: diagnosis.off)
+    sight = Sight.of_all(diagnosis.sight for diagnosis in judged)
+    return replace(nearest, sight=sight) if len(judged) > 1 else nearest
+
+
+def _choices(every: Sequence[Diagnosis], choices: Sequence[str]) -> str:
+    """Return which of the candidates make a curve slow, and which do not."""
+    slow = [choice for diagnosis, choice in zip(every, choices, strict=True) if diagnosis.word is Word.SLOW]
+    other = [choice for choice in choices if choice not in slow]
+    return f"slow as {shortened(slow)}, and not as {shortened(other)}: say which it is (--on, --nodes)"
+
+
 def with_reasons(diagnosis: Diagnosis, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
     """Return the diagnosis with reasons, if its sizes are slow together, and with what another round says."""
     if diagnosis.word is not Word.SLOW:
@@ -237,16 +275,16 @@ def _held_together(compared: ComparedCurve) -> Diagnosis:
     """Judge the sizes of a curve together, where there are enough, and each by its own limit."""
     rows, expected = compared.rows, compared.expected
     slow = slow_sizes(rows, expected)
-    found = CurveVerdict(Word.OK, "", math.nan)
+    found = Judgement("", "", Word.OK)
     if len(rows) >= FEWEST and not rows[0].implementation.startswith(COPIES):
         found = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(compared.system))
-    word, remark, limit = found
+    word, remark, limit = found.word, found.reason, found.limit
     together = word is Word.SLOW
     if together and slow:
-        remark += f"; most of all {listed(slow, len(rows))}"
+        remark += f"; most of all {slow_in_words(slow, len(rows))}"
     elif slow:
         briefs = [str(row.note.brief) for row in rows if row.case.nbytes == slow[0][0]]
-        word, remark = Word.SLOW, "; ".join(filter(None, (listed(slow, len(rows)), *briefs)))
+        word, remark = Word.SLOW, "; ".join(filter(None, (slow_in_words(slow, len(rows)), *briefs)))
     elif len(rows) < FEWEST and any(_far_below(row, other) for row, other in zip(rows, expected, strict=True)):
         word, remark = Word.FAST, f"{math.exp(min(compared.logs(compared.healthy))):.2f}x the expected time"
     if math.isnan(limit):
@@ -338,14 +376,6 @@ def _more_than_links_carry(system: System, rows: Sequence[Observed]) -> str:
     return f"{words}: {fix}" if words else ""
 
 
-class CurveVerdict(NamedTuple):
-    """The word for a curve with its reason, and the limit of its large messages."""
-
-    word: Word
-    remark: str
-    limit: float  # NaN: fewer than three sizes are large
-
-
 class Stretch(NamedTuple):
     """Sizes that are judged together: the logarithm of their times over healthy ones, and its standard deviation."""
 
@@ -354,8 +384,11 @@ class Stretch(NamedTuple):
     spread: float
 
 
-def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> CurveVerdict:
-    """Judge the logarithms of measured over expected times, by ascending size in bytes."""
+def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Judgement:
+    """Judge the logarithms of measured over expected times, by ascending size in bytes.
+
+    The limit is that of the large messages; NaN where fewer than three sizes are.
+    """
     stretches = list(_stretches(sizes, smoothed(logs) - errors.mean, errors.covariance))
     limit = math.nan
     if stretches[-1].where == _LARGE_SIZES:
@@ -365,8 +398,8 @@ def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> CurveVerdic
         if far.off / bound > far.spread:
             usual = f"healthy ones take {most} {np.exp(bound * far.spread):.2f}x"
             remark = f"{np.exp(far.off):.2f}x the usual time of such machines{far.where}; {usual}"
-            return CurveVerdict(word, remark, limit)
-    return CurveVerdict(Word.OK, "", limit)
+            return Judgement("", "", word, remark, limit=limit)
+    return Judgement("", "", Word.OK, limit=limit)
 
 
 def _stretches(sizes: Sequence[int], off: Floats, covariance: Floats) -> Iterator[Stretch]:

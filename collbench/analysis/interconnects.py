@@ -4,7 +4,6 @@ An interconnect is a described system or the machine of a run.  A table has a ro
 interconnect: its best time, and the ratio to the first interconnect's.
 """
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
@@ -12,20 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collbench.algorithms import is_library
-from collbench.analysis.crossover import (
-    Advantage,
-    Contest,
-    fastest_by_size,
-    format_span,
-    format_times,
-    in_words,
-    rivals,
-)
+from collbench.analysis import crossover
+from collbench.analysis.crossover import Advantage, Contest, fastest_by_size, format_span
 from collbench.cases import Case
 from collbench.present.columns import USEFUL, Column, data, record
 from collbench.results import Prediction, Timed, timed
 from collbench.runfile.schema import case_fields
 from collbench.runfile.store import NAME, Run
+from collbench.stats import number
 from collbench.topology.system import System
 from collbench.units import format_range, format_seconds, format_size, printable
 
@@ -157,8 +150,8 @@ COLUMNS: Sequence[Column[Cell]] = (
     data("algorithm", lambda cell: cell.row.algorithm),
     data("protocol", lambda cell: cell.row.protocol),
     Column("time", lambda cell: cell.row.typical, format_seconds, form=">", key="seconds"),
-    data("low", lambda cell: _known(cell.row.band[0])),
-    data("high", lambda cell: _known(cell.row.band[1])),
+    data("low", lambda cell: number(cell.row.band[0])),
+    data("high", lambda cell: number(cell.row.band[1])),
     Column("vs first", lambda cell: cell.ratio, form=">"),
     data("ratio", lambda cell: cell.advantage and cell.advantage.ratio.value),
     data("told_apart", lambda cell: cell.advantage and cell.advantage.apart),
@@ -167,11 +160,6 @@ COLUMNS: Sequence[Column[Cell]] = (
     data("fastest", lambda cell: cell.fastest),
 )
 """A table of cells, by size and in each by interconnect."""
-
-
-def _known(seconds: float) -> float | None:
-    """Return an end of a band for JSON, which has no NaN."""
-    return None if math.isnan(seconds) else seconds
 
 
 class SizeLine(NamedTuple):
@@ -214,7 +202,7 @@ class InterconnectTable:
             lines = list(alike)
             words = f"{lines[0].ranking} {format_span(lines[0].nbytes, lines[-1].nbytes)}"
             leads = [line.lead for line in lines if line.lead]
-            by = f", by {format_range(min(leads), max(leads), format_times)}" if leads else ""
+            by = f", by {format_range(min(leads), max(leads), crossover.format_times)}" if leads else ""
             ranges.append(words + by)
         return ranges
 
@@ -252,7 +240,7 @@ class InterconnectTable:
         if len(names) == 1:
             (name,) = names
             fastest = f"{name} {'' if expected else 'is '}{fastest.replace(f'{name} ', '')}"
-        return [fastest, *map(in_words, self.contests)]
+        return [fastest, *map(crossover.in_words, self.contests)]
 
 
 def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) -> list[InterconnectTable]:
@@ -262,7 +250,7 @@ def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) 
     its exact implementations where it has no library.
     """
     results = chain.from_iterable(interconnect.results for interconnect in interconnects)
-    kinds = dict.fromkeys(_kind(row.case) for row in results)
+    kinds = dict.fromkeys(replace(row.case.kind, ranks=0) for row in results)
     every = [_table(kind, interconnects, chosen) for kind in kinds]
     return [table for table in every if table.lines]
 
@@ -281,14 +269,10 @@ def left_out(interconnects: Sequence[Interconnect], compared: Iterable[Interconn
     return reasons
 
 
-def _kind(case: Case) -> Case:
-    return replace(case, nbytes=0, ranks=0)
-
-
 def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | None) -> InterconnectTable:
     rows = {}
     for interconnect in interconnects:
-        usable = _usable([row for row in interconnect.results if _kind(row.case) == kind], chosen)
+        usable = _usable([row for row in interconnect.results if replace(row.case.kind, ranks=0) == kind], chosen)
         if usable:
             rows[interconnect] = usable
 
@@ -329,4 +313,4 @@ def _usable(rows: Sequence[Timed], chosen: Chosen | None) -> list[Timed]:
     expected: list[Any] = [row for row in rows if not row.note.bound]
     if chosen:
         return [row for row in expected if chosen(row.implementation)]
-    return rivals([row for row in expected if is_library(row.implementation)] or expected)
+    return crossover.rivals([row for row in expected if is_library(row.implementation)] or expected)

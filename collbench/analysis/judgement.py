@@ -4,16 +4,16 @@ A row, a curve, a pair, a rank, a node and a run are judged alike.  cli/verdicts
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Self
 
-from collbench.exits import BAD, GOOD, VERDICTS
+from collbench.exits import VERDICTS
 from collbench.model.predict import regime
 from collbench.notebook import Shown
 from collbench.results import Outcome, Reported, Result
-from collbench.stats import Estimate
+from collbench.stats import Estimate, number
 from collbench.units import counted, format_size, printable
 
 LISTED = 3  # faults that are named; the others are counted
@@ -42,12 +42,6 @@ EXITS: Mapping[str, Mapping[Word, int]] = {
 """Exit statuses by reader and word; metrics have those of Nagios."""
 
 
-def status_of(word: Word, reader: str, lost: bool) -> int:
-    """Return the exit status of a verdict, or BAD for a good one of which something could not be written (`lost`)."""
-    # Statuses for monitoring speak of the machine alone.
-    return EXITS[reader][word] or (BAD if lost and reader == "plain" else GOOD)
-
-
 def worst(words: Iterable[Word]) -> Word:
     """Return the worst of the words; UNKNOWN of none."""
     return min(words, key=list(Word).index, default=Word.UNKNOWN)
@@ -58,11 +52,16 @@ def overall(words: Iterable[Word]) -> Word:
     return worst(word for word in words if word is not Word.UNKNOWN)
 
 
+def shortened(names: Sequence[str], between: str = ", ") -> str:
+    """Return the first names, and how many more there are: `a, b, c, 2 more`."""
+    more = [f"{len(names) - LISTED} more"] if len(names) > LISTED else []
+    return between.join([*names[:LISTED], *more])
+
+
 def not_judged(curves: Iterable[tuple[str, Word]]) -> list[str]:
     """Return which curves, each with its word, could not be judged: `alltoall, float, 8 ranks, nccl not judged`."""
     unknown = [name for name, word in curves if word is Word.UNKNOWN]
-    more = [f"{len(unknown) - LISTED} more"] if len(unknown) > LISTED else []
-    return [f"{' and '.join([*unknown[:LISTED], *more])} not judged"] if unknown else []
+    return [f"{shortened(unknown, ' and ')} not judged"] if unknown else []
 
 
 class Sight(NamedTuple):
@@ -123,11 +122,6 @@ UNSEEN = Sight()
 def times(ratio: float) -> str:
     """Return a ratio as text, rounded up, so that no more is promised than holds: `1.6x`, `12x`."""
     return f"{math.ceil(10 * ratio - 1e-6) / 10:.1f}x" if ratio <= 9.9 else f"{math.ceil(ratio)}x"
-
-
-def number(value: float) -> float | None:
-    """Return a number for JSON, which knows neither NaN nor infinity."""
-    return value if math.isfinite(value) else None
 
 
 NO_RATIO = Estimate(math.nan, math.nan, math.nan)

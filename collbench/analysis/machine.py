@@ -1,11 +1,15 @@
-"""Which system a run was measured on: as the user names it, or as it was discovered."""
+"""Which system a run was measured on: as the user names it, or as it was discovered; or all presets that fit its log.
+
+Nobody names the system of most logs, and many lists of ranks are trimmed.  So a run has candidates, each a system on a
+number of nodes; those that the log or the times rule out drop out (`diagnose.judge_by_candidates`).
+"""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from collbench.analysis.hypotheses import Variables
+from collbench.analysis.judgement import shortened
 from collbench.errors import UsageError
 from collbench.model.nccl_releases import releases_for
 from collbench.platforms import platforms
@@ -232,10 +236,10 @@ def remarks(run: Run) -> tuple[str, ...]:
 class RunFacts:
     """Facts of a run's header that bear on the reasons."""
 
-    variables: Variables
+    variables: Mapping[str, str]
     caveats: tuple[str, ...] = ()
     no_system: str = "the machine is not known to the model"  # or why else there is no system to compare with
-    log: Variables = field(default_factory=dict)  # what NCCL logged: its transports, and how many channels
+    log: Mapping[str, str] = field(default_factory=dict)  # what NCCL logged: its transports, and how many channels
     unplaced: str = ""  # why it is not known over how many nodes the ranks are spread
     unsaid: tuple[str, ...] = ()  # what a log does not say of its run: fields of System
 
@@ -255,3 +259,85 @@ class RunFacts:
             if agreed - {""}:
                 facts[name] = ", ".join(sorted(agreed))
         return cls(variables, remarks(run), no_system, facts, unsaid=unsaid(run))
+
+
+_NETWORKS = (  # as NCCL logs them behind `NET/`, and the transports of presets that are so
+    (r"g?IB", ("ib", "roce")),
+    (r"(AWS )?Libfabric|OFI", ("efa", "slingshot")),
+    (r"FasTrak|GPUDirectTCPX", ("tcpx",)),
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A system, as the run ran, and on how many of its nodes the run may have been."""
+
+    system: System
+    nodes: int | None  # None: as few as its ranks fill
+    choice: str = ""  # what names it, where there are several: `dgx-h100`, or `--nodes 4`
+
+    def part(self, ranks: int) -> System:
+        """Return so many ranks of it."""
+        return sized(self.system, ranks, self.nodes)
+
+    def where(self, ranks: int) -> str:
+        """Return `DGX H100, 2 nodes of 8 GPUs`."""
+        return f"{self.system.name}, {spread(self.system, self.part(ranks or self.system.ranks))}"
+
+
+def candidates(run: Run, name: str | None, nodes: int | None, facts: RunFacts) -> tuple[list[Candidate], str]:
+    """Return the candidates, and why the user's nodes are doubtful; or none, and why nothing is known of the run."""
+    described = name or run.header.topology.gpus or run.header.topology.sockets
+    presets = () if described else fitting(run)
+    found: list[Candidate] = []
+    why = against = ""
+    for preset in presets or (name,):
+        try:
+            system = machine(run, preset)
+            unlike, other = unlike_gpu(run, system) if name else ("", False)
+            if other:
+                return [], unlike
+            if preset in presets and _ruled_out(system, facts):
+                why = "what NCCL logged rules out every preset with such GPUs; give --on FILE.toml"
+                continue
+            every = list(_counts(system, run, nodes))
+        except UsageError as error:
+            why = str(error)
+            continue
+        for count in every:
+            labels = [str(preset)] * (len(presets) > 1) + [f"--nodes {count}"] * (len(every) > 1)
+            found.append(Candidate(system, count, " ".join(labels)))
+            against = contradicted(system, run, count) if count else ""
+    return found, against if found else why
+
+
+def models_in_words(found: Sequence[Candidate], ranks: int) -> str:
+    """Return `the model of DGX H100, 2 nodes of 8 GPUs`, or the models of several; empty for none."""
+    names = list(dict.fromkeys(candidate.where(ranks) for candidate in found))
+    return f"the model{'s' * (len(names) > 1)} of {shortened(names, '; ')}" if names else ""
+
+
+def _counts(system: System, run: Run, nodes: int | None) -> Iterator[int | None]:
+    """Yield the numbers of nodes that the ranks may be spread over; None for as few as they fill."""
+    stated = nodes or stated_nodes(system, run)
+    if stated or not trimmed(run):
+        yield stated
+        return
+    ranks = run.header.topology.ranks
+    for count in range(-(-ranks // system.gpus), ranks + 1 if system.nics else 2):
+        if ranks % count == 0:
+            yield count
+
+
+def _ruled_out(system: System, facts: RunFacts) -> bool:
+    """Return whether NCCL logged more cards than a node has, or a network that the system has not.
+
+    Fewer cards, and TCP, are what is wrong with some machines; they rule out nothing.
+    """
+    if system.nics is None:
+        return False
+    cards, logged = facts.log.get("cards", ""), facts.log.get("transport", "")
+    if len(list(filter(None, cards.split(", ")))) > system.nics.per_node:
+        return True
+    seen = [transports for pattern, transports in _NETWORKS if re.search(rf"\bNET/(?:{pattern})", logged)]
+    return bool(seen) and not any(system.nics.transport in transports for transports in seen)

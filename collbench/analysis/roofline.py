@@ -121,7 +121,7 @@ def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | Me
         raise UsageError("one rank sends nothing")
     if case.collective.parts > 1:
         raise UsageError(f"nothing says over which links a {case.collective.name} goes; see --view latency")
-    system = described(run)
+    system = run.header.topology.system  # that the run was predicted for
     if not system:
         if run.header.topology.platform == "cpu":
             why = "ranks on CPUs are bound by memory beyond their caches alone, and no message was that large"
@@ -139,11 +139,6 @@ def link_roofline(system: System, case: Case) -> LinkRoofline:
     algorithms = ("ring", "tree", *["nvls"] * system.adds, *["collnet"] * sharp)
     loads = [traffic(system, case, algorithm) for algorithm in algorithms]
     return min(loads, key=lambda load: load.per_byte / load.line)
-
-
-def described(run: Run) -> System | None:
-    """Return the system that a run was predicted for; None if it was measured."""
-    return run.header.topology.system
 
 
 def share(result: Timed, limit: LinkRoofline | MemoryRoofline | None, seconds: float) -> float:

@@ -7,9 +7,8 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, cast
 
-from collbench.analysis.crossover import buffers_in_words
+from collbench.analysis.crossover import Times, Tradeoff, buffers_in_words
 from collbench.analysis.roofline import share_in_words
-from collbench.analysis.wires import Times, Tradeoff
 from collbench.present.columns import ALWAYS, Column
 from collbench.present.terminal import Table
 from collbench.results import Explanation, Observed, Prediction, Result, Timed

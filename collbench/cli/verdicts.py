@@ -5,17 +5,19 @@ docs/custom_plugin_monitor.md; Prometheus text format 0.0.4 and node_exporter's 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from xml.etree import ElementTree
 
 import click
 
 from collbench.analysis.judgement import EXITS, Judgement, Word
-from collbench.cli.options import PATH, STANDARD, option, write_text
-from collbench.errors import StorageError, writing
-from collbench.exits import FAULT, UNKNOWN
+from collbench.cli.options import PATH, STANDARD, option, try_output, write_text
+from collbench.errors import CollbenchError, StorageError, writing
+from collbench.exits import BAD, FAULT, GOOD, UNKNOWN
 from collbench.host.files import replace_whole
 from collbench.units import printable
 
@@ -115,13 +117,73 @@ def host_lines(names: Iterable[str]) -> str:
     return "".join(f"{name}\n" for name in ordered if name not in unfit)
 
 
+@contextmanager
+def errors_for(exits: str) -> Iterator[None]:
+    """Say an error in the line that the program reads (a key of EXITS), which would take status 2 for a verdict."""
+    try:
+        yield
+    except CollbenchError as error:
+        if exits != "plain":
+            error.exit_status = EXITS[exits][Word.UNKNOWN]
+            click.echo(line_of(exits, Word.UNKNOWN, str(error)))
+        raise
+
+
+class Destinations:
+    """Where the options of a command want its verdict: files by the names of options, and the reader of `--exit`."""
+
+    def __init__(self, options: Mapping[str, Any], names: Iterable[str]) -> None:
+        self.exits: str = options["exits"]
+        paths = {name: options["as_json" if name == "json" else name] for name in names}
+        self.paths: dict[str, Path] = {name: path for name, path in paths.items() if path}
+        self.printed = STANDARD in self.paths.values()
+        """Whether a document goes to standard output, and nothing else."""
+        self.brief = options["quiet"] or self.exits != "plain"
+        """Whether nothing but the line is printed."""
+
+    def aside(self) -> redirect_stdout[TextIO]:
+        """Send what is printed meanwhile to standard error, where a document goes to standard output."""
+        return redirect_stdout(sys.stderr if self.printed else sys.stdout)
+
+    def try_files(self, folder: Path | None) -> None:
+        """Raise UsageError for what cannot be written to, before anything is measured; nothing there is changed."""
+        for name, path in self.paths.items():
+            try_output(path, _file(name), folder)
+
+    def write(self, document: Callable[[str], str], begun: bool = False) -> bool:
+        """Write each document, and return whether any was lost: the verdict is printed in any case.
+
+        `begun` writes only what takes the place of an earlier verdict, which neither a pipe nor a terminal holds.
+        """
+        lost = False
+        for name, path in self.paths.items():
+            if begun and (path == STANDARD or (path.exists() and not path.is_file())):
+                continue
+            try:
+                write_verdict(name, path, document(name))
+            except StorageError as error:
+                click.echo(f"collbench: error: {error}", err=True)
+                lost = True
+        return lost
+
+    def end(self, word: Word, line: str, lost: bool) -> int:
+        """Print the line, unless a document was printed, and return the exit status."""
+        if not self.printed:
+            click.echo(line)
+        # Statuses for monitoring speak of the machine alone.
+        return EXITS[self.exits][word] or (BAD if lost and self.exits == "plain" else GOOD)
+
+
 def write_verdict(output: str, path: Path, text: str) -> None:
     """Write a verdict into the file that the option `output` names; StorageError if it cannot be written."""
-    name = f"--{output.replace('_', '-')} FILE"
     if path == STANDARD:
-        write_text(path, name, text)
+        write_text(path, _file(output), text)
         return
-    with writing(path, name, StorageError):
+    with writing(path, _file(output), StorageError):
         path.parent.mkdir(parents=True, exist_ok=True)  # the folder of --out is made at the end
         # node_exporter and schedulers read them, as other users.
         replace_whole(path, f"{text}\n" if text else "", 0o644 if output in ("metrics", "exclude_file") else None)
+
+
+def _file(output: str) -> str:
+    return f"--{output.replace('_', '-')} FILE"

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 import collbench
-from collbench.analysis.candidates import candidates
 from collbench.analysis.judgement import Word
-from collbench.analysis.machine import RunFacts, fitting, sized
+from collbench.analysis.machine import RunFacts, candidates, fitting, sized
 from collbench.commands.check.judge import CheckResult
 from collbench.model.predict import curve
 from collbench.results import Reported

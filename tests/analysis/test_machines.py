@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 import collbench
-from collbench.analysis.candidates import candidates
 from collbench.analysis.judgement import Word
-from collbench.analysis.machine import RunFacts, machine, stated_nodes
+from collbench.analysis.machine import RunFacts, candidates, machine, stated_nodes
 from collbench.analysis.roofline import roofline
 from collbench.commands.check.judge import CheckResult
 from collbench.commands.formats.nccl_tests_write import devices

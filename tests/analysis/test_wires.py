@@ -1,7 +1,7 @@
 """What a wire brings and takes, from rows whose times are made up."""
 
 from collbench.algorithms import choose, implementations
-from collbench.analysis.wires import Tradeoff, tradeoffs
+from collbench.analysis.crossover import Tradeoff, tradeoffs
 from collbench.cases import Case
 from collbench.cli.results_table import wires_table
 from collbench.collectives import find_collective

@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.judgement import Word
+from collbench.analysis.reasons import HYPOTHESES
 from collbench.model import predict
 from collbench.model.constants import CONSTANTS
 from collbench.model.nccl_terms import terms

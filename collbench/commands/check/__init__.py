@@ -4,5 +4,5 @@ from collbench.presence import Command
 
 COMMANDS = (
     Command(__name__, "check", "Is it right?", 1, together=True, functions={"check": "library"}),
-    Command(__name__, "diagnose", code="diagnose:command", functions={"diagnose": "diagnose"}, now="check"),
+    Command(__name__, "diagnose", code="command:diagnosis", functions={"diagnose": "library"}, now="check"),
 )

@@ -9,9 +9,8 @@ For example:
   collbench check --exit nagios --metrics /var/lib/node_exporter/collbench.prom
 """
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -20,19 +19,18 @@ from typing import Any
 
 import click
 
-from collbench.analysis.judgement import EXITS, Word, status_of
-from collbench.cli.options import PATH, STANDARD, Renaming, json_option, option, options_of, try_output
+from collbench.analysis.judgement import EXITS
+from collbench.cli.options import PATH, RUN, Renaming, json_option, made, option, options_of, print_answer
 from collbench.cli.progress import waiting
-from collbench.cli.verdicts import EXIT, METRICS, junit_option, line_of
+from collbench.cli.verdicts import EXIT, GATE, METRICS, Destinations, errors_for, junit_option
 from collbench.commands.check import fleet
 from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckResult
-from collbench.commands.check.library import CheckRequest, JudgedInput, check, judge_inputs
-from collbench.errors import CollbenchError, StorageError, UsageError
+from collbench.commands.check.library import CheckRequest, DiagnoseRequest, JudgedInput, diagnose, judge_inputs, measure
+from collbench.errors import CollbenchError, UsageError
 from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.launcher_watchdog import WATCHDOG
-from collbench.requests.declared import declared
 from collbench.requests.notices import is_leader, renamed
 from collbench.runfile.store import Writer
 
@@ -60,13 +58,8 @@ def command(**options: Any) -> int:
     each preset that fits a log; else against earlier good runs of this machine, its baseline; on a CPU without those,
     against its own latency and copy speed.
     """
-    try:
+    with errors_for(options["exits"]):
         return fleet.show(options) if fleet.asked(options["fleet"]) else _check(options)
-    except CollbenchError as error:
-        if options["exits"] != "plain":  # its reader reads standard output, and would take 2 for a verdict
-            error.exit_status = EXITS[options["exits"]][Word.UNKNOWN]
-            click.echo(line_of(options["exits"], Word.UNKNOWN, str(error)))
-        raise
 
 
 def _check(options: Mapping[str, Any]) -> int:
@@ -76,80 +69,80 @@ def _check(options: Mapping[str, Any]) -> int:
         renamed(f"check --run {options['run']}", f"check {options['run']}")
     if options["inputs"] and options["metrics"]:
         raise UsageError("--metrics is for a measurement of this machine; leave it out, or the names")
+    leads = is_leader(launched())
     if names:
         WATCHDOG.stop()
-        if not is_leader(launched()):  # the first process of the launcher reads them, alone
+        if not leads:  # the first process of the launcher reads them, alone
             return 0
-    paths, exits = {**options, "json": options["as_json"]}, options["exits"]
-    printed = next((name for name in verdicts.OUTPUTS if paths[name] == STANDARD), "")
-    files = {name: paths[name] for name in verdicts.OUTPUTS if paths[name] not in (None, STANDARD)}
-    with redirect_stdout(sys.stderr if printed else sys.stdout):
+    to = Destinations(options, verdicts.OUTPUTS)
+    with to.aside():
         try:
-            _try_paths(files, None if names else options["out"])
-            words = {name: options[name] for name in declared(CheckRequest)}
+            to.try_files(None if names else options["out"])
+            if options["out"] and leads and not names:
+                Writer(options["out"]).discard()
             with (
-                _replacing_the_last_verdict(files, options["op"] or "allreduce"),
+                _replacing_the_last_verdict(to if leads else None, options["op"] or "allreduce"),
                 waiting("" if names else "measuring"),
             ):
-                judged = _judged(names, words, quiet=options["quiet"] or exits != "plain")
+                judged = _judged(names, options, quiet=to.brief or not leads)
         except KeyboardInterrupt as cause:
             click.echo("collbench: interrupted: no verdict", err=True)
             return signals.status(cause)
-        if not judged:  # the first process of the launcher has it
-            return 0
-        lost = _write(files, judged)  # first: the reader of what is printed may leave
-        if not options["quiet"] and exits == "plain":
+    if not judged:  # the first process of the launcher has it
+        return 0
+    lost = to.write(lambda name: verdicts.OUTPUTS[name](judged))  # first: the reader of what is printed may leave
+    with to.aside():
+        if not to.brief:
             click.echo("\n".join(verdicts.shown(judged, options["verbose"])))
         elif hint := next((each.result.hint for each in judged if each.result.hint.startswith("not stored")), ""):
             click.echo(hint, err=True)
-    click.echo(verdicts.OUTPUTS[printed](judged) if printed else verdicts.last_line(judged, exits))
-    return status_of(verdicts.word(judged), exits, lost)
+    return to.end(verdicts.word(judged), verdicts.last_line(judged, to.exits), lost)
 
 
-def _judged(names: Sequence[str], words: Mapping[str, Any], quiet: bool) -> list[JudgedInput]:
+def _judged(names: Sequence[str], options: Mapping[str, Any], quiet: bool) -> list[JudgedInput]:
     """Measure this machine, or judge what is named; nothing in all but the first process of a launcher."""
     if names:
         said: list[str] = []
-        judged = judge_inputs(names, CheckRequest(**{**words, "run": names[0]}), said)
+        judged = judge_inputs(names, made(CheckRequest, options, run=names[0]), said)
         for sentence in said:
             click.echo(sentence, err=True)
         return judged
-    if is_leader(launched()) and not quiet:
+    if not quiet:
         click.echo("measuring this machine")
-    result = check(**words)
+    result = measure(made(CheckRequest, options))
     return [JudgedInput("", result)] if result else []
 
 
-def _try_paths(files: Mapping[str, Path], out: Path | None) -> None:
-    """Raise UsageError for what cannot be written to, before anything is measured; nothing there is changed."""
-    for name, path in files.items():
-        try_output(path, f"--{name} FILE", out)
-    if out and is_leader(launched()):
-        Writer(out).discard()
-
-
 @contextmanager
-def _replacing_the_last_verdict(files: Mapping[str, Path], op: str) -> Iterator[None]:
+def _replacing_the_last_verdict(to: Destinations | None, op: str) -> Iterator[None]:
     """Write that the check has started, and if it fails, why: the files of one that dies keep no earlier OK."""
     why = f"started at {datetime.now().astimezone():%F %T %z}, no verdict"
     host = gethostname()
     begun = CheckResult(host, "", (op,), (), host=host, rounds=0, no_verdict=why)
-    _write(files, [JudgedInput("", begun)])
+
+    def write(result: CheckResult) -> None:
+        if to:
+            to.write(lambda name: verdicts.OUTPUTS[name]([JudgedInput("", result)]), begun=True)
+
+    write(begun)
     try:
         yield
     except CollbenchError as error:
-        _write(files, [JudgedInput("", replace(begun, no_verdict=f"no verdict: {error}"))])
+        write(replace(begun, no_verdict=f"no verdict: {error}"))
         raise
 
 
-def _write(files: Mapping[str, Path], judged: Sequence[JudgedInput]) -> bool:
-    """Write all files, and return whether any was lost; the verdict is printed in any case."""
-    lost = False
-    for name, path in files.items():
-        try:
-            if is_leader(launched()):
-                verdicts.write(name, path, judged)
-        except StorageError as error:
-            click.echo(f"collbench: error: {error}", err=True)
-            lost = True
-    return lost
+@click.command("diagnose", params=[RUN, *options_of(DiagnoseRequest), json_option("all of it"), GATE])
+def diagnosis(run: Path, on: str | None, nodes: int | None, as_json: Path | None, gated: bool) -> int:
+    """Judge a run or a log as `collbench check` does, which is its name now; without --gate the exit status is 0.
+
+    Where a curve is slow, the likely reasons follow, best explained first.  Each reason is a changed machine; the line
+    says how well its times fit.
+    """
+    result = diagnose(run, on, nodes=nodes)
+    status = EXITS["plain"][result.word]
+    if status and not gated:
+        click.echo(f"the exit status is 0; with --gate, and of `collbench check {run}`, it is {status}", err=True)
+    text = "\n".join((result.line, *verdicts.lines(result))).rstrip()
+    print_answer(lambda: click.echo(text), as_json, verdicts.document(result))
+    return status if gated else 0

@@ -26,12 +26,12 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.analysis.judgement import LISTED, NO_RATIO, Judgement, Word, overall, status_of, worst
-from collbench.cli.options import PATH, STANDARD, given, option
-from collbench.cli.verdicts import head_of, host_lines, junit, junit_suite, line_of, write_verdict
+from collbench.analysis.judgement import LISTED, NO_RATIO, Judgement, Word, overall, worst
+from collbench.cli.options import PATH, given, option
+from collbench.cli.verdicts import Destinations, head_of, host_lines, junit, junit_suite, line_of
 from collbench.commands.check.inputs import FleetCurve, FleetNode, read_fleet
 from collbench.commands.check.library import CheckRequest, judge_run
-from collbench.errors import StorageError, UsageError
+from collbench.errors import UsageError
 from collbench.present.columns import Column, csv_text
 from collbench.present.terminal import lines as table_lines
 from collbench.present.terminal import room, wrapped
@@ -314,27 +314,19 @@ def show(options: Mapping[str, Any]) -> int:
     answer |= {"outdated": [node.name for node in outdated(nodes)], "rows": rows}
 
     # Files first: the reader of the table may stop early.
-    outputs: dict[str, Callable[[], str]] = {
-        "as_json": lambda: json.dumps(answer, indent=2, allow_nan=False),
+    documents: dict[str, Callable[[], str]] = {
+        "json": lambda: json.dumps(answer, indent=2, allow_nan=False),
         "csv": lambda: csv_text(rows[0], rows),
         "exclude_file": lambda: host_lines(excluded),
         "junit": lambda: junit([junit_suite(f"collbench check --fleet {folder}", "collbench.check", judgements)]),
     }
-    paths = {name: options[name] for name in outputs if options[name]}
-    lost = False
-    for name, path in paths.items():
-        try:
-            write_verdict(name.removeprefix("as_"), path, outputs[name]().removesuffix("\n"))
-        except StorageError as error:  # the verdict is not lost with it
-            click.echo(f"collbench: error: {error}", err=True)
-            lost = True
-    if not (options["quiet"] or options["exits"] != "plain" or STANDARD in paths.values()):
+    to = Destinations(options, documents)
+    lost = to.write(lambda name: documents[name]().removesuffix("\n"))
+    if not (to.brief or to.printed):
         moved = [*_moved(before, nodes, changed), *_table(changed)] if before else []
         parts = [wrapped(says, room() or len(says))], _table(alike, nodes, shared), moved, _compared(alike, nodes)
         click.echo("".join("\n".join((*part, "", "")) for part in parts if part), nl=False)
-    if STANDARD not in paths.values():
-        click.echo(line_of(options["exits"], judgement.word, says))
-    return status_of(judgement.word, options["exits"], lost)
+    return to.end(judgement.word, line_of(to.exits, judgement.word, says), lost)
 
 
 def _rows(judged: Iterable[tuple[FleetNode, Judgement]], alike: Sequence[AlikeNodes]) -> Iterator[dict[str, Any]]:

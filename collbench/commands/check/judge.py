@@ -11,19 +11,12 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from statistics import fmean, harmonic_mean, median
 
+from collbench.analysis import sequential
 from collbench.analysis.curve_fit import curve_remarks
 from collbench.analysis.diagnose import Diagnosis, faster_round
 from collbench.analysis.judgement import LISTED, UNSEEN, Correctness, Judgement, Sight, Word, not_judged, overall, times
 from collbench.analysis.roofline import traffic_in_words
-from collbench.analysis.sequential import (
-    FEWEST,
-    PRIOR_DEVIATION,
-    PRIOR_OF_GPUS,
-    SequentialTest,
-    deviations,
-    median_variance,
-    sight,
-)
+from collbench.analysis.sequential import FEWEST, SequentialTest
 from collbench.cases import Case
 from collbench.commands.check.expectations import Expectation, ExpectedTime
 from collbench.model.predict import SMALL, regime
@@ -295,7 +288,7 @@ def _judge_curve(
         size = replace(size, judgement=replace(size.judgement, against=expectation.name))
         limit = size.judgement.limit
         # A floor is no machine's usual time: a machine may become slower by as much as it is better.
-        seen = limit / size.off if near else sight(limit, variance, pair[1].error)
+        seen = limit / size.off if near else sequential.sight(limit, variance, pair[1].error)
         singles.append((size.row.case.nbytes, seen))
         sizes.append(size)
 
@@ -315,9 +308,10 @@ def _judge_curve(
 
 def _variances(compared: Sequence[tuple[list[float], ExpectedTime]], on_cpu: bool) -> list[float]:
     """Return the variance of the median of each size, whose scatter is known better from all sizes together."""
-    scatter = deviations([logs for logs, _ in compared], PRIOR_DEVIATION if on_cpu else PRIOR_OF_GPUS)
+    prior = sequential.PRIOR_DEVIATION if on_cpu else sequential.PRIOR_OF_GPUS
+    scatter = sequential.deviations([logs for logs, _ in compared], prior)
     pairs = zip(scatter, compared, strict=True)
-    return [median_variance(deviation, len(logs), expected.rounds) for deviation, (logs, expected) in pairs]
+    return [sequential.median_variance(deviation, len(logs), expected.rounds) for deviation, (logs, expected) in pairs]
 
 
 def _not_compared(rows: Sequence[Observed]) -> CheckedSize:

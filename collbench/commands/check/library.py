@@ -14,26 +14,17 @@ from socket import gethostname
 from typing import Annotated
 
 from collbench.algorithms import implementations, libraries
-from collbench.analysis.candidates import candidates, judge_by_candidates, models_in_words
 from collbench.analysis.curve_fit import MOST_CURVES
+from collbench.analysis.diagnose import judge_by_candidates
 from collbench.analysis.judgement import Correctness, Word
-from collbench.analysis.machine import RunFacts, assumptions
+from collbench.analysis.machine import RunFacts, assumptions, candidates, models_in_words
 from collbench.analysis.reasons import settings
 from collbench.analysis.sequential import FEWEST, SequentialTest, usual_slower
 from collbench.collectives import find_collective
+from collbench.commands.check import judge
 from collbench.commands.check.expectations import CALIBRATED, Expectation, expect_run, first_of, read_floors
 from collbench.commands.check.inputs import read_inputs
-from collbench.commands.check.judge import (
-    DISTURBED,
-    UNDECIDED,
-    CheckResult,
-    by_case,
-    judge_by_model,
-    judge_rounds,
-    shares_cores,
-    unjudged,
-    unsure,
-)
+from collbench.commands.check.judge import CheckResult
 from collbench.commands.formats.importing import ImportRequest
 from collbench.errors import CollbenchError, UsageError
 from collbench.host.cache import private_folder, state_folder
@@ -43,7 +34,7 @@ from collbench.requests.declared import NAMES, SHARE, SIZE, TIME, Opt, Request, 
 from collbench.requests.notices import is_leader, started
 from collbench.requests.sessions import everyone, measuring_session
 from collbench.requests.sweeps import SweepRequest, split_names
-from collbench.requests.words import Factor, Names, Out, RunOrPath, Size, Smallest, Time
+from collbench.requests.words import Factor, Names, Out, RunOrPath, RunsMachine, RunsNodes, Size, Smallest, Time
 from collbench.results import by_key, observed
 from collbench.results.base import Observed
 from collbench.runfile.listing import list_runs
@@ -180,9 +171,9 @@ def check(request: CheckRequest) -> CheckResult | None:
     'OK'
 
     """
-    expected = read_reference(Path(request.reference)) if request.reference and is_leader(launched()) else None
     if request.run is None:
-        return _measure(request, expected)
+        return measure(request)
+    expected = read_reference(Path(request.reference)) if request.reference and is_leader(launched()) else None
     return judge_run(request, only_run(request.run, request.imported), expected)
 
 
@@ -286,8 +277,9 @@ def _is_left_open(result: CheckResult) -> bool:
     return not result.compared or all(curve.blind for curve in result.curves)
 
 
-def _measure(request: CheckRequest, expected: Expectation | None) -> CheckResult | None:
+def measure(request: CheckRequest) -> CheckResult | None:
     """Measure rounds, each with ranks that are started anew, until the verdict is sure or the budget is spent."""
+    expected = read_reference(Path(request.reference)) if request.reference and is_leader(launched()) else None
     begun = time.monotonic()
     run: Run | None = None
     baseline: Path | None = None
@@ -400,12 +392,12 @@ def _verdict(
     )
     if expected:
         test = SequentialTest(request.share or usual_slower(header.topology.platform))
-        curves, remarks = judge_rounds(rows, expected, test, result.nodes), [*other_release(expected, header)]
+        curves, remarks = judge.judge_rounds(rows, expected, test, result.nodes), [*other_release(expected, header)]
         result = replace(result, compared=expected.name, curves=tuple(curves), remarks=(*remarks, *assumptions(run)))
     else:
         result = _by_model(request, run, rows, result)
-    if shares_cores(run.results):
-        result = replace(result, curves=tuple(map(unsure, result.curves)))
+    if judge.shares_cores(run.results):
+        result = replace(result, curves=tuple(map(judge.unsure, result.curves)))
     return _without_lone_ranks(result, header)
 
 
@@ -414,7 +406,7 @@ def _by_model(request: CheckRequest, run: Run, rows: Sequence[Observed], result:
     facts, ranks, nodes = RunFacts.of(run, ""), run.header.topology.ranks, result.nodes
     found, why = candidates(run, request.on, request.nodes, facts)
     facts = replace(facts, unplaced=why if found else "", no_system=why)
-    by_curve = by_key(map(joined, by_case(rows).values()), lambda row: row.curve)
+    by_curve = by_key(map(joined, judge.by_case(rows).values()), lambda row: row.curve)
     diagnoses, found = judge_by_candidates([*by_curve.values()], found, facts)
     remarks = list(assumptions(run))
     if found:
@@ -425,7 +417,7 @@ def _by_model(request: CheckRequest, run: Run, rows: Sequence[Observed], result:
         nodes = request.nodes or (len(counts) == 1 and counts[0]) or nodes
     remarks += dict.fromkeys(diagnosis.assumed for diagnosis in diagnoses if diagnosis.assumed)
     notes = (*result.notes, *facts.caveats, *(f"{setting} was set" for setting in settings(facts)))
-    curves = tuple(judge_by_model(each, number < MOST_CURVES) for number, each in enumerate(diagnoses))
+    curves = tuple(judge.judge_by_model(each, number < MOST_CURVES) for number, each in enumerate(diagnoses))
     return replace(
         result, compared=models_in_words(found, ranks), curves=curves, remarks=tuple(remarks), notes=notes, nodes=nodes
     )
@@ -436,7 +428,8 @@ def _without_lone_ranks(result: CheckResult, header: Header) -> CheckResult:
     alone = [header.topology.copied or ONE_RANK * (curve.sizes[0].row.case.ranks == 1) for curve in result.curves]
     if not any(alone):
         return result
-    curves = tuple(unjudged(curve, why) if why else curve for curve, why in zip(result.curves, alone, strict=True))
+    pairs = zip(result.curves, alone, strict=True)
+    curves = tuple(judge.unjudged(curve, why) if why else curve for curve, why in pairs)
     notes = tuple(note for note in result.notes if note not in alone)
     return replace(result, curves=curves, notes=notes, compared="" if all(alone) else result.compared)
 
@@ -461,7 +454,7 @@ def _sure(result: CheckResult, expected: Expectation | None, baseline: Path | No
         return result.rounds >= SURE
     if baseline and result.rounds < OF_A_BASELINE:
         return False
-    return all(size.judgement.reason not in (UNDECIDED, DISTURBED) for size in result.sizes)
+    return all(size.judgement.reason not in (judge.UNDECIDED, judge.DISTURBED) for size in result.sizes)
 
 
 def _stored(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
@@ -469,7 +462,7 @@ def _stored(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
     unjudged = all(curve.blind or math.isnan(curve.sight.single) for curve in result.curves)
     if not result.sizes or result.correctness.faults or not (unjudged or result.word in (Word.FAST, Word.OK)):
         return result
-    if shares_cores(run.results) or MOST_DISTURBED * result.disturbed > result.rows:
+    if judge.shares_cores(run.results) or MOST_DISTURBED * result.disturbed > result.rows:
         hint = "not stored for the next check: other programs disturbed it; check again on a quiet machine"
         return replace(result, hint=hint)
     try:
@@ -479,3 +472,32 @@ def _stored(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
         fix = "" if "COLLBENCH_STATE" in str(error) else "; or set COLLBENCH_STATE to a folder that can be written to"
         return replace(result, hint=f"not stored for the next check: {error}{fix}")
     return replace(result, hint=f"stored for the next check: {baseline}")
+
+
+@dataclass(frozen=True)
+class DiagnoseRequest(Request):
+    """A run, and what machine it is of."""
+
+    run: Annotated[RunOrPath, Opt("", "A run, or the path of one or of a log.")]
+    on: RunsMachine = None
+    _: KW_ONLY
+    nodes: RunsNodes = None
+
+
+@takes(DiagnoseRequest)
+def diagnose(request: DiagnoseRequest) -> CheckResult:
+    """Hold every curve of a run against the model, and say what may be the reason where it is slow.
+
+    Returns:
+        The judgement, as of `check`: `word`, `line`, and `curves` with all sizes, each curve with its `reasons`, best
+        explained first, and what to do.
+
+    Raises:
+        UsageError: The run has no measurements, or the system does not exist.
+
+    """
+    asked = CheckRequest(on=request.on, nodes=request.nodes)
+    result = judge_run(asked, only_run(request.run, asked.imported), None)
+    if result.no_verdict:
+        raise UsageError(f"nothing to diagnose: {result.no_verdict}")
+    return result

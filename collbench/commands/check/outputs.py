@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from collbench.analysis.judgement import EXITS, LISTED, Judgement, Word, number, worst
-from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, junit, junit_suite, line_of, write_verdict
+from collbench.analysis.judgement import EXITS, Judgement, Word, shortened, worst
+from collbench.cli.verdicts import STATUS_METRIC, braced, gauges, head_of, junit, junit_suite, line_of
 from collbench.commands.check.judge import BANDWIDTH, CheckedCurve, CheckedSize, CheckResult
 from collbench.commands.check.library import JudgedInput
 from collbench.present.columns import Column, data, record
@@ -25,6 +25,7 @@ from collbench.present.terminal import lines as table_lines
 from collbench.results.base import CaseResult
 from collbench.results.disturbed import number_in_words
 from collbench.runfile.schema import case_fields
+from collbench.stats import number
 from collbench.units import counted, format_range, format_rate, format_seconds, format_size, significant
 
 
@@ -102,9 +103,8 @@ def summary(judged: Sequence[JudgedInput]) -> str:
     """Return `43 inputs: 2 SLOW, 12 UNKNOWN, 20 OK, 9 refused; all_reduce.log SLOW, ...`."""
     counts = Counter("refused" if each.refused else each.result.word.value for each in judged)
     bad = [f"{each.name} {each.result.word.value}" for each in judged if each.result.word.bad]
-    named = bad[:LISTED] + [f"{len(bad) - LISTED} more"] * (len(bad) > LISTED)
     kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    return "; ".join(filter(None, (f"{counted(len(judged), 'input')}: {kinds}", ", ".join(named))))
+    return "; ".join(filter(None, (f"{counted(len(judged), 'input')}: {kinds}", shortened(bad))))
 
 
 def _busbw(each: JudgedInput) -> float | None:
@@ -308,11 +308,3 @@ OUTPUTS: Mapping[str, Callable[[Sequence[JudgedInput]], str]] = {
     "metrics": lambda judged: metrics(judged[0].result),
 }
 """What can be written into a file, by the name of its option."""
-
-
-def write(output: str, path: Path, judged: Sequence[JudgedInput]) -> None:
-    """Write a verdict into a file; StorageError if it cannot be written."""
-    regular = path.is_file() or not path.exists()
-    if judged[0].result.no_verdict and len(judged) == 1 and not regular:  # a pipe holds no earlier verdict
-        return
-    write_verdict(output, path, OUTPUTS[output](judged))

@@ -21,7 +21,7 @@ from collbench.analysis.crossover import format_span
 from collbench.analysis.fit import measured
 from collbench.analysis.headers import several_machines
 from collbench.analysis.interconnects import InterconnectTable, of_runs, tables
-from collbench.analysis.judgement import EXITS, Judgement, Word, number
+from collbench.analysis.judgement import EXITS, Judgement, Word
 from collbench.analysis.matching import Selection, Unmatched, no_common_size, selection
 from collbench.cli import sweeping
 from collbench.cli.options import PATH, STANDARD, csv_option, json_option, option, options_of, print_answer
@@ -37,6 +37,7 @@ from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields
 from collbench.runfile.store import Run
+from collbench.stats import number
 from collbench.units import format_list, format_range, format_seconds, format_size, parse_share, printable, significant
 
 

@@ -14,5 +14,5 @@ COMMANDS = (
         works=("rows:Scan", "rows:PairMessages"),
         figures="figure:KINDS",
     ),
-    Command(__name__, "pairs", code="pairs:command", together=True, now="scan --pairs"),
+    Command(__name__, "pairs", code="command:pairs", together=True, now="scan --pairs"),
 )

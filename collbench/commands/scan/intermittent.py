@@ -9,19 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from collbench.analysis.sequential import FEWEST, MEDIAN, TO_DEVIATION
-from collbench.commands.scan.effects import (
-    ACROSS,
-    EVERY_LINK,
-    FOUND,
-    LIKELY,
-    SURE,
-    Booleans,
-    Effect,
-    Fault,
-    Fit,
-    Integers,
-    chance_of,
-)
+from collbench.commands.scan import effects
+from collbench.commands.scan.effects import ACROSS, LIKELY, SURE, Booleans, Effect, Fault, Fit, Integers, chance_of
 
 _HEIGHTS = 1.0, 2.0, 4.0  # of that: little of what disturbs anybody is as slow as a fault
 _LEAST_SHARE = 0.01  # of groups that noise makes slow: rarer ones are not known well enough
@@ -38,7 +27,7 @@ class Intermittent:
     def __init__(self, fits: Sequence[Fit]) -> None:
         self._members = fits[0].times.members
         self._count = len(self._members.names)
-        self.least = max(max(fit.limit, FOUND * fit.deviation) for fit in fits)
+        self.least = max(max(fit.limit, effects.FOUND * fit.deviation) for fit in fits)
         """Logarithm above which a group was slow, of the size whose times scatter most."""
         self.open = False
         """Whether more rounds might tell that somebody comes and goes."""
@@ -47,10 +36,10 @@ class Intermittent:
             free = (fit.slows == 0) & fit.calm
             if again := [ends for ends, seen in fit.pending.items() if seen > 1]:  # it may be the link
                 free &= ~np.isin(fit.codes(), np.array(again) @ [self._count, 1])
-            if self._count > EVERY_LINK:  # a link that was measured again tells of itself
+            if self._count > effects.EVERY_LINK:  # a link that was measured again tells of itself
                 first = np.unique(np.where(free, fit.codes(), -1), return_index=True)[1]
                 free &= np.isin(np.arange(len(free)), first)
-            height = fit.above / max(fit.limit, FOUND * fit.deviation)
+            height = fit.above / max(fit.limit, effects.FOUND * fit.deviation)
             parts.append((fit.groups[free], fit.above[free], height[free], fit.round[free]))
         whole = [np.concatenate(part) for part in zip(*parts, strict=True)]
         order = np.argsort(whole[3], kind="stable")  # round by round

@@ -149,7 +149,3 @@ class PairTimes(Observed, frozen=True, tag="pair"):
     def rate(self) -> float:
         """Bytes per second in one direction."""
         return self.case.nbytes / self.typical
-
-
-ROWS = (Members, Round, PairTimes)
-WORKS = (Scan, PairMessages)

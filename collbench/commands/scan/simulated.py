@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collbench.commands.scan.effects import Booleans, Integers
+from collbench.commands.scan.measured import RoundPlan, Scanner
 from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
-from collbench.commands.scan.scanner import RoundPlan, Scanner
 from collbench.errors import UsageError
 from collbench.measure.predicted import NAME, Predicted, topology_record
 from collbench.model.predict import curve

@@ -42,7 +42,3 @@ class InitTimes(Sampled, frozen=True, tag="init"):
         """Return the rows of all starts as one row."""
         again = tuple(chain.from_iterable(result.again for result in results))
         return replace(self, first=tuple(chain.from_iterable(result.first for result in results)), again=again)
-
-
-ROWS = (InitTimes,)
-WORKS = (Init,)

@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 from statistics import fmean
 from typing import NamedTuple, Self
 
-from collbench.commands.step.work import SgdJob, Step, job_of
+from collbench.commands.step.work import job_of
 from collbench.results.base import CaseResult, FromModel, Sampled, Timed
 from collbench.results.disturbed import Scheduling
 from collbench.units import FASTEST, SLOWEST, Count, Duration, Moment, Seconds, counted
@@ -194,7 +194,3 @@ class Trained(CaseResult, frozen=True, tag="training"):
                 batches = before.batches + share * (after.batches - before.batches)
                 return LossPoint(round(batches), before.seconds + share * (after.seconds - before.seconds), target)
         return None
-
-
-ROWS = (StepTimes, StepPrediction, Trained)
-WORKS = (Step, SgdJob)

@@ -173,5 +173,5 @@ def verdicts(comparison: Comparison) -> Iterator[str]:
         return
     yield "\nB (NEW) against A (BASE)"
     yield from rows(comparison)
-    yield from ran_otherwise([row.pair for row in comparison.rows])
+    yield from ran_otherwise(comparison.rows)
     yield f"\nrows: {comparison.counts}"

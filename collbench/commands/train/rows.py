@@ -80,6 +80,3 @@ class PlannedStep(FromModel, Timed, frozen=True, tag="planned"):
     def cost(self) -> float:
         """Cost of the same, in the price's currency."""
         return self.seconds / 3600 * self.gpus * self.price
-
-
-ROWS = (PlannedStep,)

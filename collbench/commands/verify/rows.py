@@ -152,7 +152,3 @@ def places(count: int) -> Places:
     for octave in range(_OCTAVE.bit_length() - 1, (count - 1).bit_length()):
         chosen.append(np.arange(2**octave, min(count, 2 ** (octave + 1)), 2**octave // _OCTAVE))
     return np.concatenate(chosen)
-
-
-ROWS = (SumBits,)
-WORKS = (Bits,)

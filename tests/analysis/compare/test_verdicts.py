@@ -11,11 +11,10 @@ import pytest
 
 from collbench.analysis.bootstrap import LogRatio
 from collbench.analysis.compare import compare, judged, judgement_of, mean_ratio
-from collbench.analysis.comparison import UNSURE, Comparison, Row
+from collbench.analysis.comparison import UNSURE, Comparison, Pair, Row
 from collbench.analysis.headers import differences
 from collbench.analysis.judgement import Judgement, Word
 from collbench.analysis.matching import unmatched
-from collbench.analysis.pairs import Pair
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
 from collbench.runfile.schema import Header
 from collbench.runfile.store import Run

@@ -10,10 +10,9 @@ import pytest
 
 from collbench.analysis.curve_fit import curve_remarks
 from collbench.analysis.diagnose import Diagnosis, diagnose, judge
-from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.judgement import Word
 from collbench.analysis.machine import RunFacts, unsaid
-from collbench.analysis.reasons import FEWEST, FREEDOM, Reason, likely_reasons, log_likelihood
+from collbench.analysis.reasons import FEWEST, FREEDOM, HYPOTHESES, Reason, likely_reasons, log_likelihood
 from collbench.analysis.roofline import traffic, traffic_in_words
 from collbench.model.predict import ErrorModel, curve, error_levels, error_model, regime
 from collbench.results import Measurement

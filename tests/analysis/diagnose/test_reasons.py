@@ -11,10 +11,9 @@ import pytest
 import collbench
 from collbench.analysis.curve_fit import Unfit, curve_remarks, fit
 from collbench.analysis.diagnose import Diagnosis, diagnose
-from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.judgement import Word
 from collbench.analysis.machine import RunFacts
-from collbench.analysis.reasons import settings
+from collbench.analysis.reasons import HYPOTHESES, settings
 from collbench.model.predict import curve
 from collbench.runfile.schema import Header
 from collbench.runfile.store import Run

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from collbench.analysis.diagnose import listed, slow_sizes
+from collbench.analysis.diagnose import slow_in_words, slow_sizes
 from collbench.analysis.judgement import MOST_SIGHT, UNSEEN, Correctness, Sight, Word, not_judged, overall, worst
 from collbench.results import Failed, Measurement, Mismatch, Prediction, Reported, Skipped
 from tests.conftest import case
@@ -39,9 +39,9 @@ def test_a_size_just_above_its_band_is_chance_and_one_far_above_is_named() -> No
     times = (1.3e-6, 13.4e-6, 1e-6, 2.1e-6)
     rows = [replace(RIGHT, case=band.case, seconds=(time,)) for band, time in zip(expected, times, strict=True)]
     found = slow_sizes(rows, expected)
-    assert listed(found, len(rows)) == "2 of 4 sizes: 2 MiB 13.4x slow, 8 MiB 2.1x slow"
+    assert slow_in_words(found, len(rows)) == "2 of 4 sizes: 2 MiB 13.4x slow, 8 MiB 2.1x slow"
     assert slow_sizes(rows[:1], expected[:1]) == []
-    assert listed(found * 3, 30).endswith("8 MiB 2.1x slow, 2 MiB 13.4x slow, 3 more")
+    assert slow_in_words(found * 3, 30).endswith("8 MiB 2.1x slow, 2 MiB 13.4x slow, 3 more")
 
 
 def test_the_word_for_several_is_the_worst_of_those_that_could_be_judged() -> None:

@@ -22,8 +22,8 @@ from tests.conftest import ROOT, Command, of_a_user
 
 AB = ROOT / "results" / "cpu-ab-slowed-ring"
 RUNS = ("as-is", "COLLBENCH_KERNELS=my-kernels")
-GOOD, SLOW = (f"--run {AB}/{name} --reference {AB}/as-is --slower 10%" for name in RUNS)
-ALONE = f"--run {AB}/as-is"
+GOOD, SLOW = (f"{AB}/{name} --reference {AB}/as-is --slower 10%" for name in RUNS)
+ALONE = f"{AB}/as-is"
 FILES = ("json", "junit", "metrics")
 
 
@@ -47,8 +47,8 @@ def test_the_exit_status_is_for_the_program_that_reads_it(here: Command) -> None
 
 def test_every_file_is_written_beside_the_verdict(here: Command, tmp_path: Path) -> None:
     asked = [f"--{name}={tmp_path / name}" for name in FILES]
-    done = here("check", *SLOW.split(), "-q", *asked)
-    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (3, 1, "")
+    done = here("check", "--run", *SLOW.split(), "-q", *asked)  # the earlier form, of which alone metrics are written
+    assert (done.returncode, done.stdout.count("\n"), done.stderr.count("\n")) == (3, 1, 1)
     assert json.loads((tmp_path / "json").read_text(encoding="utf-8"))["word"] == "SLOW"
     for name in FILES:
         assert (" 2\n" if name == "metrics" else "SLOW") in (tmp_path / name).read_text(encoding="utf-8")
@@ -73,7 +73,6 @@ def test_wrong_words_are_one_line_before_anything_is_measured(here: Command, tmp
         (f"{ALONE} --reference {floors}", "floors.toml: Object contains unknown field `lowest`"),
         (f"{ALONE} --on moon", "unknown system 'moon'"),
         (f"{ALONE} --ranks 2 --impl mpi -b 8K", "a run is judged as it is; leave --impl and --minbytes out"),
-        ("--run missing", "there is no file or folder missing"),
         ("missing", "there is no file or folder missing; give a run, a log or a folder of them, or nothing"),
         (f"{AB}/as-is missing", "there is no file or folder missing"),
         ("dgx-h100", "dgx-h100 is a system, and no file; give --on dgx-h100"),
@@ -117,7 +116,7 @@ def test_no_file_of_a_check_that_dies_keeps_an_earlier_verdict(
         during.update(read_all())
         raise UsageError("a card is gone")
 
-    assert here("check", *GOOD.split(), *asked).returncode == 0
+    assert here("check", "--run", *GOOD.split(), *asked).returncode == 0
     monkeypatch.setattr(checking, "measuring_session", measured)
     done = here("check", *asked)
     after = read_all()
@@ -157,8 +156,9 @@ def test_a_full_disk_costs_a_file_and_not_the_verdict(here: Command) -> None:
             (GOOD, "nagios", 0, "COLLBENCH OK"),
             (GOOD, "npd", 0, "collbench: OK"),
         ):
-            done = here("check", *words.split(), "-q", "--exit", exits, f"--{name}=/dev/full")
-            assert (done.returncode, done.stderr.count("\n")) == (status, 1), (name, words, done.stderr)
+            earlier = ["--run"] * (name == "metrics")
+            done = here("check", *earlier, *words.split(), "-q", "--exit", exits, f"--{name}=/dev/full")
+            assert (done.returncode, done.stderr.count("\n")) == (status, 1 + len(earlier)), (name, words, done.stderr)
             assert "cannot write /dev/full: No space left on device" in done.stderr
             assert done.stdout.startswith(verdict)
 
@@ -166,7 +166,7 @@ def test_a_full_disk_costs_a_file_and_not_the_verdict(here: Command) -> None:
 def test_without_a_verdict_monitoring_hears_that_nothing_is_known(here: Command) -> None:
     """On standard output, where it reads, and not as the status that means a problem."""
     for exits, status, begin in (("nagios", 3, "COLLBENCH UNKNOWN: "), ("npd", 2, "collbench: UNKNOWN ")):
-        for words in ("--run missing", "--junit /proc/nothing/x"):
+        for words in ("missing", "--junit /proc/nothing/x"):
             done = here("check", *words.split(), "--exit", exits)
             assert done.returncode == status
             assert done.stdout.startswith((f"{begin}cannot ", f"{begin}there is no file"))
@@ -182,14 +182,14 @@ def test_what_a_check_cannot_tell_is_said_in_a_sentence(here: Command, tmp_path:
             for number, row in enumerate(whole.results):
                 writer.append(replace(row, scheduling=Scheduling(off_core=0.9 if number < count else 0.0)))
             writer.end("", 0)
-        done = here("check", "--run", str(count), "--reference", f"{AB}/as-is", "--slower", "10%")
+        done = here("check", str(count), "--reference", f"{AB}/as-is", "--slower", "10%")
         assert re.search(r"undecided: they may be 1\.\d\dx slower than expected", done.stdout), done.stdout
         assert words in done.stdout
 
 
 def test_a_run_without_times_by_size_is_said_to_have_none(here: Command) -> None:
     for run, why in (("cpu-2-ranks-explained", "no times of a collective"), ("dgx-h100-narrow", "predictions only")):
-        done = here("check", "--run", str(ROOT / "results" / run))
+        done = here("check", str(ROOT / "results" / run))
         assert done.returncode == 4
         *_, compared, _, verdict = done.stdout.splitlines()
         assert why in compared
@@ -214,7 +214,7 @@ def test_a_program_reads_a_file_from_a_pipe_to_its_end(here: Command, tmp_path: 
     for name in FILES:
         writer = os.open(pipe, os.O_WRONLY)  # until the reader, which may start late, has opened it
         with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
-            done = here("check", *SLOW.split(), f"--{name}={pipe}")
+            done = here("check", "--run", *SLOW.split(), f"--{name}={pipe}")
             while not any(os.path.realpath(opened) == str(pipe) for opened in Path(f"/proc/{reader.pid}/fd").iterdir()):
                 time.sleep(0.01)
             os.close(writer)

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import collbench
 from collbench.cli.verdicts import SCHEMA
-from collbench.commands.check.diagnose import command
+from collbench.commands.check.command import diagnosis as command
 from collbench.model.predict import curve
 from collbench.results import Failed, Measurement, Mismatch, Note, Prediction, Skipped
 from collbench.results.facts import Sharing

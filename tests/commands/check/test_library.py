@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 import collbench
-from collbench.analysis.candidates import Candidate
 from collbench.analysis.diagnose import diagnose
 from collbench.analysis.judgement import MOST_SIGHT, Sight, Word
-from collbench.analysis.machine import RunFacts
+from collbench.analysis.machine import Candidate, RunFacts
 from collbench.cases import Case, Sampling
 from collbench.commands.check import library
 from collbench.commands.check.judge import CheckResult

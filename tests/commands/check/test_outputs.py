@@ -16,10 +16,10 @@ from xml.etree import ElementTree
 import pytest
 
 from collbench.analysis.judgement import EXITS, Judgement, Sight, Word
-from collbench.cli.verdicts import junit, line_of
+from collbench.cli.verdicts import junit, line_of, write_verdict
 from collbench.commands.check import outputs as verdicts
 from collbench.commands.check.judge import CheckedCurve, CheckedSize, CheckResult
-from collbench.commands.check.library import JudgedInput, check
+from collbench.commands.check.library import check
 from collbench.datatypes import DATATYPES
 from collbench.errors import StorageError
 from collbench.model.predict import curve as predicted
@@ -242,7 +242,7 @@ def samples(text: str) -> dict[str, dict[str, float]]:
 
 def exported(result: CheckResult, folder: Path) -> str:
     """The file of metrics."""
-    verdicts.write("metrics", folder / "collbench.prom", [JudgedInput("", result)])
+    write_verdict("metrics", folder / "collbench.prom", verdicts.metrics(result))
     return (folder / "collbench.prom").read_text(encoding="utf-8")
 
 

@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 
 LOG = DATA / "nccl_tests_2_19.txt"
 import_command = importlib.import_module("collbench.commands.formats.import").command
-diagnose_command = importlib.import_module("collbench.commands.check.diagnose").command
+diagnose_command = importlib.import_module("collbench.commands.check.command").diagnosis
 
 
 def call(command: object, *arguments: object, text: bytes | None = None) -> Result:

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from collbench.commands.check.diagnose import diagnose
-from collbench.commands.check.library import check
+from collbench.commands.check.library import check, diagnose
 from collbench.commands.formats import source
 from collbench.commands.formats.imported import Hints, ImportedTest
 from collbench.commands.formats.importing import ImportRequest, import_, read_foreign, read_tests, remarks

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import collbench
-from collbench.analysis.hypotheses import HYPOTHESES
+from collbench.analysis.reasons import HYPOTHESES
 from collbench.commands.report import command as reports
 from collbench.commands.report.command import command
 from collbench.errors import Notice, UsageError

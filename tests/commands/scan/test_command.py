@@ -17,8 +17,8 @@ from collbench.cases import Sampling
 from collbench.cli.verdicts import EXIT
 from collbench.collectives import COLLECTIVES
 from collbench.commands.scan import measured
+from collbench.commands.scan.measured import Scanner
 from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
-from collbench.commands.scan.scanner import Scanner
 from collbench.commands.scan.simulated import Cluster
 from collbench.errors import CaseFailed
 from collbench.measure import exchanges

@@ -11,8 +11,8 @@ import pytest
 
 from collbench.analysis.judgement import Word
 from collbench.commands.scan.effects import ACROSS, EVERY, RECEIVES, SENDS, WITHIN
+from collbench.commands.scan.measured import RoundPlan, Scanner
 from collbench.commands.scan.rows import MemberLevel, Members, Round, Scan
-from collbench.commands.scan.scanner import RoundPlan, Scanner
 from collbench.commands.scan.simulated import Cluster, faults_of
 from collbench.commands.scan.verdict import LEAST_ROUNDS, MOST_ROUNDS, ScanVerdict, judge
 from collbench.errors import UsageError
