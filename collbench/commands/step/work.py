@@ -80,11 +80,6 @@ class Step(Work):
         return tuple(filter(None, (work, self.schedule, bucket, *_slow_words(self.slow))))
 
 
-def flops_of(products: float, size: int) -> float:
-    """Return the floating-point operations of matrix products: each multiplies and adds size**3 times."""
-    return 2.0 * products * size**3
-
-
 def _slow_words(slow: SlowRanks) -> Iterator[str]:
     return (f"rank {rank} {factor:g} times as slow" for rank, factor in slow)
 
