@@ -87,7 +87,7 @@ def overlap(**options: Any) -> int:
 
 @command.command(params=_STRATEGIES, short_help="Which way of keeping weights in step is fastest?")
 def strategies(**options: Any) -> int:
-    """Compare strategies of synchronisation in training: ring, parameter server, groups, local SGD, asynchronous.
+    """Compare strategies of synchronisation in training: ring, parameter server, local SGD, asynchronous.
 
     A small network is trained on every rank; `--slow-rank 1` makes one compute four times as much.
     """

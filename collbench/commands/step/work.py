@@ -90,7 +90,7 @@ class SgdJob(Work):
 
     A network of two layers learns another network, the teacher, from random inputs; every rank has its own samples.
     Work is counted, not timed, so it is the same on any machine.  The case holds all of it, with the options of single
-    strategies (`every`, `staleness`, `group`).
+    strategies (`every`, `staleness`).
     """
 
     FIELD: ClassVar = "job"
@@ -106,7 +106,6 @@ class SgdJob(Work):
     batch: Count = 192  # samples of a step of one rank
     every: Count = 8  # steps between two averages, where weights are averaged and not gradients
     staleness: Count = 256  # steps that a rank may be ahead of the slowest, where ranks do not wait otherwise
-    group: Count = 2  # ranks that reduce among themselves first, where there are groups
     slow: SlowRanks = ()
     target: Duration = field(default=0.0, compare=False)  # loss to race to, no part of the work; 0: the lowest of all
 
