@@ -49,9 +49,7 @@ def command(context: click.Context) -> None:
 
 _SCALE = [ANYWHERE, *options_of(StepRequest, "counts mode impl compute gradients steps slow_rank out", budget=None)]
 _OVERLAP = [ANYWHERE, *options_of(StepRequest, "ranks impl compute gradients buckets out", budget="10s")]
-_STRATEGIES = [
-    *options_of(StepRequest, "strategy ranks slow_rank seeds updates staleness target out"),
-]
+_STRATEGIES = options_of(StepRequest, "strategy ranks slow_rank seeds updates staleness target out")
 _STRAGGLERS = [
     HERE,
     *options_of(StepRequest, "op ranks impl steps slow_rank timeout out", compute="1ms", gradients="64K", budget="20s"),

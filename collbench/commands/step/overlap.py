@@ -12,7 +12,7 @@ from collbench.results import Result, by_key
 from collbench.stats import Estimate
 from collbench.units import format_seconds, format_size
 
-HELPS, COSTS, INCONCLUSIVE = "helps", "costs", "inconclusive"
+HELPS, COSTS, INCONCLUSIVE = "overlap helps", "overlap costs more than it hides", "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,9 @@ def verdict(fastest: Overlap) -> str:
     """Return a line: whether overlap helps, by how much, with what buckets, and why not if it does not."""
     step, note = fastest.step, str(replace(fastest.row.note, buffers=""))
     before, after = format_seconds(fastest.sequential.typical), format_seconds(fastest.row.typical)
-    meanings = {HELPS: "overlap helps", COSTS: "overlap costs more than it hides"}
-    judged = meanings.get(fastest.verdict, "inconclusive")
     parts = [
         f"{fastest.row.label}: {step.schedule} with buckets of {format_size(step.bucket)} is fastest: "
-        f"{before} -> {after}, {fastest.gain.text(unit='x')}: {judged}",
+        f"{before} -> {after}, {fastest.gain.text(unit='x')}: {fastest.verdict}",
         f"the longer part alone takes {format_seconds(fastest.bound)}",
     ]
     if fastest.slowdown.value > 1.05:
