@@ -1,4 +1,4 @@
-"""How many matrix products make a step of so many seconds or operations: measured, alone or by all ranks at once.
+"""How many matrix products make a step of so many seconds: measured, alone or by all ranks at once.
 
 Of a sweep on one rank, which has the machine to itself, a step is the same on any number of ranks, so that what
 neighbours cost shows in the times.  Of a sweep on all ranks of a run at once, a step lasts as long as was asked for on
@@ -6,13 +6,13 @@ these ranks, also under an outside launcher.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 
 from collbench.algorithms import is_library
 from collbench.cases import Sampling, Sweep
 from collbench.commands.step.rows import Series, StepTimes
-from collbench.commands.step.work import COMPUTE, SEQUENTIAL, Step, flops_of, step_of
+from collbench.commands.step.work import COMPUTE, SEQUENTIAL, Step, step_of
 from collbench.errors import PlatformError
 from collbench.measure.session import Session
 from collbench.platforms import find_platform
@@ -29,31 +29,21 @@ FEW = 3  # of one rank alone: larger matrices are nearer to a training step's
 _SAMPLES, _SERIES, _PRODUCTS = 5, 0.01, 4  # of a size, with series of so many seconds and steps of so many products
 
 
-@dataclass(frozen=True)
-class Amount:
-    """How much a step is to compute, as the user says it: one of the two is set."""
-
-    seconds: float = 0.0
-    flops: float = 0.0
-
-
-def products_for(amount: float, costs: Mapping[int, float], least: int = LEAST) -> Step:
-    """Return the step, of matrices as large as leaves that many products; `costs` of a product by size."""
-    fitting = [size for size, cost in costs.items() if least * cost <= amount]
-    size = max(fitting, default=min(costs))
-    return Step(max(1, round(amount / costs[size])), size)
+def products_for(computing: float, seconds: Mapping[int, float], least: int = LEAST) -> Step:
+    """Return the step, of matrices as large as leaves that many products; `seconds` of a product by size."""
+    fitting = [size for size, each in seconds.items() if least * each <= computing]
+    size = max(fitting, default=min(seconds))
+    return Step(max(1, round(computing / seconds[size])), size)
 
 
-def calibrated(work: Amount, platform: str, sweep: Sweep, launched: tuple[int, int] | None = None) -> Step:
-    """*Collective* under a launcher: return that work as a step of the sweep's ranks.
+def calibrated(computing: float, platform: str, sweep: Sweep, launched: tuple[int, int] | None = None) -> Step:
+    """*Collective* under a launcher: return so many seconds of computing as a step of the sweep's ranks.
 
     Of one rank alone the largest matrices are the platform's.  PlatformError if no size could be measured.
     """
     several = sweep.ranks > 1
     sizes = SIZES if several else tuple(find_platform(platform).matrix // part for part in (8, 4, 2, 1))
     least = LEAST if several else FEW
-    if work.flops:
-        return products_for(work.flops, {size: flops_of(1, size) for size in sizes}, least)
     names = sorted(sweep.implementations, key=is_library)
     schedule = SEQUENTIAL if several else COMPUTE
     trials = replace(
@@ -71,12 +61,12 @@ def calibrated(work: Amount, platform: str, sweep: Sweep, launched: tuple[int, i
             # Sizes ascend: once a step has no room for enough products of a size, larger ones need no trial.
             if isinstance(result, StepTimes) and result.right:
                 seconds[step.size] = min(map(_typical_computing, result.series)) / step.products
-                if LEAST * seconds[step.size] > work.seconds:
+                if LEAST * seconds[step.size] > computing:
                     break
             reason = (result.reason if isinstance(result, Failed) else result.wrong) or reason
     if not seconds:
         raise PlatformError(f"how long a matrix product takes could not be measured: {reason}")
-    return products_for(work.seconds, seconds, least)
+    return products_for(computing, seconds, least)
 
 
 def _typical_computing(series: Series) -> float:

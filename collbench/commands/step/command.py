@@ -49,9 +49,7 @@ def command(context: click.Context) -> None:
 
 _SCALE = [ANYWHERE, *options_of(StepRequest, "counts mode impl compute gradients steps slow_rank out", budget=None)]
 _OVERLAP = [ANYWHERE, *options_of(StepRequest, "ranks impl compute gradients buckets out", budget="10s")]
-_STRATEGIES = [
-    *options_of(StepRequest, "strategy ranks slow_rank seeds updates staleness target out"),
-]
+_STRATEGIES = options_of(StepRequest, "strategy ranks slow_rank seeds updates staleness target out")
 _STRAGGLERS = [
     HERE,
     *options_of(StepRequest, "op ranks impl steps slow_rank timeout out", compute="1ms", gradients="64K", budget="20s"),
@@ -87,7 +85,7 @@ def overlap(**options: Any) -> int:
 
 @command.command(params=_STRATEGIES, short_help="Which way of keeping weights in step is fastest?")
 def strategies(**options: Any) -> int:
-    """Compare strategies of synchronisation in training: ring, parameter server, groups, local SGD, asynchronous.
+    """Compare strategies of synchronisation in training: ring, parameter server, local SGD, asynchronous.
 
     A small network is trained on every rank; `--slow-rank 1` makes one compute four times as much.
     """

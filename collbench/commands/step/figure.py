@@ -173,7 +173,7 @@ _COLOURS = {  # of Okabe and Ito; dashes tell apart what lies on each other
     "library": ("#000000", "-"),
     "ring": ("#D55E00", (0, (6, 3))),
     "parameter-server": ("#CC79A7", (0, (2, 2))),
-    "hierarchical": ("#56B4E9", (0, (6, 2, 1, 2))),
+    "hierarchical": ("#56B4E9", (0, (6, 2, 1, 2))),  # of earlier files
     "local-sgd": ("#009E73", "-"),
     "asynchronous": ("#0072B2", "-"),
 }

@@ -1,6 +1,6 @@
 """The effect of overlap: communication that is exposed with it and without, and its price in computing."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -12,7 +12,7 @@ from collbench.results import Result, by_key
 from collbench.stats import Estimate
 from collbench.units import format_seconds, format_size
 
-HELPS, COSTS, INCONCLUSIVE = "helps", "costs", "inconclusive"
+HELPS, COSTS, INCONCLUSIVE = "overlap helps", "overlap costs more than it hides", "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -112,35 +112,17 @@ def overlaps(results: Iterable[Result]) -> list[Overlap]:
     return complete
 
 
-def as_good(fastest: Overlap, others: Iterable[Overlap]) -> list[Overlap]:
-    """Return the others not distinguishable from the fastest: 1 is in the ratio's interval; of predictions by bands."""
-    level = []
-    for other in others:
-        pairs = zip(by_round(other.row), by_round(fastest.row), strict=False)
-        slower = Estimate.of_median([theirs / best for theirs, best in pairs]).surely_above(1)
-        if isinstance(other.row, StepPrediction):
-            slower = other.row.band[0] > fastest.row.band[1]
-        if other is not fastest and not slower:
-            level.append(other)
-    return level
-
-
-def verdict(fastest: Overlap, others: Sequence[Overlap]) -> str:
+def verdict(fastest: Overlap) -> str:
     """Return a line: whether overlap helps, by how much, with what buckets, and why not if it does not."""
     step, note = fastest.step, str(replace(fastest.row.note, buffers=""))
     before, after = format_seconds(fastest.sequential.typical), format_seconds(fastest.row.typical)
-    meanings = {HELPS: "overlap helps", COSTS: "overlap costs more than it hides"}
-    judged = meanings.get(fastest.verdict, "inconclusive")
     parts = [
         f"{fastest.row.label}: {step.schedule} with buckets of {format_size(step.bucket)} is fastest: "
-        f"{before} -> {after}, {fastest.gain.text(unit='x')}: {judged}",
+        f"{before} -> {after}, {fastest.gain.text(unit='x')}: {fastest.verdict}",
         f"the longer part alone takes {format_seconds(fastest.bound)}",
     ]
     if fastest.slowdown.value > 1.05:
         parts.append(f"computing takes {fastest.slowdown.text(unit='x')} as long meanwhile")
-    buckets = {other.step.bucket for other in as_good(fastest, others) if other.step.schedule == step.schedule}
-    if buckets:
-        parts.append(f"buckets of {', '.join(map(format_size, sorted(buckets)))} may be as fast")
     line = "; ".join(parts)
     return f"{line} ({note})" if note else line
 
@@ -150,4 +132,4 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     by_implementation = by_key(overlaps(results), lambda overlap: overlap.row.implementation)
     fastest = [min(members, key=lambda overlap: overlap.row.typical) for members in by_implementation.values()]
     fastest.sort(key=lambda overlap: overlap.row.typical)
-    return [verdict(overlap, by_implementation[overlap.row.implementation]) for overlap in fastest]
+    return [verdict(overlap) for overlap in fastest]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from collbench.algorithms import choose, needs
 from collbench.cases import Case, Sweep
 from collbench.commands.step import strategies
-from collbench.commands.step.calibration import Amount, calibrated
+from collbench.commands.step.calibration import calibrated
 from collbench.commands.step.measured import LONGEST
 from collbench.commands.step.predicted import PredictedSteps
 from collbench.commands.step.schedules import overlapping
@@ -27,17 +27,16 @@ from collbench.requests.sweeps import SweepRequest, default_folder, find_system,
 from collbench.requests.words import LONGEST as LONGEST_TIME
 from collbench.requests.words import MOST_RANKS, Size, Time, parse_slow
 from collbench.topology.system import System
-from collbench.units import QUANTITY, counted, duration, format_size, parse_numbers, parse_size
+from collbench.units import counted, format_size, parse_duration, parse_numbers, parse_size
 
 STEPS = 4000  # of a straggler test
 MOST_MOMENTS = 500_000  # of ranks and steps of a row, which is one line of the run file
 SERIES = 16  # of each implementation in a straggler test, which take turns
 TRIAL = f"a matrix product is timed; {RANKS}"
 _NODES = 512  # of a described system, at most by default
-_FLOPS = {"FLOP": 1.0, "KFLOP": 1e3, "MFLOP": 1e6, "GFLOP": 1e9, "TFLOP": 1e12, "PFLOP": 1e15}
-_LONGEST_WORK, _MOST_FLOPS = 1e4, 1e21  # of computing in a step
 _MOST_COUNTS = 64  # numbers of ranks in one scaling
 _MOST_BUCKETS = 1024  # of a step
+_COMPUTE = "10ms, of one number 1ms, predicted 100ms"
 _GRADIENTS, _BUDGET = "4M, of one number 64K, for overlap 8M, predicted 1G", "2s, of one number 20s"
 SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # of a slow rank in steps and in training, if none is given
 _RANKS = "Numbers of ranks; FIRST..LAST doubles. Of one number: who waits for whom?"
@@ -57,10 +56,7 @@ class StepRequest(SweepRequest):
         str, Opt("--mode", "What stays the same: the work of a rank (weak), or of all.", choices=(*MODES, "both"))
     ] = WEAK
     impl: Annotated[str, Opt("--impl", "Implementations.", "the library and auto", "NAME[,NAME]")] = ""
-    compute: Annotated[
-        str | None,
-        Opt("--compute", "What a rank computes, as 2GFLOP.", "10ms, of one number 1ms, predicted 100ms", "TIME|FLOP"),
-    ] = None
+    compute: Annotated[Time | None, Opt("--compute", "How long a rank computes.", _COMPUTE, unit=TIME, most=1e4)] = None
     gradients: Annotated[
         Size | None, Opt("-b --gradients", "Bytes to communicate.", _GRADIENTS, unit=SIZE, least=1)
     ] = None
@@ -187,7 +183,7 @@ def at_one_number(request: StepRequest, joined: tuple[int, int] | None) -> StepR
 
 def waiting_session(request: StepRequest, joined: tuple[int, int] | None) -> Session:
     """Return the session of who waits for whom; ranks are started once before, to time a matrix product."""
-    work = parse_work(request.compute or "1ms")
+    computing = parse_duration(request.compute or "1ms", "--compute")
     platform, sweep = _measured_sweep(request, "64K", request.ranks, joined)
     if sweep.ranks < 2:
         raise UsageError("--ranks 1 has nobody to be late for; give at least 2")
@@ -196,12 +192,12 @@ def waiting_session(request: StepRequest, joined: tuple[int, int] | None) -> Ses
         raise UsageError(f"--steps {steps} is not possible with {sweep.ranks} ranks; choose from {SERIES} to {most}")
     slow = parse_slow(request.slow_rank, sweep.ranks, SLOW_FACTOR)
     with announced_if_slow(TRIAL):
-        step = replace(calibrated(work, platform, sweep, joined), slow=slow)
+        step = replace(calibrated(computing, platform, sweep, joined), slow=slow)
 
     # A few long series, none so long that the ranks seem to hang.
     count = steps or min(STEPS, most)
     slowest = max([1.0, *(factor for _, factor in slow)])
-    longest = int(LONGEST / (work.seconds * slowest)) if work.seconds else count
+    longest = int(LONGEST / (computing * slowest))
     each = max(1, min(math.ceil(count / SERIES), longest))
     sampling = replace(sweep.sampling, steps=each, iters=math.ceil(count / each))
     sweep = replace(sweep, works=(step,), sampling=sampling)
@@ -244,9 +240,10 @@ def _measured_sweep(
 
 def _measured_step(request: StepRequest, platform: str, sweep: Sweep) -> Step:
     """Return a step of a sweep's ranks; one is started to time products."""
-    work, slow = parse_work(request.compute or "10ms"), parse_slow(request.slow_rank, sweep.ranks, SLOW_FACTOR)
+    computing = parse_duration(request.compute or "10ms", "--compute")
+    slow = parse_slow(request.slow_rank, sweep.ranks, SLOW_FACTOR)
     with announced_if_slow(TRIAL):
-        return replace(calibrated(work, platform, replace(sweep, ranks=1)), slow=slow)
+        return replace(calibrated(computing, platform, replace(sweep, ranks=1)), slow=slow)
 
 
 def _described(on: str) -> System | None:
@@ -258,32 +255,11 @@ def _described(on: str) -> System | None:
 
 def _described_sweep(request: StepRequest, system: System, ranks: int) -> Sweep:
     """Return the sweep of a step on a described system; UsageError for what cannot be predicted there."""
-    work = parse_work(request.compute or "100ms")
-    if work.flops:
-        raise UsageError(
-            f"--compute {request.compute} says nothing on a described system, whose FLOP/s nobody wrote down; "
-            "give a time, such as 100ms"
-        )
+    computing = parse_duration(request.compute or "100ms", "--compute")
     if request.slow_rank:
         raise UsageError("--slow-rank goes with ranks that are measured; on a described system leave it out")
     sweep = _request(request, "1G").on_ranks(ranks, choose(request.impl or "nccl", system.platform), 0)
-    return replace(sweep, works=(Step(0, 0, seconds=work.seconds),))
-
-
-def parse_work(text: str) -> Amount:
-    """Return the work of `10ms` or `2GFLOP`; UsageError with the choices otherwise."""
-    seconds = duration(text.lower())
-    if 0 < seconds <= _LONGEST_WORK:
-        return Amount(seconds=seconds)
-    match = QUANTITY.fullmatch(text)
-    number, unit = (float(match[1]), match[2]) if match else (0.0, "")
-    flops = number * _FLOPS.get(unit.upper().removesuffix("S"), 0.0)  # GFLOPS are taken for GFLOP
-    if 0 < flops <= _MOST_FLOPS:
-        return Amount(flops=flops)
-    units = ", ".join(("us, ms, s", *_FLOPS))
-    raise UsageError(
-        f"--compute {text} is no amount of computing; give one above 0 with a unit ({units}), such as 10ms"
-    )
+    return replace(sweep, works=(Step(0, 0, seconds=computing),))
 
 
 def parse_ranks(text: str) -> tuple[int, ...]:

@@ -21,7 +21,6 @@ from collbench.stats import Estimate, student
 from collbench.units import format_list, format_seconds
 
 ERROR = 0.05  # probability that an interval does not cover
-LEVEL = 0.01  # relative difference below which two strategies are equal
 _LEARNT = 0.5  # of its first loss: a run that never gets so low has learnt nothing to be compared by
 _LARGEST_POWER = 700.0  # of e, that is a finite number
 _MARGIN = 1.1  # the target over the least loss of the worst run, so that one lucky point does not decide
@@ -201,10 +200,9 @@ def verdicts(results: Sequence[Result]) -> list[str]:
 def _first(outcome: StrategyRanking, effort: Effort) -> str:
     first = outcome.ranked(effort)[0]
     after = outcome.after(first, effort)
-    level = [name for name, ratio in after.items() if ratio.surely_level(LEVEL)]
-    later = [name for name, ratio in after.items() if name not in level and ratio.surely_above(1)]
+    later = [name for name, ratio in after.items() if ratio.surely_above(1)]
     # What noise may have made is no verdict: strategies whose interval holds 1 are named as possibly as fast.
-    unsure = [name for name in after if name not in (*level, *later)]
+    unsure = [name for name in after if name not in later]
     if unsure:
         words = (
             f"inconclusive which is first to loss {outcome.target:g}: {first.name} has the lowest mean, "
@@ -213,10 +211,6 @@ def _first(outcome: StrategyRanking, effort: Effort) -> str:
         surely = [f"{name}, {_times(after[name])} the {effort.value}" for name in later]
         return f"{words}; surely later: {'; '.join(surely)}" if surely else words
     rest = f"; {later[0]}, the next, needs {_times(after[later[0]])} the {effort.value}" if later else ""
-    if level:
-        return (
-            f"{format_list([first.name, *level])} reach loss {outcome.target:g} first, level within {LEVEL:.0%}{rest}"
-        )
     return f"{first.name} reaches loss {outcome.target:g} first{rest}"
 
 

@@ -149,7 +149,6 @@ def _finish(strategy: Strategy, training: Training, expected: NDArray[np.float64
         expected = first_weights(job) - job.rate / training.ranks * sum(gradients)
     steps = tuple(map(len, computed))
     failure = platform.checker.overrun(training.case) or check_weights(job, snapshots, steps, digests, expected)
-    training.closing.close()
     return Trained(
         case=training.case,
         implementation=strategy.name,

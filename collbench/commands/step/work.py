@@ -80,11 +80,6 @@ class Step(Work):
         return tuple(filter(None, (work, self.schedule, bucket, *_slow_words(self.slow))))
 
 
-def flops_of(products: float, size: int) -> float:
-    """Return the floating-point operations of matrix products: each multiplies and adds size**3 times."""
-    return 2.0 * products * size**3
-
-
 def _slow_words(slow: SlowRanks) -> Iterator[str]:
     return (f"rank {rank} {factor:g} times as slow" for rank, factor in slow)
 
@@ -95,7 +90,7 @@ class SgdJob(Work):
 
     A network of two layers learns another network, the teacher, from random inputs; every rank has its own samples.
     Work is counted, not timed, so it is the same on any machine.  The case holds all of it, with the options of single
-    strategies (`every`, `staleness`, `group`).
+    strategies (`every`, `staleness`).
     """
 
     FIELD: ClassVar = "job"
@@ -111,7 +106,6 @@ class SgdJob(Work):
     batch: Count = 192  # samples of a step of one rank
     every: Count = 8  # steps between two averages, where weights are averaged and not gradients
     staleness: Count = 256  # steps that a rank may be ahead of the slowest, where ranks do not wait otherwise
-    group: Count = 2  # ranks that reduce among themselves first, where there are groups
     slow: SlowRanks = ()
     target: Duration = field(default=0.0, compare=False)  # loss to race to, no part of the work; 0: the lowest of all
 

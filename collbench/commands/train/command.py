@@ -33,8 +33,8 @@ def command(**options: Any) -> int:
     """Plan a training run: layouts that fit, how long a step takes, what holds it up, and what it costs.
 
     Every way to deal the model out (data, tensor, pipeline, context, expert and sequence parallelism, ZeRO, FSDP,
-    recomputation, offloading) is tried against the memory of a GPU, and timed by curves of collectives: modelled for a
-    described system, measured for a run.  Nothing runs.
+    recomputation, offloading) is tried against the memory of a GPU, and timed by the model's curves of collectives on a
+    described system, which `collbench predict --fit` fits to a run.  Nothing runs.
     """
     out = options.pop("out")
     plan = train(**options)

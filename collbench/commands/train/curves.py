@@ -1,4 +1,4 @@
-"""How long a collective takes among a group of GPUs: one interface, whether that is modelled, measured or fitted.
+"""How long a collective takes among a group of GPUs, by the model of a described or fitted system.
 
 A group is a part of a layout's GPUs that are equally far apart.  Several of its members live in a node, and the other
 GPUs of that node are in other groups of its kind, which communicate at the same time over the same network cards.
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import gcd
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,16 +52,6 @@ class Curve:
         bounded = np.clip(nbytes, sizes[0], sizes[-1])
         inside = np.exp(np.interp(np.log(bounded), np.log(sizes), np.log(seconds)))
         return np.asarray(np.where(np.asarray(nbytes) > 0, inside * np.maximum(1.0, nbytes / sizes[-1]), 0.0))
-
-
-class Curves(Protocol):
-    """A curve for any collective and group: of a described system, or of a run."""
-
-    system: System  # on which the groups are
-    origin: str  # where the numbers come from, in a few words
-
-    def curve(self, collective: str, group: GpuGroup) -> Curve:
-        """Return the curve of a collective by its name for a group; Unsupported if there is none."""
 
 
 def group_of(ranks: int, stride: int, gpus: int) -> GpuGroup:
@@ -111,13 +101,17 @@ def placed(system: System, gpus: int) -> System:
 class ModelCurves:
     """Curves of a described system, as `collbench predict` has them, for a job on so many of its GPUs.
 
-    `system` is the part of `whole` that such a job uses; without a number of GPUs it is all of it.
+    `system` is the part of the whole that such a job uses; without a number of GPUs it is all of it.
     """
 
     def __init__(self, whole: System, gpus: int = 0) -> None:
-        self.whole = whole
+        self._whole = whole
         self.system = placed(whole, gpus) if gpus else whole
         self.origin = f"model of {whole.name}"
+
+    def on(self, gpus: int) -> "ModelCurves":
+        """Return those of a job on another number of GPUs; UsageError where there are not as many."""
+        return ModelCurves(self._whole, gpus)
 
     def curve(self, collective: str, group: GpuGroup) -> Curve:
         """Return the curve of a collective by its name for a group; Unsupported if there is none."""
@@ -138,7 +132,7 @@ def _modelled(part: System, collective: str) -> Curve:
 class Network:
     """The curves as formulas use them: seconds of a collective in groups that differ from layout to layout."""
 
-    curves: Curves
+    curves: ModelCurves
     edge: str = TYPICAL  # of their band, at which the curves are read
     inside: float = 1.0  # times the bandwidth in groups inside a node: latency stays, all beyond it is shorter
     across: float = 1.0  # the same in groups across nodes

@@ -1,57 +1,34 @@
 """The function that plans a training run: `collbench.train`, which the command of this name calls too."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
-import numpy as np
-
-from collbench import stats
-from collbench.algorithms import find
-from collbench.analysis.fit import measured
-from collbench.analysis.machine import machine
 from collbench.cases import Sampling, Sweep
-from collbench.collectives import find_collective
-from collbench.commands.train.curves import HIGH, LOW, TYPICAL, Curve, GpuGroup, ModelCurves
+from collbench.commands.train.curves import ModelCurves
 from collbench.commands.train.layouts import Choices, layout_of, parse_layout
 from collbench.commands.train.models import MOST_GPUS, STACKS, Model, TrainingJob, load_model, parse_count, usual_tokens
 from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.search import OnSystem, Plan, best_of, best_on, evaluate_layout, plan_on, resized
 from collbench.commands.train.setting import PlanSetting, machine_of
-from collbench.errors import CollbenchError, UsageError
+from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.predicted import Predicted
 from collbench.measure.session import Session
 from collbench.notebook import Shown
 from collbench.requests.declared import Opt, Request, takes
 from collbench.requests.sweeps import find_system, split_names
-from collbench.requests.words import Names, RunOrPath, read
-from collbench.results import Observed, by_key
+from collbench.requests.words import Names
 from collbench.runfile.schema import TopologyPart
 from collbench.runfile.store import NAME, Run
-from collbench.topology.system import System
 from collbench.units import duration, parse_numbers
 
-GPUS = 64  # of a described system, by default
 MOST_COUNTS = 64  # of numbers of GPUs
 MOST_SHOWN = 100  # layouts
-_TEXT = {"type": str}
 AROUND = 16
 """How many times fewer and more GPUs than are planned for are priced, where `scale` does not say which."""
-
-SUBSTITUTES: Mapping[str, tuple[tuple[str, float], ...]] = {
-    "reducescatter": (("allgather", 1.0), ("allreduce", 0.5)),
-    "allgather": (("reducescatter", 1.0), ("allreduce", 0.5)),
-    "allreduce": (("reducescatter", 2.0), ("allgather", 2.0)),
-    "alltoall": (("allgather", 1.0), ("reducescatter", 1.0), ("allreduce", 0.5)),
-    "sendrecv": (("allgather", 1.0), ("reducescatter", 1.0), ("allreduce", 0.5)),
-}
-"""What stands for a collective that was not measured, and the share of its time that it stands for, best first."""
-FURTHER = 1.25
-"""By how much a band widens, either way, where a curve stands for another one or for another number of ranks."""
-LEAST = 4  # sizes of a curve
 
 FASTEST, SLOWEST = 0.05, 5.0
 """What computing may reach of what is expected; beyond, the anchor is of something else."""
@@ -65,14 +42,9 @@ class TrainRequest(Shown, Request):
     model: Annotated[
         str, Opt("--model", "A preset, FILE.toml, or dimensions: layers=32,hidden=4096,heads=32.", metavar="MODEL")
     ] = "llama3-8b"
-    on: Annotated[
-        RunOrPath,
-        Opt("--on", "A preset, FILE.toml, or a run, whose curves are taken.", metavar="SYSTEM|RUN", click=_TEXT),
-    ] = "dgx-h100"
+    on: Annotated[str, Opt("--on", "A preset, or FILE.toml.", metavar="SYSTEM|FILE")] = "dgx-h100"
     _: KW_ONLY
-    gpus: Annotated[
-        int | None, Opt("-g --gpus", "How many GPUs.", "64; of a run its ranks", least=1, most=MOST_GPUS)
-    ] = None
+    gpus: Annotated[int, Opt("-g --gpus", "How many GPUs.", least=1, most=MOST_GPUS)] = 64
     batch: Annotated[int, Opt("--batch", "Samples of a step, all GPUs together.")] = 512
     sequence: Annotated[int | None, Opt("--sequence", "Tokens of a sample.", "the model's")] = None
     precision: Annotated[str, Opt("--precision", "Type of matrix products.", metavar="bf16|fp8|tf32")] = "bf16"
@@ -96,12 +68,11 @@ class TrainRequest(Shown, Request):
     ] = None
     price: Annotated[
         float | str | None,
-        Opt("--price", "Price of a GPU-hour, by default in USD: 2.5, 2.5EUR.", metavar="PRICE", click=_TEXT),
+        Opt("--price", "Price of a GPU-hour, by default in USD: 2.5, 2.5EUR.", metavar="PRICE", click={"type": str}),
     ] = None
     tokens: Annotated[
         str | None, Opt("--tokens", "Tokens of the run: 300B.", "as published, or 20 a parameter", metavar="N")
     ] = None
-    machine: Annotated[str | None, Opt("--machine", "With a run: the system it is of.", metavar="SYSTEM|FILE")] = None
     out: Annotated[
         Path | str | None, Opt("", "New folder in which the plan is stored; without it nothing is stored.")
     ] = None
@@ -154,9 +125,8 @@ class TrainingPlan(Shown):
     def _topology(self) -> TopologyPart:
         """Return the topology for the header of the run file."""
         curves, ranks = self.plan.setting.curves, self.plan.setting.job.gpus
-        system = curves.system if isinstance(curves, ModelCurves) else None
         return TopologyPart(
-            name=self.title, platform="gpu", ranks=ranks, model=True, system=system, curves=curves.origin
+            name=self.title, platform="gpu", ranks=ranks, model=True, system=curves.system, curves=curves.origin
         )
 
 
@@ -221,15 +191,11 @@ def _setting(request: TrainRequest) -> PlanSetting:
     model = load_model(request.model)
     if request.sequence is not None:
         model = replace(model, sequence=request.sequence).checked()
-    on, run = request.on, None
-    if isinstance(on, Run) or Path(on).suffix == ".jsonl" or (Path(on) / NAME).exists():
-        run = on if isinstance(on, Run) else read(on)
-    count = request.gpus if request.gpus is not None else run.header.topology.ranks if run else GPUS
-    curves = RunCurves(run, machine_of_run(run, request.machine)) if run else _model_curves(request, count)
+    curves = _curves(request.on, request.gpus)
     machine = machine_of(curves.system)
     job = TrainingJob(
         model,
-        count,
+        request.gpus,
         request.batch,
         model.sequence,
         stack=request.stack or machine.stack,
@@ -240,12 +206,14 @@ def _setting(request: TrainRequest) -> PlanSetting:
     return PlanSetting(job.checked(), curves, machine)
 
 
-def _model_curves(request: TrainRequest, gpus: int) -> ModelCurves:
-    first, *others = map(str.strip, str(request.on).split(","))
+def _curves(on: str, gpus: int) -> ModelCurves:
+    first, *others = map(str.strip, on.split(","))
     if others:
         instead = f"--on {first} --compare-interconnects {','.join(others)}"
-        raise UsageError(f"--on {request.on} names several systems, and one is planned for; to compare them: {instead}")
-    return ModelCurves(find_system(str(request.on)), gpus)
+        raise UsageError(f"--on {on} names several systems, and one is planned for; to compare them: {instead}")
+    if Path(on).suffix == ".jsonl" or (Path(on) / NAME).exists():
+        raise UsageError(f"--on {on} is a run; fit a system to it: collbench predict SYSTEM --fit {on} -o FILE.toml")
+    return ModelCurves(find_system(on), gpus)
 
 
 def _counts(scale: str | None, gpus: int, *, priced: bool) -> Sequence[int]:
@@ -280,90 +248,6 @@ def _parse_price(value: float | str) -> dict[str, Any]:
     if not match or not float(match[1]):
         raise UsageError(f"--price {value} is no price of a GPU's hour; write one above 0, such as 2.5 or 2.5EUR")
     return {"price": float(match[1]), "currency": match[2] or "USD"}
-
-
-class Points(NamedTuple):
-    """A measured curve: median seconds and band at sizes in bytes."""
-
-    collective: str
-    ranks: int
-    curve: Curve
-
-
-class RunCurves:
-    """Curves of a run instead of a model, by the fastest library in it, or the fastest implementation without one.
-
-    What a run did not measure follows from what it did by closed forms: a ring's all-reduce is a reduce-scatter and an
-    all-gather, which take half of it each; on another number of ranks the bytes of each rank scale as nccl-tests counts
-    them (bus bandwidth stays), and what waits scales with the number of steps.  Their band is wider.
-    """
-
-    def __init__(self, run: Run, system: System) -> None:
-        self.system = system
-        self.origin = f"measured in {run.path}"
-        self._curves = tuple(_points(measured([run])))
-        if not self._curves:
-            raise UsageError(
-                f"{run.path} has no curve of {LEAST} sizes or more; measure one with `collbench sweep --op allreduce`"
-            )
-
-    def curve(self, collective: str, group: GpuGroup) -> Curve:
-        """Return the curve of the measured number of ranks that is nearest, scaled to the group."""
-        points, share = _nearest(self._curves, collective, group.ranks)
-        meaning = find_collective(points.collective)
-        bytes_of = meaning.bus_factor(group.ranks) / meaning.bus_factor(points.ranks)
-        least = min(points.curve.points[TYPICAL])
-        # The shortest time is all waiting: it grows with the steps of a ring, the rest with the bytes.
-        waits = least * max(0, (group.ranks - 1) / (points.ranks - 1) - bytes_of)
-        further = 1.0 if (points.collective, points.ranks) == (collective, group.ranks) else FURTHER
-        wider = {TYPICAL: 1.0, LOW: 1 / further, HIGH: further}
-        times = {}
-        for edge, seconds in points.curve.points.items():
-            times[edge] = share * wider[edge] * np.maximum.accumulate(seconds * bytes_of + waits)
-        return Curve(points.curve.sizes, times)
-
-
-def _nearest(curves: Sequence[Points], collective: str, ranks: int) -> tuple[Points, float]:
-    """Return the measured curve to take, and the share of its time."""
-    for name, share in ((collective, 1.0), *SUBSTITUTES.get(collective, ())):
-        alike = [points for points in curves if points.collective == name]
-        if alike:
-            return min(alike, key=lambda points: abs(np.log(points.ranks / ranks))), share
-    names = ", ".join(dict.fromkeys(points.collective for points in curves))
-    raise UsageError(f"the run has {names} only, from which no {collective} follows; measure it, or allreduce")
-
-
-def _points(rows: Sequence[Observed]) -> Iterator[Points]:
-    """Yield every curve of LEAST sizes or more: at each the fastest library, or implementation where there is none."""
-    collectives = [row for row in rows if row.case.ranks > 1 and not row.case.work]
-    kinds = by_key(collectives, lambda row: (row.case.collective.name, row.case.ranks))
-    for (name, ranks), rows_of_kind in kinds.items():
-        libraries = []
-        for row in rows_of_kind:
-            implementation = find(row.implementation)
-            if implementation and implementation.library:
-                libraries.append(row)
-        by_size = by_key(libraries or rows_of_kind, lambda row: row.case.nbytes)
-        best = [min(by_size[size], key=lambda row: row.typical) for size in sorted(by_size)]
-        if len(best) < LEAST:
-            continue
-        columns = {
-            TYPICAL: [row.typical for row in best],
-            LOW: [stats.percentile(row.times, 5) for row in best],
-            HIGH: [stats.percentile(row.times, 95) for row in best],
-        }
-        rising = {edge: np.maximum.accumulate(np.array(seconds)) for edge, seconds in columns.items()}
-        yield Points(name, ranks, Curve(np.array([float(row.case.nbytes) for row in best]), rising))
-
-
-def machine_of_run(run: Run, name: str | None) -> System:
-    """Return the system that a run was measured on, or the one of that name; UsageError if neither is known."""
-    if run.header.topology.platform == "cpu" and not name:
-        raise UsageError(f"{run.path} is of ranks on a CPU, which train no model here; give --machine SYSTEM with GPUs")
-    try:
-        return machine(run, name)
-    except CollbenchError as error:
-        raise UsageError(re.sub(r"--on (\S+)( --nodes \d+)?", r"--machine \1", str(error))) from None
 
 
 @dataclass(frozen=True)

@@ -268,9 +268,7 @@ def _fits(given: PlanSetting, fixed: Choices, gpus: int = 0) -> bool:
 
 def resized(given: PlanSetting, gpus: int) -> PlanSetting:
     """Return the setting on another number of GPUs; UsageError where there are not as many."""
-    curves = given.curves
-    curves = ModelCurves(curves.whole, gpus) if isinstance(curves, ModelCurves) else curves
-    return replace(given, job=replace(given.job, gpus=gpus), curves=curves)
+    return replace(given, job=replace(given.job, gpus=gpus), curves=given.curves.on(gpus))
 
 
 @dataclass(frozen=True)

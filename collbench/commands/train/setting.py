@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.commands.train.curves import Curves
+from collbench.commands.train.curves import ModelCurves
 from collbench.commands.train.layouts import CODES, RECOMPUTE, SCHEDULES, SHARDINGS, data_stride, node_replicas
 from collbench.commands.train.models import GRADIENTS, OPTIMISERS, STACKS, TrainingJob
 from collbench.errors import UsageError
@@ -80,7 +80,7 @@ class PlanSetting(Shown):
     """Everything that a plan is made from, except the layout."""
 
     job: TrainingJob
-    curves: Curves
+    curves: ModelCurves
     machine: GpuMachine
     inside: float = 1.0  # times the bandwidth of links inside a node, as if the library used all of it
     across: float = 1.0  # the same of network cards

@@ -2,7 +2,7 @@
 
 import pytest
 
-from collbench.commands.step.overlap import COSTS, HELPS, INCONCLUSIVE, as_good, overlaps, verdicts
+from collbench.commands.step.overlap import COSTS, HELPS, INCONCLUSIVE, overlaps, verdicts
 from collbench.commands.step.rows import Series, StepPrediction, StepTimes
 from collbench.commands.step.work import Step
 from tests.conftest import case
@@ -52,38 +52,17 @@ def test_overlap_that_costs_time_says_so_and_a_gain_that_may_be_a_loss_is_inconc
     assert other.verdict == INCONCLUSIVE
 
 
-def test_the_best_bucket_is_the_fastest_and_what_is_not_told_apart_is_named() -> None:
-    near = [7.0, 7.2, 6.9, 7.1, 7.0, 7.2, 6.9, 7.1]
-    rows = [
-        row("thread", *near, bucket=256),
-        row("thread", *[7.05] * 8, bucket=512),
-        row("thread", *[9.0] * 8, bucket=1024),
-    ]
-    found = overlaps([*PARTS, *rows])
-    fastest = min(found, key=lambda overlap: overlap.row.typical)
-    assert fastest
-    assert fastest.step.bucket in (256, 512)
-    assert {one.step.bucket for one in as_good(fastest, found)} == {256, 512} - {fastest.step.bucket}
-
-
-def test_of_predictions_those_are_as_good_whose_bands_overlap() -> None:
-    """And where nothing is hidden, the share is 0 without a sign."""
-
-    def predicted(schedule: str, low: float, seconds: float, high: float, bucket: int = 0) -> StepPrediction:
+def test_of_a_prediction_where_nothing_is_hidden_the_share_is_0_without_a_sign() -> None:
+    def predicted(schedule: str, seconds: float, bucket: int = 0) -> StepPrediction:
         whole = case(nbytes=4096, work=Step(8, 64, schedule, bucket))
-        return StepPrediction(whole, "nccl", (seconds, 0.0, 0.0), low, high)
+        return StepPrediction(whole, "nccl", (seconds, 0.0, 0.0), seconds, seconds)
 
-    parts = [predicted("compute", 6, 6, 6), predicted("communicate", 3, 4, 5), predicted("sequential", 9, 10, 11)]
-    rows = [
-        predicted("stream", 6.5, 7, 7.5, 256),
-        predicted("stream", 7.2, 8, 9, 512),
-        predicted("stream", 9, 10, 11, 1024),
-    ]
+    parts = [predicted("compute", 6), predicted("communicate", 4), predicted("sequential", 10)]
+    rows = [predicted("stream", 7, 256), predicted("stream", 8, 512), predicted("stream", 10, 1024)]
     found = overlaps([*parts, *rows])
-    assert [one.step.bucket for one in as_good(found[0], found)] == [512]
-    (line,) = verdicts([*parts, *rows])
-    assert "buckets of 512 B may be as fast" in line
     assert found[2].hidden.scaled(100).text(unit="%") == "0%"
+    (line,) = verdicts([*parts, *rows])
+    assert "stream with buckets of 256 B is fastest" in line
 
 
 def test_an_implementation_is_held_against_its_own_parts_and_without_all_of_them_nothing_can_be_said() -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from collbench.commands.step import calibration
 from collbench.commands.step import measured as steps
-from collbench.commands.step.calibration import LEAST, SIZES, Amount, calibrated, products_for
+from collbench.commands.step.calibration import calibrated, products_for
 from collbench.commands.step.measured import take_series
 from collbench.commands.step.rows import Series
 from collbench.commands.step.schedules import Moments, Parts
-from collbench.commands.step.work import Step, flops_of
+from collbench.commands.step.work import Step
 from collbench.errors import PlatformError
 from collbench.measure.clocks import Clock, Clocks, Reading, Trip
 from collbench.platforms.processes import Alone
@@ -147,9 +147,6 @@ def test_matrices_are_as_large_as_leaves_room_for_enough_products() -> None:
     for seconds, products in wanted.items():
         step = products_for(seconds, seconds_of)
         assert (step.products, step.size) == products, seconds
-    step = products_for(200e6, {size: flops_of(1, size) for size in SIZES})
-    assert step.products >= LEAST
-    assert flops_of(step.products, step.size) == pytest.approx(200e6, rel=0.03)
 
 
 def test_ranks_that_cannot_be_measured_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,4 +163,4 @@ def test_ranks_that_cannot_be_measured_say_why(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(calibration, "Session", Broken)
     with pytest.raises(PlatformError, match=r"^how long a matrix product takes could not be measured: it broke$"):
-        calibrated(Amount(seconds=1e-3), "cpu", sweep(1024), None)
+        calibrated(1e-3, "cpu", sweep(1024), None)

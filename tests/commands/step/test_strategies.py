@@ -128,19 +128,13 @@ def test_every_strategy_trains_and_those_that_add_all_gradients_learn_what_one_r
         gradient(JOB, weights, inputs, targets, change)
         weights -= JOB.rate * change
     exact = loss(JOB, weights, *held_out(JOB))
-    for name in ("ring", "library", "parameter-server", "hierarchical"):
+    for name in ("ring", "library", "parameter-server"):
         assert usual[name].points[-1].loss == pytest.approx(exact, rel=1e-5), name
     assert losses(strict["local-sgd"]) == pytest.approx(losses(strict["ring"]), rel=1e-4)
     whole = [point.loss for point in strict["asynchronous"].points if point.batches % 2 == 0]
     assert whole == pytest.approx(losses(strict["ring"]), rel=1e-4)
     assert strict["asynchronous"].steps == (JOB.steps, JOB.steps)
     assert strict["asynchronous"].age == 0.5, "one of two updates comes second"
-
-
-def test_groups_of_any_size_are_the_same_sum() -> None:
-    runs = right(trained(3, "hierarchical", jobs=tuple(replace(JOB, group=group, steps=4) for group in (1, 2, 9))))
-    for run in runs:
-        assert losses(run) == pytest.approx(losses(runs[0]), rel=1e-4), run.case
 
 
 @pytest.mark.full

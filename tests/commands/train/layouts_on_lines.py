@@ -35,6 +35,9 @@ class Lines:
     origin: str = "made up"
     request: list[tuple[str, GpuGroup, float]] = field(default_factory=list)
 
+    def on(self, gpus: int) -> "Lines":
+        return self
+
     def curve(self, collective: str, group: GpuGroup) -> Curve:
         return Line(self, collective, group)
 

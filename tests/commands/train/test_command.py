@@ -93,22 +93,22 @@ def test_an_anchor_moves_computing_alone(here: Command, tmp_path: Path) -> None:
     assert "anchored on tp8 pp16 dp8 mb1 ddp full" in anchored.stdout
 
 
-def test_a_run_is_planned_on_with_its_own_curves_and_ranks_on_a_cpu_are_not(here: Command, tmp_path: Path) -> None:
-    """Of an imported log the machine has to be named."""
+def test_a_run_is_planned_on_by_the_system_that_is_fitted_to_it(here: Command, tmp_path: Path) -> None:
+    """A slower machine has a longer step; the run itself is refused in one line, which says how to fit."""
     log = [
-        Reported(case(nbytes=2**power, ranks=16), "nccl", "gpu", 1e-5 + 2**power / 1e11, "mean of 20")
+        Reported(case(nbytes=2**power, ranks=8), "nccl", "gpu", 4e-5 + 2**power / 1e11, "mean of 20")
         for power in range(10, 31, 4)
     ]
-    write_run(tmp_path / "log", *log, imported={"tool": "nccl-tests"}, topology={"platform": "gpu", "ranks": 16})
-    model = ("--model", "gpt2-small", "--batch", "64")
-    done = here("train", *model, "--on", "log", "--machine", "dgx-h100", "--out", "out")
-    assert done.returncode == 0, done.stderr
-    assert "curves: measured in " in done.stdout
-    assert "16 GPUs of DGX H100" in done.stdout
-    assert {row.gpus for row in planned(tmp_path / "out")} == {16}
-    for run, said in (("log", "--machine"), (RUN, "is of ranks on a CPU")):
-        done = here("train", *model, "--on", run)
-        assert (done.returncode, said in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr
+    write_run(tmp_path / "log", *log, imported={"tool": "nccl-tests"}, topology={"platform": "gpu", "ranks": 8})
+    assert here("predict", "dgx-h100", "--fit", "log", "-o", "mine.toml").returncode == 0
+    model = ("train", "--model", "gpt2-small", "--gpus", "8", "--batch", "64", "--layout", "tp4")
+    for name in ("mine.toml", "dgx-h100"):
+        done = here(*model, "--on", name, "--out", f"on-{name}")
+        assert done.returncode == 0, done.stderr
+    mine, preset = (planned(tmp_path / f"on-{name}")[0].parts["tensor_parallel"] for name in ("mine.toml", "dgx-h100"))
+    assert mine > 1.5 * preset
+    done = here(*model, "--on", "log")
+    assert (done.returncode, "--fit log -o" in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr
 
 
 def test_the_first_line_answers_as_the_first_row_does_and_rows_stand_in_the_order_that_they_show(here: Command) -> None:

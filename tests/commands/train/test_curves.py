@@ -1,20 +1,15 @@
 """Curves: straight between points, the model's own where groups are whole nodes, and nobody's bandwidth twice."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from collbench.collectives import find_collective
 from collbench.commands.train.curves import HIGH, LOW, SIZES, TYPICAL, Curve, GpuGroup, ModelCurves, group_of, part_of
-from collbench.commands.train.library import RunCurves
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.model.predict import network_curve
-from collbench.results import Measurement
-from collbench.runfile.schema import Header
-from collbench.runfile.store import Writer, read
 from collbench.topology.files import load
 from collbench.topology.system import System, Tier
 from tests.commands.train.layouts_on_lines import SYSTEM
@@ -101,28 +96,3 @@ def test_whole_nodes_take_what_the_model_predicts_and_bands_contain_it() -> None
             assert (np.diff(typical) >= 0).all(), collective
         slow, fast = (some.curve(collective, GpuGroup(16, 1)).time(SIZES[-8:]) for some in (poor, curves))
         assert (fast < slow).all(), collective
-
-
-def test_a_run_has_its_points_and_others_follow_from_them_with_a_wider_band(tmp_path: Path) -> None:
-    """Of an all-reduce of 8 ranks: a reduce-scatter takes half of it, and 16 ranks wait twice as often."""
-    sizes = np.array([2.0**power for power in range(10, 31, 2)])
-    seconds = 1e-5 + sizes / 1e11
-    with Writer(tmp_path / "run") as writer:
-        writer.header(Header())
-        for size, took in zip(sizes, seconds.tolist(), strict=True):
-            writer.append(
-                Measurement(case(nbytes=int(size), ranks=8), "nccl", "gpu", 1, (took * 0.99, took, took * 1.01))
-            )
-    curves = RunCurves(read(tmp_path / "run"), load("dgx-h100"))
-    whole = curves.curve("allreduce", GpuGroup(8, 8))
-    assert whole.time(sizes) == pytest.approx(seconds)
-    assert (whole.time(sizes, LOW) < seconds).all()
-    assert (whole.time(sizes, HIGH) > seconds).all()
-    half = curves.curve("reducescatter", GpuGroup(8, 8))
-    assert half.time(sizes) == pytest.approx(seconds / 2)
-    assert half.time(sizes, HIGH) == pytest.approx(1.25 * whole.time(sizes, HIGH) / 2)
-    more = curves.curve("allreduce", GpuGroup(16, 8))
-    assert more.time(sizes[:1]) > whole.time(sizes[:1])
-    assert (np.diff(more.time(np.geomspace(1, 1e12, 500))) >= 0).all()
-    with pytest.raises(UsageError, match="from which no broadcast follows"):
-        curves.curve("broadcast", GpuGroup(8, 8))

@@ -97,7 +97,7 @@ STRATEGIES = (
     Strategy(
         NAME,
         Asynchronous,
-        order=5,
+        order=4,
         window_nbytes=lambda job: LINE + _HEAD + -(-job.nbytes // LINE) * LINE,  # with room to start at a line
     ),
 )

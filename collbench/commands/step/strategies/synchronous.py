@@ -4,17 +4,15 @@ In synchronous SGD the gradients of all ranks are added after every step, and ea
 SGD every rank makes steps alone, and all weights are averaged after so many of them (Stich, ICLR 2019).
 
 The synchronous strategies differ in how gradients are added: by the MPI library, round a ring (Patarasuk & Yuan, 2009),
-by rank 0 (the synchronous half of the parameter server of Li et al., OSDI 2014), or in groups and then between them.
+or by rank 0 (the synchronous half of the parameter server of Li et al., OSDI 2014).
 """
 
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from collbench.algorithms.mpi import communicator
 from collbench.commands.step.strategies import Strategy
 from collbench.commands.step.strategies.trainer import Training
 
@@ -35,28 +33,6 @@ class Synchronous(Training):
             self.weights -= self._rate * self.received
             self.keep(self.weights, step * self.ranks, (step + 1) * self.ranks)
         return time.perf_counter()
-
-
-class Hierarchical(Synchronous):
-    """The same by MPI's communicators: one for each group, one for all first ranks, one for the rest, unused."""
-
-    def adder(self, name: str) -> Callable[[], None]:
-        """Return a function that adds in groups and then between them."""
-        world = communicator(self.platform)
-        group = world.Split(self.rank // self.job.group, self.rank)
-        self.closing.callback(group.Free)
-        first = group.Get_rank() == 0
-        leaders = world.Split(0 if first else 1, self.rank)
-        self.closing.callback(leaders.Free)
-        of_group = np.empty(self.job.weights, np.float32)
-
-        def add() -> None:
-            group.Reduce(self.sent, of_group)
-            if first:
-                leaders.Allreduce(of_group, self.received)
-            group.Bcast(self.received)
-
-        return add
 
 
 class LocalSgd(Training):
@@ -88,6 +64,5 @@ STRATEGIES = (
     Strategy("library", partial(Synchronous, "mpi"), order=0, uses=("mpi",)),
     Strategy("ring", partial(Synchronous, "ring-flags"), order=1, uses=("ring-flags",)),
     Strategy("parameter-server", partial(Synchronous, "parameter-server"), order=2, uses=("parameter-server",)),
-    Strategy("hierarchical", partial(Hierarchical, "mpi"), order=3),
-    Strategy("local-sgd", LocalSgd, order=4, uses=("ring-flags",)),
+    Strategy("local-sgd", LocalSgd, order=3, uses=("ring-flags",)),
 )

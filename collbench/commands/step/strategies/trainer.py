@@ -11,7 +11,6 @@ the loss is half the squared error.  Its functions take any float type: ranks tr
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -64,7 +63,6 @@ class Training(ABC):
             view(address, self.job.nbytes).view(np.float32) for address in buffers(platform.memory, case, self.rank)
         )
         self.operations: list[Prepared] = []
-        self.closing = ExitStack()  # what a strategy has to give back
         self.computed: list[float] = []  # seconds of every gradient that went into the weights
         self.gradients = np.zeros(self.job.weights)  # the sum of those of this rank
         self.seconds = 0.0  # of training so far
