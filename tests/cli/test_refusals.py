@@ -160,7 +160,7 @@ def test_ranks_have_the_limits_of_the_option_the_machine_a_launcher_and_a_system
         ("sweep --on cpu --ranks 0", "--ranks 0 is impossible; give at least 1", {}),
         ("sweep --on cpu --ranks 999999", "more than this machine takes: ... `collbench predict SYSTEM`", {}),
         ("sweep --on cpu --ranks 3", "--ranks 3 although the launcher started 2; leave --ranks out", LAUNCHED),
-        ("init --on cpu --ranks 1,2", "--ranks 1,2 is not possible", LAUNCHED),
+        ("startup --on cpu --ranks 1,2", "--ranks 1,2 is not possible", LAUNCHED),
         (f"{H100} --ranks 16", "--ranks 16 is more than the 8 GPUs of DGX H100; ... --nodes 2", {}),
         (f"{H100} --nodes 2 --ranks 6", "give --ranks 16 for all, or --nodes 1 ... , or --ranks-per-node 3", {}),
         (f"{H100} --ranks-per-node 9", "more than the 8 GPUs of a node ... ; choose from 1 to 8", {}),
