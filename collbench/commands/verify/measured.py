@@ -8,8 +8,9 @@ its law, its rank and its index, not on how many there are.
 """
 
 import hashlib
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import chain
@@ -99,26 +100,9 @@ def values(law: str, dtype: Datatype, rank: int, count: int) -> Array:
     return added
 
 
-def with_term(parts: Sequence[Numbers], term: Numbers) -> list[Numbers]:
-    """Return parts that add up to those before and one more term, exactly, the smallest first (J. Shewchuk, 1997)."""
-    grown = []
-    for part in parts:
-        # Knuth's sum of two: what the rounded sum lost is a number of its own.
-        total = term + part
-        virtual = total - term
-        grown.append((term - (total - virtual)) + (part - virtual))
-        term = total
-    return [*grown, term]
-
-
-def exact(terms: Iterable[Numbers]) -> list[Numbers]:
-    """Return parts whose sum is that of the terms, element by element, without any rounding."""
-    return reduce(with_term, terms, [])
-
-
-def nearest(parts: Sequence[Numbers]) -> Numbers:
-    """Return the sum of such parts to the last bit of a float64 or nearly: they do not overlap."""
-    return reduce(np.add, parts)
+def exact(*terms: Numbers) -> Numbers:
+    """Return the sums of the terms, element by element, rounded once."""
+    return np.array([math.fsum(numbers) for numbers in zip(*(row.tolist() for row in terms), strict=True)])
 
 
 def _ulp(dtype: Datatype, numbers: Numbers) -> Numbers:
@@ -133,7 +117,7 @@ class ExactSums:
 
     def __init__(self, dtype: Datatype, terms: Array) -> None:
         numbers = [dtype.decode(row).astype(np.float64) for row in terms]
-        self._dtype, self._ranks, self._parts = dtype, len(numbers), exact(numbers)
+        self._dtype, self._numbers = dtype, numbers
 
         # Each of ranks - 1 additions loses up to half a unit of a partial sum, none of which is larger than all terms
         # together (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2).
@@ -141,9 +125,9 @@ class ExactSums:
 
     def error(self, got: Array) -> SumError:
         """Return how far sums, as storage values of shape (elements,), are off, and what that says."""
-        dtype, total = self._dtype, nearest(self._parts)
+        dtype, total = self._dtype, exact(*self._numbers)
         sums = np.nan_to_num(dtype.decode(got).astype(np.float64), nan=_ENDLESS, posinf=_ENDLESS, neginf=-_ENDLESS)
-        off = np.abs(nearest(with_term(self._parts, -sums)))
+        off = np.abs(exact(*self._numbers, -sums))
         bound, wide = self._added * 2.0**-dtype.precision, _WIDE.get(dtype.name)
         of_bound = float(np.max(off / np.where(bound > 0, bound, 1.0)))
 
@@ -151,7 +135,7 @@ class ExactSums:
         ulps = off / _ulp(dtype, np.maximum(np.abs(total), np.abs(sums)))
 
         # Partial sums of a wider type are rounded to this one once, at the end; of two ranks every sum is.
-        accumulation = dtype.name if self._ranks > 2 and len(got) >= _TELLING else ""
+        accumulation = dtype.name if len(self._numbers) > 2 and len(got) >= _TELLING else ""
         if accumulation and wide:
             once = _ulp(dtype, total) / 2 + self._added * 2.0 ** -DATATYPES[wide].precision
             accumulation = wide if np.all(off <= once) else accumulation
