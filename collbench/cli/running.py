@@ -119,9 +119,15 @@ def finish(sessions: Sequence[Session]) -> int:
     return exit_status(results)
 
 
-def measure_and_answer(session: Session, show: Callable[[], None], as_json: Path | None) -> int:
-    """Run a session that shows nothing before its end; then show its answer, and write its rows; the exit status."""
-    interrupted = run_session(session, LiveTable())
+def measure_and_answer(
+    session: Session,
+    show: Callable[[], None],
+    as_json: Path | None,
+    table: LiveTable | None = None,
+    quiet: bool = False,
+) -> int:
+    """Run a session, which shows nothing but a `table`; then show its answer, and write its rows; the exit status."""
+    interrupted = run_session(session, table or LiveTable(), quiet=quiet)
     if session.leader and not interrupted:
         print_answer(show, as_json, [to_line(row) for row in session.results])
     return interrupted or finish([session])

@@ -15,27 +15,7 @@ from typing import Any
 import click
 
 from collbench.algorithms import choose, implementations, is_library, is_path, libraries, references
-from collbench.analysis.crossover import (
-    best_of,
-    contests,
-    disturbed_rivals,
-    fastest_by_size,
-    fastest_in_words,
-    handicaps,
-    in_words,
-    library_of,
-    rivals,
-    winners,
-)
-from collbench.analysis.interconnects import (
-    Chosen,
-    Interconnect,
-    InterconnectTable,
-    common_ranks,
-    left_out,
-    short_names,
-    tables,
-)
+from collbench.analysis import crossover, interconnects
 from collbench.analysis.roofline import measured_roofline, share
 from collbench.analysis.wires import tradeoffs
 from collbench.cli import results_table
@@ -134,7 +114,7 @@ class SweepTable(LiveTable):
         table = self.columns(result.case.collective.name in self._estimated)
         rival = None
         if not is_library(result.implementation):
-            rival = library_of(self._session.results, self._compared, result)
+            rival = crossover.library_of(self._session.results, self._compared, result)
         self.show(result.case.title, table.heading(), [(result, results_table.row(result, rival, table))])
 
     def left_out(self) -> str:
@@ -147,25 +127,25 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
 
     An implementation that is alone has no rivals.  What libraries lack where ranks share a GPU comes last.
     """
-    compared = rivals(results)
-    ranges = {case.kind: winning for case, winning in winners(compared, disturbed_rivals(results))}
-    best = best_of(contests(compared, references()))
+    compared = crossover.rivals(results)
+    ranges = {case.kind: winning for case, winning in crossover.winners(compared, crossover.disturbed_rivals(results))}
+    best = crossover.best_of(crossover.contests(compared, references()))
     kinds = dict.fromkeys(result.case.kind for result in results)
     for kind in kinds:
-        lines = [in_words(contest) for contest in best if contest.case.kind == kind]
+        lines = [crossover.in_words(contest) for contest in best if contest.case.kind == kind]
         if len({result.implementation for result in compared}) > 1 and kind in ranges:
-            lines.insert(0, fastest_in_words(ranges[kind], expected))
+            lines.insert(0, crossover.fastest_in_words(ranges[kind], expected))
 
         # At the largest size: how much of what memory allows the fastest implementation reaches.
         if limit := measured_roofline(results, kind):
             case = replace(kind, nbytes=max(limit.copy_times))
-            for row in fastest_by_size(row for row in compared if row.case == case).values():
+            for row in crossover.fastest_by_size(row for row in compared if row.case == case).values():
                 reached = f"{100 * share(row, limit, row.typical):.0f} %"
                 lines.append(f"{limit}; {row.implementation} reaches {reached} of it")
         if lines and len(kinds) > 1:
             yield f"{kind.title}:"
         yield from lines
-    yield from handicaps(results)
+    yield from crossover.handicaps(results)
     names = {result.implementation for result in results if result.platform == "gpu"}
     if "nccl" in names and not expected and not any(map(is_path, names)) and not all(map(is_library, names)):
         yield NO_PATHS
@@ -214,7 +194,7 @@ def side_by_side(
     request = made(SweepRequest, options, on=",".join(names))
     ranks, ranks_in_words = _ranks(systems, request)
     every, sessions = [], []
-    for name, system in zip(short_names(names), systems, strict=True):
+    for name, system in zip(interconnects.short_names(names), systems, strict=True):
         if ranks:
             request = replace(request, ranks=ranks, nodes=math.ceil(ranks / system.gpus))
         if options["out"]:
@@ -224,9 +204,9 @@ def side_by_side(
         sessions.append(session)
         skipped = dict.fromkeys(f"{row.implementation} skipped: {row.reason}" for row in results if row.reason)
         title = f"{session.topology}; {', '.join(software(session))}"
-        every.append(Interconnect(name, title, tuple(timed(results)), tuple(skipped)))
-    compared = tables(every, _selected(request))
-    reasons = left_out(every, compared)
+        every.append(interconnects.Interconnect(name, title, tuple(timed(results)), tuple(skipped)))
+    compared = interconnects.tables(every, _selected(request))
+    reasons = interconnects.left_out(every, compared)
     if not compared:
         raise UsageError(f"nothing to compare: {'; '.join(reasons)}")
     if is_leader(launched()):
@@ -251,13 +231,13 @@ def _ranks(systems: Sequence[System], request: SweepRequest) -> tuple[int | None
         return None, "ranks as they were requested"
     if request.ranks:
         return request.ranks, "ranks as they were requested"
-    ranks = common_ranks(systems)
+    ranks = interconnects.common_ranks(systems)
     if ranks is None:
         return None, "each has its own number of ranks, since none is possible on all; --ranks for another"
     return ranks, f"{counted(ranks, 'rank')} on each, as many as all can have; --ranks for another number"
 
 
-def _selected(request: SweepRequest) -> Chosen | None:
+def _selected(request: SweepRequest) -> interconnects.Chosen | None:
     """Return which implementations `--impl` names; without it an interconnect is as fast as its library."""
     if "--impl" not in given():
         return None
@@ -269,7 +249,7 @@ def _selected(request: SweepRequest) -> Chosen | None:
     return lambda implementation: implementation in names or implementation.partition("@")[0] in names
 
 
-def show_interconnects(tables: Sequence[InterconnectTable], what_ifs: Sequence[str] = ()) -> None:
+def show_interconnects(tables: Sequence[interconnects.InterconnectTable], what_ifs: Sequence[str] = ()) -> None:
     """Print who is fastest, where and by how much, then every table, and what the columns mean."""
     answer = f"answer: with {', '.join(what_ifs)} on all, " if what_ifs else "answer: "
     for table in tables:
@@ -286,7 +266,7 @@ def show_interconnects(tables: Sequence[InterconnectTable], what_ifs: Sequence[s
     click.echo(INTERCONNECTS_LEGEND, err=True)
 
 
-def _head(table: InterconnectTable) -> Iterator[str]:
+def _head(table: interconnects.InterconnectTable) -> Iterator[str]:
     """Yield what each interconnect is, how its times are known, and what makes them unlike."""
     width = max(len(each.name) for each in table.interconnects)
     for each in table.interconnects:
@@ -294,18 +274,18 @@ def _head(table: InterconnectTable) -> Iterator[str]:
     if table.unlike:
         yield f"note: {table.unlike}"
     for each in table.interconnects:
-        for remark in (*each.remarks, *handicaps(each.results)):
+        for remark in (*each.remarks, *crossover.handicaps(each.results)):
             yield f"note: {each.name}: {remark}"
 
 
-def interconnects_as_json(tables: Sequence[InterconnectTable]) -> list[dict[str, Any]]:
+def interconnects_as_json(tables: Sequence[interconnects.InterconnectTable]) -> list[dict[str, Any]]:
     """Return a record for each table: what is compared, the rows, and the verdict in sentences."""
     records = []
     for table in tables:
-        interconnects = [
+        columns = [
             {"name": each.name, "title": each.title, "origin": each.origin, "ranks": count, "remarks": each.remarks}
             for each, count in zip(table.interconnects, table.ranks, strict=True)
         ]
-        rows = {"interconnects": interconnects, "rows": table.records(), "verdict": table.verdict()}
+        rows = {"interconnects": columns, "rows": table.records(), "verdict": table.verdict()}
         records.append({"case": table.title} | rows)
     return records
