@@ -60,7 +60,7 @@ def run_session(
                 table.begin()
             # Kernels are compiled before the first row, so it is waited for apart from all others.
             with waiting("" if quiet or first.modelled else FIRST) as tell:
-                results = session.run(tell)
+                results = session.run(tell) if isinstance(session, Session) else session.pairs(tell)
                 begun = list(islice(results, 1))
             for result in chain(begun, results):
                 if first.leader:
