@@ -25,10 +25,10 @@ from collbench.units import counted
 FIRST = "waiting for the first row: kernels are compiled once, then checked"
 
 
-def refuse_launcher(command: str, more: str = "") -> None:
+def refuse_launcher(command: str) -> None:
     """Raise UsageError under an outside launcher, where the command starts its ranks itself."""
     if launched():
-        raise UsageError(f"collbench {command} starts its ranks itself{more}; leave the launcher out")
+        raise UsageError(f"collbench {command} starts its ranks itself; leave the launcher out")
 
 
 def run_session(
@@ -142,14 +142,14 @@ def say_where(session: Session, plot: bool = True) -> Path:
     return session.path.parent
 
 
-def draw_plots(session: Session, formats: Sequence[str] = ("png",)) -> None:
+def draw_plots(session: Session) -> None:
     """Draw the pictures of a run next to its file, as `collbench plot` does, and print their paths."""
     from collbench.plots.kinds import draw  # a run without pictures needs none of it
 
     run = session.as_run()
     path = run.path
     try:
-        pictures = draw([run], path.parent, formats)
+        pictures = draw([run], path.parent, ("png",))
     except OSError as error:
         remedy = "the run file was taken away after its end"
         if path.exists():

@@ -6,13 +6,10 @@ platforms/processes.py says when one is).  Such a row is shown, and left out of 
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from collbench.records import Record
 from collbench.results.facts import Outcome
-
-if TYPE_CHECKING:
-    from collbench.results.base import CaseResult
 
 DISTURBED_SHARE = 0.25
 """Share of a result's samples with a rank off its core from which on the result is disturbed."""
@@ -69,9 +66,26 @@ class Scheduling(Record, frozen=True):
         )
 
 
-def disturbed_in_words(rows: "Sequence[CaseResult]") -> str:
+class Row(Protocol):
+    """What is asked of a result here."""
+
+    @property
+    def scheduling(self) -> Scheduling | None:
+        """Of its ranks, where it is known."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of its case."""
+
+
+def is_disturbed(row: Row) -> bool:
+    """Return whether the row's ranks were off their cores too often."""
+    return bool(row.scheduling and row.scheduling.disturbed)
+
+
+def disturbed_in_words(rows: Sequence[Row]) -> str:
     """Return how many rows are disturbed, and what to do about them; nothing where there are none."""
-    disturbed = [row for row in rows if row.disturbed]
+    disturbed = list(filter(is_disturbed, rows))
     if not disturbed:
         return ""
     others, helps = " or other ranks", "Close them, leave out --bind none,"
@@ -91,7 +105,7 @@ def number_in_words(disturbed: int, rows: int, others: str = "", helps: str = "C
     )
 
 
-def all_disturbed(rows: "Iterable[CaseResult]") -> str:
+def all_disturbed(rows: Iterable[Row]) -> str:
     """Return that all rows with a time are disturbed, and what to do about it; nothing where that is not so."""
-    timed = [row.disturbed for row in rows if row.outcome is not Outcome.SKIPPED]
+    timed = [is_disturbed(row) for row in rows if row.outcome is not Outcome.SKIPPED]
     return "all rows were disturbed by other programs: close them and run again" if timed and all(timed) else ""
