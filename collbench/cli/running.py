@@ -25,10 +25,10 @@ from collbench.units import counted
 FIRST = "waiting for the first row: kernels are compiled once, then checked"
 
 
-def refuse_launcher(command: str, more: str = "") -> None:
+def refuse_launcher(command: str) -> None:
     """Raise UsageError under an outside launcher, where the command starts its ranks itself."""
     if launched():
-        raise UsageError(f"collbench {command} starts its ranks itself{more}; leave the launcher out")
+        raise UsageError(f"collbench {command} starts its ranks itself; leave the launcher out")
 
 
 def run_session(
@@ -60,7 +60,7 @@ def run_session(
                 table.begin()
             # Kernels are compiled before the first row, so it is waited for apart from all others.
             with waiting("" if quiet or first.modelled else FIRST) as tell:
-                results = session.run(tell)
+                results = session.run(tell) if isinstance(session, Session) else session.pairs(tell)
                 begun = list(islice(results, 1))
             for result in chain(begun, results):
                 if first.leader:
@@ -119,9 +119,15 @@ def finish(sessions: Sequence[Session]) -> int:
     return exit_status(results)
 
 
-def measure_and_answer(session: Session, show: Callable[[], None], as_json: Path | None) -> int:
-    """Run a session that shows nothing before its end; then show its answer, and write its rows; the exit status."""
-    interrupted = run_session(session, LiveTable())
+def measure_and_answer(
+    session: Session,
+    show: Callable[[], None],
+    as_json: Path | None,
+    table: LiveTable | None = None,
+    quiet: bool = False,
+) -> int:
+    """Run a session, which shows nothing but a `table`; then show its answer, and write its rows; the exit status."""
+    interrupted = run_session(session, table or LiveTable(), quiet=quiet)
     if session.leader and not interrupted:
         print_answer(show, as_json, [to_line(row) for row in session.results])
     return interrupted or finish([session])
@@ -136,14 +142,14 @@ def say_where(session: Session, plot: bool = True) -> Path:
     return session.path.parent
 
 
-def draw_plots(session: Session, formats: Sequence[str] = ("png",)) -> None:
+def draw_plots(session: Session) -> None:
     """Draw the pictures of a run next to its file, as `collbench plot` does, and print their paths."""
     from collbench.plots.kinds import draw  # a run without pictures needs none of it
 
     run = session.as_run()
     path = run.path
     try:
-        pictures = draw([run], path.parent, formats)
+        pictures = draw([run], path.parent, ("png",))
     except OSError as error:
         remedy = "the run file was taken away after its end"
         if path.exists():

@@ -237,7 +237,7 @@ def _ranks(systems: Sequence[System], request: SweepRequest) -> tuple[int | None
     return ranks, f"{counted(ranks, 'rank')} on each, as many as all can have; --ranks for another number"
 
 
-def _selected(request: SweepRequest) -> Chosen | None:
+def _selected(request: SweepRequest) -> interconnects.Chosen | None:
     """Return which implementations `--impl` names; without it an interconnect is as fast as its library."""
     if "--impl" not in given():
         return None
@@ -249,7 +249,7 @@ def _selected(request: SweepRequest) -> Chosen | None:
     return lambda implementation: implementation in names or implementation.partition("@")[0] in names
 
 
-def show_interconnects(tables: Sequence[InterconnectTable], what_ifs: Sequence[str] = ()) -> None:
+def show_interconnects(tables: Sequence[interconnects.InterconnectTable], what_ifs: Sequence[str] = ()) -> None:
     """Print who is fastest, where and by how much, then every table, and what the columns mean."""
     answer = f"answer: with {', '.join(what_ifs)} on all, " if what_ifs else "answer: "
     for table in tables:
@@ -266,7 +266,7 @@ def show_interconnects(tables: Sequence[InterconnectTable], what_ifs: Sequence[s
     click.echo(INTERCONNECTS_LEGEND, err=True)
 
 
-def _head(table: InterconnectTable) -> Iterator[str]:
+def _head(table: interconnects.InterconnectTable) -> Iterator[str]:
     """Yield what each interconnect is, how its times are known, and what makes them unlike."""
     width = max(len(each.name) for each in table.interconnects)
     for each in table.interconnects:
@@ -278,7 +278,7 @@ def _head(table: InterconnectTable) -> Iterator[str]:
             yield f"note: {each.name}: {remark}"
 
 
-def interconnects_as_json(tables: Sequence[InterconnectTable]) -> list[dict[str, Any]]:
+def interconnects_as_json(tables: Sequence[interconnects.InterconnectTable]) -> list[dict[str, Any]]:
     """Return a record for each table: what is compared, the rows, and the verdict in sentences."""
     records = []
     for table in tables:

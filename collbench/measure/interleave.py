@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
@@ -166,7 +167,6 @@ class Interleaving(Ranks):
     ) -> None:
         self.platform, self.arms, self._first = platform, arms, first
         self.cases = cases or list(zip(*(arm.sweep.cases() for arm in arms), strict=True))
-        self._done: dict[int, list[list[Result]]] = {}
 
     def start(self, stack: ExitStack) -> WorkerHello:
         """Start the ranks of one arm after the other; a PlatformError names the arm whose ranks do not start."""
@@ -186,19 +186,11 @@ class Interleaving(Ranks):
 
     def run(self) -> Iterator[Result]:
         """Yield every result: of the cases that are measured together in the order of the arms."""
-        for number, cases in enumerate(self.cases):
-            for arm, _ in enumerate(cases):
-                yield from self.results(number, arm)
+        for cases in self.cases:
+            yield from chain.from_iterable(self.measure(cases))
 
-    def results(self, number: int, arm: int) -> list[Result]:
-        """Return those of the case with that number, of one of the arms; the first call measures it for all arms."""
-        # Sessions of the arms ask in turn: nobody asks for an earlier case.
-        if number not in self._done:
-            self._done = {number: self._measure(self.cases[number])}
-        return self._done[number][arm]
-
-    def _measure(self, cases: Sequence[Case]) -> list[list[Result]]:
-        """Measure the cases of all arms round by round, until every arm has spent its budget."""
+    def measure(self, cases: Sequence[Case]) -> list[list[Result]]:
+        """Measure a case of each arm round by round until every arm has spent its budget; the results of each arm."""
         samplings = [arm.sweep.sampling for arm in self.arms]
         parts = [shares(sampling) for sampling in samplings]
         so_far = []
@@ -372,15 +364,15 @@ class MultiLibrary(Interleaving):
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep: of a case those of all libraries, before the next."""
-        for number, (case, *_) in enumerate(self.cases):
+        for cases in self.cases:
             if len(self.arms) == 1:  # as they come
                 sweep = self.arms[0].sweep
-                for result in self.arms[0].ranks[0].measure(case, sweep.implementations, sweep.sampling):
+                for result in self.arms[0].ranks[0].measure(cases[0], sweep.implementations, sweep.sampling):
                     yield self._row(result, 0)
                 continue
             rows: list[Result] = []
-            for arm, _ in enumerate(self.arms):
-                rows += [self._row(result, arm) for result in self.results(number, arm)]
+            for arm, results in enumerate(self.measure(cases)):
+                rows += [self._row(result, arm) for result in results]
             yield from sorted(rows, key=lambda row: self.sweep.implementations.index(row.implementation))
 
     def _row(self, result: Result, arm: int) -> Result:

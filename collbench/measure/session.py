@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain, tee
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -195,23 +197,21 @@ def _now() -> str:
 class _OneArm(Ranks):
     """One setting of a pair, whose ranks are there already: what a Session needs of them."""
 
-    def __init__(self, pair: Interleaving, arm: int, interleaved: Interleaved) -> None:
-        self._pair, self._arm, self._interleaved = pair, arm, interleaved
+    def __init__(self, starts: Sequence[Supervisor], results: Iterator[Result], interleaved: Interleaved) -> None:
+        self._starts, self._results, self._interleaved = starts, results, interleaved
 
     def start(self, stack: ExitStack) -> WorkerHello:
         """Return the hello of the setting's ranks, which the pair starts and ends."""
-        starts = self._pair.arms[self._arm].ranks
-        hello = starts[0].greeting
-        return replace(hello, starts=len(starts), interleaved=replace(self._interleaved, cores=hello.cores))
+        hello = self._starts[0].greeting
+        return replace(hello, starts=len(self._starts), interleaved=replace(self._interleaved, cores=hello.cores))
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the setting, in the order of the table."""
-        for number, _ in enumerate(self._pair.cases):
-            yield from self._pair.results(number, self._arm)
+        return self._results
 
 
-class PairedSession:
-    """A sweep under two settings, and a run file of each; iterate over `run()` inside `with`.
+class PairedSession(Interleaving):
+    """A sweep under two settings, and a run file of each; iterate over `pairs()` inside `with`.
 
     NCCL and MPI read most variables once in the life of a process, so each setting has ranks of its own.  `settings`
     are each a change of the environment, what to call it in the header, and the folder of its run file.
@@ -226,35 +226,31 @@ class PairedSession:
         for changes, name, folder in settings:
             starts = [Supervisor(platform, sweep, changes, tuple(named), folder=folder) for _ in range(sweep.starts)]
             arms.append(Arm(starts, sweep, name))
-        self.sweep = sweep
-        self._pair = Interleaving(platform, arms)
-        self._open = ExitStack()
-        run = str(uuid.uuid4())
+        super().__init__(platform, arms)
+        self.sweep, run = sweep, str(uuid.uuid4())
         self.sessions: list[Session] = []
+        measured = tee(map(self.measure, self.cases), len(arms))  # each case once, for both sessions
 
         # Both files are made at once, or none: the second folder may be taken.
         with ExitStack() as undo:
             for number, (_, name, folder) in enumerate(settings):
-                arm = _OneArm(self._pair, number, Interleaved(id=run, setting=name))
+                results = chain.from_iterable(map(itemgetter(number), measured[number]))
+                arm = _OneArm(arms[number].ranks, results, Interleaved(id=run, setting=name))
                 self.sessions.append(Session(arm, sweep, None, folder))
                 undo.callback(self.sessions[-1].discard)
             self._undo = undo.pop_all()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            with self._undo:
-                stack.enter_context(self._pair)
-                self._undo.pop_all()
-            for session in self.sessions:
-                stack.enter_context(session)
-            self._open = stack.pop_all()
-        return self
+    def start(self, stack: ExitStack) -> WorkerHello:
+        """Start the ranks of both settings, and write the headers; no file stays where ranks do not start."""
+        with self._undo:
+            hello = super().start(stack)
+            self._undo.pop_all()
+        for session in self.sessions:
+            stack.enter_context(session)
+        return hello
 
-    def __exit__(self, *exception: Any) -> None:
-        self._open.__exit__(*exception)
-
-    def run(self, tell: Tell = tell_nobody) -> Iterator[tuple[Result, Result]]:
+    def pairs(self, tell: Tell) -> Iterator[tuple[Result, Result]]:
         """Yield the results of the two settings for each case and implementation once they are on disk."""
-        self._pair.tell = tell
+        self.tell = tell
         first, second = self.sessions
         yield from zip(first.run(), second.run(), strict=True)

@@ -64,12 +64,8 @@ def of_library(function: Callable[..., Any], earlier: str = "") -> Callable[...,
     @wraps(function)
     def called(*values: Any, **named: Any) -> Any:
         if earlier:
-            now = commands()[earlier].now
-            warn(
-                f"collbench.{earlier} is collbench.{now} now; the earlier name goes with {UNTIL}",
-                DeprecationWarning,
-                2,
-            )
+            now = f"collbench.{commands()[earlier].now}"
+            warn(f"collbench.{earlier} is {now} now; the earlier name goes with {UNTIL}", DeprecationWarning, 2)
         if wrong := [name for name in named if name not in parameters]:
             raise unknown(f"parameter of {function.__name__}()", wrong[0], parameters)
         call = signature(function).bind(*values, **named)

@@ -47,12 +47,7 @@ LARGEST_PREDICTED = 8 * 2**30  # bytes: where published sweeps end; nothing has 
 
 @dataclass(frozen=True)
 class SweepRequest(Request):
-    """Which cases to measure or predict, where, by which implementations, and how to sample them.
-
-    Raises:
-        UsageError: A word is unknown or a number is out of range; the message names the choices.
-
-    """
+    """Which cases to measure or predict, where, by which implementations, and how to sample them."""
 
     op: words.Ops = "allreduce"
     _: KW_ONLY
@@ -274,17 +269,9 @@ def _find_all(names: words.Names, registry: Mapping[str, Named], find: Callable[
 def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int = 1) -> tuple[str, Sweep]:
     """Return the platform that the ranks run on, and the sweep that they measure.
 
-    Where `auto` passes over GPUs that cannot be used, a line on stderr says why.
-
-    Args:
-        request: What to measure.
-        joined: Rank and number of processes, if an outside launcher started several.
-        copies: How many sets of ranks hold memory at once.
-
-    Raises:
-        UsageError: The platform does not exist, or cannot do what is requested.
-        PlatformError: The machine has too little memory for the sizes.
-
+    `joined` is the rank and the number of processes under an outside launcher; `copies` sets of ranks hold memory at
+    once.  Where `auto` passes over GPUs that cannot be used, a line on stderr says why.  UsageError if the platform
+    does not exist, or cannot do what is requested; PlatformError if the machine has too little memory for the sizes.
     """
     _refuse_elsewhere(request)
     with announced_if_slow(DRIVER):

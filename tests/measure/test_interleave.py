@@ -88,7 +88,7 @@ def carried_out(**answers: Answer) -> tuple[list[list[Result]], list[Acted]]:
     log: list[str] = []
     ranks = [Acted(name, log, **({"answer": answers[name]} if name in answers else {})) for name in "ab"]
     with Interleaving("cpu", arms(*ranks)) as pair:
-        return [pair.results(0, place) for place in (0, 1)], ranks
+        return pair.measure(pair.cases[0]), ranks
 
 
 def test_every_order_is_balanced_so_that_drift_shifts_all_alike() -> None:
@@ -108,24 +108,19 @@ def test_each_arm_has_its_own_budget_and_its_own_implementations() -> None:
     whole = asked_for()
     few = replace(whole, implementations=NAMES[:1], sampling=replace(whole.sampling, budget=whole.sampling.budget / 2))
     with Interleaving("cpu", [Arm((ranks[0],), whole), Arm((ranks[1],), few)]) as both:
-        found = [[result.implementation for result in both.results(0, place)] for place in (0, 1)]
+        found = [[result.implementation for result in results] for results in both.measure(both.cases[0])]
     assert found == [list(NAMES), list(NAMES[:1])]
     budgets = [sum(sampling.budget for _, sampling, _ in one.orders) for one in ranks]
     assert budgets == pytest.approx([whole.sampling.budget, whole.sampling.budget / 2])
 
 
-def test_a_case_is_measured_once_for_both_and_a_sample_s_length_found_out_once() -> None:
+def test_a_sample_s_length_is_found_out_once() -> None:
     log: list[str] = []
     ranks = Acted("a", log), Acted("b", log)
     with Interleaving("cpu", arms(*ranks)) as pair:
-        first = pair.results(0, 0)
-        count = len(log)
-        second = pair.results(0, 1)
-        assert len(log) == count
+        first, second = pair.measure(pair.cases[0])
         orders = list(ranks[0].orders)
-        pair.results(1, 0)
     assert [result.implementation for result in first] == [result.implementation for result in second] == list(NAMES)
-    assert len(log) == 2 * count
     assert orders[0][2] == {}
     assert all(launches == {"one": 4, "two": 4} for _, _, launches in orders[1:])
 
@@ -170,7 +165,7 @@ def test_no_round_begins_that_ends_after_twice_the_budgets_but_for_the_first_two
 
         ranks = [Acted(name, [], answer) for name in "ab"]
         with Interleaving("cpu", steps(*ranks)) as pair:
-            (result, *_), _ = (pair.results(0, place) for place in (0, 1))
+            (result, *_), _ = pair.measure(pair.cases[0])
         assert isinstance(result, Measurement)
         assert len(result.rounds) == rounds, seconds
         assert seconds == 5.0 or now[0] <= 2 * (2 * budget), seconds
@@ -181,7 +176,7 @@ def test_what_is_at_work_is_told_with_the_times_so_far_of_everything_that_takes_
     pair = Interleaving("cpu", steps(Acted("a", []), Acted("b", [])))
     pair.tell = told.append
     with pair:
-        pair.results(0, 0)
+        pair.measure(pair.cases[0])
     assert len(told) == 2 * ROUNDS
     now, first, second = told[1].splitlines()
     assert now == f"round 1 of {ROUNDS}, 2 ranks, sequential: at it"

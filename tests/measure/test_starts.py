@@ -145,8 +145,7 @@ def test_a_run_ends_with_its_last_start(monkeypatch: pytest.MonkeyPatch) -> None
 def test_rounds_of_an_interleaved_run_are_measured_by_its_starts_in_turn() -> None:
     made, other, asked = [Acted("a", []), Acted("b", [])], Acted("c", []), sweep(8, 1024)
     with interleave.Interleaving("cpu", [interleave.Arm(made, asked), interleave.Arm([other], asked)]) as pair:
-        for number in range(2):
-            pair.results(number, 0)
+        list(pair.run())
     half = ROUNDS // 2
     assert [start.sizes for start in made] == [[8] * half + [1024] * half] * 2
     assert len(other.sizes) == 2 * ROUNDS

@@ -21,18 +21,6 @@ import msgspec
 
 from collbench.analysis.crossover import Advantage
 from collbench.commands.exercise import races
-from collbench.commands.exercise.races import (
-    BARRIER,
-    CRASHED,
-    GAVE_UP,
-    PACKETS,
-    RACE,
-    RECEIVE,
-    START,
-    USER_KERNEL,
-    WRONG,
-    Run,
-)
 from collbench.commands.exercise.records import LIBRARY, Exercise, Mistake
 from collbench.errors import PlatformError, SourceError
 from collbench.platforms.layout import awaited
@@ -43,7 +31,9 @@ from collbench.units import format_list
 
 _STAGES = {"together": (True, True), "late": (False, True), "early": (True, False), "again": (False, False)}
 """Whether ranks meet before each call, and after it."""
-_STALLS = {"again": (START, BARRIER, RECEIVE, PACKETS)}  # a run each; in other stages the first two
+_STALLS = {
+    "again": (races.START, races.BARRIER, races.RECEIVE, races.PACKETS)
+}  # a run each; in other stages the first two
 _START = {"again": 2**32 - 8}  # of counters, which then wrap
 _TIMEOUT = 4000  # milliseconds in which no thread takes a step, although it could
 _COUNTS = (1003, 260, 701, 64, 37, 1003, 5, 701)
@@ -114,7 +104,7 @@ class Findings:
     def caught(self) -> tuple[str, ...]:
         """All that was noticed, the clearest first: crash, wrong, stuck, race."""
         noticed = {catcher for outcome in self.outcomes for catcher in outcome.catchers}
-        return tuple(name for name in (CRASHED, WRONG, GAVE_UP, RACE) if name in noticed)
+        return tuple(name for name in (races.CRASHED, races.WRONG, races.GAVE_UP, races.RACE) if name in noticed)
 
     @cached_property
     def wrong(self) -> Mapping[str, Any]:
@@ -283,8 +273,8 @@ def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[race
     """Return the outcomes of some runs of a stage, each with calls and stalls of its own."""
     before, after = _STAGES[stage]
     run = partial(
-        Run,
-        (USER_KERNEL,),
+        races.Run,
+        (races.USER_KERNEL,),
         ranks,
         start=_START.get(stage, 0),
         counts=_COUNTS,
@@ -295,7 +285,7 @@ def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[race
         before=before,
         after=after,
     )
-    stalls = _STALLS.get(stage, (START, BARRIER))
+    stalls = _STALLS.get(stage, (races.START, races.BARRIER))
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(outcome, [run(seed=seed, stall=stall) for seed, stall in enumerate(stalls, 1)]))
 

@@ -180,14 +180,11 @@ def code(excerpts: Iterable[Mapping[str, Any]]) -> tuple[Code, ...]:
 
 def lit(shown: Iterable[Code], words: Mapping[str, Sequence[str]]) -> dict[str, tuple[int, ...]]:
     """Return by phase the lines that run in it, counted over all excerpts: those that hold one of its texts."""
-    lines: list[str] = []
-    for part in shown:
-        lines += part.lines
+    lines = [line for part in shown for line in part.lines]
     by_phase = {}
-    for phase in words:
-        by_phase[phase] = tuple(
-            number for number, line in enumerate(lines) if any(text in line for text in words[phase])
-        )
+    for phase, texts in words.items():
+        found = (number for number, line in enumerate(lines) if any(text in line for text in texts))
+        by_phase[phase] = tuple(found)
     return by_phase
 
 

@@ -17,20 +17,10 @@ import click
 
 from collbench.algorithms import implementations
 from collbench.cases import ROUNDS, Sweep
-from collbench.cli.options import (
-    QUIET,
-    folder_option,
-    given,
-    json_option,
-    made,
-    option,
-    options_of,
-    print_answer,
-    try_output,
-)
+from collbench.cli.options import QUIET, folder_option, given, json_option, made, option, options_of, try_output
 from collbench.cli.progress import LiveTable, echo_row
 from collbench.cli.results_table import row
-from collbench.cli.running import run_session, say_where
+from collbench.cli.running import measure_and_answer, run_session, say_where
 from collbench.collectives import COLLECTIVES
 from collbench.commands.verify.measured import LAWS
 from collbench.commands.verify.rows import Bits
@@ -47,7 +37,6 @@ from collbench.requests.declared import SIZE, TIME, Opt
 from collbench.requests.sessions import session_by_ranks
 from collbench.requests.sweeps import SweepRequest, default_folder, measured_sweep
 from collbench.results import Outcome, Result, Skipped, by_key, family
-from collbench.runfile.schema import to_line
 from collbench.units import parse_numbers
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces
@@ -137,7 +126,7 @@ def command(quiet: bool, bits: bool, as_json: Path | None, **options: Any) -> in
     session = Session(platform, sweep, launched(), None)
     total = 0 if quiet else len(list(sweep.cases())) * len(sweep.implementations)
     interrupted = run_session(session, LiveTable(total), quiet=quiet)
-    pairs = by_key(session.results, lambda result: (result.implementation, result.case.collective.name))
+    pairs = _pairs(session)
     if interrupted:
         _print_failures(pairs)
         return interrupted
@@ -152,20 +141,19 @@ def _bits(chosen: dict[str, Any], counts: Sequence[int], quiet: bool, as_json: P
     """Make sums of random values, and print and store what is known of their bits; the exit status."""
     session = bits_session(made(BitsRequest, chosen), counts)
     total = len(list(session.sweep.cases())) * len(session.sweep.implementations) * max(1, len(counts))
-    interrupted = run_session(session, LiveTable(total * (not quiet)), quiet=quiet)
-    if interrupted:
-        return interrupted
 
     def show() -> None:
         click.echo("\n".join(tables(session.results)))
         if not quiet:
             click.echo(f"\n{LEGEND}", err=True)
         say_where(session, plot=False)
+        _print_failures(_pairs(session))
 
-    if session.leader:
-        print_answer(show, as_json, list(map(to_line, session.results)))
-        _print_failures(by_key(session.results, lambda result: (result.implementation, result.case.collective.name)))
-    return exit_status(session.results)
+    return measure_and_answer(session, show, as_json, LiveTable(total * (not quiet)), quiet)
+
+
+def _pairs(session: Session) -> Pairs:
+    return by_key(session.results, lambda result: (result.implementation, result.case.collective.name))
 
 
 def cell(results: Sequence[Result]) -> str:

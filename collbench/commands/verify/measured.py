@@ -8,8 +8,9 @@ its law, its rank and its index, not on how many there are.
 """
 
 import hashlib
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import chain
@@ -99,26 +100,9 @@ def values(law: str, dtype: Datatype, rank: int, count: int) -> Array:
     return added
 
 
-def with_term(parts: Sequence[Numbers], term: Numbers) -> list[Numbers]:
-    """Return parts that add up to those before and one more term, exactly, the smallest first (J. Shewchuk, 1997)."""
-    grown = []
-    for part in parts:
-        # Knuth's sum of two: what the rounded sum lost is a number of its own.
-        total = term + part
-        virtual = total - term
-        grown.append((term - (total - virtual)) + (part - virtual))
-        term = total
-    return [*grown, term]
-
-
-def exact(terms: Iterable[Numbers]) -> list[Numbers]:
-    """Return parts whose sum is that of the terms, element by element, without any rounding."""
-    return reduce(with_term, terms, [])
-
-
-def nearest(parts: Sequence[Numbers]) -> Numbers:
-    """Return the sum of such parts to the last bit of a float64 or nearly: they do not overlap."""
-    return reduce(np.add, parts)
+def exact(*terms: Numbers) -> Numbers:
+    """Return the sums of the terms, element by element, rounded once."""
+    return np.array([math.fsum(numbers) for numbers in zip(*(row.tolist() for row in terms), strict=True)])
 
 
 def _ulp(dtype: Datatype, numbers: Numbers) -> Numbers:
@@ -128,40 +112,36 @@ def _ulp(dtype: Datatype, numbers: Numbers) -> Numbers:
     return np.where(numbers == 0, smallest, np.maximum(spacing, smallest))
 
 
-class ExactSums:
-    """Sums of what ranks add, as they would be without rounding: of `terms` with shape (ranks, elements)."""
+def sum_error(dtype: Datatype, terms: Array, got: Array) -> SumError:
+    """Return how far sums of terms, shape (ranks, elements), are off, and what that says.
 
-    def __init__(self, dtype: Datatype, terms: Array) -> None:
-        numbers = [dtype.decode(row).astype(np.float64) for row in terms]
-        self._dtype, self._ranks, self._parts = dtype, len(numbers), exact(numbers)
+    Terms and sums, shape (elements,), are storage values.
+    """
+    numbers = [dtype.decode(row).astype(np.float64) for row in terms]
+    sums = np.nan_to_num(dtype.decode(got).astype(np.float64), nan=_ENDLESS, posinf=_ENDLESS, neginf=-_ENDLESS)
+    total, off = exact(*numbers), np.abs(exact(*numbers, -sums))
 
-        # Each of ranks - 1 additions loses up to half a unit of a partial sum, none of which is larger than all terms
-        # together (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2).
-        self._added = (len(numbers) - 1) * reduce(np.add, map(np.abs, numbers)) * _SLACK
+    # Each of ranks - 1 additions loses up to half a unit of a partial sum, none of which is larger than all terms
+    # together (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2).
+    added = (len(numbers) - 1) * reduce(np.add, map(np.abs, numbers)) * _SLACK
+    bound, wide = added * 2.0**-dtype.precision, _WIDE.get(dtype.name)
+    of_bound = float(np.max(off / np.where(bound > 0, bound, 1.0)))
 
-    def error(self, got: Array) -> SumError:
-        """Return how far sums, as storage values of shape (elements,), are off, and what that says."""
-        dtype, total = self._dtype, nearest(self._parts)
-        sums = np.nan_to_num(dtype.decode(got).astype(np.float64), nan=_ENDLESS, posinf=_ENDLESS, neginf=-_ENDLESS)
-        off = np.abs(nearest(with_term(self._parts, -sums)))
-        bound, wide = self._added * 2.0**-dtype.precision, _WIDE.get(dtype.name)
-        of_bound = float(np.max(off / np.where(bound > 0, bound, 1.0)))
+    # Where terms cancel to nothing, the exact sum has no unit in the last place, and the result has one.
+    ulps = off / _ulp(dtype, np.maximum(np.abs(total), np.abs(sums)))
 
-        # Where terms cancel to nothing, the exact sum has no unit in the last place, and the result has one.
-        ulps = off / _ulp(dtype, np.maximum(np.abs(total), np.abs(sums)))
-
-        # Partial sums of a wider type are rounded to this one once, at the end; of two ranks every sum is.
-        accumulation = dtype.name if self._ranks > 2 and len(got) >= _TELLING else ""
-        if accumulation and wide:
-            once = _ulp(dtype, total) / 2 + self._added * 2.0 ** -DATATYPES[wide].precision
-            accumulation = wide if np.all(off <= once) else accumulation
-        return SumError(
-            elements=len(got),
-            median=float(np.median(ulps)),
-            most=float(ulps.max()),
-            of_bound=of_bound,
-            accumulation=accumulation if of_bound <= 1 else "narrower",
-        )
+    # Partial sums of a wider type are rounded to this one once, at the end; of two ranks every sum is.
+    accumulation = dtype.name if len(numbers) > 2 and len(got) >= _TELLING else ""
+    if accumulation and wide:
+        once = _ulp(dtype, total) / 2 + added * 2.0 ** -DATATYPES[wide].precision
+        accumulation = wide if np.all(off <= once) else accumulation
+    return SumError(
+        elements=len(got),
+        median=float(np.median(ulps)),
+        most=float(ulps.max()),
+        of_bound=of_bound,
+        accumulation=accumulation if of_bound <= 1 else "narrower",
+    )
 
 
 def needs(sweep: Sweep, platform: str) -> Needs:
@@ -186,12 +166,12 @@ def measure(
     terms: dict[int, Array] = {}
     for of_process in platform.team.exchange({rank: array[judged] for rank, array in added.items()}):
         terms |= of_process
-    exact = ExactSums(case.dtype, np.array([terms[rank] for rank in range(case.ranks)]))
+    known = np.array([terms[rank] for rank in range(case.ranks)])
     for name in names:
         heartbeat(name)
         try:
             say = partial(heartbeat, name)
-            yield _trial(implementations()[name], case, platform, added, sampling, say, judged, exact)
+            yield _trial(implementations()[name], case, platform, added, sampling, say, judged, known)
         except Unsupported as reason:
             yield Skipped(case, name, platform.name, str(reason))
 
@@ -247,7 +227,7 @@ def _trial(
     sampling: Sampling,
     say: Callable[[str], None],
     judged: Places,
-    exact: ExactSums,
+    known: Array,
 ) -> SumBits:
     """*Collective*: have an implementation add in many ways, and return what is known of its sums."""
     way, team = _Way(implementation, case, platform, added), platform.team
@@ -295,7 +275,7 @@ def _trial(
         calls=calls,
         compared=tuple(found),
         differences=tuple(filter(None, found.values())),
-        error=exact.error(np.concatenate(got)),
+        error=sum_error(case.dtype, known, np.concatenate(got)),
         note=platform.note | way.prepared.note,
         library=way.prepared.library,
     )
