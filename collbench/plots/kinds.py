@@ -231,7 +231,4 @@ def sections(rows: Collection[str]) -> list[Section]:
 
 def section_of(result: object, among: Sequence[Section]) -> Section | None:
     """Return the section that a result belongs to."""
-    for section in among:
-        if isinstance(result, section.rows):
-            return section
-    return None
+    return next((section for section in among if isinstance(result, section.rows)), None)

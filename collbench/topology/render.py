@@ -74,10 +74,7 @@ def _matrix(corner: str, device: str, count: int, cells: Mapping[tuple[int, int]
     for a, name in enumerate(names):
         rows.append([name, *(cells.get((min(a, b), max(a, b)), "-") for b in range(count))])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        lines.append(" ".join(map(str.ljust, row, widths)).rstrip())
-    return lines
+    return [" ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def _words(link: Link) -> str:
