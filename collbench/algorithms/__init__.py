@@ -31,9 +31,9 @@ class Implementation:
 
     name: str
     summary: str  # one line for `collbench list`
-    platforms: tuple[str, ...]
-    collectives: tuple[str, ...]
     prepare: Callable[[Case, Platform], Prepared]
+    platforms: tuple[str, ...] = ("gpu", "cpu")  # a kernel runs on both
+    collectives: tuple[str, ...] = ("allreduce",)
     supports: Callable[[Case], None] = lambda case: None
     home: Callable[[Platform, Case], Platform] = lambda platform, case: platform  # with the memory that it works in
     order: int = 0  # of hand-written implementations, in which lists show them; 0 for a library

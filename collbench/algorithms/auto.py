@@ -56,7 +56,6 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
 IMPLEMENTATION = Implementation(
     name="auto",
     summary="the implementation that a model of latency and bandwidth expects to be fastest",
-    platforms=("gpu", "cpu"),
     collectives=COLLECTIVES,  # of all candidates together
     prepare=_prepare,
     home=_home,

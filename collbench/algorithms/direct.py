@@ -45,8 +45,6 @@ def _cost(link: float, memory: float, fences: int = 1, cached: float = 0.0, alon
 ONE_SHOT = Implementation(
     name="one-shot",
     summary="every rank reads all inputs and adds them",
-    platforms=("gpu", "cpu"),
-    collectives=("allreduce",),
     prepare=partial(_prepare_whole, entry="one_shot"),
     supports=_supports_one_shot,
     order=6,
@@ -56,8 +54,6 @@ ONE_SHOT = Implementation(
 TWO_SHOT = Implementation(
     name="two-shot",
     summary="every rank adds one shard of all inputs and writes it to all",
-    platforms=("gpu", "cpu"),
-    collectives=("allreduce",),
     prepare=_prepare_two_shot,
     order=8,
     cost=lambda case: _cost(2 * (case.ranks - 1) / case.ranks, 2),  # a shard of every input is read, and goes to all
@@ -65,8 +61,6 @@ TWO_SHOT = Implementation(
 PARAMETER_SERVER = Implementation(
     name="parameter-server",
     summary="rank 0 adds all inputs and writes the result to all",
-    platforms=("gpu", "cpu"),
-    collectives=("allreduce",),
     prepare=partial(_prepare_whole, entry="parameter_server"),
     order=10,
     cost=lambda case: _cost(case.ranks - 1, 2 * case.ranks, alone=True),  # rank 0 reads every input and writes to all

@@ -74,8 +74,6 @@ def _implementation(wire: Wire) -> Implementation:
     return Implementation(
         name=prefixed(wire),
         summary=f"a two-shot in {wire.summary}",
-        platforms=("gpu", "cpu"),
-        collectives=("allreduce",),
         prepare=lambda case, platform: prepare(wire, case, platform),
         supports=_supports,
         order=12,

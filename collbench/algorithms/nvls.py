@@ -52,7 +52,6 @@ IMPLEMENTATION = Implementation(
     name="nvls",
     summary="the NVSwitch adds: every rank loads one shard reduced and stores it to all",
     platforms=("gpu",),
-    collectives=("allreduce",),
     prepare=_prepare,
     supports=_supports,
     home=lambda platform, case: platform.on_switch(),

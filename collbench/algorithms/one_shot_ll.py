@@ -42,8 +42,6 @@ def _cost(case: Case) -> Cost:
 IMPLEMENTATION = Implementation(
     name="one-shot-ll",
     summary="every rank sends its input to all, the flag inside the data: no barrier",
-    platforms=("gpu", "cpu"),
-    collectives=("allreduce",),
     prepare=_prepare,
     supports=_supports,
     order=7,

@@ -48,7 +48,6 @@ def recorded(taken: Collection[str]) -> Iterator[Implementation]:
         yield Implementation(
             name=name,
             summary=record.summary or str(path.with_suffix(".cu")),
-            platforms=("gpu", "cpu"),
             collectives=record.collectives,
             prepare=partial(_prepare, name, record),
             supports=partial(_supports, record),

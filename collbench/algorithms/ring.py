@@ -112,7 +112,6 @@ def _prepare_pipelined(case: Case, platform: Platform) -> Prepared:
 RING_FLAGS = Implementation(
     name="ring-flags",
     summary="ring; one kernel a rank, waiting on flags in its neighbours' memory",
-    platforms=("gpu", "cpu"),
     collectives=COLLECTIVES,
     prepare=_prepare_flags,
     order=3,
@@ -123,7 +122,6 @@ RING_FLAGS = Implementation(
 RING_PIPELINED = Implementation(
     name="ring-pipelined",
     summary="the same with more slots and loads in flight; results are handed on where they belong",
-    platforms=("gpu", "cpu"),
     collectives=COLLECTIVES,
     prepare=_prepare_pipelined,
     order=4,

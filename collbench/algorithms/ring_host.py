@@ -157,8 +157,6 @@ def _prepare_host(case: Case, platform: Platform) -> Prepared:
 RING_HOST = Implementation(
     name="ring-host",
     summary="ring; the host copies, adds and waits after every step",
-    platforms=("gpu", "cpu"),
-    collectives=("allreduce",),
     prepare=_prepare_host,
     order=1,
     neighbours_only=True,
@@ -202,7 +200,6 @@ RING_EVENTS = Implementation(
     name="ring-events",
     summary="the same, all steps enqueued at once: events keep the order",
     platforms=("gpu",),
-    collectives=("allreduce",),
     prepare=_prepare_events,
     supports=_supports_events,
     order=2,

@@ -65,8 +65,6 @@ def _cost(case: Case) -> Cost:
 IMPLEMENTATION = Implementation(
     name="ring-ll",
     summary="the ring with the flag inside the data: no fence, twice the bytes",
-    platforms=("gpu", "cpu"),
-    collectives=("allreduce",),
     prepare=_prepare,
     order=5,
     neighbours_only=True,

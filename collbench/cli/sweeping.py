@@ -16,7 +16,7 @@ import click
 
 from collbench.algorithms import choose, implementations, is_library, is_path, libraries, references
 from collbench.analysis import crossover, interconnects
-from collbench.analysis.interconnects import Chosen, Interconnect, InterconnectTable
+from collbench.analysis.interconnects import Interconnect
 from collbench.analysis.roofline import measured_roofline, share
 from collbench.cli import results_table
 from collbench.cli.options import given, made, option, print_answer, print_basis

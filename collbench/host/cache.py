@@ -82,12 +82,8 @@ def _is_own(path: Path) -> bool:
 def cached_file(stem: str, suffix: str, error: type[Exception], make: Callable[[Path], object]) -> Path:
     """Return a compiled file of the cache; where it is not there yet, one process makes it and the others wait.
 
-    Args:
-        stem: Name of the file, with a hash of all that it is made of.
-        suffix: What its name ends in.
-        error: What to raise if there can be no cache.
-        make: Writes the file at the path that it gets, in a folder of its own.
-
+    The stem has a hash of all that the file is made of; `make` writes it at the path that it gets, in a folder of its
+    own.  Raises *error* if there can be no cache.
     """
     folder = private_folder(cache_folder(error) / "kernels", "compiled kernels", "COLLBENCH_CACHE", error)
     path = folder / f"{stem}{suffix}"

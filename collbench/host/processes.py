@@ -29,10 +29,8 @@ _ENDING = 2.0  # seconds for killed processes to be gone
 def is_stuck(pid: int) -> bool:
     """Return whether a process is stopped, or waits in the kernel for a device: states T and D of proc(5)."""
     try:
-        return (
-            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
-            in "TD"
-        )
+        facts = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return facts.rpartition(")")[2].split()[0] in "TD"
     except (OSError, IndexError):
         return False
 

@@ -15,7 +15,7 @@ that a warm-up spoiled does not decide.  The rest stays as measured, and sizes b
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -58,10 +58,6 @@ class Calibration:
 DEFAULT = Calibration()
 
 
-def _nothing() -> Floats:
-    return np.zeros_like(SIZES)
-
-
 @dataclass(frozen=True)
 class Terms:
     """The parts of the equation at each of SIZES: seconds, and bytes of the array per second."""
@@ -73,10 +69,10 @@ class Terms:
     limit: Floats  # bytes/s of the array that the hardware can carry at most
     algorithms: tuple[str, ...]
     protocols: tuple[str, ...]
-    network: Floats = field(default_factory=_nothing)
-    fill: Floats = field(default_factory=_nothing)  # kappa * sqrt(seconds until the last rank has its first bytes)
+    network: Floats | float = 0.0
+    fill: Floats | float = 0.0  # kappa * sqrt(seconds until the last rank has its first bytes)
     full: float = ENDLESS  # the most that filling takes is this * fill^2: chunks grow no further
-    sliced: Floats = field(default_factory=_nothing)  # of the latency: what half of the transfer hides
+    sliced: Floats | float = 0.0  # of the latency: what half of the transfer hides
 
     def seconds(self, calibration: Calibration = DEFAULT) -> Floats:
         """Return the time at each of SIZES; never less for more bytes, unless it was measured to be less."""

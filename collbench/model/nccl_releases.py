@@ -21,14 +21,8 @@ GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
 
 Triple = tuple[float, float, float]  # by protocol, or for 1, 2 and more nodes
 
-TREE_CORRECTION: Mapping[str, tuple[float, ...]] = {
-    "ll": (1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1, 1, 1),
-    "ll128": (1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 1, 1),
-    "simple": (
-        *(0.9,) * 7,
-        *(0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9),
-    ),
-}  # fmt: skip
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+TREE_CORRECTION: Mapping[str, tuple[float, ...]] = {name: (*row,) for name, row in _TABLES.pop("tree").items()}
 """What a tree reaches of its rate, by floor(log2(bytes / 64))."""
 
 LL_MAX_BY_CPU = {"intel": (39.0, 20.4), "amd": (22.5, 19.0)}
@@ -78,9 +72,6 @@ class Release:
     p2p_parts: bool = True  # messages to a peer have more channels as they grow; otherwise all at once
     nvlstree_reaches: float = 1.0  # of the rate over more than two nodes whose cards are fast: below 1 by a fault
     domain_plateau: bool = False  # Blackwell's one-node all-gather and reduce-scatter have the ring's plateau too
-
-
-_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def _whole(version: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from collbench.cases import Case, Sweep
 from collbench.collectives import chunk_elements
+from collbench.errors import Unsupported
 from collbench.platforms import tracelog
 from collbench.results.facts import Overrun
 
@@ -168,6 +169,7 @@ class Memory(Protocol):
 
     def multicast(self, region: Region) -> int:
         """Return where a switch loads and stores a region of all ranks at once; Unsupported without a switch."""
+        raise Unsupported("no switch knows this memory")
 
     def shifted(self, offset: int) -> Self:
         """Return the same memory with the buffers of a bucket, so many bytes behind those of the case."""

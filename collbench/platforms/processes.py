@@ -60,6 +60,12 @@ class Team(ABC):
 
     comm: Any = None  # the mpi4py communicator, where MPI started them
 
+    # Of several processes: an array goes between the leader and another rank as fast as can be.
+    send: Callable[[Array, int], None]
+    receive: Callable[[Array, int], None]
+    sleep_until_sent: Callable[[], None]
+    """Come back, on any rank but the leader, once the leader has sent something."""
+
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
         self.leader = rank == 0
@@ -86,18 +92,6 @@ class Team(ABC):
         """*Collective*: return the ranks of this machine and, where Slurm has several nodes on it, of this node."""
         nodes = self.gather((os.environ.get("SLURMD_NODENAME"), node_name()))
         return [rank for rank, node in enumerate(nodes) if node == nodes[self.rank]]
-
-    def send(self, numbers: Array, rank: int) -> None:
-        """Send an array between the leader and another rank, as fast as can be."""
-        raise NotImplementedError
-
-    def receive(self, numbers: Array, rank: int) -> None:
-        """Receive into an array what a rank sends."""
-        raise NotImplementedError
-
-    def sleep_until_sent(self) -> None:
-        """Come back, on any rank but the leader, once the leader has sent something."""
-        raise NotImplementedError
 
     @abstractmethod
     def abort(self) -> None:

@@ -60,12 +60,7 @@ class SocketProcesses(Team):
 
     @classmethod
     def at(cls, place: "Rendezvous", rank: int, size: int, seconds: float) -> Self:
-        """Return all processes that the launcher started, once they have found each other.
-
-        Raises:
-            PlatformError: They have not within so many seconds.
-
-        """
+        """Return all processes that the launcher started; PlatformError if they do not meet within so many seconds."""
         deadline = time.monotonic() + seconds
         if rank:
             return cls(rank, size, {0: _connect(rank, size, place, deadline)})
@@ -305,12 +300,7 @@ _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 
 
 def usual_rendezvous(seconds: float, environment: Mapping[str, str] = os.environ) -> "Rendezvous":
-    """Return the place that the environment names: a folder, or torch's store.
-
-    Raises:
-        PlatformError: It names none, with what to do.
-
-    """
+    """Return the place that the environment names, a folder or torch's store; PlatformError, with the fix, if none."""
     if folder := environment.get(RENDEZVOUS):
         return Folder(Path(folder).expanduser())
     if missing := [name for name in _ADDRESS if not environment.get(name)]:

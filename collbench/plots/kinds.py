@@ -19,7 +19,7 @@ from collbench.host.sanitize import text
 from collbench.plots.axes import heading
 from collbench.presence import PACKAGE, parts
 from collbench.present.columns import Column, Row
-from collbench.present.figures import COLOURED, SCREEN, Figure, Style, save, save_as
+from collbench.present.figures import COLOURED, SCREEN, Figure, Style, save
 from collbench.runfile.store import Run, why_none
 
 
@@ -107,7 +107,10 @@ def draw_file(runs: Sequence[Run], file: Path, request: PlotRequest, say: Say) -
             f"--out {file} is one file, and these are {len(drawn)} figures: {names}; "
             "give a folder, or choose one with --view"
         )
-    return save_as(drawn[0][1], file, drawn[0][2]) if drawn else []
+    if not drawn:
+        return []
+    _, figure, look = drawn[0]
+    return save(figure, file.parent, file.stem, [file.suffix[1:]], look)
 
 
 def _drawn(runs: Sequence[Run], request: PlotRequest, say: Say) -> Iterator[tuple[str, Figure, Style]]:
@@ -228,7 +231,4 @@ def sections(rows: Collection[str]) -> list[Section]:
 
 def section_of(result: object, among: Sequence[Section]) -> Section | None:
     """Return the section that a result belongs to."""
-    for section in among:
-        if isinstance(result, section.rows):
-            return section
-    return None
+    return next((section for section in among if isinstance(result, section.rows)), None)

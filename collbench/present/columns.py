@@ -27,23 +27,16 @@ ALWAYS = 100
 class Column(Generic[Row]):
     """One column: what a row has there, and how that is shown.
 
-    Attributes:
-        name: The heading in a terminal and in HTML.
-        value: Returns the value of a row, as CSV and JSON have it; None: the row has none.
-        text: Returns a value as people read it.
-        importance: The least important columns are left out first in a narrow terminal, equals together: those below
-            USEFUL for a few words in the last column, the others only for one.
-        form: Alignment and width in a terminal, as `>9` or `<16`; by default text of any length.
-        key: The name in CSV and JSON; by default these do not have the column.
-
+    The least important columns are left out first in a narrow terminal, equals together: those below USEFUL for a few
+    words in the last column, the others only for one.
     """
 
-    name: str
-    value: Callable[[Row], Any]
-    text: Callable[[Any], str] = str
+    name: str  # the heading in a terminal and in HTML
+    value: Callable[[Row], Any]  # of a row, as CSV and JSON have it; None: the row has none
+    text: Callable[[Any], str] = str  # a value as people read it
     importance: int = ALWAYS
-    form: str = ""
-    key: str = ""
+    form: str = ""  # alignment and width in a terminal, as `>9` or `<16`; by default text of any length
+    key: str = ""  # the name in CSV and JSON; by default these do not have the column
 
     def cell(self, row: Row) -> str:
         """Return what people read in this column of a row."""

@@ -1,6 +1,6 @@
 """How figures look (LOOKS: a line's colour and marker; STYLES: sizes for screen and paper) and are written.
 
-The look of another implementation is a row in figures.toml, another plot style one in STYLES.  Letters are DejaVu Sans,
+The look of another implementation is a row in figures.toml, and so is another plot style.  Letters are DejaVu Sans,
 which Matplotlib brings along, so the same runs give the same bytes on every machine.  Most colours are Okabe and
 Ito's, which people who see fewer colours can tell apart.  Matplotlib itself is imported at the first figure.
 """
@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
+import msgspec
 import numpy as np
 
 from collbench.host.files import replace_whole
@@ -119,25 +120,13 @@ def phase_css(prefix: str = ".") -> str:
 
 _LETTER = 0.53  # width of a letter over the font's size
 _AXIS = 5  # width of a y axis with its label over the font's size
-_SETTINGS = {
-    "svg.hashsalt": "collbench",
-    "text.parse_math": False,  # the name of a run is text, also with two dollar signs in it
-    "legend.frameon": False,
-    "axes.titlelocation": "left",
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": "#E4E4E4",
-}
 
 
 @dataclass(frozen=True)
 class Style:
     """A plot style: sizes in inches, fonts in points; by default for reading on a screen."""
 
-    name: str = "screen"
+    name: str
     widths: tuple[float, ...] = (8.0, 12.4, 15.6)  # of figures with one, two, three columns of panels
     panel_width: float = 0  # of each of more panels; 0: the figure stays as wide as the last of widths
     row_height: float = 5.0  # of a row of panels, with what stands above it
@@ -161,7 +150,7 @@ class Style:
         fonts = dict.fromkeys(("axes.titlesize", "legend.fontsize", "xtick.labelsize", "ytick.labelsize"), self.font)
         frame = dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), self.frame)
         sizes = {"font.size": self.labels, "figure.titlesize": self.title, "lines.markersize": self.markers}
-        return {**_SETTINGS, **fonts, **frame, **sizes, **self.more}
+        return {**_TABLES["settings"], **fonts, **frame, **sizes, **self.more}
 
     def width(self, columns: int) -> float:
         """Return the width in inches of a figure with that many columns of panels."""
@@ -189,34 +178,8 @@ def letters_of(inches: float, font: float) -> int:
     return max(12, math.floor(inches * 72 / (font * _LETTER)))
 
 
-SCREEN = Style(panel_width=5.2, companion=True)
-PAPER = Style(
-    name="paper",
-    widths=(3.4, 7.0),  # one or two columns of a paper
-    row_height=2.3,
-    size_ticks=(5, 5, 4),
-    value_ticks=6,
-    font=7,
-    legend_below=True,
-    title=0,
-    labels=8,
-    wrap=60,
-    lines=0.55,
-    markers=3,
-    frame=0.6,
-    dpi=300,
-    more={
-        "pdf.fonttype": 42,  # TrueType: publishers refuse Matplotlib's default, Type 3
-        "ps.fonttype": 42,
-        "grid.linewidth": 0.5,
-        "legend.columnspacing": 1.2,
-        "legend.labelspacing": 0.3,
-        **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 2.5),
-        **dict.fromkeys(("xtick.minor.size", "ytick.minor.size"), 1.5),
-        **dict.fromkeys(("xtick.minor.width", "ytick.minor.width"), 0.4),
-    },
-)
-STYLES = {style.name: style for style in (SCREEN, PAPER)}
+STYLES = {name: msgspec.convert({"name": name, **style}, Style) for name, style in _TABLES["styles"].items()}
+SCREEN = STYLES["screen"]
 
 
 def new_figure(width: float, height: float, **options: Any) -> Figure:
@@ -274,11 +237,6 @@ def save(figure: Figure, folder: Path, stem: str, formats: Sequence[str], plot_s
                 drawn = buffer.getvalue()
         replace_whole(path, drawn)
     return paths
-
-
-def save_as(figure: Figure, path: Path, plot_style: Style = SCREEN) -> list[Path]:
-    """Write a figure into that file, in the format that its name ends in, and return the file."""
-    return save(figure, path.parent, path.stem, [path.suffix[1:]], plot_style)
 
 
 def page_svg(figure: Figure) -> str:

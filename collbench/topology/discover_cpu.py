@@ -37,12 +37,10 @@ def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collectio
     cpuinfo = read_text(root / "proc/cpuinfo")
     counted = tuple(map(int, re.findall(r"^processor\s*: (\d+)$", cpuinfo, re.MULTILINE)))
     cpus = cpu_list(read_text(root / "sys/devices/system/cpu/online")) or counted or tuple(range(os.cpu_count() or 1))
-    if usable is None:  # macOS has no such mask
-        usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else cpus
     sockets = _sockets(root, cpus, _model_name(cpuinfo))
     pairs = combinations(range(len(sockets)), 2)
     host = Host(
-        usable=tuple(sorted(usable)),
+        usable=tuple(sorted(os.sched_getaffinity(0) if usable is None else usable)),
         cpu_limit=_cpu_limit(root),
         caches=_caches(root, cpus),
         numa=_numa(root),

@@ -42,13 +42,11 @@ Value = str | int | float | bool | Sequence[Any]
 
 Arch = Annotated[str, Meta(pattern=rf"\A({'|'.join(ARCHITECTURES)})\Z", title=f"one of: {', '.join(ARCHITECTURES)}")]
 Version = Annotated[str, Meta(pattern=r"\A2\.\d{1,2}(\.\d{1,2})?\Z", title='a text, such as "2.29"')]
-UpTo16 = Annotated[int, Meta(ge=1, le=16)]
 UpTo72 = Annotated[int, Meta(ge=1, le=72)]
 Rate = Annotated[float, Meta(ge=0.001, le=5000, description="GB/s of one direction")]
 SocketRate = Annotated[float, Meta(ge=0.001, le=1000, description="GB/s of one direction")]
 Tflops = Annotated[float, Meta(ge=0.001, le=1e6, description="TFLOP/s of dense matrix products on 16 bits")]
 Fp8Tflops = Annotated[float, Meta(ge=0.001, le=1e6, description="TFLOP/s of dense matrix products on 8 bits")]
-Gibibytes = Annotated[float, Meta(ge=0.001, le=1e5, description="GiB")]
 MemoryRate = Annotated[float, Meta(ge=0.001, le=1e6, description="GB/s")]
 # At most 1 Tb/s: as much as a slot of PCIe 6 carries.
 CardRate = Annotated[float, Meta(ge=0.001, le=125, description="GB/s of one direction (400 Gb/s are 50)")]
@@ -80,7 +78,7 @@ class GpuTable(FileTable):
     gpu: Text = field(default="", name="name")
     flops: Tflops = field(default=0.0, name="tflops")
     flops_fp8: Fp8Tflops = field(default=0.0, name="fp8_tflops")
-    memory: Gibibytes = 0.0
+    memory: Annotated[float, Meta(ge=0.001, le=1e5, description="GiB")] = 0.0
     memory_rate: MemoryRate = field(default=0.0, name="memory_bw")
 
 
@@ -96,7 +94,7 @@ class NodeTable(FileTable):
     multicast: bool | None = None
     cpu: Cpu = "intel"
     pcie_generation: Annotated[int, Meta(ge=1, le=6)] = field(default=0, name="pcie_gen")
-    pcie_lanes: UpTo16 = 16
+    pcie_lanes: Annotated[int, Meta(ge=1, le=16)] = 16
     switches: Switches = []
     sockets: UpTo72 = 1
     socket_rate: SocketRate = field(default=0.0, name="inter_socket")
@@ -327,8 +325,7 @@ def to_toml(system: System, factors: Mapping[str, Value] | None = None) -> str:
     tables = [(f"[{name}]", _keys(name, system)) for name in ("gpu", "node")]
     if system.nics:
         tables.append(("[nic]", _keys("nic", system.nics)))
-    for tier in system.tiers:
-        tables.append(("[[tier]]", _keys("tier", tier)))
+    tables += [("[[tier]]", _keys("tier", tier)) for tier in system.tiers]
     tables += [(f"[{name}]", _keys(name, system)) for name in ("scale", "host", "nccl")]
     tables.append(("[calibration]", dict(factors or {})))
     lines = [f"name = {_written(system.name)}"]

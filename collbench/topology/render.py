@@ -1,8 +1,10 @@
 """Text of `collbench topo`: a discovered topology with its caveats, or a described system with its network."""
 
 import textwrap
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 
 from collbench.topology.discovered import Gpu, Host, Link, LinkKind, Socket, Topology, caveats
 from collbench.topology.products import ARCHITECTURES, is_amd
@@ -72,10 +74,7 @@ def _matrix(corner: str, device: str, count: int, cells: Mapping[tuple[int, int]
     for a, name in enumerate(names):
         rows.append([name, *(cells.get((min(a, b), max(a, b)), "-") for b in range(count))])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        lines.append(" ".join(map(str.ljust, row, widths)).rstrip())
-    return lines
+    return [" ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def _words(link: Link) -> str:
@@ -179,27 +178,8 @@ def columns(facts: Mapping[str, str], width: int) -> Iterator[str]:
 
 WIDEST = 80  # columns of a system's text
 MOST_ROWS = 4  # CPUs that have a row each; more are folded into two rows
-FABRICS = {
-    "nvswitch": "NVSwitch",
-    "mesh": "NVLink, each to each",
-    "hybrid-cube": "NVLink, hybrid cube",
-    "nvlink-pairs": "NVLink, in pairs",
-    "pcie": "PCIe",
-}
-TRANSPORTS = {
-    "ib": "InfiniBand",
-    "roce": "RoCE",
-    "slingshot": "Slingshot",
-    "efa": "EFA",
-    "tcpx": "GPUDirect-TCPX",
-    "tcp": "TCP",
-}
-LAUNCHES = {
-    "process-per-gpu": "a process for each GPU",
-    "single-process": "one process for all GPUs of a node",
-    "torch": "called by PyTorch",
-    "graph": "in a CUDA graph",
-}
+_WORDS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+FABRICS, TRANSPORTS, LAUNCHES = _WORDS["fabrics"], _WORDS["transports"], _WORDS["launches"]
 
 
 def system_lines(system: System, width: int = WIDEST) -> Iterator[str]:

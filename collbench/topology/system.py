@@ -105,9 +105,7 @@ class System(Shown):
     nodes: int = 1
     launch: str = "process-per-gpu"  # a Launch: what starts the collectives
     nccl: str = "2.29"
-    calibration: str = (
-        ""  # a file whose [calibration] has factors, as `collbench predict --fit` writes; from the working folder
-    )
+    calibration: str = ""  # a file with factors in [calibration], as `predict --fit` writes; from the working folder
     gpu: str = ""  # the product's name
     nvlinks: int = 0  # of a GPU, all together
     spec_rate: float = 0.0  # what the data sheet promises of `gpu_rate`; 0: unknown

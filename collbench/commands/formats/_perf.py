@@ -47,13 +47,7 @@ class Unneeded(NamedTuple):
 
 
 UNNEEDED = tuple(Unneeded(*each) for each in _RECORDS["unneeded"])
-_PATHS = {
-    (0, 0): "",
-    (1, 0): "nccl@registered",
-    (2, 0): "nccl@symmetric",
-    (1, 1): "nccl@few-ctas",
-    (2, 2): "nccl@copy-engine",
-}
+_PATHS = {(register, policy): path for register, policy, path in _RECORDS["paths"]}
 """What -R and -x of nccl-tests measure."""
 
 

@@ -65,9 +65,7 @@ def make_test(
 ) -> ImportedTest:
     """Return a test with its rows, collective by collective; `said` has what else is known of it.
 
-    Raises:
-        UsageError: The bus bandwidths in the file of that name are of another number of ranks or another collective.
-
+    UsageError if the bus bandwidths in the file of that name are of another number of ranks or another collective.
     """
     results = []
     for word, alike in by_key(rows, lambda row: row.collective).items():

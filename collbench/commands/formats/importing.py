@@ -104,10 +104,7 @@ def detect(source: ForeignFile) -> Format:
 def read_tests(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     """Read a file, with what the user says of it.
 
-    Raises:
-        RunFileError: It has no format that is known, or no row.
-        UsageError: It does not tell its collective or its number of ranks.
-
+    RunFileError if it has no known format or no row, UsageError if it does not tell its collective or its ranks.
     """
     chosen = [detect(source)]
 

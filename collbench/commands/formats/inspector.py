@@ -23,7 +23,6 @@ from collbench.commands.formats.words import GREATEST, LASTING, MOST_RANKS, clea
 from collbench.errors import RunFileError
 from collbench.results import Note, Reported, by_key
 
-NAME = "nccl-inspector"
 READ = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "Send", "Recv")
 PER_RANK = ("AllGather", "ReduceScatter")  # whose sizes are of a rank's share
 LOST = ("coll_dropped_since_last_dump", "p2p_dropped_since_last_dump")
@@ -196,4 +195,4 @@ def _rows(operations: list[Operation], ranks: int, left_out: LeftOut) -> Iterato
         yield Reported(case, "nccl", "gpu", median(slowest), STATISTIC, None, tuple(slowest), printed, note=note)
 
 
-FORMAT = Format(NAME, recognises, read, joins=True, order=1)
+FORMAT = Format("nccl-inspector", recognises, read, joins=True, order=1)

@@ -38,14 +38,9 @@ def recognises(source: ForeignFile) -> bool:
 
 
 def parse(source: ForeignFile) -> tuple[Mapping[str, Any], bool, list[str]]:
-    """Parse a file.
+    """Return a file's object, of a torn file what stands before the tear; whether it is whole; and its torn row.
 
-    Returns:
-        Its object, of a torn file what stands before the tear; whether it is whole; and the row that is torn, if any.
-
-    Raises:
-        RunFileError: It is no JSON, and no whole result stands before the tear.
-
+    RunFileError if it is no JSON, and no whole result stands before the tear.
     """
     # Bare inf and nan, neither of which is a figure, become what Python's parser knows.
     text = WORDS.sub(lambda match: match[0] if match[0][0] == '"' else "NaN", source.document)

@@ -24,7 +24,6 @@ from collbench.commands.formats.words import SHORTEST, clean, number, plain, sec
 from collbench.datatypes import DATATYPES, find_datatype
 from collbench.errors import RunFileError
 
-NAME = "osu"
 TITLE = re.compile(
     r"OSU ([\w+]{1,20})(?:-(\w{1,20}))? (\S[^#]{0,80}?)(?:\s[Tt]est)?(?:[\s,]+\(?(?:[vV]ersion )?v?(\d\S{0,20}?)\)?)?$"
 )
@@ -266,4 +265,4 @@ def _seconds(words: Mapping[str, str], nbytes: float) -> float:
     raise UnfitRow("it has neither a latency nor a bandwidth")
 
 
-FORMAT = Format(NAME, recognises, read, among=True, order=2)
+FORMAT = Format("osu", recognises, read, among=True, order=2)

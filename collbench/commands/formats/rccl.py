@@ -11,7 +11,6 @@ from collbench.commands.formats.source import CsvRow, ForeignFile, csv_rows
 from collbench.commands.formats.words import whole
 from collbench.results import by_key
 
-NAME = "rccl"
 NEEDED = {"collective", "size", "type", "time"}
 STATISTIC = "mean of some operations, mean over ranks, unless -a said otherwise"
 
@@ -66,4 +65,4 @@ def _rows(rows: Sequence[CsvRow]) -> Iterator[ForeignRow]:
         yield row_of(words, number=at, in_place=words.get("inplace", "").lower() in ("1", "true"))
 
 
-FORMAT = Format(NAME, recognises, read, order=0)
+FORMAT = Format("rccl", recognises, read, order=0)

@@ -360,11 +360,8 @@ def csv_rows(
 ) -> tuple[list[CsvRow], list[str]]:
     """Read a CSV file; RunFileError if it lacks one of the columns (in lower case), or has no row.
 
-    Where rows are `ended`, their last word is never empty; `header` mends the line that names the columns.
-
-    Returns:
-        The whole rows, and why other lines are no rows.
-
+    Where rows are `ended`, their last word is never empty; `header` mends the line that names the columns.  Returned
+    are the whole rows, and why other lines are no rows.
     """
     rows: list[CsvRow] = []
     bad: list[str] = []

@@ -17,7 +17,6 @@ from collbench.results import Prediction, Reported
 from collbench.results.facts import note_of
 from collbench.runfile.schema import record
 
-NAME = "csv"
 CASE = ("collective", "ranks", "nbytes", "dtype", "redop", "root", "in_place")
 COLUMNS = (
     *("topology", "implementation", "platform", *CASE),
@@ -111,4 +110,4 @@ def _property(word: str, usual: Any) -> Any:
     return type(usual)(whole(word) or word.lower() == "true")
 
 
-FORMAT = Format(NAME, recognises, read, write, order=1)
+FORMAT = Format("csv", recognises, read, write, order=1)

@@ -62,10 +62,6 @@ class CpuMemory(Memory):
             raise Unsupported(f"rank {rank} is on another node, whose memory cannot be loaded or stored")
         return int(self.window.bases[rank] + self._start(region))
 
-    def multicast(self, region: Region) -> int:
-        """Raise Unsupported: CPUs have no multicast memory."""
-        raise Unsupported("CPUs have no switch between them")
-
     def world(self, ranks: int) -> Any:
         """Return a World (kernels/world.cuh) without buffers."""
         world: Any = np.zeros((), WORLD)

@@ -8,7 +8,6 @@ other, or end in an abort.
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -243,13 +242,10 @@ def _kind_of_launcher(launcher: Path) -> MpiKind | None:
 @cache
 def _says(launcher: Path) -> str:
     """Return what a launcher says of itself; nothing if it does not start or hangs."""
-    try:
-        done = subprocess.run(
-            [launcher, "--version"], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout + done.stderr
+    with suppress(PlatformError):
+        _, output, errors = compiler.ask([str(launcher), "--version"], _TIMEOUT, "")
+        return output + errors
+    return ""
 
 
 def _file_of(kind: MpiKind, launcher: Path) -> Path | None:

@@ -10,10 +10,12 @@ CuPy finds NCCL in its wheel or on the system; COLLBENCH_NCCL=/path/libnccl.so.2
 import ctypes
 import os
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
@@ -21,32 +23,14 @@ from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CollbenchError, PlatformError, SourceError
 from collbench.platforms import compiler
 
-_NVRTC = "nvidia-cuda-nvrtc-cu12 (for CUDA 13: nvidia-cuda-nvrtc)"
-_HEADERS = "nvidia-cuda-runtime-cu12 (for CUDA 13: nvidia-cuda-runtime)"
-_CUBLAS = "nvidia-cublas-cu12 (for CUDA 13: nvidia-cublas)"
 CACHE = "set CUPY_CACHE_DIR (and TMPDIR) to folders that can be written"
-_MISMATCH = f"update the driver, or pip install --upgrade {_NVRTC}"
-_HINTS = {  # by words of CuPy, NVRTC or the driver
-    "--gpu-architecture": f"it does not know this GPU (sm_70: CUDA 12's does): pip install --upgrade {_NVRTC}",
-    "libnvrtc": f"it compiles the kernels: pip install {_NVRTC}",
-    "libcublas": f"matrix products need it: pip install {_CUBLAS}",
-    "CUDA root directory": f"CuPy looks for CUDA's headers: pip install {_HEADERS}",
-    "open source file": f"CUDA's headers are missing: pip install {_HEADERS}",
-    "cudaErrorTooManyPeers": "without an NVSwitch a GPU has at most 8 peers, of all processes: use --ranks 9 or fewer",
-    "cudaErrorInsufficientDriver": "update the driver (`nvidia-smi` shows up to which CUDA it goes)",
-    "CUDA_ERROR_NO_BINARY_FOR_GPU": _MISMATCH,
-    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": _MISMATCH,
-    "CUDA_ERROR_INVALID_PTX": _MISMATCH,
-    "CUDA_ERROR_JIT_COMPILER_NOT_FOUND": _MISMATCH,
-    "CUDA_ERROR_INVALID_IMAGE": _MISMATCH,
-}
-
+_HINTS = tomllib.loads(Path(__file__).with_name("hints.toml").read_text(encoding="utf-8"))["hint"]
 _COMPLAINT = re.compile(r"\b(error|fatal)\s*:")  # of NVRTC, among warnings and lines of the source
 
 
 def hint(reason: str) -> str:
     """Return what helps; "" where that is not known."""
-    return next((fix for text, fix in _HINTS.items() if text in reason), "")
+    return next((each["fix"] for each in _HINTS if re.search(each["of"], reason)), "")
 
 
 def why(error: Exception) -> str:

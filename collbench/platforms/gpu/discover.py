@@ -28,7 +28,7 @@ from collbench.results.facts import Sharing
 from collbench.runfile.schema import TopologyPart
 from collbench.topology import discover_gpu
 from collbench.topology.discover_cpu import cpu_list, read_text
-from collbench.topology.discovered import Gpu, Topology, join, named
+from collbench.topology.discovered import Gpu, Probed, Topology, join, named
 from collbench.units import format_size
 
 _COUNT = 2**16  # elements of the pattern
@@ -36,8 +36,6 @@ _WORD = DATATYPES["uint32"]
 NBYTES = _COUNT * _WORD.itemsize  # of the pattern
 VERIFIED = True, "stores, loads and a copy verified"
 _ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
-
-Probed = dict[tuple[int, int], tuple[bool, str]]
 
 
 @dataclass(frozen=True)

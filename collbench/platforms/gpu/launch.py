@@ -10,12 +10,13 @@ from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.platforms import compiler, tracelog
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Stream, compile_kernel
-from collbench.platforms.gpu.discover import Placement, Probed
+from collbench.platforms.gpu.discover import Placement
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.interface import Launcher
 from collbench.platforms.layout import MAX_RANKS, Region, buffers, world_type
 from collbench.platforms.processes import Team
+from collbench.topology.discovered import Probed
 
 SPINS = 2**23
 """Tries before a wait gives up.  A try is a load that must miss the caches, half a microsecond to one: 4 to 8 seconds,

@@ -284,10 +284,6 @@ class RankMemory(Memory):
         """Return where a region starts; Unsupported if that rank's memory is out of reach."""
         return self._reach.at(rank) + self._start(region)
 
-    def multicast(self, region: Region) -> int:
-        """Raise Unsupported: no switch knows memory of cudaMalloc."""
-        raise Unsupported("memory of cudaMalloc has no multicast address")
-
     def verdicts(self, rank: int) -> int:
         """Return where a local rank has room for a verdict on each piece."""
         return self._reach.at(rank) + self.layout.nbytes

@@ -103,9 +103,7 @@ class StartGate:
 
     def free(self) -> None:
         """Give the word back."""
-        if self._address:
-            self._runtime.freeHost(self._address)
-            self._address = 0
+        self._runtime.freeHost(self._address)
 
 
 class GpuClock(Clock):

@@ -69,7 +69,7 @@ def measured(
         def prepared(case: Case, platform: Platform) -> Prepared:
             return prepare(name)
 
-        return Implementation(name, "", ("cpu",), ("allreduce",), prepared)
+        return Implementation(name, "", prepared, ("cpu",))
 
     wanted = replace(case(), work=Step(1, 32, schedule=schedule))
     ways = [way(name) for name in seconds]

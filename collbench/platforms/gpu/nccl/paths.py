@@ -59,10 +59,6 @@ class PathMemory(Memory):
         """Return where a region of a local rank starts."""
         return self.base[rank] + self._start(region)
 
-    def multicast(self, region: Region) -> int:
-        """Raise Unsupported: what NCCL does with its switch is its own business."""
-        raise Unsupported("NCCL's memory has no multicast address here")
-
     def verdicts(self, rank: int) -> int:
         """Return where a local rank has room for a verdict on each piece."""
         return self.base[rank] + self.layout.nbytes
