@@ -12,7 +12,7 @@ from collbench.collectives import REDUCED, Collective
 from collbench.datatypes import GRADES, NONE, Datatype, Recipe, Reduction, Wire, recipe
 from collbench.errors import UsageError
 from collbench.notebook import Shown
-from collbench.properties import PROPERTIES, unusual
+from collbench.properties import PROPERTIES, Property
 from collbench.records import Record
 from collbench.units import Count
 
@@ -60,6 +60,12 @@ class Case(Shown, Record, frozen=True):
     unalign: Count = 0  # elements by which every buffer is misaligned
 
     @property
+    def unusual(self) -> list[tuple[Property, Any]]:
+        """The properties that are not as usual, with their values."""
+        values = [(each, getattr(self, each.name)) for each in PROPERTIES.values()]
+        return [(each, value) for each, value in values if value != each.usual]
+
+    @property
     def kind(self) -> "Case":
         """The case without its size: what all points of a curve have in common."""
         return replace(self, nbytes=0)
@@ -70,7 +76,7 @@ class Case(Shown, Record, frozen=True):
         words = [self.collective.name, self.dtype.name]
         words += [self.redop.name] if self.collective.reduces else []
         words += [f"root {self.root}"] if self.collective.rooted else []
-        words += [each.title(value) for each, value in unusual(self)]
+        words += [each.title(value) for each, value in self.unusual]
         words += [f"{count} in flight" for count in {flight.count for flight in self.collective.flights} if count > 1]
         words += [f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"]
         return ", ".join([*words, *(self.work.words if self.work else ())])
@@ -98,7 +104,7 @@ class Case(Shown, Record, frozen=True):
     @property
     def misalignment(self) -> int:
         """Bytes by which every buffer is misaligned."""
-        return sum(each.shift(value) for each, value in unusual(self)) * self.dtype.itemsize
+        return sum(each.shift(value) for each, value in self.unusual) * self.dtype.itemsize
 
     def places(self, rank: int) -> tuple[int, int]:
         """Return the first element of the send and of the receive buffer; in place, both are in the shared buffer."""

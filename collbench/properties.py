@@ -6,7 +6,7 @@ or path an implementation takes (`nccl@2.30.7`, `nccl@registered`) is part of it
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,10 +59,3 @@ PROPERTIES = {
 
 NCCL_TESTS = tuple(each for each in PROPERTIES.values() if each.letter)
 """Those that are options of nccl-tests, too."""
-
-
-def unusual(case: object) -> Iterator[tuple[Property, Any]]:
-    """Yield the properties that are not as usual in a case or sweep, with their values."""
-    for each in PROPERTIES.values():
-        if (value := getattr(case, each.name)) != each.usual:
-            yield each, value

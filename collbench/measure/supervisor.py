@@ -32,7 +32,6 @@ from collbench.measure.launcher_watchdog import no_progress
 from collbench.measure.protocol import Tell, WorkerHello, tell_nobody
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library, own
-from collbench.properties import unusual
 from collbench.records import convert
 from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped
@@ -132,7 +131,7 @@ def _new_log(folder: Path, name: str) -> Path:
 
 
 def _name(case: Case) -> str:
-    properties = (each.title(value) for each, value in unusual(case))
+    properties = (each.title(value) for each, value in case.unusual)
     return " ".join((case.collective.name, "of", format_size(case.nbytes), *properties))
 
 

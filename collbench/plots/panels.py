@@ -14,7 +14,6 @@ from collbench.analysis.crossover import handicaps, library_of
 from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
 from collbench.errors import UsageError
 from collbench.present.figures import COLORS, COLOURED, TOLD_APART
-from collbench.properties import unusual
 from collbench.results import Measurement, Prediction, Reported, Result, Timed, by_key
 from collbench.results.facts import labelled
 from collbench.runfile.store import NAME, Run, scatter_in_words
@@ -188,7 +187,7 @@ def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Pan
             case = result.case
             redop = case.redop.name if case.collective.reduces else ""
             root = f"root{case.root}" if case.root else ""
-            place = "-".join(each.word(value) for each, value in unusual(case))
+            place = "-".join(each.word(value) for each, value in case.unusual)
             combination = Combination(case.collective.name, case.dtype.name, redop, place, root)
             parts.setdefault((combination, case.ranks), []).append(result)
     topology, rows_of = run.header.topology, by_key(run.results, lambda result: result.case.kind)

@@ -29,7 +29,6 @@ from collbench.cli.verdicts import GATE, head_of, junit, junit_option, junit_sui
 from collbench.errors import UsageError
 from collbench.present.columns import Column
 from collbench.present.terminal import Table, left_out_in_words
-from collbench.properties import unusual
 from collbench.requests.declared import SHARE, Opt, Request, takes
 from collbench.requests.words import RunOrPath, Share, as_run
 from collbench.results import by_key
@@ -105,7 +104,7 @@ def contents(runs: Sequence[Run]) -> list[str]:
     if not results:
         return []
     names = [result.case.collective.name for result in results] + [result.implementation for result in results]
-    names += [each.word(value) for result in results for each, value in unusual(result.case)]
+    names += [each.word(value) for result in results for each, value in result.case.unusual]
     sizes = [result.case.nbytes for result in results]
     ranks = format_list(sorted({result.case.ranks for result in results}))
     return [*dict.fromkeys(names), f"{ranks} ranks", format_span(min(sizes), max(sizes))]

@@ -15,7 +15,7 @@ from collbench.collectives import Collective, of_nccl_tests
 from collbench.commands.formats.importing import Exported, ExportSelection, mean_seconds, rates, wrong_elements
 from collbench.commands.formats.words import clean, whole
 from collbench.errors import UsageError
-from collbench.properties import NCCL_TESTS, unusual
+from collbench.properties import NCCL_TESTS
 from collbench.results import Observed, Prediction, Reported
 from collbench.runfile.schema import ForeignTest, Header
 from collbench.topology.discovered import Gpu
@@ -315,7 +315,7 @@ def write_json(selection: ExportSelection) -> str:
     first, header, options = part.results[0], selection.header, _settings_of(part, selection)
     bad = sum(bool(wrong_elements(result)) for result in part.results)
     per_process = max(1, options["nthreads"] * options["ngpus"])
-    words = [(f"-{each.letter}", str(value)) for each, value in unusual(first.case) if each.letter]
+    words = [(f"-{each.letter}", str(value)) for each, value in first.case.unusual if each.letter]
     record = {
         "version": 3,
         "start_time": header.started[:19].replace("T", " "),

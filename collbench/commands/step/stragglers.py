@@ -203,12 +203,12 @@ class RankStatistics:
         return Finding.CLEAR if self.late.surely_below(NOTABLE) else Finding.UNCLEAR
 
     @property
-    def accused(self) -> bool:
+    def is_straggler(self) -> bool:
         """Return whether it is late, as a rule or now and then."""
         return self.finding in (Finding.LATE, Finding.OFTEN)
 
     @property
-    def accusation(self) -> str:
+    def in_words(self) -> str:
         """Return a sentence on a rank that is late."""
         return (
             f"rank {self.rank} is {self.finding.value}: last in {self.last:.0%} of the steps, "
@@ -257,7 +257,7 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     if not rows:
         return [f"inconclusive: {PACED}"] if measured else []
     statistics = straggler_test(rows)
-    if late := [rank.accusation for rank in statistics if rank.accused]:
+    if late := [rank.in_words for rank in statistics if rank.is_straggler]:
         return ["; ".join(late)]
     unclear = [rank for rank in statistics if rank.finding is Finding.UNCLEAR]
     if not unclear:
@@ -275,7 +275,7 @@ def verdicts(results: Iterable[Result]) -> list[str]:
 def late_in_scaling(rows: Sequence[StepRow]) -> list[str]:
     """Return for each of these rows of a scaling who is surely late there, and what that costs; or nothing.
 
-    A rank is accused by all rows on the most ranks together, if there are as many stretches as elsewhere.
+    A rank is named by all rows on the most ranks together, if there are as many stretches as elsewhere.
     """
     most = max((row.case.ranks for row in rows), default=1)
     arrays: dict[int, StepArrays] = {}
@@ -283,11 +283,11 @@ def late_in_scaling(rows: Sequence[StepRow]) -> list[str]:
         if isinstance(row, StepTimes) and row.case.ranks == most > 1 and not row.note.paced:
             arrays[place] = scaled_arrays(row)
     together = straggler_test(list(arrays.values())) if arrays else []
-    late = {rank.rank for rank in together if rank.accused and len(rank.stretches) >= STRETCHES}
+    late = {rank.rank for rank in together if rank.is_straggler and len(rank.stretches) >= STRETCHES}
     lines = [""] * len(rows)
     for place, steps in arrays.items() if late else ():
-        accused = [rank for rank in straggler_test([steps]) if rank.accused and rank.rank in late]
-        lines[place] = "; ".join(rank.accusation for rank in accused)
+        found = [rank for rank in straggler_test([steps]) if rank.is_straggler and rank.rank in late]
+        lines[place] = "; ".join(rank.in_words for rank in found)
     return lines
 
 

@@ -2,8 +2,7 @@
 
 For example:
   collbench sweep
-  collbench sweep --op allreduce,broadcast -b 1K -e 1G -f 2 -d bfloat16
-  collbench sweep --impl mpi,two-shot -e 64K --json - | jq .results
+  collbench sweep --op allreduce,broadcast -b 1K -e 1G -f 2 -d bfloat16 --json - | jq .results
   mpirun -n 16 collbench sweep --op allreduce
   collbench sweep --resume results/runs/20260131-120000-allreduce-node1
 """
@@ -88,9 +87,8 @@ def resume(options: Mapping[str, Any], outputs: Outputs, extra: Sequence[str]) -
 def _without_effect() -> list[str]:
     """Return a line for the options of measuring that the command line has, which are of no use to a prediction."""
     both = ("on", *declared(PredictRequest), *OUTPUT)
-    if unused := ", ".join(word for name, word in given().items() if name not in both):
-        return [f"without effect on a described system: {unused}"]
-    return []
+    unused = ", ".join(word for name, word in given().items() if name not in both)
+    return [f"without effect on a described system: {unused}"] if unused else []
 
 
 @takes(SweepRequest)
