@@ -13,7 +13,7 @@ from tests.layers import modules, tree
 
 RUN = str(ROOT / "results" / "cpu-2-ranks")
 OUTPUTS = (
-    *(f"check {RUN} --{name}=@" for name in ("json", "junit", "metrics")),
+    *(f"check {RUN} --{name}=@" for name in ("json", "junit")),
     *(f"compare {RUN} {RUN} --{name}=@" for name in ("json", "csv")),
     *(f"scan --on dgx-h100 --{name}=@" for name in ("json", "junit", "metrics", "exclude-file")),
     *(f"export {RUN} --to csv -o @", f"report {RUN} -o @.html", f"plot {RUN} --view latency -o @.svg"),

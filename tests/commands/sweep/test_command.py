@@ -309,5 +309,5 @@ def test_an_allreduce_with_its_pictures_loads_few_modules(environment: dict[str,
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert 60 < int(done.stdout.split()[-1]) <= 115
+    assert 60 < int(done.stdout.split()[-1]) <= 120  # of which 20 are records of commands
     assert (tmp_path / "out" / "latency.png").exists()
