@@ -31,9 +31,7 @@ MOST_MARGIN = 0.25  # that the scatter of a log may make of it: half of a slowdo
 CONFIDENCE = 0.95
 FEWEST_SIZES = 4  # that a mean over sizes is made of
 _IN_TURN = "`collbench sweep --ab` measures two settings in turn, so that this cancels"
-_STATE = "state how much each time varies (--assume 5%)"
 _ALIKE = 1.3  # as many sizes count as one, whose errors are correlated (by simulation, docs/analysis.md)
-_SURE = 10**6  # degrees of freedom of what the user states
 NOTABLE = 0.02  # scatter between runs from which on it is said
 _SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
 _WIDEST = 1000.0  # times its lower end that an interval may reach
@@ -108,7 +106,6 @@ def compare(
     margin: float | None = None,
     confidence: float = CONFIDENCE,
     selected: Selected = None,
-    assume: float | None = None,
 ) -> Comparison:
     """Compare every case and implementation that both runs have a time of.
 
@@ -118,7 +115,6 @@ def compare(
         margin: Relative slowdown that still counts as equal; by default 5 %, of rows of logs more if they scatter.
         confidence: Of all intervals together.
         selected: Says of a case and an implementation whether it is compared; by default all are.
-        assume: Relative standard deviation of a time without samples; by default ratios of neighbouring sizes tell it.
 
     Returns:
         A ratio of times (new / base) with an interval and a word for every row, and for all sizes of a curve.
@@ -138,15 +134,14 @@ def compare(
         rows = [judged(pair, same, same, blank, usual) for pair in pairs]
         remarks = ["BASE and NEW hold the same times: they are one run"]
     else:
-        ratios, remarks = _estimates(pairs, max(1, base.header.sweep.starts) if halves else 0, assume)
+        ratios, remarks = _estimates(pairs, max(1, base.header.sweep.starts) if halves else 0)
         for name, run in (("BASE", base), ("NEW", new)):
             if scattered := scatter_in_words(run.cases):
                 remarks.append(f"{name} has {scattered}: the medians are compared")
         if margin is None:
-            passes = max(usual, _margin(ratios, confidence, assume))
+            passes = max(usual, _margin(ratios, confidence))
         if passes > usual:
-            source = "from how far neighbouring sizes scatter" if assume is None else "from the noise that is stated"
-            margin_from = f"margin {passes:.0%}, {source}"
+            margin_from = f"margin {passes:.0%}, from how far neighbouring sizes scatter"
             remarks.insert(0, margin_from)
         rows, wholes = _judged_rows(pairs, ratios, blank, passes, confidence)
         outliers = {id(pair.base) for pair, ratio in ratios.items() if ratio.outlier}
@@ -187,20 +182,14 @@ def _pairs(base: Run, new: Run, selected: Selected) -> list[Pair]:
 Ratios = dict[Pair, LogRatio]
 
 
-def _estimates(pairs: Sequence[Pair], starts: int, assume: float | None) -> tuple[Ratios, list[str]]:
+def _estimates(pairs: Sequence[Pair], starts: int) -> tuple[Ratios, list[str]]:
     """Return what is known of the ratios, and remarks on how; nothing of a pair whose cores were moved.
 
     `starts` are those of an interleaved run's ranks; 0 for runs that were measured one after the other.
     """
     still = [pair for pair in pairs if starts or not pair.moved]
     ratios, remarks = _from_samples([pair for pair in still if pair.sampled], starts)
-    rest = [pair for pair in still if pair not in ratios]
-    means = [pair for pair in rest if pair.has_means]
-    if rest and assume is not None:
-        error = assume * math.sqrt(2)
-        ratios |= {pair: LogRatio(pair.log, error, error, _SURE) for pair in rest}
-        remarks.append(f"rows without samples ({len(rest)}): intervals come from --assume, {assume:.1%} of each time")
-    elif means:
+    if means := [pair for pair in still if pair not in ratios and pair.has_means]:
         of_means = _from_means(means)
         ratios |= of_means
         remarks.append(_without_samples(list(of_means.values())))
@@ -283,14 +272,14 @@ def _by_size(values: Iterable[tuple[Pair, T]]) -> list[list[tuple[int, T]]]:
 # What is said of them.
 
 
-def _margin(ratios: Ratios, confidence: float, assume: float | None) -> float:
+def _margin(ratios: Ratios, confidence: float) -> float:
     """Return the margin that the rows of two equal logs pass; 0 for runs with samples, and if scatter is not known.
 
     One of so many rows is off by chance, and the limit of each lies beyond its ratio.
     """
     calm = [ratio for ratio in ratios.values() if not ratio.outlier]
-    scattering = assume is not None or any(ratio.scatter[1] > PUBLISHED.freedom for ratio in calm)
-    if not calm or not scattering or any(pair.sampled for pair in ratios):
+    known = any(ratio.scatter[1] > PUBLISHED.freedom for ratio in calm)
+    if not known or any(pair.sampled for pair in ratios):
         return 0.0
     doubt = 2 * (1 - confidence)
     chance = median(ratio.estimate(1 - doubt / len(calm), *ratio.scatter).high / math.exp(ratio.log) for ratio in calm)
@@ -396,8 +385,8 @@ def _why_unknown(pair: Pair) -> str:
         )
     if len(pair.statistics) > 1:
         first, second = pair.statistics
-        return f"a {first} and a {second} are no pair; give logs of one statistic, or {_STATE}"
-    return f"fewer than {FEWEST} samples; measure more, or {_STATE}"
+        return f"a {first} and a {second} are no pair; give logs of one statistic"
+    return f"fewer than {FEWEST} samples; measure more"
 
 
 # Remarks on what a comparison cannot tell.
@@ -411,7 +400,7 @@ def _without_samples(means: Sequence[LogRatio]) -> str:
         source = f"published repeats, {PUBLISHED.deviation:.1%}, since so few sizes do not show how much times vary"
     if repeated := sum(row.error > 0 for row in means):
         source += f", and in {repeated} of them from how far rounds are apart"
-    return f"rows without samples ({len(means)}): intervals come from {source}; or {_STATE}"
+    return f"rows without samples ({len(means)}): intervals come from {source}"
 
 
 def _standing_out(rows: Iterable[Row]) -> list[str]:

@@ -298,7 +298,5 @@ def _advice(hidden: Sequence[Row | Unmatched]) -> str:
     allow = f", or allow more (--margin {math.ceil(100 * margin)}%)" if margin < _MOST_ALLOWED else ""
     if any(isinstance(row.new, Measurement) and row.new.spread for row in rows):
         return f"start the ranks more often (sweep --starts 9){allow}"
-    if all(row.sampled for row in rows):
-        return f"measure longer (sweep --budget){allow}"
-    unknown = any(not row.estimate.known for row in rows)
-    return f"measure again{', or state how much each time varies (--assume 2%)' * unknown}{allow}"
+    how = "longer (sweep --budget)" if all(row.sampled for row in rows) else "again"
+    return f"measure {how}{allow}"

@@ -1,11 +1,11 @@
-"""The parts of figures: the figure with its heading, axes of sizes, counts and times, rows, legends outside.
+"""The parts of figures: the figure with its heading, axes of sizes, counts and times, legends outside.
 
 Figures name Matplotlib's types by `Axes` and `Figure` of present/figures.py, so that they import without Matplotlib.
 """
 
 import math
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from collbench.plots.views import View
@@ -29,22 +29,6 @@ def panel_grid(figure: Figure, count: int, columns: int, **shared: Any) -> list[
     for unused in grid.flat[count:]:
         unused.remove()
     return list(grid.flat[:count])
-
-
-def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Name rows that lie one below the other, the first at the top."""
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-
-
-def patch_legend(
-    figure: Figure, colours: Mapping[str, Any], columns: int = 0, place: Any = "outside lower center", **looks: Any
-) -> None:
-    """Explain colours below the panels, by default side by side."""
-    from matplotlib.patches import Patch
-
-    handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
-    figure.legend(handles=handles, loc=place, ncols=columns or len(handles), **looks)
 
 
 def value_axis(axes: Axes, view: View, steps: int = 0) -> None:
@@ -96,12 +80,6 @@ def bars_in_words(predicted: bool) -> str:
 def seconds_tick(seconds: float, position: float | None = None) -> str:
     """Return a tick of an axis of times that starts at 0, as Matplotlib's formatters are called."""
     return format_seconds(seconds) if seconds > 0 else "0"
-
-
-def grid_along_x(axes: Axes) -> None:
-    """Replace the lines across at the ticks of y by lines at the ticks of x, for bars and rows that lie."""
-    axes.grid(visible=False, axis="y")
-    axes.grid(visible=True, axis="x")
 
 
 def place_legend(figure: Figure, handles: Sequence[Artist], style: Style) -> float:

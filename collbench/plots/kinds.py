@@ -20,6 +20,7 @@ from collbench.plots.axes import heading
 from collbench.presence import PACKAGE, parts
 from collbench.present.columns import Column, Row
 from collbench.present.figures import COLOURED, SCREEN, Figure, Style, save
+from collbench.results import Outcome
 from collbench.runfile.store import Run, why_none
 
 
@@ -144,6 +145,10 @@ def lacking(runs: Sequence[Run]) -> str:
     for name, kind in kinds().items():
         if any(isinstance(result, kind.rows) for result in right):
             needs.append(f"{name} is drawn of {kind.needs}")
+    whole = [result for result in right if result.outcome in (Outcome.OK, Outcome.PREDICTED)]
+    if whole and not needs:
+        names = ", ".join(dict.fromkeys(str(type(result).__struct_config__.tag) for result in whole))
+        needs.append(f"no figure is drawn of rows of the kind {names}; collbench report has their tables")
     return f"{', '.join(str(run.path) for run in runs)}: {'; '.join(needs)}" if needs else why_none(runs)
 
 

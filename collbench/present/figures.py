@@ -42,8 +42,6 @@ MUTED = "#BDBDBD"
 """Colour of lines in the background."""
 GREY = "#606060"
 """Colour of bounds, levels and ideals."""
-DARK = "#202020"
-"""Colour of marks on other colours."""
 
 
 class Look(NamedTuple):
@@ -69,7 +67,7 @@ class Look(NamedTuple):
     @property
     def marks(self) -> "Look":
         """Hollow marks around points of other lines, without a line."""
-        return Look(DARK, self.marker, "", markerfacecolor="none", markersize=1.9)
+        return Look("#202020", self.marker, "", markerfacecolor="none", markersize=1.9)
 
 
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -82,12 +80,8 @@ Each is at least 9 lighter or darker than every other (of CIE L* from 0 to 100),
 and at least 16 away (CIE 1976) under simulated protanopia, deuteranopia and tritanopia.
 """
 
-OTHERS = "#8A8A8A"
-"""Colour of a part that is in none of the tables."""
 PHASES: Mapping[str, str] = _TABLES["phases"]
 """By the part of an explained operation's time: every name of results.PARTS."""
-STEP_PARTS: Mapping[str, str] = _TABLES["step_parts"]
-"""By the part of a planned step; neighbours in a bar differ also where colours are not seen."""
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:

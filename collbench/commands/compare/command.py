@@ -52,10 +52,6 @@ class CompareRequest(Request):
         Opt("--margin", "Changes up to this share do not count.", "5%, of logs more if they scatter", unit=SHARE),
     ] = None
     confidence: Annotated[Share, Opt("--confidence", "Probability that no row is called wrongly.", unit=SHARE)] = "95%"
-    assume: Annotated[
-        Share | None,
-        Opt("--assume", "How much each time of a log without samples varies.", "as neighbouring sizes do", unit=SHARE),
-    ] = None
     only: Annotated[
         str | None, Opt("--only", "Rows to compare, such as allreduce,ring-flags,1M..", metavar="WORD[,WORD]")
     ] = None
@@ -82,9 +78,8 @@ def compare(request: CompareRequest) -> Comparison:
     """
     margin = None if request.margin is None else parse_share(request.margin, "--margin")
     shares = margin, parse_share(request.confidence, "--confidence")
-    assumed = None if request.assume is None else parse_share(request.assume, "--assume")
     runs = as_run(request.base), as_run(request.new)
-    return compare_runs(*runs, *shares, selected(request.only, runs), assumed)
+    return compare_runs(*runs, *shares, selected(request.only, runs))
 
 
 def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:
@@ -198,8 +193,7 @@ def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
         pairs = [(read[0], new) for new in read[1:]]
     every = list(chain.from_iterable(pairs))
     selection = selected(options["only"], every)
-    how = options["margin"], options["confidence"], selection, options["assume"]
-    comparisons = [compare_runs(base, new, *how) for base, new in pairs]
+    comparisons = [compare_runs(base, new, options["margin"], options["confidence"], selection) for base, new in pairs]
 
     # Runs of one machine are compared by what ran on it; machines by who is fastest.
     several = several_machines(run.header for run in every)

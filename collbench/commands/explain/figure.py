@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.plots.axes import grid_along_x, heading, name_rows, patch_legend, seconds_tick
+from collbench.plots.axes import heading, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.present.figures import PHASES as COLOURS
 from collbench.present.figures import Axes, Figure, new_figure, style
@@ -36,6 +36,8 @@ def figures(run: Run, request: PlotRequest) -> Named:
 
 @style()
 def _timeline(explanation: Explanation) -> Figure:
+    from matplotlib.patches import Patch
+
     # As many tracks of each rank as there is room for, the first blocks.
     tracks = sorted(explanation.tracks, key=lambda track: (track.rank, track.block))
     by_rank = by_key(tracks, lambda track: track.rank)
@@ -49,9 +51,12 @@ def _timeline(explanation: Explanation) -> Figure:
     axes = drawn.subplots()
     (_binned if crowded else _single)(axes, shown, end)
     several = len({track.block for track in shown}) > 1
-    name_rows(axes, [f"rank {track.rank}" + (f", block {track.block}" if several else "") for track in shown])
+    names = [f"rank {track.rank}" + (f", block {track.block}" if several else "") for track in shown]
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)  # the first at the top
     axes.set_xlim(0.0, end)
-    grid_along_x(axes)
+    axes.grid(visible=False, axis="y")
+    axes.grid(visible=True, axis="x")
     axes.xaxis.set_major_formatter(seconds_tick)
     case = explanation.case
     heading(drawn, f"{explanation.implementation}: one {case.title}, {format_size(case.nbytes)}")
@@ -62,7 +67,8 @@ def _timeline(explanation: Explanation) -> Figure:
         every = lost + sum(len(track.spans) for track in explanation.tracks)
         remark += f"\nwhite: {lost:,} of {every:,} pieces found no room in the log"
     axes.set_xlabel(remark)
-    patch_legend(drawn, {phase: COLOURS[phase] for phase in PHASES})
+    patches = [Patch(color=COLOURS[phase], label=phase) for phase in PHASES]
+    drawn.legend(handles=patches, loc="outside lower center", ncols=len(patches))
     return drawn
 
 

@@ -10,7 +10,6 @@ COMMANDS = (
         2,
         functions={"train": "library"},
         rows=("rows:PlannedStep",),
-        figures="figure:KINDS",
         part="section:SECTION",
         lists={"models": "models:listed"},
     ),

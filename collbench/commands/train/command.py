@@ -28,7 +28,7 @@ from collbench.topology.system import is_named
 from collbench.units import counted, format_rounded
 
 
-@click.command(params=[*options_of(TrainRequest), folder_option("run file and pictures")])
+@click.command(params=[*options_of(TrainRequest), folder_option("run file")])
 def command(**options: Any) -> int:
     """Plan a training run: layouts that fit, how long a step takes, what holds it up, and what it costs.
 
@@ -51,7 +51,7 @@ def command(**options: Any) -> int:
     print_basis(place.title, [*_assumed(plan), *software(session)])
     click.echo("\n".join(_lines(plan)))
     click.echo(f"\n{LEGEND}", err=True)
-    say_where(session)
+    say_where(session, plot=False)
     return 0
 
 

@@ -204,5 +204,6 @@ SECTION = Section(
         "data sheet's FLOP/s. Efficiency: tokens of a GPU and second, over those on the fewest GPUs. Time of a token: "
         "over the fastest system's. Worth it: none is as fast and cheaper, or as cheap and faster."
     ),
+    drawn=False,
     subject="training plan",
 )

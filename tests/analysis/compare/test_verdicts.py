@@ -265,15 +265,6 @@ def test_logs_that_are_slower_everywhere_are_and_two_sizes_have_the_scatter_of_p
     assert two.rows[0].interval[1] == pytest.approx(1.1 * math.exp(0.013 * student(1 - 0.05 / 2 / 2, 1)))
 
 
-def test_the_noise_of_a_log_can_be_stated() -> None:
-    """Also where samples are too few, or one time is a mean and the other a median."""
-    few = of(measurement(seconds=(1e-6,) * 3, nbytes=8))
-    one = log(1e-6, header={"imported": {"file": "a.log"}})
-    for base, new in ((log(1e-6), one), (log(1e-6), log(1e-6, statistic="median")), (few, one)):
-        (row,) = compare(base, new, 0.05, assume=0.05).rows
-        assert row.interval[1] == pytest.approx(math.exp(1.959964 * 0.05 * math.sqrt(2)), rel=1e-4)
-
-
 def test_a_log_imported_twice_is_one_run() -> None:
     header = {"imported": {"file": "a.log"}}
     four = log(1e-6, 2e-6, 3e-6, 4e-6), log(1e-6, 2e-6, 3e-6, 4e-6, header=header)

@@ -43,7 +43,7 @@ def predicted() -> list[Result]:
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
-    return {name: built(RESULTS / name) for name in ("cpu-2-ranks", "cpu-2-ranks-explained", "dgx-a100-train")}
+    return {name: built(RESULTS / name) for name in ("cpu-2-ranks", "cpu-2-ranks-explained", "dgx-h100-scale")}
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_a_committed_run_has_a_small_page_with_its_verdict_first_and_no_empty_co
 
 
 def test_every_figure_can_be_linked_to(pages: dict[str, str]) -> None:
-    several, explained, planned = pages.values()
-    for page, tag in ((planned, "figure"), (several, "section"), (explained, "section")):
+    several, explained, scaled = pages.values()
+    for page, tag in ((scaled, "figure"), (several, "section"), (explained, "section")):
         places = [attributes["id"] for name, attributes in Text(page).elements if name == tag]
         assert places
         assert not [place for place in places if f'href="#{place}"' not in page]

@@ -1,29 +1,20 @@
-"""What a report says of plans: words, pictures in the page itself, tables, and rows; all of it as predicted."""
+"""What a report says of plans: words, tables, and rows; all of it as predicted."""
 
 import re
 from pathlib import Path
-from urllib.parse import unquote
-from xml.etree import ElementTree
 
 import pytest
 
-from collbench.commands.report import command as reports
 from collbench.results import Prediction
 from collbench.runfile.store import read
-from tests.commands.report.pages import Text, built, without_library, write
+from tests.commands.report.pages import Text, built, write
 from tests.commands.train.made_up_plans import compared, grown, paid, ranked
 from tests.conftest import case
-
-PICTURES = ["layouts"]
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return built(write(tmp_path_factory.mktemp("run"), *ranked(), *grown(), *compared(), *paid()))
-
-
-def pictures(page: str) -> list[dict[str, str | None]]:
-    return [attributes for tag, attributes in Text(without_library(page)).elements if tag == "img"]
 
 
 def test_the_page_says_that_nobody_measured_it(page: str) -> None:
@@ -53,31 +44,6 @@ def test_the_tables_hold_the_plans(page: str) -> None:
         assert words in row[0]
     table = page[page.index('id="rows"') :]
     assert "busbw" not in table[: table.index("</thead>")], "it is no collective alone"
-
-
-def test_every_picture_is_in_the_page(page: str) -> None:
-    images = pictures(page)
-    assert [str(image["alt"]).split(": ")[1].split(";")[0] for image in images] == PICTURES
-    assert "img-src data:" in page
-    for image in images:
-        kind, _, data = str(image["src"]).partition(",")
-        assert kind == "data:image/svg+xml"
-        assert ElementTree.fromstring(unquote(data)).get("width") in ("792pt", "648pt")
-    assert len(page.encode()) < reports.LARGEST
-    assert sum(len(str(image["src"])) for image in images) <= reports.PICTURES
-
-
-@pytest.mark.full
-def test_pictures_that_have_no_room_are_left_out_and_runs_share_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reports, "PICTURES", 100_000)
-    one, other = (write(tmp_path / name, *ranked(), *grown()) for name in "ab")
-    page, both = built(one), built(one, other)
-    assert len(pictures(page)) == 1
-    assert "more picture" not in page
-    assert sum(len(str(image["src"])) for image in pictures(both)) <= 100_000
-    assert both.count("1 more picture") == 2
 
 
 def test_plans_stand_beside_other_rows(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import sys
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
@@ -121,6 +123,27 @@ def test_steps_and_training_have_their_tables_and_verdicts(tmp_path: Path) -> No
             assert words in text, kind
         for words in ("no numbers", "no row has a time"):
             assert words not in text, kind
+
+
+def test_pictures_are_in_the_page_and_those_that_have_no_room_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs share the room."""
+    one, other = (write(tmp_path / name, *MADE_UP["scaling"], *MADE_UP["losses"]) for name in "ab")
+    left_out = []
+    for room in (500_000, 100_000):
+        monkeypatch.setattr(reports, "PICTURES", room)
+        page = built(one, other)
+        images = [attributes for tag, attributes in Text(without_library(page)).elements if tag == "img"]
+        for image in images:
+            kind, _, data = str(image["src"]).partition(",")
+            assert kind == "data:image/svg+xml"
+            assert ElementTree.fromstring(unquote(data)).tag.endswith("svg")
+        assert len(images) + page.count("1 more picture") == 4
+        assert sum(len(str(image["src"])) for image in images) <= room
+        left_out.append(page.count("1 more picture"))
+    assert "img-src data:" in page
+    assert left_out == [0, 2]
 
 
 def test_an_operation_whose_log_made_another_program_of_it_is_marked_where_its_time_goes(tmp_path: Path) -> None:

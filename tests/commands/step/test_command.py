@@ -17,7 +17,7 @@ from collbench.commands.step.work import job_of, step_of
 from collbench.runfile.store import Run, read
 from tests.commands.conftest import RIGHT
 from tests.commands.step.made_up_steps import ranks_that_are
-from tests.conftest import Command, mpiexec
+from tests.conftest import Command, drawn_again, mpiexec
 
 SMALL = ("--compute", "100us", "--budget", "0.05", "--out", "out")
 STEPS = ("--compute", "300us", "--steps", "1600", "--budget", "10", "--out", "out")
@@ -46,6 +46,7 @@ def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: P
     """From one GPU on; every row is marked."""
     done = here("step", "scale", "--on", "dgx-h100", "--ranks", "8..4096", "--out", "out")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert drawn_again(here, tmp_path / "out") == ["scaling.png"]
     rows = read(tmp_path / "out").results
     assert [row.case.ranks for row in rows] == [1, *(8 * 2**doubling for doubling in range(10))]
     assert all(isinstance(row, StepPrediction) for row in rows)

@@ -11,7 +11,7 @@ from collbench.commands.train.rows import PlannedStep
 from collbench.results import Reported
 from collbench.runfile.store import read
 from tests.commands.conftest import write_run
-from tests.conftest import ROOT, Command, case, drawn_again
+from tests.conftest import ROOT, Command, case
 
 GPT3 = ("--model", "gpt3-175b", "--on", "dgx-a100", "--gpus", "1024", "--batch", "1536")
 SMALL = ("--model", "llama3-8b", "--on", "dgx-h100", "--gpus", "16", "--batch", "64")
@@ -35,7 +35,7 @@ def test_the_published_layout_is_among_the_best_three(here: Command, tmp_path: P
     assert row.low < row.typical < row.high
     assert row.typical < 1.05 * min(one.typical for one in best)
     assert re.search(r"^[123]  tp8 pp16 dp8 .* 31\.\d s", done.stdout, re.M), done.stdout
-    assert drawn_again(here, tmp_path / "out") == ["layouts.png"]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.jsonl"]
 
 
 def test_a_scaling_says_what_it_keeps_of_the_rate(here: Command, tmp_path: Path) -> None:
@@ -49,7 +49,6 @@ def test_a_scaling_says_what_it_keeps_of_the_rate(here: Command, tmp_path: Path)
     assert re.search(r"^ +32  none: .* short with", done.stdout, re.M)
     share = rows[-1].tokens / rows[-1].typical / rows[-1].gpus / (rows[0].tokens / rows[0].typical / rows[0].gpus)
     assert f"2,048 GPUs keep {share:.0%} of the rate of 64 with the same batch" in done.stdout
-    assert (tmp_path / "out" / "layouts.png").stat().st_size > 5000
 
 
 def test_interconnects_are_compared_with_as_many_gpus(here: Command, tmp_path: Path) -> None:
