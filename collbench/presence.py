@@ -6,11 +6,10 @@ The first line of the folder's docstring is the command's line in --help.
 
 import pkgutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 PACKAGE = Path(__file__).parent
 SECTIONS = "How fast?", "Is it right?", "Who is slow?", "What should it be?", "Show", "Files", "Learn", "Start"
@@ -19,8 +18,7 @@ UNTIL = "0.3.0"
 """The release in which earlier names go."""
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """The record of a command.  `MODULE:NAME` is what a module of its folder holds under that name."""
 
     package: str  # __name__ of the folder
@@ -31,13 +29,13 @@ class Command:
     code: str = "command:command"  # its click.Command
     family: bool = False  # whether `code` makes a command of any name that ends so: all_reduce_perf
     together: bool = False  # whether the ranks of a launcher carry it out together
-    functions: Mapping[str, str] = field(default_factory=dict)  # of the library: the module of each
+    functions: Mapping[str, str] = {}  # of the library: the module of each
     rows: Sequence[str] = ()  # its kinds of results in run files
     works: Sequence[str] = ()  # its kinds of work in cases
     figures: str = ""  # its KINDS of figures
     part: str = ""  # its SECTION of the report
     drawn: Sequence[str] = ()  # kinds of results that figures and part are of, besides its own
-    lists: Mapping[str, str] = field(default_factory=dict)  # of `collbench list NAME`
+    lists: Mapping[str, str] = {}  # of `collbench list NAME`
     now: str = ""  # today's name of an earlier one, which acts the same until it goes
 
     @property

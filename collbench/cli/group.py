@@ -16,10 +16,7 @@ from collbench.host.launcher import RENDEZVOUS
 from collbench.presence import SECTIONS, Command, commands, found
 from collbench.requests.notices import renamed
 
-_MEETING = (
-    "With a command under a launcher, also behind it: the processes find each other in this folder, which all see, and "
-    "not by MPI or torch's store."
-)
+_MEETING = "Under a launcher, also behind the command: meet in this folder, which all see, not by MPI or torch's store."
 
 
 class Commands(click.Group):
@@ -100,13 +97,7 @@ def _without_rendezvous(arguments: list[str]) -> list[str]:
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, "-V", "--version", prog_name="collbench")
-@click.option(
-    "--rendezvous",
-    help=_MEETING,
-    metavar="FOLDER",
-    expose_value=False,
-    callback=_meet_in,
-)
+@click.option("--rendezvous", help=_MEETING, metavar="FOLDER", expose_value=False, callback=_meet_in)
 def group() -> None:
     """Find out how fast your GPUs talk to each other, whether that number is right, and where the time goes.
 

@@ -37,12 +37,10 @@ class _Lists(click.Group):
         for record in commands().values():
             if name in record.lists:
                 found: Any = record.load(record.lists[name])
-                return found if isinstance(found, click.Command) else _command(name, found)
+                if isinstance(found, click.Command):
+                    return found
+                return click.Command(name, callback=lambda rows=found: _print(*rows()), help=found.__doc__)
         return None
-
-
-def _command(name: str, rows: Any) -> click.Command:
-    return click.Command(name, callback=lambda: _print(*rows()), help=rows.__doc__)
 
 
 @click.group(cls=_Lists, invoke_without_command=True)

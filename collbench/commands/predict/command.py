@@ -62,17 +62,13 @@ CHANGE: Table[tuple[Any, Any]] = Table(
         Column("", lambda row: remarks("predicted", row[1])),
     )
 )
+_SYSTEMS = "topology.files.names"
 _OPTIONS = [
     *options_of(PredictRequest),
     QUIET,
     json_option("the results"),
     PLOT,
-    click.Argument(
-        ["system"],
-        default="",
-        metavar="[SYSTEM|FILE.toml[,...]]",
-        shell_complete=completed("topology.files.names"),
-    ),
+    click.Argument(["system"], default="", metavar="[SYSTEM|FILE.toml[,...]]", shell_complete=completed(_SYSTEMS)),
     *fitted.OPTIONS,
     option("--graph", "Predict replays of a CUDA graph, not separate launches.", is_flag=True),
     csv_option("size of several systems"),

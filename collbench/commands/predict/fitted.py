@@ -24,9 +24,7 @@ class FitRequest(Request):
     nodes: RunsNodes = None
 
 
-FIT = option(
-    "--fit", "Fit a measured run of one machine; may be given several times.", type=PATH, multiple=True, metavar="RUN"
-)
+FIT = option("--fit", "Fit a measured run; several times for several.", type=PATH, multiple=True, metavar="RUN")
 OPTIONS = [FIT, *options_of(FitRequest, "on")]
 
 
@@ -53,15 +51,10 @@ def show_fits(runs: Sequence[Path], out: Path | None, on: str | None, nodes: int
     return 0
 
 
-_EARLIER = [
-    RUNS,
-    out_option("Write a calibration there.", "FILE.toml"),
-    *options_of(FitRequest),
-    json_option("all fits"),
-]
+_OUT = out_option("Write a calibration there.", "FILE.toml")
 
 
-@click.command("fit", params=_EARLIER)
+@click.command("fit", params=[RUNS, _OUT, *options_of(FitRequest), json_option("everything known of the fits")])
 def fit(runs: tuple[Path, ...], **options: Any) -> int:
     """Fit curves as `collbench predict --fit RUN` does, which is its name now."""
     return show_fits(runs, **options)
