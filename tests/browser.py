@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
 from selenium import webdriver
@@ -24,9 +25,16 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
         if "CI" in os.environ:
             pytest.fail(missing)
         pytest.skip(missing)
+    with opened(f"--user-data-dir={tmp_path_factory.mktemp('profile')}") as driver:
+        yield driver
+
+
+@contextmanager
+def opened(*more: str) -> Iterator[webdriver.Chrome]:
+    """Start one with these arguments besides, and end it."""
     options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in (*ARGUMENTS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+    options.binary_location = CHROMIUM or ""
+    for argument in (*ARGUMENTS.split(), *more):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))

@@ -1,9 +1,11 @@
 """Programs for the people who build collbench, run by hand and nightly; tools/README.md lists them."""
 
+import importlib.util
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -20,3 +22,19 @@ def output_of(
     if done.returncode not in statuses:
         raise SystemExit(f"collbench {' '.join(words)}: status {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def write_block(page: Path, name: str, lines: Iterable[str]) -> None:
+    """Write lines between the marks of that name; AssertionError if a page has no such marks."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    body = begin + "".join(f"{line}\n" for line in lines) + end
+    text, count = re.subn(f"{begin}.*?{end}", lambda _: body, page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert count == 1, f"{page} has no marks of {name}"
+    page.write_text(text, encoding="utf-8")
+
+
+def in_nvidia_wheels(pattern: str) -> list[Path]:
+    """Return the files of the installed wheels of NVIDIA that fit, such as `*/include/cuda.h`."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
+    return [path for folder in folders for path in sorted(folder.glob(pattern))]

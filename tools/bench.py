@@ -15,23 +15,31 @@ from collbench.results import Measurement
 from collbench.runfile.store import read
 
 C_LOOP = Path(__file__).with_name("c_loop.cpp")
-BESIDE = """
-import ctypes, statistics, sys
+OPENED = """
+import ctypes, statistics, sys, time
+from dataclasses import replace
+import numpy as np
+from collbench.algorithms import implementations
 from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES
+from collbench.commands.step.measured import take_series
+from collbench.commands.step.rows import Series
+from collbench.commands.step.schedules import SCHEDULES, Parts
+from collbench.commands.step.work import Step
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.algorithms import implementations
+from collbench.measure.clocks import Clocks
 from collbench.platforms import open_platform
+from collbench.platforms.interface import Chain
 from collbench.platforms.layout import Needs, buffers
 from collbench.platforms.mpi_processes import MpiProcesses
 world = MpiProcesses.of_world()
-sweep = Sweep((COLLECTIVES["allreduce"],), (8,), (DATATYPES["float"],), (REDUCTIONS["sum"],), world.size, ("mpi",))
-platform, (case,) = open_platform(sweep, Needs(), "cpu", world), sweep.cases()
-operation = implementations()["mpi"].prepare(case, platform)
-loop = ctypes.CDLL(sys.argv[1]).loop
-loop.restype, loop.argtypes = ctypes.c_double, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
-places = buffers(platform.memory, case, world.rank)
-ways = {"mpi": lambda: platform.clock.time(operation, 500), "C": lambda: loop(*places, 2, 500)}
+def opened(nbytes, **works):
+    types = (DATATYPES["float"],), (REDUCTIONS["sum"],)
+    sweep = Sweep((COLLECTIVES["allreduce"],), (nbytes,), *types, world.size, ("mpi",), **works)
+    platform, (case,) = open_platform(sweep, Needs(), "cpu", world), sweep.cases()
+    return platform, case, implementations()["mpi"].prepare(replace(case, work=None), platform)
+"""
+IN_TURNS = """
 times = {name: [] for name in ways}
 for turn in range(201):
     for name in list(ways)[:: 1 if turn % 2 else -1]:
@@ -40,36 +48,23 @@ if world.leader:
     print(*(statistics.median(times[name]) * 1e6 for name in ways))
 platform.close()
 """
-STEPS = """
-import statistics, sys, time
-from dataclasses import replace
-import numpy as np
-from collbench.cases import Sweep
-from collbench.collectives import COLLECTIVES
-from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.algorithms import implementations
-from collbench.measure.clocks import Clocks
-from collbench.commands.step.schedules import SCHEDULES, Parts
-from collbench.commands.step.measured import take_series
-from collbench.platforms import open_platform
-from collbench.platforms.layout import Needs
-from collbench.platforms.mpi_processes import MpiProcesses
-from collbench.platforms.interface import Chain
-from collbench.commands.step.rows import Series
-from collbench.commands.step.work import Step
-world = MpiProcesses.of_world()
+BESIDE = f"""{OPENED}
+platform, case, operation = opened(8)
+loop = ctypes.CDLL(sys.argv[1]).loop
+loop.restype, loop.argtypes = ctypes.c_double, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+places = buffers(platform.memory, case, world.rank)
+ways = {{"mpi": lambda: platform.clock.time(operation, 500), "C": lambda: loop(*places, 2, 500)}}
+{IN_TURNS}"""
+STEPS = f"""{OPENED}
 products, size = int(sys.argv[1]), int(sys.argv[2])
-step = Step(products, size)
-allreduce, types = COLLECTIVES["allreduce"], ((DATATYPES["float"],), (REDUCTIONS["sum"],))
-sweep = Sweep((allreduce,), (4096,), *types, world.size, ("mpi",), works=(step,))
-platform, (case,) = open_platform(sweep, Needs(), "cpu", world), sweep.cases()
-operation = implementations()["mpi"].prepare(replace(case, work=None), platform)
+steps = 50 if products < 10 else 5
+platform, case, operation = opened(4096, works=(Step(products, size),))
 parts = Parts(case, platform, platform.compute.products(size), [operation])
 harness = SCHEDULES["sequential"].prepare(parts)
 chain = Chain(size, world.rank)
 factor, (last, result) = chain.factor, (chain.start, np.empty_like(chain.start))
 
-def bare(steps):
+def bare():
     global last, result
     platform.launcher.synchronize()
     start = time.perf_counter()
@@ -82,19 +77,9 @@ def bare(steps):
 
 clocks = Clocks(world)
 clocks.read()
-
-def measured(steps):
-    return Series(*clocks.moments(take_series(parts, harness, range(steps)).taken)).seconds
-
-ways = {"bare": bare, "steps": measured}
-times = {name: [] for name in ways}
-for turn in range(201):
-    for name in list(ways)[:: 1 if turn % 2 else -1]:
-        times[name].append(ways[name](50 if products < 10 else 5))
-if world.leader:
-    print(*(statistics.median(times[name]) * 1e6 for name in ways))
-platform.close()
-"""
+measured = lambda: Series(*clocks.moments(take_series(parts, harness, range(steps)).taken)).seconds
+ways = {{"bare": bare, "steps": measured}}
+{IN_TURNS}"""
 
 
 def main() -> None:

@@ -23,10 +23,11 @@ from collbench.model.nccl_terms import terms_by
 from collbench.model.predict import ErrorModel, Levels, band, error_model, widened
 from collbench.results import Measurement, Prediction
 from collbench.topology.system import System
-from tests.conftest import ROOT, case
+from tests.conftest import case
+from tools import ROOT, write_block
 from tools.model.accuracy import Errors, healthy
 from tools.model.classes import CLASSES
-from tools.model.report import held_out, tables, write
+from tools.model.report import held_out, tables
 from tools.model.spread import levels
 
 QUIET = RunFacts({})
@@ -177,7 +178,7 @@ def main() -> None:
     for name, lines in (("verdicts", verdicts(every)), ("causes", causes(every))):
         text = list(lines)
         print("\n".join(text), end="\n\n")
-        write(ROOT / "docs" / "analysis.md", name, text)
+        write_block(ROOT / "docs" / "analysis.md", name, text)
 
 
 if __name__ == "__main__":

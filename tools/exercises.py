@@ -36,16 +36,13 @@ def main() -> int:
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         print(f"{'exercise':<22} {'answer':<48} {'as it should':>12}  longest")
-        for exercise in exercises():
-            if given.numbers and exercise.number not in given.numbers:
-                continue
-            for answer in answers(exercise):
-                right, longest, first = tried(answer, given.times)
-                failed = failed or right < given.times
-                title = f"{exercise.number} {exercise.title}"
-                print(f"{title:<22} {answer.name:<48} {right:>6} of {given.times:<2}  {longest:5.1f} s", flush=True)
-                if first:
-                    print(f"    {first}", flush=True)
+        wanted = [one for one in exercises() if not given.numbers or one.number in given.numbers]
+        for title, answer in ((f"{one.number} {one.title}", answer) for one in wanted for answer in answers(one)):
+            right, longest, first = tried(answer, given.times)
+            failed = failed or right < given.times
+            print(f"{title:<22} {answer.name:<48} {right:>6} of {given.times:<2}  {longest:5.1f} s", flush=True)
+            if first:
+                print(f"    {first}", flush=True)
     finally:
         busy.kill()
         busy.wait()

@@ -60,16 +60,14 @@ def drawn(command: str) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         output_of(command.format(out=folder).split(), ROOT)
         drawn_here = [shown for shown in PICTURES if shown.command == command]
-        return {shown.name: _signed(Path(folder, shown.file), shown.source) for shown in drawn_here}
+        return {each.name: signed(Image.open(Path(folder, each.file)), SOURCE, each.source) for each in drawn_here}
 
 
-def _signed(path: Path, source: str) -> bytes:
-    """As it was drawn, with its source in it."""
-    said = PngImagePlugin.PngInfo()
-    said.add_text(SOURCE, source)
-    file = io.BytesIO()
-    with Image.open(path) as picture:
-        picture.save(file, "png", optimize=True, pnginfo=said)
+def signed(picture: Image.Image, key: str, text: str) -> bytes:
+    """Return a picture as PNG, with a text under that key in it."""
+    said, file = PngImagePlugin.PngInfo(), io.BytesIO()
+    said.add_itxt(key, text)
+    picture.save(file, "png", optimize=True, pnginfo=said)
     return file.getvalue()
 
 

@@ -31,19 +31,9 @@ FACES = {
     "null": "a\x00b",
 }
 """Texts by what they do to whoever shows them."""
-NUMBERS: dict[str, Any] = {
-    "2**80": 2**80,
-    "2**63": 2**63,
-    "400 digits": int("9" * 399),
-    "negative": -1,
-    "half": 0.5,
-    "tiny": 5e-324,
-    "huge": 1e308,
-    "true": True,
-    "text": "8",
-    "list": [8],
-    "none": None,
-}
+_WHOLE = {"2**80": 2**80, "2**63": 2**63, "400 digits": int("9" * 399), "negative": -1}
+_OTHER = {"half": 0.5, "tiny": 5e-324, "huge": 1e308, "true": True, "text": "8", "list": [8], "none": None}
+NUMBERS: dict[str, Any] = {**_WHOLE, **_OTHER}
 LITERALS = {"5,000 digits": "9" * 5000, "inf": "Infinity", "nan": "NaN", "1e999": "1e999", "minus": "-0"}
 
 
@@ -89,39 +79,20 @@ THINGS = (
 )
 """What is at a path, whatever was expected there."""
 
-ROW: dict[str, Any] = {
-    "kind": "measurement",
-    "implementation": "mpi",
-    "platform": "cpu",
-    "collective": "allreduce",
-    "nbytes": 1024,
-    "dtype": "float",
-    "redop": "sum",
-    "root": 0,
-    "ranks": 2,
-    "in_place": False,
-    "launches": 64,
-    "check": "ok",
-    "seconds": [1e-6, 1.1e-6, 1.2e-6, 1.05e-6, 1.15e-6, 1.08e-6, 1.12e-6],
-}
-PLAN: dict[str, Any] = {name: value for name, value in ROW.items() if name not in ("launches", "check", "seconds")} | {
-    "kind": "planned",
-    "implementation": "tp2 pp4 dp8 mb1 zero1",
-    "platform": "model",
-    "dtype": "bfloat16",
-    "ranks": 64,
-    "purpose": "layout",
-    "system": "dgx-h100",
-    "parts": {"computing": 1.0, "bubble": 0.25},
-    "memory": {"weights": 2.0**35},
-    "capacity": 2.0**36,
-    "low": 1.0,
-    "high": 1.5,
-    "tokens": 1048576,
-    "utilisation": 0.4,
-    "price": 2.0,
-    "total": 1e12,
-}
+CASE: dict[str, Any] = json.loads(
+    '{"collective": "allreduce", "nbytes": 1024, "dtype": "float", "redop": "sum", "root": 0, "ranks": 2,'
+    ' "in_place": false}'
+)
+ROW: dict[str, Any] = CASE | json.loads(
+    '{"kind": "measurement", "implementation": "mpi", "platform": "cpu", "launches": 64, "check": "ok",'
+    ' "seconds": [1e-6, 1.1e-6, 1.2e-6, 1.05e-6, 1.15e-6, 1.08e-6, 1.12e-6]}'
+)
+PLAN: dict[str, Any] = CASE | json.loads(
+    '{"kind": "planned", "implementation": "tp2 pp4 dp8 mb1 zero1", "platform": "model", "dtype": "bfloat16",'
+    ' "ranks": 64, "purpose": "layout", "system": "dgx-h100", "parts": {"computing": 1.0, "bubble": 0.25},'
+    ' "memory": {"weights": 34359738368.0}, "capacity": 68719476736.0, "low": 1.0, "high": 1.5, "tokens": 1048576,'
+    ' "utilisation": 0.4, "price": 2.0, "total": 1e12}'
+)
 PURPOSES = ("layout", "scale", "interconnect", "cost")
 HEADER: dict[str, Any] = {
     "kind": "header",

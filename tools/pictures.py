@@ -9,19 +9,18 @@ import base64
 import html
 import io
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import Image, PngImagePlugin
+from PIL import Image
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 
 from collbench.commands.exercise.records import find
-from tests.browser import ARGUMENTS, CHROMIUM, DRIVER, show
+from tests.browser import opened, show
 from tests.commands.exercise.answers import answers
 from tools import ROOT, output_of
+from tools.gallery import signed
 
 FOLDER = ROOT / "docs" / "pictures"
 WORDS = "collbench-words"  # the key of the words in a PNG
@@ -94,20 +93,6 @@ def judge() -> Page:
 PICTURES: Mapping[str, Callable[[], Page]] = {"lesson.png": lesson, "judge.png": judge}
 
 
-@contextmanager
-def chromium() -> Iterator[webdriver.Chrome]:
-    """A browser without a window."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM or ""
-    for argument in ARGUMENTS.split():
-        options.add_argument(argument)
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    try:
-        yield driver
-    finally:
-        driver.quit()
-
-
 def drawn(browser: webdriver.Chrome, page: Page) -> bytes:
     """Return the PNG of a page, with its words in it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -117,13 +102,10 @@ def drawn(browser: webdriver.Chrome, page: Page) -> bytes:
         browser.execute_script(page.prepare)
         top, height = browser.execute_script(page.extent)
         clip = {"x": 0, "y": top, "width": WIDTH, "height": height, "scale": 1}
-        said = PngImagePlugin.PngInfo()
-        said.add_itxt(WORDS, browser.execute_script(page.words))
+        words = browser.execute_script(page.words)
         shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
-    file = io.BytesIO()
     with Image.open(io.BytesIO(base64.b64decode(shot["data"]))) as picture:
-        picture.convert("RGB").quantize(COLOURS).save(file, "png", optimize=True, pnginfo=said)
-    return file.getvalue()
+        return signed(picture.convert("RGB").quantize(COLOURS), WORDS, words)
 
 
 def words_of(content: bytes) -> str:
@@ -135,7 +117,7 @@ def words_of(content: bytes) -> str:
 def main() -> None:
     """Draw all pictures into their folder."""
     FOLDER.mkdir(exist_ok=True)
-    with chromium() as browser:
+    with opened() as browser:
         for name, page in PICTURES.items():
             content = drawn(browser, page())
             (FOLDER / name).write_bytes(content)

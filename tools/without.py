@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.test_layers import OTHERS
+from tools import ROOT
 
-ROOT = Path(__file__).parents[1]
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "20[0-9][0-9]*", "dist")
 IMPORTS = """
 from importlib import import_module

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import ROOT
-from tools.faults.catalogue import every
-from tools.faults.runner import Ground, ground, run, share
+from tools.faults.runner import Ground, every, ground, run, share
 from tools.faults.trial import Trial
 
 PARTS = 3 if os.environ.get("CI") else 30

@@ -16,11 +16,10 @@ from collbench.platforms.layout import WINDOW_HEAD
 from collbench.platforms.tracelog import TRACED
 from tests.conftest import ROOT
 from tests.kernels.test_nvrtc import assert_no_spills, bounds_of
-from tools.kernels import facts, reading, sass
+from tools.kernels import facts, nvrtc, sass
 from tools.kernels.facts import ARRAY, PRIMITIVES, VECTORS
 from tools.kernels.nvrtc import ONE_DEVICE, PIPELINED, RANKS_MEET, compiled
-from tools.kernels.reading import DTYPES, RANKS, READ, RINGS, of_ranks, together
-from tools.kernels.sass import listing, memory_instructions
+from tools.kernels.sass import READ, listing, memory_instructions, of_ranks, together
 
 PAGE = (ROOT / "docs" / "kernels.md").read_text()
 STRONG = {"MEMBAR.ALL.SYS", "ST.E.STRONG.SYS", "LD.E.STRONG.SYS"}
@@ -44,7 +43,7 @@ def scope_of(more: tuple[str, ...]) -> str:
 def test_a_primitive_becomes_these_instructions() -> None:
     """All that reach memory, in this order."""
     for arch in (75, *READ):
-        found = memory_instructions(reading.primitives(arch))
+        found = memory_instructions(facts.compiled_primitives(arch))
         for name, primitive in PRIMITIVES.items():
             assert found[f"call_{name}"] == primitive.instructions(arch), (name, arch)
     assert facts.instructions_table() in PAGE
@@ -119,12 +118,13 @@ def test_loads_are_on_the_way_together(arch: int) -> None:
 
     A direct kernel that knows its ranks asks all of them at once: sixteen loads, less two where registers are short.
     """
-    for dtype in DTYPES if arch != 90 else ("float", "int8"):
-        programs = together(reading.ring(more, dtype, arch) for more in RINGS)
+    for dtype in ("float", "half", "bfloat16", "double", "int8") if arch != 90 else ("float", "int8"):
+        redop = "sum" if dtype == "float" else "avg"
+        programs = together(compiled("ring.cu", more, dtype, redop, arch) for more in ((), PIPELINED))
         for program, loads in zip(programs, (2, 2 * ring.IN_FLIGHT), strict=True):
             assert sass.loads_in_flight(listing(program)["ring_allreduce"], "LDG.E.128") == loads, dtype
-    for ranks in RANKS if arch != 90 else (8,):
-        direct, packets = together(reading.known(file, ranks, arch) for file in ("direct.cu", "one_shot_ll.cu"))
+    for ranks in (2, 4, 8) if arch != 90 else (8,):
+        direct, packets = together(nvrtc.known(file, ranks, arch) for file in ("direct.cu", "one_shot_ll.cu"))
         for name in ("one_shot", "two_shot"):
             assert 14 <= sass.loads_in_flight(listing(direct)[name], "LDG.E.128") <= 16, (name, ranks)
         assert sass.loads_in_flight(listing(packets)["one_shot_ll"], "LD.E.128.STRONG.SYS") == ranks
@@ -179,7 +179,7 @@ def assert_without_gaps(wire: Wire, code: tuple[tuple[str, str], ...]) -> None:
 def test_a_warp_reaches_lines_without_gaps(arch: int) -> None:
     """Accesses of a tile follow each other by as much as 32 lanes have, so lanes lie side by side; fp32 by 16 bytes."""
     for name in WIRES if arch != 90 else ("bfloat16", "topk"):
-        (code,) = listing(reading.wired(WIRES[name], arch)).values()
+        (code,) = listing(nvrtc.known("narrow.cu", 2, arch, f"-DWIRE={WIRES[name].code}")).values()
         assert_without_gaps(WIRES[name], code)
 
 

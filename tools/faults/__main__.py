@@ -7,8 +7,7 @@ import re
 import sys
 import time
 
-from tools.faults.catalogue import every
-from tools.faults.runner import Verdict, run, share
+from tools.faults.runner import Verdict, every, run, share
 
 
 def main() -> None:

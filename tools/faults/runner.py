@@ -14,11 +14,13 @@ from pathlib import Path
 from zlib import crc32
 
 from tests.conftest import of_a_user
+from tools.faults import compilers, kills, launched, signals, storage, streams, surroundings
 from tools.faults.den import Den
 from tools.faults.trial import COLLBENCH, SHORT, Scene, Trial, carried_out
 from tools.faults.verdict import complaints
 
 JOBS = len(os.sched_getaffinity(0)) + 2  # some of them mostly wait
+SOURCES = (compilers, launched, signals, kills, storage, streams, surroundings)  # those that wait come first
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,11 @@ class Ground:
     def close(self) -> None:
         """Leave all dens."""
         self._open.close()
+
+
+def every() -> list[Trial]:
+    """In the order of the sources."""
+    return [trial for source in SOURCES for trial in source.trials()]
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from collbench.platforms import compiler
-from tools.kernels import sass
+from tools.kernels import nvrtc, sass
 
 ARRAY = {"LDG.E.128", "STG.E.128"}
 VECTORS = {"LD.E.128.STRONG.SYS", "ST.E.128.STRONG.SYS"}
@@ -62,6 +62,11 @@ def probes() -> str:
     """A source whose kernels call one of them each."""
     calls = (f'extern "C" __global__ void call_{n}({p.parameters}) {{ {p.call}; }}\n' for n, p in PRIMITIVES.items())
     return compiler.source("packets.cuh") + "".join(calls)
+
+
+def compiled_primitives(arch: int) -> nvrtc.Compiled:
+    """Those kernels for an architecture."""
+    return nvrtc.compile_source(probes(), arch, (nvrtc.STANDARD,))
 
 
 def instructions_table() -> str:

@@ -6,7 +6,6 @@ And the programs that our kernels become: each file with the options that a rung
 import ctypes
 import fcntl
 import hashlib
-import importlib.util
 import os
 import pickle
 import re
@@ -19,6 +18,7 @@ from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.host.cache import cache_folder
 from collbench.platforms import compiler
 from collbench.platforms.gpu import launch, memory
+from tools import in_nvidia_wheels
 
 NEWER = {"multimem.cu": memory.OLDEST}  # not for every GPU and type
 FILES = sorted(path.name for path in compiler.folder().glob("*.cu") if path.name not in NEWER)
@@ -84,12 +84,14 @@ def compiled(
     return compile_source(compiler.source(file), arch, options)
 
 
+def known(file: str, ranks: int, arch: int, *more: str) -> Compiled:
+    """A kernel file for so many ranks: a loop over them is unrolled."""
+    return compiled(file, (*more, *launch.defines(ranks, one_device=False)), arch=arch)
+
+
 def library_path() -> Path | None:
     """The compiler of the wheel nvidia-cuda-nvrtc-cu12 (or its successors), if one is installed."""
-    spec = importlib.util.find_spec("nvidia")
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
-    found = [path for folder in folders for path in sorted(folder.glob("*/lib/libnvrtc.so.*"))]
-    return found[0] if found else None
+    return next(iter(in_nvidia_wheels("*/lib/libnvrtc.so.*")), None)
 
 
 @cache

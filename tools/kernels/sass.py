@@ -5,7 +5,6 @@ It reads sm_75 and later; no wheel has one that reads sm_70.
 
 import fcntl
 import hashlib
-import importlib.util
 import os
 import pickle
 import re
@@ -18,10 +17,12 @@ from itertools import groupby
 from pathlib import Path
 
 from collbench.host.cache import cache_folder
-from tools.kernels.nvrtc import Compiled
+from tools import in_nvidia_wheels
+from tools.kernels.nvrtc import RANKS_MEET, Compiled, compiled
 
 _FORM = Path(__file__).read_text()  # with another text of this file, listings may be other ones
 Listing = dict[str, tuple[tuple[str, str], ...]]
+READ = (80, 90, 100)  # architectures that tests look into
 INSTRUCTION = 16  # bytes of one
 _LINE = re.compile(r"^\s*/\*(?P<at>[0-9a-f]+)\*/\s+(?:@!?U?P\d+\s+)?(?P<word>[A-Z][\w.]*)\s*(?P<operands>[^;]*);")
 _MEMORY = re.compile(r"(LD[GL]?|ST[GL]?|ATOMG?|RED|MEMBAR|CCTL|BAR)\b")
@@ -34,9 +35,7 @@ BARRIER = "BAR.SYNC"
 
 @cache
 def disassembler() -> Path:
-    spec = importlib.util.find_spec("nvidia")
-    folders = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
-    found = [path for folder in folders for path in sorted(folder.glob("*/bin/nvdisasm"))]
+    found = in_nvidia_wheels("*/bin/nvdisasm")
     assert found, "no nvdisasm: pip install 'nvidia-cuda-nvdisasm>=13.2,<14'"
     return found[0]
 
@@ -44,15 +43,16 @@ def disassembler() -> Path:
 @cache
 def listing(compiled: Compiled) -> Listing:
     """Of each kernel every instruction with its operands, in the order of the code; a label is an empty instruction."""
-    read_together([compiled])
+    together([compiled])
     found: Listing = pickle.loads(_kept(compiled.binary).read_bytes())
     return found
 
 
-def read_together(programs: Iterable[Compiled]) -> None:
+def together(programs: Iterable[Compiled]) -> list[Compiled]:
     """Keep the listings of these, by one run of the disassembler for each architecture: its start takes longest."""
+    every = list(programs)
     cache_folder().mkdir(parents=True, exist_ok=True)
-    for arch, several in groupby(sorted(programs, key=_arch), key=_arch):
+    for arch, several in groupby(sorted(every, key=_arch), key=_arch):
         with (cache_folder() / f"sass-{arch}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # tests that run side by side want the same
             unread = [program for program in several if not _kept(program.binary).exists()]
@@ -60,6 +60,13 @@ def read_together(programs: Iterable[Compiled]) -> None:
                 scratch = _kept(program.binary).with_suffix(f".{os.getpid()}")
                 scratch.write_bytes(pickle.dumps(found))
                 scratch.replace(_kept(program.binary))
+    return every
+
+
+def of_ranks(arch: int) -> list[tuple[str, tuple[str, ...], Compiled]]:
+    """Every program whose ranks meet, disassembled together."""
+    programs = together(compiled(file, more, arch=arch) for file, more in RANKS_MEET)
+    return [(*names, program) for names, program in zip(RANKS_MEET, programs, strict=True)]
 
 
 def _arch(compiled: Compiled) -> int:

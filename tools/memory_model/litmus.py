@@ -23,9 +23,8 @@ def published(file: str = "litmus.txt") -> Iterator[Litmus]:
         name, *threads, last = paragraph.strip().splitlines()
         initially: dict[str, int] = {}
         if threads[0].startswith("initially: "):
-            for setting in threads.pop(0).removeprefix("initially: ").split(", "):
-                location, _, value = setting.partition(" = ")
-                initially[location] = int(value)
+            settings = threads.pop(0).removeprefix("initially: ").split(", ")
+            initially = {location: int(value) for location, value in (each.split(" = ") for each in settings)}
         verdict, _, outcome = last.partition(": ")
         if verdict not in ("allowed", "forbidden"):
             raise ValueError(f"{name}: neither allowed nor forbidden: {last}")

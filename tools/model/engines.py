@@ -37,6 +37,7 @@ from collbench.platforms.cost import Hardware
 from collbench.topology.files import load
 from collbench.topology.system import System
 from collbench.units import format_size
+from tools import ROOT, write_block
 
 DATA = Path(__file__).parent / "one_node_nvidia.json"
 KIB, MIB = 1 << 10, 1 << 20
@@ -341,13 +342,11 @@ TABLES: dict[str, Callable[[], Iterable[str]]] = {
     "nccl in graphs": in_graphs,
     "engine errors": error_table,
 }
-"""By the names of their markers in docs/model.md, for `tools.model.report.write`."""
+"""By the names of their markers in docs/model.md, for `tools.write_block`."""
 
 
 if __name__ == "__main__":
-    from tools.model.report import PAGE, write
-
     for marker, lines in TABLES.items():
-        write(PAGE, marker, lines())
+        write_block(ROOT / "docs" / "model.md", marker, lines())
     for machines in (["a100_sxm"], ["h100_sxm"], ["b200_sxm", "gb200"], ["l40s"], ["rtx_pro_6000_server"]):
         print(machines, {name: round(float(value), 3) for name, value in fitted(machines).items()})

@@ -15,14 +15,14 @@ import numpy as np
 from collbench.model.constants import Constants
 from collbench.model.equation import Floats
 from collbench.model.predict import LARGE, SMALL
+from tools import ROOT, write_block
 from tools.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
 from tools.model.classes import CLASSES, by_class, links
 from tools.model.spread import bands, levels, sight_factors
 from tools.model.systems import Published
 
 HELD_OUT = Path(__file__).parent / "held_out.json"
-PAGE = Path(__file__).parents[2] / "docs" / "model.md"
-SHIPPED = Path(__file__).parents[2] / "collbench" / "model"
+PAGE, SHIPPED = ROOT / "docs" / "model.md", ROOT / "collbench" / "model"
 MEASURED: dict[str, tuple[Callable[[Published], Iterable[int]], int]] = {  # and how many rows a sweep needs for it
     "nothing": (lambda sweep: (), 1),
     "three smallest sizes": (smallest, 5),
@@ -88,14 +88,6 @@ def worst(found: dict[str, list[Errors]]) -> Iterable[str]:
             yield f"| {name} | `{off.sweep.name}` | {percent(float(middle))} | {percent(float(high))} |"
 
 
-def write(page: Path, name: str, lines: Iterable[str]) -> None:
-    """What stands between the markers of a name."""
-    text = page.read_text()
-    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    body = "\n".join([begin, *lines, end])
-    page.write_text(re.sub(re.escape(begin) + ".*" + re.escape(end), lambda match: body, text, flags=re.DOTALL))
-
-
 @cache
 def meanings() -> dict[str, str]:
     """What stands beside the constants in their module; KeyError later on for one that has none."""
@@ -118,7 +110,7 @@ def main() -> None:
     ):
         text = list(lines)
         print("\n".join(text), end="\n\n")
-        write(PAGE, name, text)
+        write_block(PAGE, name, text)
     ship(known, found)
 
 

@@ -62,22 +62,9 @@ class Arrays:
         return 0xB1A5 + int(self._machine.current)
 
     def sgemm(
-        self,
-        handle: int,
-        transa: int,
-        transb: int,
-        m: int,
-        n: int,
-        k: int,
-        alpha: int,
-        A: int,  # noqa: N803
-        lda: int,
-        B: int,  # noqa: N803
-        ldb: int,
-        beta: int,
-        C: int,  # noqa: N803
-        ldc: int,
-    ) -> None:
+        self, handle: int, transa: int, transb: int, m: int, n: int, k: int,
+        alpha: int, A: int, lda: int, B: int, ldb: int, beta: int, C: int, ldc: int,  # noqa: N803
+    ) -> None:  # fmt: skip
         """C = A B of columns; square and whole, not scaled, added to nothing, and the result no operand."""
         assert handle == self.get_cublas_handle(), "the handle of another device"
         assert (transa, transb) == (0, 0)

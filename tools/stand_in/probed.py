@@ -23,12 +23,9 @@ int cuGetErrorString(int, const char** text) { *text = WORDS; return 0; }
 def build_driver(folder: Path, devices: int = 0, status: int = 0, delay: int = 0, words: str = "") -> Path:
     """A driver that answers after `delay` ms, with an error or `devices` GPUs; a negative status ends the process."""
     defines = [f"-DDEVICES={devices}", f"-DSTATUS={status}", f"-DDELAY={delay}"]
-    return _build(folder / "libcuda.so.1", DRIVER, *defines, *([f'-DWORDS="{words}"'] if words else []))
-
-
-def _build(library: Path, text: str, *defines: str) -> Path:
-    source = library.with_suffix(".cpp")
-    source.write_text(text)
+    defines += [f'-DWORDS="{words}"'] if words else []
+    library, source = folder / "libcuda.so.1", folder / "libcuda.cpp"
+    source.write_text(DRIVER)
     subprocess.run([*compiler(), *defines, "-shared", "-fPIC", "-o", library, source], check=True)
     return library
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tools import in_nvidia_wheels
+
 
 def cupy() -> Any:
     """CuPy, or the test is skipped; but not where nothing may be."""
@@ -18,9 +20,7 @@ def cupy() -> Any:
 
 def header() -> Path:
     """cuda.h of the wheel nvidia-cuda-runtime-cu12, else of its successors, else of a toolkit on this machine."""
-    spec = importlib.util.find_spec("nvidia")
-    wheels = [Path(folder) for folder in spec.submodule_search_locations or ()] if spec else []
-    found = [path for folder in wheels for path in sorted(folder.glob("*/include/cuda.h"))]
+    found = in_nvidia_wheels("*/include/cuda.h")
     found.sort(key=lambda path: "cuda_runtime" not in path.parts)  # CUDA 12's, which the drivers of both know
     found += sorted(Path("/usr/local").glob("cuda*/include/cuda.h"))
     if not found:

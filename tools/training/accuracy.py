@@ -10,7 +10,7 @@ from collbench.commands.train.rows import PlannedStep
 from collbench.commands.train.search import best_of, evaluate_layout, search
 from collbench.commands.train.setting import Constants, PlanSetting, machine_of
 from collbench.topology.files import load
-from tools.training.tables import Row, Table
+from tools.training.published import Row, Table
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,42 @@
 """The published training runs of published.toml: what was trained on what, dealt out how, and how fast it was."""
 
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from collbench.commands.train.layouts import Choices
 from collbench.commands.train.models import MODELS, Model
-from tools.training.tables import Row, Table
+
+
+class Row(NamedTuple):
+    """One run; `value` is in the table's unit."""
+
+    label: str
+    model: Model
+    gpus: int
+    batch: int
+    fixed: Choices
+    value: float
+    sequence: int = 0  # 0: the table's
+    precision: str = "bf16"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Runs by the same people with the same software on the same machine."""
+
+    name: str
+    source: str
+    system: str
+    stack: str
+    unit: str  # "TFLOP/s, recomputed counted", "TFLOP/s", "tokens/s/GPU", "MFU" or "s"
+    rows: tuple[Row, ...]
+    gradients: str = "fp32"
+    sequence: int = 0  # 0: the model's
+    operator: str = "NVIDIA"  # who ran them: what others run is nobody's kin in the fit
+    others: tuple[str, ...] = ()  # errors that other models have published of the same runs
+
 
 _RECORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _MODELS = MODELS | {name: Model(**{"name": name} | fields) for name, fields in _RECORDS["models"].items()}

@@ -6,11 +6,9 @@ anchor.
 """
 
 import csv
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +18,11 @@ from collbench.commands.train.layouts import Layout, layout_of
 from collbench.commands.train.search import values_of
 from collbench.commands.train.setting import FITTED, Constants, machine_of
 from collbench.topology.files import load
+from tools import ROOT, write_block
 from tools.training.accuracy import anchor, chosen, given, mean_error, miss, misses, published_seconds
-from tools.training.published import FITTED_TO, TABLES
-from tools.training.tables import Table
+from tools.training.published import FITTED_TO, TABLES, Table
 
-PAGE = Path(__file__).parents[2] / "docs" / "training.md"
+PAGE = ROOT / "docs" / "training.md"
 RUNS = PAGE.with_name("training-runs.csv")
 SHARED = {"fused": 0.5, "half": 2000.0, "fp8": 0.9, "older": 0.9}
 """Constants that are fitted to dense models of all generations together, and where the search for them begins."""
@@ -157,28 +155,17 @@ def write_runs() -> None:
                 writer.writerow((table.name, plain.row.label, plain.layout.name, *seconds, *errors))
 
 
-def written(text: str, name: str, lines: Iterator[str]) -> str:
-    """The page with the lines between its marks."""
-    block = "\n".join(lines)
-    marks = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-    pattern = re.escape(marks[0]) + ".*?" + re.escape(marks[1].strip())
-    changed, count = re.subn(pattern, lambda _: marks[0] + block + marks[1], text, flags=re.S)
-    assert count == 1, f"{PAGE} has no marks of {name}"
-    return changed
-
-
 def main() -> None:
     """Fit, print, and write the page."""
     fitted = fit(FITTED_TO)
     for age, known in fitted.items():
         values = ", ".join(f"{name} {getattr(known, name):.4g}" for name in ("products", *SHARED, *EXPERTS))
         print(f"sm{age}: {values}; shipped {FITTED[age]}")
-    text = PAGE.read_text(encoding="utf-8")
-    for name, lines in (("summary", summary()), ("strangers", strangers())):
-        text = written(text, name, lines)
-    PAGE.write_text(text, encoding="utf-8")
+    shown = list(summary())
+    write_block(PAGE, "summary", shown)
+    write_block(PAGE, "strangers", strangers())
     write_runs()
-    print(text[text.index("<!-- summary -->") : text.index("<!-- end of summary -->")])
+    print("\n".join(shown))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from collbench.commands.train.setting import FITTED
 from tools.training import published
 from tools.training.accuracy import Miss, anchor, chosen, given, mean_error, misses, published_seconds
 from tools.training.report import EXPERTS, SHARED, fit
-from tools.training.tables import Table
 
 
 @functools.cache
@@ -16,7 +15,7 @@ def by_name(name: str, anchored: bool) -> list[Miss]:
     return misses(published.named(name), anchored=anchored)
 
 
-def found(table: Table) -> list[Miss]:
+def found(table: published.Table) -> list[Miss]:
     return by_name(table.name, anchored=False)
 
 
