@@ -1,5 +1,5 @@
-// The arithmetic between the copies of a host-driven ring: each kernel is one step on one rank, ordered by the host.
-// Any grid; any length and alignment.  Launched by collbench/algorithms/ring_host.py.
+// Steps of one rank that the host orders: `add`, between the copies of a ring, and `put`, a message to another rank.
+// Any grid; any length and alignment.  Launched by collbench/algorithms/ring_host.py and measure/exchanges.py.
 #include "prelude.cuh"
 
 // target[i] = target[i] (+) source[i]
