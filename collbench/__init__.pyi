@@ -17,4 +17,18 @@ if TYPE_CHECKING:  # every module imports the package, so type checkers are to c
     from collbench.commands.train.library import train as train
     from collbench.requests.words import read as read
 
+__all__ = [
+    "check",
+    "compare",
+    "import_",
+    "pairs",
+    "plot",
+    "predict",
+    "read",
+    "report",
+    "scan",
+    "startup",
+    "sweep",
+    "train",
+]
 __version__: str

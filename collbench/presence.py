@@ -1,7 +1,6 @@
 """Commands, found by the folders that they are: the `__init__.py` of each says what there is to find, in `COMMANDS`.
 
 A record names modules and what they hold, and imports none, so that --help, an error and a plot import what they need.
-The first line of the folder's docstring is the command's line in --help.
 """
 
 import pkgutil

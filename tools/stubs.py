@@ -15,7 +15,8 @@ def text() -> str:
     """Return the file: where each function is, earlier names among them, and the version."""
     names = functions() | functions(earlier=True)
     lines = [f"    from {module} import {name} as {name}\n" for name, module in names.items()]
-    return "".join([HEAD, *sorted(lines), "\n__version__: str\n"])
+    public = "".join(f'    "{name}",\n' for name in sorted(functions()))
+    return "".join([HEAD, *sorted(lines), f"\n__all__ = [\n{public}]\n__version__: str\n"])
 
 
 if __name__ == "__main__":

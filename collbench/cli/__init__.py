@@ -65,8 +65,10 @@ def _launched() -> tuple[int, int] | None:
     """Return rank and number of the processes that carry out this command together; None where there is but one."""
     from collbench.presence import found
 
-    place = 3 if sys.argv[1:2] == ["--rendezvous"] else 1
-    record = found(sys.argv[place]) if sys.argv[place:] else None
+    words = sys.argv[1:]
+    while words and words[0].partition("=")[0] == "--rendezvous":  # the one option that may stand before the command
+        words = words[1 if "=" in words[0] else 2 :]
+    record = found(words[0]) if words else None
     if not record or not record.together:
         return None
     from collbench.errors import UsageError

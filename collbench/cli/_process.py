@@ -145,8 +145,8 @@ def _misused(error: Any) -> str:
     """Return one line: what is missing, unexpected, no option or no command, and what there is."""
     message = error.format_message().rstrip(".")
     choices = f"`{error.ctx.command_path} --help` says what it takes"
-    if names := getattr(error.ctx.command, "commands", ()):
-        choices = f"choose from: {', '.join(names)}"
+    if hasattr(error.ctx.command, "list_commands"):
+        choices = f"choose from: {', '.join(error.ctx.command.list_commands(error.ctx))}"
     return f"{message} {choices}" if message.endswith("?") else f"{message}; {choices}"
 
 

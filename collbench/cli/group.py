@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from collbench import __version__
-from collbench.errors import unknown
+from collbench.errors import UsageError, unknown
 from collbench.host.launcher import RENDEZVOUS
 from collbench.presence import SECTIONS, Command, commands, found
 from collbench.requests.notices import renamed
@@ -42,7 +42,7 @@ class Commands(click.Group):
         if record and record.now:
             renamed(record.name, record.now)
         if record and record.together:
-            arguments = _without_rendezvous(arguments)
+            arguments = _without_rendezvous(context, arguments)
         return super().resolve_command(context, arguments)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
@@ -53,7 +53,7 @@ class Commands(click.Group):
         code: Any = record.load(record.code)
         command: click.Command | None = code(name) if record.family else code
         if command and not record.family:
-            command.epilog = _examples(record)
+            command.epilog = "" if record.now else _examples(record)
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -78,21 +78,24 @@ def _examples(record: Command) -> str:
     return "\n\n".join(f"\b\n{part}" for part in text.split("\n\n") if part.startswith("For example:"))
 
 
-def _meet_in(context: click.Context | None, option: click.Parameter | None, folder: str | None) -> None:
+def _meet_in(context: click.Context, option: click.Parameter | None, folder: str | None) -> None:
     """Name the folder in the environment, where it is looked for when the processes are connected."""
+    if folder == "":
+        raise UsageError("--rendezvous names no folder; give one that all processes see")
     if folder:
         os.environ[RENDEZVOUS] = str(Path(folder).absolute())
 
 
-def _without_rendezvous(arguments: list[str]) -> list[str]:
+def _without_rendezvous(context: click.Context, arguments: list[str]) -> list[str]:
     """Return a command line without the group's option, which may stand behind the command too."""
-    for place, word in enumerate(arguments):
+    words, left = iter(arguments), []
+    for word in words:
         option, equals, folder = word.partition("=")
-        if option == "--rendezvous" and (equals or arguments[place + 1 :]):
-            after = place + 1 if equals else place + 2
-            _meet_in(None, None, folder or arguments[place + 1])
-            return [*arguments[:place], *arguments[after:]]
-    return arguments
+        if option == "--rendezvous":
+            _meet_in(context, None, folder if equals else next(words, ""))
+        else:
+            left += [word, *words] if word == "--" else [word]
+    return left
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

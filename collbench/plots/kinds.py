@@ -148,7 +148,7 @@ def lacking(runs: Sequence[Run]) -> str:
     whole = [result for result in right if result.outcome in (Outcome.OK, Outcome.PREDICTED)]
     if whole and not needs:
         names = ", ".join(dict.fromkeys(str(type(result).__struct_config__.tag) for result in whole))
-        needs.append(f"no figure is drawn of rows of the kind {names}; collbench report has their tables")
+        needs.append(f"no figure is drawn of rows of the kind {names}; `collbench report` has their tables")
     return f"{', '.join(str(run.path) for run in runs)}: {'; '.join(needs)}" if needs else why_none(runs)
 
 

@@ -55,10 +55,7 @@ def function(name: str) -> Callable[..., Any]:
 
 
 def of_library(function: Callable[..., Any], earlier: str = "") -> Callable[..., Any]:
-    """Return a function of the library: its values are checked, and its errors name its parameters, not options.
-
-    Calls by an *earlier* name warn of today's.
-    """
+    """Return a function of the library: values are checked, errors name parameters, an *earlier* name warns."""
     parameters = signature(function).parameters
 
     @wraps(function)
@@ -78,7 +75,7 @@ def of_library(function: Callable[..., Any], earlier: str = "") -> Callable[...,
             error.args = (reworded(str(error), call.arguments),)
             raise
 
-    called.__module__ = "collbench"  # where pickle finds it
+    called.__module__, called.__qualname__ = "collbench", earlier or function.__name__  # where pickle finds it
     return called
 
 

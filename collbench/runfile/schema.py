@@ -331,7 +331,7 @@ def _header(line: dict[str, Any]) -> dict[str, Any]:
     versions.update({name: str(version) for name, version in versions.items()})
     sweep = _at(header, "sweep")
     sweep["requested"] = sweep.pop("asked", None) or None
-    _at(sweep, "sampling").setdefault("graph", False)
+    sweep["sampling"] = {"graph": False} | _at(sweep, "sampling")
     tiers = _at(header, "topology", "system").get("tiers")
     for tier in tiers if isinstance(tiers, list) else ():
         if isinstance(tier, dict):

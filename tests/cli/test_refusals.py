@@ -27,6 +27,8 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--json .", "cannot write .: Is a directory"),
         ("--json new.json -b 0", "--minbytes 0 is impossible; give at least 1"),
         ("--nodes 2", "--nodes goes with a described system, and --on cpu is none"),
+        ("--rendezvous", "--rendezvous names no folder; give one that all processes see"),
+        ("--rendezvous=", "--rendezvous names no folder; give one that all processes see"),
     ),
     "sweep --ab": (
         ("A", "--ab 'A' sets no variable; write NAME=VALUE, NAME= (empty) or -NAME (not set)"),
@@ -55,9 +57,10 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
     "predict": (
         ("", "no SYSTEM is given; choose one of `collbench list systems`"),
         (f"--fit {RUN} -b 8", "--fit fits measured runs and predicts nothing; leave --minbytes out"),
-        (f"dgx-h100 --fit {RUN}", "says what a calibration is for; give -o FILE.toml"),
+        (f"dgx-h100 --fit {RUN}", "says what a calibration is for; give --out FILE.toml"),
         (f"dgx-h100 --fit {RUN} --on b200", "both name the machine of the runs"),
         ("dgx-h100 --on b200", "give them with --fit RUN"),
+        ("dgx-h100 --out mine.toml", "is the folder of a run; a calibration is written with --fit RUN"),
         ("dgx-h100,moon", "unknown system 'moon'; choose from: ... dgx-h100 ... FILE.toml"),
         ("dgx-h100,dgx-h100", "names a system twice"),
         ("dgx-h100,hgx-h200 --impl ring-host", "which is a bound and no expectation"),
@@ -131,6 +134,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("sweep --minbyte 8", "Did you mean ... --minbytes"),
         ("all_reduce_perf --iter 9", "Did you mean ... --iters"),
         ("list runs nowhere", "no folder nowhere"),
+        ("list nothing", "choose from: models, runs, systems"),
     ),
 }
 

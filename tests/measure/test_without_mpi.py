@@ -46,6 +46,14 @@ def test_ranks_of_one_machine_measure_the_hand_written_implementations_without_m
     assert list((tmp_path / "meet").iterdir()) == []
 
 
+def test_wherever_the_rendezvous_stands_all_ranks_refuse_in_one_line(tmp_path: Path) -> None:
+    environment, wrong = surroundings(tmp_path), ("sweep", "--impl", "nothing")
+    for words in (("--rendezvous", "a", *wrong), ("--rendezvous=b", *wrong), (*wrong, "--rendezvous=c")):
+        command = [*PLAIN, sys.executable, "-m", "collbench", *words]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr.count("error")) == (2, 1), done.stderr
+
+
 def test_a_rank_without_mpi_that_is_killed_costs_one_row_and_nobody_waits_for_the_time_out(tmp_path: Path) -> None:
     words = (*SWEEP, "--on", "cpu", "--impl", "ring-flags", "-n", "1000000", "--timeout", "300")
     command = [*PLAIN, sys.executable, "-m", "collbench", *words]

@@ -39,7 +39,7 @@ class _Lists(click.Group):
                 found: Any = record.load(record.lists[name])
                 if isinstance(found, click.Command):
                     return found
-                return click.Command(name, callback=lambda rows=found: _print(*rows()), help=found.__doc__)
+                return click.Command(name, callback=lambda rows=found: _print(*rows()), short_help=found.__doc__)
         return None
 
 

@@ -90,8 +90,7 @@ def command(system: str, graph: bool, **options: Any) -> int:
     """Predict what a collective should take on a described system; nothing runs, no GPU is needed.
 
     SYSTEM is one that comes with collbench, FILE.toml one of your own; --impl all adds the hand-written kernels.
-    Several systems (dgx-h100,ethernet-100g-tcp) are compared in one table: all have --ranks, or as many ranks as all
-    can have.
+    Several systems (dgx-h100,ethernet-100g-tcp) are compared on --ranks, or as many ranks as all can have.
 
     --fit prints latency, bandwidth and crossovers of measured curves with intervals.  With -o FILE.toml the model of
     the machine (--on, or SYSTEM) is fitted to all of them, and SYSTEM may be that file from then on.
@@ -99,12 +98,12 @@ def command(system: str, graph: bool, **options: Any) -> int:
     runs, on = options.pop("fit"), options.pop("on")
     if runs:
         return _fit(runs, system, on, options)
-    if on or not system:
-        raise UsageError(
-            "--on is the machine of runs; give them with --fit RUN"
-            if on
-            else "no SYSTEM is given; choose one of `collbench list systems`, FILE.toml, or --fit RUN"
-        )
+    if options["out"] and options["out"].suffix == ".toml":
+        raise UsageError(f"--out {options['out']} is the folder of a run; a calibration is written with --fit RUN")
+    if on:
+        raise UsageError("--on is the machine of runs; give them with --fit RUN")
+    if not system:
+        raise UsageError("no SYSTEM is given; choose one of `collbench list systems`, FILE.toml, or --fit RUN")
     names = split_names(system)
     if len(names) > 1:
         return sweeping.side_by_side(names, options, options["what_if"], graph)
@@ -126,7 +125,7 @@ def _fit(runs: Sequence[Path], system: str, on: str | None, options: Mapping[str
     if system and on:
         raise UsageError(f"--on {on} and SYSTEM {system} both name the machine of the runs; leave one out")
     if system and not options["out"]:
-        raise UsageError(f"SYSTEM {system} says what a calibration is for; give -o FILE.toml as well")
+        raise UsageError(f"SYSTEM {system} says what a calibration is for; give --out FILE.toml as well")
     if others := [
         word for name, word in given().items() if name not in ("system", "fit", "on", "nodes", "out", "as_json")
     ]:

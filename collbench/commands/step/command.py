@@ -35,8 +35,11 @@ class _Parts(click.Group):
     """The commands of `collbench step`, and one more by its old name, which is not listed."""
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Return the command of that name."""
-        return stragglers if name == "stragglers" else super().get_command(context, name)
+        """Return the command of that name; say today's of the old one."""
+        if name != "stragglers":
+            return super().get_command(context, name)
+        renamed("step stragglers", "step scale --ranks N")
+        return stragglers
 
 
 @click.group(cls=_Parts, invoke_without_command=True)
@@ -72,7 +75,6 @@ def scale(**options: Any) -> int:
 @click.command("stragglers", params=_STRAGGLERS)
 def stragglers(**options: Any) -> int:
     """Find ranks that are late, as `collbench step scale --ranks N` does, which is its name now."""
-    renamed("step stragglers", "step scale --ranks N")
     return _run(sessions.waiting_session(made(StepRequest, options), launched()), step_tables.STRAGGLERS)
 
 

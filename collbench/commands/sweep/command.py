@@ -112,6 +112,6 @@ def sweep(request: SweepRequest) -> Run:
     """
     if request.measured:
         return run_to_end(measuring_session(request).session, request.each)
-    now = f"collbench.predict({request.on!r}, impl='all')"
+    system, now = find_system(request.on, places()), f"collbench.predict({request.on!r}, impl='all')"
     warn(f"collbench.sweep(on={request.on!r}) is {now} now; the earlier form goes with {UNTIL}", DeprecationWarning, 4)
-    return run_to_end(predicting_session(find_system(request.on, places()), request), request.each)
+    return run_to_end(predicting_session(system, request), request.each)
