@@ -126,7 +126,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("predict dgx-h10", "; did you mean ... dgx-h100"),
         ("sweep --impl ring-flag", "; did you mean ... ring-flags"),
         ("sweep foo", "unexpected extra argument (foo); `collbench sweep --help` says what it takes"),
-        ("exercise foo", "No such command 'foo'; choose from: list, start, check, hint"),
+        ("exercise foo", "No such command 'foo'; choose from: check, hint, list, start"),
         ("exercise start", "Missing argument 'N'; `collbench exercise start --help` says what it takes"),
         ("nosuch", "unknown command 'nosuch'; choose from: check, "),
         ("step nosuch", "No such command 'nosuch'; choose from: scale, overlap, strategies"),
