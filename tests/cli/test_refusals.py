@@ -129,7 +129,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("exercise foo", "No such command 'foo'; choose from: check, hint, list, start"),
         ("exercise start", "Missing argument 'N'; `collbench exercise start --help` says what it takes"),
         ("nosuch", "unknown command 'nosuch'; choose from: check, "),
-        ("step nosuch", "No such command 'nosuch'; choose from: scale, overlap, strategies"),
+        ("step nosuch", "No such command 'nosuch'; choose from: overlap, scale, strategies"),
         ("plot --formats svg", "No such option ... --format"),
         ("sweep --minbyte 8", "Did you mean ... --minbytes"),
         ("all_reduce_perf --iter 9", "Did you mean ... --iters"),
