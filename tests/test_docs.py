@@ -35,7 +35,6 @@ QUICK = {  # what makes commands that measure short
     "lesson": "results/cpu-2-ranks results/cpu-2-ranks-explained",
     "step scale": "--budget 0.2 --compute 50us",
     "sweep": "-e 64 -n 7 --impl mpi --no-plot",
-    "scan": "--budget 2s",
     "verify": "--impl mpi --op reduce",
 }
 MODEL = "layers = 4\nhidden = 256\nheads = 4\nvocabulary = 1000\n"

@@ -51,7 +51,7 @@ def copied(home: Path, gone: set[str]) -> None:
         shutil.rmtree(home / "tests" / "commands" / name, ignore_errors=True)
 
 
-def complaints(home: Path, gone: set[str], tests: bool) -> Iterator[str]:
+def complaints(home: Path, gone: set[str], tests: bool, types: bool = False) -> Iterator[str]:
     """Yield what does not work in such a copy: each command that failed, and the end of what it printed."""
     python = [sys.executable, "-P"]
     ignored = [f"--ignore=tests/{name}.py" for name in ABOUT_ALL]
@@ -59,11 +59,11 @@ def complaints(home: Path, gone: set[str], tests: bool) -> Iterator[str]:
         (*python, "-m", "collbench", "--help"),
         (*python, "-c", IMPORTS),
         (*python, "-m", "ruff", "check", "--quiet", "--no-cache", "."),
-        (*python, "-m", "tools.stubs"),  # the stub is written anew, as whoever takes a command away does
-        (*python, "-m", "mypy", "--no-incremental"),
         (*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(QUICK if tests else ("--collect-only",)), *ignored),
     )
-    for words in trials:
+    # The stub is written anew, and then types are checked.
+    checked = ((*python, "-m", "tools.stubs"), (*python, "-m", "mypy", "--no-incremental")) if types else ()
+    for words in (*trials, *checked):
         done = subprocess.run(
             words, cwd=home, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(home)}
         )
@@ -81,7 +81,7 @@ def main() -> int:
         gone = with_users(name)
         with tempfile.TemporaryDirectory() as folder:
             copied(Path(folder), gone)
-            found = list(complaints(Path(folder), gone, tests))
+            found = list(complaints(Path(folder), gone, tests, types=True))
         failed += bool(found)
         print(f"without {', '.join(sorted(gone))}: {'fails' if found else 'ok'}", *found, sep="\n", flush=True)
     return 1 if failed else 0
