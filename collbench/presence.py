@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent
 SECTIONS = "How fast?", "Is it right?", "Who is slow?", "What should it be?", "Show", "Files", "Learn", "Start"
 """Where `--help` lists commands, in this order; any other section of a record stands at the end."""
 UNTIL = "0.3.0"
-"""The release in which earlier names go."""
+"""The release in which deprecated names go."""
 
 
 class Command(NamedTuple):
@@ -35,7 +35,12 @@ class Command(NamedTuple):
     part: str = ""  # its SECTION of the report
     drawn: Sequence[str] = ()  # kinds of results that figures and part are of, besides its own
     lists: Mapping[str, str] = {}  # of `collbench list NAME`
-    now: str = ""  # today's name of an earlier one, which acts the same until it goes
+    now: str = ""  # today's name of a deprecated one, which acts the same until it goes
+
+    @property
+    def listed(self) -> bool:
+        """Whether --help, messages and completion name it: no families, no deprecated names."""
+        return not (self.family or self.now)
 
     @property
     def line(self) -> str:
@@ -74,5 +79,5 @@ def found(name: str) -> Command | None:
 
 
 def shared() -> list[str]:
-    """Return the commands that the ranks of a launcher carry out together, without families and earlier names."""
-    return [name for name, record in commands().items() if record.together and not (record.family or record.now)]
+    """Return the listed commands that the ranks of a launcher carry out together."""
+    return [name for name, record in commands().items() if record.together and record.listed]

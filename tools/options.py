@@ -27,9 +27,13 @@ def page() -> str:
 def _sections() -> Iterator[str]:
     said: set[tuple[str, str]] = set()
     context = click.Context(group, info_name="collbench", max_content_width=100)
-    for title, records in by_section().items():
+    records = filter(None, (_record(option, context) for option in group.params))
+    yield from ("| option of `collbench` | means |", "|---|---|")
+    yield from (f"| `{_cell(names)}` | {_cell(meaning)} |" for names, meaning in records)
+    yield ""
+    for title, commands in by_section().items():
         yield f"## {title}\n"
-        for record in records:
+        for record in commands:
             command = group.get_command(context, record.name)
             assert command
             yield from _command(command, context, record.name, said)

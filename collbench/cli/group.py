@@ -23,8 +23,8 @@ class Commands(click.Group):
     """The commands of all folders, and those that a family makes, as the programs of nccl-tests."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Return the names of all commands, without families and earlier names."""
-        return sorted(name for name, record in commands().items() if not (record.family or record.now))
+        """Return the names of all listed commands."""
+        return sorted(name for name, record in commands().items() if record.listed)
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
         """Take `help COMMAND`, an earlier form, for `COMMAND --help`."""
@@ -65,11 +65,12 @@ class Commands(click.Group):
 
 
 def by_section() -> dict[str, list[Command]]:
-    """Return the records of all commands by the section of --help, as they stand there."""
-    shown = [record for record in commands().values() if not (record.family or record.now)]
-    titles = dict.fromkeys([*SECTIONS, *(record.section for record in shown)])
-    sections = {title: [record for record in shown if record.section == title] for title in titles}
-    return {title: sorted(of, key=lambda record: record.place) for title, of in sections.items() if of}
+    """Return the records of all listed commands by the section of --help, as they stand there."""
+    sections: dict[str, list[Command]] = {title: [] for title in SECTIONS}
+    for record in sorted(commands().values(), key=lambda record: record.place):
+        if record.listed:
+            sections.setdefault(record.section, []).append(record)
+    return {title: records for title, records in sections.items() if records}
 
 
 def _examples(record: Command) -> str:

@@ -16,7 +16,6 @@ import click
 
 from collbench.algorithms import choose, implementations, is_library, is_path, libraries, references
 from collbench.analysis import crossover, interconnects
-from collbench.analysis.interconnects import Interconnect
 from collbench.analysis.roofline import measured_roofline, share
 from collbench.cli import results_table
 from collbench.cli.options import given, made, option, print_answer, print_basis
@@ -204,7 +203,7 @@ def side_by_side(
         sessions.append(session)
         skipped = dict.fromkeys(f"{row.implementation} skipped: {row.reason}" for row in results if row.reason)
         title = f"{session.topology}; {', '.join(software(session))}"
-        every.append(Interconnect(name, title, tuple(timed(results)), tuple(skipped)))
+        every.append(interconnects.Interconnect(name, title, tuple(timed(results)), tuple(skipped)))
     compared = interconnects.tables(every, _selected(request))
     reasons = interconnects.left_out(every, compared)
     if not compared:
@@ -282,10 +281,10 @@ def interconnects_as_json(tables: Sequence[interconnects.InterconnectTable]) -> 
     """Return a record for each table: what is compared, the rows, and the verdict in sentences."""
     records = []
     for table in tables:
-        each_one = [
+        compared = [
             {"name": each.name, "title": each.title, "origin": each.origin, "ranks": count, "remarks": each.remarks}
             for each, count in zip(table.interconnects, table.ranks, strict=True)
         ]
-        rows = {"interconnects": each_one, "rows": table.records(), "verdict": table.verdict()}
+        rows = {"interconnects": compared, "rows": table.records(), "verdict": table.verdict()}
         records.append({"case": table.title} | rows)
     return records

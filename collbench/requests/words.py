@@ -69,7 +69,7 @@ RanksOfNode = Annotated[
 ]
 Smallest = Annotated[Size, Opt("-b --minbytes", "Smallest message.", unit=SIZE, least=1)]
 Largest = Annotated[
-    Size | None, Opt("-e --maxbytes", "Largest message.", "what memory allows up to 128M; predicted, 8G", unit=SIZE)
+    Size | None, Opt("-e --maxbytes", "Largest message.", "what memory allows up to 128M", unit=SIZE)
 ]
 LargestPredicted = Annotated[Size | None, Opt("-e --maxbytes", "Largest message.", "8G", unit=SIZE)]
 Factor = Annotated[float, Opt("-f --stepfactor", "Factor between sizes.")]

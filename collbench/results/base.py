@@ -50,9 +50,7 @@ class _Facts(Answers, Record, frozen=True, kw_only=True, tag_field="kind"):
     """Facts that may be known of any result.  The field `kind` of a line in a run file tells its kind of result."""
 
     note: Note = NO_NOTE  # facts about how the numbers came to be
-    library: str = (
-        ""  # product and version of the library that it called, where the implementation's name does not tell
-    )
+    library: str = ""  # product and version of the library that it called, where the implementation's name has none
     mismatch: CheckFailure | None = None  # what the check found wrong; None where it found nothing, or there was none
     scheduling: Scheduling | None = None  # whether the ranks had their cores; None where it is not known
 

@@ -67,15 +67,15 @@ class Scheduling(Record, frozen=True):
 
 
 class Row(Protocol):
-    """What is asked of a result here."""
+    """A result, as far as it matters here."""
 
     @property
     def scheduling(self) -> Scheduling | None:
-        """Of its ranks, where it is known."""
+        """The scheduling of its ranks, where it is known."""
 
     @property
     def outcome(self) -> Outcome:
-        """What became of its case."""
+        """Whether its case was measured, skipped or failed."""
 
 
 def is_disturbed(row: Row) -> bool:

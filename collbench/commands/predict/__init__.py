@@ -1,4 +1,4 @@
-"""Predict what a collective should take on a described system: a sweep on which nothing runs."""
+"""Predict what a collective should take on a described system, and fit the model to measured runs."""
 
 from collbench.presence import Command
 

@@ -1,4 +1,4 @@
-"""By how much members, links and what joins them slow the groups of a scan: few effects explain its times.
+"""The suspects of a scan: by how much each slows its groups, and the probability that noise alone would do so.
 
 A time is a logarithm over the usual one of its shape (inside a leaf, across, one way) in its round; rounds drift, and
 load shared links differently.  The usual time is at first that of groups of the faster half of the members: it stays

@@ -1,4 +1,4 @@
-"""Makes sums of random values again and again, and tells what changes their bits.
+"""Makes sums of random values again and again: what changes their bits, and their errors against exact sums.
 
 Runs alike on every process of the run, as collbench/measure/sampling.py does.
 
