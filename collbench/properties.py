@@ -49,7 +49,7 @@ PROPERTIES = {
             title=lambda elements: f"misaligned by {counted(elements, 'element')}",
             word=lambda elements: f"unalign{elements}",
             value=lambda word: int(word[7:]) if re.fullmatch(r"unalign\d{1,9}", word) else None,
-            shift=lambda elements: int(elements),
+            shift=int,
             letter="u",
             modelled=False,
         ),

@@ -37,7 +37,7 @@ RUNS = {
     "cpu-4-ranks-bits": (
         "verify --bits --on cpu -g 2,3,4 -e 64K --impl mpi,ring-flags,one-shot-ll,two-shot,auto,narrow"
     ),
-    "cpu-4-ranks-pairs": "pairs --on cpu --ranks 4 --impl mpi",
+    "cpu-4-ranks-pairs": "scan --pairs --on cpu --ranks 4 --impl mpi",
     "cpu-2-ranks-jitter": "step scale --on cpu --ranks 2",
     "cpu-2-ranks-jitter-slow": "step scale --on cpu --ranks 2 --slow-rank 1:1.5",
     "cpu-2-ranks-styles-even": "step strategies --on cpu --target 0.28",

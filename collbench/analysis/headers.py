@@ -42,7 +42,7 @@ def differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Dif
         yield from _between(".".join(path), _at(base, path), _at(new, path))
 
 
-def machine(header: Header) -> tuple[str, ...]:
+def machine_key(header: Header) -> tuple[str, ...]:
     """Return what tells the machine of a run from others; () if unknown.
 
     That is the GPUs or sockets that ranks run on, or the model.  Not how many there are, nor the host's name, which
@@ -59,7 +59,7 @@ def machine(header: Header) -> tuple[str, ...]:
 
 def several_machines(headers: Iterable[Header]) -> bool:
     """Return whether some of the runs are known to be of different machines or systems."""
-    return len({machine(header) for header in headers} - {()}) > 1
+    return len({machine_key(header) for header in headers} - {()}) > 1
 
 
 def _at(header: Any, path: tuple[str, ...]) -> Any:

@@ -2,9 +2,7 @@
 
 import os
 import re
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 
@@ -14,12 +12,25 @@ class _Launcher(NamedTuple):
     size: str
     rank: str
     neighbours: str  # how many processes are on this machine
-    marks: Sequence[str] = ()  # one of them is there, if this launcher is to be believed
-    mpi: Sequence[str] = ()  # one of them is there, if MPI can start
+    marks: tuple[str, ...] = ()  # one of them is there, if this launcher is to be believed
+    mpi: tuple[str, ...] = ()  # one of them is there, if MPI can start
 
 
-_RECORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-_LAUNCHERS = tuple(_Launcher(**record) for record in _RECORDS["launcher"])
+_PMI = ("PMI_RANK", "PMI_ID", "PMI_PORT", "PMIX_RANK")
+_OMPI = ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
+_MV2 = ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE")
+_TORCHRUN = ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE")
+_LAUNCHERS = (
+    # First, since srun often starts a torchrun on each node, and what srun says is true of those.
+    _Launcher(*_TORCHRUN, marks=("TORCHELASTIC_RUN_ID",)),
+    _Launcher(*_OMPI, mpi=_OMPI[:1]),
+    _Launcher("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", mpi=_PMI),
+    _Launcher(*_MV2, mpi=_MV2[:1]),
+    # Of a step: SLURM_NTASKS speaks of processes that nobody started.
+    _Launcher("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE", mpi=_PMI),
+    _Launcher(*_TORCHRUN),
+    _Launcher("WORLD_SIZE", "JOB_COMPLETION_INDEX", "LOCAL_WORLD_SIZE"),  # a pod of an indexed Job of Kubernetes
+)
 _OF_A_START = ("SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT")
 _FIX = "unset it, or leave it to a launcher (mpirun, srun, torchrun)"
 RENDEZVOUS = "COLLBENCH_RENDEZVOUS"

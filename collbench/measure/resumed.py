@@ -17,7 +17,7 @@ from collbench.host import sanitize
 from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.records import encoded
 from collbench.results import Failed, Result, Skipped
-from collbench.runfile.schema import Header, to_line, to_result, upgraded
+from collbench.runfile.schema import Header, to_line, to_result, unknown_names, upgraded
 from collbench.runfile.store import FORMAT, INTERRUPTED, parse_header
 from collbench.units import counted
 
@@ -52,6 +52,8 @@ class ResumedRun:
         """
         lines = ((number, line) for number, line in enumerate(io.BytesIO(content), 1) if line.strip())
         header, version = parse_header(path, lines)
+        if unknown := unknown_names(sanitize.parse_object(content.partition(b"\n")[0]).get("sweep")):
+            raise RunFileError(f"{path}: {', '.join(unknown)} is not known here; resume with the release that wrote it")
         sweep = _sweep(path, header)
         rows: list[tuple[bytes, Result | None]] = []
         status: object = None

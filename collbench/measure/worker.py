@@ -315,8 +315,9 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
         threading.Thread(target=protocol.answer, args=(Path(os.environ[FOLDER]), platform.waits), daemon=True).start()
     beat = heartbeat.beat if channel else lambda *_: None
 
-    # Ranks without an order sleep in the broadcast.
     cases = tuple(sweep.cases())
+
+    # Ranks without an order sleep in the broadcast.
     while "case" in (order := _next_order(world, channel)):
         case, sampling = cases[order["case"]], convert(order["sampling"], Sampling)
         if order["work"]:

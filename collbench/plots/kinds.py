@@ -1,9 +1,9 @@
-"""Kinds of figures and sections of a report, found by being there: modules that define KINDS, or SECTION.
+"""Kinds of figures and sections of a report: of modules here that define KINDS, and as the records of commands say.
 
-`draw` draws runs.  Another kind of figure is one file dropped in, here or as `figure` in a command's folder: it says
-which results it draws, and yields the figures of a run.  Commands and `collbench plot` draw by the same function, so a
-run file gives the same pictures again.  A section (`section` in a command's folder) is a part of the page, with its
-results' rows for the table of all rows.
+`draw` draws runs.  Another kind of figure is a file here, or `figures` of a command's record: it says which results it
+draws, and yields the figures of a run.  Commands and `collbench plot` draw by the same function, so a run file gives
+the same pictures again.  A section (`part` of a record) is a part of the page, with its results' rows for the table of
+all rows.
 """
 
 import pkgutil
@@ -230,7 +230,7 @@ class Section:
 
 
 def sections(rows: Collection[str]) -> list[Section]:
-    """Return the sections of results of these types in the page's order; modules that name none are not imported."""
+    """Return the sections of results of these types in the page's order; others are not imported."""
     return sorted(parts("part", rows), key=lambda section: section.order)
 
 

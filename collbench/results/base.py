@@ -8,7 +8,7 @@ from collbench import stats
 from collbench.cases import Case
 from collbench.notebook import Shown
 from collbench.records import Record
-from collbench.results.disturbed import Scheduling, is_disturbed
+from collbench.results.disturbed import Scheduling
 from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome, labelled
 from collbench.units import FASTEST, SLOWEST, counted, format_size
 
@@ -102,7 +102,7 @@ class CaseResult(_Facts, frozen=True):
     @property
     def disturbed(self) -> bool:
         """Whether ranks were off their cores in so many samples that the time is the machine's."""
-        return is_disturbed(self)
+        return bool(self.scheduling and self.scheduling.disturbed)
 
     @property
     def check(self) -> str:

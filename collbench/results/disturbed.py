@@ -74,18 +74,17 @@ class Row(Protocol):
         """The scheduling of its ranks, where it is known."""
 
     @property
+    def disturbed(self) -> bool:
+        """Whether its ranks were off their cores too often."""
+
+    @property
     def outcome(self) -> Outcome:
         """Whether its case was measured, skipped or failed."""
 
 
-def is_disturbed(row: Row) -> bool:
-    """Return whether the row's ranks were off their cores too often."""
-    return bool(row.scheduling and row.scheduling.disturbed)
-
-
 def disturbed_in_words(rows: Sequence[Row]) -> str:
     """Return how many rows are disturbed, and what to do about them; nothing where there are none."""
-    disturbed = list(filter(is_disturbed, rows))
+    disturbed = [row for row in rows if row.disturbed]
     if not disturbed:
         return ""
     others, helps = " or other ranks", "Close them, leave out --bind none,"
@@ -93,10 +92,12 @@ def disturbed_in_words(rows: Sequence[Row]) -> str:
     # A rank that stayed on one core was bound to it, so no other rank was in its way.
     if any(row.scheduling and max(map(len, row.scheduling.cores), default=1) == 1 for row in disturbed):
         others, helps = "", "Close them"
-    return number_in_words(len(disturbed), sum(row.outcome is not Outcome.SKIPPED for row in rows), others, helps)
+    return disturbed_count_in_words(
+        len(disturbed), sum(row.outcome is not Outcome.SKIPPED for row in rows), others, helps
+    )
 
 
-def number_in_words(disturbed: int, rows: int, others: str = "", helps: str = "Close them") -> str:
+def disturbed_count_in_words(disturbed: int, rows: int, others: str = "", helps: str = "Close them") -> str:
     """Return how many of these rows other programs (and these others) disturbed, and what helps."""
     was, are = ("was", "is") if disturbed == 1 else ("were", "are")
     return (
@@ -107,5 +108,5 @@ def number_in_words(disturbed: int, rows: int, others: str = "", helps: str = "C
 
 def all_disturbed(rows: Iterable[Row]) -> str:
     """Return that all rows with a time are disturbed, and what to do about it; nothing where that is not so."""
-    timed = [is_disturbed(row) for row in rows if row.outcome is not Outcome.SKIPPED]
+    timed = [row.disturbed for row in rows if row.outcome is not Outcome.SKIPPED]
     return "all rows were disturbed by other programs: close them and run again" if timed and all(timed) else ""

@@ -11,7 +11,6 @@ import os
 import platform
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from types import GenericAlias
@@ -146,9 +145,10 @@ class Header(Shown, Record, frozen=True, kw_only=True):
     def from_json(cls, fields: Any) -> Self:
         """Return the header that a JSON object stands for; ValueError where it is none."""
         sweep = fields.get("sweep", {})
-        if isinstance(sweep, dict):
-            # A later release may know more, and the rows of what is known here can be read.
-            fields = fields | {"sweep": sweep | {name: _known(sweep[name], name) for name in sweep.keys() & _NAMED}}
+        # A later release may know more, and the rows of what is known here can be read.
+        if unknown := unknown_names(sweep):
+            known = {field: [name for name in sweep.get(field, ()) if name not in unknown] for field in _NAMED}
+            fields = fields | {"sweep": sweep | known}
         header = convert(fields, cls)
         return replace(header, sweep=_with_works(header.sweep, sweep))
 
@@ -161,15 +161,16 @@ class Header(Shown, Record, frozen=True, kw_only=True):
 _NAMED = {"collectives": Collective, "dtypes": Datatype, "redops": Reduction}  # fields of a sweep with names of records
 
 
-def _known(names: Any, field: str) -> Any:
-    """Return names without those that this release has no record of; what is no list of names stays."""
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        return names
-    found: list[str] = []
-    for name in names:
-        with suppress(ValueError):
-            found.append(convert(name, _NAMED[field]).name)
-    return found
+def unknown_names(sweep: Any) -> list[str]:
+    """Return the names in the fields of a header's sweep of which this release has no record."""
+    unknown = []
+    for field in _NAMED.keys() & sweep.keys() if isinstance(sweep, dict) else ():
+        for name in sweep[field] if isinstance(sweep[field], list) else ():
+            try:
+                convert(name, _NAMED[field])
+            except ValueError:
+                unknown += [name] if isinstance(name, str) else []
+    return unknown
 
 
 def changed(environment: Mapping[str, str], changes: Changes) -> dict[str, str]:

@@ -22,6 +22,7 @@ from statistics import median
 from typing import Any, Self, cast
 
 from collbench.errors import Notice, RunFileError, StorageError, UsageError
+from collbench.exits import SIGNALLED
 from collbench.host import sanitize
 from collbench.host.files import RUN_FILE, new_file
 from collbench.host.sanitize import text
@@ -38,7 +39,7 @@ MOST_ROWS, MOST_SAMPLES = 2**17, 2**16
 _MANY, _FEW = 2**23, 64  # samples of a file, behind which a row has so few
 _END = re.compile(rb'\{"kind": ?"end"')  # the line that says that the run is whole
 _NAMED = 3  # rows that are left out with a warning of their own; the others are counted
-INTERRUPTED = 128  # exit statuses from here on say which signal ended the run, as shells count it
+INTERRUPTED = SIGNALLED  # exit statuses from here on say which signal ended the run
 CUT_OFF = "cut off"
 
 _PRINTED = ("algo", "proto")  # columns in which rccl-tests says how the library did it

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from collbench import exits
 from tests.conftest import ROOT, of_a_user
 from tools.faults.den import Den
 
@@ -20,7 +21,7 @@ SHORT = (*SWEEP, "-b", "64", "-e", "64")
 """A sweep that ends by itself at once."""
 LONG = (*SWEEP, "-b", "8", "-e", "4K", "-i", "8", "-T", "5")
 """One of 512 sizes, so that a fault comes before its end."""
-GOOD, BAD, USAGE = 0, 1, 2
+GOOD, BAD, USAGE = exits.GOOD, exits.BAD, exits.REFUSED
 MARK = "COLLBENCH_TRIAL"
 PATIENCE = 40.0  # seconds for whatever a trial waits for
 

@@ -23,7 +23,7 @@ from collbench.present.columns import Column, data, record
 from collbench.present.terminal import Table
 from collbench.present.terminal import lines as table_lines
 from collbench.results.base import CaseResult
-from collbench.results.disturbed import number_in_words
+from collbench.results.disturbed import disturbed_count_in_words
 from collbench.runfile.schema import case_fields
 from collbench.stats import number
 from collbench.units import counted, format_range, format_rate, format_seconds, format_size, significant
@@ -40,7 +40,7 @@ def lines(result: CheckResult) -> Iterator[str]:
         yield from _curve_lines(curve if result.compared else replace(curve, remark=""))
     yield ""
     if result.disturbed:
-        yield number_in_words(result.disturbed, result.rows)
+        yield disturbed_count_in_words(result.disturbed, result.rows)
     if result.hint:
         yield result.hint
 

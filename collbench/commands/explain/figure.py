@@ -30,7 +30,8 @@ def figures(run: Run, request: PlotRequest) -> Named:
         if isinstance(result, Explanation) and result.tracks and request.shows(result.implementation):
             case = result.case
             redop = case.redop.name if case.collective.reduces else ""
-            words = ["timeline", case.collective.name, case.dtype.name, redop, "in-place" * case.in_place]
+            words = ["timeline", case.collective.name, case.dtype.name, redop]
+            words += [each.word(value) for each, value in case.unusual]
             yield "-".join(filter(None, [*words, f"{case.nbytes}B", result.implementation])), _timeline(result)
 
 

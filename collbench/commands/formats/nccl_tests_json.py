@@ -21,7 +21,7 @@ from collbench.commands.formats.nccl_tests_write import PLACES, SETTINGS, write_
 from collbench.commands.formats.source import ForeignFile
 from collbench.commands.formats.words import as_list, as_mapping, as_texts, clean, seconds_of, whole
 from collbench.errors import RunFileError, UsageError
-from collbench.properties import NCCL_TESTS, PROPERTIES
+from collbench.properties import NCCL_TESTS
 
 FIGURES = {"time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw", "nwrong": "#wrong"}
 """What the table calls the figures of a place."""
@@ -112,8 +112,8 @@ def read(source: ForeignFile, hints: Hints) -> list[ImportedTest]:
     if not is_complete:
         remarks.insert(0, f"incomplete: no footer after row {len(entries)}")
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
-    said = {each.name: options.get(f"-{each.letter}") or options.get(f"--{each.name}") for each in NCCL_TESTS}
-    properties = {name: whole(value) or PROPERTIES[name].usual for name, value in said.items()}
+    said = {of: options.get(f"-{of.letter}") or options.get(f"--{of.name}") for of in NCCL_TESTS}
+    properties = {of.name: whole(value) or of.usual for of, value in said.items()}
     test = make_test(
         source.name,
         _rows(entries, config, {"collective": word, "properties": properties}, left_out),

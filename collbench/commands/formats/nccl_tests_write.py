@@ -180,11 +180,8 @@ def exported_tests(selection: ExportSelection) -> list[ExportedTest]:
             continue
         case, printed = result.case, _printed(result)
         number = str(printed.get("test"))
-        kind, by = (
-            (case.collective.name, case.ranks, *_properties(case).values()),
-            (result.implementation, result.platform),
-        )
-        key = (number, *kind, *by)
+        of_case = case.collective.name, case.ranks, *_properties(case).values()
+        key = (number, *of_case, result.implementation, result.platform)
         test_of[key] = tests.get(number, ForeignTest())
 
         # Both places of a case stand side by side; a repetition becomes another row.

@@ -69,7 +69,7 @@ def command(as_json: Path | None, out: Path | None, **options: Any) -> int:
     MPI_Init is over by then, and collbench has made a duplicate of its own.
     """
     try_output(as_json, "--json FILE", out)
-    session = startup_session(made(StartupRequest, options), out or new_folder(["init"], socket.gethostname()))
+    session = startup_session(made(StartupRequest, options), out or new_folder(["startup"], socket.gethostname()))
     return measure_and_answer(session, lambda: _show(session), as_json)
 
 
