@@ -106,7 +106,7 @@ def trials() -> Iterator[Trial]:
     for name, make in WORDS.items():
         words = (*quick, "--impl", "two-shot", "--rendezvous", ".")
         yield Trial(f"a rendezvous that holds {name}", words, (GOOD,), prepare=make, launcher=PLAIN.split())
-    for name in shared():
+    for name in (*sorted({*shared()} - {"step"}), "step scale", "step strategies"):
         shell = ONLY.format(mpiexec=MPIEXEC, rank=1, change='set -- "$@" --nothing')
         yield Trial(
             f"rank 1 of an mpiexec of {name} gets a wrong word", name.split(), (USAGE,), shell=shell, check=told

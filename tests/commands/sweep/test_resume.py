@@ -178,6 +178,8 @@ def test_what_is_no_sweep_of_this_kind_is_refused(
         assert words in done.stderr
     swept(lambda lines: [lines[0] | {"sweep": lines[0]["sweep"] | {"sampling": {"check_only": True}}}])
     assert "not of collbench sweep" in here("sweep", "--resume", "out").stderr
+    swept(lambda lines: [lines[0] | {"sweep": lines[0]["sweep"] | {"collectives": ["allreduce", "warp"]}}])
+    assert "warp is not known here" in here("sweep", "--resume", "out").stderr
     assert here("sweep", "--resume", "nowhere").returncode == 2
     (tmp_path / "text").write_text("a text\n")
     assert here("sweep", "--resume", "text").returncode == 2
