@@ -76,6 +76,25 @@ def test_every_overlay_is_built_and_its_pods_and_jobs_are_valid(resources: Resou
             passes("kubernetes-validate", "--strict", "--quiet", path)
 
 
+def test_image_gpus_and_memory_are_those_of_the_base_and_mounts_have_volumes(resources: Resources) -> None:
+    """So that a site states them once; a launcher computes nothing."""
+    needs = the_container(resources["base"]["Job"])["resources"]
+    images = {"mpijob": "mpi", "indexed-job": "ngc", "jobset-kueue": "ngc"}
+    for name in resources.keys() - {"soperator", "trainjob"}:
+        for pod in pods(resources[name]):
+            [container] = pod["spec"]["containers"]
+            user = pod["spec"]["securityContext"]["runAsUser"]
+            assert user == (0 if name == "node-problem-detector" else 1000), name
+            assert container["image"].endswith(f"/collbench:{images.get(name, 'latest')}"), name
+            if container["name"] != "launcher":
+                volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+                mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
+                assert mounts["/dev/shm"]["emptyDir"]["medium"] == "Memory", name
+                assert container["resources"] == needs, name
+    trainer = resources["trainjob"]["TrainJob"]["spec"]["trainer"]
+    assert (trainer["image"].rpartition(":")[2], trainer["resourcesPerNode"]) == ("ngc", needs)
+
+
 def test_processes_are_as_many_as_gpus_and_find_the_first_by_a_name_that_there_is(resources: Resources) -> None:
     """An indexed Job's pod is called JOB-INDEX in the Service's domain, a JobSet's SET-NAME-JOB-INDEX in its own."""
     job, service = resources["indexed-job"]["Job"], resources["indexed-job"]["Service"]

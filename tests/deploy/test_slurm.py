@@ -106,3 +106,31 @@ def test_a_reason_is_short_and_plain_whatever_the_verdict_says_and_without_jq_th
     assert told(node)[-1].startswith("reason=collbench: SLOW or WRONG")
     stand_in(node / "bin", "scontrol", "exec false")
     assert [carried_out(node, name).returncode for name in (PROLOG, EPILOG)] == [1, 0]
+
+
+def test_batch_scripts_check_one_node_and_pass_options_on(node: Path) -> None:
+    """A folder of results for each job; a check of a fleet that dies leaves no verdict of another night."""
+    stand_in(node / "bin", "srun", 'printf "srun "; printf "%s " "$@"')
+    given = {"SLURM_JOB_ID": "42", "SLURMD_NODENAME": "node7", "PATH": f"{node}/bin:/usr/bin:/bin"}
+    verdict = node / "fleet" / "node7" / "check.json"
+
+    def batch(name: str, *words: str) -> CompletedProcess[str]:
+        # Slurm's script begins with the folder of collbench; here the stand-in is first.
+        text = (DEPLOY / "slurm" / f"{name}.sbatch").read_text().replace("/opt/collbench/bin", f"{node}/bin")
+        return run("/bin/bash", "-c", text, name, *words, env=given, cwd=node)
+
+    stand_in(node / "bin", "collbench", 'printf "%s " "$@"')
+    for name, words in {
+        "check": "check --out check-42 -b 1M",
+        "fleet": "check --json fleet/node7/check.json -b 1M",
+        "check-pyxis": f"srun --container-image=registry.example.com#collbench:latest --container-mounts={node}:/work "
+        "--container-workdir=/work collbench check --out check-42 -b 1M",
+        "sweep": "srun --mpi=pmix --cpu-bind=none collbench sweep --out sweep-42 -b 1M",
+    }.items():
+        done = batch(name, "-b", "1M")
+        assert (done.returncode, done.stdout.split(), done.stderr) == (0, words.split(), ""), name
+    assert batch("sweep").stdout.endswith("--out sweep-42 --op=allreduce ")
+    verdict.write_text("OK")
+    stand_in(node / "bin", "collbench", "exit 1")
+    assert batch("fleet").returncode == 1
+    assert not verdict.exists()

@@ -13,8 +13,9 @@ import pytest
 from collbench.algorithms import Implementation
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
-from collbench.measure.checks import SEEDS, too_fast
-from collbench.measure.sampling import measure
+from collbench.errors import CaseFailed, Unsupported
+from collbench.measure.checks import SEEDS, left_out, too_fast
+from collbench.measure.sampling import Reference, measure
 from collbench.platforms.checking import StressPlan
 from collbench.platforms.interface import Limits, Prepared
 from collbench.platforms.processes import SchedulingWatch
@@ -195,6 +196,23 @@ def test_kernels_of_ladders_are_also_checked_with_delays_and_those_of_libraries_
     assert (result.mismatch, len(plans)) == (MISMATCH, 2)
 
 
+def test_a_stress_check_that_cannot_be_made_fails_the_case() -> None:
+    def cannot(seconds: float) -> None:
+        raise Unsupported("no room")
+
+    platform = ToyPlatform({"a": constant(1e-4)})
+    platform.with_delays = cannot  # type: ignore[method-assign]
+    with pytest.raises(CaseFailed, match="the stress check cannot be made: no room"):
+        stressed(platform, rung=1)
+
+
+def test_delays_are_planned_by_the_shortest_of_three_operations_unless_these_are_long() -> None:
+    for nbytes, seconds, late in ((8, 5e-3, 2e-4), (LARGE, 5e-3, 5e-3), (LARGE, 5e-4, 1.25e-4)):
+        platform = ToyPlatform({"a": in_turn(seconds, seconds / 2, seconds / 4)})
+        run(platform, nbytes=nbytes, check_only=True)
+        assert platform.plans[0].late == pytest.approx(late), (nbytes, seconds)
+
+
 def test_what_is_wrong_at_any_check_has_no_time_and_what_is_wrong_at_first_is_not_launched_again() -> None:
     for failure, calls, changes in (
         (MISMATCH, 1, {"works": lambda name, call: name != "a"}),
@@ -241,6 +259,12 @@ def test_a_time_that_does_not_grow_with_the_launches_is_implausible() -> None:
     assert "does not grow" in str(result.mismatch)
 
 
+def test_slow_starts_and_a_busy_machine_are_no_reason_for_doubt() -> None:
+    slow = timed_with(ToyPlatform({"a": constant(1e-6)}), lambda _, launches, seconds: seconds + 5e-3 / launches)
+    assert run(slow, iters=3)[0].right
+    assert run(ToyPlatform({"a": in_turn(*([1e-5] * 9), 1e-6)}), iters=3)[0].right
+
+
 def test_an_operation_faster_than_the_hardware_is_implausible() -> None:
     for seconds, right in ((1.1e-9, True), (0.9e-9, False)):  # 1 KiB in 1 ns is this platform's limit, and so is 1 ns
         (result,) = run(ToyPlatform({"a": constant(seconds)}, limits=Limits(1e-9, 1024e9 / 1.0, "")), iters=3)
@@ -272,6 +296,36 @@ def test_a_loop_that_is_faster_than_its_operations_one_by_one_leaves_some_out() 
         (result,) = run(platform, iters=3)
         assert result.right == right
         assert right or "some are left out" in str(result.mismatch)
+
+
+class Busy:
+    """Ranks wait about 2 ms for a core in every operation; a loop takes `share` of it, and `lucky` hardly waits."""
+
+    def __init__(self, seed: int, share: float, lucky: int = 0) -> None:
+        self._share, self._lucky, self._calls = share, lucky, 0
+        self._chance = random.Random(seed)
+        self._own = Prepared(lambda launches: None)
+        self.clock = self
+
+    def singly(self, prepared: Prepared) -> Prepared:
+        return self._own
+
+    def time(self, prepared: Prepared, launches: int) -> float:
+        wait = self._chance.lognormvariate(math.log(2e-3), 0.3)
+        if prepared is self._own:
+            return wait
+        self._calls += 1
+        return 0.3e-3 if self._calls == self._lucky else self._share * wait
+
+
+def test_waits_for_a_core_prove_nothing_and_operations_left_out_are_found_in_spite_of_them() -> None:
+    def doubts(share: float, lucky: int = 0) -> list[Any]:
+        prepared = Prepared(lambda launches: None)
+        return [left_out(prepared, Busy(seed, share, lucky), 4) for seed in range(50)]  # type: ignore[arg-type]
+
+    for lucky in (0, 7, 8, 9):
+        assert not any(doubts(1.0, lucky)), lucky
+    assert sum("some are left out" in str(doubt) for doubt in doubts(1 / 3)) >= 48
 
 
 def test_samples_are_taken_in_turn_and_back_after_a_warm_up_that_does_not_count() -> None:
@@ -317,6 +371,14 @@ def test_an_operation_that_is_slower_among_many_is_sampled_among_fewer() -> None
         assert result.estimate == 3e-6
 
 
+def test_what_is_known_of_a_sample_is_not_calibrated_anew() -> None:
+    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
+    sampling = Sampling(iters=2, warmup=1)
+    results = measure(case(), ways(platform), platform, sampling, launches={"a": 64})  # type: ignore[arg-type]
+    assert [result.launches for result in results if isinstance(result, Measurement)] == [64, 1]
+    assert {launches for name, launches in platform.log if name == "a"} == {64}, "no trial, and no check but the last"
+
+
 def test_sampling_stops_when_medians_are_known_and_goes_on_while_one_is_not() -> None:
     (result,) = run(ToyPlatform({"a": constant(1e-3)}), budget=0.5)
     assert 0.05 <= sum(result.seconds) <= 0.08, "equal samples need a tenth of the budget"
@@ -359,6 +421,13 @@ def test_progress_is_told_before_anything_can_hang() -> None:
 def with_floors(**seconds: Callable[[], float]) -> ToyPlatform:
     """A platform whose ways to move the fewest bytes take so long, with one implementation."""
     return ToyPlatform({"mpi": constant(1e-3)} | seconds, floors=tuple(seconds))
+
+
+def test_the_floor_is_the_median_of_the_fastest_way_without_its_first_reading() -> None:
+    readings = cycle([9e-3, 3e-3, 1e-3, 2e-3])
+    floor = Reference(case(), with_floors(slow=constant(5e-3), fast=lambda: next(readings)))
+    assert [floor.sample() for _ in range(3)] == [8e-3, 6e-3, 7e-3]
+    assert floor.copy_seconds == 2e-3
 
 
 def test_rows_have_the_floor_measured_in_their_own_rounds() -> None:

@@ -58,7 +58,9 @@ class Arrays:
         return Ndarray(self._machine, prototype._numbers)
 
     def get_cublas_handle(self) -> int:
-        """One for every device and thread."""
+        """One for every device and thread; CuPy loads cuBLAS here."""
+        if self._machine.without_cublas:
+            raise ImportError('Failure finding "libcublasLt.so.13": No such file')
         return 0xB1A5 + int(self._machine.current)
 
     def sgemm(

@@ -80,6 +80,7 @@ class Machine:
     dead: set[int] = field(default_factory=set)  # devices whose cooperative kernels never start
     order: Callable[[Stream], Any] | None = None  # which stream goes first where several can; None: all at once
     buses: dict[int, int] = field(default_factory=dict)  # of devices whose bus has not their number: MIG slices
+    uuids: dict[int, bytes | None] = field(default_factory=dict)  # of devices with another UUID than their own; or none
     refusals: dict[int, Exception] = field(default_factory=dict)  # devices for which nothing compiles, and why
     broken: Exception | None = None  # what a kernel did; CUDA answers every later call with it
     enabled: set[tuple[int, int]] = field(default_factory=set)
@@ -93,6 +94,7 @@ class Machine:
     deepest: int = 0  # the most entries that a queue had
     zeroing: dict[int, list[Callable[[], None]]] = field(default_factory=dict)  # on each device's default stream
     product_seconds: float = 0.0  # that a product of matrices takes at least
+    without_cublas: bool = False
     taken: int = 0  # bytes of CuPy's arrays that the host has taken
     arrays: dict[int, Any] = field(default_factory=dict)  # CuPy's, by address
     log: list[tuple[str, Stream]] = field(default_factory=list)  # what streams did, as far as somebody noted it

@@ -15,6 +15,7 @@ RUNTIME = {
     600: ("cudaErrorNotReady", "device not ready"),
     700: ("cudaErrorIllegalAddress", "an illegal memory access was encountered"),
     704: ("cudaErrorPeerAccessAlreadyEnabled", "peer access is already enabled"),
+    711: ("cudaErrorTooManyPeers", "peer mapping resources exhausted"),
     801: ("cudaErrorNotSupported", "operation not supported"),
     900: ("cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"),
     902: ("cudaErrorStreamCaptureMerge", "operation would result in a merge of separate capture sequences"),
@@ -31,7 +32,7 @@ DRIVER = {
     500: ("CUDA_ERROR_NOT_FOUND", "named symbol not found"),
 }
 INVALID, OUT_OF_MEMORY, NO_DEVICE, NOT_A_DEVICE, NO_PEER, BAD_HANDLE = 1, 2, 100, 101, 217, 400
-ILLEGAL_STATE, NOT_READY, ILLEGAL_ADDRESS, ALREADY_ENABLED, NOT_SUPPORTED = 401, 600, 700, 704, 801
+ILLEGAL_STATE, NOT_READY, ILLEGAL_ADDRESS, ALREADY_ENABLED, TOO_MANY_PEERS, NOT_SUPPORTED = 401, 600, 700, 704, 711, 801
 CAPTURING, MERGE, UNMATCHED, UNJOINED, ISOLATION, CAPTURED_EVENT = 900, 902, 903, 904, 905, 907
 NO_BINARY, OLD_DRIVER, NOT_FOUND = 209, 222, 500  # the driver's
 

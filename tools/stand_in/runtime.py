@@ -27,6 +27,7 @@ GRID = ("-DHOST_GRID", "-O1")  # as threads; optimised for the compiler's time, 
 THREADS = 2  # of a block: enough to need every barrier
 MEMORY = 2**30
 MOST_THREADS = 1024  # of a block
+MOST_PEERS = 8  # of a device without a switch
 
 
 class Function:
@@ -196,7 +197,8 @@ class Runtime:
 
     def getDeviceProperties(self, device: int) -> dict[str, Any]:
         self._refuse_unknown(device)
-        return {"name": b"Test GPU", "uuid": bytes([device + 1] * 16)}
+        uuid = self._machine.uuids.get(device, bytes([device + 1] * 16))
+        return {"name": b"Test GPU"} | ({} if uuid is None else {"uuid": uuid})
 
     def deviceGetPCIBusId(self, device: int) -> str:
         self._refuse_unknown(device)
@@ -330,6 +332,8 @@ class Runtime:
             raise CUDARuntimeError(errors.NO_PEER)
         if pair in self._machine.enabled:
             raise CUDARuntimeError(errors.ALREADY_ENABLED)
+        if sum(first == pair[0] for first, _ in self._machine.enabled) == MOST_PEERS and not self._machine.switch:
+            raise CUDARuntimeError(errors.TOO_MANY_PEERS)
         self._machine.enabled.add(pair)
 
 

@@ -83,6 +83,11 @@ def test_buckets_are_the_whole_array_piece_by_piece(elements: int, bucket: int) 
     assert end == whole.nbytes
 
 
+def test_what_is_one_block_for_every_rank_is_not_cut() -> None:
+    whole = case("allgather", 4096, work=replace(STEP, bucket=128))
+    assert buckets(whole) == [(0, replace(whole, work=None))]
+
+
 def test_a_title_says_what_is_computed_and_how() -> None:
     titles: dict[str, Step | None] = {
         "2 ranks": None,

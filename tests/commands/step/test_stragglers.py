@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from collbench.commands.step.rows import Series, StepTimes
+from collbench.commands.step.section import STRAGGLERS
 from collbench.commands.step.stragglers import (
     Finding,
     Floats,
@@ -20,7 +21,7 @@ from collbench.commands.step.stragglers import (
 )
 from collbench.commands.step.work import Step
 from collbench.results import Note
-from tests.commands.step.made_up_steps import LATER, USUAL, disturbed, quiet, ranks_that_are, series, steps_of
+from tests.commands.step.made_up_steps import LATER, USUAL, disturbed, late, quiet, ranks_that_are, series, steps_of
 from tests.conftest import case
 
 TWO = Series((0.0, 0.0), ((1.0, 3.0), (2.0, 2.5)), ((2.5, 4.0), (2.25, 4.5)))
@@ -163,6 +164,11 @@ def test_where_nobody_is_late_the_latest_is_named_without_blame() -> None:
     arrays = StepArrays.of(steps)
     latest = max(range(4), key=arrays.last_share)
     assert re.fullmatch(rf"no straggler; rank {latest} is latest most often, by \d+\.\d% of a step", line)
+
+
+def test_sections_name_the_late_rank() -> None:
+    said = "\n".join(STRAGGLERS.conclusion(late(ranks=2)[:1]))
+    assert re.search(r"^ +1 +\d+% +[\d.]+% \(.*%\) ", said, re.MULTILINE), "how late the rank is, as a share of a step"
 
 
 def test_lateness_is_a_share_of_a_step() -> None:

@@ -67,6 +67,12 @@ def test_of_those_that_make_the_same_steps_none_is_first_and_who_is_surely_later
     assert "ring may be as fast (ring: 1.00x (1.00 .. 1.00)); surely later: local-sgd, 1.11x" in lines[1]
 
 
+def test_pairs_of_the_same_seed_are_compared() -> None:
+    noise = (1.0, 3.0, 0.3, 8.0)
+    lines, _ = told(*runs("ring", 2e-3, noise=noise), *runs("asynchronous", 1e-3, noise=noise))
+    assert "asynchronous reaches loss 0.11 first; ring, the next, needs 2.00x (2.00 .. 2.00)" in lines[0]
+
+
 def test_a_strategy_that_learns_nothing_does_not_set_the_target_and_is_named() -> None:
     bad = [replace(run("library", 1, 1e-3), points=(), mismatch=WeightMismatch(0, "2", 0, "1", "2", 0.1, 1))]
     lines, table = told(*runs("ring", 2e-3), *runs("asynchronous", 1e-3, floor=3.0), *bad)

@@ -12,7 +12,7 @@ import pytest
 from collbench.algorithms import choose, implementations, libraries
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
-from collbench.errors import Unsupported
+from collbench.errors import CaseFailed, Unsupported
 from collbench.measure.sampling import measure
 from collbench.measure.tracing import explain
 from collbench.platforms.gpu import timing
@@ -157,6 +157,23 @@ def test_an_explanation_is_of_the_memory_of_its_path_and_says_what_ran(
     monkeypatch.setattr(platform, "checker", None)
     (row,) = explain(a_case(), [PATHS["nccl@symmetric"]], platform, QUICK)
     assert (type(row), row.method) == (Explanation, "symm/LL")
+
+
+def test_a_path_knows_when_nccl_lost_a_rank(extension: Path, opened: Open) -> None:
+    machine = Machine(2, simulation=Simulation(extension), nccl_hangs="operation", network_error=6)
+    platform = opened(machine, implementations=tuple(PATHS), sampling=Sampling(timeout=0.2))
+    way = PATHS["nccl@symmetric"]
+    with pytest.raises(CaseFailed, match=r"NCCL lost a rank \(status 6\)"):
+        way.prepare(a_case(), way.home(platform, a_case()))
+
+
+def test_a_call_that_fails_leaves_no_group_open(platform: Any) -> None:
+    def fails() -> None:
+        raise CaseFailed("refused")
+
+    with pytest.raises(CaseFailed, match="refused"):
+        platform.comm.launch([[fails]], platform.local, 1)
+    assert rows(platform, "nccl")[0].right
 
 
 def test_a_path_that_cannot_be_had_is_skipped_with_nccls_reason_and_asked_once(extension: Path, opened: Open) -> None:

@@ -1,6 +1,7 @@
 """The GPU platform on a machine that is made up (tools/stand_in/cuda.py); orchestration and kernels are real."""
 
 import os
+import re
 import time
 from typing import Any
 
@@ -15,7 +16,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError, StartFailed, TimedOut, Unsupported
 from collbench.platforms.gpu import cuda, launch, nccl, probe, timing
-from collbench.platforms.gpu.discover import GpuPlace, Placement
+from collbench.platforms.gpu.discover import GpuPlace, Placement, probe_peers
 from collbench.platforms.layout import Region, buffers
 from collbench.platforms.processes import Alone
 from tests.platforms.gpu.opening import Open
@@ -223,6 +224,14 @@ def test_kernels_are_not_run_over_peer_access_that_fails_its_probe(opened: Open)
             assert flaw("ring-host", a_case(), platform) is None, fault
 
 
+def test_the_ninth_peer_of_a_gpu_without_a_switch_is_refused_with_the_fix() -> None:
+    machine = Machine(10)
+    probed = probe_peers(cuda.Cuda(machine.cupy()), range(10))
+    machine.stop()
+    assert [peer for peer in range(1, 10) if not probed[0, peer][0]] == [9]
+    assert re.match("cudaErrorTooManyPeers: .*: without an NVSwitch .* use --ranks 9", probed[0, 9][1])
+
+
 def test_a_wrong_element_is_reported_with_rank_index_and_values(opened: Open) -> None:
     platform, case = opened(Machine(2)), a_case()
     assert flaw("nccl", case, platform) is None
@@ -258,6 +267,14 @@ def test_a_grid_that_cannot_be_resident_is_refused(opened: Open) -> None:
     words = "4 ranks x 1 blocks of 512 threads cannot run at once on GPU 0, which holds 3"
     with pytest.raises(Unsupported, match=words):
         prepare("ring-flags", a_case(ranks=4), platform)
+
+
+def test_old_nccl_is_skipped_only_where_ranks_share_a_gpu(opened: Open) -> None:
+    """It compares bus ids, so slices of one GPU are one to it, and it would fail in its own words."""
+    for shared in ({"devices": 1}, {"devices": 2, "buses": {1: 0}}):
+        with pytest.raises(Unsupported, match=r"NCCL 2\.23\.4 has no ranks that share a GPU, 2\.30 has: upgrade"):
+            prepare("nccl", a_case(), opened(Machine(**shared, nccl_version=22304)))
+    prepare("nccl", a_case(), opened(Machine(2, nccl_version=22304)))
 
 
 def test_versions_of_nccl_are_read_as_its_header_codes_them() -> None:
@@ -304,6 +321,17 @@ def test_slices_of_one_gpu_are_not_shared(opened: Open) -> None:
     assert os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
     assert "NCCL_MAX_CTAS" not in os.environ
     assert [gpu.bus_id for gpu in platform.topology().gpus] == ["0000:00:00.0"] * 2
+
+
+def test_uuids_are_compared_as_far_as_cuda_says_them(opened: Open) -> None:
+    """CuPy ends them with the first zero, and may read on where there is none."""
+    for first, second, shared in (
+        (None, None, True),  # a CUDA that knows none: by their bus ids they are one
+        (b"\1\2", b"\1\3", False),
+        (b"\1" * 16 + b"\7", b"\1" * 16, True),  # what lies behind 16 bytes is another field
+    ):
+        platform = opened(Machine(2, buses={1: 0}, uuids={0: first, 1: second}))
+        assert str(platform.note) == ("2 ranks share 1 GPU" if shared else ""), (first, second)
 
 
 def test_windows_start_as_zeros_and_everything_is_given_back(opened: Open) -> None:

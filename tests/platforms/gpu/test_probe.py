@@ -1,5 +1,6 @@
 """What is known of the GPUs before any rank is started, from a driver that tests compile."""
 
+import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -72,6 +73,16 @@ def test_a_driver_that_shows_no_gpu_says_why(build: Build, monkeypatch: pytest.M
         assert reason in probe.obstacle()
         assert "\n" not in probe.obstacle()
         assert on_auto() == "cpu"
+
+
+def test_what_may_be_the_cause_is_named(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices that may not be opened, and GPUs that the user hides."""
+    (tmp_path / "nvidia0").symlink_to(os.devnull)
+    build(status=100)
+    assert "permission" not in probe.refusal()
+    monkeypatch.setattr(os, "access", lambda path, mode: "nvidia" not in str(path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    assert f"no permission to use {tmp_path}/nvidia0; CUDA_VISIBLE_DEVICES is '7'" in probe.refusal()
 
 
 def test_a_driver_that_hangs_is_an_error_for_gpus_and_a_word_for_auto(

@@ -17,7 +17,7 @@ from collbench.commands.step.measured import measure_steps
 from collbench.commands.step.rows import StepTimes
 from collbench.commands.step.schedules import SCHEDULES
 from collbench.commands.step.work import SEQUENTIAL
-from collbench.errors import CaseFailed
+from collbench.errors import CaseFailed, PlatformError
 from collbench.platforms.gpu import launch, timing
 from collbench.results import Skipped
 from tests.platforms.gpu.opening import Open
@@ -141,6 +141,12 @@ def test_collectives_go_before_products_where_a_gpu_can_choose(opened: Open) -> 
     ]
     platform = opened(Machine(1), 2, steps=(None,))  # a sweep without steps is measured as it always was
     assert {rank_stream.stream.priority for rank_stream in platform.streams.values()} == {0}
+
+
+def test_matrices_that_cannot_be_multiplied_are_said_in_one_line(opened: Open) -> None:
+    platform = opened(Machine(1, without_cublas=True), 2)
+    with pytest.raises(PlatformError, match=r"^matrices of 8 x 8 cannot .*libcublas.*: pip install nvidia-cublas"):
+        platform.compute.products(8)
 
 
 def test_one_wrong_element_is_seen_on_the_device_and_named_until_the_chain_starts_anew(opened: Open) -> None:
