@@ -68,9 +68,7 @@ RanksOfNode = Annotated[
     int | None, _Count("--ranks-per-node", "GPUs to use of each node of a described system.", "all")
 ]
 Smallest = Annotated[Size, Opt("-b --minbytes", "Smallest message.", unit=SIZE, least=1)]
-Largest = Annotated[
-    Size | None, Opt("-e --maxbytes", "Largest message.", "what memory allows up to 128M", unit=SIZE)
-]
+Largest = Annotated[Size | None, Opt("-e --maxbytes", "Largest message.", "what memory allows up to 128M", unit=SIZE)]
 LargestPredicted = Annotated[Size | None, Opt("-e --maxbytes", "Largest message.", "8G", unit=SIZE)]
 Factor = Annotated[float, Opt("-f --stepfactor", "Factor between sizes.")]
 SizeStep = Annotated[
