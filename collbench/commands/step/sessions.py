@@ -115,10 +115,8 @@ def scale_session(request: StepRequest) -> Session:
 
 def scaled_cases(sweep: Sweep, counts: Sequence[int], modes: Sequence[str]) -> list[tuple[Case, ...]]:
     """Return the cases that are compared: for every mode and size, one for each number of ranks, ascending."""
-    compared: list[tuple[Case, ...]] = []
-    for mode in modes:
-        compared += zip(*(sweep_on(sweep, count, [mode]).cases() for count in counts), strict=True)
-    return compared
+    every = (zip(*(sweep_on(sweep, count, [mode]).cases() for count in counts), strict=True) for mode in modes)
+    return list(chain.from_iterable(every))
 
 
 def sweep_on(sweep: Sweep, ranks: int, modes: Sequence[str]) -> Sweep:

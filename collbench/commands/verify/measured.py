@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial, reduce
 from itertools import chain
 from operator import or_
-from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,24 +113,18 @@ def _ulp(dtype: Datatype, numbers: Numbers) -> Numbers:
     return np.where(numbers == 0, smallest, np.maximum(spacing, smallest))
 
 
-class Terms(NamedTuple):
-    """What ranks add, by rank, of shape (elements,) as all of it, and what is known of its sums."""
+class Terms:
+    """What ranks add, by rank, shape (elements,) as its exact sums, and its magnitudes times the additions."""
 
-    numbers: list[Numbers]
-    total: Numbers  # exact
-    added: Numbers  # of magnitudes, times the number of additions
-
-    @classmethod
-    def of(cls, dtype: Datatype, stored: Iterable[Array]) -> Self:
-        """Return the terms of storage values."""
-        numbers = [dtype.decode(row).astype(np.float64) for row in stored]
-        added = (len(numbers) - 1) * reduce(np.add, map(np.abs, numbers)) * _SLACK
-        return cls(numbers, exact(*numbers), added)
+    def __init__(self, dtype: Datatype, stored: Iterable[Array]) -> None:
+        self.numbers = [dtype.decode(row).astype(np.float64) for row in stored]
+        self.total = exact(*self.numbers)
+        self.added = (len(self.numbers) - 1) * reduce(np.add, map(np.abs, self.numbers)) * _SLACK
 
 
 def sum_error(dtype: Datatype, terms: Terms, got: Array) -> SumError:
     """Return how far sums, storage values of shape (elements,), are off, and what that says."""
-    numbers, total, added = terms
+    numbers, total, added = terms.numbers, terms.total, terms.added
     sums = np.nan_to_num(dtype.decode(got).astype(np.float64), nan=_ENDLESS, posinf=_ENDLESS, neginf=-_ENDLESS)
     off = np.abs(exact(*numbers, -sums))
 
@@ -177,7 +170,7 @@ def measure(
     # Every process knows what all ranks add to the elements that are judged.
     judged: Places = np.arange(0, case.send_count, case.send_count // _JUDGED | 1)
     terms = reduce(or_, platform.team.exchange({rank: array[judged] for rank, array in added.items()}))
-    known = Terms.of(case.dtype, (terms[rank] for rank in range(case.ranks)))
+    known = Terms(case.dtype, (terms[rank] for rank in range(case.ranks)))
     for name in names:
         heartbeat(name)
         try:
